@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::time::{Instant, sleep_until};
 
-pub use crate::credential::Now;
+pub use credbroker_credential::Now;
 
 /// Reads the time. Tests replace it.
 pub trait Clock: Send + Sync + 'static {

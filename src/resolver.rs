@@ -10,10 +10,10 @@ use tokio::{sync::watch, task::spawn_blocking, time::timeout};
 use crate::{
     access::{self, Permit},
     clock::Beat,
-    credential::Cluster,
     fleet::Fleet,
     plugin::{Origin, PluginKey, PluginSpec, ProfileName, ProviderRef, Providers, ResolveError},
 };
+use credbroker_credential::Cluster;
 
 pub use world::World;
 

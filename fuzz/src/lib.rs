@@ -9,10 +9,10 @@ use std::{
 
 use credbroker::{
     config::{self, kubeconfig::Mode},
-    credential::{ApiVersion, Cluster, Draft, decode, exec_info},
     fleet::{ClusterProfile, EndpointRules, Fleet},
     plugin::{Environment, ProfileName, Providers},
 };
+use credbroker_credential::{ApiVersion, Cluster, Draft, decode, exec_info};
 use credbroker_proto::v1 as pb;
 use prost::Message;
 use serde_json::Value;

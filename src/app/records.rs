@@ -13,7 +13,7 @@ use tracing_subscriber::{
 };
 
 use super::logs::LogQueue;
-use crate::text::chain;
+use credbroker_credential::text::chain;
 
 /// The field of an event that has its text.
 const MESSAGE: &str = "message";

@@ -10,7 +10,7 @@ use tracing_subscriber::fmt::{
 };
 
 use super::records::{EventFields, FieldValue, LogRecord};
-use crate::text::escape_json;
+use credbroker_credential::text::escape_json;
 
 /// Ends each record for the journal, where a value can have any other byte.
 pub(super) const END: u8 = 0;

@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::{Map, Value};
 
-use crate::text::shown;
+use credbroker_credential::text::shown;
 
 /// How a request was decided.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -19,10 +19,9 @@ use super::{
 };
 use crate::{
     clock::Now,
-    credential::{Issued, rfc3339},
     metrics::{Metrics, RunOutcome, RunReason},
-    text::chain,
 };
+use credbroker_credential::{Issued, rfc3339, text::chain};
 
 /// Failures in a row that are warnings. Later ones, until the next success, are information.
 const WARNED: u32 = 3;

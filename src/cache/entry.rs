@@ -18,10 +18,10 @@ use super::{
     suspicion::Verification,
 };
 use crate::{
-    credential::Now,
     metrics::{Metrics, ProviderMetrics},
     plugin::{PluginSpec, Retirement},
 };
+use credbroker_credential::Now;
 
 /// The entry of one key.
 #[derive(Debug)]

@@ -4,10 +4,10 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use super::{attention::Unattended, full::Room, waiting};
 use crate::{
-    credential::LifetimeError,
     exec::{RunError, WaitsFor},
     plugin::Retirement,
 };
+use credbroker_credential::LifetimeError;
 
 /// Why there is no credential. Cheap to clone: all callers that wait for a run share it.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -14,11 +14,11 @@ pub(crate) use self::waiter::Waiter;
 use super::{makers::uid, state::Failure};
 use crate::{
     clock::Now,
-    credential::Issued,
     exec::{Attendance, Throttled, Ticket, TicketHandle, Urgency},
     metrics::{RunOutcome, RunReason},
     trace::RunSpan,
 };
+use credbroker_credential::Issued;
 
 /// The outcome of a run; `None`: it was abandoned, and callers that started to wait meanwhile decide again.
 pub(crate) type RunResult = Option<Result<Arc<Issued>, Failure>>;

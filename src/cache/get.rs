@@ -13,10 +13,10 @@ use super::{
 };
 use crate::{
     clock::Now,
-    credential::Issued,
     exec::{PluginRunner, Urgency},
     metrics::RunReason,
 };
+use credbroker_credential::Issued;
 
 /// How long a caller without a deadline waits.
 const WITHOUT_DEADLINE: Duration = Duration::from_secs(60);

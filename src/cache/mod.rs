@@ -41,10 +41,10 @@ use std::{
 
 use crate::{
     clock::Beat,
-    credential::Issued,
     exec::PluginRunner,
     plugin::{PluginKey, PluginSpec, ProfileName, Target},
 };
+use credbroker_credential::Issued;
 use get::FirstStep;
 use inner::Inner;
 

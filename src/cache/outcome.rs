@@ -12,10 +12,10 @@ use super::{
 };
 use crate::{
     clock::Now,
-    credential::{Draft, Generation, Issued, Lifetime, Material, Validity, lifetime},
     exec::{PluginRunner, RunOutput},
     metrics::RunOutcome,
 };
+use credbroker_credential::{Draft, Generation, Issued, Lifetime, Material, Validity, lifetime};
 
 /// A credential that passed every check.
 #[derive(Debug)]

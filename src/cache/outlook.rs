@@ -7,7 +7,7 @@ use super::{
     policy::Usage,
     state::KeyState,
 };
-use crate::credential::Now;
+use credbroker_credential::Now;
 
 /// Why the plugin of a key runs at a time, or does not run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

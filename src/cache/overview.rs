@@ -14,11 +14,11 @@ use super::{
     state::{Failure, KeyState},
 };
 use crate::{
-    credential::{Issued, Now},
     exec::{PluginRunner, RunError},
     plugin::{PluginSpec, ProfileName},
     verify::Verdict,
 };
+use credbroker_credential::{Issued, Now};
 
 /// The state of one key, without its credential.
 #[derive(Debug)]

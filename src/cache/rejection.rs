@@ -6,10 +6,8 @@ mod tests;
 use std::time::Duration;
 
 use super::caller::{Caller, SATISFIED_AFTER};
-use crate::{
-    credential::{Issued, Now},
-    verify::Verdict,
-};
+use crate::verify::Verdict;
+use credbroker_credential::{Issued, Now};
 
 /// The shortest time between two runs for rejections, and between two logins that succeed. An unverified rejection of a younger generation starts no run.
 pub(crate) const PAUSE: Duration = Duration::from_secs(10);

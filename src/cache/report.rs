@@ -7,7 +7,8 @@ use tracing::info;
 use super::{
     CredentialCache, Failed, Request, entry::KeyEntry, get::FirstStep, rejection::Evidence, state::KeyState,
 };
-use crate::{clock::Now, credential::Issued, exec::PluginRunner};
+use crate::{clock::Now, exec::PluginRunner};
+use credbroker_credential::Issued;
 
 /// The answer to a report of a rejected credential.
 #[derive(Clone, Debug)]

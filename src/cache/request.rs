@@ -4,10 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use super::{Attendant, Caller, attention::Asker};
 use crate::{
-    credential::{Cluster, Issued},
     exec::Lender,
     plugin::{PluginSpec, Session},
 };
+use credbroker_credential::{Cluster, Issued};
 
 /// Who asks for a credential, and under which conditions.
 #[derive(Clone, Debug, Default)]

@@ -13,11 +13,11 @@ use super::{
     rejection::{self, Rejections},
 };
 use crate::{
-    credential::{Generation, Issued, Now},
     exec::PROBE_EVERY,
     metrics::RunReason,
     plugin::{PluginSpec, Retirement},
 };
+use credbroker_credential::{Generation, Issued, Now};
 
 /// Replaced generations that are remembered for each key.
 const REMEMBERED: usize = 4;

@@ -14,11 +14,8 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
 
 use super::{CredentialCache, Request, entry::KeyEntry, get::FirstStep, rejection::VERIFY_EVERY};
-use crate::{
-    credential::{Cluster, Issued},
-    exec::PluginRunner,
-    verify::Verdict,
-};
+use crate::{exec::PluginRunner, verify::Verdict};
+use credbroker_credential::{Cluster, Issued};
 
 /// Asks an API server whether it accepts a credential.
 pub type VerifyFn = Arc<dyn Fn(Arc<Issued>, Arc<Cluster>) -> BoxFuture<'static, Verdict> + Send + Sync>;

@@ -14,11 +14,8 @@ use super::{
     get::FirstStep,
     state::KeyState,
 };
-use crate::{
-    credential::{Generation, Issued},
-    exec::PluginRunner,
-    plugin::Retirement,
-};
+use crate::{exec::PluginRunner, plugin::Retirement};
+use credbroker_credential::{Generation, Issued};
 
 /// An open watch. Its key is refreshed, and not forgotten, while it is open.
 #[derive(Debug)]

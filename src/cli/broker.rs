@@ -11,7 +11,8 @@ use credbroker_client::{Client, Error, Socket, SocketError};
 use credbroker_exec::{Failure, duration, socket};
 use serde_json::Value;
 
-use crate::{plugin::Environment, text::escape_json};
+use crate::plugin::Environment;
+use credbroker_credential::text::escape_json;
 
 /// Where the broker listens.
 #[derive(Clone, Debug, Default, clap::Args)]

@@ -19,8 +19,8 @@ use crate::{
         self,
         kubeconfig::{Kubeconfig, Mode},
     },
-    text::one_line,
 };
+use credbroker_credential::text::one_line;
 
 pub(super) use script::script;
 

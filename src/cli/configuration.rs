@@ -6,7 +6,7 @@ use credbroker_client::admin::ConfigurationState;
 use serde_json::{Value, json};
 
 use super::time::rfc3339;
-use crate::text::one_line;
+use credbroker_credential::text::one_line;
 
 /// Why the files are not in force as they are; empty: they are.
 pub(super) fn text(state: &ConfigurationState) -> String {

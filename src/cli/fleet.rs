@@ -12,7 +12,8 @@ use super::{
     broker::{SocketArg, TimeoutArg, ask},
     clusters::reason,
 };
-use crate::{plugin::Environment, text::one_line};
+use crate::plugin::Environment;
+use credbroker_credential::text::one_line;
 
 /// The clusters to list, and the broker to ask.
 #[derive(Debug, Default, clap::Args)]

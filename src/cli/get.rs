@@ -20,8 +20,8 @@ use super::{
 use crate::{
     clock::{Clock, SystemClock},
     plugin::Environment,
-    text::escape_json,
 };
+use credbroker_credential::text::escape_json;
 
 use cluster::ClusterArgs;
 

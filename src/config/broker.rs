@@ -24,9 +24,9 @@ use super::{
 };
 use crate::{
     access::Rule,
-    document::Node,
     plugin::{ClusterInfo, Environment, Provider},
 };
+use credbroker_credential::document::Node;
 
 /// The sections of a configuration.
 #[derive(Debug, Default)]

@@ -14,10 +14,8 @@ use super::{
     problem::{Location, Report},
     reader::whole,
 };
-use crate::{
-    document::{Aliases, Node, ParseError, ParseErrorKind, json, yaml},
-    plugin::Environment,
-};
+use crate::plugin::Environment;
+use credbroker_credential::document::{Aliases, Node, ParseError, ParseErrorKind, json, yaml};
 
 /// Maximum size of our own configuration, in bytes.
 const MAX_CONFIG: u64 = 1 << 20;
@@ -93,7 +91,7 @@ pub(super) fn tree(path: &Path, bytes: &[u8], report: &mut Report) -> Option<Nod
     match yaml(bytes, Aliases::Follow).or_else(|error| json(bytes).or(Err(error))) {
         Ok(node) => Some(node),
         Err(ParseError { kind: ParseErrorKind::Empty, at }) => {
-            Some(Node { at, value: crate::document::Value::Mapping(Vec::new()) })
+            Some(Node { at, value: credbroker_credential::document::Value::Mapping(Vec::new()) })
         }
         Err(error) => {
             report.problem(Location { file: path, at: error.at }, error.kind.to_string());

@@ -10,10 +10,8 @@ use super::{
     problem::Report,
     reader::whole,
 };
-use crate::{
-    document::json,
-    plugin::{Environment, Globs, Providers},
-};
+use crate::plugin::{Environment, Globs, Providers};
+use credbroker_credential::document::json;
 
 /// A configuration and the files that it was read from.
 #[derive(Debug)]

@@ -7,10 +7,8 @@ use std::{
 };
 
 use super::Sources;
-use crate::{
-    document::Position,
-    plugin::{Definition, Providers},
-};
+use crate::plugin::{Definition, Providers};
+use credbroker_credential::document::Position;
 
 /// A problem of a configuration. Its message names keys and never contains a secret.
 #[derive(Clone, Debug, Eq, PartialEq)]

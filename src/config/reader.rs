@@ -7,7 +7,7 @@ use super::{
     keys::Section,
     problem::{Location, Report},
 };
-use crate::{
+use credbroker_credential::{
     document::{Node, Position, Value},
     text::nearest,
 };
@@ -168,7 +168,7 @@ pub(super) fn whole(file: &Path) -> Location<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::{Aliases, yaml};
+    use credbroker_credential::document::{Aliases, yaml};
 
     #[test]
     fn everything_that_is_wrong_is_reported_with_its_place() {

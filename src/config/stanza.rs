@@ -9,11 +9,8 @@ use super::{
     reader::Cursor,
     table::{exec, variable},
 };
-use crate::{
-    credential::ApiVersion,
-    plugin::{Command, Interactive, cleaned, is_denied},
-    text::sanitize,
-};
+use crate::plugin::{Command, Interactive, cleaned, is_denied};
+use credbroker_credential::{ApiVersion, text::sanitize};
 
 /// A stanza, checked. `Debug` is for its tests: variables and arguments may be secrets.
 #[cfg_attr(test, derive(Debug))]

@@ -2,10 +2,8 @@
 
 use std::{io, path::Path, sync::Arc, time::Duration};
 
-use crate::{
-    credential::{DecodeError, ExecInfoError},
-    plugin::Refusal,
-};
+use crate::plugin::Refusal;
+use credbroker_credential::{DecodeError, ExecInfoError};
 
 /// Why a plugin run brought no credential. Never contains stdout, which may be a token.
 #[derive(Clone, Debug, thiserror::Error)]

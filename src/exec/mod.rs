@@ -18,7 +18,8 @@ mod transcript;
 
 use std::{future::Future, sync::Arc};
 
-use crate::{credential::Decoded, plugin::PluginSpec};
+use crate::plugin::PluginSpec;
+use credbroker_credential::Decoded;
 
 pub use attendance::{Attendance, AttendanceNews, AttendanceReader, Attending, RunBudget};
 pub use directory::check_scratch;

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, fmt, sync::Arc};
 
-use crate::text::sanitize;
+use credbroker_credential::text::sanitize;
 
 /// The bytes of lines that are kept: those who attend late get these.
 const KEPT: usize = 64 << 10;

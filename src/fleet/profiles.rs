@@ -8,10 +8,8 @@ use std::{
 use tokio::sync::watch;
 
 use super::known::KnownProfile;
-use crate::{
-    credential::Cluster,
-    plugin::{ProfileName, Target},
-};
+use crate::plugin::{ProfileName, Target};
+use credbroker_credential::Cluster;
 
 /// The known profiles.
 #[derive(Debug, Default)]

@@ -24,11 +24,11 @@ use super::{
 use crate::{
     cache::{Caller, CredentialCache, CredentialWatch, Request},
     config::{HubAccess, distrust},
-    credential::Issued,
     exec::PluginRunner,
     plugin::{PluginSpec, ProviderRef, Providers},
     resolver::{CredentialRequest, Resolver, Source},
 };
+use credbroker_credential::Issued;
 
 /// Time limits of requests to the hub.
 #[derive(Clone, Copy, Debug)]
@@ -260,7 +260,7 @@ mod tests {
             token_file: Some("/elsewhere".into()),
             ..AuthInfo::default()
         };
-        let issued = crate::credential::with_token("t");
+        let issued = credbroker_credential::testing::with_token("t");
         let auth = auth_info(&issued, of_file);
         assert_eq!(auth.impersonate.as_deref(), Some("reader"));
         assert_eq!(auth.impersonate_groups, Some(vec!["fleet".to_owned()]));

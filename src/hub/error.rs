@@ -5,11 +5,8 @@ use std::{error::Error, path::PathBuf};
 use kube::config::KubeconfigError;
 
 use super::bounds::Excess;
-use crate::{
-    cache::Failed,
-    plugin::ResolveError,
-    text::{chain, one_line},
-};
+use crate::{cache::Failed, plugin::ResolveError};
+use credbroker_credential::text::{chain, one_line};
 
 /// Characters of a problem that are shown.
 const LONGEST: usize = 400;

@@ -27,11 +27,11 @@ use crate::{
     cache::CacheParts,
     clock::{Clock, Now},
     config::Prewarm,
-    credential::{Decoded, Material, Token},
     exec::{Attendance, RunError, RunOutput},
     fleet::{ClusterProfile, EndpointRules},
     plugin::{Command, Globs, PluginSpec, ProfileName, Providers, Target, test_provider},
 };
+use credbroker_credential::{Decoded, Material, Token};
 
 /// Prints `login-1`, then `login-2`, …; records the start of each run.
 #[derive(Debug)]

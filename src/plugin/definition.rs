@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::hash::HashInput;
-use crate::text::shown_path;
+use credbroker_credential::text::shown_path;
 
 /// The file that defines a provider of a kubeconfig. Together with its name, it identifies the provider.
 ///

@@ -8,7 +8,7 @@ use super::{
     profile::{ProfileError, ProfileName},
     refusal::Refusal,
 };
-use crate::text::{listed, listed_all, nearest, shown, shown_path};
+use credbroker_credential::text::{listed, listed_all, nearest, shown, shown_path};
 
 /// Why a request leads to no run. The same request fails again until something changes.
 #[derive(Clone, Debug, thiserror::Error)]

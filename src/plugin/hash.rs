@@ -4,7 +4,7 @@ use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
 
 use aws_lc_rs::digest::{SHA256, digest};
 
-use crate::credential::Cluster;
+use credbroker_credential::Cluster;
 
 /// Input of a hash. Every field has a fixed size or starts with its length, and every list has its count, so two inputs
 /// are equal only if all their fields are.

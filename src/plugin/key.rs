@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{command::Command, hash::HashInput, profile::ProfileName, provider::Provider};
-use crate::credential::Cluster;
+use credbroker_credential::Cluster;
 
 /// SHA-256 over everything in a request and the configuration that can change a plugin's answer, and nothing else.
 ///

@@ -14,7 +14,7 @@ use super::{
     spec::PluginSpec,
     target::Target,
 };
-use crate::credential::Cluster;
+use credbroker_credential::Cluster;
 
 /// The run that a request leads to. The cluster and the variables of the caller are passed to each method.
 pub(crate) struct Lead<'a> {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::credential::Cluster;
+use credbroker_credential::Cluster;
 
 /// How `sent` differs from `known`; `None` if it is the same cluster. A value that the caller does not send cannot
 /// differ: older clients drop the TLS name, and only clients in Go and Python send any value. Proxy and compression are

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, collections::BTreeMap, ffi::OsStr, fmt, os::unix::ffi::OsStrExt as _};
 
 use super::{command::Command, provider::Provider, reaching::is_standing, spec::PluginSpec};
-use crate::credential::Cluster;
+use credbroker_credential::Cluster;
 
 /// One part of a [`PluginKey`](super::PluginKey). Two runs of a provider have one key if and only if their parts are equal.
 #[derive(Clone, Eq, PartialEq)]

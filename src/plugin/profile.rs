@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::text::{listed, shown};
+use credbroker_credential::text::{listed, shown};
 
 /// Namespace and name of a `ClusterProfile`. Cheap to clone; sorts by namespace, then name.
 #[derive(Clone, Eq, Hash, Ord, PartialEq, PartialOrd)]

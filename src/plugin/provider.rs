@@ -16,7 +16,7 @@ use super::{
     sha256::Sha256,
     standing::Standing,
 };
-use crate::credential::{ApiVersion, Cluster, LifetimeLimits};
+use credbroker_credential::{ApiVersion, Cluster, LifetimeLimits};
 
 /// One configured plugin, validated and immutable.
 #[derive(Clone)]

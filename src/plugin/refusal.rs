@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::text::shown_path;
+use credbroker_credential::text::shown_path;
 
 /// Why a plugin that exists is not started.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]

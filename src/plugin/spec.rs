@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, ffi::OsString, fmt, sync::Arc};
 
 use super::{file::PluginFile, key::PluginKey, provider::Provider, session::Session, target::Target};
-use crate::credential::Cluster;
+use credbroker_credential::Cluster;
 
 /// Everything that a run needs, resolved for one request. Equal keys mean equal runs.
 pub struct PluginSpec {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{key::RunDigest, profile::ProfileName, provider::Provider};
-use crate::credential::Cluster;
+use credbroker_credential::Cluster;
 
 /// The plugin run that a ClusterProfile leads to, and the cluster that its credential is for.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{behaviour::Verify, matching::difference, provider::Provider, target::Target};
-use crate::credential::Cluster;
+use credbroker_credential::Cluster;
 
 /// The cluster whose API server the broker may ask about a credential of `provider`, or of the ClusterProfile `target`.
 /// `sent` is the cluster that the caller sent.

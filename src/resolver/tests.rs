@@ -246,7 +246,7 @@ fn the_same_stanza_in_two_files_is_two_runs_and_a_changed_one_is_another() {
         defined("/a", "rel", "y"),
         Provider { args: vec!["--profile=dev".into()], ..before() },
         Provider { env: vec![("A".into(), "1".into())], ..before() },
-        Provider { api_version: crate::credential::ApiVersion::V1Beta1, ..before() },
+        Provider { api_version: credbroker_credential::ApiVersion::V1Beta1, ..before() },
         Provider { command: Command::Path("/x".into()), ..before() },
         Provider { definition: None, ..before() },
     ];

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use super::Source;
 use crate::{
     access::{self, Permit},
-    credential::Cluster,
     fleet::{Fleet, HubState},
     plugin::{
         ClusterInfo, Entry, Lead, ProfileName, ProviderRef, Providers, ResolveError, Target, difference,
     },
 };
+use credbroker_credential::Cluster;
 
 /// Everything that requests are resolved against. A reload replaces it as a whole.
 #[derive(Clone, Debug)]

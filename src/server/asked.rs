@@ -79,7 +79,7 @@ pub(super) fn hit<'a>(access: &'a Access, source: &Source, generation: String) -
 /// A request that was refused before it was read. `call` is the path of its method, which the caller chose.
 pub(super) fn refused(audit: &Audit, access: &Access, call: &str, status: &Status) {
     if let Some(begun) = audit.begin() {
-        let call = crate::text::shown(call);
+        let call = credbroker_credential::text::shown(call);
         let mut decision = decision(access, &call);
         (decision.outcome, decision.reason) = (RequestOutcome::Denied, reason(status));
         audit.decision(Some(begun), decision);

@@ -26,11 +26,11 @@ use super::{
 use crate::{
     access::Verb,
     cache::{self, Attendant, AttendantReader},
-    credential::Issued,
     exec::{AttendanceNews, Offer, PluginRunner},
     plugin::ProfileName,
     resolver::Source,
 };
+use credbroker_credential::Issued;
 
 /// How long a run may be queued while a caller without a deadline waits for it.
 const QUEUED: Duration = Duration::from_secs(60);

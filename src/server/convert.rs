@@ -13,10 +13,10 @@ use tonic::Status;
 use super::{access::Access, status};
 use crate::{
     access::Verb,
-    credential::Cluster,
     plugin::{Origin, ProfileName, ProviderRef, Session},
     resolver::{CredentialRequest, Source},
 };
+use credbroker_credential::Cluster;
 
 /// Reads the `ref` of a request of this peer, which needs the right to do `verb`.
 pub(super) fn ask(

@@ -33,12 +33,12 @@ use super::{
 use crate::{
     access::Verb,
     cache::{self, Caller, Failed, Lookup, ReportOutcome, Reported},
-    credential::Issued,
     exec::PluginRunner,
     plugin::{PluginSpec, verifiable_at},
     resolver::CredentialRequest,
     trace,
 };
+use credbroker_credential::Issued;
 
 /// The path of `GetCredential`.
 pub(super) const GET: &str = "/credbroker.v1.CredentialBroker/GetCredential";

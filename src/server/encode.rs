@@ -9,7 +9,7 @@ use credbroker_proto::v1 as pb;
 use prost::{Message as _, encoding::encoded_len_varint};
 
 use super::{convert, preencoded};
-use crate::credential::{Draft, EncodedCredential};
+use credbroker_credential::{Draft, EncodedCredential};
 
 /// Encodes `draft` as a `GetCredentialResponse`, framed for gRPC.
 pub fn encode(draft: &Draft<'_>) -> EncodedCredential {

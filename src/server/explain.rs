@@ -15,9 +15,9 @@ use tonic::Status;
 use super::{convert, overview::state, status};
 use crate::{
     cache::{KeyStatus, RunCause},
-    credential::{Issued, LifetimeBound},
     plugin::{KeyPart, PartKind, PartOrigin, Providers},
 };
+use credbroker_credential::{Issued, LifetimeBound};
 
 /// Bytes of a fingerprint that are sent: two values of one part have the same one by chance once in 2^64.
 const SENT: usize = 8;

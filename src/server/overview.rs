@@ -14,9 +14,9 @@ use crate::{
     cache::{CredentialCache, Holding, KeyStatus, ListPosition, Selector},
     exec::PluginRunner,
     plugin::{PluginKey, PluginSpec, Provider, Providers},
-    text::chain,
     verify::Verdict,
 };
+use credbroker_credential::text::chain;
 
 /// Bytes of one page. Many clients limit a message to 4 MiB, and a key that fails has an error message of 2 KiB.
 pub(super) const PAGE: usize = 1 << 20;

@@ -11,8 +11,8 @@ use crate::{
     fleet::KnownProfile,
     plugin::{ProfileName, ResolveError},
     resolver::Resolver,
-    text::chain,
 };
+use credbroker_credential::text::chain;
 
 /// The readiness of all profiles at one moment.
 #[derive(Debug, Default)]

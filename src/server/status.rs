@@ -23,8 +23,8 @@ use crate::{
     exec::RunError,
     plugin::{PluginKey, PluginSpec, ProfileName, ResolveError},
     resolver::Source,
-    text::chain,
 };
+use credbroker_credential::text::chain;
 
 /// Retry delay when the broker drains or is busy.
 const SUCCESSOR: Duration = Duration::from_secs(1);

@@ -21,7 +21,8 @@ use opentelemetry_sdk::{
 };
 use tracing::{info, warn};
 
-use crate::{plugin::Environment, text::chain};
+use crate::plugin::Environment;
+use credbroker_credential::text::chain;
 
 /// Set once, when the broker starts.
 static TRACES: OnceLock<(SdkTracerProvider, SdkTracer)> = OnceLock::new();

@@ -15,7 +15,7 @@ use tokio::{
 };
 use tracing::debug;
 
-use crate::credential::{Cluster, Issued};
+use credbroker_credential::{Cluster, Issued};
 
 use request::RequestError;
 

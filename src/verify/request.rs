@@ -9,7 +9,7 @@ use http::{
 use kube::{Config, client::Body, config::AuthInfo};
 use x509_parser::pem::Pem;
 
-use crate::credential::{Cluster, Issued};
+use credbroker_credential::{Cluster, Issued};
 
 const PATH: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 const REVIEW: &str = r#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}"#;

@@ -134,7 +134,9 @@ users:
 }
 
 fn parsed(text: &str) -> Value {
-    credbroker::document::yaml(text.as_bytes(), credbroker::document::Aliases::Follow).unwrap().to_json()
+    credbroker_credential::document::yaml(text.as_bytes(), credbroker_credential::document::Aliases::Follow)
+        .unwrap()
+        .to_json()
 }
 
 #[test]

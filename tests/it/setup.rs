@@ -98,8 +98,11 @@ impl Person {
     /// What the user `dev` of the copy gets.
     fn copied_token(&self) -> String {
         let copy = self.read(".kube/broker");
-        let copy =
-            credbroker::document::yaml(copy.as_bytes(), credbroker::document::Aliases::Follow).unwrap();
+        let copy = credbroker_credential::document::yaml(
+            copy.as_bytes(),
+            credbroker_credential::document::Aliases::Follow,
+        )
+        .unwrap();
         self.token(&copy.to_json(), "dev", |command| command.env("SECRET", "c4n4ry"))
     }
 

@@ -9,8 +9,8 @@ use super::{Follower, absences::Absences, adopt::Adopted};
 use crate::{
     config::Loaded,
     server::{ReloadFailure, ReloadState},
-    text::one_line,
 };
+use credbroker_credential::text::one_line;
 
 /// The most names of providers in one line of the log.
 const MOST_NAMES: usize = 20;

@@ -3,8 +3,8 @@
 use crate::{
     exec::{RunError, RunOutput},
     metrics::{CallStatus, Metrics, RunOutcome},
-    text::chain,
 };
+use credbroker_credential::text::chain;
 
 /// The outcome and the cause of a failed run.
 pub(in crate::cache) fn failure(error: &RunError) -> (RunOutcome, String) {

@@ -1,12 +1,8 @@
 use std::io;
 
 use super::*;
-use crate::{
-    credential::{DecodeError, ExecInfoError},
-    exec::RunError,
-    metrics::Exposition,
-    plugin::Refusal,
-};
+use crate::{exec::RunError, metrics::Exposition, plugin::Refusal};
+use credbroker_credential::{DecodeError, ExecInfoError};
 
 fn written(metrics: &Metrics) -> String {
     let mut text = Exposition::default();

@@ -2,11 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{
-    backoff::full_jitter,
-    cache::state::Current,
-    credential::{Issued, Lifetime, Material, Now},
-};
+use crate::{backoff::full_jitter, cache::state::Current};
+use credbroker_credential::{Issued, Lifetime, Material, Now};
 
 /// A credential with a shorter lifetime cannot give a client a margin of five minutes.
 const SHORT: Duration = Duration::from_secs(12 * 60);

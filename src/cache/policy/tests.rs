@@ -11,9 +11,9 @@ use super::{
 };
 use crate::{
     cache::state::Current,
-    credential::{Draft, Generation, Lifetime, LifetimeBound, Material, Token, encoded::plain},
     exec::{RunError, Urgency},
 };
+use credbroker_credential::{Draft, Generation, Lifetime, LifetimeBound, Material, Token, testing::plain};
 
 const BOOT: Duration = Duration::from_secs(1_000);
 

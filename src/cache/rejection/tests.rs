@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use super::*;
-use crate::credential::{EncodedCredential, Generation, LifetimeBound};
+use credbroker_credential::{EncodedCredential, Generation, LifetimeBound};
 
 fn at(secs: u64) -> Now {
     let since = Duration::from_secs(secs);

@@ -38,7 +38,6 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{CacheParts, Caller, CredentialCache, EntryLimits, Failed, Request, Room, Selector};
 use crate::{
     clock::{Clock, Now},
-    credential::{Decoded, Material, Token, encoded::plain},
     exec::{Attendance, PluginRunner, RunBudget, RunError, RunOutput, Scheduler},
     fleet::{ClusterProfile, EndpointRules, Fleet},
     plugin::{
@@ -47,6 +46,7 @@ use crate::{
     },
     verify::Verdict,
 };
+use credbroker_credential::{Decoded, Material, Token, encoded::plain};
 
 /// How long a fake run takes.
 const RUN: Duration = Duration::from_secs(2);

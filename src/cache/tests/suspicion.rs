@@ -6,7 +6,7 @@ use tokio::{
 };
 
 use super::{Script::*, *};
-use crate::credential::Cluster;
+use credbroker_credential::Cluster;
 
 /// A setup whose API server answers what `verdict` says at the moment.
 fn setup_verified(script: &[Script], verdict: &Arc<Mutex<Verdict>>) -> (Setup, Arc<AtomicUsize>) {

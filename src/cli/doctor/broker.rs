@@ -16,8 +16,8 @@ use crate::{
     },
     config,
     plugin::{Command, Environment, find_in_path},
-    text::{listed, shown},
 };
+use credbroker_credential::text::{listed, shown};
 
 /// What a running broker says about itself.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
-use crate::text::one_line;
+use credbroker_credential::text::one_line;
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -7,8 +7,8 @@ use crate::{
     cli::programs,
     config,
     plugin::{Command, Environment, find_in_path},
-    text::listed,
 };
+use credbroker_credential::text::listed;
 
 /// Whether programs that a desktop starts find what a shell finds: they have the environment of the user manager.
 pub(super) fn graphical_path(file: Option<&Path>, environment: &Environment) -> Finding {

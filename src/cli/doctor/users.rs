@@ -9,10 +9,9 @@ use crate::{
         self,
         kubeconfig::{Kubeconfig, is_shim},
     },
-    document::Node,
     plugin::{Environment, find_in_path},
-    text::listed,
 };
+use credbroker_credential::{document::Node, text::listed};
 
 const CHECK: &str = "kubeconfig";
 

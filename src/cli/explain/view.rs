@@ -18,8 +18,8 @@ use crate::{
         wrapped::wrapped,
     },
     plugin::Environment,
-    text::{one_line, shown},
 };
+use credbroker_credential::text::{one_line, shown};
 
 /// The whole text. `own`: the environment of this process, if its values are to be shown.
 pub(super) fn text(

@@ -7,9 +7,9 @@ use credbroker_client::Cluster;
 
 use crate::{
     config::{self, kubeconfig::Kubeconfig},
-    credential,
     plugin::Environment,
 };
+use credbroker_credential as credential;
 
 /// The cluster that the plugin receives, for providers with provideClusterInfo
 #[derive(Clone, Debug, Default, clap::Args)]

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::merge::{entry, string};
-use crate::document::{self, Aliases, Node, Outline, Value};
+use credbroker_credential::document::{self, Aliases, Node, Outline, Value};
 
 const KEY: &str = "kubeconfigs";
 

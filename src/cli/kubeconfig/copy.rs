@@ -18,9 +18,9 @@ use crate::{
         self,
         kubeconfig::{Kubeconfig, Mode, is_shim},
     },
-    document::Node,
     plugin::Environment,
 };
+use credbroker_credential::document::Node;
 
 /// Writes the copy to `path`.
 pub(in crate::cli) fn wrap_to(

@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 
-use crate::document::Node;
+use credbroker_credential::document::Node;
 
 /// The document in block style. A string that YAML 1.1 or 1.2 could read as another value is in quotes.
 pub(super) fn yaml(node: &Node) -> anyhow::Result<String> {

@@ -13,11 +13,8 @@ use super::{
     targets::FilePlan,
     wrap::replaced_exec,
 };
-use crate::{
-    cli::files::Locked,
-    config::kubeconfig::is_shim,
-    document::{Node, Value},
-};
+use crate::{cli::files::Locked, config::kubeconfig::is_shim};
+use credbroker_credential::document::{Node, Value};
 
 fn read(path: &Path) -> anyhow::Result<String> {
     fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))

@@ -20,8 +20,8 @@ use crate::{
     },
     config::{self, kubeconfig::Mode},
     plugin::Environment,
-    text::one_line,
 };
+use credbroker_credential::text::one_line;
 
 /// Write a kubeconfig with a context for every cluster of the fleet
 ///

@@ -5,10 +5,8 @@ use super::{
     merge::{entry, name, string},
     record::{LISTS, Record, current_context},
 };
-use crate::{
-    config::kubeconfig::is_shim,
-    document::{Node, Value},
-};
+use crate::config::kubeconfig::is_shim;
+use credbroker_credential::document::{Node, Value};
 
 /// What was carried over, and what was not. Each is for a message, such as "context `dev`".
 #[derive(Debug, Default)]

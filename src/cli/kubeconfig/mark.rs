@@ -2,7 +2,7 @@
 //! extensions, because kubectl keeps extensions when it rewrites a file, and drops comments.
 
 use super::merge::{Entries, entry, name, string};
-use crate::document::{Node, Value};
+use credbroker_credential::document::{Node, Value};
 
 /// How the names of these extensions begin. They are about one file, and not merged.
 const OURS: &str = "credbroker.io/";

@@ -3,10 +3,8 @@
 use std::{collections::HashSet, path::Path};
 
 use super::mark;
-use crate::{
-    config::kubeconfig::{KubeFile, Kubeconfig},
-    document::{Key, Node, Position, Value},
-};
+use crate::config::kubeconfig::{KubeFile, Kubeconfig};
+use credbroker_credential::document::{Key, Node, Position, Value};
 
 /// Entries of a map.
 pub(super) type Entries = Vec<(Key, Node)>;

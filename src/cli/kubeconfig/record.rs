@@ -7,10 +7,8 @@ use super::{
     mark,
     merge::{Entries, entry, name, string},
 };
-use crate::{
-    config::kubeconfig::extension,
-    document::{Node, Value},
-};
+use crate::config::kubeconfig::extension;
+use credbroker_credential::document::{Node, Value};
 
 const MARK: &str = "credbroker.io/wrap";
 /// The lists that people add to.

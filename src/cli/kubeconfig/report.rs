@@ -6,10 +6,8 @@ use std::{
 };
 
 use super::keep::Kept;
-use crate::{
-    config::{Definitions, kubeconfig::Kubeconfig},
-    text::listed_all,
-};
+use crate::config::{Definitions, kubeconfig::Kubeconfig};
+use credbroker_credential::text::listed_all;
 
 /// Warns of users that stay as they are.
 pub(super) fn warn(definitions: &Definitions, err: &mut dyn Write) -> io::Result<()> {

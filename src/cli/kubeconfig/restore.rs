@@ -17,9 +17,9 @@ use super::{
 use crate::{
     cli::files::{Locked, is_same},
     config::kubeconfig::is_shim,
-    document::Node,
     plugin::{Definition, Environment},
 };
+use credbroker_credential::document::Node;
 
 /// Undo `credbroker kubeconfig inject`
 ///

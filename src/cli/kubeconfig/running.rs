@@ -12,8 +12,8 @@ use credbroker_exec::Failure;
 use crate::{
     cli::broker::{SocketArg, TimeoutArg, ask},
     plugin::{Definition, Environment},
-    text::listed,
 };
+use credbroker_credential::text::listed;
 
 /// Asks the broker, and returns what to do until it serves all of `definitions`.
 pub(super) fn advice(

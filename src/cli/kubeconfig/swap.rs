@@ -8,7 +8,7 @@ use super::{
     emit,
     merge::{Entries, map, name},
 };
-use crate::document::{self, Aliases, Node, Outline, Value};
+use credbroker_credential::document::{self, Aliases, Node, Outline, Value};
 
 /// A kubeconfig and where each part of it is in its text.
 pub(super) struct Editable<'a> {

@@ -7,10 +7,9 @@ use anyhow::Context as _;
 use super::report;
 use crate::{
     config::{self, kubeconfig::Kubeconfig},
-    document::Node,
     plugin::{Definition, Environment},
-    text::listed,
 };
+use credbroker_credential::{document::Node, text::listed};
 
 /// Which users of one file are changed.
 #[derive(Debug)]

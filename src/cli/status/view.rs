@@ -5,16 +5,14 @@ use std::{fmt::Write as _, time::SystemTime};
 use credbroker_client::admin::BrokerInfo;
 
 use super::overview::Overview;
-use crate::{
-    cli::{
-        configuration,
-        credentials::{CredentialRow, table},
-        screen::{Screen, Tone},
-        time::span,
-        wrapped::wrapped,
-    },
-    text::one_line,
+use crate::cli::{
+    configuration,
+    credentials::{CredentialRow, table},
+    screen::{Screen, Tone},
+    time::span,
+    wrapped::wrapped,
 };
+use credbroker_credential::text::one_line;
 
 /// The whole text.
 pub(super) fn text(overview: &Overview, screen: Screen, now: SystemTime) -> String {

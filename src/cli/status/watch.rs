@@ -28,8 +28,8 @@ use crate::{
     },
     clock::{Clock as _, SystemClock},
     plugin::Environment,
-    text::one_line,
 };
+use credbroker_credential::text::one_line;
 
 /// The time between two frames.
 const INTERVAL: Duration = Duration::from_secs(1);

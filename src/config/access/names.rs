@@ -11,8 +11,8 @@ use crate::{
         table::{access as table, allow, peers, provider},
     },
     plugin::{ClusterInfo, Globs, Provider},
-    text::nearest,
 };
+use credbroker_credential::text::nearest;
 
 /// Warns of names in rules that match nothing. `section` was read without problems.
 pub(in crate::config) fn warn_of_nothing(

@@ -5,8 +5,8 @@ use std::num::NonZeroUsize;
 use crate::{
     config::{problem::Report, reader::Cursor, table::prewarm as table},
     plugin::{Globs, ProfileName},
-    text::nearest,
 };
+use credbroker_credential::text::nearest;
 
 /// A rule for credentials that are fetched before they are requested.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -2,13 +2,11 @@
 
 use std::collections::HashSet;
 
-use crate::{
-    config::{
-        problem::{Location, Report},
-        reader::Cursor,
-    },
-    document::Node,
+use crate::config::{
+    problem::{Location, Report},
+    reader::Cursor,
 };
+use credbroker_credential::document::Node;
 
 /// The lists of a kubeconfig, and how the body of an item is called in each.
 const LISTS: [(&str, &str); 4] =

@@ -9,7 +9,8 @@ use std::{
 use bytes::Bytes;
 
 use super::{Kubeconfig, Mode, Named, endpoint::cluster};
-use crate::{config::problem::Report, credential::Cluster, document::Node};
+use crate::config::problem::Report;
+use credbroker_credential::{Cluster, document::Node};
 
 /// A cluster or user: its file, by identity, and its name there.
 type DefinitionRef<'a> = (&'a Path, &'a str);

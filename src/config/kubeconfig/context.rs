@@ -1,12 +1,8 @@
 //! The cluster of one context, for a command that requests a credential for it.
 
 use super::{Kubeconfig, Mode, cluster::ContextClusters};
-use crate::{
-    config::problem::{Problem, Report},
-    credential::Cluster,
-    document::Node,
-    text::listed,
-};
+use crate::config::problem::{Problem, Report};
+use credbroker_credential::{Cluster, document::Node, text::listed};
 
 /// Why a context leads to no cluster.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]

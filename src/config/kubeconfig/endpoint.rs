@@ -9,15 +9,12 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 
 use super::{Named, import::place};
-use crate::{
-    config::{
-        file::{self, below},
-        problem::Report,
-        reader::{Cursor, Dialect},
-    },
-    credential::Cluster,
-    document::Node,
+use crate::config::{
+    file::{self, below},
+    problem::Report,
+    reader::{Cursor, Dialect},
 };
+use credbroker_credential::{Cluster, document::Node};
 
 /// The cluster extension that plugins are given as `config`.
 const EXTENSION: &str = "client.authentication.k8s.io/exec";

@@ -13,9 +13,9 @@ use crate::{
         reader::{Cursor, Dialect},
         stanza::{StanzaRules, stanza},
     },
-    document::Node,
     plugin::{Environment, Globs, Provider},
 };
+use credbroker_credential::document::Node;
 use std::path::Path;
 
 impl Kubeconfig {

@@ -15,9 +15,9 @@ use crate::{
         stanza::{StanzaRules, stanza},
         unlisted::{list, unlisted},
     },
-    document::Node,
     plugin::{Definition, Environment, Globs, Issuer, Provider, identity_variables},
 };
+use credbroker_credential::document::Node;
 
 /// The environment of plugins from kubeconfigs: the broker's, except for what selects an identity, which comes from the
 /// caller. That is the list of common variables, and what the configuration names besides (`more`).

@@ -2,10 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{
-    config::{problem::Report, reader::whole},
-    document::Node,
-};
+use crate::config::{problem::Report, reader::whole};
+use credbroker_credential::document::Node;
 
 /// The extension of a kubeconfig that names the file that its definitions are from.
 pub const INJECTED: &str = "credbroker.io/injected";

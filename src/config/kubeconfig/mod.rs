@@ -24,7 +24,7 @@ use super::{
     problem::Report,
     reader::{Cursor, Dialect, whole},
 };
-use crate::document::{Node, Position};
+use credbroker_credential::document::{Node, Position};
 
 pub use context::ContextError;
 use defining::defining_file;

@@ -3,10 +3,8 @@ use std::{ffi::OsString, fs};
 use tempfile::TempDir;
 
 use super::*;
-use crate::{
-    credential::Cluster,
-    plugin::{Command, Environment, Globs, Provider},
-};
+use crate::plugin::{Command, Environment, Globs, Provider};
+use credbroker_credential::Cluster;
 
 /// Files of a `KUBECONFIG` list in a separate directory.
 struct Files {

@@ -3,13 +3,11 @@ use std::{fs, path::Path};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{
-    config::{
-        ConfigError,
-        tests::{HEAD, Home},
-    },
-    document::{Aliases, yaml},
+use crate::config::{
+    ConfigError,
+    tests::{HEAD, Home},
 };
+use credbroker_credential::document::{Aliases, yaml};
 
 /// Compares a committed file with `text`, or writes it when `BLESS` is set.
 #[expect(clippy::disallowed_methods, reason = "an option of the test, which the broker does not read")]

@@ -1,8 +1,6 @@
 use super::*;
-use crate::{
-    config::reader::Dialect,
-    document::{Aliases, yaml},
-};
+use crate::config::reader::Dialect;
+use credbroker_credential::document::{Aliases, yaml};
 
 fn read(text: &str, dialect: Dialect, change: fn(&mut StanzaRules<'_>)) -> (Option<Stanza>, Report) {
     let node = yaml(text.as_bytes(), Aliases::Follow).unwrap();

@@ -5,8 +5,8 @@ use std::{io, sync::Arc};
 use crate::{
     exec::RunError,
     plugin::{FileError, PluginSpec},
-    text::sanitize,
 };
+use credbroker_credential::text::sanitize;
 
 /// Why the kernel did not start it.
 pub(super) async fn refused(spec: &PluginSpec, size: usize, cause: io::Error) -> RunError {

@@ -16,10 +16,10 @@ use tokio::{
 use super::*;
 use crate::{
     clock::Now,
-    credential::{Decoded, Material},
     exec::RunError,
     plugin::{Command, Issuer, PluginKey, test_provider},
 };
+use credbroker_credential::{Decoded, Material};
 
 /// Follows tokio's paused clock, plus the time of suspends.
 #[derive(Debug)]

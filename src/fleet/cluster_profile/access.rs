@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::profile::AccessProvider;
-use crate::{plugin::Provider, text::shown};
+use crate::plugin::Provider;
+use credbroker_credential::text::shown;
 
 /// Maximum number of unknown providers that are reported: a profile can list any number.
 const FOREIGN: usize = 50;

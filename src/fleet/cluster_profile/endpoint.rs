@@ -5,7 +5,8 @@ use bytes::Bytes;
 use http::Uri;
 use serde_json::{Map, Value};
 
-use crate::{credential::Cluster, plugin::ProfileError};
+use crate::plugin::ProfileError;
+use credbroker_credential::Cluster;
 
 /// Rules of the configuration for all endpoints.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

@@ -9,11 +9,8 @@ use super::{
     profile::{AccessProvider, ClusterProfile},
     sourced::additions,
 };
-use crate::{
-    credential::Cluster,
-    plugin::{ProfileError, Provider},
-    text::shown,
-};
+use crate::plugin::{ProfileError, Provider};
+use credbroker_credential::{Cluster, text::shown};
 
 /// What a profile resolves to.
 #[derive(Clone, Debug)]

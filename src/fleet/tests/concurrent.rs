@@ -12,10 +12,10 @@ use std::{
 
 use super::*;
 use crate::{
-    credential::Cluster,
     plugin::{ClusterInfo, PluginSpec, ResolveError},
     resolver::{CredentialRequest, Resolver, Source},
 };
+use credbroker_credential::Cluster;
 
 const PROFILES: usize = 1000;
 

@@ -4,10 +4,10 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{
-    credential::ApiVersion,
-    plugin::{Command, KeyPart, PartKind, PartOrigin, PluginFile, PluginSpec, provider::tests::provider},
+use crate::plugin::{
+    Command, KeyPart, PartKind, PartOrigin, PluginFile, PluginSpec, provider::tests::provider,
 };
+use credbroker_credential::ApiVersion;
 
 type Variables = Vec<(String, String)>;
 /// The fields of a [`Cluster`], in order.

@@ -1,13 +1,11 @@
 use std::{num::NonZeroUsize, time::Duration};
 
 use super::*;
-use crate::{
-    credential::Cluster,
-    plugin::{
-        ClusterInfo, Command, Definition, Environment, Globs, Issuer, ProviderRef, Verify,
-        provider::tests::provider as bare,
-    },
+use crate::plugin::{
+    ClusterInfo, Command, Definition, Environment, Globs, Issuer, ProviderRef, Verify,
+    provider::tests::provider as bare,
 };
+use credbroker_credential::Cluster;
 
 fn provider(name: &str) -> Provider {
     bare(name, Command::Name("plugin".into()))

@@ -1,5 +1,5 @@
 use super::*;
-use crate::credential::with_token as issued_for_tests;
+use credbroker_credential::testing::with_token as issued_for_tests;
 
 #[test]
 fn a_report_is_answered_with_the_credential_and_what_was_done() {

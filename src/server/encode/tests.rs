@@ -6,7 +6,7 @@ use std::{
 use bytes::Bytes;
 
 use super::*;
-use crate::credential::{Cluster, Fingerprint, Generation};
+use credbroker_credential::{Cluster, Fingerprint, Generation};
 
 fn draft(generation: &Generation) -> Draft<'_> {
     Draft {

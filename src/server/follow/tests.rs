@@ -13,12 +13,12 @@ use super::{super::preencoded, *};
 use crate::{
     cache::{CacheParts, Request},
     clock::{Clock as _, SystemClock},
-    credential::{Decoded, Material, Token},
     exec::{Attendance, RunError, RunOutput},
     fleet::{ClusterProfile, EndpointRules, Fleet, HubState},
     plugin::{Command, ProfileName, Providers, test_provider},
     resolver::Source,
 };
+use credbroker_credential::{Decoded, Material, Token};
 
 /// A runner whose token is the cluster's server.
 #[derive(Debug)]

@@ -7,12 +7,12 @@ use super::*;
 use crate::{
     cache::{CacheParts, Caller, Request},
     clock::{Clock as _, SystemClock},
-    credential::{Decoded, Material, Token},
     exec::{Attendance, RunError, RunOutput},
     fleet::{ClusterProfile, EndpointRules, Fleet},
     plugin::{Command, PluginKey, PluginSpec, Providers, test_provider},
     resolver::{CredentialRequest, Source},
 };
+use credbroker_credential::{Decoded, Material, Token};
 
 /// A runner whose result the caller's variable `THEN` selects.
 #[derive(Debug)]

@@ -14,7 +14,8 @@ use tracing::{info, warn};
 
 use self::look::PathState;
 use super::{FileId, Publication};
-use crate::{clock::Beat, text::chain};
+use crate::clock::Beat;
+use credbroker_credential::text::chain;
 
 /// Interval between checks. A removed socket is back within five seconds.
 const LOOK_EVERY: Duration = Duration::from_secs(2);

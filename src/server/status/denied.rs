@@ -4,7 +4,8 @@ use credbroker_proto::{CLUSTER, PROVIDER, Reason};
 use tonic::Status;
 
 use super::status;
-use crate::{access::Verb, resolver::Source, text::shown};
+use crate::{access::Verb, resolver::Source};
+use credbroker_credential::text::shown;
 
 /// Why a peer has no right at all.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -4,10 +4,10 @@ use credbroker_proto::Reason;
 
 use crate::{
     cache::CacheError,
-    credential::{DecodeError, ExecInfoError, LifetimeError, PairError},
     exec::RunError,
     plugin::{ProfileError, ResolveError},
 };
+use credbroker_credential::{DecodeError, ExecInfoError, LifetimeError, PairError};
 
 /// The stable reason why a request leads to no run.
 pub(in crate::server) fn resolve_reason(error: &ResolveError) -> Reason {

@@ -6,10 +6,12 @@ use super::*;
 use crate::{
     access::Verb,
     cache::{Room, Unattended},
-    credential::{ApiVersion, DecodeError, ExecInfoError, LifetimeError, PairError},
-    document::{self, Aliases, Position},
     plugin::{Command, Definition, ProfileError, ProfileName, Refusal, Retirement},
     server::places::{Full, TooManyBytes},
+};
+use credbroker_credential::{
+    ApiVersion, DecodeError, ExecInfoError, LifetimeError, PairError,
+    document::{self, Aliases, Position},
 };
 
 const AT: Position = Position { line: 3, column: 7 };

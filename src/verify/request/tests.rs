@@ -41,6 +41,6 @@ fn a_token_is_marked_as_a_secret_and_an_anonymous_request_is_not_sent() {
     let request = review(&token("canary")).unwrap();
     assert!(!format!("{request:?}").contains("canary"), "{request:?}");
     let anonymous =
-        Issued { encoded: crate::credential::EncodedCredential::default(), ..(*token("t")).clone() };
+        Issued { encoded: credbroker_credential::EncodedCredential::default(), ..(*token("t")).clone() };
     assert_eq!(review(&anonymous).err(), Some(RequestError::Credential));
 }

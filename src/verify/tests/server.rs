@@ -20,7 +20,7 @@ use tokio_rustls::{
     rustls::{ServerConfig, crypto::aws_lc_rs::default_provider, pki_types::PrivatePkcs8KeyDer},
 };
 
-use crate::credential::Cluster;
+use credbroker_credential::Cluster;
 
 /// The certificate authority of a cluster.
 pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);

@@ -71,7 +71,7 @@ impl Setting {
         let users = read.users();
         let exec = users.iter().find(|wrapped| wrapped.name == user).unwrap().body.get("exec").unwrap();
         assert_eq!(
-            exec.get("provideClusterInfo").and_then(credbroker::document::Node::as_bool),
+            exec.get("provideClusterInfo").and_then(credbroker_credential::document::Node::as_bool),
             Some(true),
             "it sends it"
         );

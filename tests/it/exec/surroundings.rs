@@ -1,7 +1,7 @@
 //! The environment of a plugin run.
 
 use super::*;
-use credbroker::credential::{ApiVersion, exec_info};
+use credbroker_credential::{ApiVersion, exec_info};
 
 #[tokio::test]
 async fn a_plugin_leads_its_own_process_group_and_has_no_input() {

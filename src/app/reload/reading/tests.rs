@@ -15,7 +15,7 @@ fn sources(filled: &[&str], empty: &[&str]) -> Sources {
 fn refused(problems: &[&str], sources: Sources) -> ConfigError {
     let problem = |message: &&str| Problem {
         file: "/c".into(),
-        at: crate::document::Position { line: 3, column: 5 },
+        at: credbroker_credential::document::Position { line: 3, column: 5 },
         message: (*message).into(),
     };
     ConfigError { problems: problems.iter().map(problem).collect(), warnings: Vec::new(), sources }

@@ -8,9 +8,9 @@ use super::{
 };
 use crate::{
     cache::{CacheError, Failed, ReportOutcome, Reported},
-    credential::Issued,
     exec::RunError,
 };
+use credbroker_credential::Issued;
 
 /// Timers of tokio round up to a millisecond.
 const TICK: Duration = Duration::from_millis(2);

@@ -6,10 +6,8 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{driver::World, keys::RequestKind, model::Asked, peers::PEERS, plugins::secs};
-use crate::{
-    cache::{Caller, Lookup, Request},
-    credential::Cluster,
-};
+use crate::cache::{Caller, Lookup, Request};
+use credbroker_credential::Cluster;
 
 impl World {
     /// Several processes ask for the same keys at a time. Nothing is held for them.

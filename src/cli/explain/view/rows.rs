@@ -11,8 +11,8 @@ use crate::{
         table,
     },
     plugin::Environment,
-    text::{one_line, shown},
 };
+use credbroker_credential::text::{one_line, shown};
 
 /// A row of the table: the part, its origin, its fingerprint, and the value in this process.
 type Cells = [String; 4];

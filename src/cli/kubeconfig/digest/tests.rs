@@ -1,5 +1,5 @@
 use super::*;
-use crate::document::{Aliases, yaml};
+use credbroker_credential::document::{Aliases, yaml};
 
 fn of(text: &str) -> String {
     digest("users", &yaml(text.as_bytes(), Aliases::Refuse).unwrap())

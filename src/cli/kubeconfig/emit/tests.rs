@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::document::{self, Aliases, Key, Position, Value};
+use credbroker_credential::document::{self, Aliases, Key, Position, Value};
 
 fn node(value: Value) -> Node {
     Node { at: Position::UNKNOWN, value }

@@ -11,8 +11,8 @@ use super::super::{
 use crate::{
     cli::fleet::ClusterList,
     config::kubeconfig::{extension, is_shim},
-    document::{Node, Value},
 };
+use credbroker_credential::document::{Node, Value};
 
 /// The mark of a file that this command writes.
 const MARK: &str = "credbroker.io/fleet";

@@ -159,7 +159,12 @@ fn odd_names_and_values_are_read_back_as_they_are() {
     };
     let all = fleet(names.map(|name| (name, with(odd.clone()))));
     let text = rendered(&all);
-    let tree = crate::document::yaml(text.as_bytes(), crate::document::Aliases::Refuse).unwrap().to_json();
+    let tree = credbroker_credential::document::yaml(
+        text.as_bytes(),
+        credbroker_credential::document::Aliases::Refuse,
+    )
+    .unwrap()
+    .to_json();
     let mut expected = names.to_vec();
     expected.sort_by_key(|name| name.split_once('/'));
     for (list, key) in [("clusters", "cluster"), ("contexts", "context"), ("users", "user")] {

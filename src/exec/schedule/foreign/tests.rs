@@ -4,10 +4,10 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    credential::Cluster,
     exec::schedule::words::throttling,
     plugin::{Command, Globs, PluginFile, PluginKey, Provider, test_provider},
 };
+use credbroker_credential::Cluster;
 
 fn texts(texts: &[&str]) -> ForeignTexts {
     let mut foreign = ForeignTexts::default();

@@ -1,7 +1,8 @@
 use std::{io, time::Duration};
 
 use super::*;
-use crate::{credential::DecodeError, exec::schedule::words::Throttling};
+use crate::exec::schedule::words::Throttling;
+use credbroker_credential::DecodeError;
 
 #[test]
 fn only_the_stderr_of_failed_runs_shows_that_the_issuer_throttles() {

@@ -1,7 +1,7 @@
 //! The endpoint of a cluster.
 
 use super::*;
-use crate::credential::Cluster;
+use credbroker_credential::Cluster;
 
 fn endpoint(profile: &ClusterProfile) -> Cluster {
     Cluster::clone(&resolved(profile, &configured(&["p"])).endpoint)

@@ -3,7 +3,8 @@
 use proptest::{prelude::*, sample::select};
 
 use super::{super::denied::is_denied_to_profiles, *};
-use crate::{credential::Cluster, plugin::RunDigest};
+use crate::plugin::RunDigest;
+use credbroker_credential::Cluster;
 
 /// Any JSON, in which the reserved names are frequent.
 fn json() -> impl Strategy<Value = Value> {

@@ -115,4 +115,4 @@ impl Issued {
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;

@@ -6,13 +6,13 @@ mod shown;
 
 use std::{error::Error, fmt::Write as _};
 
-pub(crate) use nearest::nearest;
-pub(crate) use sanitize::{escape_json, last_lines, sanitize};
-pub(crate) use shown::{listed, listed_all, one_line, shown, shown_path};
+pub use nearest::nearest;
+pub use sanitize::{escape_json, last_lines, sanitize};
+pub use shown::{listed, listed_all, one_line, shown, shown_path};
 
 /// An error and its causes: `what failed: why: why`. A cause that the text already contains is left out: some libraries
 /// repeat their sources.
-pub(crate) fn chain(error: &dyn Error) -> String {
+pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -1,10 +1,5 @@
-use super::{super::encoded::plain, *};
-use crate::credential::{ClientPair, Token};
-
-/// A token that lives a minute.
-pub(crate) fn with_token(token: &str) -> Issued {
-    issued(&material(Some(token), None))
-}
+use super::*;
+use crate::{ClientPair, Fingerprint, Material, Token, testing::issued};
 
 fn material(token: Option<&str>, fingerprint: Option<u8>) -> Material {
     let token = token.map(|token| Token { secret: token.into(), expires_at: None });
@@ -16,31 +11,6 @@ fn material(token: Option<&str>, fingerprint: Option<u8>) -> Material {
         not_after: SystemTime::UNIX_EPOCH,
     });
     Material { token, pair }
-}
-
-fn issued(material: &Material) -> Issued {
-    let wall = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
-    let generation = Generation::new("e".into(), 7);
-    let (expires_at, lifetime) = (wall + Duration::from_secs(60), Duration::from_secs(60));
-    let (token, pair) = Draft::secrets(material);
-    let fingerprint = material.pair.as_ref().map(|pair| pair.fingerprint);
-    let draft =
-        Draft { generation: &generation, token, pair, fingerprint, expires_at, lifetime, cluster: None };
-    let encoded = plain(&draft);
-    let fetched = Now { wall, boot: Duration::from_secs(500) };
-    let certificate = None;
-    let (within_skew, bound) = (false, LifetimeBound::UnknownExpiry);
-    Issued {
-        generation,
-        encoded,
-        fingerprint,
-        certificate,
-        fetched,
-        expires_at,
-        lifetime,
-        within_skew,
-        bound,
-    }
 }
 
 #[test]

@@ -4,7 +4,7 @@
 const LONGEST: usize = 100;
 
 /// The name among `known` that is most similar to `name`, if at most about a third of its letters differ.
-pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // The cost grows with the product of both lengths, and a caller chooses one of them.
     let letters = name.chars().take(LONGEST + 1).count();
     if letters > LONGEST {

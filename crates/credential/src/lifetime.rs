@@ -79,7 +79,7 @@ pub enum LifetimeError {
 
 impl LifetimeError {
     /// What the plugin printed.
-    pub(crate) const fn found(&self) -> &'static str {
+    pub const fn found(&self) -> &'static str {
         match self {
             Self::Certificate { .. } | Self::Credential { .. } => "an expired credential",
             Self::NotYetValid { .. } => "a certificate that is not valid yet",

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::credential::{ClientPair, Fingerprint, Material, Token};
+use crate::{ClientPair, Fingerprint, Material, Token};
 
 const NOW: u64 = 1_784_888_430;
 

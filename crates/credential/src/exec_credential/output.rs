@@ -4,8 +4,11 @@ use std::time::SystemTime;
 
 use super::{ApiVersion, DecodeError};
 use crate::{
-    credential::{Material, Token, jwt, pair::client_pair, timestamp},
+    Material, Token,
     document::{self, Aliases, Node, ParseErrorKind},
+    jwt,
+    pair::client_pair,
+    timestamp,
 };
 
 /// A checked document.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 /// `text` with every character that is not visible text written as `U+XXXX`: control characters and with them the
 /// escape sequences of terminals, bidirectional marks, zero-width, private and unassigned characters. Line breaks,
 /// tabs and spaces of all widths stay. Twice is the same as once.
-pub(crate) fn sanitize(text: &str) -> String {
+pub fn sanitize(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     for character in text.chars() {
         if is_text(character) {
@@ -18,7 +18,7 @@ pub(crate) fn sanitize(text: &str) -> String {
 }
 
 /// A JSON document with every such character as `\uXXXX`: the same values, but nothing that a terminal obeys or hides.
-pub(crate) fn escape_json(document: &str) -> String {
+pub fn escape_json(document: &str) -> String {
     let mut escaped = String::with_capacity(document.len());
     for character in document.chars() {
         if is_text(character) {
@@ -35,7 +35,7 @@ pub(crate) fn escape_json(document: &str) -> String {
 
 /// The last whole lines of what a plugin wrote to stderr, sanitised, in one line and at most about `most` bytes. `cut`:
 /// `bytes` starts somewhere inside a line.
-pub(crate) fn last_lines(bytes: &[u8], cut: bool, most: usize) -> String {
+pub fn last_lines(bytes: &[u8], cut: bool, most: usize) -> String {
     // A carriage return ends a line too: progress bars draw one over the other.
     let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
     let first = bytes.iter().position(is_end).filter(|_| cut).map_or(0, |end| end + 1);

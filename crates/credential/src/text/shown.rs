@@ -5,12 +5,12 @@ use std::path::Path;
 use super::sanitize;
 
 /// Text that someone else wrote, safe to print in one line.
-pub(crate) fn one_line(text: &str) -> String {
+pub fn one_line(text: &str) -> String {
     sanitize(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// A name that someone else chose, safe to print: at most 100 characters, with control characters escaped.
-pub(crate) fn shown(name: &str) -> String {
+pub fn shown(name: &str) -> String {
     let mut shown: String = name.chars().take(100).flat_map(char::escape_debug).collect();
     if name.chars().nth(100).is_some() {
         shown.push('…');
@@ -19,7 +19,7 @@ pub(crate) fn shown(name: &str) -> String {
 }
 
 /// A path that is safe to print. A long path is cut to its end, where paths differ most.
-pub(crate) fn shown_path(path: &Path) -> String {
+pub fn shown_path(path: &Path) -> String {
     const MOST: usize = 120;
     let path = path.to_string_lossy();
     let escaped: Vec<char> = path.chars().flat_map(char::escape_debug).collect();
@@ -30,12 +30,12 @@ pub(crate) fn shown_path(path: &Path) -> String {
 }
 
 /// A list of names that fits a gRPC status, which travels in a header.
-pub(crate) fn listed(names: &[String]) -> String {
+pub fn listed(names: &[String]) -> String {
     listed_all(names.iter().map(|name| shown(name)))
 }
 
 /// A list of texts that are safe to print; like [`listed`].
-pub(crate) fn listed_all(texts: impl ExactSizeIterator<Item = String>) -> String {
+pub fn listed_all(texts: impl ExactSizeIterator<Item = String>) -> String {
     const MOST: usize = 20;
     let count = texts.len();
     let list = texts.take(MOST).collect::<Vec<_>>().join(", ");

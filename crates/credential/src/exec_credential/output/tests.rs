@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    credential::PairError,
+    PairError,
     document::{ParseError, Position},
 };
 

@@ -69,17 +69,3 @@ impl fmt::Debug for EncodedCredential {
         write!(f, "EncodedCredential({} bytes)", self.frame.len())
     }
 }
-
-/// The secrets one after the other, without a wire format.
-#[cfg(test)]
-pub(crate) fn plain(draft: &Draft<'_>) -> EncodedCredential {
-    let mut frame = Vec::new();
-    let mut put = |bytes: &[u8]| {
-        let start = frame.len();
-        frame.extend_from_slice(bytes);
-        start..frame.len()
-    };
-    let token = draft.token.map(|token| put(token.as_bytes()));
-    let (certificate, key) = draft.pair.map(|(chain, key)| (put(chain), put(key))).unzip();
-    EncodedCredential { frame: frame.into(), token, certificate, key }
-}

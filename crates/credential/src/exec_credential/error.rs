@@ -2,7 +2,7 @@
 
 use super::ApiVersion;
 use crate::{
-    credential::PairError,
+    PairError,
     document::{ParseError, Position},
 };
 
