@@ -4,7 +4,6 @@
 //! to every process that is allowed to use it. See `CONTRIBUTING.md` for the map of the modules; dependencies point one
 //! way: `main → cli → app → {server, hub} → cache → {exec, plugin, verify, clock} → credential`.
 
-pub mod access;
 pub mod app;
 pub mod audit;
 mod backoff;
@@ -17,7 +16,6 @@ pub mod fleet;
 pub mod hub;
 pub mod launch;
 pub mod metrics;
-pub mod plugin;
 pub mod resolver;
 pub mod server;
 pub mod trace;

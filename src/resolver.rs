@@ -7,13 +7,12 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 use arc_swap::ArcSwap;
 use tokio::{sync::watch, task::spawn_blocking, time::timeout};
 
-use crate::{
-    access::{self, Permit},
-    clock::Beat,
-    fleet::Fleet,
-    plugin::{Origin, PluginKey, PluginSpec, ProfileName, ProviderRef, Providers, ResolveError},
-};
+use crate::{clock::Beat, fleet::Fleet};
 use credbroker_credential::Cluster;
+use credbroker_plugin::{
+    Origin, PluginKey, PluginSpec, ProfileName, ProviderRef, Providers, ResolveError,
+    access::{self, Permit},
+};
 
 pub use world::World;
 

@@ -9,10 +9,13 @@ use std::{
 
 use credbroker::{
     config::{self, kubeconfig::Mode},
-    fleet::{ClusterProfile, EndpointRules, Fleet},
-    plugin::{Environment, ProfileName, Providers},
+    fleet::Fleet,
 };
 use credbroker_credential::{ApiVersion, Cluster, Draft, decode, exec_info};
+use credbroker_plugin::{
+    Environment, ProfileName, Providers,
+    cluster_profile::{ClusterProfile, EndpointRules},
+};
 use credbroker_proto::v1 as pb;
 use prost::Message;
 use serde_json::Value;

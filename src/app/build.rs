@@ -19,7 +19,6 @@ use super::{
     reload::{Adopter, Started, note_shared},
 };
 use crate::{
-    access::Policy,
     audit::Audit,
     cache::{CacheParts, CredentialCache, VerifyFn},
     config::{AuditTo, Config},
@@ -34,6 +33,7 @@ use crate::{
     },
     verify::{ApiVerifier, Verifier as _},
 };
+use credbroker_plugin::access::Policy;
 
 /// Why the broker cannot start.
 #[derive(Debug, thiserror::Error)]

@@ -3,10 +3,8 @@
 use std::{ffi::OsStr, path::PathBuf, sync::Arc};
 
 use super::{logs::LogQueue, systemd::ServiceManager};
-use crate::{
-    clock::{Clock, SystemClock},
-    plugin::Environment,
-};
+use crate::clock::{Clock, SystemClock};
+use credbroker_plugin::Environment;
 
 /// The inputs from outside, without the socket.
 #[derive(Debug)]

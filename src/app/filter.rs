@@ -4,8 +4,8 @@ use std::str::FromStr as _;
 
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
-use crate::plugin::Environment;
 use credbroker_credential::text::shown;
+use credbroker_plugin::Environment;
 
 /// The prefix of the targets of our own crates.
 const OURS: &str = "credbroker";

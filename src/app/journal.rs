@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::render::END;
-use crate::plugin::Environment;
+use credbroker_plugin::Environment;
 
 /// Where journald takes records.
 pub(super) const SOCKET: &str = "/run/systemd/journal/socket";

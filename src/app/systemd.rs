@@ -7,7 +7,7 @@ use rustix::io::FdFlags;
 use sd_notify::NotifyState;
 use tracing::warn;
 
-use crate::plugin::Environment;
+use credbroker_plugin::Environment;
 
 /// The sockets that systemd passed in `LISTEN_FDS`, each with the `FileDescriptorName=` of its unit.
 ///

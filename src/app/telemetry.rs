@@ -16,7 +16,7 @@ use super::{
     logs::{LogForm, LogQueue},
     records::RecordLayer,
 };
-use crate::plugin::Environment;
+use credbroker_plugin::Environment;
 
 /// How a log line looks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]

@@ -4,7 +4,7 @@
 //! try without a person for each credential, and a key whose prompts are not answered gets no more of them. A plugin that
 //! reads from a terminal runs in that of a person.
 
-use crate::plugin::Interactive;
+use credbroker_plugin::Interactive;
 
 /// Prompts in a row without an answer, after which a person must act.
 pub(crate) const UNANSWERED: u8 = 3;

@@ -15,10 +15,8 @@ use super::{
     full::Room,
     makers::{Makers, sent_bytes},
 };
-use crate::{
-    clock::Now,
-    plugin::{KeyHasher, PluginKey, PluginSpec, ProfileName, Retirement},
-};
+use crate::clock::Now;
+use credbroker_plugin::{KeyHasher, PluginKey, PluginSpec, ProfileName, Retirement};
 
 /// Up to so many entries are removed from the maps one by one.
 const FEW: usize = 16;

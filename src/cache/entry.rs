@@ -17,11 +17,9 @@ use super::{
     state::KeyState,
     suspicion::Verification,
 };
-use crate::{
-    metrics::{Metrics, ProviderMetrics},
-    plugin::{PluginSpec, Retirement},
-};
+use crate::metrics::{Metrics, ProviderMetrics};
 use credbroker_credential::Now;
+use credbroker_plugin::{PluginSpec, Retirement};
 
 /// The entry of one key.
 #[derive(Debug)]

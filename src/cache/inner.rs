@@ -14,7 +14,8 @@ use super::{
     policy,
     waiting::{self, WaitingPlaces},
 };
-use crate::{clock::Now, exec::PluginRunner, plugin::PluginSpec};
+use crate::{clock::Now, exec::PluginRunner};
+use credbroker_plugin::PluginSpec;
 
 #[derive(Debug)]
 pub(super) struct Inner<R> {

@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::full::Room;
-use crate::plugin::PluginSpec;
+use credbroker_plugin::PluginSpec;
 
 /// How many entries callers may make and use.
 #[derive(Clone, Copy, Debug)]

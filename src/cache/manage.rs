@@ -9,10 +9,8 @@ use super::{
     CredentialCache, Selector,
     entry::{Interest, KeyEntry},
 };
-use crate::{
-    exec::{PluginRunner, Urgency},
-    plugin::{ProfileName, Target},
-};
+use crate::exec::{PluginRunner, Urgency};
+use credbroker_plugin::{ProfileName, Target};
 
 impl<R: PluginRunner> CredentialCache<R> {
     pub(super) async fn run_now(&self, selector: &Selector) -> usize {

@@ -15,10 +15,10 @@ use super::{
 };
 use crate::{
     exec::{PluginRunner, RunError},
-    plugin::{PluginSpec, ProfileName},
     verify::Verdict,
 };
 use credbroker_credential::{Issued, Now};
+use credbroker_plugin::{PluginSpec, ProfileName};
 
 /// The state of one key, without its credential.
 #[derive(Debug)]

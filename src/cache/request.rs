@@ -3,11 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{Attendant, Caller, attention::Asker};
-use crate::{
-    exec::Lender,
-    plugin::{PluginSpec, Session},
-};
+use crate::exec::Lender;
 use credbroker_credential::{Cluster, Issued};
+use credbroker_plugin::{PluginSpec, Session};
 
 /// Who asks for a credential, and under which conditions.
 #[derive(Clone, Debug, Default)]

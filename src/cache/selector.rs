@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr, sync::Arc};
 
-use crate::plugin::{PluginKey, ProfileName};
+use credbroker_plugin::{PluginKey, ProfileName};
 
 /// Selects keys to list, refresh or evict.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -12,12 +12,9 @@ use super::{
     policy,
     rejection::{self, Rejections},
 };
-use crate::{
-    exec::PROBE_EVERY,
-    metrics::RunReason,
-    plugin::{PluginSpec, Retirement},
-};
+use crate::{exec::PROBE_EVERY, metrics::RunReason};
 use credbroker_credential::{Generation, Issued, Now};
+use credbroker_plugin::{PluginSpec, Retirement};
 
 /// Replaced generations that are remembered for each key.
 const REMEMBERED: usize = 4;

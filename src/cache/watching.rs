@@ -14,8 +14,9 @@ use super::{
     get::FirstStep,
     state::KeyState,
 };
-use crate::{exec::PluginRunner, plugin::Retirement};
+use crate::exec::PluginRunner;
 use credbroker_credential::{Generation, Issued};
+use credbroker_plugin::Retirement;
 
 /// An open watch. Its key is refreshed, and not forgotten, while it is open.
 #[derive(Debug)]

@@ -11,8 +11,8 @@ use credbroker_client::{Client, Error, Socket, SocketError};
 use credbroker_exec::{Failure, duration, socket};
 use serde_json::Value;
 
-use crate::plugin::Environment;
 use credbroker_credential::text::escape_json;
+use credbroker_plugin::Environment;
 
 /// Where the broker listens.
 #[derive(Clone, Debug, Default, clap::Args)]

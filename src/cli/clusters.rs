@@ -11,8 +11,8 @@ use super::{
     fleet::{ClusterList, ClusterQuery},
     table,
 };
-use crate::plugin::Environment;
 use credbroker_credential::text::one_line;
+use credbroker_plugin::Environment;
 pub(super) use json::{failure, reason};
 
 /// List the clusters of the fleet, which are the ClusterProfiles that a running broker reads

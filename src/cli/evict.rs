@@ -6,7 +6,7 @@ use super::{
     broker::{SocketArg, TimeoutArg, ask, finish},
     selection::SelectionArgs,
 };
-use crate::plugin::Environment;
+use credbroker_plugin::Environment;
 
 /// Make the broker forget credentials, for example after a change of account
 ///

@@ -12,8 +12,8 @@ use super::{
     broker::{SocketArg, TimeoutArg, ask},
     clusters::reason,
 };
-use crate::plugin::Environment;
 use credbroker_credential::text::one_line;
+use credbroker_plugin::Environment;
 
 /// The clusters to list, and the broker to ask.
 #[derive(Debug, Default, clap::Args)]

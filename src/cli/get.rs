@@ -17,11 +17,9 @@ use super::{
     table,
     time::expiry,
 };
-use crate::{
-    clock::{Clock, SystemClock},
-    plugin::Environment,
-};
+use crate::clock::{Clock, SystemClock};
 use credbroker_credential::text::escape_json;
+use credbroker_plugin::Environment;
 
 use cluster::ClusterArgs;
 

@@ -5,7 +5,7 @@ use std::io::Write;
 use credbroker_client::{Client, ClusterProfileRef, Error, Readiness};
 
 use super::broker::{SocketArg, TimeoutArg, ask, finish};
-use crate::plugin::Environment;
+use credbroker_plugin::Environment;
 
 /// Check whether the running broker is healthy
 ///

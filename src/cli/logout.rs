@@ -11,8 +11,8 @@ use super::{
     broker::{SocketArg, TimeoutArg, ask, finish},
     selection::DefinitionArg,
 };
-use crate::plugin::Environment;
 use credbroker_credential::text::shown;
+use credbroker_plugin::Environment;
 
 /// Make the broker forget the credentials of a provider, and show how to log out of the plugin itself
 ///

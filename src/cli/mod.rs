@@ -42,7 +42,7 @@ use std::{
 };
 
 use self::arguments::{CliCommand, OnceCommand};
-use crate::plugin::Environment;
+use credbroker_plugin::Environment;
 
 pub use self::arguments::Cli;
 

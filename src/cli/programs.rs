@@ -7,7 +7,7 @@ use tokio::{
     process::Command,
 };
 
-use crate::plugin::{Environment, find_in_path};
+use credbroker_plugin::{Environment, find_in_path};
 
 /// How long a program may take.
 const LIMIT: Duration = Duration::from_secs(10);

@@ -15,7 +15,7 @@ use super::{
     screen::Screen,
     selection::SelectionArgs,
 };
-use crate::plugin::Environment;
+use credbroker_plugin::Environment;
 
 /// Run plugins now
 ///

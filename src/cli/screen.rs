@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _};
 
 use rustix::termios::tcgetwinsize;
 
-use crate::plugin::Environment;
+use credbroker_plugin::Environment;
 
 /// The width of a terminal that does not know it.
 const USUAL: usize = 80;

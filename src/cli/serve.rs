@@ -15,8 +15,8 @@ use crate::{
         ServiceNotification, Signals,
     },
     config::{self, Loaded},
-    plugin::Environment,
 };
+use credbroker_plugin::Environment;
 
 /// How long the process waits for its log to be written when it ends.
 const LOG_FLUSH: Duration = Duration::from_millis(250);

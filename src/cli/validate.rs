@@ -3,7 +3,8 @@
 use std::{io::Write, path::PathBuf};
 
 use super::EX_CONFIG;
-use crate::{config, plugin::Environment};
+use crate::config;
+use credbroker_plugin::Environment;
 
 /// Check a configuration and print every problem with its file, line and column
 ///

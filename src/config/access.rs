@@ -11,9 +11,9 @@ use super::{
     reader::Cursor,
     table::{access as table, allow, peers},
 };
-use crate::{
+use credbroker_plugin::{
+    Globs,
     access::{Grant, Peers, ProfileGlobs, Rule, Verb},
-    plugin::Globs,
 };
 
 /// Reads the section.

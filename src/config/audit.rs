@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::{file::expand, problem::Report, reader::Cursor, table::audit as table};
-use crate::plugin::Environment;
+use credbroker_plugin::Environment;
 
 /// Where decisions and runs are recorded.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

@@ -22,11 +22,8 @@ use super::{
     reader::{Cursor, Dialect},
     table,
 };
-use crate::{
-    access::Rule,
-    plugin::{ClusterInfo, Environment, Provider},
-};
 use credbroker_credential::document::Node;
+use credbroker_plugin::{ClusterInfo, Environment, Provider, access::Rule};
 
 /// The sections of a configuration.
 #[derive(Debug, Default)]

@@ -6,10 +6,7 @@ mod prewarm;
 use std::path::Path;
 
 use super::{fields::Fields, problem::Report, reader::Cursor, table::cluster_profiles as table};
-use crate::{
-    fleet::EndpointRules,
-    plugin::{Environment, Provider},
-};
+use credbroker_plugin::{Environment, Provider, cluster_profile::EndpointRules};
 
 pub use hub::{HUB_PROVIDER, HubAccess, HubSource};
 pub use prewarm::Prewarm;

@@ -10,7 +10,7 @@ use super::{
     kubeconfig::{Kubeconfig, Mode, variables},
     problem::{ConfigError, Problem, Report},
 };
-use crate::plugin::{Definition, Environment, Globs};
+use credbroker_plugin::{Definition, Environment, Globs};
 
 impl Kubeconfig {
     /// The paths that a command reads, and how: the one that a person named, else those of the environment.

@@ -14,8 +14,8 @@ use super::{
     problem::{Location, Report},
     reader::whole,
 };
-use crate::plugin::Environment;
 use credbroker_credential::document::{Aliases, Node, ParseError, ParseErrorKind, json, yaml};
+use credbroker_plugin::Environment;
 
 /// Maximum size of our own configuration, in bytes.
 const MAX_CONFIG: u64 = 1 << 20;

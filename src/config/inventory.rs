@@ -12,8 +12,8 @@ use super::{
     stanza::{StanzaRules, stanza},
     table::{provider as table, root},
 };
-use crate::plugin::{Environment, Globs, Provider, Sandbox};
 use credbroker_credential::document::Node;
+use credbroker_plugin::{Environment, Globs, Provider, Sandbox};
 
 /// Whether this JSON document is a provider file and not our own configuration.
 pub(super) fn is_inventory(node: &Node) -> bool {

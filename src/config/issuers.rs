@@ -7,8 +7,8 @@ use std::{
 };
 
 use super::{problem::Report, reader::Cursor, table::issuer as table};
-use crate::plugin::{Issuer, Provider};
 use credbroker_credential::text::nearest;
+use credbroker_plugin::{Issuer, Provider};
 
 /// Reads the section, if there is one, and gives each provider its issuer, of which only the name is known before. An
 /// issuer without a section gets the defaults, with `concurrency`. A section with the name of a kubeconfig's user is the

@@ -9,7 +9,7 @@ use super::{
     problem::Report,
     reader::Cursor,
 };
-use crate::plugin::Globs;
+use credbroker_plugin::Globs;
 use values::{count, duration, ids, name, octal, socket_mode, text, variable_names, with_unit};
 
 /// The pattern of a [`VariableNames`] item.

@@ -12,7 +12,7 @@ use super::{
     reader::Cursor,
     table::{self, listen},
 };
-use crate::plugin::Environment;
+use credbroker_plugin::Environment;
 
 /// Name of a listener without a `name`.
 const DEFAULT: &str = "default";

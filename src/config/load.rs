@@ -10,8 +10,8 @@ use super::{
     problem::Report,
     reader::whole,
 };
-use crate::plugin::{Environment, Globs, Providers};
 use credbroker_credential::document::json;
+use credbroker_plugin::{Environment, Globs, Providers};
 
 /// A configuration and the files that it was read from.
 #[derive(Debug)]

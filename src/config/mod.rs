@@ -28,7 +28,7 @@ mod unlisted;
 
 use std::path::PathBuf;
 
-use crate::{access::Rule, plugin::Providers};
+use credbroker_plugin::{Providers, access::Rule};
 
 pub use audit::AuditTo;
 pub use cluster_profiles::{ClusterProfiles, HUB_PROVIDER, HubAccess, HubSource, Prewarm};

@@ -9,7 +9,7 @@ use super::{
     reader::Cursor,
     table::{allowlist, root},
 };
-use crate::plugin::{PluginPolicy, cleaned};
+use credbroker_plugin::{PluginPolicy, cleaned};
 
 /// The values of `credentialPluginPolicy`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -7,8 +7,8 @@ use std::{
 };
 
 use super::Sources;
-use crate::plugin::{Definition, Providers};
 use credbroker_credential::document::Position;
+use credbroker_plugin::{Definition, Providers};
 
 /// A problem of a configuration. Its message names keys and never contains a secret.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -14,11 +14,11 @@ use super::{
     stanza::{Stanza, StanzaRules, stanza},
     table::{limits, provider as table},
 };
-use crate::plugin::{
+use credbroker_credential::LifetimeLimits;
+use credbroker_plugin::{
     ClusterInfo, EnvPolicy, Environment, Globs, Issuer, ProfileSourced, Provider, Sandbox, Sha256, Standing,
     Verify,
 };
-use credbroker_credential::LifetimeLimits;
 
 /// Where a provider's environment comes from.
 #[derive(Clone, Debug)]

@@ -9,8 +9,8 @@ use super::{
     reader::Cursor,
     table::{exec, variable},
 };
-use crate::plugin::{Command, Interactive, cleaned, is_denied};
 use credbroker_credential::{ApiVersion, text::sanitize};
+use credbroker_plugin::{Command, Interactive, cleaned, is_denied};
 
 /// A stanza, checked. `Debug` is for its tests: variables and arguments may be secrets.
 #[cfg_attr(test, derive(Debug))]

@@ -8,10 +8,10 @@ use std::{
 use tempfile::TempDir;
 
 use super::*;
-use crate::plugin::{
+use credbroker_credential::ApiVersion;
+use credbroker_plugin::{
     ArgsPolicy, ClusterInfo, Command, EnvPolicy, Environment, ProfileSourced, Provider, Verify,
 };
-use credbroker_credential::ApiVersion;
 
 /// A home directory with a config.
 pub(super) struct Home(pub(super) TempDir);

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use credbroker_proto::Globs;
 
-use crate::plugin::{Environment, identity_variables, may_select_identity};
+use credbroker_plugin::{Environment, identity_variables, may_select_identity};
 
 /// Of terminals and desktops, which set them for every program.
 const UNRELATED: [&str; 3] = ["ITERM_PROFILE", "KONSOLE_PROFILE_NAME", "XDG_ACTIVATION_TOKEN"];

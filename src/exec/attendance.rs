@@ -16,7 +16,7 @@ pub use self::{
     news::{AttendanceNews, AttendanceReader},
 };
 use super::{Lender, transcript::Transcript};
-use crate::plugin::Session;
+use credbroker_plugin::Session;
 
 /// How long a run that waits for a person is without a place before it tries again to get one.
 const NEXT_TRY: Duration = Duration::from_secs(1);

@@ -2,8 +2,8 @@
 
 use std::{io, path::Path, sync::Arc, time::Duration};
 
-use crate::plugin::Refusal;
 use credbroker_credential::{DecodeError, ExecInfoError};
+use credbroker_plugin::Refusal;
 
 /// Why a plugin run brought no credential. Never contains stdout, which may be a token.
 #[derive(Clone, Debug, thiserror::Error)]

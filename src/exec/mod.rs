@@ -18,8 +18,8 @@ mod transcript;
 
 use std::{future::Future, sync::Arc};
 
-use crate::plugin::PluginSpec;
 use credbroker_credential::Decoded;
+use credbroker_plugin::PluginSpec;
 
 pub use attendance::{Attendance, AttendanceNews, AttendanceReader, Attending, RunBudget};
 pub use directory::check_scratch;
@@ -40,7 +40,7 @@ pub use schedule::{
 pub struct RunOutput {
     /// The credential.
     pub decoded: Decoded,
-    /// The version of the plugin's file that ran, see [`PluginFile::version`](crate::plugin::PluginFile::version). When the
+    /// The version of the plugin's file that ran, see [`PluginFile::version`](credbroker_plugin::PluginFile::version). When the
     /// file has another one, the credential is due.
     pub file_version: u64,
 }

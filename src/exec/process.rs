@@ -15,10 +15,8 @@ use tokio::{net::unix::pipe, runtime::Handle, time::timeout};
 use tokio_util::task::TaskTracker;
 
 use super::{Attendance, RunBudget, launcher::Launcher, live::LiveRuns};
-use crate::{
-    launch::{Instruction, LauncherReport, Order},
-    plugin::Sandbox,
-};
+use crate::launch::{Instruction, LauncherReport, Order};
+use credbroker_plugin::Sandbox;
 
 /// How long a start may take: the kernel reads the file, which may be on a mount that does not respond.
 const START: Duration = Duration::from_secs(5);

@@ -21,8 +21,8 @@ use super::{
     process::Invocation,
     supervise::{Finished, RunEnd, supervise},
 };
-use crate::plugin::{FileError, PluginSpec, Session};
 use credbroker_credential::{decode, exec_info};
+use credbroker_plugin::{FileError, PluginSpec, Session};
 
 const EXEC_INFO_VARIABLE: &str = "KUBERNETES_EXEC_INFO";
 /// What the stderr of a plugin has that tried to use a terminal: the path of its terminal, or the message of ENOTTY.

@@ -18,8 +18,8 @@ use super::{
     output::{Capped, Tail, TooLarge},
     process::{Event, Invocation, Pipes, Run},
 };
-use crate::plugin::Sandbox;
 use credbroker_credential::text::last_lines;
+use credbroker_plugin::Sandbox;
 
 /// How often a run is checked for the recursion marker.
 const GLANCE: Duration = Duration::from_millis(100);

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::cluster_profile::{ClusterProfile, EndpointRules, Resolution, Skipped, resolve};
-use crate::plugin::{ProfileError, Provider, Target};
+use credbroker_plugin::cluster_profile::{ClusterProfile, EndpointRules, Resolution, Skipped, resolve};
+use credbroker_plugin::{ProfileError, Provider, Target};
 
 /// A ClusterProfile that was read and resolved.
 #[derive(Debug)]

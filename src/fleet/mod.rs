@@ -1,6 +1,5 @@
 //! The known ClusterProfiles, each resolved to its plugin invocation.
 
-mod cluster_profile;
 mod hub_state;
 mod known;
 mod profiles;
@@ -13,9 +12,8 @@ use std::{
 use tokio::sync::watch;
 
 use self::profiles::Profiles;
-use crate::plugin::{ProfileName, Provider, Providers, Target};
+use credbroker_plugin::{ProfileName, Provider, Providers, Target, cluster_profile::EndpointRules};
 
-pub use cluster_profile::{AccessProvider, ClusterProfile, EndpointRules, Skipped};
 pub(crate) use hub_state::HubReads;
 pub use hub_state::HubState;
 pub use known::KnownProfile;

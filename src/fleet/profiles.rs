@@ -8,8 +8,8 @@ use std::{
 use tokio::sync::watch;
 
 use super::known::KnownProfile;
-use crate::plugin::{ProfileName, Target};
 use credbroker_credential::Cluster;
+use credbroker_plugin::{ProfileName, Target};
 
 /// The known profiles.
 #[derive(Debug, Default)]

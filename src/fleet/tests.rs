@@ -4,7 +4,7 @@ mod rebase;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::plugin::{ArgsPolicy, Command, EnvPolicy, ProfileSourced, test_provider as provider};
+use credbroker_plugin::{ArgsPolicy, Command, EnvPolicy, ProfileSourced, testing::provider};
 
 /// Two providers that accept all additions. The second serves profiles that do not list the first.
 fn fleet() -> Fleet {

@@ -25,10 +25,10 @@ use crate::{
     cache::{Caller, CredentialCache, CredentialWatch, Request},
     config::{HubAccess, distrust},
     exec::PluginRunner,
-    plugin::{PluginSpec, ProviderRef, Providers},
     resolver::{CredentialRequest, Resolver, Source},
 };
 use credbroker_credential::Issued;
+use credbroker_plugin::{PluginSpec, ProviderRef, Providers};
 
 /// Time limits of requests to the hub.
 #[derive(Clone, Copy, Debug)]

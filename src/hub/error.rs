@@ -5,8 +5,9 @@ use std::{error::Error, path::PathBuf};
 use kube::config::KubeconfigError;
 
 use super::bounds::Excess;
-use crate::{cache::Failed, plugin::ResolveError};
+use crate::cache::Failed;
 use credbroker_credential::text::{chain, one_line};
+use credbroker_plugin::ResolveError;
 
 /// Characters of a problem that are shown.
 const LONGEST: usize = 400;

@@ -19,9 +19,9 @@ use super::{Prewarmer, bounds::Excess};
 use crate::{
     cache::CredentialCache,
     exec::PluginRunner,
-    fleet::{ClusterProfile, Fleet, HubState, KnownProfile, ProfileChange},
-    plugin::{ProfileName, Target},
+    fleet::{Fleet, HubState, KnownProfile, ProfileChange},
 };
+use credbroker_plugin::{ProfileName, Target, cluster_profile::ClusterProfile};
 
 /// Writes the fleet.
 #[derive(Debug)]

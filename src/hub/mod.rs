@@ -34,9 +34,9 @@ use crate::{
     config::ClusterProfiles,
     exec::PluginRunner,
     fleet::{Fleet, HubState},
-    plugin::Providers,
     resolver::Resolver,
 };
+use credbroker_plugin::Providers;
 
 pub use reader::HubReader;
 

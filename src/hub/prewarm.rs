@@ -21,9 +21,9 @@ use crate::{
     cache::CredentialCache,
     config::Prewarm,
     exec::PluginRunner,
-    plugin::{ProfileName, Target},
     resolver::{CredentialRequest, Resolver, Source},
 };
+use credbroker_plugin::{ProfileName, Target};
 
 /// After this many failures a credential is fetched only on request.
 const ATTEMPTS: u32 = 3;

@@ -9,8 +9,8 @@ use super::{Hub, HubParts};
 use crate::{
     config::{ClusterProfiles, HubAccess},
     exec::PluginRunner,
-    plugin::{Provider, Providers, Succession},
 };
+use credbroker_plugin::{Provider, Providers, Succession};
 
 /// Reads the hub of the configuration in force, if it has one. A reload may replace the hub.
 #[derive(Debug)]

@@ -28,10 +28,13 @@ use crate::{
     clock::{Clock, Now},
     config::Prewarm,
     exec::{Attendance, RunError, RunOutput},
-    fleet::{ClusterProfile, EndpointRules},
-    plugin::{Command, Globs, PluginSpec, ProfileName, Providers, Target, test_provider},
 };
 use credbroker_credential::{Decoded, Material, Token};
+use credbroker_plugin::{
+    Command, Globs, PluginSpec, ProfileName, Providers, Target,
+    cluster_profile::{ClusterProfile, EndpointRules},
+    testing::provider as test_provider,
+};
 
 /// Prints `login-1`, then `login-2`, …; records the start of each run.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use rustix::{
 };
 
 use super::{Order, signals::restore_signals};
-use crate::plugin::Sandbox;
+use credbroker_plugin::Sandbox;
 
 /// The limits of each process of a run besides its processor time: no core dump, open files, and the bytes of a file.
 /// Address space is not limited: the runtimes of Go, Node and Java reserve gigabytes that they do not use.

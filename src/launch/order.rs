@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, fmt, time::Duration};
 
-use crate::plugin::Sandbox;
+use credbroker_plugin::Sandbox;
 
 /// The seconds of processor time that each process of a run may use, if the run's timeout is not longer.
 const LEAST_PROCESSOR_TIME: u64 = 120;

@@ -8,7 +8,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 use bytes::Bytes;
 
 use super::*;
-use crate::plugin::{ClusterInfo, Command, Definition, Globs, Provider, test_provider as provider};
+use credbroker_plugin::{ClusterInfo, Command, Definition, Globs, Provider, testing::provider};
 
 /// An executable file in `dir`.
 fn plugin(dir: &Path) -> Command {

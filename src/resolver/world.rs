@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use super::Source;
-use crate::{
-    access::{self, Permit},
-    fleet::{Fleet, HubState},
-    plugin::{
-        ClusterInfo, Entry, Lead, ProfileName, ProviderRef, Providers, ResolveError, Target, difference,
-    },
-};
+use crate::fleet::{Fleet, HubState};
 use credbroker_credential::Cluster;
+use credbroker_plugin::{
+    ClusterInfo, Entry, Lead, ProfileName, ProviderRef, Providers, ResolveError, Target,
+    access::{self, Permit},
+    difference,
+};
 
 /// Everything that requests are resolved against. A reload replaces it as a whole.
 #[derive(Clone, Debug)]

@@ -15,10 +15,10 @@ use super::{
     peer::Peer,
     status::{self, NoRights},
 };
-use crate::{
+use crate::resolver::{CredentialRequest, Resolver};
+use credbroker_plugin::{
+    Origin, PluginSpec, ResolveError,
     access::{Permit, Policy, Principal, Rights, Verb},
-    plugin::{Origin, PluginSpec, ResolveError},
-    resolver::{CredentialRequest, Resolver},
 };
 
 /// The policy in force, and each that follows it.

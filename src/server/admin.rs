@@ -17,10 +17,12 @@ use super::{
     service::{BrokerService, span},
 };
 use crate::{
-    access::{CallTarget, Permit, Rights, Verb},
     cache::{KeyStatus, Selector},
     exec::PluginRunner,
-    plugin::{Definition, Provider},
+};
+use credbroker_plugin::{
+    Definition, Provider,
+    access::{CallTarget, Permit, Rights, Verb},
 };
 
 #[tonic::async_trait]

@@ -7,11 +7,11 @@ use tonic_types::StatusExt as _;
 
 use super::{access::Access, status};
 use crate::{
-    access::Verb,
     audit::{Audit, DecisionRecord, PluginRun, RequestOutcome},
     cache::{CacheError, RunEndFn},
     resolver::Source,
 };
+use credbroker_plugin::access::Verb;
 
 /// A request that is not decided yet.
 pub(super) struct Asked<'a> {

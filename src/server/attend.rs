@@ -24,13 +24,12 @@ use super::{
     status::{self, Subject},
 };
 use crate::{
-    access::Verb,
     cache::{self, Attendant, AttendantReader},
     exec::{AttendanceNews, Offer, PluginRunner},
-    plugin::ProfileName,
     resolver::Source,
 };
 use credbroker_credential::Issued;
+use credbroker_plugin::{ProfileName, access::Verb};
 
 /// How long a run may be queued while a caller without a deadline waits for it.
 const QUEUED: Duration = Duration::from_secs(60);

@@ -11,12 +11,9 @@ use prost_types::Timestamp;
 use tonic::Status;
 
 use super::{access::Access, status};
-use crate::{
-    access::Verb,
-    plugin::{Origin, ProfileName, ProviderRef, Session},
-    resolver::{CredentialRequest, Source},
-};
+use crate::resolver::{CredentialRequest, Source};
 use credbroker_credential::Cluster;
+use credbroker_plugin::{Origin, ProfileName, ProviderRef, Session, access::Verb};
 
 /// Reads the `ref` of a request of this peer, which needs the right to do `verb`.
 pub(super) fn ask(

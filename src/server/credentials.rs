@@ -31,14 +31,13 @@ use super::{
     status::{self, Subject},
 };
 use crate::{
-    access::Verb,
     cache::{self, Caller, Failed, Lookup, ReportOutcome, Reported},
     exec::PluginRunner,
-    plugin::{PluginSpec, verifiable_at},
     resolver::CredentialRequest,
     trace,
 };
 use credbroker_credential::Issued;
+use credbroker_plugin::{PluginSpec, access::Verb, verifiable_at};
 
 /// The path of `GetCredential`.
 pub(super) const GET: &str = "/credbroker.v1.CredentialBroker/GetCredential";

@@ -13,11 +13,9 @@ use credbroker_proto::v1::{self as pb, credential_lifetime, key_part, next_run};
 use tonic::Status;
 
 use super::{convert, overview::state, status};
-use crate::{
-    cache::{KeyStatus, RunCause},
-    plugin::{KeyPart, PartKind, PartOrigin, Providers},
-};
+use crate::cache::{KeyStatus, RunCause};
 use credbroker_credential::{Issued, LifetimeBound};
+use credbroker_plugin::{KeyPart, PartKind, PartOrigin, Providers};
 
 /// Bytes of a fingerprint that are sent: two values of one part have the same one by chance once in 2^64.
 const SENT: usize = 8;

@@ -14,14 +14,13 @@ use super::{
     status::{self, Subject},
 };
 use crate::{
-    access::Verb,
     audit::Audit,
     cache::{CacheError, Caller, CredentialCache, CredentialWatch, Failed},
     exec::PluginRunner,
-    plugin::PluginSpec,
     resolver::{CredentialRequest, Resolver},
     trace,
 };
+use credbroker_plugin::{PluginSpec, access::Verb};
 
 /// The framed messages of one watch. A message is made when the peer can take it, so a slow reader gets only the latest
 /// and does not delay other readers.

@@ -17,7 +17,8 @@ use super::{
     preencoded::{self, Preencoded},
     ready::HealthChecks,
 };
-use crate::{access::CallTarget, exec::PluginRunner};
+use crate::exec::PluginRunner;
+use credbroker_plugin::access::CallTarget;
 
 /// The name under which the readiness of the broker with all of its providers is reported.
 const READY: &str = "ready";

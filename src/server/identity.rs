@@ -12,10 +12,10 @@ use super::{
     process::{ProcessPin, Status, executable},
     users::Users,
 };
-use crate::{
+use crate::exec::LiveRuns;
+use credbroker_plugin::{
+    Origin,
     access::{Facts, Principal, Process},
-    exec::LiveRuns,
-    plugin::Origin,
 };
 
 /// The most processes whose facts may wait to be read, because each of them takes an open file. The facts of further ones

@@ -10,13 +10,15 @@ use super::{
     status,
 };
 use crate::{
-    access::{CallTarget, Rights, Verb},
     cache::{CredentialCache, Holding, KeyStatus, ListPosition, Selector},
     exec::PluginRunner,
-    plugin::{PluginKey, PluginSpec, Provider, Providers},
     verify::Verdict,
 };
 use credbroker_credential::text::chain;
+use credbroker_plugin::{
+    PluginKey, PluginSpec, Provider, Providers,
+    access::{CallTarget, Rights, Verb},
+};
 
 /// Bytes of one page. Many clients limit a message to 4 MiB, and a key that fails has an error message of 2 KiB.
 pub(super) const PAGE: usize = 1 << 20;

@@ -9,10 +9,10 @@ use crate::{
     cache::{CredentialCache, Failed, Holding},
     exec::PluginRunner,
     fleet::KnownProfile,
-    plugin::{ProfileName, ResolveError},
     resolver::Resolver,
 };
 use credbroker_credential::text::chain;
+use credbroker_plugin::{ProfileName, ResolveError};
 
 /// The readiness of all profiles at one moment.
 #[derive(Debug, Default)]

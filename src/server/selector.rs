@@ -7,11 +7,13 @@ use tonic::Status;
 
 use super::{convert, overview::is_about, status};
 use crate::{
-    access::{Permit, Rights, Verb},
     cache::{CredentialCache, Selector},
     exec::PluginRunner,
-    plugin::{ProviderRef, ResolveError},
     resolver::{Resolver, Source},
+};
+use credbroker_plugin::{
+    ProviderRef, ResolveError,
+    access::{Permit, Rights, Verb},
 };
 
 /// Number of keys that are read from the cache at a time.

@@ -26,10 +26,8 @@ use super::{
     ready::HealthChecks,
     status,
 };
-use crate::{
-    access::Verb, audit::Audit, cache::CredentialCache, exec::PluginRunner, metrics::Metrics,
-    resolver::Resolver,
-};
+use crate::{audit::Audit, cache::CredentialCache, exec::PluginRunner, metrics::Metrics, resolver::Resolver};
+use credbroker_plugin::access::Verb;
 
 /// Maximum size of a request in bytes: a cluster with its certificate authorities, and the caller's variables.
 pub(super) const REQUEST: usize = 256 * 1024;

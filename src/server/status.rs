@@ -21,10 +21,10 @@ pub(super) use self::{
 use crate::{
     cache::{CacheError, Failed},
     exec::RunError,
-    plugin::{PluginKey, PluginSpec, ProfileName, ResolveError},
     resolver::Source,
 };
 use credbroker_credential::text::chain;
+use credbroker_plugin::{PluginKey, PluginSpec, ProfileName, ResolveError};
 
 /// Retry delay when the broker drains or is busy.
 const SUCCESSOR: Duration = Duration::from_secs(1);

@@ -21,8 +21,8 @@ use opentelemetry_sdk::{
 };
 use tracing::{info, warn};
 
-use crate::plugin::Environment;
 use credbroker_credential::text::chain;
+use credbroker_plugin::Environment;
 
 /// Set once, when the broker starts.
 static TRACES: OnceLock<(SdkTracerProvider, SdkTracer)> = OnceLock::new();

@@ -7,10 +7,8 @@ use std::{
 
 use http::HeaderMap;
 
-use crate::{
-    metrics::{RunOutcome, RunReason},
-    plugin::{Environment, PluginSpec},
-};
+use crate::metrics::{RunOutcome, RunReason};
+use credbroker_plugin::{Environment, PluginSpec};
 
 /// Sends no traces.
 pub const fn start(_: &Environment) {}

@@ -7,7 +7,8 @@ use opentelemetry::{
 };
 
 use super::{export, parent, run};
-use crate::{metrics::Rpc, plugin::PluginSpec};
+use crate::metrics::Rpc;
+use credbroker_plugin::PluginSpec;
 
 /// The result of a request without an error.
 const OK: &str = "OK";

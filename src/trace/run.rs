@@ -8,10 +8,8 @@ use opentelemetry::{
 };
 
 use super::export;
-use crate::{
-    metrics::{RunOutcome, RunReason},
-    plugin::PluginSpec,
-};
+use crate::metrics::{RunOutcome, RunReason};
+use credbroker_plugin::PluginSpec;
 
 /// The span of one plugin run, from the moment that it is queued.
 #[derive(Debug)]

@@ -5,13 +5,11 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use credbroker::{
-    config::{
-        self,
-        kubeconfig::{Kubeconfig as Read, Mode},
-    },
-    plugin::Definition,
+use credbroker::config::{
+    self,
+    kubeconfig::{Kubeconfig as Read, Mode},
 };
+use credbroker_plugin::Definition;
 use credbroker_test_support::{Broker, FakePlugin, Kubeconfig, private_directory};
 use serde_json::{Value, json};
 use tempfile::TempDir;

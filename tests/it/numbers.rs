@@ -7,7 +7,8 @@ use std::{
     time::Duration,
 };
 
-use credbroker::{config, plugin::Environment};
+use credbroker::config;
+use credbroker_plugin::Environment;
 use credbroker_proto::v1::{
     ClusterState, WatchClustersRequest, cluster_state::Readiness,
     credential_broker_client::CredentialBrokerClient,

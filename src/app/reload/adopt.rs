@@ -6,7 +6,6 @@ use rustix::process::geteuid;
 use tokio::sync::watch;
 
 use crate::{
-    access::Policy,
     app::limits,
     cache::CredentialCache,
     config::{AuditTo, ClusterProfiles, Config, HubAccess, Limits, Listen, MetricsListen},
@@ -14,9 +13,9 @@ use crate::{
     fleet::Fleet,
     hub::HubReader,
     metrics::Metrics,
-    plugin::{Issuer, Provider, ProviderChanges, Providers, Succession},
     resolver::{Resolver, World},
 };
+use credbroker_plugin::{Issuer, Provider, ProviderChanges, Providers, Succession, access::Policy};
 
 /// The parts of a running broker that a configuration changes.
 #[derive(Debug)]

@@ -1,5 +1,5 @@
 use super::{adopt::Adopted, *};
-use crate::plugin::ProviderChanges;
+use credbroker_plugin::ProviderChanges;
 
 /// A reading that never ends holds its turn.
 #[tokio::test]

@@ -1,8 +1,9 @@
 use std::io;
 
 use super::*;
-use crate::{exec::RunError, metrics::Exposition, plugin::Refusal};
+use crate::{exec::RunError, metrics::Exposition};
 use credbroker_credential::{DecodeError, ExecInfoError};
+use credbroker_plugin::Refusal;
 
 fn written(metrics: &Metrics) -> String {
     let mut text = Exposition::default();

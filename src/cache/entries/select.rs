@@ -6,7 +6,7 @@ use super::{
     super::{Selector, entry::KeyEntry},
     KeyEntries, ListPosition, position,
 };
-use crate::plugin::{PluginKey, ProfileName};
+use credbroker_plugin::{PluginKey, ProfileName};
 
 impl KeyEntries {
     /// At most `count` of the selected entries that follow `after`, in the order of [`ListPosition`].

@@ -76,6 +76,6 @@ fn without_a_person_the_cause_is_what_the_person_must_do() {
     assert_eq!(cause(&[prompt; 3]), (RunCause::LoginNeeded, None));
     assert_eq!(cause(&[overrun]), (RunCause::IssuerPaused, Some(secs(5))), "one try without a person");
     let mut state = state(None, None, false);
-    state.attention = Attention::of(crate::plugin::Interactive::Always);
+    state.attention = Attention::of(credbroker_plugin::Interactive::Always);
     assert_eq!(outlook(&state, usage(0, true), None, after(80)), (RunCause::PersonNeeded, None), "never");
 }

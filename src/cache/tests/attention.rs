@@ -6,8 +6,8 @@ use super::*;
 use crate::{
     cache::{Attendant, CacheError, Unattended},
     exec::{Lender, Offer},
-    plugin::Interactive,
 };
+use credbroker_plugin::Interactive;
 
 const NIGHT: Duration = Duration::from_secs(8 * 3600);
 

@@ -6,8 +6,8 @@ use super::{Script::*, *};
 use crate::{
     cache::{CacheError, Lookup, Unattended},
     exec::{Lender, Offer},
-    plugin::Interactive,
 };
+use credbroker_plugin::Interactive;
 
 /// The key `a` of a provider. Requests share its standing, as they do in a broker.
 struct Reading(Arc<Provider>);

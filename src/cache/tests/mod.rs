@@ -39,14 +39,15 @@ use super::{CacheParts, Caller, CredentialCache, EntryLimits, Failed, Request, R
 use crate::{
     clock::{Clock, Now},
     exec::{Attendance, PluginRunner, RunBudget, RunError, RunOutput, Scheduler},
-    fleet::{ClusterProfile, EndpointRules, Fleet},
-    plugin::{
-        Command, Issuer, PluginFile, PluginKey, PluginSpec, ProfileName, Provider, Providers, Target,
-        test_provider,
-    },
+    fleet::Fleet,
     verify::Verdict,
 };
 use credbroker_credential::{Decoded, Material, Token, encoded::plain};
+use credbroker_plugin::{
+    Command, Issuer, PluginFile, PluginKey, PluginSpec, ProfileName, Provider, Providers, Target,
+    cluster_profile::{ClusterProfile, EndpointRules},
+    testing::provider as test_provider,
+};
 
 /// How long a fake run takes.
 const RUN: Duration = Duration::from_secs(2);

@@ -3,10 +3,8 @@
 use tokio::time::sleep;
 
 use super::{Script::*, *};
-use crate::{
-    cache::{CacheError, Lookup, ReportOutcome},
-    plugin::{Retirement, Succession},
-};
+use crate::cache::{CacheError, Lookup, ReportOutcome};
+use credbroker_plugin::{Retirement, Succession};
 
 /// The key `a` of one definition of the provider `name`. Requests share its standing, as they do in a broker.
 struct Defined(Provider);

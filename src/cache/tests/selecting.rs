@@ -1,7 +1,8 @@
 //! Lists, refreshes and evictions of selected keys.
 
 use super::{Script::*, *};
-use crate::{cache::KeyStatus, plugin::Definition};
+use crate::cache::KeyStatus;
+use credbroker_plugin::Definition;
 
 fn paris() -> ProfileName {
     profile_name("paris")

@@ -6,8 +6,8 @@ use super::{Script::*, *};
 use crate::{
     cache::{CacheError, Lookup},
     exec::RunShares,
-    plugin::Globs,
 };
+use credbroker_plugin::Globs;
 
 fn is_of_key(failed: &Failed) -> bool {
     let CacheError::Run(RunError::Throttled { of_key, .. }) = &failed.error else { panic!("{failed:?}") };

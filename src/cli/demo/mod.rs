@@ -19,9 +19,9 @@ use crate::{
     app::{self, Drained, Edges, Listening},
     clock::{Clock as _, SystemClock},
     config::{self, Config},
-    plugin::Environment,
     server::SocketOptions,
 };
+use credbroker_plugin::Environment;
 use shims::Shims;
 
 pub(super) use sample::{SamplePluginArgs, run as run_sample};

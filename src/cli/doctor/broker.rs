@@ -15,9 +15,9 @@ use crate::{
         broker::{SocketArg, ask},
     },
     config,
-    plugin::{Command, Environment, find_in_path},
 };
 use credbroker_credential::text::{listed, shown};
+use credbroker_plugin::{Command, Environment, find_in_path};
 
 /// What a running broker says about itself.
 #[derive(Debug)]

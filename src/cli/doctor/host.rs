@@ -3,12 +3,9 @@
 use std::{collections::BTreeSet, path::Path};
 
 use super::finding::Finding;
-use crate::{
-    cli::programs,
-    config,
-    plugin::{Command, Environment, find_in_path},
-};
+use crate::{cli::programs, config};
 use credbroker_credential::text::listed;
+use credbroker_plugin::{Command, Environment, find_in_path};
 
 /// Whether programs that a desktop starts find what a shell finds: they have the environment of the user manager.
 pub(super) fn graphical_path(file: Option<&Path>, environment: &Environment) -> Finding {

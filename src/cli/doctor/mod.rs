@@ -13,7 +13,7 @@ use std::{
 
 use self::finding::{exit_code, json, print};
 use super::broker::{OutputFormat, SocketArg, TimeoutArg, write_json};
-use crate::plugin::Environment;
+use credbroker_plugin::Environment;
 
 /// Check everything that credbroker needs on this machine, and say what to do
 ///

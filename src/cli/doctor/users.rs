@@ -9,9 +9,9 @@ use crate::{
         self,
         kubeconfig::{Kubeconfig, is_shim},
     },
-    plugin::{Environment, find_in_path},
 };
 use credbroker_credential::{document::Node, text::listed};
+use credbroker_plugin::{Environment, find_in_path};
 
 const CHECK: &str = "kubeconfig";
 

@@ -3,10 +3,8 @@
 use std::{ffi::OsStr, path::Path};
 
 use super::{broker::RunningBroker, finding::Finding};
-use crate::{
-    cli::programs,
-    plugin::{Environment, find_in_path},
-};
+use crate::cli::programs;
+use credbroker_plugin::{Environment, find_in_path};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 

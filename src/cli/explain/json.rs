@@ -7,10 +7,8 @@ use super::{
     differences::{PartName, by_provider, differing},
     names,
 };
-use crate::{
-    cli::{credentials::state_json, time::rfc3339},
-    plugin::Environment,
-};
+use crate::cli::{credentials::state_json, time::rfc3339};
+use credbroker_plugin::Environment;
 
 /// `own`: the environment of this process, if its values are to be shown.
 pub(super) fn document(explained: &[CredentialExplanation], own: Option<&Environment>) -> Value {

@@ -13,10 +13,8 @@ use super::{
     screen::Screen,
     selection::SelectionArgs,
 };
-use crate::{
-    clock::{Clock as _, SystemClock},
-    plugin::Environment,
-};
+use crate::clock::{Clock as _, SystemClock};
+use credbroker_plugin::Environment;
 
 /// Explain credentials: why there are several, what limits their lifetime, and when and why the plugin runs next
 ///

@@ -10,16 +10,14 @@ use credbroker_client::admin::{
 
 use self::rows::{differing_row, row, table};
 use super::differences::{PartName, by_provider, differing};
-use crate::{
-    cli::{
-        credentials::{described, name, provider, summary},
-        screen::Screen,
-        time::{ahead, expiry, rfc3339, span},
-        wrapped::wrapped,
-    },
-    plugin::Environment,
+use crate::cli::{
+    credentials::{described, name, provider, summary},
+    screen::Screen,
+    time::{ahead, expiry, rfc3339, span},
+    wrapped::wrapped,
 };
 use credbroker_credential::text::{one_line, shown};
+use credbroker_plugin::Environment;
 
 /// The whole text. `own`: the environment of this process, if its values are to be shown.
 pub(super) fn text(

@@ -5,11 +5,9 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use credbroker_client::Cluster;
 
-use crate::{
-    config::{self, kubeconfig::Kubeconfig},
-    plugin::Environment,
-};
+use crate::config::{self, kubeconfig::Kubeconfig};
 use credbroker_credential as credential;
+use credbroker_plugin::Environment;
 
 /// The cluster that the plugin receives, for providers with provideClusterInfo
 #[derive(Clone, Debug, Default, clap::Args)]

@@ -8,9 +8,9 @@ use super::config_text::{added, new, removed};
 use crate::{
     cli::files::{self, Locked, is_same},
     config,
-    plugin::Environment,
 };
 use credbroker_credential::document::{self, Aliases, Node};
+use credbroker_plugin::Environment;
 
 /// The configuration that the broker reads, or would read if it existed.
 #[derive(Debug)]

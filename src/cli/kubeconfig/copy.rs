@@ -13,14 +13,12 @@ use super::{
     record::Record,
     wrap::{self, WrapArgs},
 };
-use crate::{
-    config::{
-        self,
-        kubeconfig::{Kubeconfig, Mode, is_shim},
-    },
-    plugin::Environment,
+use crate::config::{
+    self,
+    kubeconfig::{Kubeconfig, Mode, is_shim},
 };
 use credbroker_credential::document::Node;
+use credbroker_plugin::Environment;
 
 /// Writes the copy to `path`.
 pub(in crate::cli) fn wrap_to(

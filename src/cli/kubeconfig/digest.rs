@@ -8,8 +8,8 @@ use std::{
 
 use serde_json::Value as Json;
 
-use crate::plugin::Sha256;
 use credbroker_credential::document::Node;
+use credbroker_plugin::Sha256;
 
 /// The keys of an item, its body and its `exec` stanza that kubectl knows.
 const KNOWN: &[&str] = &[

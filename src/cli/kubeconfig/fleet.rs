@@ -19,9 +19,9 @@ use crate::{
         fleet::{ClusterList, ClusterQuery, problem},
     },
     config::{self, kubeconfig::Mode},
-    plugin::Environment,
 };
 use credbroker_credential::text::one_line;
+use credbroker_plugin::Environment;
 
 /// Write a kubeconfig with a context for every cluster of the fleet
 ///

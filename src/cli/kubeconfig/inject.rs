@@ -23,8 +23,8 @@ use crate::{
         broker::{SocketArg, fail, timeout},
     },
     config::{self, kubeconfig::Kubeconfig},
-    plugin::Environment,
 };
+use credbroker_plugin::Environment;
 
 /// Change your kubeconfig in place: its exec users request credentials from the broker
 ///

@@ -9,13 +9,11 @@ use std::{
 use credbroker_client::{Client, Error};
 use credbroker_exec::Failure;
 
-use crate::{
-    cli::{
-        broker::{SocketArg, ask},
-        progress::explained,
-    },
-    plugin::Environment,
+use crate::cli::{
+    broker::{SocketArg, ask},
+    progress::explained,
 };
+use credbroker_plugin::Environment;
 
 const PAUSE: Duration = Duration::from_millis(100);
 

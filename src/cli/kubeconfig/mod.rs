@@ -34,7 +34,7 @@ pub(super) use broker_config::BrokerConfig;
 pub(super) use copy::{is_place_for_copy, is_unchanged_copy, originals_with_plugins, wrap_to};
 pub(super) use inject::own_directory;
 
-use crate::plugin::Environment;
+use credbroker_plugin::Environment;
 
 /// Write kubeconfigs whose users request credentials from the broker
 #[derive(Debug, clap::Args)]

@@ -15,9 +15,9 @@ use super::{
 use crate::{
     cli::files,
     config::kubeconfig::{INJECTED, extension},
-    plugin::Definition,
 };
 use credbroker_credential::document::{self, Aliases, Node, Value};
+use credbroker_plugin::Definition;
 
 /// The definitions that were moved out of one kubeconfig.
 #[derive(Debug)]

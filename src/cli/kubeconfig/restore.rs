@@ -17,9 +17,9 @@ use super::{
 use crate::{
     cli::files::{Locked, is_same},
     config::kubeconfig::is_shim,
-    plugin::{Definition, Environment},
 };
 use credbroker_credential::document::Node;
+use credbroker_plugin::{Definition, Environment};
 
 /// Undo `credbroker kubeconfig inject`
 ///

@@ -9,11 +9,9 @@ use std::{
 use credbroker_client::Error;
 use credbroker_exec::Failure;
 
-use crate::{
-    cli::broker::{SocketArg, TimeoutArg, ask},
-    plugin::{Definition, Environment},
-};
+use crate::cli::broker::{SocketArg, TimeoutArg, ask};
 use credbroker_credential::text::listed;
+use credbroker_plugin::{Definition, Environment};
 
 /// Asks the broker, and returns what to do until it serves all of `definitions`.
 pub(super) fn advice(

@@ -5,11 +5,9 @@ use std::{collections::BTreeMap, io::Write, path::PathBuf};
 use anyhow::Context as _;
 
 use super::report;
-use crate::{
-    config::{self, kubeconfig::Kubeconfig},
-    plugin::{Definition, Environment},
-};
+use crate::config::{self, kubeconfig::Kubeconfig};
 use credbroker_credential::{document::Node, text::listed};
+use credbroker_plugin::{Definition, Environment};
 
 /// Which users of one file are changed.
 #[derive(Debug)]

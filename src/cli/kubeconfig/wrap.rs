@@ -27,9 +27,9 @@ use crate::{
         self,
         kubeconfig::{Kubeconfig, is_shim},
     },
-    plugin::{Definition, Environment},
 };
 use credbroker_credential::document::{Node, Value};
+use credbroker_plugin::{Definition, Environment};
 
 /// Write a copy of your kubeconfig whose exec users request credentials from the broker
 ///

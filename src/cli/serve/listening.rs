@@ -14,8 +14,8 @@ use crate::{
     app::{self, Listening, SocketSource},
     cli::EX_CONFIG,
     config::{Listen, Loaded},
-    plugin::Environment,
 };
+use credbroker_plugin::Environment;
 
 /// Decides where to listen. The error is a line and an exit code.
 pub(super) fn listening(

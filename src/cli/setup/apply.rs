@@ -6,14 +6,12 @@ use anyhow::Context as _;
 use credbroker_client::safety::shell_word;
 
 use super::{manifest::Manifest, plan::Plan, start::Start};
-use crate::{
-    cli::{
-        files,
-        kubeconfig::{self, BrokerConfig},
-        programs,
-    },
-    plugin::Environment,
+use crate::cli::{
+    files,
+    kubeconfig::{self, BrokerConfig},
+    programs,
 };
+use credbroker_plugin::Environment;
 
 /// Does what is planned.
 pub(super) fn apply(

@@ -9,7 +9,8 @@ use std::{
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
-use crate::{cli::files, plugin::Sha256};
+use crate::cli::files;
+use credbroker_plugin::Sha256;
 
 /// The file `setup.json`.
 #[derive(Debug, Default, Deserialize, Serialize)]

@@ -18,7 +18,7 @@ use anyhow::Context as _;
 
 use self::{apply::apply, manifest::Manifest, plan::Plan};
 use super::kubeconfig;
-use crate::plugin::Environment;
+use credbroker_plugin::Environment;
 
 /// Set credbroker up for this user: one command, and one to undo it
 ///

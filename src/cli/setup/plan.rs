@@ -13,10 +13,8 @@ use super::{
     start::Start,
     units::units,
 };
-use crate::{
-    cli::{files, kubeconfig},
-    plugin::Environment,
-};
+use crate::cli::{files, kubeconfig};
+use credbroker_plugin::Environment;
 
 /// Everything that is done, in this order.
 #[derive(Debug)]

@@ -6,10 +6,8 @@ use anyhow::Context as _;
 use credbroker_client::{Socket, SocketSources, safety::unsafe_file};
 use credbroker_exec::OnDemand;
 
-use crate::{
-    cli::programs,
-    plugin::{Environment, Globs},
-};
+use crate::cli::programs;
+use credbroker_plugin::{Environment, Globs};
 
 /// The variables that a broker which the shim starts gets besides those that plugins inherit from it.
 const RECORDED: [&str; 2] = ["XDG_RUNTIME_DIR", "XDG_CONFIG_HOME"];

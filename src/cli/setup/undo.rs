@@ -11,10 +11,8 @@ use anyhow::Context as _;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::{apply::systemctl, manifest::Manifest};
-use crate::{
-    cli::kubeconfig::{self, BrokerConfig},
-    plugin::Environment,
-};
+use crate::cli::kubeconfig::{self, BrokerConfig};
+use credbroker_plugin::Environment;
 
 /// For a person, one line each.
 pub(super) fn lines(manifest: &Manifest) -> Vec<String> {

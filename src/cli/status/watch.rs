@@ -27,9 +27,9 @@ use crate::{
         wrapped::wrapped,
     },
     clock::{Clock as _, SystemClock},
-    plugin::Environment,
 };
 use credbroker_credential::text::one_line;
+use credbroker_plugin::Environment;
 
 /// The time between two frames.
 const INTERVAL: Duration = Duration::from_secs(1);

@@ -3,16 +3,14 @@
 use std::collections::HashSet;
 
 use super::texts;
-use crate::{
-    config::{
-        listen::Listen,
-        problem::Report,
-        reader::Cursor,
-        table::{access as table, allow, peers, provider},
-    },
-    plugin::{ClusterInfo, Globs, Provider},
+use crate::config::{
+    listen::Listen,
+    problem::Report,
+    reader::Cursor,
+    table::{access as table, allow, peers, provider},
 };
 use credbroker_credential::text::nearest;
+use credbroker_plugin::{ClusterInfo, Globs, Provider};
 
 /// Warns of names in rules that match nothing. `section` was read without problems.
 pub(in crate::config) fn warn_of_nothing(

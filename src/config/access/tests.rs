@@ -1,12 +1,12 @@
 //! The section `access`.
 
-use crate::{
+use crate::config::{
+    Config,
+    tests::{HEAD, Home, stanza},
+};
+use credbroker_plugin::{
+    ClusterInfo,
     access::{CallTarget, Principal, Verb},
-    config::{
-        Config,
-        tests::{HEAD, Home, stanza},
-    },
-    plugin::ClusterInfo,
 };
 
 /// A configuration with a provider `gke` that gets the cluster, and these lines.

@@ -5,16 +5,14 @@ use std::{
     sync::Arc,
 };
 
-use crate::{
-    config::{
-        fields::Fields,
-        file::expand,
-        kubeconfig::{Kubeconfig, Mode},
-        problem::Report,
-        table::cluster_profiles as table,
-    },
-    plugin::{Environment, Provider},
+use crate::config::{
+    fields::Fields,
+    file::expand,
+    kubeconfig::{Kubeconfig, Mode},
+    problem::Report,
+    table::cluster_profiles as table,
 };
+use credbroker_plugin::{Environment, Provider};
 
 /// The name of the plugin of the hub's user. No configured provider has this name.
 pub const HUB_PROVIDER: &str = "(hub)";

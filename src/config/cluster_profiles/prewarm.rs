@@ -2,11 +2,9 @@
 
 use std::num::NonZeroUsize;
 
-use crate::{
-    config::{problem::Report, reader::Cursor, table::prewarm as table},
-    plugin::{Globs, ProfileName},
-};
+use crate::config::{problem::Report, reader::Cursor, table::prewarm as table};
 use credbroker_credential::text::nearest;
+use credbroker_plugin::{Globs, ProfileName};
 
 /// A rule for credentials that are fetched before they are requested.
 #[derive(Clone, Debug, Eq, PartialEq)]

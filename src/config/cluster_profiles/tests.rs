@@ -1,13 +1,11 @@
 mod hub;
 
 use super::*;
-use crate::{
-    config::{
-        Config,
-        tests::{HEAD, Home, stanza},
-    },
-    plugin::{ArgsPolicy, EnvPolicy, ProfileName},
+use crate::config::{
+    Config,
+    tests::{HEAD, Home, stanza},
 };
+use credbroker_plugin::{ArgsPolicy, EnvPolicy, ProfileName};
 
 /// A config with one provider and this section.
 fn with(section: &str) -> Home {

@@ -1,7 +1,5 @@
-use crate::{
-    config::tests::{Home, provider},
-    plugin::{ArgsPolicy, Command, EnvPolicy, Globs, Interactive, ProfileSourced},
-};
+use crate::config::tests::{Home, provider};
+use credbroker_plugin::{ArgsPolicy, Command, EnvPolicy, Globs, Interactive, ProfileSourced};
 
 #[test]
 fn the_file_is_read_as_it_is() {

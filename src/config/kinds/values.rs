@@ -5,10 +5,8 @@ use std::{
     time::Duration,
 };
 
-use crate::{
-    config::{problem::Report, reader::Cursor},
-    plugin::Globs,
-};
+use crate::config::{problem::Report, reader::Cursor};
+use credbroker_plugin::Globs;
 
 pub(super) fn text(at: &Cursor<'_>, report: &mut Report) -> Option<String> {
     at.text(report).map(str::to_owned)

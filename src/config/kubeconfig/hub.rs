@@ -5,17 +5,15 @@ use super::{
     cluster::ContextClusters,
     import::{exec, is_shim, with_kubeconfig},
 };
-use crate::{
-    config::{
-        HubSource,
-        problem::Report,
-        provider::{Variables, provider},
-        reader::{Cursor, Dialect},
-        stanza::{StanzaRules, stanza},
-    },
-    plugin::{Environment, Globs, Provider},
+use crate::config::{
+    HubSource,
+    problem::Report,
+    provider::{Variables, provider},
+    reader::{Cursor, Dialect},
+    stanza::{StanzaRules, stanza},
 };
 use credbroker_credential::document::Node;
+use credbroker_plugin::{Environment, Globs, Provider};
 use std::path::Path;
 
 impl Kubeconfig {

@@ -7,17 +7,15 @@ use std::{
 };
 
 use super::{KubeFile, Kubeconfig, Mode, Named, cluster::ContextClusters};
-use crate::{
-    config::{
-        problem::{Location, Report},
-        provider::{Variables, provider},
-        reader::{Cursor, Dialect, whole},
-        stanza::{StanzaRules, stanza},
-        unlisted::{list, unlisted},
-    },
-    plugin::{Definition, Environment, Globs, Issuer, Provider, identity_variables},
+use crate::config::{
+    problem::{Location, Report},
+    provider::{Variables, provider},
+    reader::{Cursor, Dialect, whole},
+    stanza::{StanzaRules, stanza},
+    unlisted::{list, unlisted},
 };
 use credbroker_credential::document::Node;
+use credbroker_plugin::{Definition, Environment, Globs, Issuer, Provider, identity_variables};
 
 /// The environment of plugins from kubeconfigs: the broker's, except for what selects an identity, which comes from the
 /// caller. That is the list of common variables, and what the configuration names besides (`more`).

@@ -3,8 +3,8 @@ use std::{ffi::OsString, fs};
 use tempfile::TempDir;
 
 use super::*;
-use crate::plugin::{Command, Environment, Globs, Provider};
 use credbroker_credential::Cluster;
+use credbroker_plugin::{Command, Environment, Globs, Provider};
 
 /// Files of a `KUBECONFIG` list in a separate directory.
 struct Files {

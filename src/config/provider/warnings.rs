@@ -2,16 +2,14 @@
 
 use std::time::Duration;
 
-use crate::{
-    config::{
-        problem::Report,
-        provider::Variables,
-        reader::Cursor,
-        stanza::Stanza,
-        unlisted::{list, unlisted},
-    },
-    plugin::{Command, Globs},
+use crate::config::{
+    problem::Report,
+    provider::Variables,
+    reader::Cursor,
+    stanza::Stanza,
+    unlisted::{list, unlisted},
 };
+use credbroker_plugin::{Command, Globs};
 
 /// How long credbroker-exec waits for a response by default.
 const SHIM: Duration = Duration::from_secs(45);

@@ -2,13 +2,11 @@
 
 use std::{fs, path::PathBuf};
 
-use crate::{
-    config::{
-        ConfigError, Loaded, load, reload,
-        tests::{HEAD, Home},
-    },
-    plugin::Providers,
+use crate::config::{
+    ConfigError, Loaded, load, reload,
+    tests::{HEAD, Home},
 };
+use credbroker_plugin::Providers;
 
 /// A kubeconfig whose users run these commands.
 fn users(users: &[(&str, &str)]) -> String {

@@ -3,15 +3,11 @@
 use std::{num::NonZeroUsize, time::Duration};
 
 use super::{MOST_PER_SECOND, MOST_RUNS, count};
-use crate::{
-    config::{
-        keys::{ConfigKey, Is, Optional, Required, Section},
-        kinds::{
-            Boolean, Checked, Count, Enumeration, ListOf, Map, Maps, Name, Text, TimeSpan, VariableNames,
-        },
-    },
-    plugin::{ArgsPolicy, ClusterInfo, EnvPolicy, Interactive, Sandbox, Verify},
+use crate::config::{
+    keys::{ConfigKey, Is, Optional, Required, Section},
+    kinds::{Boolean, Checked, Count, Enumeration, ListOf, Map, Maps, Name, Text, TimeSpan, VariableNames},
 };
+use credbroker_plugin::{ArgsPolicy, ClusterInfo, EnvPolicy, Interactive, Sandbox, Verify};
 
 section! {
     /// An exec plugin that the broker runs.

@@ -1,12 +1,10 @@
 //! Access rules.
 
-use crate::{
-    access::Verb,
-    config::{
-        keys::{ConfigKey, Optional, Required, Section},
-        kinds::{Checked, Choices, Enumeration, Ids, ListOf, Map, Name},
-    },
+use crate::config::{
+    keys::{ConfigKey, Optional, Required, Section},
+    kinds::{Checked, Choices, Enumeration, Ids, ListOf, Map, Name},
 };
+use credbroker_plugin::access::Verb;
 
 section! {
     /// A rule: which processes may do what.

@@ -2,11 +2,9 @@
 
 use std::{io, sync::Arc};
 
-use crate::{
-    exec::RunError,
-    plugin::{FileError, PluginSpec},
-};
+use crate::exec::RunError;
 use credbroker_credential::text::sanitize;
+use credbroker_plugin::{FileError, PluginSpec};
 
 /// Why the kernel did not start it.
 pub(super) async fn refused(spec: &PluginSpec, size: usize, cause: io::Error) -> RunError {

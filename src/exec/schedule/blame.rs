@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{RunSource, lane::Party, share::uid};
-use crate::plugin::PluginKey;
+use credbroker_plugin::PluginKey;
 
 /// How long a throttled run is remembered: more than the longest pause without a time, so that keys that are tried again
 /// after their own pauses are counted together.

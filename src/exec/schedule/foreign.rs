@@ -8,7 +8,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::Value;
 use zeroize::Zeroizing;
 
-use crate::plugin::{KeyPart, PartKind, PluginSpec, Session};
+use credbroker_plugin::{KeyPart, PartKind, PluginSpec, Session};
 
 /// The shortest piece of a text that is recognized. Plugins shorten what they quote, and pieces of one or two characters
 /// are everywhere.

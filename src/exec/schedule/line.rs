@@ -9,7 +9,7 @@ use super::{
     share::Shares,
     turns::Listed,
 };
-use crate::plugin::Issuer;
+use credbroker_plugin::Issuer;
 
 /// The queued runs of one issuer.
 #[derive(Debug)]

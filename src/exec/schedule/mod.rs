@@ -33,10 +33,8 @@ use tokio::{
 };
 
 use self::shared::{SchedulerState, SharedScheduler};
-use crate::{
-    clock::Clock,
-    plugin::{Issuer, Provider},
-};
+use crate::clock::Clock;
+use credbroker_plugin::{Issuer, Provider};
 
 pub use foreign::ForeignTexts;
 pub use gate::Cause;
@@ -57,7 +55,7 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 /// [`PROBE_EVERY`] tries it again, and more follow step by step. A busy or paused provider or issuer does not delay any
 /// other.
 ///
-/// [`Issuer`]: crate::plugin::Issuer
+/// [`Issuer`]: credbroker_plugin::Issuer
 #[derive(Clone, Debug)]
 pub struct Scheduler {
     shared: Arc<SharedScheduler>,

@@ -10,7 +10,7 @@ use super::{
     share::uid,
     words::Throttling,
 };
-use crate::plugin::Issuer;
+use credbroker_plugin::Issuer;
 
 /// The pause after a throttled run that names no time: this, ± 20 %.
 const PAUSE: Duration = Duration::from_secs(60);

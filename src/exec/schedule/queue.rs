@@ -18,7 +18,7 @@ use super::{
     slots::{Slots, StartedRun},
     turns::Turns,
 };
-use crate::plugin::Issuer;
+use credbroker_plugin::Issuer;
 
 /// The answer to a queued run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

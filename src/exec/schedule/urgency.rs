@@ -1,7 +1,7 @@
 //! How urgent runs are, and whose they are.
 
 use super::{gate::Class, lane::Party};
-use crate::plugin::PluginKey;
+use credbroker_plugin::PluginKey;
 
 /// How urgent a run is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

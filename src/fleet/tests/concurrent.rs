@@ -11,11 +11,9 @@ use std::{
 };
 
 use super::*;
-use crate::{
-    plugin::{ClusterInfo, PluginSpec, ResolveError},
-    resolver::{CredentialRequest, Resolver, Source},
-};
+use crate::resolver::{CredentialRequest, Resolver, Source};
 use credbroker_credential::Cluster;
+use credbroker_plugin::{ClusterInfo, PluginSpec, ResolveError};
 
 const PROFILES: usize = 1000;
 

@@ -2,10 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::{
-    hub::bounds::{Excess, PROFILES},
-    plugin::ProfileName,
-};
+use crate::hub::bounds::{Excess, PROFILES};
+use credbroker_plugin::ProfileName;
 
 /// The names that each unfinished list has returned so far, by scope (a namespace, or all).
 #[derive(Debug, Default)]

@@ -2,7 +2,8 @@
 
 use tracing::{debug, warn};
 
-use crate::{fleet::KnownProfile, plugin::ProfileError};
+use crate::fleet::KnownProfile;
+use credbroker_plugin::ProfileError;
 
 /// Logs warnings and errors that `before` did not have. A status may be written often.
 pub(super) fn log(known: &KnownProfile, before: Option<&KnownProfile>) {

@@ -4,10 +4,8 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use crate::{
-    hub::bounds::{Excess, PROFILES, TOTAL},
-    plugin::ProfileName,
-};
+use crate::hub::bounds::{Excess, PROFILES, TOTAL};
+use credbroker_plugin::ProfileName;
 
 /// The sizes of the known profiles, in bytes.
 #[derive(Debug, Default)]

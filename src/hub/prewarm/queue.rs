@@ -7,7 +7,7 @@ use std::{
 
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
-use crate::plugin::ProfileName;
+use credbroker_plugin::ProfileName;
 
 /// A queue in which each profile is at most once, however often it changes while it waits: the queue is never longer
 /// than the fleet, and a profile that changes often does not delay the others.

@@ -9,7 +9,7 @@ use super::{
     profiles::{apply, by_profile, named, paris, sent_paris, with_fleet, with_unread_fleet},
     *,
 };
-use crate::access::{Grant, Peers, Permit, Policy, Principal, ProfileGlobs, Rule, Verb};
+use credbroker_plugin::access::{Grant, Peers, Permit, Policy, Principal, ProfileGlobs, Rule, Verb};
 
 /// A permit to get these providers and ClusterProfiles.
 fn permit(providers: &[&str], profiles: &[&str]) -> Permit {

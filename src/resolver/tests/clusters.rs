@@ -6,10 +6,8 @@ use super::{
     profiles::{apply, by_profile, named, paris, sent, sent_paris, with_fleet, with_unread_fleet},
     *,
 };
-use crate::{
-    fleet::HubState,
-    plugin::{ArgsPolicy, ProfileSourced},
-};
+use crate::fleet::HubState;
+use credbroker_plugin::{ArgsPolicy, ProfileSourced};
 
 fn matching(dir: &Path) -> Provider {
     Provider { cluster_info: ClusterInfo::Match, provide_cluster_info: true, ..provider("p", plugin(dir)) }

@@ -3,9 +3,10 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{
-    fleet::{ClusterProfile, EndpointRules, HubState},
-    plugin::{ArgsPolicy, EnvPolicy, ProfileSourced},
+use crate::fleet::HubState;
+use credbroker_plugin::{
+    ArgsPolicy, EnvPolicy, ProfileSourced,
+    cluster_profile::{ClusterProfile, EndpointRules},
 };
 
 /// A resolver of these providers with a fleet whose hub was read.
@@ -234,7 +235,7 @@ fn a_profile_that_cannot_be_used_says_why() {
 #[test]
 fn what_a_provider_cannot_do_it_cannot_do_for_a_profile() {
     let terminal = Provider {
-        interactive: crate::plugin::Interactive::Always,
+        interactive: credbroker_plugin::Interactive::Always,
         ..provider("t", Command::Name("x".into()))
     };
     let user = Provider { profile_sourced: None, ..provider("u", Command::Name("x".into())) };

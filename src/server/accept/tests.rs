@@ -5,10 +5,10 @@ use tonic::service::Routes;
 
 use super::*;
 use crate::{
-    access::Policy,
     audit::Audit,
     server::{access::Access, credentials::Memory},
 };
+use credbroker_plugin::access::Policy;
 
 /// A connection whose peer has sent its preface, SETTINGS and `more`.
 fn connect(path: &Path, more: &[u8]) -> UnixStream {

@@ -1,7 +1,7 @@
 use super::*;
-use crate::{
+use credbroker_plugin::{
+    Globs,
     access::{CallTarget, Grant, Peers, Rule},
-    plugin::Globs,
 };
 
 fn rules(uid: u32, provider: &str) -> Arc<Policy> {

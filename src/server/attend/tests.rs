@@ -3,9 +3,9 @@ use prost::Message as _;
 use tokio::sync::watch;
 
 use super::*;
-use crate::{
+use credbroker_plugin::{
+    Globs, ProviderRef,
     access::{Grant, Peers, Policy, Rule},
-    plugin::{Globs, ProviderRef},
 };
 
 #[test]

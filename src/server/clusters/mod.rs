@@ -33,10 +33,8 @@ use super::{
     preencoded::Preencoded,
     status,
 };
-use crate::{
-    access::Rights, cache::CredentialCache, clock::Clock, exec::PluginRunner, fleet::Fleet,
-    plugin::ProfileName, resolver::Resolver,
-};
+use crate::{cache::CredentialCache, clock::Clock, exec::PluginRunner, fleet::Fleet, resolver::Resolver};
+use credbroker_plugin::{ProfileName, access::Rights};
 
 pub(super) use watching::ClusterMessages;
 

@@ -8,11 +8,10 @@ use credbroker_proto::{
 };
 
 use super::convert;
-use crate::{
+use crate::{fleet::KnownProfile, server::readiness::Readiness};
+use credbroker_plugin::{
+    ProfileName, Target,
     access::{self, Rights, Verb},
-    fleet::KnownProfile,
-    plugin::{ProfileName, Target},
-    server::readiness::Readiness,
 };
 
 /// One cluster.

@@ -20,11 +20,10 @@ use super::{
     row::{Row, View},
 };
 use crate::{
-    access::Rights,
     fleet::KnownProfile,
-    plugin::ProfileName,
     server::{preencoded, readiness::Readiness},
 };
+use credbroker_plugin::{ProfileName, access::Rights};
 
 /// Messages that are encoded at the same time. Each needs a thread, and memory for its clusters.
 const ENCODERS: usize = 4;

@@ -16,13 +16,17 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{making::GATHER, *};
 use crate::{
-    access::{Grant, Peers, Policy, ProfileGlobs, Rule, Verb},
     cache::{CacheParts, Request},
     clock::{Now, SystemClock},
     exec::{Attendance, RunError, RunOutput},
-    fleet::{ClusterProfile, EndpointRules, HubState},
-    plugin::{Command, PluginSpec, Providers, test_provider},
+    fleet::HubState,
     resolver::{CredentialRequest, Source},
+};
+use credbroker_plugin::{
+    Command, PluginSpec, Providers,
+    access::{Grant, Peers, Policy, ProfileGlobs, Rule, Verb},
+    cluster_profile::{ClusterProfile, EndpointRules},
+    testing::provider as test_provider,
 };
 
 /// A runner whose runs never end.

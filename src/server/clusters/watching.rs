@@ -15,7 +15,7 @@ use super::{
     },
     snapshot::{DiffPosition, NotEncoded, ShownView, Snapshot},
 };
-use crate::access::{Rights, Verb};
+use credbroker_plugin::access::{Rights, Verb};
 
 /// The stream type of the generated service. The actual messages are frames that were encoded once for all watches.
 pub(in crate::server) type ClusterMessages =

@@ -14,11 +14,15 @@ use crate::{
     cache::{CacheParts, Request},
     clock::{Clock as _, SystemClock},
     exec::{Attendance, RunError, RunOutput},
-    fleet::{ClusterProfile, EndpointRules, Fleet, HubState},
-    plugin::{Command, ProfileName, Providers, test_provider},
+    fleet::{Fleet, HubState},
     resolver::Source,
 };
 use credbroker_credential::{Decoded, Material, Token};
+use credbroker_plugin::{
+    Command, ProfileName, Providers,
+    cluster_profile::{ClusterProfile, EndpointRules},
+    testing::provider as test_provider,
+};
 
 /// A runner whose token is the cluster's server.
 #[derive(Debug)]

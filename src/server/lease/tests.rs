@@ -3,9 +3,10 @@ use std::collections::BTreeMap;
 use tokio::sync::watch;
 
 use super::*;
-use crate::{
+use credbroker_plugin::{
+    Command, Globs, PluginFile, PluginKey, Provider,
     access::{Facts, Grant, Peers, Policy, Principal, Process, Rule, Verb},
-    plugin::{Command, Globs, PluginFile, PluginKey, Provider, test_provider},
+    testing::provider as test_provider,
 };
 
 fn own() -> u32 {

@@ -8,11 +8,15 @@ use crate::{
     cache::{CacheParts, Caller, Request},
     clock::{Clock as _, SystemClock},
     exec::{Attendance, RunError, RunOutput},
-    fleet::{ClusterProfile, EndpointRules, Fleet},
-    plugin::{Command, PluginKey, PluginSpec, Providers, test_provider},
+    fleet::Fleet,
     resolver::{CredentialRequest, Source},
 };
 use credbroker_credential::{Decoded, Material, Token};
+use credbroker_plugin::{
+    Command, PluginKey, PluginSpec, Providers,
+    cluster_profile::{ClusterProfile, EndpointRules},
+    testing::provider as test_provider,
+};
 
 /// A runner whose result the caller's variable `THEN` selects.
 #[derive(Debug)]

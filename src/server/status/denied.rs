@@ -4,8 +4,9 @@ use credbroker_proto::{CLUSTER, PROVIDER, Reason};
 use tonic::Status;
 
 use super::status;
-use crate::{access::Verb, resolver::Source};
+use crate::resolver::Source;
 use credbroker_credential::text::shown;
+use credbroker_plugin::access::Verb;
 
 /// Why a peer has no right at all.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

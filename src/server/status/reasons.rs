@@ -2,12 +2,9 @@
 
 use credbroker_proto::Reason;
 
-use crate::{
-    cache::CacheError,
-    exec::RunError,
-    plugin::{ProfileError, ResolveError},
-};
+use crate::{cache::CacheError, exec::RunError};
 use credbroker_credential::{DecodeError, ExecInfoError, LifetimeError, PairError};
+use credbroker_plugin::{ProfileError, ResolveError};
 
 /// The stable reason why a request leads to no run.
 pub(in crate::server) fn resolve_reason(error: &ResolveError) -> Reason {

@@ -4,15 +4,14 @@ use std::{io, sync::Arc};
 
 use super::*;
 use crate::{
-    access::Verb,
     cache::{Room, Unattended},
-    plugin::{Command, Definition, ProfileError, ProfileName, Refusal, Retirement},
     server::places::{Full, TooManyBytes},
 };
 use credbroker_credential::{
     ApiVersion, DecodeError, ExecInfoError, LifetimeError, PairError,
     document::{self, Aliases, Position},
 };
+use credbroker_plugin::{Command, Definition, ProfileError, ProfileName, Refusal, Retirement, access::Verb};
 
 const AT: Position = Position { line: 3, column: 7 };
 

@@ -11,8 +11,8 @@ use super::*;
 use credbroker::{
     clock::SystemClock,
     exec::{RunSource, Scheduler, Urgency},
-    plugin::Issuer,
 };
+use credbroker_plugin::Issuer;
 
 #[tokio::test]
 async fn runs_of_a_provider_are_limited_and_all_of_them_start() {

@@ -24,9 +24,9 @@ use tokio_util::task::TaskTracker;
 use credbroker::{
     config,
     exec::{LiveRuns, ProcessRunner, RunError, RunLimits, RunnerParts},
-    plugin::{Command, Environment, PluginSpec, Provider, Providers, Sandbox},
     resolver::{CredentialRequest, Resolver, Source},
 };
+use credbroker_plugin::{Command, Environment, PluginSpec, Provider, Providers, Sandbox};
 
 /// Longer than any step takes, also on a slow machine.
 const AGES: Duration = Duration::from_secs(60);

@@ -1,6 +1,6 @@
 //! Plugins that exist and must not run.
 
-use credbroker::plugin::{PluginPolicy, Refusal, Sha256};
+use credbroker_plugin::{PluginPolicy, Refusal, Sha256};
 
 use super::*;
 

@@ -16,8 +16,8 @@ use super::{
 use crate::{
     cache::Request,
     exec::{RunPermit, RunSource, Urgency},
-    plugin::{Command, Provider, test_provider},
 };
+use credbroker_plugin::{Command, Provider, testing::provider as test_provider};
 
 impl World {
     /// Every issuer works again. After some time, every key must have a credential, and nothing is left of what callers

@@ -9,12 +9,10 @@ use std::{
 };
 
 use super::{super::target, scene::Scene};
-use crate::{
-    cache::Selector,
-    plugin::{
-        Command, Interactive, Issuer, PluginFile, PluginKey, PluginSpec, ProfileName, Provider, Target,
-        test_provider,
-    },
+use crate::cache::Selector;
+use credbroker_plugin::{
+    Command, Interactive, Issuer, PluginFile, PluginKey, PluginSpec, ProfileName, Provider, Target,
+    testing::provider as test_provider,
 };
 
 /// The issuer of each provider, and whether its plugin reads from a terminal. Some share one issuer.

@@ -12,7 +12,7 @@ use super::{
     model::Model,
     plugins::secs,
 };
-use crate::plugin::{PluginSpec, Provider};
+use credbroker_plugin::{PluginSpec, Provider};
 
 /// Three processes of each of two uids: a uid in the upper half, a process ID in the lower one.
 pub(super) const PEERS: [u64; 6] =

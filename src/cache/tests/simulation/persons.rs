@@ -14,8 +14,8 @@ use super::{
 use crate::{
     cache::{Attendant, Caller, Request},
     exec::{Attendance, Deposit, LeasedCommand, Lender, Offer, RunBudget, RunError},
-    plugin::{Interactive, PluginSpec},
 };
+use credbroker_plugin::{Interactive, PluginSpec};
 
 /// What a person does with a plugin in the terminal.
 #[derive(Clone, Copy, Debug)]

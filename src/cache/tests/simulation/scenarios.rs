@@ -21,7 +21,9 @@ use crate::{
     cache::{CacheParts, Caller, CredentialCache, EntryLimits, Holding, Lookup, Request, Selector},
     clock::Clock,
     exec::{Attendance, PluginRunner, RunError, RunOutput, Scheduler},
-    plugin::{Command, Issuer, PluginFile, PluginKey, PluginSpec, Provider, test_provider},
+};
+use credbroker_plugin::{
+    Command, Issuer, PluginFile, PluginKey, PluginSpec, Provider, testing::provider as test_provider,
 };
 
 /// One issuer that records its runs.

@@ -4,15 +4,13 @@ use std::fmt::Write as _;
 
 use credbroker_client::admin::{CredentialExplanation, KeyPart, KeyPartKind, KeyPartOrigin};
 
-use crate::{
-    cli::{
-        explain::{differences::PartName, names::kind as kind_name},
-        screen::{Screen, Tone},
-        table,
-    },
-    plugin::Environment,
+use crate::cli::{
+    explain::{differences::PartName, names::kind as kind_name},
+    screen::{Screen, Tone},
+    table,
 };
 use credbroker_credential::text::{one_line, shown};
+use credbroker_plugin::Environment;
 
 /// A row of the table: the part, its origin, its fingerprint, and the value in this process.
 type Cells = [String; 4];

@@ -1,7 +1,7 @@
 //! The hub's kubeconfig.
 
 use super::*;
-use crate::plugin::Command;
+use credbroker_plugin::Command;
 
 const EXEC: &str = "{apiVersion: client.authentication.k8s.io/v1, command: ./plugin, args: [--hub], interactiveMode: Never, provideClusterInfo: true, env: [{name: A, value: b}]}";
 

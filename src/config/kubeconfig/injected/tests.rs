@@ -2,10 +2,8 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use credbroker_test_support::{private_directory, private_file};
 
-use crate::{
-    config::{self, Loaded},
-    plugin::{Definition, Environment},
-};
+use crate::config::{self, Loaded};
+use credbroker_plugin::{Definition, Environment};
 
 const EXEC: &str = "apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never";
 

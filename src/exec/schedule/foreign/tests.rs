@@ -3,11 +3,11 @@ use std::{collections::BTreeMap, sync::Arc};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{
-    exec::schedule::words::throttling,
-    plugin::{Command, Globs, PluginFile, PluginKey, Provider, test_provider},
-};
+use crate::exec::schedule::words::throttling;
 use credbroker_credential::Cluster;
+use credbroker_plugin::{
+    Command, Globs, PluginFile, PluginKey, Provider, testing::provider as test_provider,
+};
 
 fn texts(texts: &[&str]) -> ForeignTexts {
     let mut foreign = ForeignTexts::default();
@@ -94,7 +94,7 @@ fn what_a_caller_sent_is_not_searched() {
     let config = r#"{"a": ["\u0034\u0032\u0039"], "\u0052\u0061te exceeded": 4291}"#;
     assert!(!is_throttled(&[], cluster(config), "429, Rate exceeded"), "as JSON means it");
     let session =
-        Session::of([("TERM".to_owned(), "Throttling".to_owned())].into(), crate::plugin::Origin::Beside);
+        Session::of([("TERM".to_owned(), "Throttling".to_owned())].into(), credbroker_plugin::Origin::Beside);
     let spec = spec(&[], None);
     let found = throttling("unknown terminal Throttling", || ForeignTexts::of(&spec, session.as_deref()));
     assert_eq!(found, None, "the session of a person");

@@ -1,7 +1,7 @@
 use std::num::NonZeroUsize;
 
 use super::*;
-use crate::plugin::PluginKey;
+use credbroker_plugin::PluginKey;
 
 const THROTTLED: Outcome = Outcome::Throttled(Throttling { retry_after: None });
 

@@ -4,7 +4,8 @@ mod simulated;
 use std::num::NonZeroUsize;
 
 use super::*;
-use crate::{exec::schedule::words::Throttling, plugin::PluginKey};
+use crate::exec::schedule::words::Throttling;
+use credbroker_plugin::PluginKey;
 
 const THROTTLED: Outcome = Outcome::Throttled(Throttling { retry_after: None });
 const NOW: Duration = Duration::from_secs(1000);

@@ -1,0 +1,66 @@
+//! Configured plugins, and how a request becomes one invocation of a plugin.
+
+pub mod access;
+mod behaviour;
+mod caller;
+pub mod cluster_profile;
+mod command;
+mod definition;
+mod environment;
+mod error;
+mod file;
+mod hash;
+mod issuer;
+mod key;
+mod lead;
+mod matching;
+mod parts;
+mod pin;
+mod policy;
+mod profile;
+mod provider;
+mod providers;
+mod reaching;
+mod refusal;
+mod session;
+mod sha256;
+mod spec;
+mod standing;
+mod succession;
+mod target;
+#[cfg(any(test, feature = "test-util"))]
+pub mod testing;
+mod trust;
+mod variables;
+mod verifiable;
+
+pub use behaviour::{ArgsPolicy, ClusterInfo, EnvPolicy, Interactive, ProfileSourced, Sandbox, Verify};
+pub use caller::Origin;
+pub use command::{Command, Executable, find_in_path};
+pub use credbroker_proto::Globs;
+pub use definition::{Definition, ProviderRef};
+pub use environment::Environment;
+pub use error::ResolveError;
+pub use file::{FileError, FoundFile, PluginFile};
+pub use issuer::Issuer;
+#[cfg(test)]
+pub use key::RunDigest;
+pub use key::{KeyHasher, PluginKey};
+pub use lead::Lead;
+pub use matching::difference;
+pub use parts::{KeyPart, PartKind, PartOrigin};
+pub use policy::{PluginPolicy, cleaned};
+pub use profile::{ProfileError, ProfileName};
+pub use provider::Provider;
+pub use providers::Entry;
+pub use providers::Providers;
+pub use reaching::{identity_variables, is_denied};
+pub use refusal::Refusal;
+pub use session::Session;
+pub use sha256::Sha256;
+pub use spec::PluginSpec;
+pub use standing::{Retirement, Standing};
+pub use succession::{ProviderChanges, Succession};
+pub use target::Target;
+pub use variables::{is_known_danger, may_select_identity};
+pub use verifiable::verifiable_at;

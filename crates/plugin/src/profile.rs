@@ -1,0 +1,136 @@
+//! Names of ClusterProfiles, and why a profile leads to no plugin.
+
+use std::{fmt, sync::Arc};
+
+use credbroker_credential::text::{listed, shown};
+
+/// Namespace and name of a `ClusterProfile`. Cheap to clone; sorts by namespace, then name.
+#[derive(Clone, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct ProfileName {
+    /// Namespace of the profile.
+    pub namespace: Arc<str>,
+    /// Name in the namespace.
+    pub name: Arc<str>,
+}
+
+impl ProfileName {
+    /// A name that is not checked.
+    pub fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+
+    /// The name of an object, if an API server would accept it. The broker keeps no other names of objects, so that a
+    /// name is safe in a log, at a terminal, in a kubeconfig and in an argument.
+    pub fn of_object(namespace: &str, name: &str) -> Option<Self> {
+        let is_whole = is_subdomain(namespace) && !namespace.contains('.') && is_subdomain(name);
+        is_whole.then(|| Self::new(namespace, name))
+    }
+}
+
+/// Whether Kubernetes accepts `name` for an object: a subdomain of RFC 1123.
+fn is_subdomain(name: &str) -> bool {
+    let is_label = |label: &str| {
+        let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        !label.is_empty() && !label.starts_with('-') && !label.ends_with('-') && label.bytes().all(inner)
+    };
+    name.len() <= 253 && name.split('.').all(is_label)
+}
+
+impl fmt::Display for ProfileName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+impl fmt::Debug for ProfileName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// Why a profile leads to no plugin. The profile or the broker's configuration must change.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProfileError {
+    /// A value that the endpoint, a plugin or the kernel cannot take.
+    #[error("{field} {problem}")]
+    Invalid {
+        /// Path of the field in the object.
+        field: String,
+        /// Problem with the value, and what to do.
+        problem: &'static str,
+    },
+    /// A value of the wrong type.
+    #[error("{field} must be {expected}")]
+    Malformed {
+        /// Path of the field in the object.
+        field: String,
+        /// Expected value.
+        expected: &'static str,
+    },
+    /// The profile lists no configured provider.
+    #[error("no provider matches: the profile lists {}; the broker has {}", listed(.profile), listed(.configured))]
+    NoMatch {
+        /// Names of providers in the profile.
+        profile: Vec<String>,
+        /// Names of providers in the configuration, in its order.
+        configured: Vec<String>,
+    },
+    /// One provider name has two endpoints.
+    #[error("status.{list} names provider `{}` twice, so the endpoint is ambiguous", shown(.provider))]
+    Repeated {
+        /// Name of the provider.
+        provider: String,
+        /// Name of the list in the profile's status.
+        list: &'static str,
+    },
+    /// A variable that no profile may set: it would change what the plugin runs or which service it connects to.
+    #[error("{field} sets `{}`, which a ClusterProfile may not set under any policy; set it in the provider's `env`", shown(.variable))]
+    VariableDenied {
+        /// Path of the field in the object.
+        field: String,
+        /// Name of the variable.
+        variable: String,
+    },
+    /// A variable that the provider does not take from profiles.
+    #[error("{field} sets `{}`, which provider `{provider}` does not allow; add it to the provider's `profileEnv`", shown(.variable))]
+    VariableNotAllowed {
+        /// Path of the field in the object.
+        field: String,
+        /// Name of the provider.
+        provider: Arc<str>,
+        /// Name of the variable.
+        variable: String,
+    },
+}
+
+impl ProfileError {
+    /// The same error, with only those providers of the configuration that `shows` is true for.
+    pub fn without_configured(&self, shows: impl Fn(&str) -> bool) -> Self {
+        let mut error = self.clone();
+        if let Self::NoMatch { configured, .. } = &mut error {
+            configured.retain(|name| shows(name));
+        }
+        error
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_an_api_server_takes_is_the_name_of_an_object() {
+        for (namespace, name) in [("fleet", "paris"), ("a", "0.eu-1"), ("kube-system", &*"x".repeat(253))] {
+            let expected = ProfileName::new(namespace, name);
+            assert_eq!(ProfileName::of_object(namespace, name), Some(expected));
+        }
+        for name in
+            ["", "-", "a-", "-o", "A", "a/b", "a b", "a\n", "\u{1b}[2J", "a..b", ".a", "ä", &*"x".repeat(254)]
+        {
+            assert_eq!(ProfileName::of_object("fleet", name), None, "{name:?}");
+            assert_eq!(ProfileName::of_object(name, "paris"), None, "{name:?}");
+        }
+        assert_eq!(ProfileName::of_object("a.b", "paris"), None, "a namespace is one label");
+    }
+}

@@ -1,0 +1,161 @@
+//! Providers: the configuration of a plugin, which no request changes.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use credbroker_proto::Globs;
+
+use super::{
+    behaviour::{ClusterInfo, Interactive, ProfileSourced, Sandbox, Verify},
+    command::Command,
+    definition::Definition,
+    environment::Environment,
+    file::FoundFile,
+    issuer::Issuer,
+    policy::PluginPolicy,
+    refusal::Refusal,
+    sha256::Sha256,
+    standing::Standing,
+};
+use credbroker_credential::{ApiVersion, Cluster, LifetimeLimits};
+
+/// One configured plugin, validated and immutable.
+#[derive(Clone)]
+pub struct Provider {
+    /// Name that callers use.
+    pub name: Arc<str>,
+    /// The kubeconfig that defines the provider; another file may define another provider of that name. `None`: the
+    /// broker's own configuration defines it, and no other provider has its name.
+    pub definition: Option<Definition>,
+    /// Command to start.
+    pub command: Command,
+    /// Arguments, verbatim: no shell, no expansion.
+    pub args: Vec<String>,
+    /// The stanza's `env`, in order; a later entry wins. It overrides all other sources.
+    pub env: Vec<(String, String)>,
+    /// Variables that the plugin inherits from the broker: the standard list and `passEnv`, without those that
+    /// `callerEnv` names.
+    pub inherited: Arc<Environment>,
+    /// Names of the caller's variables that reach the plugin.
+    pub caller_env: Globs,
+    /// Whether to refuse a caller that selects an identity with a variable outside of `caller_env`. A value that the
+    /// plugin would receive anyway is accepted.
+    pub refuses_other_identities: bool,
+    /// Version of the ExecCredential API that the plugin speaks.
+    pub api_version: ApiVersion,
+    /// Whether the plugin receives its cluster.
+    pub provide_cluster_info: bool,
+    /// Whether the plugin reads from a terminal, which a broker does not have.
+    pub interactive: Interactive,
+    /// Installation hint for people when the plugin is not installed; sanitised.
+    pub install_hint: Option<String>,
+    /// Issuer whose budget the runs share.
+    pub issuer: Arc<Issuer>,
+    /// How far a run is confined.
+    pub sandbox: Sandbox,
+    /// SHA-256 that the plugin's file must have.
+    pub sha256: Option<Sha256>,
+    /// Which plugins may run.
+    pub policy: Arc<PluginPolicy>,
+    /// Time limit of a run.
+    pub timeout: Duration,
+    /// Time limit of a login that a person attends.
+    pub interactive_timeout: Duration,
+    /// Bounds on the lifetime of each credential.
+    pub lifetime: LifetimeLimits,
+    /// The distinct clusters of the kubeconfig contexts that use this user: for callers that send none, and to verify
+    /// credentials.
+    pub clusters: Vec<Cluster>,
+    /// How the broker uses the cluster that a caller sends.
+    pub cluster_info: ClusterInfo,
+    /// Whether the broker asks an API server about a credential that seems to be rejected.
+    pub verify: Verify,
+    /// What the provider takes from ClusterProfiles. `None`: a user of a kubeconfig, not an access provider.
+    pub profile_sourced: Option<ProfileSourced>,
+    /// Names of the variables that ClusterProfiles may set, if `profile_sourced` takes any.
+    pub profile_env: Globs,
+    /// Whether the provider is in force.
+    pub standing: Standing,
+}
+
+impl Provider {
+    /// Why this provider does not start its plugin; `file` is the one that was found for its command.
+    pub fn refusal(&self, file: Option<&FoundFile>) -> Option<Refusal> {
+        let path = file.map(|file| &*file.executable.path);
+        let policy = self.policy.refusal(&self.command, path, self.inherited.get("PATH"));
+        let is_tolerated = |refusal: &Refusal| self.sandbox == Sandbox::Compatible && refusal.is_tolerable();
+        policy.or_else(|| file?.refusal.clone().filter(|refusal| !is_tolerated(refusal)))
+    }
+
+    /// Whether a newer configuration has this provider as it is: credentials that one issued are the other's.
+    ///
+    /// The budget of the issuer is not compared, because it changes no credential, and of the clusters of the kubeconfig's
+    /// contexts only those that a run may have received: a new context must not cause a new login.
+    pub fn is_same_definition(&self, newer: &Self) -> bool {
+        let Self {
+            name,
+            definition,
+            command,
+            args,
+            env,
+            inherited,
+            caller_env,
+            refuses_other_identities,
+            api_version,
+            provide_cluster_info,
+            interactive,
+            install_hint,
+            issuer,
+            sandbox,
+            sha256,
+            policy,
+            timeout,
+            interactive_timeout,
+            lifetime,
+            clusters: _,
+            cluster_info,
+            verify,
+            profile_sourced,
+            profile_env,
+            standing: _,
+        } = self;
+        (name, definition, command, args, env)
+            == (&newer.name, &newer.definition, &newer.command, &newer.args, &newer.env)
+            && inherited.0 == newer.inherited.0
+            && (caller_env, refuses_other_identities) == (&newer.caller_env, &newer.refuses_other_identities)
+            && (api_version, provide_cluster_info, interactive)
+                == (&newer.api_version, &newer.provide_cluster_info, &newer.interactive)
+            && (install_hint, &issuer.name) == (&newer.install_hint, &newer.issuer.name)
+            && (sha256, policy) == (&newer.sha256, &newer.policy)
+            && (cluster_info, verify, profile_sourced, profile_env)
+                == (&newer.cluster_info, &newer.verify, &newer.profile_sourced, &newer.profile_env)
+            && (sandbox, timeout, interactive_timeout, lifetime)
+                == (&newer.sandbox, &newer.timeout, &newer.interactive_timeout, &newer.lifetime)
+            && self.received_clusters().iter().all(|cluster| newer.received_clusters().contains(cluster))
+    }
+
+    /// The clusters of the kubeconfig's contexts that the plugin may receive.
+    fn received_clusters(&self) -> &[Cluster] {
+        match (self.provide_cluster_info, self.cluster_info, self.clusters.as_slice()) {
+            (true, ClusterInfo::Match, known) | (true, ClusterInfo::FromCaller, known @ [_]) => known,
+            _ => &[],
+        }
+    }
+
+    /// Whether nothing at all differs.
+    pub(super) fn is_same(&self, newer: &Self) -> bool {
+        self.is_same_definition(newer) && self.clusters == newer.clusters && self.issuer == newer.issuer
+    }
+}
+
+/// Shows the names of variables and the number of arguments: the values may be secrets.
+impl fmt::Debug for Provider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let env: Vec<_> = self.env.iter().map(|(name, _)| name).collect();
+        let mut shown = f.debug_struct("Provider");
+        shown.field("name", &self.name).field("command", &self.command).field("args", &self.args.len());
+        shown.field("env", &env).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,213 @@
+//! All configured plugins, and the look-up of one by name.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    ffi::OsStr,
+    sync::Arc,
+};
+
+use super::{
+    command::Command,
+    definition::ProviderRef,
+    error::ResolveError,
+    file::{FileError, PluginFile},
+    key::RunDigest,
+    provider::Provider,
+};
+
+/// All configured plugins by name. No request changes them.
+#[derive(Debug, Default)]
+pub struct Providers {
+    /// Providers by name; those of one name are sorted by file.
+    by_name: HashMap<Arc<str>, Vec<Entry>>,
+    /// Access providers, in the configuration's order.
+    access: Vec<Arc<Provider>>,
+    /// Each file once: providers with the same plugin share it.
+    files: Vec<Arc<PluginFile>>,
+}
+
+/// One provider, with the values that all of its runs share.
+#[derive(Debug)]
+pub struct Entry {
+    pub provider: Arc<Provider>,
+    pub(super) digest: RunDigest,
+    pub(super) file: Arc<PluginFile>,
+}
+
+impl Entry {
+    /// Checks whether a run could start.
+    fn runnable(&self) -> Result<(), ResolveError> {
+        let Provider { name, command, install_hint, .. } = &*self.provider;
+        let (provider, command) = (Arc::clone(name), command.clone());
+        let file = match self.file.found() {
+            Ok(file) => Some(file),
+            Err(FileError::NotFound) => None,
+            Err(FileError::Unanswered) => return Ok(()),
+            Err(FileError::Unreadable(source)) => {
+                return Err(ResolveError::PluginUnreadable { provider, command, source });
+            }
+        };
+        match (self.provider.refusal(file.as_ref()), file) {
+            (Some(refusal), _) => Err(ResolveError::PluginNotAllowed { provider, command, refusal }),
+            (None, Some(_)) => Ok(()),
+            (None, None) => {
+                Err(ResolveError::PluginNotFound { provider, command, install_hint: install_hint.clone() })
+            }
+        }
+    }
+
+    fn is_defined_by(&self, digest: &str) -> bool {
+        self.provider.definition.as_ref().is_some_and(|definition| definition.digest() == digest)
+    }
+}
+
+impl Providers {
+    /// Takes providers in the configuration's order. The configuration has checked that pairs of name and definition
+    /// are distinct; the last of two equal pairs is kept.
+    pub fn new(providers: impl IntoIterator<Item = Provider>) -> Self {
+        Self::with(providers, PluginFile::new)
+    }
+
+    /// As [`new`](Self::new), with files that `file` makes from a command and a `PATH`.
+    pub(super) fn with(
+        providers: impl IntoIterator<Item = Provider>,
+        file: impl Fn(Command, Option<&OsStr>) -> PluginFile,
+    ) -> Self {
+        let (mut all, mut files) = (Self::default(), HashMap::new());
+        for provider in providers {
+            let path = provider.inherited.get("PATH");
+            let named = (provider.command.clone(), path.map(OsStr::to_owned), provider.sha256);
+            let file = Arc::clone(files.entry(named).or_insert_with(|| {
+                let file = Arc::new(file(provider.command.clone(), path).pinned(provider.sha256));
+                all.files.push(Arc::clone(&file));
+                file
+            }));
+            let (digest, provider) = (RunDigest::of(&provider), Arc::new(provider));
+            all.access.retain(|earlier| earlier.name != provider.name);
+            if provider.profile_sourced.is_some() {
+                all.access.push(Arc::clone(&provider));
+            }
+            let of_name = all.by_name.entry(Arc::clone(&provider.name)).or_default();
+            of_name.retain(|other| other.provider.definition != provider.definition);
+            let at = of_name.partition_point(|other| other.provider.definition < provider.definition);
+            of_name.insert(at, Entry { provider, digest, file });
+        }
+        all
+    }
+
+    /// Looks up each of the plugins' files once, on this thread, except those whose last look-up has not ended. A file on
+    /// a hung mount holds this thread; the next call leaves it out.
+    pub fn look_up_files(&self) {
+        for file in &self.files {
+            file.look_unless_looking();
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn files(&self) -> &[Arc<PluginFile>] {
+        &self.files
+    }
+
+    /// Looks up every file on this thread.
+    #[cfg(any(test, feature = "test-util"))]
+    pub fn look(&self) {
+        self.files.iter().for_each(|file| file.look_now());
+    }
+
+    /// Providers that may serve ClusterProfiles, in the configuration's order.
+    pub fn access_providers(&self) -> &[Arc<Provider>] {
+        &self.access
+    }
+
+    /// Every provider, sorted by name and then by the file that defines it.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Provider>> {
+        let sorted: BTreeMap<_, _> = self.by_name.iter().collect();
+        sorted.into_values().flatten().map(|entry| &entry.provider)
+    }
+
+    /// Every name once, sorted.
+    pub fn names(&self) -> Vec<String> {
+        let sorted: BTreeSet<_> = self.by_name.keys().collect();
+        sorted.into_iter().map(ToString::to_string).collect()
+    }
+
+    /// A provider of that name; if it has several definitions, the first.
+    pub fn find(&self, name: &str) -> Result<&Arc<Provider>, ResolveError> {
+        let first = self.by_name.get(name).and_then(|entries| entries.first());
+        first.map(|entry| &entry.provider).ok_or_else(|| self.unknown(name))
+    }
+
+    /// Whether a run of that configured provider could start: its plugin needs no terminal, and the last look-up found
+    /// it. Reads memory only.
+    pub fn runnable(&self, name: &str) -> Result<(), ResolveError> {
+        self.configured(name)?.runnable()
+    }
+
+    /// As [`runnable`](Self::runnable), for a provider of [`iter`](Self::iter) with any definition.
+    pub fn is_runnable(&self, provider: &Provider) -> Result<(), ResolveError> {
+        self.same_identity(provider).map_or(Ok(()), Entry::runnable)
+    }
+
+    /// The provider that a request names: the only one of its name, or the one with the requested definition.
+    pub fn entry(&self, provider: &ProviderRef) -> Result<&Entry, ResolveError> {
+        let ProviderRef { name, definition } = provider;
+        let entries = self.by_name.get(name.as_str()).map(Vec::as_slice).unwrap_or_default();
+        let definitions = || entries.iter().filter_map(|entry| entry.provider.definition.clone()).collect();
+        match (definition, entries) {
+            (Some(wanted), entries) => {
+                let mut defined = entries.iter().filter(|entry| entry.is_defined_by(wanted));
+                defined.next().ok_or_else(|| ResolveError::UnknownDefinition {
+                    name: name.clone(),
+                    definition: wanted.clone(),
+                    known: definitions(),
+                })
+            }
+            (None, [only]) => Ok(only),
+            (None, []) => Err(self.unknown(name)),
+            (None, _) => {
+                Err(ResolveError::AmbiguousProvider { name: name.clone(), candidates: definitions() })
+            }
+        }
+    }
+
+    /// The provider of that name in the broker's own configuration.
+    pub fn configured(&self, name: &str) -> Result<&Entry, ResolveError> {
+        let mut entries = self.by_name.get(name).into_iter().flatten();
+        entries.find(|entry| entry.provider.definition.is_none()).ok_or_else(|| self.unknown(name))
+    }
+
+    pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.by_name.values().flatten()
+    }
+
+    pub(super) fn entries_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+        self.by_name.values_mut().flatten()
+    }
+
+    /// The provider with the name and the definition of `provider`.
+    pub(super) fn same_identity(&self, provider: &Provider) -> Option<&Entry> {
+        let mut entries = self.by_name.get(&provider.name).into_iter().flatten();
+        entries.find(|entry| entry.provider.definition == provider.definition)
+    }
+
+    /// Takes the access providers and the files from the entries again.
+    pub(super) fn relink(&mut self) {
+        let mut access = std::mem::take(&mut self.access);
+        for provider in &mut access {
+            if let Some(entry) = self.same_identity(provider) {
+                *provider = Arc::clone(&entry.provider);
+            }
+        }
+        let mut files: Vec<_> = self.entries().map(|entry| Arc::clone(&entry.file)).collect();
+        files.sort_by_key(Arc::as_ptr);
+        files.dedup_by(|one, other| Arc::ptr_eq(one, other));
+        (self.access, self.files) = (access, files);
+    }
+
+    fn unknown(&self, name: &str) -> ResolveError {
+        ResolveError::UnknownProvider { name: name.to_owned(), known: self.names() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

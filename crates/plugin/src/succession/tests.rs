@@ -1,0 +1,123 @@
+use std::{num::NonZeroUsize, time::Duration};
+
+use super::*;
+use crate::{
+    ClusterInfo, Command, Definition, Environment, Globs, Issuer, ProviderRef, Verify,
+    testing::provider as bare,
+};
+use credbroker_credential::Cluster;
+
+fn provider(name: &str) -> Provider {
+    bare(name, Command::Name("plugin".into()))
+}
+
+fn entry<'a>(providers: &'a Providers, name: &str) -> &'a Entry {
+    providers.entry(&ProviderRef::named(name)).unwrap()
+}
+
+/// From one provider to another one of the same name.
+fn from_to(old: Provider, new: Provider) -> (Providers, Succession) {
+    let old = Providers::new([old]);
+    let succession = Succession::of(Providers::new([new]), &old);
+    (old, succession)
+}
+
+#[test]
+fn a_provider_that_has_not_changed_is_the_same_value_with_the_file_that_it_has_seen() {
+    let (old, succession) = from_to(provider("p"), provider("p"));
+    succession.commit();
+    let (before, after) = (entry(&old, "p"), entry(&succession.providers, "p"));
+    assert!(Arc::ptr_eq(&before.provider, &after.provider) && Arc::ptr_eq(&before.file, &after.file));
+    assert!(Arc::ptr_eq(&succession.providers.access_providers()[0], &before.provider));
+    assert_eq!(after.provider.standing.retirement(), None);
+    assert!(succession.changes(&old).is_empty());
+}
+
+#[test]
+fn every_change_of_a_stanza_is_a_new_definition() {
+    let p = || provider("p");
+    let cluster = |server: &str| Cluster { server: server.into(), ..Cluster::default() };
+    let known = |provide_cluster_info, servers: &[&str]| Provider {
+        provide_cluster_info,
+        clusters: servers.iter().map(|server| cluster(server)).collect(),
+        ..p()
+    };
+    let table = [
+        ("command", p(), Provider { command: Command::Name("other".into()), ..p() }),
+        ("args", p(), Provider { args: vec!["--account=b".into()], ..p() }),
+        ("env", p(), Provider { env: vec![("A".into(), "b".into())], ..p() }),
+        ("inherited", p(), Provider { inherited: Environment::from_iter([("A", "b")]).into(), ..p() }),
+        ("caller_env", p(), Provider { caller_env: Globs::new(["A"]), ..p() }),
+        ("install_hint", p(), Provider { install_hint: Some("apt".into()), ..p() }),
+        ("timeout", p(), Provider { timeout: Duration::from_secs(1), ..p() }),
+        ("verify", p(), Provider { verify: Verify::Never, ..p() }),
+        ("match", p(), Provider { cluster_info: ClusterInfo::Match, ..p() }),
+        ("profiles", p(), Provider { profile_sourced: None, ..p() }),
+        ("cluster", known(true, &["https://a"]), known(true, &["https://b"])),
+    ];
+    for (change, one, other) in table {
+        let (old, succession) = from_to(one, other);
+        let before = entry(&old, "p");
+        assert_eq!(
+            before.provider.standing.retirement(),
+            None,
+            "{change}: nothing happens before the commit"
+        );
+        succession.commit();
+        assert_eq!(before.provider.standing.retirement(), Some(Retirement::Changed), "{change}");
+        let after = entry(&succession.providers, "p");
+        assert_eq!(after.provider.standing.retirement(), None, "{change}");
+        assert_eq!(*succession.changes(&old).changed, ["p".into()], "{change}");
+    }
+}
+
+#[test]
+fn a_new_context_and_another_budget_apply_without_a_new_login() {
+    let cluster = |server: &str| Cluster { server: server.into(), ..Cluster::default() };
+    let more = Provider { clusters: vec![cluster("https://a"), cluster("https://b")], ..provider("p") };
+    let one = NonZeroUsize::MIN;
+    let budget = Issuer { name: "p".into(), runs_per_second: one, concurrency: one };
+    for new in [more, Provider { issuer: Arc::new(budget), ..provider("p") }] {
+        let (old, succession) =
+            from_to(Provider { clusters: vec![cluster("https://a")], ..provider("p") }, new);
+        succession.commit();
+        let (before, after) = (entry(&old, "p"), entry(&succession.providers, "p"));
+        assert!(!Arc::ptr_eq(&before.provider, &after.provider) && Arc::ptr_eq(&before.file, &after.file));
+        assert_eq!((before.provider.standing.retirement(), before.digest), (None, after.digest));
+        assert!(succession.changes(&old).is_empty());
+        let next = Succession::of(Providers::new([]), &succession.providers);
+        next.commit();
+        assert_eq!(
+            before.provider.standing.retirement(),
+            Some(Retirement::Removed),
+            "they share one standing"
+        );
+    }
+}
+
+#[test]
+fn a_user_of_one_name_in_another_kubeconfig_is_another_provider() {
+    let of =
+        |file: &str| Provider { definition: Some(Definition::new(file.into(), "rel")), ..provider("rel") };
+    let old = Providers::new([of("/a"), of("/b")]);
+    let succession = Succession::of(Providers::new([of("/b"), of("/c")]), &old);
+    succession.commit();
+    let standing = |providers: &Providers, file: &str| {
+        let same = providers.same_identity(&of(file)).unwrap();
+        same.provider.standing.retirement()
+    };
+    assert_eq!(standing(&old, "/a"), Some(Retirement::Removed));
+    assert_eq!((standing(&old, "/b"), standing(&succession.providers, "/c")), (None, None));
+    let changes = succession.changes(&old);
+    assert_eq!((&*changes.added, &*changes.removed), (&["rel".into()][..], &["rel".into()][..]));
+}
+
+#[test]
+fn the_files_are_those_of_the_providers_in_force() {
+    let at = |name: &str, path: &str| bare(name, Command::Path(path.into()));
+    let old = Providers::new([at("a", "/a"), at("b", "/b")]);
+    let succession = Succession::of(Providers::new([at("b", "/b"), at("c", "/b"), at("d", "/d")]), &old);
+    let file = |name| &entry(&succession.providers, name).file;
+    assert!(Arc::ptr_eq(file("b"), &entry(&old, "b").file));
+    assert_eq!(succession.providers.files().len(), 3, "b has seen its file, c and d have not");
+}
