@@ -5,18 +5,13 @@
 //! way: `main → cli → app → {server, hub} → cache → {exec, plugin, verify, clock} → credential`.
 
 pub mod app;
-pub mod audit;
-mod backoff;
 pub mod cache;
 pub mod cli;
-pub mod clock;
 pub mod config;
 pub mod exec;
 pub mod fleet;
 pub mod hub;
 pub mod launch;
-pub mod metrics;
 pub mod resolver;
 pub mod server;
-pub mod trace;
 pub mod verify;

@@ -7,8 +7,9 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 use arc_swap::ArcSwap;
 use tokio::{sync::watch, task::spawn_blocking, time::timeout};
 
-use crate::{clock::Beat, fleet::Fleet};
+use crate::fleet::Fleet;
 use credbroker_credential::Cluster;
+use credbroker_observe::clock::Beat;
 use credbroker_plugin::{
     Origin, PluginKey, PluginSpec, ProfileName, ProviderRef, Providers, ResolveError,
     access::{self, Permit},

@@ -16,14 +16,16 @@ use super::{
     watchdog,
 };
 use crate::{
-    audit::Audit,
     cache::CredentialCache,
-    clock::{Beat, Clock},
     config::Sources,
     exec::{LiveRuns, ProcessRunner, reap_orphans},
     hub::HubReader,
     resolver::Resolver,
     server::{Acceptor, Clusters, ReloadState},
+};
+use credbroker_observe::{
+    audit::Audit,
+    clock::{Beat, Clock},
 };
 
 /// A broker that listens but does not serve yet.

@@ -19,13 +19,11 @@ use super::{
     reload::{Adopter, Started, note_shared},
 };
 use crate::{
-    audit::Audit,
     cache::{CacheParts, CredentialCache, VerifyFn},
     config::{AuditTo, Config},
     exec::{LiveRuns, ProcessRunner, RunLimits, RunnerParts, check_scratch},
     fleet::Fleet,
     hub::{HubParts, HubReader},
-    metrics::Metrics,
     resolver::Resolver,
     server::{
         Acceptor, Admission, BrokerInfo, Clusters, HealthChecks, MonitorParts, ProviderNames, ReloadState,
@@ -33,6 +31,7 @@ use crate::{
     },
     verify::{ApiVerifier, Verifier as _},
 };
+use credbroker_observe::{audit::Audit, metrics::Metrics};
 use credbroker_plugin::access::Policy;
 
 /// Why the broker cannot start.

@@ -3,7 +3,7 @@
 use std::{ffi::OsStr, path::PathBuf, sync::Arc};
 
 use super::{logs::LogQueue, systemd::ServiceManager};
-use crate::clock::{Clock, SystemClock};
+use credbroker_observe::clock::{Clock, SystemClock};
 use credbroker_plugin::Environment;
 
 /// The inputs from outside, without the socket.

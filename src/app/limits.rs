@@ -6,11 +6,11 @@ use tracing::warn;
 
 use crate::{
     cache::EntryLimits,
-    clock::Clock,
     config::Limits,
     exec::{RunShares, Scheduler},
     server::{ConnectionLimits, affordable_runs},
 };
+use credbroker_observe::clock::Clock;
 
 /// The plugin runs at a time: as many as configured, or as the limit of open files allows.
 pub(super) fn runs(limits: &Limits) -> usize {

@@ -34,4 +34,4 @@ pub use signals::Signals;
 pub use systemd::{ServiceManager, ServiceNotification, inherited_listeners};
 pub use telemetry::{LogFormat, LogOptions, start as start_telemetry};
 
-pub use crate::trace::start as start_traces;
+pub use credbroker_observe::trace::start as start_traces;

@@ -17,11 +17,11 @@ use super::{
     outcome::Accepted,
     state::{Current, Failure},
 };
-use crate::{
+use credbroker_credential::{Issued, rfc3339, text::chain};
+use credbroker_observe::{
     clock::Now,
     metrics::{Metrics, RunOutcome, RunReason},
 };
-use credbroker_credential::{Issued, rfc3339, text::chain};
 
 /// Failures in a row that are warnings. Later ones, until the next success, are information.
 const WARNED: u32 = 3;

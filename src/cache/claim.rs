@@ -19,11 +19,8 @@ use super::{
     policy::Decision,
     state::KeyState,
 };
-use crate::{
-    exec::{Attendance, PluginRunner, Urgency},
-    metrics::RunReason,
-    trace::RunSpan,
-};
+use crate::exec::{Attendance, PluginRunner, Urgency};
+use credbroker_observe::{metrics::RunReason, trace::RunSpan};
 
 /// The claim to run the plugin of an entry. Its run always publishes an outcome, even after a panic or when the runtime
 /// shuts down.

@@ -15,7 +15,7 @@ use super::{
     full::Room,
     makers::{Makers, sent_bytes},
 };
-use crate::clock::Now;
+use credbroker_observe::clock::Now;
 use credbroker_plugin::{KeyHasher, PluginKey, PluginSpec, ProfileName, Retirement};
 
 /// Up to so many entries are removed from the maps one by one.

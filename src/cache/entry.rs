@@ -17,8 +17,8 @@ use super::{
     state::KeyState,
     suspicion::Verification,
 };
-use crate::metrics::{Metrics, ProviderMetrics};
 use credbroker_credential::Now;
+use credbroker_observe::metrics::{Metrics, ProviderMetrics};
 use credbroker_plugin::{PluginSpec, Retirement};
 
 /// The entry of one key.

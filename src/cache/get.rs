@@ -11,12 +11,9 @@ use super::{
     flight::Waiter,
     policy::{Decision, decide},
 };
-use crate::{
-    clock::Now,
-    exec::{PluginRunner, Urgency},
-    metrics::RunReason,
-};
+use crate::exec::{PluginRunner, Urgency};
 use credbroker_credential::Issued;
+use credbroker_observe::{clock::Now, metrics::RunReason};
 
 /// How long a caller without a deadline waits.
 const WITHOUT_DEADLINE: Duration = Duration::from_secs(60);

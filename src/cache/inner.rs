@@ -14,7 +14,8 @@ use super::{
     policy,
     waiting::{self, WaitingPlaces},
 };
-use crate::{clock::Now, exec::PluginRunner};
+use crate::exec::PluginRunner;
+use credbroker_observe::clock::Now;
 use credbroker_plugin::PluginSpec;
 
 #[derive(Debug)]

@@ -11,10 +11,8 @@ use super::{
     entry::KeyEntry,
     policy::{NextAction, decide},
 };
-use crate::{
-    clock::{Beat, Now},
-    exec::PluginRunner,
-};
+use crate::exec::PluginRunner;
+use credbroker_observe::clock::{Beat, Now};
 
 /// How often the maintenance runs. Validity is checked at each request; this bounds how late a refresh starts, also after
 /// a step of the clock and a suspend.

@@ -39,8 +39,9 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use crate::{clock::Beat, exec::PluginRunner};
+use crate::exec::PluginRunner;
 use credbroker_credential::Issued;
+use credbroker_observe::clock::Beat;
 use credbroker_plugin::{PluginKey, PluginSpec, ProfileName, Target};
 use get::FirstStep;
 use inner::Inner;

@@ -12,8 +12,9 @@ use super::{
     policy,
     rejection::{self, Rejections},
 };
-use crate::{exec::PROBE_EVERY, metrics::RunReason};
+use crate::exec::PROBE_EVERY;
 use credbroker_credential::{Generation, Issued, Now};
+use credbroker_observe::metrics::RunReason;
 use credbroker_plugin::{PluginSpec, Retirement};
 
 /// Replaced generations that are remembered for each key.

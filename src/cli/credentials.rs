@@ -20,8 +20,8 @@ use super::{
     time::{ahead, expiry, rfc3339},
     wrapped::wrapped,
 };
-use crate::clock::{Clock as _, SystemClock};
 use credbroker_credential::text::one_line;
+use credbroker_observe::clock::{Clock as _, SystemClock};
 
 /// Prints `states` without secrets.
 pub(super) fn print(

@@ -17,8 +17,8 @@ use super::{
     table,
     time::expiry,
 };
-use crate::clock::{Clock, SystemClock};
 use credbroker_credential::text::escape_json;
+use credbroker_observe::clock::{Clock, SystemClock};
 use credbroker_plugin::Environment;
 
 use cluster::ClusterArgs;

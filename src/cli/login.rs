@@ -12,7 +12,7 @@ use super::{
     broker::{SocketArg, note_ignored, timeout},
     get::summary,
 };
-use crate::clock::{Clock as _, SystemClock};
+use credbroker_observe::clock::{Clock as _, SystemClock};
 use credbroker_plugin::Environment;
 
 /// Log in: run a provider's plugin now, and see what it asks for

@@ -29,13 +29,13 @@ use self::{
     session::{HubSession, Scopes, SessionEnd},
 };
 use crate::{
-    backoff::full_jitter,
     cache::CredentialCache,
     config::ClusterProfiles,
     exec::PluginRunner,
     fleet::{Fleet, HubState},
     resolver::Resolver,
 };
+use credbroker_observe::backoff::full_jitter;
 use credbroker_plugin::Providers;
 
 pub use reader::HubReader;

@@ -25,11 +25,11 @@ use tokio::{
 use super::*;
 use crate::{
     cache::CacheParts,
-    clock::{Clock, Now},
     config::Prewarm,
     exec::{Attendance, RunError, RunOutput},
 };
 use credbroker_credential::{Decoded, Material, Token};
+use credbroker_observe::clock::{Clock, Now};
 use credbroker_plugin::{
     Command, Globs, PluginSpec, ProfileName, Providers, Target,
     cluster_profile::{ClusterProfile, EndpointRules},

@@ -7,10 +7,10 @@ use tonic_types::StatusExt as _;
 
 use super::{access::Access, status};
 use crate::{
-    audit::{Audit, DecisionRecord, PluginRun, RequestOutcome},
     cache::{CacheError, RunEndFn},
     resolver::Source,
 };
+use credbroker_observe::audit::{Audit, DecisionRecord, PluginRun, RequestOutcome};
 use credbroker_plugin::access::Verb;
 
 /// A request that is not decided yet.

@@ -25,7 +25,7 @@ use super::{
     settings::http2,
     traffic::{Noted, Traffic, Watchdog},
 };
-use crate::trace::RequestSpan;
+use credbroker_observe::trace::RequestSpan;
 
 /// Time from the beginning of a drain to GOAWAY on a connection on which no call begins.
 const LAST_CALL: Duration = Duration::from_millis(200);

@@ -34,9 +34,9 @@ use crate::{
     cache::{self, Caller, Failed, Lookup, ReportOutcome, Reported},
     exec::PluginRunner,
     resolver::CredentialRequest,
-    trace,
 };
 use credbroker_credential::Issued;
+use credbroker_observe::trace;
 use credbroker_plugin::{PluginSpec, access::Verb, verifiable_at};
 
 /// The path of `GetCredential`.

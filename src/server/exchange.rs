@@ -23,7 +23,7 @@ use super::{
     tally::{answered, tally},
     traffic::{Call, Traffic},
 };
-use crate::metrics::Rpc;
+use credbroker_observe::metrics::Rpc;
 
 /// Prefix of streaming methods that this module counts as watches. Their requests are streams too.
 const REFLECTION: &str = "/grpc.reflection.";

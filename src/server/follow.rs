@@ -14,12 +14,11 @@ use super::{
     status::{self, Subject},
 };
 use crate::{
-    audit::Audit,
     cache::{CacheError, Caller, CredentialCache, CredentialWatch, Failed},
     exec::PluginRunner,
     resolver::{CredentialRequest, Resolver},
-    trace,
 };
+use credbroker_observe::{audit::Audit, trace};
 use credbroker_plugin::{PluginSpec, access::Verb};
 
 /// The framed messages of one watch. A message is made when the peer can take it, so a slow reader gets only the latest

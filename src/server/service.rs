@@ -26,7 +26,8 @@ use super::{
     ready::HealthChecks,
     status,
 };
-use crate::{audit::Audit, cache::CredentialCache, exec::PluginRunner, metrics::Metrics, resolver::Resolver};
+use crate::{cache::CredentialCache, exec::PluginRunner, resolver::Resolver};
+use credbroker_observe::{audit::Audit, metrics::Metrics};
 use credbroker_plugin::access::Verb;
 
 /// Maximum size of a request in bytes: a cluster with its certificate authorities, and the caller's variables.

@@ -6,7 +6,7 @@ use tonic::{Code, Status};
 use tracing::warn;
 
 use super::Peer;
-use crate::{
+use credbroker_observe::{
     clock::{Clock as _, SystemClock},
     metrics::{Metrics, Rpc},
     trace,
@@ -64,7 +64,8 @@ fn result(status: &Status) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{metrics::Exposition, server::status};
+    use crate::server::status;
+    use credbroker_observe::metrics::Exposition;
 
     #[test]
     fn every_answer_is_counted_once_by_its_reason() {

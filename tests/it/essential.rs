@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use credbroker::clock::Clock;
+use credbroker_observe::clock::Clock;
 use credbroker_proto::v1::{WatchClustersRequest, credential_broker_client::CredentialBrokerClient};
 use credbroker_test_support::{FakePlugin, Kubeconfig, private_directory};
 use serde_json::{Value, json};

@@ -13,11 +13,11 @@ use std::{
 
 use credbroker::{
     app::{self, ConfigPlace, Drained, Edges, Listening, ReloadRequest},
-    clock::{Clock, Now, SystemClock},
     config,
     server::{ReloadState, SocketOptions},
 };
 use credbroker_client::{Client, Credential, CredentialRef, Error, HubState, Socket};
+use credbroker_observe::clock::{Clock, Now, SystemClock};
 use credbroker_plugin::Environment;
 use credbroker_proto::v1 as pb;
 use credbroker_test_support::{FakePlugin, private_directory, private_file};

@@ -5,8 +5,8 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use credbroker::clock::{Clock, Now, SystemClock};
 use credbroker_client::Credential;
+use credbroker_observe::clock::{Clock, Now, SystemClock};
 use credbroker_proto::v1::credential_broker_client::CredentialBrokerClient;
 use credbroker_test_support::FakePlugin;
 use serde_json::json;

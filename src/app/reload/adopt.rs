@@ -12,9 +12,9 @@ use crate::{
     exec::{ProcessRunner, Scheduler},
     fleet::Fleet,
     hub::HubReader,
-    metrics::Metrics,
     resolver::{Resolver, World},
 };
+use credbroker_observe::metrics::Metrics;
 use credbroker_plugin::{Issuer, Provider, ProviderChanges, Providers, Succession, access::Policy};
 
 /// The parts of a running broker that a configuration changes.

@@ -1,8 +1,9 @@
 use std::io;
 
 use super::*;
-use crate::{exec::RunError, metrics::Exposition};
+use crate::exec::RunError;
 use credbroker_credential::{DecodeError, ExecInfoError};
+use credbroker_observe::metrics::Exposition;
 use credbroker_plugin::Refusal;
 
 fn written(metrics: &Metrics) -> String {

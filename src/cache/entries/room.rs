@@ -14,7 +14,7 @@ use super::{
     },
     KeyEntries,
 };
-use crate::clock::Now;
+use credbroker_observe::clock::Now;
 
 /// The shortest time between two searches of a full cache for entries that give way, if the first found less than one in
 /// `WORTHWHILE`.

@@ -7,9 +7,9 @@ use tokio::sync::watch;
 use super::{Flight, RunResult};
 use crate::{
     cache::{Pending, Request},
-    clock::Now,
     exec::{Attending, Throttled},
 };
+use credbroker_observe::clock::Now;
 
 /// A caller that waits for a run. While there is one, the run is not background work.
 #[derive(Debug)]

@@ -2,8 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{backoff::full_jitter, cache::state::Current};
+use crate::cache::state::Current;
 use credbroker_credential::{Issued, Lifetime, Material, Now};
+use credbroker_observe::backoff::full_jitter;
 
 /// A credential with a shorter lifetime cannot give a client a margin of five minutes.
 const SHORT: Duration = Duration::from_secs(12 * 60);

@@ -96,7 +96,7 @@ pub(in crate::cache) fn state(current: Option<Current>, retry_at: Option<u64>, r
     let flight = running.then(|| {
         Arc::new(Flight::new(
             Urgency::Background,
-            crate::metrics::RunReason::Refresh,
+            credbroker_observe::metrics::RunReason::Refresh,
             crate::exec::Attendance::default(),
         ))
     });

@@ -118,7 +118,8 @@ async fn a_scheduler_that_fails_ends_the_task_that_keeps_credentials_fresh() {
     let parts = CacheParts::for_tests(runner, clock as Arc<dyn Clock>, &tasks, &draining);
     let scheduler = Scheduler::new(1, Arc::new(Broken), || 0.5);
     let cache = CredentialCache::new(CacheParts { scheduler, ..parts });
-    let keeper = tokio::spawn(async move { cache.keep_fresh(crate::clock::Beat::start()).await });
+    let keeper =
+        tokio::spawn(async move { cache.keep_fresh(credbroker_observe::clock::Beat::start()).await });
     assert!(keeper.await.unwrap_err().is_panic());
 }
 

@@ -37,12 +37,12 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{CacheParts, Caller, CredentialCache, EntryLimits, Failed, Request, Room, Selector};
 use crate::{
-    clock::{Clock, Now},
     exec::{Attendance, PluginRunner, RunBudget, RunError, RunOutput, Scheduler},
     fleet::Fleet,
     verify::Verdict,
 };
 use credbroker_credential::{Decoded, Material, Token, encoded::plain};
+use credbroker_observe::clock::{Clock, Now};
 use credbroker_plugin::{
     Command, Issuer, PluginFile, PluginKey, PluginSpec, ProfileName, Provider, Providers, Target,
     cluster_profile::{ClusterProfile, EndpointRules},
@@ -126,7 +126,7 @@ fn setup_within(entries: EntryLimits, script: &[Script]) -> Setup {
         CacheParts::for_tests(Arc::clone(&runner), Arc::clone(&clock) as Arc<dyn Clock>, &tasks, &draining);
     let cache = CredentialCache::new(CacheParts { entries, ..parts });
     let keeper = cache.clone();
-    tasks.spawn(async move { keeper.keep_fresh(crate::clock::Beat::start()).await });
+    tasks.spawn(async move { keeper.keep_fresh(credbroker_observe::clock::Beat::start()).await });
     let file = Arc::new(PluginFile::new(Command::Path("/fake".into()), None));
     Setup { cache, runner, clock, file, tasks, draining }
 }

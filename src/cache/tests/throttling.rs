@@ -148,7 +148,7 @@ impl Scene {
         let entries = EntryLimits::for_tests(100_000);
         let cache = CredentialCache::new(CacheParts { scheduler, entries, ..parts });
         let keeper = cache.clone();
-        tasks.spawn(async move { keeper.keep_fresh(crate::clock::Beat::start()).await });
+        tasks.spawn(async move { keeper.keep_fresh(credbroker_observe::clock::Beat::start()).await });
         let count = |count| NonZeroUsize::new(count).unwrap();
         let issuer = Issuer { name: "idp".into(), runs_per_second: count(10), concurrency: count(4) };
         let named = test_provider("idp", Command::Path("/fake".into()));

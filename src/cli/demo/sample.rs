@@ -5,7 +5,7 @@ use std::{fs::OpenOptions, io::Write, path::PathBuf, time::Duration};
 use anyhow::Context as _;
 use prost_types::Timestamp;
 
-use crate::clock::{Clock as _, SystemClock};
+use credbroker_observe::clock::{Clock as _, SystemClock};
 
 /// Print an ExecCredential after a pause, and record the run
 #[derive(Debug, clap::Args)]

@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail, ensure};
 use futures_util::future::try_join_all;
 use tokio::process::{Child, Command};
 
-use crate::clock::{Clock as _, SystemClock};
+use credbroker_observe::clock::{Clock as _, SystemClock};
 
 pub(super) struct Shims {
     program: PathBuf,

@@ -13,7 +13,7 @@ use super::{
     screen::Screen,
     selection::SelectionArgs,
 };
-use crate::clock::{Clock as _, SystemClock};
+use credbroker_observe::clock::{Clock as _, SystemClock};
 use credbroker_plugin::Environment;
 
 /// Explain credentials: why there are several, what limits their lifetime, and when and why the plugin runs next

@@ -5,7 +5,7 @@ use credbroker_proto::v1;
 use prost_types::Timestamp;
 
 use super::*;
-use crate::clock::SystemClock;
+use credbroker_observe::clock::SystemClock;
 
 const NOW: u64 = 1_800_000_000;
 

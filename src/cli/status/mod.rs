@@ -14,7 +14,7 @@ use super::{
     broker::{OutputFormat, SocketArg, TimeoutArg, ask, finish, write_json},
     screen::Screen,
 };
-use crate::clock::{Clock as _, SystemClock};
+use credbroker_observe::clock::{Clock as _, SystemClock};
 use credbroker_plugin::Environment;
 pub(super) use json::hub;
 use overview::StatusFilter;

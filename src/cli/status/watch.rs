@@ -17,18 +17,16 @@ use super::{
     sparkline::Runs,
     view::title,
 };
-use crate::{
-    cli::{
-        broker::{ask, fail},
-        credentials::{CredentialRow, table},
-        screen::{Screen, Tone},
-        signals::CommandSignals,
-        table::shortened,
-        wrapped::wrapped,
-    },
-    clock::{Clock as _, SystemClock},
+use crate::cli::{
+    broker::{ask, fail},
+    credentials::{CredentialRow, table},
+    screen::{Screen, Tone},
+    signals::CommandSignals,
+    table::shortened,
+    wrapped::wrapped,
 };
 use credbroker_credential::text::one_line;
+use credbroker_observe::clock::{Clock as _, SystemClock};
 use credbroker_plugin::Environment;
 
 /// The time between two frames.

@@ -33,7 +33,7 @@ use tokio::{
 };
 
 use self::shared::{SchedulerState, SharedScheduler};
-use crate::clock::Clock;
+use credbroker_observe::clock::Clock;
 use credbroker_plugin::{Issuer, Provider};
 
 pub use foreign::ForeignTexts;

@@ -14,7 +14,7 @@ use super::{
     pace::{Outcome, PaceChange},
     queue::{Queue, RunAdmission},
 };
-use crate::clock::Clock;
+use credbroker_observe::clock::Clock;
 
 /// What the clones of a scheduler share.
 #[derive(Debug)]

@@ -14,8 +14,9 @@ use tokio::{
 };
 
 use super::*;
-use crate::{clock::Now, exec::RunError};
+use crate::exec::RunError;
 use credbroker_credential::{Decoded, Material};
+use credbroker_observe::clock::Now;
 use credbroker_plugin::{Command, Issuer, PluginKey, testing::provider as test_provider};
 
 /// Follows tokio's paused clock, plus the time of suspends.

@@ -8,7 +8,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// A prewarmer beside the task that starts queued runs when the rate of their issuer allows them.
 fn prewarming(setup: &Setup, rules: Vec<Prewarm>) -> Prewarmer<Arc<Runner>> {
     let cache = setup.cache.clone();
-    setup.tasks.spawn(async move { cache.keep_fresh(crate::clock::Beat::start()).await });
+    setup.tasks.spawn(async move { cache.keep_fresh(credbroker_observe::clock::Beat::start()).await });
     setup.prewarmer(rules)
 }
 

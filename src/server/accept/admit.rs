@@ -10,17 +10,15 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::Acceptor;
-use crate::{
-    clock,
-    server::{
-        access::Access,
-        connection::ConnectionRefusal,
-        identity::PeerIdentity,
-        peer::Peer,
-        places::{Full, HeldCounts, Place},
-        traffic::Traffic,
-    },
+use crate::server::{
+    access::Access,
+    connection::ConnectionRefusal,
+    identity::PeerIdentity,
+    peer::Peer,
+    places::{Full, HeldCounts, Place},
+    traffic::Traffic,
 };
+use credbroker_observe::clock;
 
 /// A lack of places is logged once in this time, not for each connection.
 const NOTE_EVERY: Duration = Duration::from_secs(60);

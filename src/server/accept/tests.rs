@@ -4,10 +4,8 @@ use tokio::{io::AsyncReadExt as _, time::timeout};
 use tonic::service::Routes;
 
 use super::*;
-use crate::{
-    audit::Audit,
-    server::{access::Access, credentials::Memory},
-};
+use crate::server::{access::Access, credentials::Memory};
+use credbroker_observe::audit::Audit;
 use credbroker_plugin::access::Policy;
 
 /// A connection whose peer has sent its preface, SETTINGS and `more`.

@@ -33,7 +33,8 @@ use super::{
     preencoded::Preencoded,
     status,
 };
-use crate::{cache::CredentialCache, clock::Clock, exec::PluginRunner, fleet::Fleet, resolver::Resolver};
+use crate::{cache::CredentialCache, exec::PluginRunner, fleet::Fleet, resolver::Resolver};
+use credbroker_observe::clock::Clock;
 use credbroker_plugin::{ProfileName, access::Rights};
 
 pub(super) use watching::ClusterMessages;

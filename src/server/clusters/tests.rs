@@ -17,11 +17,11 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{making::GATHER, *};
 use crate::{
     cache::{CacheParts, Request},
-    clock::{Now, SystemClock},
     exec::{Attendance, RunError, RunOutput},
     fleet::HubState,
     resolver::{CredentialRequest, Source},
 };
+use credbroker_observe::clock::{Now, SystemClock};
 use credbroker_plugin::{
     Command, PluginSpec, Providers,
     access::{Grant, Peers, Policy, ProfileGlobs, Rule, Verb},

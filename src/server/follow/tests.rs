@@ -12,12 +12,12 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{super::preencoded, *};
 use crate::{
     cache::{CacheParts, Request},
-    clock::{Clock as _, SystemClock},
     exec::{Attendance, RunError, RunOutput},
     fleet::{Fleet, HubState},
     resolver::Source,
 };
 use credbroker_credential::{Decoded, Material, Token};
+use credbroker_observe::clock::{Clock as _, SystemClock};
 use credbroker_plugin::{
     Command, ProfileName, Providers,
     cluster_profile::{ClusterProfile, EndpointRules},

@@ -3,12 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 
 use super::Monitor;
-use crate::{
-    cache::ProviderSummary,
+use crate::{cache::ProviderSummary, exec::PluginRunner, server::ready::ProviderChecks};
+use credbroker_observe::{
     clock::{Clock as _, SystemClock},
-    exec::PluginRunner,
     metrics::{Exposition, families},
-    server::ready::ProviderChecks,
 };
 
 impl<R: PluginRunner> Monitor<R> {

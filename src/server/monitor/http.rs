@@ -17,7 +17,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tracing::debug;
 
 use super::{Monitor, places::MonitorPlace};
-use crate::{exec::PluginRunner, metrics::Exposition, server::ready::Checks};
+use crate::{exec::PluginRunner, server::ready::Checks};
+use credbroker_observe::metrics::Exposition;
 
 /// The most bytes of the head of a request.
 const HEAD: usize = 8 * 1024;

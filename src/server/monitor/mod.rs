@@ -23,7 +23,8 @@ use tracing::{debug, warn};
 
 use self::places::MonitorPlaces;
 use super::{access::Policies, info::ReloadState, ready::HealthChecks};
-use crate::{exec::PluginRunner, metrics::Metrics};
+use crate::exec::PluginRunner;
+use credbroker_observe::metrics::Metrics;
 
 /// How long a connection lives: one request.
 const EXCHANGE: Duration = Duration::from_secs(10);

@@ -6,12 +6,12 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::*;
 use crate::{
     cache::{CacheParts, Caller, Request},
-    clock::{Clock as _, SystemClock},
     exec::{Attendance, RunError, RunOutput},
     fleet::Fleet,
     resolver::{CredentialRequest, Source},
 };
 use credbroker_credential::{Decoded, Material, Token};
+use credbroker_observe::clock::{Clock as _, SystemClock};
 use credbroker_plugin::{
     Command, PluginKey, PluginSpec, Providers,
     cluster_profile::{ClusterProfile, EndpointRules},

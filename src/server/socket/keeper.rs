@@ -14,8 +14,8 @@ use tracing::{info, warn};
 
 use self::look::PathState;
 use super::{FileId, Publication};
-use crate::clock::Beat;
 use credbroker_credential::text::chain;
+use credbroker_observe::clock::Beat;
 
 /// Interval between checks. A removed socket is back within five seconds.
 const LOOK_EVERY: Duration = Duration::from_secs(2);

@@ -5,7 +5,8 @@ use std::sync::{Arc, atomic::Ordering};
 use bytes::{Buf, Bytes};
 
 use super::{Traffic, millis};
-use crate::{clock, server::places::TooManyBytes};
+use crate::server::places::TooManyBytes;
+use credbroker_observe::clock;
 
 /// Limit of bytes of unfinished requests.
 pub(super) const UNFINISHED: usize = 2 << 20;

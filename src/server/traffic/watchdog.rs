@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use tracing::debug;
 
 use super::Traffic;
-use crate::clock::Beat;
+use credbroker_observe::clock::Beat;
 
 /// Interval between checks, and the number of checks without progress after which a connection ends.
 const LOOK_EVERY: Duration = Duration::from_secs(5);

@@ -8,10 +8,8 @@ use std::{
 use tokio::{sync::Barrier, task::JoinSet};
 
 use super::*;
-use credbroker::{
-    clock::SystemClock,
-    exec::{RunSource, Scheduler, Urgency},
-};
+use credbroker::exec::{RunSource, Scheduler, Urgency};
+use credbroker_observe::clock::SystemClock;
 use credbroker_plugin::Issuer;
 
 #[tokio::test]

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use credbroker::{app::Drained, clock::Clock};
+use credbroker::app::Drained;
 use credbroker_client::admin::Selector;
+use credbroker_observe::clock::Clock;
 use credbroker_proto::Reason;
 use credbroker_test_support::Collection;
 use tonic_health::pb::{

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use credbroker::metrics::{FAMILIES, MetricKind};
+use credbroker_observe::metrics::{FAMILIES, MetricKind};
 use credbroker_test_support::{Accepts, ApiServer, Broker, FakePlugin, private_directory};
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};

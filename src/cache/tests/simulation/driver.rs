@@ -22,9 +22,9 @@ use super::{
 };
 use crate::{
     cache::{CacheParts, CredentialCache},
-    clock::Clock,
     exec::{RunShares, Scheduler},
 };
+use credbroker_observe::clock::Clock;
 
 /// Runs that may wait for a person at a time.
 pub(super) const INTERACTIVE: usize = 2;
@@ -47,7 +47,7 @@ pub(super) struct World {
 pub(super) async fn live(scene: Scene, recorded: bool) -> Story {
     let world = World::new(scene, recorded);
     let keeper = world.clone();
-    world.tasks.spawn(async move { keeper.cache.keep_fresh(crate::clock::Beat::start()).await });
+    world.tasks.spawn(async move { keeper.cache.keep_fresh(credbroker_observe::clock::Beat::start()).await });
     let watcher = world.clone();
     world.tasks.spawn(async move {
         while !watcher.draining.is_cancelled() {

@@ -14,7 +14,8 @@ use super::{
     plugins::{IssuerMode, IssuerModel},
     scene::Scene,
 };
-use crate::{cache::Caller, clock::Clock as _};
+use crate::cache::Caller;
+use credbroker_observe::clock::Clock as _;
 
 /// The result of a simulation.
 pub(super) struct Story {

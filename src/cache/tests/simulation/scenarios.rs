@@ -19,9 +19,9 @@ use super::{
 };
 use crate::{
     cache::{CacheParts, Caller, CredentialCache, EntryLimits, Holding, Lookup, Request, Selector},
-    clock::Clock,
     exec::{Attendance, PluginRunner, RunError, RunOutput, Scheduler},
 };
+use credbroker_observe::clock::Clock;
 use credbroker_plugin::{
     Command, Issuer, PluginFile, PluginKey, PluginSpec, Provider, testing::provider as test_provider,
 };
@@ -82,7 +82,7 @@ impl Town {
             CacheParts { scheduler, jitter: fastrand::f64, entries: EntryLimits::for_tests(20_000), ..parts };
         let cache = CredentialCache::new(parts);
         let keeper = cache.clone();
-        tasks.spawn(async move { keeper.keep_fresh(crate::clock::Beat::start()).await });
+        tasks.spawn(async move { keeper.keep_fresh(credbroker_observe::clock::Beat::start()).await });
         let command = Command::Path("/fake".into());
         let count = |count| NonZeroUsize::new(count).unwrap();
         let issuer =

@@ -29,7 +29,7 @@ impl Clock for SystemClock {
 
 /// Time since boot without suspend, a few milliseconds late. For ages that decide nothing about credentials: reading it
 /// costs less than an atomic operation on contended memory.
-pub(crate) fn coarse() -> Duration {
+pub fn coarse() -> Duration {
     Duration::try_from(clock_gettime(ClockId::MonotonicCoarse)).unwrap_or_default() // never negative
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// The wait after the `failures`th failure in a row, which counts from 1: uniform between zero and a ceiling that starts
 /// at `first` and doubles up to `longest` (full jitter), so that many brokers that lost one server do not all return at
 /// once. `u` is uniform in [0, 1).
-pub(crate) fn full_jitter(failures: u32, first: Duration, longest: Duration, u: f64) -> Duration {
+pub fn full_jitter(failures: u32, first: Duration, longest: Duration, u: f64) -> Duration {
     let doublings = failures.saturating_sub(1).min(31);
     first.saturating_mul(1 << doublings).min(longest).mul_f64(u)
 }

@@ -7,7 +7,7 @@
 mod calls;
 mod counter;
 mod exposition;
-pub(crate) mod families;
+pub mod families;
 mod providers;
 mod requests;
 mod rpc;
