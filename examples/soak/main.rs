@@ -29,7 +29,8 @@ use std::{
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Parser as _;
-use credbroker::{app, cli, launch};
+use credbroker::{app, cli};
+use credbroker_runner::launch;
 use tokio_util::sync::CancellationToken;
 
 use broker::Broker;

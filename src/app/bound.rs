@@ -18,7 +18,6 @@ use super::{
 use crate::{
     cache::CredentialCache,
     config::Sources,
-    exec::{LiveRuns, ProcessRunner, reap_orphans},
     hub::HubReader,
     resolver::Resolver,
     server::{Acceptor, Clusters, ReloadState},
@@ -27,6 +26,7 @@ use credbroker_observe::{
     audit::Audit,
     clock::{Beat, Clock},
 };
+use credbroker_runner::{LiveRuns, ProcessRunner, reap_orphans};
 
 /// A broker that listens but does not serve yet.
 #[derive(Debug)]

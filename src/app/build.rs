@@ -21,7 +21,6 @@ use super::{
 use crate::{
     cache::{CacheParts, CredentialCache, VerifyFn},
     config::{AuditTo, Config},
-    exec::{LiveRuns, ProcessRunner, RunLimits, RunnerParts, check_scratch},
     fleet::Fleet,
     hub::{HubParts, HubReader},
     resolver::Resolver,
@@ -33,6 +32,7 @@ use crate::{
 };
 use credbroker_observe::{audit::Audit, metrics::Metrics};
 use credbroker_plugin::access::Policy;
+use credbroker_runner::{LiveRuns, ProcessRunner, RunLimits, RunnerParts, check_scratch};
 
 /// Why the broker cannot start.
 #[derive(Debug, thiserror::Error)]

@@ -7,10 +7,10 @@ use tracing::warn;
 use crate::{
     cache::EntryLimits,
     config::Limits,
-    exec::{RunShares, Scheduler},
     server::{ConnectionLimits, affordable_runs},
 };
 use credbroker_observe::clock::Clock;
+use credbroker_runner::{RunShares, Scheduler};
 
 /// The plugin runs at a time: as many as configured, or as the limit of open files allows.
 pub(super) fn runs(limits: &Limits) -> usize {

@@ -12,9 +12,9 @@ use tracing::info;
 use super::BuildError;
 use crate::{
     config::MetricsAddress,
-    exec::ProcessRunner,
     server::{Monitor, MonitorListener, MonitorParts, Publication, SocketOptions, publish},
 };
+use credbroker_runner::ProcessRunner;
 
 /// Permission bits of a Unix socket: the broker's user and group.
 const MODE: u32 = 0o660;

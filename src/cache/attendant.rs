@@ -4,7 +4,7 @@ use std::{future::pending, sync::Arc};
 
 use tokio::sync::watch;
 
-use crate::exec::{Attendance, AttendanceNews, AttendanceReader, Attending};
+use credbroker_runner::{Attendance, AttendanceNews, AttendanceReader, Attending};
 
 /// A caller that attends each run that it waits for. The request says which run that is.
 #[derive(Debug, Default)]

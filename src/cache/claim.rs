@@ -19,8 +19,8 @@ use super::{
     policy::Decision,
     state::KeyState,
 };
-use crate::exec::{Attendance, PluginRunner, Urgency};
 use credbroker_observe::{metrics::RunReason, trace::RunSpan};
+use credbroker_runner::{Attendance, PluginRunner, Urgency};
 
 /// The claim to run the plugin of an entry. Its run always publishes an outcome, even after a panic or when the runtime
 /// shuts down.

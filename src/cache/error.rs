@@ -3,9 +3,9 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use super::{attention::Unattended, full::Room, waiting};
-use crate::exec::{RunError, WaitsFor};
 use credbroker_credential::LifetimeError;
 use credbroker_plugin::Retirement;
+use credbroker_runner::{RunError, WaitsFor};
 
 /// Why there is no credential. Cheap to clone: all callers that wait for a run share it.
 #[derive(Clone, Debug, thiserror::Error)]

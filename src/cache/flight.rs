@@ -12,13 +12,13 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::waiter::Waiter;
 use super::{makers::uid, state::Failure};
-use crate::exec::{Attendance, Throttled, Ticket, TicketHandle, Urgency};
 use credbroker_credential::Issued;
 use credbroker_observe::{
     clock::Now,
     metrics::{RunOutcome, RunReason},
     trace::RunSpan,
 };
+use credbroker_runner::{Attendance, Throttled, Ticket, TicketHandle, Urgency};
 
 /// The outcome of a run; `None`: it was abandoned, and callers that started to wait meanwhile decide again.
 pub(crate) type RunResult = Option<Result<Arc<Issued>, Failure>>;

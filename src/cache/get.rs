@@ -11,9 +11,9 @@ use super::{
     flight::Waiter,
     policy::{Decision, decide},
 };
-use crate::exec::{PluginRunner, Urgency};
 use credbroker_credential::Issued;
 use credbroker_observe::{clock::Now, metrics::RunReason};
+use credbroker_runner::{PluginRunner, Urgency};
 
 /// How long a caller without a deadline waits.
 const WITHOUT_DEADLINE: Duration = Duration::from_secs(60);

@@ -14,9 +14,9 @@ use super::{
     policy,
     waiting::{self, WaitingPlaces},
 };
-use crate::exec::PluginRunner;
 use credbroker_observe::clock::Now;
 use credbroker_plugin::PluginSpec;
+use credbroker_runner::PluginRunner;
 
 #[derive(Debug)]
 pub(super) struct Inner<R> {

@@ -11,8 +11,8 @@ use super::{
     entry::KeyEntry,
     policy::{NextAction, decide},
 };
-use crate::exec::PluginRunner;
 use credbroker_observe::clock::{Beat, Now};
+use credbroker_runner::PluginRunner;
 
 /// How often the maintenance runs. Validity is checked at each request; this bounds how late a refresh starts, also after
 /// a step of the clock and a suspend.

@@ -9,8 +9,8 @@ use super::{
     CredentialCache, Selector,
     entry::{Interest, KeyEntry},
 };
-use crate::exec::{PluginRunner, Urgency};
 use credbroker_plugin::{ProfileName, Target};
+use credbroker_runner::{PluginRunner, Urgency};
 
 impl<R: PluginRunner> CredentialCache<R> {
     pub(super) async fn run_now(&self, selector: &Selector) -> usize {

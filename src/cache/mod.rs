@@ -39,10 +39,10 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use crate::exec::PluginRunner;
 use credbroker_credential::Issued;
 use credbroker_observe::clock::Beat;
 use credbroker_plugin::{PluginKey, PluginSpec, ProfileName, Target};
+use credbroker_runner::PluginRunner;
 use get::FirstStep;
 use inner::Inner;
 

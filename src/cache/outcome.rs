@@ -10,9 +10,9 @@ use super::{
     policy::{self, Replacement},
     state::{Current, Failure},
 };
-use crate::exec::{PluginRunner, RunOutput};
 use credbroker_credential::{Draft, Generation, Issued, Lifetime, Material, Validity, lifetime};
 use credbroker_observe::{clock::Now, metrics::RunOutcome};
+use credbroker_runner::{PluginRunner, RunOutput};
 
 /// A credential that passed every check.
 #[derive(Debug)]

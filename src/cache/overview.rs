@@ -13,12 +13,10 @@ use super::{
     policy::next_run,
     state::{Failure, KeyState},
 };
-use crate::{
-    exec::{PluginRunner, RunError},
-    verify::Verdict,
-};
+use crate::verify::Verdict;
 use credbroker_credential::{Issued, Now};
 use credbroker_plugin::{PluginSpec, ProfileName};
+use credbroker_runner::{PluginRunner, RunError};
 
 /// The state of one key, without its credential.
 #[derive(Debug)]

@@ -5,10 +5,10 @@ use std::{fmt, sync::Arc, time::Duration};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{CacheError, EntryLimits, suspicion::VerifyFn};
-use crate::exec::Scheduler;
 use credbroker_credential::{EncodeFn, Issued};
 use credbroker_observe::{clock::Clock, metrics::Metrics};
 use credbroker_plugin::PluginSpec;
+use credbroker_runner::Scheduler;
 
 /// Called at the end of each run that started, with what it issued or why it failed, and how long it took. `None`: it was
 /// ended because it was not needed.

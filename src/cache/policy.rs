@@ -8,8 +8,8 @@ use std::{sync::Arc, time::Duration};
 
 pub(crate) use self::renewal::{Replacement, back_off, hold, replace};
 use super::{CacheError, Failed, attention::Asker, state::KeyState};
-use crate::exec::Urgency;
 use credbroker_credential::{Issued, Now};
+use credbroker_runner::Urgency;
 
 /// An entry without a valid credential is forgotten when there was no request for it in this time.
 pub(crate) const IDLE: Duration = Duration::from_secs(300);

@@ -7,9 +7,9 @@ use tracing::info;
 use super::{
     CredentialCache, Failed, Request, entry::KeyEntry, get::FirstStep, rejection::Evidence, state::KeyState,
 };
-use crate::exec::PluginRunner;
 use credbroker_credential::Issued;
 use credbroker_observe::clock::Now;
+use credbroker_runner::PluginRunner;
 
 /// The answer to a report of a rejected credential.
 #[derive(Clone, Debug)]

@@ -3,9 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{Attendant, Caller, attention::Asker};
-use crate::exec::Lender;
 use credbroker_credential::{Cluster, Issued};
 use credbroker_plugin::{PluginSpec, Session};
+use credbroker_runner::Lender;
 
 /// Who asks for a credential, and under which conditions.
 #[derive(Clone, Debug, Default)]

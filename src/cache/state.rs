@@ -12,10 +12,10 @@ use super::{
     policy,
     rejection::{self, Rejections},
 };
-use crate::exec::PROBE_EVERY;
 use credbroker_credential::{Generation, Issued, Now};
 use credbroker_observe::metrics::RunReason;
 use credbroker_plugin::{PluginSpec, Retirement};
+use credbroker_runner::PROBE_EVERY;
 
 /// Replaced generations that are remembered for each key.
 const REMEMBERED: usize = 4;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{CredentialCache, Failed, Holding, entries::position, overview::holding};
-use crate::exec::PluginRunner;
+use credbroker_runner::PluginRunner;
 
 /// Entries that are read before other tasks run.
 const AT_A_TIME: usize = 256;

@@ -14,8 +14,9 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
 
 use super::{CredentialCache, Request, entry::KeyEntry, get::FirstStep, rejection::VERIFY_EVERY};
-use crate::{exec::PluginRunner, verify::Verdict};
+use crate::verify::Verdict;
 use credbroker_credential::{Cluster, Issued};
+use credbroker_runner::PluginRunner;
 
 /// Asks an API server whether it accepts a credential.
 pub type VerifyFn = Arc<dyn Fn(Arc<Issued>, Arc<Cluster>) -> BoxFuture<'static, Verdict> + Send + Sync>;

@@ -14,9 +14,9 @@ use super::{
     get::FirstStep,
     state::KeyState,
 };
-use crate::exec::PluginRunner;
 use credbroker_credential::{Generation, Issued};
 use credbroker_plugin::Retirement;
+use credbroker_runner::PluginRunner;
 
 /// An open watch. Its key is refreshed, and not forgotten, while it is open.
 #[derive(Debug)]

@@ -24,11 +24,11 @@ use super::{
 use crate::{
     cache::{Caller, CredentialCache, CredentialWatch, Request},
     config::{HubAccess, distrust},
-    exec::PluginRunner,
     resolver::{CredentialRequest, Resolver, Source},
 };
 use credbroker_credential::Issued;
 use credbroker_plugin::{PluginSpec, ProviderRef, Providers};
+use credbroker_runner::PluginRunner;
 
 /// Time limits of requests to the hub.
 #[derive(Clone, Copy, Debug)]

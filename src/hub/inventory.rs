@@ -18,10 +18,10 @@ use self::{
 use super::{Prewarmer, bounds::Excess};
 use crate::{
     cache::CredentialCache,
-    exec::PluginRunner,
     fleet::{Fleet, HubState, KnownProfile, ProfileChange},
 };
 use credbroker_plugin::{ProfileName, Target, cluster_profile::ClusterProfile};
+use credbroker_runner::PluginRunner;
 
 /// Writes the fleet.
 #[derive(Debug)]

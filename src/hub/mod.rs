@@ -31,12 +31,12 @@ use self::{
 use crate::{
     cache::CredentialCache,
     config::ClusterProfiles,
-    exec::PluginRunner,
     fleet::{Fleet, HubState},
     resolver::Resolver,
 };
 use credbroker_observe::backoff::full_jitter;
 use credbroker_plugin::Providers;
+use credbroker_runner::PluginRunner;
 
 pub use reader::HubReader;
 

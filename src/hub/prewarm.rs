@@ -20,10 +20,10 @@ use self::queue::{Offers, QueueTurns, queue};
 use crate::{
     cache::CredentialCache,
     config::Prewarm,
-    exec::PluginRunner,
     resolver::{CredentialRequest, Resolver, Source},
 };
 use credbroker_plugin::{ProfileName, Target};
+use credbroker_runner::PluginRunner;
 
 /// After this many failures a credential is fetched only on request.
 const ATTEMPTS: u32 = 3;

@@ -6,11 +6,9 @@ use tokio::sync::watch;
 use tracing::info;
 
 use super::{Hub, HubParts};
-use crate::{
-    config::{ClusterProfiles, HubAccess},
-    exec::PluginRunner,
-};
+use crate::config::{ClusterProfiles, HubAccess};
 use credbroker_plugin::{Provider, Providers, Succession};
+use credbroker_runner::PluginRunner;
 
 /// Reads the hub of the configuration in force, if it has one. A reload may replace the hub.
 #[derive(Debug)]

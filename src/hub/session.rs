@@ -13,7 +13,7 @@ use super::{
     bounds::Excess,
     scope::{self, ReadParams},
 };
-use crate::exec::PluginRunner;
+use credbroker_runner::PluginRunner;
 
 type Events = Pin<Box<dyn Stream<Item = (usize, Result<Event<DynamicObject>, HubError>)> + Send>>;
 

@@ -23,11 +23,7 @@ use tokio::{
 };
 
 use super::*;
-use crate::{
-    cache::CacheParts,
-    config::Prewarm,
-    exec::{Attendance, RunError, RunOutput},
-};
+use crate::{cache::CacheParts, config::Prewarm};
 use credbroker_credential::{Decoded, Material, Token};
 use credbroker_observe::clock::{Clock, Now};
 use credbroker_plugin::{
@@ -35,6 +31,7 @@ use credbroker_plugin::{
     cluster_profile::{ClusterProfile, EndpointRules},
     testing::provider as test_provider,
 };
+use credbroker_runner::{Attendance, RunError, RunOutput};
 
 /// Prints `login-1`, then `login-2`, …; records the start of each run.
 #[derive(Debug)]

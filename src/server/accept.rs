@@ -26,8 +26,8 @@ use super::{
     socket::BACKLOG,
     traffic::Watchdog,
 };
-use crate::exec::LiveRuns;
 use credbroker_observe::clock::Beat;
+use credbroker_runner::LiveRuns;
 
 /// Shortest and longest pause after a failed accept. Each further failure doubles the pause.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));

@@ -16,14 +16,12 @@ use super::{
     selector::{administered, selector},
     service::{BrokerService, span},
 };
-use crate::{
-    cache::{KeyStatus, Selector},
-    exec::PluginRunner,
-};
+use crate::cache::{KeyStatus, Selector};
 use credbroker_plugin::{
     Definition, Provider,
     access::{CallTarget, Permit, Rights, Verb},
 };
+use credbroker_runner::PluginRunner;
 
 #[tonic::async_trait]
 impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {

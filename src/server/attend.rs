@@ -25,11 +25,11 @@ use super::{
 };
 use crate::{
     cache::{self, Attendant, AttendantReader},
-    exec::{AttendanceNews, Offer, PluginRunner},
     resolver::Source,
 };
 use credbroker_credential::Issued;
 use credbroker_plugin::{ProfileName, access::Verb};
+use credbroker_runner::{AttendanceNews, Offer, PluginRunner};
 
 /// How long a run may be queued while a caller without a deadline waits for it.
 const QUEUED: Duration = Duration::from_secs(60);

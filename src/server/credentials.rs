@@ -32,12 +32,12 @@ use super::{
 };
 use crate::{
     cache::{self, Caller, Failed, Lookup, ReportOutcome, Reported},
-    exec::PluginRunner,
     resolver::CredentialRequest,
 };
 use credbroker_credential::Issued;
 use credbroker_observe::trace;
 use credbroker_plugin::{PluginSpec, access::Verb, verifiable_at};
+use credbroker_runner::PluginRunner;
 
 /// The path of `GetCredential`.
 pub(super) const GET: &str = "/credbroker.v1.CredentialBroker/GetCredential";

@@ -15,11 +15,11 @@ use super::{
 };
 use crate::{
     cache::{CacheError, Caller, CredentialCache, CredentialWatch, Failed},
-    exec::PluginRunner,
     resolver::{CredentialRequest, Resolver},
 };
 use credbroker_observe::{audit::Audit, trace};
 use credbroker_plugin::{PluginSpec, access::Verb};
+use credbroker_runner::PluginRunner;
 
 /// The framed messages of one watch. A message is made when the peer can take it, so a slow reader gets only the latest
 /// and does not delay other readers.

@@ -17,8 +17,8 @@ use super::{
     preencoded::{self, Preencoded},
     ready::HealthChecks,
 };
-use crate::exec::PluginRunner;
 use credbroker_plugin::access::CallTarget;
+use credbroker_runner::PluginRunner;
 
 /// The name under which the readiness of the broker with all of its providers is reported.
 const READY: &str = "ready";

@@ -12,11 +12,11 @@ use super::{
     process::{ProcessPin, Status, executable},
     users::Users,
 };
-use crate::exec::LiveRuns;
 use credbroker_plugin::{
     Origin,
     access::{Facts, Principal, Process},
 };
+use credbroker_runner::LiveRuns;
 
 /// The most processes whose facts may wait to be read, because each of them takes an open file. The facts of further ones
 /// are read at once.

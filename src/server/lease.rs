@@ -16,8 +16,8 @@ use tokio::sync::oneshot;
 use tonic::Status;
 
 use super::{access::Access, peer::Peer, status};
-use crate::exec::{Deposit, LeasedCommand, Lender, Offer};
 use credbroker_plugin::{Interactive, Origin, PluginSpec};
+use credbroker_runner::{Deposit, LeasedCommand, Lender, Offer};
 
 /// The leases that callers hold, by their id. Clones share them.
 #[derive(Clone, Debug, Default)]

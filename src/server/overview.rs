@@ -11,7 +11,6 @@ use super::{
 };
 use crate::{
     cache::{CredentialCache, Holding, KeyStatus, ListPosition, Selector},
-    exec::PluginRunner,
     verify::Verdict,
 };
 use credbroker_credential::text::chain;
@@ -19,6 +18,7 @@ use credbroker_plugin::{
     PluginKey, PluginSpec, Provider, Providers,
     access::{CallTarget, Rights, Verb},
 };
+use credbroker_runner::PluginRunner;
 
 /// Bytes of one page. Many clients limit a message to 4 MiB, and a key that fails has an error message of 2 KiB.
 pub(super) const PAGE: usize = 1 << 20;

@@ -7,12 +7,12 @@ use credbroker_proto::{Reason, v1::cluster_state::Readiness as State};
 use super::status;
 use crate::{
     cache::{CredentialCache, Failed, Holding},
-    exec::PluginRunner,
     fleet::KnownProfile,
     resolver::Resolver,
 };
 use credbroker_credential::text::chain;
 use credbroker_plugin::{ProfileName, ResolveError};
+use credbroker_runner::PluginRunner;
 
 /// The readiness of all profiles at one moment.
 #[derive(Debug, Default)]

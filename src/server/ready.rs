@@ -7,10 +7,10 @@ use credbroker_proto::Reason;
 use super::status;
 use crate::{
     cache::{CredentialCache, ProviderSummary},
-    exec::PluginRunner,
     fleet::Fleet,
     resolver::Resolver,
 };
+use credbroker_runner::PluginRunner;
 
 /// The name of a provider that is checked, and why it is not ready.
 pub(super) type ProviderChecks = BTreeMap<Arc<str>, Option<Reason>>;

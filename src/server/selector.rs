@@ -8,13 +8,13 @@ use tonic::Status;
 use super::{convert, overview::is_about, status};
 use crate::{
     cache::{CredentialCache, Selector},
-    exec::PluginRunner,
     resolver::{Resolver, Source},
 };
 use credbroker_plugin::{
     ProviderRef, ResolveError,
     access::{Permit, Rights, Verb},
 };
+use credbroker_runner::PluginRunner;
 
 /// Number of keys that are read from the cache at a time.
 const BATCH: usize = 512;

@@ -26,9 +26,10 @@ use super::{
     ready::HealthChecks,
     status,
 };
-use crate::{cache::CredentialCache, exec::PluginRunner, resolver::Resolver};
+use crate::{cache::CredentialCache, resolver::Resolver};
 use credbroker_observe::{audit::Audit, metrics::Metrics};
 use credbroker_plugin::access::Verb;
+use credbroker_runner::PluginRunner;
 
 /// Maximum size of a request in bytes: a cluster with its certificate authorities, and the caller's variables.
 pub(super) const REQUEST: usize = 256 * 1024;

@@ -20,11 +20,11 @@ pub(super) use self::{
 };
 use crate::{
     cache::{CacheError, Failed},
-    exec::RunError,
     resolver::Source,
 };
 use credbroker_credential::text::chain;
 use credbroker_plugin::{PluginKey, PluginSpec, ProfileName, ResolveError};
+use credbroker_runner::RunError;
 
 /// Retry delay when the broker drains or is busy.
 const SUCCESSOR: Duration = Duration::from_secs(1);

@@ -9,13 +9,13 @@ use crate::{
     app::limits,
     cache::CredentialCache,
     config::{AuditTo, ClusterProfiles, Config, HubAccess, Limits, Listen, MetricsListen},
-    exec::{ProcessRunner, Scheduler},
     fleet::Fleet,
     hub::HubReader,
     resolver::{Resolver, World},
 };
 use credbroker_observe::metrics::Metrics;
 use credbroker_plugin::{Issuer, Provider, ProviderChanges, Providers, Succession, access::Policy};
+use credbroker_runner::{ProcessRunner, Scheduler};
 
 /// The parts of a running broker that a configuration changes.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! What the result of a run counts as.
 
-use crate::exec::{RunError, RunOutput};
 use credbroker_credential::text::chain;
 use credbroker_observe::metrics::{CallStatus, Metrics, RunOutcome};
+use credbroker_runner::{RunError, RunOutput};
 
 /// The outcome and the cause of a failed run.
 pub(in crate::cache) fn failure(error: &RunError) -> (RunOutcome, String) {

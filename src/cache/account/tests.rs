@@ -1,10 +1,10 @@
 use std::io;
 
 use super::*;
-use crate::exec::RunError;
 use credbroker_credential::{DecodeError, ExecInfoError};
 use credbroker_observe::metrics::Exposition;
 use credbroker_plugin::Refusal;
+use credbroker_runner::RunError;
 
 fn written(metrics: &Metrics) -> String {
     let mut text = Exposition::default();

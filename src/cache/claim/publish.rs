@@ -11,7 +11,7 @@ use crate::cache::{
     attention::{EndResult, Ending},
     state::Current,
 };
-use crate::exec::{PluginRunner, RunError, RunOutput};
+use credbroker_runner::{PluginRunner, RunError, RunOutput};
 
 impl<R: PluginRunner> Claim<R> {
     /// Publishes the outcome. Everything that may panic comes before that: a run without an outcome leaves its callers

@@ -14,7 +14,7 @@ use crate::cache::{
     account::{self, Ended, RunEffect},
     makers::Made,
 };
-use crate::exec::{ForeignTexts, PluginRunner, RunError, RunOutput, RunPermit, RunSource, Throttled};
+use credbroker_runner::{ForeignTexts, PluginRunner, RunError, RunOutput, RunPermit, RunSource, Throttled};
 
 impl<R: PluginRunner> Claim<R> {
     pub(super) async fn run(mut self) {

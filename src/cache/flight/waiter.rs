@@ -5,11 +5,9 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::{Flight, RunResult};
-use crate::{
-    cache::{Pending, Request},
-    exec::{Attending, Throttled},
-};
+use crate::cache::{Pending, Request};
 use credbroker_observe::clock::Now;
+use credbroker_runner::{Attending, Throttled};
 
 /// A caller that waits for a run. While there is one, the run is not background work.
 #[derive(Debug)]

@@ -9,11 +9,9 @@ use super::{
     renewal::lead,
     *,
 };
-use crate::{
-    cache::state::Current,
-    exec::{RunError, Urgency},
-};
+use crate::cache::state::Current;
 use credbroker_credential::{Draft, Generation, Lifetime, LifetimeBound, Material, Token, testing::plain};
+use credbroker_runner::{RunError, Urgency};
 
 const BOOT: Duration = Duration::from_secs(1_000);
 
@@ -97,7 +95,7 @@ pub(in crate::cache) fn state(current: Option<Current>, retry_at: Option<u64>, r
         Arc::new(Flight::new(
             Urgency::Background,
             credbroker_observe::metrics::RunReason::Refresh,
-            crate::exec::Attendance::default(),
+            credbroker_runner::Attendance::default(),
         ))
     });
     KeyState { current, failure, flight, ..KeyState::default() }

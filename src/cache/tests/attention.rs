@@ -3,11 +3,9 @@
 use tokio::time::sleep;
 
 use super::*;
-use crate::{
-    cache::{Attendant, CacheError, Unattended},
-    exec::{Lender, Offer},
-};
+use crate::cache::{Attendant, CacheError, Unattended};
 use credbroker_plugin::Interactive;
+use credbroker_runner::{Lender, Offer};
 
 const NIGHT: Duration = Duration::from_secs(8 * 3600);
 

@@ -3,11 +3,9 @@
 use tokio::time::sleep;
 
 use super::{Script::*, *};
-use crate::{
-    cache::{CacheError, Lookup, Unattended},
-    exec::{Lender, Offer},
-};
+use crate::cache::{CacheError, Lookup, Unattended};
 use credbroker_plugin::Interactive;
+use credbroker_runner::{Lender, Offer};
 
 /// The key `a` of a provider. Requests share its standing, as they do in a broker.
 struct Reading(Arc<Provider>);

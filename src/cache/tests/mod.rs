@@ -36,11 +36,7 @@ use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{CacheParts, Caller, CredentialCache, EntryLimits, Failed, Request, Room, Selector};
-use crate::{
-    exec::{Attendance, PluginRunner, RunBudget, RunError, RunOutput, Scheduler},
-    fleet::Fleet,
-    verify::Verdict,
-};
+use crate::{fleet::Fleet, verify::Verdict};
 use credbroker_credential::{Decoded, Material, Token, encoded::plain};
 use credbroker_observe::clock::{Clock, Now};
 use credbroker_plugin::{
@@ -48,6 +44,7 @@ use credbroker_plugin::{
     cluster_profile::{ClusterProfile, EndpointRules},
     testing::provider as test_provider,
 };
+use credbroker_runner::{Attendance, PluginRunner, RunBudget, RunError, RunOutput, Scheduler};
 
 /// How long a fake run takes.
 const RUN: Duration = Duration::from_secs(2);

@@ -222,7 +222,7 @@ async fn a_queued_run_that_a_process_at_its_share_joins_starts_in_its_first_turn
         let clock = Arc::clone(clock) as Arc<dyn Clock>;
         let parts = CacheParts::for_tests(Arc::clone(runner), Arc::clone(&clock), tasks, draining);
         let scheduler = Scheduler::new(2, clock, || 0.5);
-        scheduler.set_shares(crate::exec::RunShares { per_uid: 2, per_process: 1 });
+        scheduler.set_shares(credbroker_runner::RunShares { per_uid: 2, per_process: 1 });
         setup.cache = CredentialCache::new(CacheParts { scheduler, ..parts });
         let ask = |key: &str, process| {
             let (cache, spec) = (setup.cache.clone(), spec(key));

@@ -3,11 +3,9 @@
 use tokio::time::sleep;
 
 use super::{Script::*, *};
-use crate::{
-    cache::{CacheError, Lookup},
-    exec::RunShares,
-};
+use crate::cache::{CacheError, Lookup};
 use credbroker_plugin::Globs;
+use credbroker_runner::RunShares;
 
 fn is_of_key(failed: &Failed) -> bool {
     let CacheError::Run(RunError::Throttled { of_key, .. }) = &failed.error else { panic!("{failed:?}") };

@@ -21,12 +21,12 @@ use super::{
 };
 use crate::{
     cache::CredentialCache,
-    exec::PluginRunner,
     fleet::{Fleet, HubState},
     resolver::Resolver,
     server::readiness::Readiness,
 };
 use credbroker_observe::clock::Clock;
+use credbroker_runner::PluginRunner;
 
 /// Delay after a change, so that changes close together share one message.
 pub(super) const GATHER: Duration = Duration::from_millis(50);

@@ -33,9 +33,10 @@ use super::{
     preencoded::Preencoded,
     status,
 };
-use crate::{cache::CredentialCache, exec::PluginRunner, fleet::Fleet, resolver::Resolver};
+use crate::{cache::CredentialCache, fleet::Fleet, resolver::Resolver};
 use credbroker_observe::clock::Clock;
 use credbroker_plugin::{ProfileName, access::Rights};
+use credbroker_runner::PluginRunner;
 
 pub(super) use watching::ClusterMessages;
 

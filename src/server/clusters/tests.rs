@@ -17,7 +17,6 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{making::GATHER, *};
 use crate::{
     cache::{CacheParts, Request},
-    exec::{Attendance, RunError, RunOutput},
     fleet::HubState,
     resolver::{CredentialRequest, Source},
 };
@@ -28,6 +27,7 @@ use credbroker_plugin::{
     cluster_profile::{ClusterProfile, EndpointRules},
     testing::provider as test_provider,
 };
+use credbroker_runner::{Attendance, RunError, RunOutput};
 
 /// A runner whose runs never end.
 #[derive(Debug)]

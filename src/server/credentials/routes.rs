@@ -20,14 +20,12 @@ use tonic::{
 use tower::Service;
 
 use super::GET;
-use crate::{
-    exec::PluginRunner,
-    server::{
-        codec::Encoded,
-        follow::CredentialMessages,
-        service::{BrokerService, REQUEST},
-    },
+use crate::server::{
+    codec::Encoded,
+    follow::CredentialMessages,
+    service::{BrokerService, REQUEST},
 };
+use credbroker_runner::PluginRunner;
 
 /// The `CredentialBroker` service. It handles the calls of this module, and the generated service handles the others.
 #[derive(Debug)]

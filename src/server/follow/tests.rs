@@ -12,7 +12,6 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{super::preencoded, *};
 use crate::{
     cache::{CacheParts, Request},
-    exec::{Attendance, RunError, RunOutput},
     fleet::{Fleet, HubState},
     resolver::Source,
 };
@@ -23,6 +22,7 @@ use credbroker_plugin::{
     cluster_profile::{ClusterProfile, EndpointRules},
     testing::provider as test_provider,
 };
+use credbroker_runner::{Attendance, RunError, RunOutput};
 
 /// A runner whose token is the cluster's server.
 #[derive(Debug)]

@@ -3,11 +3,12 @@
 use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 
 use super::Monitor;
-use crate::{cache::ProviderSummary, exec::PluginRunner, server::ready::ProviderChecks};
+use crate::{cache::ProviderSummary, server::ready::ProviderChecks};
 use credbroker_observe::{
     clock::{Clock as _, SystemClock},
     metrics::{Exposition, families},
 };
+use credbroker_runner::PluginRunner;
 
 impl<R: PluginRunner> Monitor<R> {
     /// All metrics, or those without the names of providers.

@@ -17,8 +17,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tracing::debug;
 
 use super::{Monitor, places::MonitorPlace};
-use crate::{exec::PluginRunner, server::ready::Checks};
+use crate::server::ready::Checks;
 use credbroker_observe::metrics::Exposition;
+use credbroker_runner::PluginRunner;
 
 /// The most bytes of the head of a request.
 const HEAD: usize = 8 * 1024;

@@ -23,8 +23,8 @@ use tracing::{debug, warn};
 
 use self::places::MonitorPlaces;
 use super::{access::Policies, info::ReloadState, ready::HealthChecks};
-use crate::exec::PluginRunner;
 use credbroker_observe::metrics::Metrics;
+use credbroker_runner::PluginRunner;
 
 /// How long a connection lives: one request.
 const EXCHANGE: Duration = Duration::from_secs(10);

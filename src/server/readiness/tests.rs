@@ -6,7 +6,6 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::*;
 use crate::{
     cache::{CacheParts, Caller, Request},
-    exec::{Attendance, RunError, RunOutput},
     fleet::Fleet,
     resolver::{CredentialRequest, Source},
 };
@@ -17,6 +16,7 @@ use credbroker_plugin::{
     cluster_profile::{ClusterProfile, EndpointRules},
     testing::provider as test_provider,
 };
+use credbroker_runner::{Attendance, RunError, RunOutput};
 
 /// A runner whose result the caller's variable `THEN` selects.
 #[derive(Debug)]

@@ -2,9 +2,10 @@
 
 use credbroker_proto::Reason;
 
-use crate::{cache::CacheError, exec::RunError};
+use crate::cache::CacheError;
 use credbroker_credential::{DecodeError, ExecInfoError, LifetimeError, PairError};
 use credbroker_plugin::{ProfileError, ResolveError};
+use credbroker_runner::RunError;
 
 /// The stable reason why a request leads to no run.
 pub(in crate::server) fn resolve_reason(error: &ResolveError) -> Reason {

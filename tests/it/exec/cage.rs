@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use credbroker::launch::is_descendant;
+use credbroker_runner::launch::is_descendant;
 use rustix::{
     io::{FdFlags, fcntl_setfd},
     process::{Pid, Signal, kill_process},

@@ -8,9 +8,9 @@ use std::{
 use tokio::{sync::Barrier, task::JoinSet};
 
 use super::*;
-use credbroker::exec::{RunSource, Scheduler, Urgency};
 use credbroker_observe::clock::SystemClock;
 use credbroker_plugin::Issuer;
+use credbroker_runner::{RunSource, Scheduler, Urgency};
 
 #[tokio::test]
 async fn runs_of_a_provider_are_limited_and_all_of_them_start() {

@@ -23,10 +23,10 @@ use tokio_util::task::TaskTracker;
 
 use credbroker::{
     config,
-    exec::{LiveRuns, ProcessRunner, RunError, RunLimits, RunnerParts},
     resolver::{CredentialRequest, Resolver, Source},
 };
 use credbroker_plugin::{Command, Environment, PluginSpec, Provider, Providers, Sandbox};
+use credbroker_runner::{LiveRuns, ProcessRunner, RunError, RunLimits, RunnerParts};
 
 /// Longer than any step takes, also on a slow machine.
 const AGES: Duration = Duration::from_secs(60);

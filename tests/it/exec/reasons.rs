@@ -3,7 +3,7 @@
 use secrecy::ExposeSecret as _;
 
 use super::*;
-use credbroker::exec::{PluginRunner as _, RunOutput};
+use credbroker_runner::{PluginRunner as _, RunOutput};
 
 #[tokio::test]
 async fn a_failure_carries_the_code_and_the_end_of_stderr() {

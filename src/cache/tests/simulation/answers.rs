@@ -6,11 +6,9 @@ use super::{
     keys::{Reading, RequestKind},
     model::{Asked, Model, token_of},
 };
-use crate::{
-    cache::{CacheError, Failed, ReportOutcome, Reported},
-    exec::RunError,
-};
+use crate::cache::{CacheError, Failed, ReportOutcome, Reported};
 use credbroker_credential::Issued;
+use credbroker_runner::RunError;
 
 /// Timers of tokio round up to a millisecond.
 const TICK: Duration = Duration::from_millis(2);

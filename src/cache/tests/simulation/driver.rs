@@ -20,11 +20,9 @@ use super::{
     scene::Scene,
     verifications::{PLACES, verifier},
 };
-use crate::{
-    cache::{CacheParts, CredentialCache},
-    exec::{RunShares, Scheduler},
-};
+use crate::cache::{CacheParts, CredentialCache};
 use credbroker_observe::clock::Clock;
+use credbroker_runner::{RunShares, Scheduler};
 
 /// Runs that may wait for a person at a time.
 pub(super) const INTERACTIVE: usize = 2;

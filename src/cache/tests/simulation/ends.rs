@@ -13,11 +13,9 @@ use super::{
     room::entry_limits,
     verifications,
 };
-use crate::{
-    cache::Request,
-    exec::{RunPermit, RunSource, Urgency},
-};
+use crate::cache::Request;
 use credbroker_plugin::{Command, Provider, testing::provider as test_provider};
+use credbroker_runner::{RunPermit, RunSource, Urgency};
 
 impl World {
     /// Every issuer works again. After some time, every key must have a credential, and nothing is left of what callers

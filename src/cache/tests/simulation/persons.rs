@@ -11,11 +11,9 @@ use super::{
     plugins::secs,
     requests::caller,
 };
-use crate::{
-    cache::{Attendant, Caller, Request},
-    exec::{Attendance, Deposit, LeasedCommand, Lender, Offer, RunBudget, RunError},
-};
+use crate::cache::{Attendant, Caller, Request};
 use credbroker_plugin::{Interactive, PluginSpec};
+use credbroker_runner::{Attendance, Deposit, LeasedCommand, Lender, Offer, RunBudget, RunError};
 
 /// What a person does with a plugin in the terminal.
 #[derive(Clone, Copy, Debug)]

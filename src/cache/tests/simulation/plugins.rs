@@ -17,8 +17,8 @@ use super::{
     peers::StartedRun,
     persons::asks_person,
 };
-use crate::exec::{Attendance, PluginRunner, RunError, RunOutput};
 use credbroker_plugin::PluginSpec;
+use credbroker_runner::{Attendance, PluginRunner, RunError, RunOutput};
 
 /// The longest slow start after a pause.
 const SLOW_START: Duration = Duration::from_secs(31);

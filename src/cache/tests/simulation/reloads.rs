@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{driver::World, model::Model, peers::QueueLimits};
-use crate::exec::RunShares;
 use credbroker_plugin::{Provider, Providers, Standing, Succession};
+use credbroker_runner::RunShares;
 
 impl World {
     /// A newer configuration is in force.

@@ -17,14 +17,12 @@ use super::{
     super::{FakeClock, token},
     plugins::secs,
 };
-use crate::{
-    cache::{CacheParts, Caller, CredentialCache, EntryLimits, Holding, Lookup, Request, Selector},
-    exec::{Attendance, PluginRunner, RunError, RunOutput, Scheduler},
-};
+use crate::cache::{CacheParts, Caller, CredentialCache, EntryLimits, Holding, Lookup, Request, Selector};
 use credbroker_observe::clock::Clock;
 use credbroker_plugin::{
     Command, Issuer, PluginFile, PluginKey, PluginSpec, Provider, testing::provider as test_provider,
 };
+use credbroker_runner::{Attendance, PluginRunner, RunError, RunOutput, Scheduler};
 
 /// One issuer that records its runs.
 #[derive(Debug)]

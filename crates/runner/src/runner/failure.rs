@@ -2,7 +2,7 @@
 
 use std::{io, sync::Arc};
 
-use crate::exec::RunError;
+use crate::RunError;
 use credbroker_credential::text::sanitize;
 use credbroker_plugin::{FileError, PluginSpec};
 

@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use super::*;
-use crate::exec::RunError;
+use crate::RunError;
 use credbroker_credential::{Decoded, Material};
 use credbroker_observe::clock::Now;
 use credbroker_plugin::{Command, Issuer, PluginKey, testing::provider as test_provider};

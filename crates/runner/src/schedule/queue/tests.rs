@@ -4,7 +4,7 @@ mod simulated;
 use std::num::NonZeroUsize;
 
 use super::*;
-use crate::exec::schedule::words::Throttling;
+use crate::schedule::words::Throttling;
 use credbroker_plugin::PluginKey;
 
 const THROTTLED: Outcome = Outcome::Throttled(Throttling { retry_after: None });

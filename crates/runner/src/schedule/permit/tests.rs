@@ -1,7 +1,7 @@
 use std::{io, time::Duration};
 
 use super::*;
-use crate::exec::schedule::words::Throttling;
+use crate::schedule::words::Throttling;
 use credbroker_credential::DecodeError;
 
 #[test]

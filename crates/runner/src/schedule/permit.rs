@@ -7,7 +7,7 @@ use super::{
     pace::{self, Outcome},
     words::throttling,
 };
-use crate::exec::RunError;
+use crate::RunError;
 
 /// The right to one run. Dropping it returns the slot and says nothing about the issuer.
 #[derive(Debug)]

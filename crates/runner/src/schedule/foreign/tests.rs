@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use proptest::prelude::*;
 
 use super::*;
-use crate::exec::schedule::words::throttling;
+use crate::schedule::words::throttling;
 use credbroker_credential::Cluster;
 use credbroker_plugin::{
     Command, Globs, PluginFile, PluginKey, Provider, testing::provider as test_provider,

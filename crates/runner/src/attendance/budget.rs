@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::exec::RunError;
+use crate::RunError;
 
 /// How long a run may take.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -21,7 +21,7 @@ impl RunBudget {
     }
 
     /// The error of the plugin `command`, which has used up `limit`.
-    pub(in crate::exec) fn used_up(self, command: Arc<str>, limit: Duration, stderr: Arc<str>) -> RunError {
+    pub(crate) fn used_up(self, command: Arc<str>, limit: Duration, stderr: Arc<str>) -> RunError {
         let key = if limit > self.unattended { "interactiveTimeout" } else { "timeout" };
         RunError::Timeout { command, limit, key, stderr }
     }

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use tokio::sync::oneshot;
 
 use super::{Cause, RunPermit, SharedScheduler, Urgency};
-use crate::exec::{RunError, error::seconds};
+use crate::{RunError, error::seconds};
 use credbroker_plugin::Provider;
 
 /// A place in the queue. Dropping it leaves the queue.

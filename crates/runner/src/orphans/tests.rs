@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::task::TaskTracker;
 
 use super::*;
-use crate::{exec::launcher::Launcher, launch::Instruction};
+use crate::{launch::Instruction, launcher::Launcher};
 
 /// Longer than any machine needs.
 const AGES: Duration = Duration::from_secs(60);

@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_secs(60);
 const LONGEST: Duration = Duration::from_secs(600);
 const LONGEST_FIRST: Duration = Duration::from_secs(60);
 /// How often a run tries a paused issuer: a pause never keeps all credentials from being renewed.
-pub(crate) const PROBE_EVERY: Duration = Duration::from_secs(15);
+pub const PROBE_EVERY: Duration = Duration::from_secs(15);
 /// The time in which a slow start doubles: it takes 20 s from one run per second to 16. Compared with the default rate
 /// of 10 per second, that costs the work of 13 s.
 const DOUBLING: Duration = Duration::from_secs(5);

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{Queue, QueuedRun, RunAdmission};
-use crate::exec::schedule::{
+use crate::schedule::{
     Urgency,
     blame::Blame,
     gate::{Class, Gate},
@@ -13,7 +13,7 @@ use crate::exec::schedule::{
 
 impl Queue {
     /// Starts the runs that may start, and returns all answers since the last call.
-    pub(in crate::exec::schedule) fn dispatch(&mut self, now: Duration) -> Vec<(u64, RunAdmission)> {
+    pub(in crate::schedule) fn dispatch(&mut self, now: Duration) -> Vec<(u64, RunAdmission)> {
         while let Some(issuer) = self.turns.due(now) {
             self.list(&issuer, now); // at a later time, or none
         }
@@ -54,7 +54,7 @@ impl Queue {
     }
 
     /// When to dispatch again if nothing changes. `None`: no run waits for a time.
-    pub(in crate::exec::schedule) fn next_wake(&self) -> Option<Duration> {
+    pub(in crate::schedule) fn next_wake(&self) -> Option<Duration> {
         self.turns.next_time()
     }
 

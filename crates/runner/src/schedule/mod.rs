@@ -38,7 +38,7 @@ use credbroker_plugin::{Issuer, Provider};
 
 pub use foreign::ForeignTexts;
 pub use gate::Cause;
-pub(crate) use pace::PROBE_EVERY;
+pub use pace::PROBE_EVERY;
 pub use permit::RunPermit;
 pub use share::RunShares;
 pub use ticket::{Throttled, Ticket, TicketHandle, WaitsFor};

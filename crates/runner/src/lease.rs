@@ -56,7 +56,7 @@ impl Lender {
     }
 
     /// Lets the caller run `leased` while `attendance` allows it, and returns what the plugin `command` printed.
-    pub(crate) async fn run(
+    pub async fn run(
         &self,
         command: Arc<str>,
         leased: LeasedCommand,

@@ -3,6 +3,7 @@
 mod attendance;
 mod directory;
 mod error;
+pub mod launch;
 mod launcher;
 mod lease;
 mod live;
@@ -29,7 +30,7 @@ pub use live::LiveRuns;
 pub use orphans::reap_orphans;
 pub use parts::{RunLimits, RunnerParts};
 pub use runner::ProcessRunner;
-pub(crate) use schedule::PROBE_EVERY;
+pub use schedule::PROBE_EVERY;
 pub use schedule::{
     Cause, ForeignTexts, RunPermit, RunShares, RunSource, Scheduler, Throttled, Ticket, TicketHandle,
     Urgency, WaitsFor,
