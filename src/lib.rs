@@ -5,11 +5,9 @@
 //! way: `main → cli → app → {server, hub} → cache → {exec, plugin, verify, clock} → credential`.
 
 pub mod app;
-pub mod cache;
 pub mod cli;
 pub mod config;
 pub mod fleet;
 pub mod hub;
 pub mod resolver;
 pub mod server;
-pub mod verify;

@@ -19,7 +19,6 @@ use super::{
     reload::{Adopter, Started, note_shared},
 };
 use crate::{
-    cache::{CacheParts, CredentialCache, VerifyFn},
     config::{AuditTo, Config},
     fleet::Fleet,
     hub::{HubParts, HubReader},
@@ -28,6 +27,9 @@ use crate::{
         Acceptor, Admission, BrokerInfo, Clusters, HealthChecks, MonitorParts, ProviderNames, ReloadState,
         SocketError, encode, record_runs, services,
     },
+};
+use credbroker_cache::{
+    CacheParts, CredentialCache, VerifyFn,
     verify::{ApiVerifier, Verifier as _},
 };
 use credbroker_observe::{audit::Audit, metrics::Metrics};

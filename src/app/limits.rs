@@ -5,10 +5,10 @@ use std::sync::Arc;
 use tracing::warn;
 
 use crate::{
-    cache::EntryLimits,
     config::Limits,
     server::{ConnectionLimits, affordable_runs},
 };
+use credbroker_cache::EntryLimits;
 use credbroker_observe::clock::Clock;
 use credbroker_runner::{RunShares, Scheduler};
 

@@ -22,10 +22,10 @@ use super::{
     bounds::{Bounds, Excess},
 };
 use crate::{
-    cache::{Caller, CredentialCache, CredentialWatch, Request},
     config::{HubAccess, distrust},
     resolver::{CredentialRequest, Resolver, Source},
 };
+use credbroker_cache::{Caller, CredentialCache, CredentialWatch, Request};
 use credbroker_credential::Issued;
 use credbroker_plugin::{PluginSpec, ProviderRef, Providers};
 use credbroker_runner::PluginRunner;

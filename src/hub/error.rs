@@ -5,7 +5,7 @@ use std::{error::Error, path::PathBuf};
 use kube::config::KubeconfigError;
 
 use super::bounds::Excess;
-use crate::cache::Failed;
+use credbroker_cache::Failed;
 use credbroker_credential::text::{chain, one_line};
 use credbroker_plugin::ResolveError;
 

@@ -16,10 +16,8 @@ use self::{
     sizes::{Sizes, size},
 };
 use super::{Prewarmer, bounds::Excess};
-use crate::{
-    cache::CredentialCache,
-    fleet::{Fleet, HubState, KnownProfile, ProfileChange},
-};
+use crate::fleet::{Fleet, HubState, KnownProfile, ProfileChange};
+use credbroker_cache::CredentialCache;
 use credbroker_plugin::{ProfileName, Target, cluster_profile::ClusterProfile};
 use credbroker_runner::PluginRunner;
 

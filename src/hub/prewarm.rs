@@ -18,10 +18,10 @@ use tracing::{debug, error};
 
 use self::queue::{Offers, QueueTurns, queue};
 use crate::{
-    cache::CredentialCache,
     config::Prewarm,
     resolver::{CredentialRequest, Resolver, Source},
 };
+use credbroker_cache::CredentialCache;
 use credbroker_plugin::{ProfileName, Target};
 use credbroker_runner::PluginRunner;
 

@@ -16,7 +16,7 @@ use super::{
     selector::{administered, selector},
     service::{BrokerService, span},
 };
-use crate::cache::{KeyStatus, Selector};
+use credbroker_cache::{KeyStatus, Selector};
 use credbroker_plugin::{
     Definition, Provider,
     access::{CallTarget, Permit, Rights, Verb},

@@ -6,10 +6,8 @@ use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
 use super::{access::Access, status};
-use crate::{
-    cache::{CacheError, RunEndFn},
-    resolver::Source,
-};
+use crate::resolver::Source;
+use credbroker_cache::{CacheError, RunEndFn};
 use credbroker_observe::audit::{Audit, DecisionRecord, PluginRun, RequestOutcome};
 use credbroker_plugin::access::Verb;
 

@@ -23,10 +23,9 @@ use super::{
     service::BrokerService,
     status::{self, Subject},
 };
-use crate::{
-    cache::{self, Attendant, AttendantReader},
-    resolver::Source,
-};
+use crate::resolver::Source;
+use credbroker_cache as cache;
+use credbroker_cache::{Attendant, AttendantReader};
 use credbroker_credential::Issued;
 use credbroker_plugin::{ProfileName, access::Verb};
 use credbroker_runner::{AttendanceNews, Offer, PluginRunner};

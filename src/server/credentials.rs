@@ -30,10 +30,9 @@ use super::{
     service::BrokerService,
     status::{self, Subject},
 };
-use crate::{
-    cache::{self, Caller, Failed, Lookup, ReportOutcome, Reported},
-    resolver::CredentialRequest,
-};
+use crate::resolver::CredentialRequest;
+use credbroker_cache as cache;
+use credbroker_cache::{Caller, Failed, Lookup, ReportOutcome, Reported};
 use credbroker_credential::Issued;
 use credbroker_observe::trace;
 use credbroker_plugin::{PluginSpec, access::Verb, verifiable_at};

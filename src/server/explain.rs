@@ -13,7 +13,7 @@ use credbroker_proto::v1::{self as pb, credential_lifetime, key_part, next_run};
 use tonic::Status;
 
 use super::{convert, overview::state, status};
-use crate::cache::{KeyStatus, RunCause};
+use credbroker_cache::{KeyStatus, RunCause};
 use credbroker_credential::{Issued, LifetimeBound};
 use credbroker_plugin::{KeyPart, PartKind, PartOrigin, Providers};
 

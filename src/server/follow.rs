@@ -13,10 +13,8 @@ use super::{
     asked::Asked,
     status::{self, Subject},
 };
-use crate::{
-    cache::{CacheError, Caller, CredentialCache, CredentialWatch, Failed},
-    resolver::{CredentialRequest, Resolver},
-};
+use crate::resolver::{CredentialRequest, Resolver};
+use credbroker_cache::{CacheError, Caller, CredentialCache, CredentialWatch, Failed};
 use credbroker_observe::{audit::Audit, trace};
 use credbroker_plugin::{PluginSpec, access::Verb};
 use credbroker_runner::PluginRunner;

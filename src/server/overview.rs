@@ -9,10 +9,7 @@ use super::{
     paging::{self, Paging},
     status,
 };
-use crate::{
-    cache::{CredentialCache, Holding, KeyStatus, ListPosition, Selector},
-    verify::Verdict,
-};
+use credbroker_cache::{CredentialCache, Holding, KeyStatus, ListPosition, Selector, verify::Verdict};
 use credbroker_credential::text::chain;
 use credbroker_plugin::{
     PluginKey, PluginSpec, Provider, Providers,

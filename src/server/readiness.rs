@@ -5,11 +5,8 @@ use std::{collections::HashMap, error::Error, sync::Arc};
 use credbroker_proto::{Reason, v1::cluster_state::Readiness as State};
 
 use super::status;
-use crate::{
-    cache::{CredentialCache, Failed, Holding},
-    fleet::KnownProfile,
-    resolver::Resolver,
-};
+use crate::{fleet::KnownProfile, resolver::Resolver};
+use credbroker_cache::{CredentialCache, Failed, Holding};
 use credbroker_credential::text::chain;
 use credbroker_plugin::{ProfileName, ResolveError};
 use credbroker_runner::PluginRunner;

@@ -5,11 +5,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use credbroker_proto::Reason;
 
 use super::status;
-use crate::{
-    cache::{CredentialCache, ProviderSummary},
-    fleet::Fleet,
-    resolver::Resolver,
-};
+use crate::{fleet::Fleet, resolver::Resolver};
+use credbroker_cache::{CredentialCache, ProviderSummary};
 use credbroker_runner::PluginRunner;
 
 /// The name of a provider that is checked, and why it is not ready.

@@ -6,10 +6,8 @@ use credbroker_proto::v1::{self as pb, credential_selector::Selector as Selected
 use tonic::Status;
 
 use super::{convert, overview::is_about, status};
-use crate::{
-    cache::{CredentialCache, Selector},
-    resolver::{Resolver, Source},
-};
+use crate::resolver::{Resolver, Source};
+use credbroker_cache::{CredentialCache, Selector};
 use credbroker_plugin::{
     ProviderRef, ResolveError,
     access::{Permit, Rights, Verb},

@@ -26,7 +26,8 @@ use super::{
     ready::HealthChecks,
     status,
 };
-use crate::{cache::CredentialCache, resolver::Resolver};
+use crate::resolver::Resolver;
+use credbroker_cache::CredentialCache;
 use credbroker_observe::{audit::Audit, metrics::Metrics};
 use credbroker_plugin::access::Verb;
 use credbroker_runner::PluginRunner;

@@ -18,10 +18,8 @@ pub(super) use self::{
     limits::{too_many_bytes, too_many_connections, too_many_watches, unfinished},
     reasons::{cache_reason, profile_reason, resolve_reason},
 };
-use crate::{
-    cache::{CacheError, Failed},
-    resolver::Source,
-};
+use crate::resolver::Source;
+use credbroker_cache::{CacheError, Failed};
 use credbroker_credential::text::chain;
 use credbroker_plugin::{PluginKey, PluginSpec, ProfileName, ResolveError};
 use credbroker_runner::RunError;

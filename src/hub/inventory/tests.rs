@@ -68,10 +68,10 @@ async fn a_move_forgets_the_credential_of_the_old_cluster_only() {
     let resolved = || setup.resolver.resolve(ask()).unwrap();
     // Requested after the fleet has changed, and before the cache has.
     inventory.apply(&object("fleet/a", "new")).unwrap();
-    setup.cache.get(resolved(), &crate::cache::Request::default()).await.unwrap();
+    setup.cache.get(resolved(), &credbroker_cache::Request::default()).await.unwrap();
     inventory.apply(&object("fleet/a", "old")).unwrap();
     assert!(setup.cache.is_empty());
-    setup.cache.get(resolved(), &crate::cache::Request::default()).await.unwrap();
+    setup.cache.get(resolved(), &credbroker_cache::Request::default()).await.unwrap();
     let old = setup.fleet.get(&ProfileName::new("fleet", "a")).unwrap();
     let moved = Setup::new(Duration::ZERO, false);
     let early = {
@@ -80,10 +80,10 @@ async fn a_move_forgets_the_credential_of_the_old_cluster_only() {
         moved.resolver.resolve(ask()).unwrap()
     };
     let key = early.key;
-    setup.cache.get(early, &crate::cache::Request::default()).await.unwrap();
+    setup.cache.get(early, &credbroker_cache::Request::default()).await.unwrap();
     assert_eq!((setup.cache.len(), old.outcome.is_ok()), (2, true));
     inventory.apply(&object("fleet/a", "new")).unwrap();
-    let held = setup.cache.list(&crate::cache::Selector::All, None, usize::MAX);
+    let held = setup.cache.list(&credbroker_cache::Selector::All, None, usize::MAX);
     assert_eq!(held.iter().map(|held| held.spec.key).collect::<Vec<_>>(), [key]);
     inventory.delete(&object("fleet/a", "new"));
     assert!(setup.cache.is_empty());
@@ -99,7 +99,7 @@ async fn only_what_leads_elsewhere_is_fetched_ahead_again() {
     };
     inventory.apply(&object("fleet/a", "old")).unwrap();
     settled(1, "it is new").await;
-    setup.cache.evict(&crate::cache::Selector::All);
+    setup.cache.evict(&credbroker_cache::Selector::All);
     let mut shown = object("fleet/a", "old");
     shown.data["spec"] = serde_json::json!({"displayName": "A"});
     inventory.apply(&shown).unwrap();

@@ -127,7 +127,7 @@ async fn no_rotation_is_a_failure_or_leads_to_a_further_list() {
         states.mark_unchanged();
         let mut revisions = setup.fleet.revisions();
         for count in 2..12 {
-            setup.cache.refresh(&crate::cache::Selector::Provider(HUB_PROVIDER.into())).await;
+            setup.cache.refresh(&credbroker_cache::Selector::Provider(HUB_PROVIDER.into())).await;
             server.apply_cluster_profile("fleet", &format!("added-{count}"), added());
             while server.seen_tokens().len() < count {
                 sleep(Duration::from_millis(5)).await;
@@ -151,7 +151,7 @@ async fn a_rotation_after_which_the_hub_no_longer_has_the_events_leads_to_one_fu
         until(&mut states, is_well).await;
         server.until_watched(Collection::ClusterProfiles, 1).await;
         server.compact();
-        setup.cache.refresh(&crate::cache::Selector::Provider(HUB_PROVIDER.into())).await;
+        setup.cache.refresh(&credbroker_cache::Selector::Provider(HUB_PROVIDER.into())).await;
         while server.lists(Collection::ClusterProfiles) < 2 {
             sleep(Duration::from_millis(5)).await;
         }
@@ -200,7 +200,7 @@ async fn a_user_that_changes_with_a_rotation_is_shown_its_own_list() {
         let kubeconfig = Kubeconfig::new().cluster_of(&server, "hub");
         let kubeconfig = kubeconfig.user("hub", &json!({"exec": exec, "as": "reader"}));
         kubeconfig.context("hub", "hub", "hub").write(directory.path().join("hub.kubeconfig"));
-        setup.cache.refresh(&crate::cache::Selector::Provider(HUB_PROVIDER.into())).await;
+        setup.cache.refresh(&credbroker_cache::Selector::Provider(HUB_PROVIDER.into())).await;
         while server.lists(Collection::ClusterProfiles) < 2 {
             sleep(Duration::from_millis(5)).await;
         }
@@ -219,7 +219,7 @@ async fn a_longer_lifetime_needs_no_new_connection() {
     let tested = async {
         until(&mut states, is_well).await;
         let mut revisions = setup.fleet.revisions();
-        setup.cache.refresh(&crate::cache::Selector::Provider(HUB_PROVIDER.into())).await;
+        setup.cache.refresh(&credbroker_cache::Selector::Provider(HUB_PROVIDER.into())).await;
         server.apply_cluster_profile("fleet", "tokyo", json!({"spec": {"clusterManager": {"name": "m"}}}));
         revisions.wait_for(|_| setup.fleet.list(None).len() == 2).await.unwrap();
     };

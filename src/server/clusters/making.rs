@@ -20,11 +20,11 @@ use super::{
     snapshot::Snapshot,
 };
 use crate::{
-    cache::CredentialCache,
     fleet::{Fleet, HubState},
     resolver::Resolver,
     server::readiness::Readiness,
 };
+use credbroker_cache::CredentialCache;
 use credbroker_observe::clock::Clock;
 use credbroker_runner::PluginRunner;
 

@@ -33,7 +33,8 @@ use super::{
     preencoded::Preencoded,
     status,
 };
-use crate::{cache::CredentialCache, fleet::Fleet, resolver::Resolver};
+use crate::{fleet::Fleet, resolver::Resolver};
+use credbroker_cache::CredentialCache;
 use credbroker_observe::clock::Clock;
 use credbroker_plugin::{ProfileName, access::Rights};
 use credbroker_runner::PluginRunner;

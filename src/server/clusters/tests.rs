@@ -16,10 +16,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{making::GATHER, *};
 use crate::{
-    cache::{CacheParts, Request},
     fleet::HubState,
     resolver::{CredentialRequest, Source},
 };
+use credbroker_cache::{CacheParts, Request};
 use credbroker_observe::clock::{Now, SystemClock};
 use credbroker_plugin::{
     Command, PluginSpec, Providers,

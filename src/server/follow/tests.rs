@@ -11,10 +11,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{super::preencoded, *};
 use crate::{
-    cache::{CacheParts, Request},
     fleet::{Fleet, HubState},
     resolver::Source,
 };
+use credbroker_cache::{CacheParts, Request};
 use credbroker_credential::{Decoded, Material, Token};
 use credbroker_observe::clock::{Clock as _, SystemClock};
 use credbroker_plugin::{

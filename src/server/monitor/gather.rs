@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 
 use super::Monitor;
-use crate::{cache::ProviderSummary, server::ready::ProviderChecks};
+use crate::server::ready::ProviderChecks;
+use credbroker_cache::ProviderSummary;
 use credbroker_observe::{
     clock::{Clock as _, SystemClock},
     metrics::{Exposition, families},

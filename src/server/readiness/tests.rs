@@ -5,10 +5,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::*;
 use crate::{
-    cache::{CacheParts, Caller, Request},
     fleet::Fleet,
     resolver::{CredentialRequest, Source},
 };
+use credbroker_cache::{CacheParts, Caller, Request};
 use credbroker_credential::{Decoded, Material, Token};
 use credbroker_observe::clock::{Clock as _, SystemClock};
 use credbroker_plugin::{

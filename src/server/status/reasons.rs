@@ -2,7 +2,7 @@
 
 use credbroker_proto::Reason;
 
-use crate::cache::CacheError;
+use credbroker_cache::CacheError;
 use credbroker_credential::{DecodeError, ExecInfoError, LifetimeError, PairError};
 use credbroker_plugin::{ProfileError, ResolveError};
 use credbroker_runner::RunError;

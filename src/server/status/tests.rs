@@ -3,10 +3,8 @@
 use std::{io, sync::Arc};
 
 use super::*;
-use crate::{
-    cache::{Room, Unattended},
-    server::places::{Full, TooManyBytes},
-};
+use crate::server::places::{Full, TooManyBytes};
+use credbroker_cache::{Room, Unattended};
 use credbroker_credential::{
     ApiVersion, DecodeError, ExecInfoError, LifetimeError, PairError,
     document::{self, Aliases, Position},

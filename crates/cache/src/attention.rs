@@ -1,0 +1,153 @@
+//! Which runs may ask a person for something. Pure.
+//!
+//! A plugin that needs a person prompts in vain when there is no person. So a key whose plugin has needed one gets a single
+//! try without a person for each credential, and a key whose prompts are not answered gets no more of them. A plugin that
+//! reads from a terminal runs in that of a person.
+
+use credbroker_plugin::Interactive;
+
+/// Prompts in a row without an answer, after which a person must act.
+pub const UNANSWERED: u8 = 3;
+
+/// For whom a run starts.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Asker {
+    /// No caller: the refresh of a credential.
+    Broker,
+    /// A caller without a terminal.
+    Program,
+    /// A caller at a terminal.
+    Person {
+        /// It can run the plugin in that terminal.
+        lends: bool,
+    },
+    /// A person who asked for this very run, as with `credbroker login`.
+    Login {
+        /// As in [`Person`](Self::Person).
+        lends: bool,
+    },
+}
+
+/// What is known about the persons that a key needs.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Attention {
+    /// What the stanza says.
+    mode: Interactive,
+    /// The plugin tried to use a terminal, which it did not have.
+    insists: bool,
+    /// A run needed a person.
+    needs_person: bool,
+    /// A run without a person has failed since the last credential.
+    tried_in_vain: bool,
+    /// Prompts in a row that were not answered.
+    unanswered: u8,
+}
+
+/// How a run ended, as far as persons are concerned.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Ending {
+    pub result: EndResult,
+    /// A person attended it to its end.
+    pub is_attended: bool,
+    /// It went on after `timeout` because a person attended it, or ran in the terminal of a person.
+    pub needed_person: bool,
+}
+
+/// What a run brought.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum EndResult {
+    Credential,
+    /// Nothing: it wrote something and used up its time.
+    Prompt,
+    /// Nothing: it tried to use a terminal.
+    NoTerminal,
+    /// Nothing: it failed in another way.
+    Failure,
+}
+
+impl Asker {
+    /// Whether the plugin can run in its terminal.
+    pub fn lends(self) -> bool {
+        matches!(self, Self::Person { lends: true } | Self::Login { lends: true })
+    }
+}
+
+impl Attention {
+    /// That of a new key.
+    pub fn of(mode: Interactive) -> Self {
+        Self { mode, ..Self::default() }
+    }
+
+    /// The same without what was learned from runs.
+    pub fn forgotten(self) -> Self {
+        Self::of(self.mode)
+    }
+
+    /// Whether the plugin reads from a terminal.
+    pub fn reads_terminal(self) -> bool {
+        self.mode == Interactive::Always || (self.mode == Interactive::IfAvailable && self.insists)
+    }
+
+    /// Why no run may start for `asker`; `None`: one may.
+    pub fn refusal(self, asker: Asker) -> Option<Unattended> {
+        let is_unanswered = self.unanswered >= UNANSWERED;
+        let needs_terminal = match asker {
+            // After a login, its renewal is tried once without a person.
+            Asker::Broker => self.mode == Interactive::Always && !self.needs_person,
+            Asker::Program => self.mode == Interactive::Always,
+            Asker::Person { lends } | Asker::Login { lends } => self.reads_terminal() && !lends,
+        };
+        match asker {
+            _ if needs_terminal => Some(Unattended::NeedsTerminal),
+            Asker::Login { .. } => None,
+            _ if is_unanswered => Some(Unattended::Unanswered),
+            Asker::Person { .. } => None,
+            Asker::Program | Asker::Broker => {
+                (self.needs_person && self.tried_in_vain).then_some(Unattended::NeedsPerson)
+            }
+        }
+    }
+
+    /// Whether something must be remembered.
+    pub fn is_needed(self) -> bool {
+        self != self.forgotten()
+    }
+
+    /// What is known after a run.
+    #[must_use]
+    pub fn after(self, ending: Ending) -> Self {
+        let Ending { result, is_attended, needed_person } = ending;
+        let insists = self.insists || result == EndResult::NoTerminal;
+        let needs_person = self.needs_person || needed_person;
+        if result == EndResult::Credential {
+            return Self { insists, needs_person, ..self.forgotten() };
+        }
+        let unanswered = match (result, is_attended) {
+            (EndResult::Prompt, _) => self.unanswered.saturating_add(1),
+            // The plugin did not wait to the end: the person answered something.
+            (_, true) => 0,
+            (_, false) => self.unanswered,
+        };
+        let tried_in_vain = self.tried_in_vain || (needs_person && !is_attended && !needed_person);
+        Self { insists, needs_person, tried_in_vain, unanswered, ..self }
+    }
+}
+
+/// Why no run starts without a person.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Unattended {
+    /// The plugin reads from a terminal, and there is none. The first words are client-go's.
+    #[error(
+        "exec plugin cannot support interactive mode: standard input is unavailable: its plugin reads from a terminal"
+    )]
+    NeedsTerminal,
+    /// The plugin needed a person before, and a run without one has failed.
+    #[error("its plugin needs a login: a run without a person has failed")]
+    NeedsPerson,
+    /// No person answered the last prompts of the plugin.
+    #[error("its plugin needs a login: no person answered its last {UNANSWERED} prompts")]
+    Unanswered,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+//! A run in flight: all callers that wait for it share its outcome, also a failure.
+
+mod waiter;
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+pub use self::waiter::Waiter;
+use super::{makers::uid, state::Failure};
+use credbroker_credential::Issued;
+use credbroker_observe::{
+    clock::Now,
+    metrics::{RunOutcome, RunReason},
+    trace::RunSpan,
+};
+use credbroker_runner::{Attendance, Throttled, Ticket, TicketHandle, Urgency};
+
+/// The outcome of a run; `None`: it was abandoned, and callers that started to wait meanwhile decide again.
+pub type RunResult = Option<Result<Arc<Issued>, Failure>>;
+
+/// A run that is queued or in progress. The entry keeps the outcome, unless it was evicted meanwhile: then only the
+/// callers that wait get it.
+#[derive(Debug)]
+pub struct Flight {
+    /// Why the run was started.
+    pub reason: RunReason,
+    outcome: watch::Sender<Option<RunResult>>,
+    progress: Mutex<FlightProgress>,
+    trace: OnceLock<RunSpan>,
+    /// What it shares with those who attend it.
+    pub attendance: Arc<Attendance>,
+    /// Cancelled when the outcome is not needed.
+    pub abandoned: CancellationToken,
+}
+
+#[derive(Debug)]
+struct FlightProgress {
+    /// The processes of the callers that wait now. The run is queued for all of them, and starts in the first turn of any:
+    /// a caller that joins it delays no other.
+    peers: Vec<u64>,
+    /// The first of them is that of the caller for whom the run is started, who does not wait yet.
+    is_starting: bool,
+    /// The urgency while no caller waits; [`Urgency::Waited`]: only callers need it.
+    floor: Urgency,
+    /// `None` before it is queued.
+    ticket: Option<TicketHandle>,
+    /// Time since boot; `None`: it is queued.
+    started: Option<Duration>,
+    /// The entry no longer refers to it.
+    is_detached: bool,
+}
+
+impl FlightProgress {
+    /// Notes that a caller in `peer` waits.
+    fn join(&mut self, peer: u64) -> Result<(), Throttled> {
+        if let Some(ticket) = &self.ticket {
+            ticket.join(peer)?;
+        }
+        self.peers.push(peer);
+        Ok(())
+    }
+
+    /// Notes that a caller in `peer` no longer waits.
+    fn part(&mut self, peer: u64) {
+        if let Some(index) = self.peers.iter().position(|waiting| *waiting == peer) {
+            self.peers.swap_remove(index);
+            if let Some(ticket) = &self.ticket {
+                ticket.part(peer);
+            }
+        }
+    }
+}
+
+impl Flight {
+    /// A run that is not queued yet. `floor` is its urgency while no caller waits. With [`Urgency::Waited`], that caller
+    /// waits next.
+    pub fn new(floor: Urgency, reason: RunReason, attendance: Attendance) -> Self {
+        let starts = if let Urgency::Waited { peer } = floor { Some(peer) } else { None };
+        let progress = FlightProgress {
+            peers: starts.into_iter().collect(),
+            is_starting: starts.is_some(),
+            floor,
+            ticket: None,
+            started: None,
+            is_detached: false,
+        };
+        Self {
+            reason,
+            outcome: watch::Sender::new(None),
+            progress: Mutex::new(progress),
+            trace: OnceLock::new(),
+            attendance: Arc::new(attendance),
+            abandoned: CancellationToken::new(),
+        }
+    }
+
+    /// Sets the span of the run.
+    pub fn trace(&self, span: RunSpan) {
+        let _first = self.trace.set(span);
+    }
+
+    /// Ends the span of the run.
+    pub fn end_trace(&self, outcome: RunOutcome, queued: Option<Duration>) {
+        self.trace.get().inspect(|span| span.end(outcome, queued));
+    }
+
+    /// Queues the run with `enter`. From now on its place in the queue follows the callers that wait.
+    pub fn queue(&self, enter: impl FnOnce(Urgency) -> Ticket) -> Ticket {
+        let mut progress = self.lock();
+        let mut peers = progress.peers.iter().copied();
+        let urgency = match progress.floor {
+            Urgency::Waited { .. } => {
+                peers.next().map_or(Urgency::Background, |peer| Urgency::Waited { peer })
+            }
+            floor => floor,
+        };
+        let ticket = enter(urgency);
+        let handle = ticket.handle();
+        for peer in peers {
+            // In a pause, a run of the broker waits for the next probe, and these callers with it.
+            drop(handle.join(peer));
+        }
+        progress.ticket = Some(handle);
+        ticket
+    }
+
+    /// The uid of the person whose session the plugin gets.
+    pub fn session_uid(&self) -> Option<u32> {
+        self.attendance.session()?;
+        match self.lock().floor {
+            Urgency::Waited { peer } => Some(uid(peer)),
+            Urgency::Background | Urgency::Urgent | Urgency::Forced => None,
+        }
+    }
+
+    /// Notes that the plugin starts at `now`.
+    pub fn started(&self, now: Now) {
+        self.lock().started = Some(now.boot);
+    }
+
+    /// Time since boot at which the plugin started; `None`: it is queued.
+    pub fn started_at(&self) -> Option<Duration> {
+        self.lock().started
+    }
+
+    /// Whether it is queued and no caller waits for it.
+    pub fn is_background(&self) -> bool {
+        let progress = self.lock();
+        progress.started.is_none() && progress.peers.is_empty()
+    }
+
+    /// Changes the urgency while no caller waits. A forced run stays forced.
+    pub fn set_floor(&self, floor: Urgency) {
+        let mut progress = self.lock();
+        if progress.floor == floor || progress.floor == Urgency::Forced {
+            return;
+        }
+        progress.floor = floor;
+        if let Some(ticket) = &progress.ticket {
+            ticket.set_floor(floor);
+        }
+    }
+
+    /// Notes that the entry no longer refers to it. If no caller waits, the run is ended.
+    pub fn detach(&self) {
+        let mut progress = self.lock();
+        progress.is_detached = true;
+        if progress.peers.is_empty() {
+            self.abandoned.cancel();
+        }
+    }
+
+    /// Publishes the outcome.
+    pub fn publish(&self, outcome: RunResult) {
+        self.outcome.send_replace(Some(outcome));
+    }
+
+    /// Waits for the outcome without being a caller: the run stays background work.
+    pub async fn outcome(&self) -> RunResult {
+        let outcome = self.outcome.subscribe().wait_for(Option::is_some).await.map(|outcome| outcome.clone());
+        outcome.ok().flatten().flatten()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, FlightProgress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

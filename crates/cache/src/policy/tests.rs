@@ -1,0 +1,342 @@
+//! The decisions, as tables and properties.
+
+use std::time::SystemTime;
+
+use proptest::prelude::*;
+
+use super::{
+    super::{CacheError, flight::Flight, state::Failure},
+    renewal::lead,
+    *,
+};
+use crate::state::Current;
+use credbroker_credential::{Draft, Generation, Lifetime, LifetimeBound, Material, Token, testing::plain};
+use credbroker_runner::{RunError, Urgency};
+
+const BOOT: Duration = Duration::from_secs(1_000);
+
+fn wall() -> SystemTime {
+    SystemTime::UNIX_EPOCH + secs(1_800_000_000)
+}
+
+pub(crate) fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+/// `secs` after the credential was fetched, both clocks agreeing.
+pub(crate) fn after(secs: u64) -> Now {
+    Now { wall: wall() + Duration::from_secs(secs), boot: BOOT + Duration::from_secs(secs) }
+}
+
+fn material(text: &str) -> Material {
+    Material { token: Some(Token { secret: text.into(), expires_at: None }), pair: None }
+}
+
+fn lifetime(expires: u64) -> Lifetime {
+    Lifetime {
+        expires_at: wall() + secs(expires),
+        within_skew: false,
+        bound: LifetimeBound::ExpirationTimestamp,
+    }
+}
+
+fn issued(number: u64, text: &str, fetched: u64, expires: u64) -> Arc<Issued> {
+    let generation = Generation::new("e".into(), number);
+    let (expires_at, left) = (wall() + secs(expires), secs(expires - fetched));
+    let draft = Draft {
+        generation: &generation,
+        token: Some(text),
+        pair: None,
+        fingerprint: None,
+        expires_at,
+        lifetime: left,
+        cluster: None,
+    };
+    let (encoded, fetched) = (plain(&draft), after(fetched));
+    Arc::new(Issued {
+        generation,
+        encoded,
+        fingerprint: None,
+        certificate: None,
+        fetched,
+        expires_at,
+        lifetime: left,
+        within_skew: false,
+        bound: LifetimeBound::ExpirationTimestamp,
+    })
+}
+
+/// Version of the plugin's file.
+pub(crate) const FILE: u64 = 1;
+
+/// Lives 100 s, is due after 75 s.
+pub(crate) fn current() -> Current {
+    let Replacement::Rotated { due_in } = replace(None, &material("old"), lifetime(100), after(0), 0.5, FILE)
+    else {
+        panic!("there was none")
+    };
+    Current::new(issued(1, "old", 0, 100), due_in, after(0), FILE)
+}
+
+pub(crate) fn state(current: Option<Current>, retry_at: Option<u64>, running: bool) -> KeyState {
+    let failure = retry_at.map(|at| {
+        let at = BOOT + secs(at);
+        Failure {
+            error: CacheError::Draining,
+            failed_at: at,
+            attempts: 1,
+            throttled: 0,
+            refresh_at: at,
+            ask_at: at,
+            terminal_at: at,
+        }
+    });
+    let flight = running.then(|| {
+        Arc::new(Flight::new(
+            Urgency::Background,
+            credbroker_observe::metrics::RunReason::Refresh,
+            credbroker_runner::Attendance::default(),
+        ))
+    });
+    KeyState { current, failure, flight, ..KeyState::default() }
+}
+
+pub(crate) fn usage(idle: u64, watched: bool) -> Usage {
+    Usage { idle: secs(idle), watched, awaited: watched, file: FILE, timeout: secs(1) }
+}
+
+fn name(decision: &Decision) -> &'static str {
+    match decision {
+        Decision::Serve(_) => "serve",
+        Decision::ServeAndRefresh(_) => "serve and refresh",
+        Decision::Wait => "wait",
+        Decision::Fail(_) => "fail",
+    }
+}
+
+#[test]
+fn a_request_gets_what_the_table_says() {
+    use Urgency::{Background, Urgent};
+    let refresh = NextAction::Refresh;
+    let queued = |urgency, abandon| NextAction::Adjust { urgency, abandon };
+    // (credential held?, failure held until, a run in flight?, seconds since the fetch) → decision, action when watched, action when idle
+    let table = [
+        (false, None, false, 0, "wait", refresh(Urgent), NextAction::Forget),
+        (false, None, true, 0, "wait", queued(Urgent, false), queued(Background, true)),
+        (false, Some(5), false, 4, "fail", NextAction::Keep, NextAction::Keep),
+        (false, Some(5), false, 5, "wait", refresh(Urgent), NextAction::Forget),
+        (true, None, false, 0, "serve", NextAction::Keep, NextAction::Keep),
+        (true, None, false, 74, "serve", NextAction::Keep, NextAction::Keep),
+        (true, None, false, 75, "serve and refresh", refresh(Background), NextAction::Keep),
+        (true, None, true, 80, "serve", queued(Background, false), queued(Background, true)),
+        (true, Some(80), false, 79, "serve", NextAction::Keep, NextAction::Keep),
+        (true, Some(80), false, 80, "serve and refresh", refresh(Background), NextAction::Keep),
+        (true, None, false, 90, "serve and refresh", refresh(Background), NextAction::Keep),
+        (true, None, false, 91, "serve and refresh", refresh(Urgent), NextAction::Keep),
+        (true, None, true, 91, "serve", queued(Urgent, false), queued(Background, true)),
+        (true, None, false, 100, "wait", refresh(Urgent), NextAction::Forget),
+        (true, Some(110), false, 100, "fail", NextAction::Keep, NextAction::Keep),
+    ];
+    for (held, retry_at, running, at, decision, watched, idle) in table {
+        let state = state(held.then(current), retry_at, running);
+        let row = format!("held {held}, failure {retry_at:?}, running {running}, at {at}");
+        assert_eq!(name(&decide(&state, Asker::Program, FILE, after(at))), decision, "{row}");
+        assert_eq!(next_action(&state, usage(1, true), after(at)), watched, "watched; {row}");
+        assert_eq!(next_action(&state, usage(300, true), after(at)), watched, "watched for long; {row}");
+        assert_eq!(next_action(&state, usage(300, false), after(at)), idle, "idle; {row}");
+        if held && at < 100 {
+            assert_eq!(next_action(&state, usage(1, false), after(at)), watched, "used; {row}");
+        }
+    }
+}
+
+#[test]
+fn a_replaced_plugin_makes_a_credential_due_and_takes_nothing_away() {
+    let state = state(Some(current()), None, false);
+    assert_eq!(name(&decide(&state, Asker::Program, FILE + 1, after(10))), "serve and refresh");
+    let usage = Usage { file: FILE + 1, ..usage(1, false) };
+    assert_eq!(next_action(&state, usage, after(10)), NextAction::Refresh(Urgency::Background));
+    let again = replace(state.current.as_ref(), &material("old"), lifetime(100), after(10), 0.5, FILE + 1);
+    let Replacement::Unchanged(again) = again else { panic!("{again:?}") };
+    assert!(!again.is_due_at(after(11), FILE + 1));
+}
+
+#[test]
+fn a_refresh_is_urgent_when_little_is_left_for_two_runs() {
+    let state = state(Some(current()), None, false);
+    let urgent = |timeout: u64, at: u64| {
+        next_action(&state, Usage { timeout: secs(timeout), ..usage(1, true) }, after(at))
+            == NextAction::Refresh(Urgency::Urgent)
+    };
+    assert!(!urgent(12, 76) && urgent(12, 77), "less than 24 s");
+    assert!(!urgent(1, 90) && urgent(1, 91), "less than a tenth of the lifetime");
+}
+
+#[test]
+fn the_next_run_is_when_the_maintenance_starts_it() {
+    // (credential held?, failure held until, a run in flight?, seconds since the fetch) → when watched, when idle
+    let table = [
+        (true, None, false, 70, Some(5), Some(5)),
+        (true, None, false, 80, Some(0), None),
+        (true, None, true, 80, None, None),
+        (true, Some(90), false, 80, Some(10), None),
+        (true, Some(90), true, 80, None, None),
+        (false, None, false, 0, Some(0), None),
+        (false, Some(5), false, 2, Some(3), None),
+        (false, None, true, 0, None, None),
+    ];
+    for (held, retry_at, running, at, watched, idle) in table {
+        let state = state(held.then(current), retry_at, running);
+        let row = format!("held {held}, failure {retry_at:?}, running {running}, at {at}");
+        assert_eq!(next_run(&state, usage(300, true), after(at)), watched.map(secs), "watched; {row}");
+        assert_eq!(next_run(&state, usage(300, false), after(at)), idle.map(secs), "idle; {row}");
+    }
+    let state = state(Some(current()), None, false);
+    let replaced = Usage { file: FILE + 1, ..usage(1, false) };
+    assert_eq!(next_run(&state, replaced, after(10)), Some(Duration::ZERO), "of another file");
+}
+
+#[test]
+fn the_lead_suits_the_lifetime() {
+    // Lifetime in seconds, u, seconds before expiry.
+    let table = [
+        (20, 0.0, 4.0),    // a short one: a fifth
+        (20, 1.0, 6.0),    // … to three tenths of it
+        (719, 0.0, 143.8), // just under twelve minutes
+        (720, 0.0, 302.4), // twelve: 42 %
+        (840, 0.0, 352.8), // EKS's 14 minutes: more than Python's five
+        (840, 1.0, 436.8),
+        (3_600, 0.0, 720.0), // an hour: a fifth
+        (3_600, 1.0, 1_080.0),
+        (1_200, 0.0, 360.0), // six minutes
+        (1_200, 1.0, 450.0),
+        (86_400, 0.5, 21_600.0), // a day: a quarter
+    ];
+    for (lifetime, u, expected) in table {
+        let lead = lead(secs(lifetime), u).as_secs_f64();
+        assert!((lead - expected).abs() < 1e-6, "{lifetime} s, u = {u}: {lead}, not {expected}");
+    }
+}
+
+#[test]
+fn what_replaces_what() {
+    let old = current();
+    let replaced = |text: &str, expires: u64, at: u64| {
+        replace(Some(&old), &material(text), lifetime(expires), after(at), 0.5, FILE)
+    };
+    let Replacement::Unchanged(same) = replaced("old", 100, 76) else { panic!("the same again") };
+    assert!(Arc::ptr_eq(&same.issued, &old.issued));
+    let due = |at| same.is_due_at(after(at), FILE);
+    assert!(!due(85) && due(86), "a third of 24 s is under ten seconds");
+    let Replacement::Extended { old: kept, due_in } = replaced("old", 200, 76) else {
+        panic!("the same with a later end")
+    };
+    assert_eq!((&kept.generation, due_in), (&old.issued.generation, secs(93)));
+    assert!(matches!(replaced("new", 100, 76), Replacement::Rotated { .. }));
+    assert!(
+        matches!(replaced("old", 100, 100), Replacement::Extended { .. }),
+        "the old one is no longer valid"
+    );
+}
+
+#[test]
+fn a_loan_is_used_up_before_the_next_run() {
+    let lent = Lifetime { expires_at: wall() + secs(10), within_skew: true, bound: LifetimeBound::ClockSkew };
+    let lent = replace(None, &material("late"), lent, after(0), 0.5, FILE);
+    assert!(matches!(lent, Replacement::Rotated { due_in } if due_in == secs(10)), "{lent:?}");
+}
+
+#[test]
+fn a_failure_holds_callers_shortly_and_refreshes_longer() {
+    let mut last: Option<Failure> = None;
+    let mut held = Vec::new();
+    for _ in 0..10 {
+        let failure = Failure::after(last.as_ref(), CacheError::Draining, false, after(0), 0.999);
+        let left = |until: Duration| until.saturating_sub(after(0).boot).as_secs();
+        held.push((left(failure.refresh_at), left(failure.ask_at), left(failure.terminal_at)));
+        last = Some(failure);
+    }
+    let expected = [
+        (1, 1, 1),
+        (3, 3, 3),
+        (7, 3, 3),
+        (15, 3, 3),
+        (31, 3, 3),
+        (59, 6, 3),
+        (59, 12, 3),
+        (59, 24, 3),
+        (59, 30, 3),
+        (59, 30, 3),
+    ];
+    assert_eq!(held, expected);
+}
+
+#[test]
+fn a_pause_of_the_issuer_is_not_an_attempt_and_is_the_schedulers_to_hold() {
+    let throttled = CacheError::Run(RunError::Throttled {
+        command: "p".into(),
+        provider: "p".into(),
+        issuer: "i".into(),
+        of_key: false,
+        retry_after: secs(60),
+    });
+    let first = Failure::after(None, CacheError::Draining, false, after(0), 0.5);
+    let second = Failure::after(Some(&first), throttled, false, after(0), 0.5);
+    assert_eq!((second.attempts, second.at(after(0), false).retry_after), (1, secs(60)));
+    assert!(!second.is_held(after(0), false), "the issuer may be free again before");
+    assert_eq!(second.at(after(20), false).retry_after, secs(40), "it becomes shorter");
+    assert!(second.at(after(20), false).to_string().contains("paused for another 40 s"));
+}
+
+#[test]
+fn a_pause_of_the_key_is_held_and_its_renewal_is_tried_every_fifteen_seconds() {
+    let throttled = |secs: u64| {
+        CacheError::Run(RunError::Throttled {
+            command: "p".into(),
+            provider: "p".into(),
+            issuer: "i".into(),
+            of_key: true,
+            retry_after: self::secs(secs),
+        })
+    };
+    for (holds, refresh_in) in [(false, 60), (true, 15)] {
+        let first = Failure::after(None, throttled(60), holds, after(0), 0.5);
+        assert!(first.is_held(after(59), false) && first.is_held(after(59), true));
+        assert!(!first.is_held(after(60), false));
+        assert_eq!(first.refresh_at, after(refresh_in).boot);
+        assert_eq!(first.at(after(20), false).retry_after, secs(40));
+        let other = Failure::after(Some(&first), CacheError::Draining, holds, after(0), 0.5);
+        let second = Failure::after(Some(&other), throttled(7), holds, after(0), 0.5);
+        assert_eq!((first.throttled, other.throttled, second.throttled), (1, 1, 2));
+        assert_eq!((first.attempts, second.attempts, second.refresh_at), (0, 1, after(7).boot));
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_refresh_point_lies_within_the_lifetime_and_spreads(lifetime in 1_u64..4_000_000, u in 0.0..1.0_f64) {
+        let (lifetime, lead) = (secs(lifetime), lead(secs(lifetime), u));
+        prop_assert!(lead > lifetime.mul_f64(0.199) && lead < lifetime.mul_f64(0.521));
+        if lifetime >= secs(840) {
+            prop_assert!(lead > secs(300), "a client with a margin of five minutes asks again by itself");
+        }
+    }
+
+    #[test]
+    fn nothing_invalid_is_ever_served(step in -500_i64..500, boot in 0_u64..500, retry in proptest::option::of(0_u64..500), running: bool) {
+        let state = state(Some(current()), retry, running);
+        let shift = Duration::from_secs(step.unsigned_abs());
+        let wall = if step < 0 { wall() - shift } else { wall() + shift };
+        let now = Now { wall, boot: BOOT + secs(boot) };
+        match decide(&state, Asker::Program, FILE, now) {
+            Decision::Serve(issued) | Decision::ServeAndRefresh(issued) => prop_assert!(issued.is_valid_at(now)),
+            Decision::Wait | Decision::Fail(_) => prop_assert!(step >= 100 || boot >= 100),
+        }
+    }
+
+    #[test]
+    fn a_back_off_is_between_a_second_and_a_minute(attempts: u32, u in 0.0..1.0_f64) {
+        let held = back_off(attempts, u);
+        prop_assert!(held >= secs(1) && held <= secs(60));
+    }
+}

@@ -1,0 +1,194 @@
+//! When a credential that an API server rejected, or seems to have rejected, is worth a plugin run. Pure.
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use super::caller::{Caller, SATISFIED_AFTER};
+use crate::verify::Verdict;
+use credbroker_credential::{Issued, Now};
+
+/// The shortest time between two runs for rejections, and between two logins that succeed. An unverified rejection of a younger generation starts no run.
+pub const PAUSE: Duration = Duration::from_secs(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+/// The shortest time between two verifications of one credential.
+pub const VERIFY_EVERY: Duration = Duration::from_secs(5);
+/// For how long after a verdict repeated requests are evidence against it: the server may have cached it.
+const DOUBT: Duration = Duration::from_secs(30);
+/// Callers whose repeated requests are counted as evidence against a verdict.
+const DOUBTERS: usize = 4;
+
+/// What is known about rejections of one key. It limits the runs that a client can cause by reporting, or asking again,
+/// over and over.
+#[derive(Clone, Debug, Default)]
+pub struct Rejections {
+    /// Reports and suspicions.
+    pub count: u64,
+    /// Verifications with an API server.
+    pub verifications: u64,
+    /// The result of the last of them.
+    pub verdict: Option<Verdict>,
+    /// When a rejection last started a run, since boot.
+    last_run: Option<Duration>,
+    /// The generation that this run was started for.
+    rejected: u64,
+    /// The time between that run and the next one for a rejection.
+    pause: Duration,
+    /// The current generation, and when the first evidence against it came.
+    first: Option<(u64, Duration)>,
+    /// The last suspicion: the generation, the caller, and when.
+    last: Option<(u64, Caller, Duration)>,
+    /// The callers that asked again although the server accepts the generation.
+    doubts: Option<Doubts>,
+}
+
+#[derive(Clone, Debug)]
+struct Doubts {
+    generation: u64,
+    since: Duration,
+    /// Their names, and how often each of them asked.
+    callers: Vec<(u64, u8)>,
+}
+
+/// The evidence that a credential is rejected.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Evidence {
+    /// A caller reports that an API server answered 401.
+    Reported,
+    /// An API server answered 401 to the broker.
+    Verified,
+    /// A caller asked again, and the broker cannot ask the API server.
+    Repeated {
+        /// Other callers use the generation successfully.
+        accepted: bool,
+    },
+    /// The API server accepts it, but callers ask again.
+    Doubted,
+}
+
+impl Rejections {
+    /// Counts a report or a suspicion.
+    pub fn note(&mut self) {
+        self.count += 1;
+    }
+
+    /// Notes the API server's verdict about `issued`, which `caller` asked for again at `since`. Returns the evidence for
+    /// a run, if there is any. `accepted`: other callers use this generation successfully.
+    pub fn weigh(
+        &mut self,
+        issued: &Issued,
+        caller: &Caller,
+        verdict: Verdict,
+        accepted: bool,
+        (since, now): (Now, Now),
+    ) -> Option<Evidence> {
+        match verdict {
+            Verdict::Rejected => Some(Evidence::Verified),
+            _ if caller.without_exec_info => None,
+            Verdict::Accepted => self.doubt(issued, caller, since, now).then_some(Evidence::Doubted),
+            Verdict::Unverifiable => Some(Evidence::Repeated { accepted }),
+        }
+    }
+
+    /// API servers cache verdicts. Returns whether callers asked again so often after one that it may be outdated.
+    fn doubt(&mut self, issued: &Issued, caller: &Caller, since: Now, now: Now) -> bool {
+        let generation = issued.generation.number();
+        let doubts = match &mut self.doubts {
+            Some(doubts)
+                if doubts.generation == generation && now.boot.saturating_sub(doubts.since) <= DOUBT =>
+            {
+                doubts
+            }
+            stale => {
+                // A request from before the verdict is not evidence against it.
+                *stale = Some(Doubts { generation, since: now.boot, callers: Vec::new() });
+                return false;
+            }
+        };
+        if since.boot < doubts.since {
+            return false;
+        }
+        if let Some((_, times)) = doubts.callers.iter_mut().find(|(name, _)| *name == caller.name) {
+            *times = times.saturating_add(1);
+        } else if doubts.callers.len() < DOUBTERS {
+            doubts.callers.push((caller.name, 1));
+        }
+        doubts.callers.len() >= 2 || doubts.callers.iter().any(|(_, times)| *times >= 2)
+    }
+
+    /// Notes `evidence` against `issued` at `now`, and a run if it starts one. `failed`: the last run brought no
+    /// credential, which does not show whether runs help.
+    ///
+    /// # Errors
+    ///
+    /// It is too early for a run: the time since boot from which on the same evidence starts one.
+    pub fn admit(
+        &mut self,
+        issued: &Issued,
+        caller: &Caller,
+        evidence: Evidence,
+        failed: bool,
+        now: Now,
+    ) -> Result<(), Duration> {
+        let generation = issued.generation.number();
+        if self.first.is_none_or(|(number, _)| number != generation) {
+            self.first = Some((generation, now.boot));
+        }
+        let is_second = self.is_second(issued, caller, now);
+        self.last = Some((generation, *caller, now.boot));
+        let in_vain = !failed && self.last_run_was_in_vain(issued, evidence);
+        let mature = if evidence == Evidence::Verified { Duration::ZERO } else { mature_at(issued) };
+        let after =
+            |pause: Duration| self.last_run.map_or(mature, |last| mature.max(last.saturating_add(pause)));
+        let alone = after(if in_vain { self.pause } else { PAUSE });
+        if now.boot < if is_second { after(PAUSE) } else { alone } {
+            // The next request of this caller will not be the second one.
+            return Err(alone);
+        }
+        let longest = (issued.lifetime / 2).clamp(PAUSE, LONGEST_PAUSE);
+        self.pause = if in_vain { (self.pause * 2).clamp(PAUSE, longest) } else { PAUSE };
+        (self.last_run, self.rejected) = (Some(now.boot), generation);
+        self.doubts = None;
+        Ok(())
+    }
+
+    /// Whether another process asked for the same generation again a short time ago: that is stronger evidence than
+    /// repeated requests of one.
+    fn is_second(&self, issued: &Issued, caller: &Caller, now: Now) -> bool {
+        self.last.is_some_and(|(generation, other, at)| {
+            generation == issued.generation.number()
+                && other.name != caller.name
+                // Processes that the kernel does not show differ by their names only.
+                && (other.peer != caller.peer || !caller.has_process())
+                && now.boot.saturating_sub(at) <= SATISFIED_AFTER
+        })
+    }
+
+    /// Whether the last run for a rejection was in vain: it brought the same credential, or one that was rejected at once.
+    fn last_run_was_in_vain(&self, issued: &Issued, evidence: Evidence) -> bool {
+        let generation = issued.generation.number();
+        if self.last_run.is_none() {
+            return false;
+        }
+        let at_once = |(number, at): (u64, Duration)| {
+            number == generation && at.saturating_sub(issued.fetched.boot) < PAUSE
+        };
+        match evidence {
+            _ if generation == self.rejected => true,
+            Evidence::Repeated { accepted } => !accepted,
+            Evidence::Reported | Evidence::Verified | Evidence::Doubted => self.first.is_some_and(at_once),
+        }
+    }
+
+    /// When a report of `issued` starts a run, at the latest, since boot; `None`: at `now`.
+    pub fn not_before(&self, issued: Option<&Issued>, now: Now) -> Option<Duration> {
+        let paused = self.last_run.map(|last| last.saturating_add(self.pause));
+        paused.into_iter().chain(issued.map(mature_at)).max().filter(|until| now.boot < *until)
+    }
+}
+
+/// When an unverified rejection of `issued` may start a run, since boot.
+fn mature_at(issued: &Issued) -> Duration {
+    issued.fetched.boot.saturating_add(PAUSE)
+}

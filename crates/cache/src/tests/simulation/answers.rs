@@ -1,0 +1,140 @@
+//! Checks every answer.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{
+    keys::{Reading, RequestKind},
+    model::{Asked, Model, token_of},
+};
+use crate::{CacheError, Failed, ReportOutcome, Reported};
+use credbroker_credential::Issued;
+use credbroker_runner::RunError;
+
+/// Timers of tokio round up to a millisecond.
+const TICK: Duration = Duration::from_millis(2);
+/// The longest pause between two runs for rejections.
+const LONGEST_PAUSE: Duration = Duration::from_secs(301);
+/// The longest time that a failure is held.
+const HELD: Duration = Duration::from_secs(31);
+
+impl Model {
+    /// Checks the answer to `asked`. Returns the token of the answer, if it has one.
+    pub(super) fn judge(&mut self, asked: Asked, answer: &Result<Arc<Issued>, Failed>) -> Option<usize> {
+        let now = self.now();
+        let (id, key) = (asked.id, asked.key);
+        let waited = now.awake.saturating_sub(asked.at.awake);
+        if asked.limit.is_some_and(|limit| waited > limit + TICK) {
+            self.broken(|| format!("#{id}, for key {key}, was answered after {waited:?}"));
+        }
+        let token = match answer {
+            Ok(issued) => self.judge_credential(asked, issued, now),
+            Err(failed) => {
+                self.event(|| format!("#{id} gets: {failed}"));
+                self.judge_error(asked, failed, waited, now);
+                None
+            }
+        };
+        self.leaves(asked);
+        token
+    }
+
+    /// Checks the answer to `asked`, a report of `generation`.
+    pub(super) fn judge_report(&mut self, asked: Asked, generation: &str, answer: &Result<Reported, Failed>) {
+        if let Ok(Reported { issued, outcome }) = answer {
+            let is_same = issued.generation.to_string() == generation;
+            let is_true = match outcome {
+                ReportOutcome::Replaced | ReportOutcome::AlreadyReplaced => !is_same,
+                ReportOutcome::TooEarly { retry_after } => {
+                    is_same && *retry_after > Duration::ZERO && *retry_after < LONGEST_PAUSE
+                }
+                ReportOutcome::NothingNewer => is_same,
+                ReportOutcome::UnknownGeneration => true,
+            };
+            if !is_true {
+                self.broken(|| {
+                    format!("the report of {generation} led to {outcome:?} and {}", issued.generation)
+                });
+            }
+        }
+        self.judge(
+            asked,
+            &answer.as_ref().map(|reported| Arc::clone(&reported.issued)).map_err(Clone::clone),
+        );
+    }
+
+    fn judge_credential(&mut self, asked: Asked, issued: &Issued, now: Reading) -> Option<usize> {
+        let (id, key) = (asked.id, asked.key);
+        let text = issued.token().unwrap_or_default();
+        self.event(|| format!("#{id} gets {text}, {}", issued.generation));
+        let Some(number) = token_of(text).filter(|number| *number < self.tokens.len()) else {
+            self.broken(|| format!("#{id} got `{text}`, which no plugin printed"));
+            return None;
+        };
+        let token = self.tokens[number].clone();
+        if token.key != key {
+            self.broken(|| format!("#{id}, for key {key}, got {text}: of another key"));
+        }
+        if token.identity != asked.identity {
+            self.broken(|| format!("#{id}, for key {key}, got {text}: of another definition or target"));
+        }
+        if token.issuances.iter().all(|issued| issued.evictions < asked.evictions) {
+            self.broken(|| format!("#{id}, for key {key}, got {text}: evicted before it asked"));
+        }
+        let known = &self.keys[key];
+        let is_retired = known.retired.is_some_and(|retired| retired < now.awake);
+        if is_retired && token.issuances.iter().all(|issued| issued.evictions < known.in_force) {
+            self.broken(|| format!("#{id}, for key {key}, got {text}: its provider was retired"));
+        }
+        let ends = token.issuances.iter().filter(|run| run.expires == issued.expires_at);
+        if !ends.clone().any(|run| now.wall < run.expires && now.boot < run.until) {
+            let ends = ends.map(|run| run.until).max();
+            self.broken(|| {
+                format!(
+                    "#{id}, for key {key}, got {text}: expired; it ended at {ends:?} since boot, now is {:?}",
+                    now.boot
+                )
+            });
+        }
+        Some(number)
+    }
+
+    fn judge_error(&mut self, asked: Asked, failed: &Failed, waited: Duration, now: Reading) {
+        let (id, index) = (asked.id, asked.key);
+        let key = &self.keys[index];
+        // A token that arrived at this moment may be too late for the answer.
+        let held = key.held(now).filter(|held| held.landed.awake < now.awake && self.jumped < now.awake);
+        // A caller of a target that its profile no longer has waits for a run of that target.
+        let may_fail =
+            matches!(asked.kind, RequestKind::Report | RequestKind::Login) || asked.evictions < key.moved;
+        if let Some(held) = held.filter(|_| !may_fail) {
+            let left = held.left(now);
+            return self.broken(|| {
+                format!(
+                    "#{id}, for key {index}, got an error, and {left:?} are left of what is held: {failed}"
+                )
+            });
+        }
+        let recent = |at: Option<Duration>| at.is_some_and(|at| now.boot.saturating_sub(at) <= HELD);
+        let paused = self.issuers[key.issuer].paused_at_most;
+        let asks_persons = self.catalog.plugins[key.plugin].asks_persons();
+        let is_retired = self.gone[key.plugin] || key.retired.is_some_and(|at| at >= asked.at.awake);
+        let true_error = match &failed.error {
+            CacheError::Retired(_) => is_retired,
+            CacheError::Full(_) => self.scene.capacity.is_some(),
+            CacheError::Unattended(_) => asks_persons,
+            CacheError::Run(RunError::NeedsTerminal { .. }) => {
+                asks_persons && recent(key.failed.map(|(boot, _)| boot))
+            }
+            CacheError::Pending(_) => asked.limit.is_some_and(|limit| waited + TICK >= limit),
+            CacheError::Run(RunError::Throttled { .. }) => now.boot <= paused,
+            CacheError::Run(RunError::Exit { .. } | RunError::Timeout { .. })
+            | CacheError::Lifetime { .. } => {
+                recent(key.failed.map(|(boot, _)| boot)) || self.jumped + TICK >= now.awake
+            }
+            _ => false,
+        };
+        if !true_error {
+            self.broken(|| format!("#{id}, for key {index}, got an error without a reason: {failed:?}"));
+        }
+    }
+}
