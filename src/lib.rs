@@ -6,7 +6,6 @@
 
 pub mod app;
 pub mod cli;
-pub mod config;
 pub mod fleet;
 pub mod hub;
 pub mod resolver;

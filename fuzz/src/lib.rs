@@ -7,10 +7,9 @@ use std::{
     path::PathBuf,
 };
 
-use credbroker::{
-    config::{self, kubeconfig::Mode},
-    fleet::Fleet,
-};
+use credbroker::fleet::Fleet;
+use credbroker_config as config;
+use credbroker_config::kubeconfig::Mode;
 use credbroker_credential::{ApiVersion, Cluster, Draft, decode, exec_info};
 use credbroker_plugin::{
     Environment, ProfileName, Providers,

@@ -16,12 +16,12 @@ use super::{
     watchdog,
 };
 use crate::{
-    config::Sources,
     hub::HubReader,
     resolver::Resolver,
     server::{Acceptor, Clusters, ReloadState},
 };
 use credbroker_cache::CredentialCache;
+use credbroker_config::Sources;
 use credbroker_observe::{
     audit::Audit,
     clock::{Beat, Clock},

@@ -19,7 +19,6 @@ use super::{
     reload::{Adopter, Started, note_shared},
 };
 use crate::{
-    config::{AuditTo, Config},
     fleet::Fleet,
     hub::{HubParts, HubReader},
     resolver::Resolver,
@@ -32,6 +31,7 @@ use credbroker_cache::{
     CacheParts, CredentialCache, VerifyFn,
     verify::{ApiVerifier, Verifier as _},
 };
+use credbroker_config::{AuditTo, Config};
 use credbroker_observe::{audit::Audit, metrics::Metrics};
 use credbroker_plugin::access::Policy;
 use credbroker_runner::{LiveRuns, ProcessRunner, RunLimits, RunnerParts, check_scratch};

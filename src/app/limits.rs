@@ -4,11 +4,9 @@ use std::sync::Arc;
 
 use tracing::warn;
 
-use crate::{
-    config::Limits,
-    server::{ConnectionLimits, affordable_runs},
-};
+use crate::server::{ConnectionLimits, affordable_runs};
 use credbroker_cache::EntryLimits;
+use credbroker_config::Limits;
 use credbroker_observe::clock::Clock;
 use credbroker_runner::{RunShares, Scheduler};
 

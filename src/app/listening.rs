@@ -9,10 +9,8 @@ use std::{
 use tokio::{net::UnixListener, sync::watch};
 
 use super::BuildError;
-use crate::{
-    config::{Listen, group_id},
-    server::{Keeper, SocketOptions, SocketOrigin, publish},
-};
+use crate::server::{Keeper, SocketOptions, SocketOrigin, publish};
+use credbroker_config::{Listen, group_id};
 
 /// One socket to listen on.
 #[derive(Debug)]

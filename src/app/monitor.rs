@@ -10,10 +10,8 @@ use tokio::net::TcpListener;
 use tracing::info;
 
 use super::BuildError;
-use crate::{
-    config::MetricsAddress,
-    server::{Monitor, MonitorListener, MonitorParts, Publication, SocketOptions, publish},
-};
+use crate::server::{Monitor, MonitorListener, MonitorParts, Publication, SocketOptions, publish};
+use credbroker_config::MetricsAddress;
 use credbroker_runner::ProcessRunner;
 
 /// Permission bits of a Unix socket: the broker's user and group.

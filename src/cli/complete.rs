@@ -13,13 +13,9 @@ use super::{
     Cli,
     broker::{SocketArg, ask},
 };
-use crate::{
-    app,
-    config::{
-        self,
-        kubeconfig::{Kubeconfig, Mode},
-    },
-};
+use crate::app;
+use credbroker_config as config;
+use credbroker_config::kubeconfig::{Kubeconfig, Mode};
 use credbroker_credential::text::one_line;
 
 pub(super) use script::script;

@@ -9,13 +9,12 @@ use tracing::{error, info, warn};
 
 use self::listening::{address, listening};
 use super::EX_CONFIG;
-use crate::{
-    app::{
-        self, ConfigPlace, Drained, Edges, FilterProblem, Listening, LogFormat, LogOptions, LogQueue,
-        ServiceNotification, Signals,
-    },
-    config::{self, Loaded},
+use crate::app::{
+    self, ConfigPlace, Drained, Edges, FilterProblem, Listening, LogFormat, LogOptions, LogQueue,
+    ServiceNotification, Signals,
 };
+use credbroker_config as config;
+use credbroker_config::Loaded;
 use credbroker_plugin::Environment;
 
 /// How long the process waits for its log to be written when it ends.

@@ -3,7 +3,7 @@
 use std::{io::Write, path::PathBuf};
 
 use super::EX_CONFIG;
-use crate::config;
+use credbroker_config as config;
 use credbroker_plugin::Environment;
 
 /// Check a configuration and print every problem with its file, line and column

@@ -21,11 +21,9 @@ use super::{
     HubError,
     bounds::{Bounds, Excess},
 };
-use crate::{
-    config::{HubAccess, distrust},
-    resolver::{CredentialRequest, Resolver, Source},
-};
+use crate::resolver::{CredentialRequest, Resolver, Source};
 use credbroker_cache::{Caller, CredentialCache, CredentialWatch, Request};
+use credbroker_config::{HubAccess, distrust};
 use credbroker_credential::Issued;
 use credbroker_plugin::{PluginSpec, ProviderRef, Providers};
 use credbroker_runner::PluginRunner;

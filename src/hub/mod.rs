@@ -29,11 +29,11 @@ use self::{
     session::{HubSession, Scopes, SessionEnd},
 };
 use crate::{
-    config::ClusterProfiles,
     fleet::{Fleet, HubState},
     resolver::Resolver,
 };
 use credbroker_cache::CredentialCache;
+use credbroker_config::ClusterProfiles;
 use credbroker_observe::backoff::full_jitter;
 use credbroker_plugin::Providers;
 use credbroker_runner::PluginRunner;

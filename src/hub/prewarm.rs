@@ -17,11 +17,9 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, error};
 
 use self::queue::{Offers, QueueTurns, queue};
-use crate::{
-    config::Prewarm,
-    resolver::{CredentialRequest, Resolver, Source},
-};
+use crate::resolver::{CredentialRequest, Resolver, Source};
 use credbroker_cache::CredentialCache;
+use credbroker_config::Prewarm;
 use credbroker_plugin::{ProfileName, Target};
 use credbroker_runner::PluginRunner;
 

@@ -6,7 +6,7 @@ use tokio::sync::watch;
 use tracing::info;
 
 use super::{Hub, HubParts};
-use crate::config::{ClusterProfiles, HubAccess};
+use credbroker_config::{ClusterProfiles, HubAccess};
 use credbroker_plugin::{Provider, Providers, Succession};
 use credbroker_runner::PluginRunner;
 

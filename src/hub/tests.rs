@@ -23,8 +23,8 @@ use tokio::{
 };
 
 use super::*;
-use crate::config::Prewarm;
 use credbroker_cache::CacheParts;
+use credbroker_config::Prewarm;
 use credbroker_credential::{Decoded, Material, Token};
 use credbroker_observe::clock::{Clock, Now};
 use credbroker_plugin::{

@@ -5,10 +5,8 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use credbroker::config::{
-    self,
-    kubeconfig::{Kubeconfig as Read, Mode},
-};
+use credbroker_config as config;
+use credbroker_config::kubeconfig::{Kubeconfig as Read, Mode};
 use credbroker_plugin::Definition;
 use credbroker_test_support::{Broker, FakePlugin, Kubeconfig, private_directory};
 use serde_json::{Value, json};

@@ -13,10 +13,10 @@ use std::{
 
 use credbroker::{
     app::{self, ConfigPlace, Drained, Edges, Listening, ReloadRequest},
-    config,
     server::{ReloadState, SocketOptions},
 };
 use credbroker_client::{Client, Credential, CredentialRef, Error, HubState, Socket};
+use credbroker_config as config;
 use credbroker_observe::clock::{Clock, Now, SystemClock};
 use credbroker_plugin::Environment;
 use credbroker_proto::v1 as pb;

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use credbroker::config;
+use credbroker_config as config;
 use credbroker_plugin::Environment;
 use credbroker_proto::v1::{
     ClusterState, WatchClustersRequest, cluster_state::Readiness,

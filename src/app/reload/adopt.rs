@@ -7,12 +7,12 @@ use tokio::sync::watch;
 
 use crate::{
     app::limits,
-    config::{AuditTo, ClusterProfiles, Config, HubAccess, Limits, Listen, MetricsListen},
     fleet::Fleet,
     hub::HubReader,
     resolver::{Resolver, World},
 };
 use credbroker_cache::CredentialCache;
+use credbroker_config::{AuditTo, ClusterProfiles, Config, HubAccess, Limits, Listen, MetricsListen};
 use credbroker_observe::metrics::Metrics;
 use credbroker_plugin::{Issuer, Provider, ProviderChanges, Providers, Succession, access::Policy};
 use credbroker_runner::{ProcessRunner, Scheduler};

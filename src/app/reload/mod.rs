@@ -29,7 +29,8 @@ use self::{
     watcher::Watcher,
 };
 use super::ServiceNotification;
-use crate::{config::Sources, server::ReloadState};
+use crate::server::ReloadState;
+use credbroker_config::Sources;
 use credbroker_observe::clock::Clock;
 
 pub(super) use adopt::{Adopter, Started, note_shared};

@@ -6,10 +6,8 @@ use tokio::task::spawn_blocking;
 use tracing::{debug, error, info, warn};
 
 use super::{Follower, absences::Absences, adopt::Adopted};
-use crate::{
-    config::Loaded,
-    server::{ReloadFailure, ReloadState},
-};
+use crate::server::{ReloadFailure, ReloadState};
+use credbroker_config::Loaded;
 use credbroker_credential::text::one_line;
 
 /// The most names of providers in one line of the log.

@@ -12,7 +12,8 @@ use super::{
     marks::Marks,
     watcher::Watches,
 };
-use crate::config::{self, ConfigError, Loaded, Sources};
+use credbroker_config as config;
+use credbroker_config::{ConfigError, Loaded, Sources};
 use credbroker_plugin::{Environment, Providers};
 
 /// The longest problem that is kept, in characters, and the largest number of them.

@@ -17,9 +17,10 @@ use credbroker_client::{Client, CredentialRef, Socket};
 use super::{progress::Progress, signals::CommandSignals, table};
 use crate::{
     app::{self, Drained, Edges, Listening},
-    config::{self, Config},
     server::SocketOptions,
 };
+use credbroker_config as config;
+use credbroker_config::Config;
 use credbroker_observe::clock::{Clock as _, SystemClock};
 use credbroker_plugin::Environment;
 use shims::Shims;

@@ -9,13 +9,11 @@ use credbroker_client::{
 use credbroker_exec::Failure;
 
 use super::finding::Finding;
-use crate::{
-    cli::{
-        EX_CONFIG,
-        broker::{SocketArg, ask},
-    },
-    config,
+use crate::cli::{
+    EX_CONFIG,
+    broker::{SocketArg, ask},
 };
+use credbroker_config as config;
 use credbroker_credential::text::{listed, shown};
 use credbroker_plugin::{Command, Environment, find_in_path};
 

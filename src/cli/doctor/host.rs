@@ -3,7 +3,8 @@
 use std::{collections::BTreeSet, path::Path};
 
 use super::finding::Finding;
-use crate::{cli::programs, config};
+use crate::cli::programs;
+use credbroker_config as config;
 use credbroker_credential::text::listed;
 use credbroker_plugin::{Command, Environment, find_in_path};
 

@@ -3,13 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use super::{broker::RunningBroker, finding::Finding};
-use crate::{
-    cli::EX_CONFIG,
-    config::{
-        self,
-        kubeconfig::{Kubeconfig, is_shim},
-    },
-};
+use crate::cli::EX_CONFIG;
+use credbroker_config as config;
+use credbroker_config::kubeconfig::{Kubeconfig, is_shim};
 use credbroker_credential::{document::Node, text::listed};
 use credbroker_plugin::{Environment, find_in_path};
 

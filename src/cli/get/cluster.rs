@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use credbroker_client::Cluster;
 
-use crate::config::{self, kubeconfig::Kubeconfig};
+use credbroker_config as config;
+use credbroker_config::kubeconfig::Kubeconfig;
 use credbroker_credential as credential;
 use credbroker_plugin::Environment;
 

@@ -5,10 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 
 use super::config_text::{added, new, removed};
-use crate::{
-    cli::files::{self, Locked, is_same},
-    config,
-};
+use crate::cli::files::{self, Locked, is_same};
+use credbroker_config as config;
 use credbroker_credential::document::{self, Aliases, Node};
 use credbroker_plugin::Environment;
 

@@ -13,10 +13,8 @@ use super::{
     record::Record,
     wrap::{self, WrapArgs},
 };
-use crate::config::{
-    self,
-    kubeconfig::{Kubeconfig, Mode, is_shim},
-};
+use credbroker_config as config;
+use credbroker_config::kubeconfig::{Kubeconfig, Mode, is_shim};
 use credbroker_credential::document::Node;
 use credbroker_plugin::Environment;
 

@@ -13,7 +13,8 @@ use super::{
     targets::FilePlan,
     wrap::replaced_exec,
 };
-use crate::{cli::files::Locked, config::kubeconfig::is_shim};
+use crate::cli::files::Locked;
+use credbroker_config::kubeconfig::is_shim;
 use credbroker_credential::document::{Node, Value};
 
 fn read(path: &Path) -> anyhow::Result<String> {

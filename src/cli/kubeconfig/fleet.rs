@@ -13,13 +13,12 @@ use super::{
     output::Output,
     shim::{BareArg, Shim},
 };
-use crate::{
-    cli::{
-        broker::fail,
-        fleet::{ClusterList, ClusterQuery, problem},
-    },
-    config::{self, kubeconfig::Mode},
+use crate::cli::{
+    broker::fail,
+    fleet::{ClusterList, ClusterQuery, problem},
 };
+use credbroker_config as config;
+use credbroker_config::kubeconfig::Mode;
 use credbroker_credential::text::one_line;
 use credbroker_plugin::Environment;
 

@@ -17,13 +17,12 @@ use super::{
     shim::{BareArg, Shim},
     targets::plans,
 };
-use crate::{
-    cli::{
-        EX_CONFIG,
-        broker::{SocketArg, fail, timeout},
-    },
-    config::{self, kubeconfig::Kubeconfig},
+use crate::cli::{
+    EX_CONFIG,
+    broker::{SocketArg, fail, timeout},
 };
+use credbroker_config as config;
+use credbroker_config::kubeconfig::Kubeconfig;
 use credbroker_plugin::Environment;
 
 /// Change your kubeconfig in place: its exec users request credentials from the broker

@@ -5,7 +5,7 @@ use super::{
     merge::{entry, name, string},
     record::{LISTS, Record, current_context},
 };
-use crate::config::kubeconfig::is_shim;
+use credbroker_config::kubeconfig::is_shim;
 use credbroker_credential::document::{Node, Value};
 
 /// What was carried over, and what was not. Each is for a message, such as "context `dev`".

@@ -3,7 +3,7 @@
 use std::{collections::HashSet, path::Path};
 
 use super::mark;
-use crate::config::kubeconfig::{KubeFile, Kubeconfig};
+use credbroker_config::kubeconfig::{KubeFile, Kubeconfig};
 use credbroker_credential::document::{Key, Node, Position, Value};
 
 /// Entries of a map.

@@ -12,10 +12,8 @@ use super::{
     emit, mark,
     merge::{entry, name, string},
 };
-use crate::{
-    cli::files,
-    config::kubeconfig::{INJECTED, extension},
-};
+use crate::cli::files;
+use credbroker_config::kubeconfig::{INJECTED, extension};
 use credbroker_credential::document::{self, Aliases, Node, Value};
 use credbroker_plugin::Definition;
 

@@ -7,7 +7,7 @@ use super::{
     mark,
     merge::{Entries, entry, name, string},
 };
-use crate::config::kubeconfig::extension;
+use credbroker_config::kubeconfig::extension;
 use credbroker_credential::document::{Node, Value};
 
 const MARK: &str = "credbroker.io/wrap";

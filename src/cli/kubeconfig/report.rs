@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::keep::Kept;
-use crate::config::{Definitions, kubeconfig::Kubeconfig};
+use credbroker_config::{Definitions, kubeconfig::Kubeconfig};
 use credbroker_credential::text::listed_all;
 
 /// Warns of users that stay as they are.

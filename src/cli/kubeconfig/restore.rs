@@ -14,10 +14,8 @@ use super::{
     moved::{Moved, MovedUser},
     swap::{Editable, New, StanzaText},
 };
-use crate::{
-    cli::files::{Locked, is_same},
-    config::kubeconfig::is_shim,
-};
+use crate::cli::files::{Locked, is_same};
+use credbroker_config::kubeconfig::is_shim;
 use credbroker_credential::document::Node;
 use credbroker_plugin::{Definition, Environment};
 

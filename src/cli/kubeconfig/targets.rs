@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, io::Write, path::PathBuf};
 use anyhow::Context as _;
 
 use super::report;
-use crate::config::{self, kubeconfig::Kubeconfig};
+use credbroker_config as config;
+use credbroker_config::kubeconfig::Kubeconfig;
 use credbroker_credential::{document::Node, text::listed};
 use credbroker_plugin::{Definition, Environment};
 

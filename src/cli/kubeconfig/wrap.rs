@@ -18,16 +18,12 @@ use super::{
     running::advice,
     shim::{BareArg, Shim},
 };
-use crate::{
-    cli::{
-        EX_CONFIG,
-        broker::{SocketArg, TimeoutArg},
-    },
-    config::{
-        self,
-        kubeconfig::{Kubeconfig, is_shim},
-    },
+use crate::cli::{
+    EX_CONFIG,
+    broker::{SocketArg, TimeoutArg},
 };
+use credbroker_config as config;
+use credbroker_config::kubeconfig::{Kubeconfig, is_shim};
 use credbroker_credential::document::{Node, Value};
 use credbroker_plugin::{Definition, Environment};
 

@@ -13,8 +13,8 @@ use super::ServeArgs;
 use crate::{
     app::{self, Listening, SocketSource},
     cli::EX_CONFIG,
-    config::{Listen, Loaded},
 };
+use credbroker_config::{Listen, Loaded};
 use credbroker_plugin::Environment;
 
 /// Decides where to listen. The error is a line and an exit code.

@@ -5,10 +5,8 @@ use tempfile::TempDir;
 use tokio::time::timeout;
 
 use super::*;
-use crate::{
-    config::{HUB_PROVIDER, HubAccess, HubSource},
-    hub::access::HubTimeouts,
-};
+use crate::hub::access::HubTimeouts;
+use credbroker_config::{HUB_PROVIDER, HubAccess, HubSource};
 
 /// Longer than any step of these tests takes, on any machine.
 const AGES: Duration = Duration::from_secs(60);

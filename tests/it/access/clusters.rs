@@ -6,7 +6,8 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use credbroker::config::{self, kubeconfig::Mode};
+use credbroker_config as config;
+use credbroker_config::kubeconfig::Mode;
 use credbroker_test_support::{Broker, Kubeconfig, private_directory};
 use tempfile::TempDir;
 

@@ -1,7 +1,7 @@
 use credbroker_test_support::{private_directory, private_file};
 
 use super::*;
-use crate::config::Problem;
+use credbroker_config::Problem;
 
 const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)

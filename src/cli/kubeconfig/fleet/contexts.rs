@@ -8,10 +8,8 @@ use super::super::{
     merge::{Entries, entry, string},
     shim::Shim,
 };
-use crate::{
-    cli::fleet::ClusterList,
-    config::kubeconfig::{extension, is_shim},
-};
+use crate::cli::fleet::ClusterList;
+use credbroker_config::kubeconfig::{extension, is_shim};
 use credbroker_credential::document::{Node, Value};
 
 /// The mark of a file that this command writes.

@@ -7,13 +7,11 @@ use credbroker_proto::{
 use tempfile::TempDir;
 
 use super::*;
-use crate::{
-    cli::{
-        broker::{SocketArg, TimeoutArg},
-        fleet::tests::{FakeBroker, Fleet, fleet, hub, ready, unusable},
-    },
-    config::kubeconfig::Kubeconfig,
+use crate::cli::{
+    broker::{SocketArg, TimeoutArg},
+    fleet::tests::{FakeBroker, Fleet, fleet, hub, ready, unusable},
 };
+use credbroker_config::kubeconfig::Kubeconfig;
 
 fn bin() -> (TempDir, Environment) {
     let directory = tempfile::tempdir().unwrap();

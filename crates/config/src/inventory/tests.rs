@@ -1,0 +1,60 @@
+use crate::tests::{Home, provider};
+use credbroker_plugin::{ArgsPolicy, Command, EnvPolicy, Globs, Interactive, ProfileSourced};
+
+#[test]
+fn the_file_is_read_as_it_is() {
+    let home = Home::new(
+        r#"{"Providers": [{
+  "name": "secretreader", "future": 1, "profileSourcedEnvVarsPolicy": "AppendIfNotExists",
+  "execConfig": {"apiVersion": "client.authentication.k8s.io/v1", "COMMAND": "./bin/secretreader", "provideClusterInfo": true}
+}]}"#,
+    );
+    let loaded = home.load().unwrap();
+    let provider = provider(&loaded);
+    assert_eq!(provider.command, Command::Path(home.0.path().join(".config/credbroker/bin/secretreader")));
+    assert!(provider.provide_cluster_info && provider.interactive == Interactive::Never);
+    assert!(provider.profile_env.matches("ANY"), "its policies have no list of names");
+    assert_eq!(*provider.inherited, home.env(&[]), "a stock provider has the broker's whole environment");
+    insta::assert_snapshot!(home.warnings(), @r"
+~/.config/credbroker/config.yaml: providers[0]: unknown key `future`, which is ignored
+");
+    let sourced = ProfileSourced { args: ArgsPolicy::Ignore, env: EnvPolicy::AppendIfNotExists };
+    assert_eq!(provider.profile_sourced, Some(sourced));
+}
+
+/// It is the remedy of `IDENTITY_CONFLICT`.
+#[test]
+fn the_file_can_have_caller_env() {
+    let load = |caller_env: &str| {
+        let exec =
+            r#""execConfig": {"apiVersion": "client.authentication.k8s.io/v1", "command": "./plugin"}"#;
+        let home = Home::new(&format!(r#"{{"providers": [{{"name": "p", {caller_env} {exec}}}]}}"#));
+        let provider = provider(&home.load().unwrap()).clone();
+        assert_eq!(home.warnings(), "");
+        (provider.caller_env, provider.refuses_other_identities)
+    };
+    assert_eq!(load(""), (Globs::default(), true));
+    assert_eq!(load(r#""callerEnv": ["AWS_PROFILE"],"#), (Globs::new(["AWS_PROFILE"]), true));
+    assert_eq!(load(r#""callerEnv": [],"#), (Globs::default(), false));
+}
+
+#[test]
+fn the_file_is_checked() {
+    let table = [
+        r#"{"providers": [{"name": "p"}]}"#,
+        r#"{"providers": [{"execConfig": {"apiVersion": "client.authentication.k8s.io/v9"}}]}"#,
+        r#"{"providers": [{"name": "p", "profileSourcedCLIArgsPolicy": "append", "execConfig": {"apiVersion": "client.authentication.k8s.io/v1", "command": "x"}}]}"#,
+        r#"{"providers": []} trailing"#,
+    ];
+    insta::assert_snapshot!(table.map(|text| Home::new(text).problems()).join("\n"), @r"
+~/.config/credbroker/config.yaml: providers[0]: execConfig must be specified: the `exec` stanza of a kubeconfig
+~/.config/credbroker/config.yaml: providers[0]: name must be specified
+~/.config/credbroker/config.yaml: providers[0].execConfig.apiVersion: must be one of `client.authentication.k8s.io/v1`, `client.authentication.k8s.io/v1beta1`
+~/.config/credbroker/config.yaml: providers[0].execConfig: command must be specified: the name or the path of the plugin
+~/.config/credbroker/config.yaml: providers[0].profileSourcedCLIArgsPolicy: must be one of `Ignore`, `Append`, not `append`
+~/.config/credbroker/config.yaml:1:19: expected the end of the document, found more text
+");
+    for empty in ["{}", "null", r#"{"providers": null}"#] {
+        assert_eq!(Home::new(empty).warnings(), "~/.config/credbroker/config.yaml: names no provider");
+    }
+}

@@ -1,0 +1,55 @@
+//! Limits of the whole broker.
+
+use std::num::NonZeroUsize;
+
+use super::{MOST, MOST_RUNS, count};
+use crate::{
+    keys::{ConfigKey, Is, Optional, Section},
+    kinds::Count,
+};
+
+section! {
+    /// Limits of the whole broker.
+    limits;
+
+    /// Maximum number of open connections. A further one closes the connection that has been idle for the longest time, or
+    /// fails with `OVERLOADED` if all had a call within the last second. The limit of open files can allow fewer, because
+    /// the broker reserves descriptors for plugin runs.
+    CONNECTIONS: Count, Is<NonZeroUsize> = ("connections", Count(MOST), Is(count(4096)), "1000");
+    /// Connections at the same time of all processes of one uid. For one more, an idle one of the uid is closed.
+    CONNECTIONS_PER_UID: Count, Optional = ("connectionsPerUid", Count(MOST), Optional("three quarters of `connections`, at least 64"), "500");
+    /// Connections at the same time of one process. For one more, an idle one of the process is closed. A process in
+    /// another PID namespace has no process ID: `connectionsPerUid` limits its connections, and in the limits below
+    /// all such processes of one uid count as one.
+    CONNECTIONS_PER_PROCESS: Count, Optional = ("connectionsPerProcess", Count(MOST), Optional("a sixteenth of `connections`, at least 64"), "100");
+    /// Streams of a connection at the same time: watches, gRPC health watches and reflection. One more fails with
+    /// `RESOURCE_EXHAUSTED`; other calls of the connection do not.
+    WATCHES_PER_CONNECTION: Count, Is<NonZeroUsize> = ("watchesPerConnection", Count(MOST), Is(count(1000)), "100");
+    /// Bytes that the broker holds for the processes of one uid, in unfinished requests and in answers that are not read;
+    /// and as many again in the variables and clusters that select their credentials. More fails with
+    /// `RESOURCE_EXHAUSTED`.
+    BYTES_PER_UID: Count, Is<NonZeroUsize> = ("bytesPerUid", Count(u32::MAX), Is(count(64 << 20)), "33554432");
+    /// The same for one process.
+    BYTES_PER_PROCESS: Count, Is<NonZeroUsize> = ("bytesPerProcess", Count(u32::MAX), Is(count(16 << 20)), "8388608");
+    /// Maximum number of concurrent plugin runs, of all providers.
+    PLUGIN_RUNS: Count, Is<NonZeroUsize> = ("pluginRuns", Count(MOST_RUNS), Is(count(8)), "16");
+    /// Plugin runs at the same time of each issuer without a `concurrency`.
+    PLUGIN_RUNS_PER_PROVIDER: Count, Is<NonZeroUsize> = ("pluginRunsPerProvider", Count(MOST_RUNS), Is(count(4)), "2");
+    /// Plugin runs at the same time that callers of one uid wait for. Further ones are queued.
+    PLUGIN_RUNS_PER_UID: Count, Optional = ("pluginRunsPerUid", Count(MOST_RUNS), Optional("`pluginRuns`"), "12");
+    /// Plugin runs at the same time that callers of one process wait for. Further ones are queued.
+    PLUGIN_RUNS_PER_PROCESS: Count, Optional = ("pluginRunsPerProcess", Count(MOST_RUNS), Optional("three quarters of `pluginRuns`, rounded up"), "8");
+    /// Plugin runs that wait for a person at the same time: a person attends them, and they have written something to stderr
+    /// or have used half of their `timeout`. They do not count among `pluginRuns`. While there are as many as this, a
+    /// further one keeps its `timeout` and its place among `pluginRuns`.
+    INTERACTIVE_RUNS: Count, Is<NonZeroUsize> = ("interactiveRuns", Count(MOST_RUNS), Is(count(8)), "4");
+    /// Maximum number of credentials in memory. A further one replaces a credential that a caller's variables or cluster
+    /// selected and that no caller waits for or watches, beginning with the process that selected the most. Otherwise it
+    /// replaces the least recently used credential without a request in the last minute, or fails with `OVERLOADED`.
+    ENTRIES: Count, Is<NonZeroUsize> = ("entries", Count(MOST), Is(count(10_000)), "1000");
+    /// Credentials that the variables or clusters of callers of one uid selected and that callers wait for or watch. One
+    /// more fails with `RESOURCE_EXHAUSTED`.
+    ENTRIES_PER_UID: Count, Optional = ("entriesPerUid", Count(MOST), Optional("three quarters of `entries`"), "800");
+    /// The same for one process.
+    ENTRIES_PER_PROCESS: Count, Optional = ("entriesPerProcess", Count(MOST), Optional("half of `entries`"), "400");
+}
