@@ -6,7 +6,3 @@
 
 pub mod app;
 pub mod cli;
-pub mod fleet;
-pub mod hub;
-pub mod resolver;
-pub mod server;

@@ -7,10 +7,10 @@ use std::{
     path::PathBuf,
 };
 
-use credbroker::fleet::Fleet;
 use credbroker_config as config;
 use credbroker_config::kubeconfig::Mode;
 use credbroker_credential::{ApiVersion, Cluster, Draft, decode, exec_info};
+use credbroker_fleet::Fleet;
 use credbroker_plugin::{
     Environment, ProfileName, Providers,
     cluster_profile::{ClusterProfile, EndpointRules},

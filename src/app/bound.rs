@@ -15,18 +15,15 @@ use super::{
     reload::{Adopter, Follower},
     watchdog,
 };
-use crate::{
-    hub::HubReader,
-    resolver::Resolver,
-    server::{Acceptor, Clusters, ReloadState},
-};
 use credbroker_cache::CredentialCache;
 use credbroker_config::Sources;
+use credbroker_fleet::{hub::HubReader, resolver::Resolver};
 use credbroker_observe::{
     audit::Audit,
     clock::{Beat, Clock},
 };
 use credbroker_runner::{LiveRuns, ProcessRunner, reap_orphans};
+use credbroker_server::{Acceptor, Clusters, ReloadState};
 
 /// A broker that listens but does not serve yet.
 #[derive(Debug)]

@@ -18,23 +18,23 @@ use super::{
     monitor::OpenMonitor,
     reload::{Adopter, Started, note_shared},
 };
-use crate::{
-    fleet::Fleet,
-    hub::{HubParts, HubReader},
-    resolver::Resolver,
-    server::{
-        Acceptor, Admission, BrokerInfo, Clusters, HealthChecks, MonitorParts, ProviderNames, ReloadState,
-        SocketError, encode, record_runs, services,
-    },
-};
 use credbroker_cache::{
     CacheParts, CredentialCache, VerifyFn,
     verify::{ApiVerifier, Verifier as _},
 };
 use credbroker_config::{AuditTo, Config};
+use credbroker_fleet::{
+    Fleet,
+    hub::{HubParts, HubReader},
+    resolver::Resolver,
+};
 use credbroker_observe::{audit::Audit, metrics::Metrics};
 use credbroker_plugin::access::Policy;
 use credbroker_runner::{LiveRuns, ProcessRunner, RunLimits, RunnerParts, check_scratch};
+use credbroker_server::{
+    Acceptor, Admission, BrokerInfo, Clusters, HealthChecks, MonitorParts, ProviderNames, ReloadState,
+    SocketError, encode, record_runs, services,
+};
 
 /// Why the broker cannot start.
 #[derive(Debug, thiserror::Error)]

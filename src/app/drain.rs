@@ -5,8 +5,8 @@ use std::time::Duration;
 use tonic_health::ServingStatus;
 
 use super::{Bound, health::SERVICES};
-use crate::server::Keeper;
 use credbroker_observe::trace;
+use credbroker_server::Keeper;
 
 /// How long a drain may take.
 pub const GRACE: Duration = Duration::from_secs(10);

@@ -5,11 +5,8 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tonic_health::{ServingStatus, server::HealthReporter};
 
-use crate::{
-    fleet::{Fleet, HubState},
-    resolver::Resolver,
-    server::ReloadState,
-};
+use credbroker_fleet::{Fleet, HubState, resolver::Resolver};
+use credbroker_server::ReloadState;
 
 /// The gRPC services under whose names health is reported, beside the empty one.
 pub(super) const SERVICES: [&str; 2] =

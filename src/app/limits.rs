@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use tracing::warn;
 
-use crate::server::{ConnectionLimits, affordable_runs};
 use credbroker_cache::EntryLimits;
 use credbroker_config::Limits;
 use credbroker_observe::clock::Clock;
 use credbroker_runner::{RunShares, Scheduler};
+use credbroker_server::{ConnectionLimits, affordable_runs};
 
 /// The plugin runs at a time: as many as configured, or as the limit of open files allows.
 pub(super) fn runs(limits: &Limits) -> usize {

@@ -9,8 +9,8 @@ use std::{
 use tokio::{net::UnixListener, sync::watch};
 
 use super::BuildError;
-use crate::server::{Keeper, SocketOptions, SocketOrigin, publish};
 use credbroker_config::{Listen, group_id};
+use credbroker_server::{Keeper, SocketOptions, SocketOrigin, publish};
 
 /// One socket to listen on.
 #[derive(Debug)]

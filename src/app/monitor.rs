@@ -10,9 +10,9 @@ use tokio::net::TcpListener;
 use tracing::info;
 
 use super::BuildError;
-use crate::server::{Monitor, MonitorListener, MonitorParts, Publication, SocketOptions, publish};
 use credbroker_config::MetricsAddress;
 use credbroker_runner::ProcessRunner;
+use credbroker_server::{Monitor, MonitorListener, MonitorParts, Publication, SocketOptions, publish};
 
 /// Permission bits of a Unix socket: the broker's user and group.
 const MODE: u32 = 0o660;

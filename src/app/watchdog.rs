@@ -14,7 +14,7 @@ use tokio::{
 use tracing::warn;
 
 use super::systemd::ServiceNotification;
-use crate::server::Acceptor;
+use credbroker_server::Acceptor;
 
 const CHECK: &str = "http://localhost/grpc.health.v1.Health/Check";
 /// An empty message: the health of the broker itself.

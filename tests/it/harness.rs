@@ -11,15 +11,13 @@ use std::{
     time::Duration,
 };
 
-use credbroker::{
-    app::{self, ConfigPlace, Drained, Edges, Listening, ReloadRequest},
-    server::{ReloadState, SocketOptions},
-};
+use credbroker::app::{self, ConfigPlace, Drained, Edges, Listening, ReloadRequest};
 use credbroker_client::{Client, Credential, CredentialRef, Error, HubState, Socket};
 use credbroker_config as config;
 use credbroker_observe::clock::{Clock, Now, SystemClock};
 use credbroker_plugin::Environment;
 use credbroker_proto::v1 as pb;
+use credbroker_server::{ReloadState, SocketOptions};
 use credbroker_test_support::{FakePlugin, private_directory, private_file};
 use hyper_util::rt::TokioIo;
 use secrecy::ExposeSecret;

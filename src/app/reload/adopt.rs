@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::process::geteuid;
 use tokio::sync::watch;
 
-use crate::{
-    app::limits,
-    fleet::Fleet,
+use crate::app::limits;
+use credbroker_cache::CredentialCache;
+use credbroker_config::{AuditTo, ClusterProfiles, Config, HubAccess, Limits, Listen, MetricsListen};
+use credbroker_fleet::{
+    Fleet,
     hub::HubReader,
     resolver::{Resolver, World},
 };
-use credbroker_cache::CredentialCache;
-use credbroker_config::{AuditTo, ClusterProfiles, Config, HubAccess, Limits, Listen, MetricsListen};
 use credbroker_observe::metrics::Metrics;
 use credbroker_plugin::{Issuer, Provider, ProviderChanges, Providers, Succession, access::Policy};
 use credbroker_runner::{ProcessRunner, Scheduler};

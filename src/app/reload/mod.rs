@@ -29,9 +29,9 @@ use self::{
     watcher::Watcher,
 };
 use super::ServiceNotification;
-use crate::server::ReloadState;
 use credbroker_config::Sources;
 use credbroker_observe::clock::Clock;
+use credbroker_server::ReloadState;
 
 pub(super) use adopt::{Adopter, Started, note_shared};
 pub use reading::ConfigPlace;

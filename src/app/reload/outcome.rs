@@ -6,9 +6,9 @@ use tokio::task::spawn_blocking;
 use tracing::{debug, error, info, warn};
 
 use super::{Follower, absences::Absences, adopt::Adopted};
-use crate::server::{ReloadFailure, ReloadState};
 use credbroker_config::Loaded;
 use credbroker_credential::text::one_line;
+use credbroker_server::{ReloadFailure, ReloadState};
 
 /// The most names of providers in one line of the log.
 const MOST_NAMES: usize = 20;

@@ -15,14 +15,12 @@ use anyhow::{Context as _, anyhow, ensure};
 use credbroker_client::{Client, CredentialRef, Socket};
 
 use super::{progress::Progress, signals::CommandSignals, table};
-use crate::{
-    app::{self, Drained, Edges, Listening},
-    server::SocketOptions,
-};
+use crate::app::{self, Drained, Edges, Listening};
 use credbroker_config as config;
 use credbroker_config::Config;
 use credbroker_observe::clock::{Clock as _, SystemClock};
 use credbroker_plugin::Environment;
+use credbroker_server::SocketOptions;
 use shims::Shims;
 
 pub(super) use sample::{SamplePluginArgs, run as run_sample};

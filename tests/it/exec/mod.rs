@@ -21,8 +21,8 @@ use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
 use tokio_util::task::TaskTracker;
 
-use credbroker::resolver::{CredentialRequest, Resolver, Source};
 use credbroker_config as config;
+use credbroker_fleet::resolver::{CredentialRequest, Resolver, Source};
 use credbroker_plugin::{Command, Environment, PluginSpec, Provider, Providers, Sandbox};
 use credbroker_runner::{LiveRuns, ProcessRunner, RunError, RunLimits, RunnerParts};
 

@@ -14,8 +14,8 @@ use std::{
     time::Duration,
 };
 
-use credbroker::server::ReloadState;
 use credbroker_client::{Error, Reason};
+use credbroker_server::ReloadState;
 use credbroker_test_support::{FakePlugin, Kubeconfig, private_directory, private_file};
 use serde_json::json;
 use tempfile::TempDir;

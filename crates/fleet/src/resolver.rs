@@ -1,0 +1,198 @@
+//! Resolves a request to one invocation of one plugin.
+
+mod world;
+
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+
+use arc_swap::ArcSwap;
+use tokio::{sync::watch, task::spawn_blocking, time::timeout};
+
+use crate::Fleet;
+use credbroker_credential::Cluster;
+use credbroker_observe::clock::Beat;
+use credbroker_plugin::{
+    Origin, PluginKey, PluginSpec, ProfileName, ProviderRef, Providers, ResolveError,
+    access::{self, Permit},
+};
+
+pub use world::World;
+
+/// How long a request waits for the outcome of an attempt to read a hub that was not read yet.
+const FIRST_LOOK: Duration = Duration::from_secs(5);
+/// Interval between look-ups of the plugins' files.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// A caller's request for a credential.
+#[derive(Clone, Default)]
+pub struct CredentialRequest {
+    /// The credential that a request names.
+    pub source: Source,
+    /// Cluster information that client-go sent to the caller, if any.
+    pub cluster: Option<Cluster>,
+    /// Variables of the caller's environment, as the caller sent them.
+    pub env: BTreeMap<String, String>,
+    /// Where the caller runs, which decides which variables it may send.
+    pub origin: Origin,
+    /// What the caller may request.
+    pub permit: Permit,
+}
+
+/// The credential that a request names.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Source {
+    /// The credential of a provider.
+    Provider(ProviderRef),
+    /// The credential of a cluster, by the name of its ClusterProfile.
+    ClusterProfile(ProfileName),
+}
+
+impl Source {
+    /// What access rules say about it.
+    pub fn target(&self) -> access::CallTarget<'_> {
+        match self {
+            Self::Provider(provider) => access::CallTarget::Provider(&provider.name),
+            Self::ClusterProfile(profile) => access::CallTarget::Profile(profile, None),
+        }
+    }
+
+    /// Checks whether `permit` allows the run of `provider`, and of `profile` if it is for one, to a caller that names
+    /// this source.
+    pub fn check(
+        &self,
+        permit: &Permit,
+        provider: &str,
+        profile: Option<&ProfileName>,
+    ) -> Result<(), ResolveError> {
+        let run = match (self, profile) {
+            (Self::Provider(_), Some(profile)) => access::CallTarget::Through(provider, profile),
+            (Self::Provider(_), None) => access::CallTarget::Provider(provider),
+            (Self::ClusterProfile(profile), _) => access::CallTarget::Profile(profile, Some(provider)),
+        };
+        if permit.allows(run) { Ok(()) } else { Err(self.not_allowed()) }
+    }
+
+    /// The error for a caller that may not know whether it exists.
+    pub fn not_allowed(&self) -> ResolveError {
+        match self {
+            Self::Provider(provider) => ResolveError::ProviderNotAllowed { name: provider.name.clone() },
+            Self::ClusterProfile(profile) => ResolveError::ProfileNotAllowed { profile: profile.clone() },
+        }
+    }
+}
+
+impl Default for Source {
+    fn default() -> Self {
+        Self::Provider(ProviderRef::default())
+    }
+}
+
+impl fmt::Debug for CredentialRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("CredentialRequest");
+        shown.field("source", &self.source).field("cluster", &self.cluster.as_ref().map(|c| &c.server));
+        shown.field("env", &self.env.keys()).field("origin", &self.origin);
+        shown.field("permit", &self.permit).finish()
+    }
+}
+
+/// Resolves requests against the configuration in force.
+#[derive(Debug)]
+pub struct Resolver {
+    /// Read on each request, without a lock that a writer could hold.
+    world: ArcSwap<World>,
+}
+
+impl Resolver {
+    /// A resolver for the configured providers, and for the fleet if one is read.
+    pub fn new(providers: Arc<Providers>, fleet: Option<Arc<Fleet>>) -> Self {
+        Self { world: ArcSwap::from_pointee(World { providers, fleet }) }
+    }
+
+    /// Puts another configuration in force. Requests that were resolved before continue with the earlier one.
+    pub fn replace(&self, world: World) {
+        self.world.store(Arc::new(world));
+    }
+
+    /// The configured providers.
+    pub fn providers(&self) -> Arc<Providers> {
+        Arc::clone(&self.world.load().providers)
+    }
+
+    /// The fleet, if one is read.
+    pub fn fleet(&self) -> Option<Arc<Fleet>> {
+        self.world.load().fleet.clone()
+    }
+
+    /// The key of the run that `ask` leads to, to look up its credential. Reads memory only, copies no part of the
+    /// request, and hashes only the parts that the plugin would receive.
+    ///
+    /// # Errors
+    ///
+    /// As [`resolve`](Self::resolve), which checks more. The cache has no entry for a request that it refuses.
+    pub fn key(&self, ask: &CredentialRequest) -> Result<PluginKey, ResolveError> {
+        let (world, sent) = (self.world.load(), ask.cluster.as_ref());
+        let lead = world.permitted(&ask.source, sent, &ask.permit)?;
+        lead.check(&ask.env, ask.origin)?;
+        Ok(lead.key(sent, &ask.env))
+    }
+
+    /// Resolves a request to one invocation. Reads memory only; the run looks up the plugin's file.
+    ///
+    /// # Errors
+    ///
+    /// The request leads to no run until the configuration or the fleet changes.
+    pub fn resolve(&self, ask: CredentialRequest) -> Result<PluginSpec, ResolveError> {
+        let CredentialRequest { source, cluster, env, origin, permit } = ask;
+        let world = self.world.load();
+        let lead = world.permitted(&source, cluster.as_ref(), &permit)?;
+        lead.check(&env, origin)?;
+        lead.spec(cluster, env)
+    }
+
+    /// If the request depends on a hub that was not read yet, waits for the outcome of the attempt to read it that is in
+    /// progress, or of the next one. Waits for one outcome only, and at most five seconds; if the next attempt begins
+    /// later than that, not at all.
+    pub async fn settled(&self, ask: &CredentialRequest) {
+        let (mut reads, before) = {
+            let world = self.world.load();
+            let Some(fleet) = world.fleet.as_ref() else { return };
+            // Before the state of the hub is read: no outcome is missed.
+            let reads = fleet.reads();
+            let before = *reads.borrow();
+            if fleet.hub().synced {
+                return;
+            }
+            if !ask.permit.allows(ask.source.target()) {
+                return; // a wait would show that the provider exists
+            }
+            let needs_fleet = match &ask.source {
+                Source::ClusterProfile(profile) => fleet.get(profile).is_none(),
+                Source::Provider(provider) => ask.cluster.is_some() && world.matches_clusters(provider),
+            };
+            if !needs_fleet || before.pause() > FIRST_LOOK {
+                return;
+            }
+            (reads, before)
+        };
+        // Ignores a timeout: the answer then uses what is known.
+        drop(timeout(FIRST_LOOK, reads.wait_for(|reads| reads.ended != before.ended)).await);
+    }
+
+    /// Notified when the profile of `spec` changes, closed when it is deleted. `None`: `spec` has no profile.
+    pub fn follow(&self, spec: &PluginSpec) -> Option<watch::Receiver<u64>> {
+        Some(self.world.load().fleet.as_ref()?.follow(spec.target.as_ref()?))
+    }
+
+    /// Looks up the plugins' files now, and then every two seconds. Runs until the future is dropped.
+    pub async fn keep_looking(&self, beat: Beat) {
+        loop {
+            let providers = self.providers();
+            // Not waited for: a mount that hangs holds this thread, and the next look leaves its file out.
+            drop(spawn_blocking(move || providers.look_up_files()));
+            beat.next(LOOK_EVERY).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,182 @@
+//! The rights of one connection, kept current.
+
+use std::{
+    future::{pending, poll_fn},
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+};
+
+use arc_swap::ArcSwap;
+use tokio::sync::watch;
+use tonic::{Request, Status};
+
+use super::{
+    peer::Peer,
+    status::{self, NoRights},
+};
+use credbroker_fleet::resolver::{CredentialRequest, Resolver};
+use credbroker_plugin::{
+    Origin, PluginSpec, ResolveError,
+    access::{Permit, Policy, Principal, Rights, Verb},
+};
+
+/// The policy in force, and each that follows it.
+pub type Policies = watch::Receiver<Arc<Policy>>;
+
+/// Who the peer of a connection is, and what it may do. The calls of the connection share it.
+#[derive(Debug)]
+pub(super) struct Access {
+    pub(super) peer: Peer,
+    principal: Principal,
+    current: ArcSwap<CurrentRights>,
+}
+
+/// The rights under one policy.
+#[derive(Debug)]
+struct CurrentRights {
+    /// Has seen the policy of `rights` and no newer one.
+    policies: Policies,
+    rights: Arc<Rights>,
+}
+
+impl CurrentRights {
+    fn of(principal: &Principal, mut policies: Policies) -> Self {
+        let rights = Arc::new(policies.borrow_and_update().rights(principal));
+        Self { policies, rights }
+    }
+}
+
+impl Access {
+    pub(super) fn new(peer: Peer, principal: Principal, policies: Policies) -> Self {
+        let current = ArcSwap::from_pointee(CurrentRights::of(&principal, policies));
+        Self { peer, principal, current }
+    }
+
+    /// The access of the connection that `request` came on.
+    pub(super) fn of<T>(request: &Request<T>) -> Result<&Arc<Self>, Status> {
+        request.extensions().get().ok_or_else(status::no_peer)
+    }
+
+    /// The rights of the peer now. Computed again only after the policy has changed; otherwise this takes no lock and
+    /// allocates nothing.
+    pub(super) fn rights(&self) -> Arc<Rights> {
+        let current = self.current.load();
+        // An error means that the broker ends.
+        if !current.policies.has_changed().unwrap_or(false) {
+            return Arc::clone(&current.rights);
+        }
+        let renewed = Arc::new(CurrentRights::of(&self.principal, current.policies.clone()));
+        self.current.store(Arc::clone(&renewed));
+        Arc::clone(&renewed.rights)
+    }
+
+    /// The permit for a call that needs `verb`.
+    pub(super) fn permit(&self, verb: Verb) -> Permit {
+        Permit::new(self.rights(), verb)
+    }
+
+    /// Whether the rights of `permit` are those of the peer now. A configuration puts its rules in force before its
+    /// providers, so a request whose permit is current after it was resolved has no provider of a newer configuration than
+    /// its rights.
+    pub(super) fn is_current(&self, permit: &Permit) -> bool {
+        permit.is_of(&self.rights())
+    }
+
+    /// Resolves `ask` with the rights of the peer now.
+    pub(super) fn resolve(
+        &self,
+        resolver: &Resolver,
+        ask: &mut CredentialRequest,
+    ) -> Result<PluginSpec, ResolveError> {
+        loop {
+            ask.permit = ask.permit.with(self.rights());
+            let spec = resolver.resolve(ask.clone());
+            if self.is_current(&ask.permit) {
+                return spec;
+            }
+        }
+    }
+
+    /// The rights of the peer, if it may do `verb` with anything.
+    pub(super) fn need(&self, verb: Verb) -> Result<Arc<Rights>, Status> {
+        let rights = self.rights();
+        if rights.has(verb) { Ok(rights) } else { Err(status::verb_denied(verb)) }
+    }
+
+    /// Changes of the policy that [`rights`](Self::rights) does not know yet, and later ones.
+    pub(super) fn changes(&self) -> Policies {
+        self.current.load().policies.clone()
+    }
+
+    /// Waits until the peer has no right at all. Each poll reads the rights, because a new policy is in force slightly
+    /// before its waiters are notified.
+    pub(super) async fn lost_all(&self) {
+        let mut policies = self.changes();
+        let mut changes = pin!(async {
+            while policies.changed().await.is_ok() {
+                if self.rights().is_empty() {
+                    return;
+                }
+            }
+            // The broker ends, and the rights remain.
+            pending::<()>().await;
+        });
+        poll_fn(|cx| if self.rights().is_empty() { Poll::Ready(()) } else { changes.as_mut().poll(cx) })
+            .await;
+    }
+
+    /// Whether the peer may ask whether the broker works, under any rules: the broker's own user and root may.
+    pub(super) fn may_ask_for_health(&self) -> bool {
+        self.principal.is_owner && self.principal.uid.is_some()
+    }
+
+    /// Whether no other user than `own` and root can get a credential of the provider now.
+    pub(super) fn is_alone(&self, own: u32, provider: &str) -> bool {
+        self.current.load().policies.borrow().is_alone(own, provider)
+    }
+
+    /// The identity that the rights are for.
+    pub(super) fn principal(&self) -> &Principal {
+        &self.principal
+    }
+
+    /// Where the peer runs.
+    pub(super) fn origin(&self) -> Origin {
+        self.principal.process.facts().origin
+    }
+
+    /// Reads what can be learned about the peer's process, if nothing has needed it yet, and closes its pidfd.
+    pub(super) fn settle(&self) {
+        self.principal.process.facts();
+    }
+
+    /// Why the peer has no right.
+    pub(super) fn no_rights(&self) -> NoRights {
+        match self.principal.uid {
+            None => NoRights::Unmapped,
+            Some(_) if self.current.load().policies.borrow().has_rules() => NoRights::Unlisted,
+            Some(_) => NoRights::Stranger,
+        }
+    }
+}
+
+#[cfg(test)]
+impl Access {
+    /// That of a user who is not the broker's.
+    pub(super) fn of_uid(uid: u32, policies: Policies) -> Arc<Self> {
+        let peer = Peer { listener: 0, uid, gid: uid, pid: None };
+        Arc::new(Self::new(peer, Principal { uid: Some(uid), ..Principal::default() }, policies))
+    }
+
+    /// That of the broker's own user without rules.
+    pub(super) fn of_the_owner() -> Arc<Self> {
+        let peer = Peer { listener: 0, uid: 1000, gid: 1000, pid: None };
+        let principal = Principal { uid: Some(1000), is_owner: true, ..Principal::default() };
+        let policies = watch::Sender::new(Arc::new(Policy::new([]))).subscribe();
+        Arc::new(Self::new(peer, principal, policies))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+//! `AttendCredential`: a get whose caller sees what the plugin writes while it runs.
+
+use std::{fmt, pin::Pin, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use credbroker_proto::v1 as pb;
+use futures_util::stream::unfold;
+use rustix::process::geteuid;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tonic::{Request, Response, Status};
+use tracing::{Instrument as _, debug_span};
+
+use super::{
+    access::Access,
+    asked::Asked,
+    convert,
+    credentials::{asking, refused},
+    deadline::deadline,
+    follow::{CredentialMessages, WatchSlots},
+    lease::{Lease, Leases, lender},
+    peer::Peer,
+    preencoded::{self, Preencoded},
+    service::BrokerService,
+    status::{self, Subject},
+};
+use credbroker_cache as cache;
+use credbroker_cache::{Attendant, AttendantReader};
+use credbroker_credential::Issued;
+use credbroker_fleet::resolver::Source;
+use credbroker_plugin::{ProfileName, access::Verb};
+use credbroker_runner::{AttendanceNews, Offer, PluginRunner};
+
+/// How long a run may be queued while a caller without a deadline waits for it.
+const QUEUED: Duration = Duration::from_secs(60);
+
+/// The end of the request.
+type PendingAnswer = Pin<Box<dyn Future<Output = Result<Arc<Issued>, Status>> + Send>>;
+
+impl<R: PluginRunner> BrokerService<R> {
+    pub(super) async fn attend(
+        &self,
+        request: Request<pb::AttendCredentialRequest>,
+    ) -> Result<Response<CredentialMessages>, Status> {
+        let (access, slot) = (Arc::clone(Access::of(&request)?), WatchSlots::take(&request)?);
+        let (peer, deadline) = (access.peer, deadline(&request));
+        let pb::AttendCredentialRequest { r#ref, session, login: is_login, can_run_plugin } =
+            request.into_inner();
+        let session = convert::session(session, &access);
+        let get =
+            pb::GetCredentialRequest { r#ref, at_terminal: true, ..pb::GetCredentialRequest::default() };
+        let (caller, reference) = asking(&peer, get);
+        let ask = convert::ask(reference, &access, Verb::Get)?;
+        let (asked, source) =
+            (Asked::credential(&self.audit, &access, Verb::Login, &ask.source), ask.source.clone());
+        let resolved = async {
+            let (spec, request) = self.resolve(ask, &access, caller, deadline).await?;
+            let profile = spec.target.as_ref().map(|target| &target.profile);
+            check(&access, &source, &spec.provider.name, profile)?;
+            Ok((spec, request))
+        };
+        let (spec, request) = asked.decided(resolved.await)?;
+        let (lender, offered) = can_run_plugin.then(|| lender(&access, &spec)).flatten().unzip();
+        let attendant = Arc::<Attendant>::default();
+        let reader = attendant.read();
+        let limit = request.deadline.unwrap_or(spec.provider.interactive_timeout.saturating_add(QUEUED));
+        let request = cache::Request {
+            attendant: Some(attendant),
+            deadline: Some(limit),
+            session,
+            lender,
+            is_login,
+            ..request
+        };
+        let (cache, subject) = (self.cache.clone(), Subject::of(&spec));
+        let answer =
+            async move { cache.get(spec, &request).await.map_err(|failed| refused(&subject, &failed)) };
+        let span = debug_span!("request", rpc = "attend_credential", uid = peer.uid, pid = peer.pid);
+        let attended = AttendStream {
+            answer: Box::pin(answer.instrument(span)),
+            reader,
+            end: None,
+            offered,
+            lease: None,
+            leases: self.leases.clone(),
+            peer,
+            _slot: slot,
+        };
+        Ok(Preencoded::response(attended.messages()))
+    }
+}
+
+/// Checks whether the caller may attend the run that `source` leads to: it is the broker's own user, or has the verb `login`.
+fn check(
+    access: &Access,
+    source: &Source,
+    provider: &str,
+    profile: Option<&ProfileName>,
+) -> Result<(), Status> {
+    if access.principal().uid == Some(geteuid().as_raw()) {
+        return Ok(());
+    }
+    let allowed = source.check(&access.permit(Verb::Login), provider, profile);
+    allowed.map_err(|_forbidden| status::login_denied(source))
+}
+
+/// A request that is attended.
+struct AttendStream {
+    answer: PendingAnswer,
+    reader: AttendantReader,
+    /// The answer, when the last lines are sent before it.
+    end: Option<Result<Arc<Issued>, Status>>,
+    /// Gets what the caller is asked to run in its terminal.
+    offered: Option<oneshot::Receiver<Offer>>,
+    /// The caller runs it while this is there.
+    lease: Option<Lease>,
+    leases: Leases,
+    peer: Peer,
+    _slot: OwnedSemaphorePermit,
+}
+
+impl fmt::Debug for AttendStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AttendStream").field("reader", &self.reader).finish_non_exhaustive()
+    }
+}
+
+impl AttendStream {
+    fn messages(self) -> CredentialMessages {
+        Box::pin(unfold(Some(self), async |attended| {
+            let mut attended = attended?;
+            if let Some(end) = attended.end.take() {
+                return Some((framed(end), None));
+            }
+            tokio::select! {
+                biased;
+                Some(offer) = offered(&mut attended.offered) => {
+                    let (lease, command) = attended.leases.grant(&attended.peer, offer);
+                    attended.lease = Some(lease);
+                    let lease = Some(command);
+                    let message = pb::AttendCredentialResponse { lease, ..pb::AttendCredentialResponse::default() };
+                    Some((Ok(preencoded::frame(&message)), Some(attended)))
+                }
+                news = attended.reader.next() => Some((Ok(attended.lines(news)), Some(attended))),
+                end = &mut attended.answer => {
+                    let news = attended.reader.news();
+                    if news.lines.is_empty() {
+                        return Some((framed(end), None));
+                    }
+                    attended.end = Some(end);
+                    Some((Ok(attended.lines(news)), Some(attended)))
+                }
+            }
+        }))
+    }
+
+    /// A message with what is new. A caller in whose terminal the plugin runs sees its words there.
+    fn lines(&self, news: AttendanceNews) -> Bytes {
+        lines(if self.lease.is_some() { AttendanceNews { lines: Vec::new(), ..news } } else { news })
+    }
+}
+
+/// Waits for an offer. `None`: there will be none.
+async fn offered(offered: &mut Option<oneshot::Receiver<Offer>>) -> Option<Offer> {
+    let offer = offered.as_mut()?.await;
+    *offered = None;
+    offer.ok()
+}
+
+/// The last message. It is that of a get: both have the same fields.
+fn framed(end: Result<Arc<Issued>, Status>) -> Result<Bytes, Status> {
+    end.map(|issued| issued.encoded.frame.clone())
+}
+
+fn lines(AttendanceNews { lines, time_left }: AttendanceNews) -> Bytes {
+    let stderr_lines = lines.iter().map(ToString::to_string).collect();
+    let time_left = time_left.and_then(convert::duration);
+    let news =
+        pb::AttendCredentialResponse { stderr_lines, time_left, ..pb::AttendCredentialResponse::default() };
+    preencoded::frame(&news)
+}
+
+#[cfg(test)]
+mod tests;

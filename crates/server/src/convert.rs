@@ -1,0 +1,120 @@
+//! Converts wire messages to domain values and back.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use credbroker_proto::v1 as pb;
+use prost_types::Timestamp;
+use tonic::Status;
+
+use super::{access::Access, status};
+use credbroker_credential::Cluster;
+use credbroker_fleet::resolver::{CredentialRequest, Source};
+use credbroker_plugin::{Origin, ProfileName, ProviderRef, Session, access::Verb};
+
+/// Reads the `ref` of a request of this peer, which needs the right to do `verb`.
+pub(super) fn ask(
+    reference: Option<pb::CredentialRef>,
+    access: &Access,
+    verb: Verb,
+) -> Result<CredentialRequest, Status> {
+    let Some(pb::CredentialRef { source: Some(source), cluster, env }) = reference else {
+        return Err(status::invalid("`ref` is empty: set `ref.provider` or `ref.cluster_profile`"));
+    };
+    let source = match source {
+        pb::credential_ref::Source::Provider(pb::ProviderRef { name, .. }) if name.is_empty() => {
+            return Err(status::invalid("`ref.provider.name` is empty"));
+        }
+        pb::credential_ref::Source::Provider(pb::ProviderRef { name, definition }) => {
+            Source::Provider(ProviderRef { name, definition })
+        }
+        pb::credential_ref::Source::ClusterProfile(profile) => {
+            Source::ClusterProfile(profile_name(profile, "ref.cluster_profile")?)
+        }
+    };
+    // Where the peer runs matters for its variables only, and reading it takes longer than the rest of a call.
+    let origin = if env.is_empty() { Origin::default() } else { access.origin() };
+    let (cluster, permit) = (cluster.map(self::cluster), access.permit(verb));
+    Ok(CredentialRequest { source, cluster, env, origin, permit })
+}
+
+/// Reads the session of a person, if the caller runs where it counts.
+pub(super) fn session(sent: BTreeMap<String, String>, access: &Access) -> Option<Arc<Session>> {
+    if sent.is_empty() { None } else { Session::of(sent, access.origin()) }
+}
+
+/// Reads the profile that `field` of a request names.
+pub(super) fn profile_name(profile: pb::ClusterProfileRef, field: &str) -> Result<ProfileName, Status> {
+    if profile.namespace.is_empty() || profile.name.is_empty() {
+        return Err(status::invalid(&format!("`{field}` needs a namespace and a name")));
+    }
+    Ok(ProfileName::new(profile.namespace, profile.name))
+}
+
+/// Encodes the name of a profile.
+pub(super) fn profile(name: &ProfileName) -> pb::ClusterProfileRef {
+    pb::ClusterProfileRef { namespace: name.namespace.to_string(), name: name.name.to_string() }
+}
+
+fn cluster(cluster: pb::Cluster) -> Cluster {
+    let pb::Cluster {
+        server,
+        tls_server_name,
+        insecure_skip_tls_verify,
+        certificate_authority_data,
+        proxy_url,
+        disable_compression,
+        config,
+    } = cluster;
+    Cluster {
+        server,
+        tls_server_name: tls_server_name.unwrap_or_default(),
+        insecure_skip_tls_verify,
+        certificate_authority_data: certificate_authority_data.unwrap_or_default(),
+        proxy_url: proxy_url.unwrap_or_default(),
+        disable_compression,
+        config: config.unwrap_or_default(),
+    }
+}
+
+pub(super) fn cluster_message(cluster: &Cluster) -> pb::Cluster {
+    let Cluster {
+        server,
+        tls_server_name,
+        insecure_skip_tls_verify,
+        certificate_authority_data,
+        proxy_url,
+        disable_compression,
+        config,
+    } = cluster.clone();
+    pb::Cluster {
+        server,
+        tls_server_name: present(tls_server_name),
+        insecure_skip_tls_verify,
+        certificate_authority_data: Some(certificate_authority_data).filter(|data| !data.is_empty()),
+        proxy_url: present(proxy_url),
+        disable_compression,
+        config: Some(config).filter(|config| !config.is_empty()),
+    }
+}
+
+/// `None` if `text` is empty.
+pub(super) fn present(text: String) -> Option<String> {
+    Some(text).filter(|text| !text.is_empty())
+}
+
+pub(super) fn timestamp(time: SystemTime) -> Option<Timestamp> {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    let nanos = since.subsec_nanos().cast_signed();
+    Some(Timestamp { seconds: i64::try_from(since.as_secs()).ok()?, nanos })
+}
+
+pub(super) fn duration(duration: Duration) -> Option<prost_types::Duration> {
+    duration.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests;

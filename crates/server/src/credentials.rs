@@ -1,0 +1,185 @@
+//! The calls that answer with a credential: `GetCredential`, `WatchCredential`, `AttendCredential` and `ReportRejected`.
+//!
+//! The answers were encoded once, when the credential arrived. They bypass the generated service, which would encode
+//! each of them again.
+
+mod routes;
+
+use std::{
+    hash::{BuildHasher as _, RandomState},
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use credbroker_proto::v1 as pb;
+use prost::Message as _;
+use tonic::{Request, Response, Status};
+use tracing::{Instrument as _, debug_span};
+
+pub(super) use self::routes::Credentials;
+
+use super::{
+    Peer,
+    access::Access,
+    asked::{self, Asked},
+    convert,
+    deadline::{deadline, wait_within},
+    follow::{CredentialMessages, CredentialStream, WatchSlots},
+    preencoded::{self, Preencoded},
+    service::BrokerService,
+    status::{self, Subject},
+};
+use credbroker_cache as cache;
+use credbroker_cache::{Caller, Failed, Lookup, ReportOutcome, Reported};
+use credbroker_credential::Issued;
+use credbroker_fleet::resolver::CredentialRequest;
+use credbroker_observe::trace;
+use credbroker_plugin::{PluginSpec, access::Verb, verifiable_at};
+use credbroker_runner::PluginRunner;
+
+/// The path of `GetCredential`.
+pub(super) const GET: &str = "/credbroker.v1.CredentialBroker/GetCredential";
+
+/// Answers `GetCredential` from memory.
+pub(super) trait Memory: Send + Sync {
+    /// The framed answer to `message`, an encoded request. `None`: the service must decide, and reports any error.
+    fn recall(&self, access: &Access, message: Bytes) -> Option<Bytes>;
+}
+
+impl<R: PluginRunner> Memory for BrokerService<R> {
+    fn recall(&self, access: &Access, message: Bytes) -> Option<Bytes> {
+        let (caller, reference) = asking(&access.peer, pb::GetCredentialRequest::decode(message).ok()?);
+        let ask = convert::ask(reference, access, Verb::Get).ok()?;
+        let key = self.resolver.key(&ask).ok().filter(|_| access.is_current(&ask.permit))?;
+        match self.cache.lookup(&key, &caller) {
+            Lookup::Served(issued) => {
+                self.audit.hit(|| asked::hit(access, &ask.source, issued.generation.to_string()));
+                if trace::is_recording() {
+                    // The key alone does not say which provider it is.
+                    self.resolver.resolve(ask).iter().for_each(trace::names);
+                }
+                Some(issued.encoded.frame.clone())
+            }
+            Lookup::Undecided => None,
+        }
+    }
+}
+
+impl<R: PluginRunner> BrokerService<R> {
+    async fn get(&self, request: Request<pb::GetCredentialRequest>) -> Result<Response<Bytes>, Status> {
+        let (access, deadline) = (Arc::clone(Access::of(&request)?), deadline(&request));
+        let peer = access.peer;
+        let mut message = request.into_inner();
+        let session = std::mem::take(&mut message.session);
+        let session = if message.at_terminal { convert::session(session, &access) } else { None };
+        let (caller, reference) = asking(&peer, message);
+        let ask = convert::ask(reference, &access, Verb::Get)?;
+        let asked = Asked::credential(&self.audit, &access, Verb::Get, &ask.source);
+        let get = async {
+            let (spec, request) = self.resolve(ask, &access, caller, deadline).await?;
+            let request = cache::Request { session, ..request };
+            let subject = Subject::of(&spec);
+            self.cache.get(spec, &request).await.map_err(|failed| refused(&subject, &failed))
+        };
+        let span = debug_span!("request", rpc = "get_credential", uid = peer.uid, pid = peer.pid);
+        let issued = asked.issued(get.instrument(span).await, |issued| Some(issued.generation.to_string()));
+        issued.map(|issued| answer(&issued))
+    }
+
+    async fn watch(
+        &self,
+        request: Request<pb::WatchCredentialRequest>,
+    ) -> Result<Response<CredentialMessages>, Status> {
+        let (access, slot) = (Arc::clone(Access::of(&request)?), WatchSlots::take(&request)?);
+        let peer = access.peer;
+        let ask = convert::ask(request.into_inner().r#ref, &access, Verb::Watch)?;
+        let asked = Asked::credential(&self.audit, &access, Verb::Watch, &ask.source);
+        self.resolver.settled(&ask).await;
+        let (cache, resolver) = (self.cache.clone(), Arc::clone(&self.resolver));
+        let caller = (Arc::clone(&access), named(&peer, ""));
+        let following = CredentialStream::start(cache, resolver, ask, (caller, self.audit.clone()), slot);
+        let following = asked.decided(following)?;
+        Ok(Preencoded::response(following.messages()))
+    }
+
+    async fn report(&self, request: Request<pb::ReportRejectedRequest>) -> Result<Response<Bytes>, Status> {
+        let (access, deadline) = (Arc::clone(Access::of(&request)?), deadline(&request));
+        let peer = access.peer;
+        let pb::ReportRejectedRequest { r#ref, generation } = request.into_inner();
+        if generation.is_empty() {
+            return Err(status::invalid("`generation` is empty: say which credential was rejected"));
+        }
+        let ask = convert::ask(r#ref, &access, Verb::Report)?;
+        let asked = Asked::credential(&self.audit, &access, Verb::Report, &ask.source);
+        let report = async {
+            let (spec, request) = self.resolve(ask, &access, named(&peer, ""), deadline).await?;
+            let subject = Subject::of(&spec);
+            let reported = self.cache.report(spec, &generation, &request).await;
+            reported.map_err(|failed| refused(&subject, &failed))
+        };
+        let span = debug_span!("request", rpc = "report_rejected", uid = peer.uid, pid = peer.pid);
+        let generation = |reported: &Reported| Some(reported.issued.generation.to_string());
+        let reported = asked.issued(report.instrument(span).await, generation);
+        reported.map(|reported| report_answer(&reported))
+    }
+
+    pub(super) async fn resolve(
+        &self,
+        mut ask: CredentialRequest,
+        access: &Access,
+        caller: Caller,
+        deadline: Option<Duration>,
+    ) -> Result<(PluginSpec, cache::Request), Status> {
+        let deadline = wait_within(deadline, self.resolver.settled(&ask)).await;
+        let spec = access.resolve(&self.resolver, &mut ask).map_err(|error| {
+            tracing::debug!("request refused: {error}");
+            status::unresolved(&error, &ask.source)
+        })?;
+        trace::names(&spec);
+        let verify_at = verifiable_at(&spec.provider, spec.target.as_ref(), ask.cluster.as_ref());
+        Ok((spec, cache::Request { caller, deadline, verify_at, ..cache::Request::default() }))
+    }
+}
+
+fn answer(issued: &Issued) -> Response<Bytes> {
+    Response::new(issued.encoded.frame.clone())
+}
+
+/// The answer to a report: the answer to a get, and the outcome.
+fn report_answer(reported: &Reported) -> Response<Bytes> {
+    use pb::report_rejected_response::Outcome;
+    let (outcome, retry_after) = match reported.outcome {
+        ReportOutcome::Replaced => (Outcome::Replaced, None),
+        ReportOutcome::AlreadyReplaced => (Outcome::AlreadyReplaced, None),
+        ReportOutcome::TooEarly { retry_after } => (Outcome::TooEarly, convert::duration(retry_after)),
+        ReportOutcome::NothingNewer => (Outcome::NothingNewer, None),
+        ReportOutcome::UnknownGeneration => (Outcome::UnknownGeneration, None),
+    };
+    let outcome = outcome.into();
+    let more = pb::ReportRejectedResponse { outcome, retry_after, ..pb::ReportRejectedResponse::default() };
+    Response::new(preencoded::extended(&reported.issued.encoded.frame, &more))
+}
+
+pub(super) fn refused(subject: &Subject, failed: &Failed) -> Status {
+    tracing::debug!(provider = subject.provider(), "request failed: {failed}");
+    status::failed(subject, failed)
+}
+
+/// Splits a request into the caller and the reference. Takes the request by value, so that the caller's name is freed
+/// before the wait.
+pub(super) fn asking(peer: &Peer, request: pb::GetCredentialRequest) -> (Caller, Option<pb::CredentialRef>) {
+    let pb::GetCredentialRequest { r#ref, exec_plugin_caller, at_terminal, session: _ } = request;
+    let pb::ExecPluginCaller { id, without_exec_info } = exec_plugin_caller.unwrap_or_default();
+    (Caller { without_exec_info, at_terminal, ..named(peer, &id) }, r#ref)
+}
+
+/// The caller with this name, which is empty if the caller sent none. Only a hash of the name is kept.
+fn named(peer: &Peer, name: &str) -> Caller {
+    static HASHES: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    let name = if name.is_empty() { 0 } else { HASHES.hash_one(name).max(1) };
+    Caller { name, peer: peer.process(), ..Caller::default() }
+}
+
+#[cfg(test)]
+mod tests;

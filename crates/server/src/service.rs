@@ -1,0 +1,158 @@
+//! The gRPC services, and the calls about clusters.
+
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
+
+use credbroker_proto::{FILE_DESCRIPTOR_SET, v1 as pb};
+use pb::{
+    credential_broker_admin_server::CredentialBrokerAdminServer, credential_broker_server::CredentialBroker,
+};
+use tonic::{Request, Response, Status, service::Routes};
+use tonic_health::{pb::health_server::HealthServer, server::HealthReporter};
+use tracing::{Span, debug_span};
+
+use super::{
+    access::Access,
+    asked::Asked,
+    clusters::{self, Clusters},
+    credentials::{Credentials, Memory},
+    explain::Fingerprints,
+    follow::WatchSlots,
+    health::Health,
+    info::BrokerInfo,
+    lease::Leases,
+    ready::HealthChecks,
+    status,
+};
+use credbroker_cache::CredentialCache;
+use credbroker_fleet::resolver::Resolver;
+use credbroker_observe::{audit::Audit, metrics::Metrics};
+use credbroker_plugin::access::Verb;
+use credbroker_runner::PluginRunner;
+
+/// Maximum size of a request in bytes: a cluster with its certificate authorities, and the caller's variables.
+pub(super) const REQUEST: usize = 256 * 1024;
+
+/// The broker's own service, over one cache and one configuration.
+#[derive(Debug)]
+pub struct BrokerService<R> {
+    pub(super) cache: CredentialCache<R>,
+    pub(super) resolver: Arc<Resolver>,
+    /// Empty while the broker reads no ClusterProfiles.
+    pub(super) clusters: Clusters<R>,
+    pub(super) info: BrokerInfo,
+    pub(super) audit: Audit,
+    pub(super) fingerprints: Fingerprints,
+    pub(super) leases: Leases,
+}
+
+/// The services that answer requests. Clones share them.
+#[derive(Clone)]
+pub struct Services {
+    pub(super) routes: Routes,
+    pub(super) memory: Arc<dyn Memory>,
+    pub(super) audit: Audit,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) reflection: Arc<OnceLock<Routes>>,
+}
+
+impl fmt::Debug for Services {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Services").field("routes", &self.routes).finish_non_exhaustive()
+    }
+}
+
+/// The broker's services: its own, gRPC health and server reflection.
+pub fn services<R: PluginRunner>(
+    cache: CredentialCache<R>,
+    resolver: Arc<Resolver>,
+    clusters: Clusters<R>,
+    health: HealthReporter,
+    info: BrokerInfo,
+    (metrics, audit): (Arc<Metrics>, Audit),
+) -> Services {
+    let readiness = HealthChecks::new(cache.clone(), Arc::clone(&resolver));
+    let fingerprints = Fingerprints::default();
+    let broker = Arc::new(BrokerService {
+        cache,
+        resolver,
+        clusters,
+        info,
+        audit: audit.clone(),
+        leases: Leases::default(),
+        fingerprints,
+    });
+    let memory = Arc::clone(&broker) as Arc<dyn Memory>;
+    let health = HealthServer::new(Health::of(health, readiness));
+    let admin = CredentialBrokerAdminServer::from_arc(Arc::clone(&broker)).max_decoding_message_size(REQUEST);
+    let routes = Routes::new(Credentials::new(broker)).add_service(admin).add_service(health).prepare();
+    Services { routes, memory, metrics, audit, reflection: Arc::default() }
+}
+
+impl Services {
+    /// Server reflection. The first request builds it: its decoded descriptors take half a megabyte.
+    pub(super) fn reflection(&self) -> &Routes {
+        self.reflection.get_or_init(|| {
+            let builder = || {
+                tonic_reflection::server::Builder::configure()
+                    .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+                    .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+                    // Error details, for clients that do not have their definitions.
+                    .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
+            };
+            // Both builds succeed: the descriptor sets are constants, and a test queries the services.
+            match (builder().build_v1(), builder().build_v1alpha()) {
+                (Ok(v1), Ok(v1alpha)) => Routes::new(v1).add_service(v1alpha).prepare(),
+                _ => Routes::default(),
+            }
+        })
+    }
+}
+
+#[tonic::async_trait]
+impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
+    async fn list_clusters(
+        &self,
+        request: Request<pb::ListClustersRequest>,
+    ) -> Result<Response<pb::ListClustersResponse>, Status> {
+        span(&request, "list_clusters")?;
+        let access = Access::of(&request)?;
+        let rights = Asked::call(&self.audit, access, "list_clusters").decided(access.need(Verb::List))?;
+        Ok(Response::new(self.clusters()?.page(request.into_inner(), rights).await?))
+    }
+
+    async fn deposit_output(
+        &self,
+        request: Request<pb::DepositOutputRequest>,
+    ) -> Result<Response<pb::DepositOutputResponse>, Status> {
+        span(&request, "deposit_output")?;
+        let access = Arc::clone(Access::of(&request)?);
+        let deposited = self.leases.deposit(&access.peer, request.into_inner());
+        Asked::call(&self.audit, &access, "deposit_output").decided(deposited)?;
+        Ok(Response::new(pb::DepositOutputResponse {}))
+    }
+
+    async fn watch_clusters(
+        &self,
+        request: Request<pb::WatchClustersRequest>,
+    ) -> Result<Response<clusters::ClusterMessages>, Status> {
+        span(&request, "watch_clusters")?;
+        let (access, slot) = (Arc::clone(Access::of(&request)?), WatchSlots::take(&request)?);
+        Asked::call(&self.audit, &access, "watch_clusters").decided(access.need(Verb::List))?;
+        Ok(self.clusters()?.follow(request.into_inner().namespace, access, slot).await)
+    }
+}
+
+impl<R: PluginRunner> BrokerService<R> {
+    fn clusters(&self) -> Result<&Clusters<R>, Status> {
+        self.resolver.fleet().map(|_| &self.clusters).ok_or_else(status::no_hub)
+    }
+}
+
+/// The span of a call, at debug level: a span that is not recorded costs nothing.
+pub(super) fn span<T>(request: &Request<T>, name: &'static str) -> Result<Span, Status> {
+    let peer = Access::of(request)?.peer;
+    Ok(debug_span!("request", rpc = name, uid = peer.uid, pid = peer.pid))
+}

@@ -1,0 +1,123 @@
+use std::{
+    fs,
+    os::unix::{
+        fs::{DirBuilderExt as _, symlink},
+        net::{UnixListener as StdListener, UnixStream},
+    },
+};
+
+use super::{
+    look::{PATIENCE, PathLoss},
+    *,
+};
+use crate::socket::{SocketOptions, publish};
+
+fn directory() -> tempfile::TempDir {
+    credbroker_test_support::private_directory()
+}
+
+fn look(keeper: &Keeper) -> PathState {
+    keeper.lock().look()
+}
+
+fn published(path: &std::path::Path) -> (StdListener, Keeper) {
+    let options = SocketOptions { path: path.into(), mode: 0o600, group: None, shared_directory: false };
+    let (listener, publication) = publish(&options).unwrap();
+    (listener, Keeper::new(SocketOrigin::Published(publication)))
+}
+
+#[test]
+fn a_socket_of_systemds_is_only_watched() {
+    let root = directory();
+    let path = root.path().join("socket");
+    let _held = StdListener::bind(&path).unwrap();
+    let keeper = Keeper::new(SocketOrigin::Inherited(path.clone()));
+    assert!(matches!(look(&keeper), PathState::Ours));
+    fs::rename(&path, root.path().join("elsewhere")).unwrap();
+    assert!(matches!(look(&keeper), PathState::Lost(PathLoss::Inherited(_))));
+    assert!(!path.exists());
+    fs::rename(root.path().join("elsewhere"), &path).unwrap();
+    assert!(matches!(look(&keeper), PathState::Ours), "as it was");
+}
+
+#[test]
+fn a_socket_that_cannot_be_looked_up_is_not_taken_for_a_removed_one() {
+    let root = directory();
+    let home = root.path().join("home");
+    fs::DirBuilder::new().mode(0o700).create(&home).unwrap();
+    let path = home.join("socket");
+    let (_published, keeper) = published(&path);
+    let other = home.join("other");
+    let _held = StdListener::bind(&other).unwrap();
+    let inherited = Keeper::new(SocketOrigin::Inherited(other));
+    fs::rename(&home, root.path().join("elsewhere")).unwrap();
+    symlink(&home, &home).unwrap(); // a loop, so that a lookup is an error
+    for keeper in [&keeper, &inherited] {
+        assert!(matches!(look(keeper), PathState::Lost(PathLoss::Unreadable { .. })));
+    }
+    fs::remove_file(&home).unwrap();
+    fs::rename(root.path().join("elsewhere"), &home).unwrap();
+    for keeper in [&keeper, &inherited] {
+        assert!(matches!(look(keeper), PathState::Ours));
+    }
+}
+
+#[test]
+fn a_directory_that_others_may_write_to_is_reported_until_it_is_safe_again() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let root = directory();
+    let (_ours, keeper) = published(&root.path().join("socket"));
+    let allow = |mode| fs::set_permissions(root.path(), fs::Permissions::from_mode(mode)).unwrap();
+    allow(0o777);
+    let PathState::Lost(loss) = look(&keeper) else { panic!("it is unsafe") };
+    assert!(chain(&loss).contains("mode 0777"), "{}", chain(&loss));
+    allow(0o700);
+    assert!(matches!(look(&keeper), PathState::Ours));
+}
+
+#[test]
+fn a_name_that_was_removed_leads_to_the_new_listener() {
+    let root = directory();
+    let path = root.path().join("socket");
+    let (_old, keeper) = published(&path);
+    assert!(matches!(look(&keeper), PathState::Ours));
+    fs::remove_file(&path).unwrap();
+    let PathState::Replaced(new) = look(&keeper) else { panic!("published again") };
+    let _peer = UnixStream::connect(&path).unwrap();
+    new.set_nonblocking(true).unwrap();
+    assert!(new.accept().is_ok());
+    assert!(matches!(look(&keeper), PathState::Ours));
+    drop(keeper);
+    assert!(!path.exists(), "the newest name is removed at the end");
+}
+
+#[test]
+fn a_socket_that_was_withdrawn_has_no_name_and_gets_none() {
+    let root = directory();
+    let path = root.path().join("socket");
+    let (listener, keeper) = published(&path);
+    let _waiting = UnixStream::connect(&path).unwrap();
+    keeper.withdraw();
+    assert!(!path.exists());
+    assert!(matches!(look(&keeper), PathState::Unchanged));
+    assert!(!path.exists() && listener.accept().is_ok(), "it is open");
+}
+
+#[test]
+fn a_live_socket_of_another_process_is_checked_now_and_then() {
+    let root = directory();
+    let path = root.path().join("socket");
+    let (_ours, keeper) = published(&path);
+    fs::remove_file(&path).unwrap();
+    let foreign = StdListener::bind(&path).unwrap();
+    assert!(matches!(look(&keeper), PathState::Lost(PathLoss::Foreign(_))));
+    for _ in 0..PATIENCE {
+        assert!(matches!(look(&keeper), PathState::Unchanged));
+    }
+    assert!(matches!(look(&keeper), PathState::Lost(PathLoss::Foreign(_))));
+    drop(foreign); // its name stays, without a listener
+    // A process that another test starts may briefly hold a copy of the listener.
+    let replaced = (0..1_000_000).any(|_| matches!(look(&keeper), PathState::Replaced(_)));
+    assert!(replaced);
+}

@@ -1,0 +1,118 @@
+//! The stable reason of each error.
+
+use credbroker_proto::Reason;
+
+use credbroker_cache::CacheError;
+use credbroker_credential::{DecodeError, ExecInfoError, LifetimeError, PairError};
+use credbroker_plugin::{ProfileError, ResolveError};
+use credbroker_runner::RunError;
+
+/// The stable reason why a request leads to no run.
+pub(crate) fn resolve_reason(error: &ResolveError) -> Reason {
+    match error {
+        ResolveError::AmbiguousProvider { .. } => Reason::AmbiguousProvider,
+        ResolveError::ClusterMismatch { .. } => Reason::ClusterMismatch,
+        ResolveError::ClusterUnread { .. } | ResolveError::ProfileUnread { .. } => Reason::HubUnavailable,
+        ResolveError::IdentityConflict { .. } => Reason::IdentityConflict,
+        ResolveError::Profile { source, .. } => profile_reason(source),
+        ResolveError::UnknownProfile { is_configured: false, .. } => Reason::HubNotConfigured,
+        ResolveError::UnknownProfile { is_configured: true, .. } => Reason::UnknownClusterProfile,
+        ResolveError::ClusterConfig { .. }
+        | ResolveError::ClusterServer { .. }
+        | ResolveError::InvalidVariable { .. }
+        | ResolveError::NoCluster { .. } => Reason::InvalidRequest,
+        ResolveError::NeedsTerminal { .. } => Reason::InteractionRequired,
+        ResolveError::PluginNotAllowed { .. } => Reason::PluginNotAllowed,
+        ResolveError::PluginNotFound { .. } | ResolveError::PluginUnreadable { .. } => Reason::PluginNotFound,
+        ResolveError::ProfileNotAllowed { .. } | ResolveError::ProviderNotAllowed { .. } => {
+            Reason::PeerDenied
+        }
+        ResolveError::UnknownDefinition { .. } => Reason::UnknownDefinition,
+        ResolveError::UnknownProvider { .. } => Reason::UnknownProvider,
+        ResolveError::VariableNotAllowed { .. } => Reason::VariableNotAllowed,
+    }
+}
+
+/// The stable reason why a profile cannot be used.
+pub(crate) fn profile_reason(error: &ProfileError) -> Reason {
+    match error {
+        ProfileError::NoMatch { .. } => Reason::NoMatchingProvider,
+        ProfileError::Invalid { .. }
+        | ProfileError::Malformed { .. }
+        | ProfileError::Repeated { .. }
+        | ProfileError::VariableDenied { .. }
+        | ProfileError::VariableNotAllowed { .. } => Reason::ClusterProfileInvalid,
+    }
+}
+
+/// The stable reason of a failure.
+pub(crate) fn cache_reason(error: &CacheError) -> Reason {
+    match error {
+        CacheError::Draining => Reason::Draining,
+        CacheError::Full(_) | CacheError::TooManyWaiting => Reason::Overloaded,
+        CacheError::Pending(_) => Reason::RunPending,
+        CacheError::Retired(_) => Reason::ProviderChanged,
+        CacheError::Unattended(_) => Reason::InteractionRequired,
+        CacheError::Lifetime { source: LifetimeError::Certificate { .. }, .. } => Reason::CertExpired,
+        CacheError::Lifetime { source: LifetimeError::Credential { .. }, .. } => Reason::ExpiredOutput,
+        CacheError::Lifetime { source: LifetimeError::NotYetValid { .. }, .. } => Reason::OutputInvalid,
+        CacheError::Run(error) => run_reason(error),
+    }
+}
+
+fn run_reason(error: &RunError) -> Reason {
+    match error {
+        RunError::Decode { source, .. } => decode_reason(source),
+        RunError::ArgumentsTooLong { .. }
+        | RunError::ExecInfo { source: ExecInfoError::TooLarge { .. }, .. } => Reason::ExecInfoTooLarge,
+        RunError::ExecInfo { source: ExecInfoError::Config { .. }, .. } => Reason::InvalidRequest,
+        RunError::Exit { .. } => Reason::PluginExit,
+        RunError::NeedsTerminal { .. } | RunError::TerminalLost { .. } => Reason::InteractionRequired,
+        RunError::NotAllowed { .. } => Reason::PluginNotAllowed,
+        RunError::NotFound { .. } | RunError::Unreadable { .. } => Reason::PluginNotFound,
+        RunError::OutputTooLarge { .. } => Reason::OutputTooLarge,
+        RunError::Directory { .. }
+        | RunError::Panicked { .. }
+        | RunError::Spawn { .. }
+        | RunError::Unanswered { .. } => Reason::SpawnFailed,
+        RunError::Recursion { .. } => Reason::Recursion,
+        RunError::Signal { .. } => Reason::PluginSignal,
+        RunError::Throttled { .. } => Reason::IssuerThrottled,
+        RunError::Timeout { .. } => Reason::PluginTimeout,
+    }
+}
+
+fn decode_reason(error: &DecodeError) -> Reason {
+    match error {
+        DecodeError::BadTimestamp { .. } => Reason::BadTimestamp,
+        DecodeError::Document { .. }
+        | DecodeError::Empty
+        | DecodeError::NotAnObject { .. }
+        | DecodeError::TokenBlank { .. }
+        | DecodeError::TokenControl { .. }
+        | DecodeError::TokenNotAscii { .. }
+        | DecodeError::WrongKind { .. }
+        | DecodeError::WrongType { .. } => Reason::OutputInvalid,
+        DecodeError::HalfPair { .. } | DecodeError::NoCredential | DecodeError::NoStatus => {
+            Reason::NoCredential
+        }
+        DecodeError::Pair(error) => pair_reason(error),
+        DecodeError::VersionMismatch { .. } | DecodeError::VersionMissing { .. } => Reason::VersionMismatch,
+    }
+}
+
+fn pair_reason(error: &PairError) -> Reason {
+    match error {
+        PairError::KeyMismatch | PairError::LeafNotFirst { .. } => Reason::KeyMismatch,
+        PairError::Base64 { .. }
+        | PairError::CertificateMissing
+        | PairError::CertificateUnreadable { .. }
+        | PairError::ChainTooLong { .. }
+        | PairError::EncryptedKey
+        | PairError::KeyMissing
+        | PairError::KeyUnreadable
+        | PairError::PemBroken { .. }
+        | PairError::Secp256k1
+        | PairError::Swapped => Reason::OutputInvalid,
+    }
+}

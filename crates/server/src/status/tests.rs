@@ -1,0 +1,374 @@
+//! The status of every error.
+
+use std::{io, sync::Arc};
+
+use super::*;
+use crate::places::{Full, TooManyBytes};
+use credbroker_cache::{Room, Unattended};
+use credbroker_credential::{
+    ApiVersion, DecodeError, ExecInfoError, LifetimeError, PairError,
+    document::{self, Aliases, Position},
+};
+use credbroker_plugin::{Command, Definition, ProfileError, ProfileName, Refusal, Retirement, access::Verb};
+
+const AT: Position = Position { line: 3, column: 7 };
+
+fn run_errors() -> Vec<RunError> {
+    let command = || Arc::<str>::from("/plugins/p");
+    let cause = || Arc::new(io::Error::from(io::ErrorKind::PermissionDenied));
+    let stderr = || Arc::<str>::from("try again");
+    vec![
+        RunError::ArgumentsTooLong { command: command(), size: 3_000_000 },
+        RunError::Directory {
+            command: command(),
+            base: Arc::from(std::path::Path::new("/tmp")),
+            cause: cause(),
+        },
+        RunError::ExecInfo { command: command(), source: ExecInfoError::Config { line: 1, column: 2 } },
+        RunError::ExecInfo {
+            command: command(),
+            source: ExecInfoError::TooLarge { size: 200_000, authorities: 190_000, limit: 131_072 },
+        },
+        RunError::Exit { command: command(), code: 3, stderr: stderr() },
+        RunError::NeedsTerminal { command: command(), stderr: stderr() },
+        RunError::TerminalLost { command: command(), process: 7 },
+        RunError::NotAllowed { command: command(), refusal: Refusal::DenyAll },
+        RunError::NotAllowed { command: command(), refusal: Refusal::Digest { actual: "a52d159f".into() } },
+        RunError::NotAllowed {
+            command: command(),
+            refusal: Refusal::Owner { path: "/plugins".into(), owner: 1001 },
+        },
+        RunError::NotAllowed {
+            command: command(),
+            refusal: Refusal::Writable { path: "/plugins/p".into(), mode: 0o777 },
+        },
+        RunError::NotFound {
+            command: "p".into(),
+            place: " in the broker's PATH",
+            install_hint: Some("Install it.".into()),
+        },
+        RunError::OutputTooLarge { command: command(), limit: 1 << 20 },
+        RunError::Panicked { command: command() },
+        RunError::Recursion { command: command() },
+        RunError::Signal { command: command(), signal: 9, stderr: stderr() },
+        RunError::Spawn { command: command(), cause: cause() },
+        RunError::Throttled {
+            command: command(),
+            provider: "cloud".into(),
+            issuer: "idp".into(),
+            of_key: false,
+            retry_after: Duration::from_millis(40_200),
+        },
+        RunError::Timeout {
+            command: command(),
+            limit: Duration::from_secs(30),
+            key: "timeout",
+            stderr: stderr(),
+        },
+        RunError::Unanswered { command: command() },
+        RunError::Unreadable { command: command(), source: cause() },
+    ]
+}
+
+fn decode_errors() -> Vec<DecodeError> {
+    let parse = document::parse(b"{\"a\": ", Aliases::Refuse).unwrap_err();
+    let errors = vec![
+        DecodeError::BadTimestamp { at: AT },
+        DecodeError::Document { source: parse },
+        DecodeError::Empty,
+        DecodeError::HalfPair { missing: "clientKeyData" },
+        DecodeError::NoCredential,
+        DecodeError::NoStatus,
+        DecodeError::NotAnObject { found: "a list", at: AT },
+        DecodeError::TokenBlank { at: AT },
+        DecodeError::TokenControl { at: AT },
+        DecodeError::TokenNotAscii { at: AT },
+        DecodeError::VersionMismatch { expected: ApiVersion::V1, found: Some(ApiVersion::V1Beta1) },
+        DecodeError::VersionMissing { expected: ApiVersion::V1 },
+        DecodeError::WrongKind { at: AT },
+        DecodeError::WrongType { field: "status.token", expected: "a string", found: "a number", at: AT },
+    ];
+    let pairs = [
+        PairError::Base64 { field: "clientKeyData" },
+        PairError::CertificateMissing,
+        PairError::CertificateUnreadable { number: 2 },
+        PairError::ChainTooLong { count: 17 },
+        PairError::EncryptedKey,
+        PairError::KeyMismatch,
+        PairError::KeyMissing,
+        PairError::KeyUnreadable,
+        PairError::LeafNotFirst { number: 2 },
+        PairError::PemBroken { field: "clientKeyData", line: 4 },
+        PairError::Secp256k1,
+        PairError::Swapped,
+    ];
+    errors.into_iter().chain(pairs.map(DecodeError::Pair)).collect()
+}
+
+fn cache_errors() -> Vec<CacheError> {
+    let command = || Arc::<str>::from("/plugins/p");
+    let ago = Duration::from_secs(600);
+    let mut errors = vec![
+        CacheError::Draining,
+        CacheError::Full(Room::Entries { limit: 10_000 }),
+        CacheError::Full(Room::OfProcess { limit: 5000 }),
+        CacheError::Full(Room::OfUid { limit: 7500 }),
+        CacheError::Full(Room::BytesOfProcess { limit: 1 << 24 }),
+        CacheError::Full(Room::BytesOfUid { limit: 1 << 26 }),
+        CacheError::TooManyWaiting,
+        CacheError::Unattended(Unattended::NeedsTerminal),
+        CacheError::Unattended(Unattended::NeedsPerson),
+        CacheError::Unattended(Unattended::Unanswered),
+        CacheError::Retired(Retirement::Changed),
+        CacheError::Retired(Retirement::Removed),
+        CacheError::Lifetime { command: command(), source: LifetimeError::Certificate { ago } },
+        CacheError::Lifetime { command: command(), source: LifetimeError::Credential { ago } },
+        CacheError::Lifetime { command: command(), source: LifetimeError::NotYetValid { ahead: ago } },
+    ];
+    errors.extend(run_errors().into_iter().map(CacheError::Run));
+    let decode = |source| CacheError::Run(RunError::Decode { command: command(), source });
+    errors.extend(decode_errors().into_iter().map(decode));
+    errors
+}
+
+fn resolve_errors() -> Vec<ResolveError> {
+    let provider = || Arc::<str>::from("cloud");
+    let command = || Command::Name("p".into());
+    let profile = || ProfileName::new("fleet", "paris");
+    let errors = vec![
+        ResolveError::ClusterConfig { provider: provider(), line: 1, column: 2 },
+        ResolveError::ClusterMismatch {
+            provider: provider(),
+            profile: Some(profile()),
+            difference: "its server is different",
+        },
+        ResolveError::ClusterMismatch {
+            provider: provider(),
+            profile: None,
+            difference: "its server is not one of theirs",
+        },
+        ResolveError::ClusterServer { provider: provider() },
+        ResolveError::ClusterUnread {
+            provider: provider(),
+            problem: "connection refused".into(),
+            retry_after: Duration::ZERO,
+        },
+        ResolveError::AmbiguousProvider {
+            name: "cloud".into(),
+            candidates: ["/home/jane/.kube/config", "/other"]
+                .map(|file| Definition::new(file.into(), "cloud"))
+                .into(),
+        },
+        ResolveError::IdentityConflict {
+            provider: provider(),
+            variable: "AWS_PROFILE".into(),
+            runs_with: true,
+        },
+        ResolveError::UnknownDefinition {
+            name: "cloud".into(),
+            definition: "12ab".into(),
+            known: Vec::new(),
+        },
+        ResolveError::UnknownDefinition {
+            name: "cloud".into(),
+            definition: "12ab".into(),
+            known: vec![Definition::new("/other".into(), "cloud")],
+        },
+        ResolveError::VariableNotAllowed {
+            provider: provider(),
+            variable: "CLOUDSDK_PYTHON".into(),
+            danger: "it can make the plugin run another program",
+            remedy: "",
+        },
+        ResolveError::InvalidVariable { provider: provider(), variable: "A=B".into() },
+        ResolveError::NeedsTerminal { provider: provider() },
+        ResolveError::NoCluster { provider: provider(), known: 2 },
+        ResolveError::PluginNotAllowed {
+            provider: provider(),
+            command: command(),
+            refusal: Refusal::NotListed { command: "/plugins/p".into() },
+        },
+        ResolveError::PluginNotFound { provider: provider(), command: command(), install_hint: None },
+        ResolveError::PluginUnreadable {
+            provider: provider(),
+            command: command(),
+            source: Arc::new(io::ErrorKind::PermissionDenied.into()),
+        },
+        ResolveError::ProfileNotAllowed { profile: profile() },
+        ResolveError::ProfileUnread {
+            profile: profile(),
+            problem: "connection refused".into(),
+            retry_after: Duration::from_secs(20),
+        },
+        ResolveError::ProviderNotAllowed { name: "cloud".into() },
+        ResolveError::UnknownProfile { profile: profile(), is_configured: true },
+        ResolveError::UnknownProfile { profile: profile(), is_configured: false },
+        ResolveError::UnknownProvider { name: "clout".into(), known: vec!["cloud".into()] },
+    ];
+    let profiles = profile_errors().into_iter();
+    let profiles = profiles.map(|source| ResolveError::Profile { profile: profile(), source });
+    errors.into_iter().chain(profiles).collect()
+}
+
+fn profile_errors() -> [ProfileError; 6] {
+    let field = || "access provider `cloud`: cluster.server".to_owned();
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    [
+        ProfileError::Invalid { field: field(), problem: "is empty" },
+        ProfileError::Malformed { field: field(), expected: "text" },
+        ProfileError::NoMatch { profile: names(&["gke", "eks"]), configured: names(&["cloud"]) },
+        ProfileError::Repeated { provider: "cloud".into(), list: "accessProviders" },
+        ProfileError::VariableDenied { field: field(), variable: "LD_PRELOAD".into() },
+        ProfileError::VariableNotAllowed {
+            field: field(),
+            provider: "cloud".into(),
+            variable: "TENANT".into(),
+        },
+    ]
+}
+
+fn cloud() -> Subject {
+    let profile = Some(ProfileName::new("fleet", "paris"));
+    Subject { provider: "cloud".into(), key: PluginKey([0xab; 32]), profile }
+}
+
+fn paris() -> Source {
+    Source::ClusterProfile(ProfileName::new("fleet", "paris"))
+}
+
+/// One line about `status`, whose message begins with the provider or the ClusterProfile if it `has_subject`.
+fn line(status: &Status, has_subject: bool) -> String {
+    let info = status.get_details_error_info().expect("every status carries ErrorInfo");
+    assert_eq!(info.domain, "credbroker.io");
+    let reason = Reason::from_name(&info.reason).expect("a reason of ours");
+    assert_eq!(status.code(), to_tonic(reason.code()), "{reason:?}");
+    assert!(status.message().ends_with(&format!(" ({})", info.reason)), "{}", status.message());
+    let subject = [("provider", "provider"), ("cluster", "ClusterProfile")]
+        .into_iter()
+        .find_map(|(key, noun)| Some(format!("{noun} `{}`", info.metadata.get(key)?)));
+    assert_eq!(subject.is_some(), has_subject, "{}", status.message());
+    if let Some(subject) = subject {
+        assert!(status.message().starts_with(&subject), "{subject}: {}", status.message());
+    }
+    let retry = status.get_details_retry_info().and_then(|info| info.retry_delay);
+    if status.code() == Code::Unavailable {
+        assert!(retry.is_some(), "UNAVAILABLE says when to try again: {status:?}");
+    }
+    let retry = retry.map(|retry| format!(" in {retry:?}")).unwrap_or_default();
+    format!("{} {:?}{retry}: {}", info.reason, status.code(), status.message())
+}
+
+#[test]
+fn every_error_has_its_reason_code_and_text() {
+    let retry_after = Duration::from_secs(4);
+    let failed = cache_errors().into_iter().map(|error| failed(&cloud(), &Failed { error, retry_after }));
+    let unresolved = resolve_errors().into_iter().map(|error| unresolved(&error, &paris()));
+    let without_subject = [
+        draining(),
+        invalid("empty"),
+        no_hub(),
+        unfinished(Duration::from_secs(10)),
+        peer_denied(7, NoRights::Stranger),
+        peer_denied(7, NoRights::Unlisted),
+        peer_denied(65_534, NoRights::Unmapped),
+        verb_denied(Verb::Admin),
+        descendant(),
+        no_peer(),
+    ];
+    let denied = [login_denied(&paris()), login_denied(&Source::Provider("cloud".into()))];
+    let lines = failed.chain(unresolved).chain(denied).map(|status| line(&status, true));
+    let lines: Vec<_> = lines.chain(without_subject.iter().map(|status| line(status, false))).collect();
+    insta::assert_snapshot!(lines.join("\n"));
+}
+
+/// The cache's tests cover [`Reason::RunPending`]: only a run can produce that error.
+#[test]
+fn every_reason_is_reachable() {
+    let retry_after = Duration::ZERO;
+    let failed = cache_errors().into_iter().map(|error| failed(&cloud(), &Failed { error, retry_after }));
+    let unresolved = resolve_errors().into_iter().map(|error| unresolved(&error, &paris()));
+    let reached: std::collections::HashSet<_> = failed
+        .chain(unresolved)
+        .chain([no_hub(), no_peer(), unfinished(Duration::ZERO)])
+        .filter_map(|status| Reason::from_name(&status.get_details_error_info()?.reason))
+        .collect();
+    let missing: Vec<_> = Reason::all().filter(|reason| !reached.contains(reason)).collect();
+    assert_eq!(missing, [Reason::RunPending]);
+}
+
+fn metadata(status: &Status) -> Vec<(String, String)> {
+    let mut metadata: Vec<_> = status.get_details_error_info().unwrap().metadata.into_iter().collect();
+    metadata.sort();
+    metadata
+}
+
+#[test]
+fn the_metadata_names_provider_key_cluster_and_limit_where_they_apply() {
+    let pairs = |pairs: &[(&str, &str)]| -> Vec<_> {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    };
+    let full = failed(&cloud(), &CacheError::Full(Room::Entries { limit: 1 }).into());
+    let named = [
+        ("cluster", "fleet/paris"),
+        ("key", "abababababab"),
+        ("limit", "limits.entries"),
+        ("provider", "cloud"),
+    ];
+    assert_eq!(metadata(&full), pairs(&named));
+    let command = Command::Name("p".into());
+    let missing = ResolveError::PluginNotFound { provider: "cloud".into(), command, install_hint: None };
+    let by_name = Source::Provider("cloud".into());
+    assert_eq!(metadata(&unresolved(&missing, &by_name)), pairs(&[("provider", "cloud")]));
+    let both = pairs(&[("cluster", "fleet/paris"), ("provider", "cloud")]);
+    assert_eq!(metadata(&unresolved(&missing, &paris())), both, "the request names a ClusterProfile");
+    let profile = ProfileName::new("fleet", "paris");
+    let unknown = ResolveError::UnknownProfile { profile, is_configured: true };
+    assert_eq!(metadata(&unresolved(&unknown, &paris())), pairs(&[("cluster", "fleet/paris")]));
+    let unknown = ResolveError::UnknownProvider { name: "x".repeat(10_000), known: vec![] };
+    assert_eq!(metadata(&unresolved(&unknown, &by_name)), [], "a value that would not fit into the headers");
+}
+
+/// gRPC for Java and the C core accept 8 KiB of headers. Each header counts as its name, its value and 32 bytes.
+#[test]
+fn every_status_fits_the_headers_that_clients_take() {
+    for stderr in ["x", " ", "é", "日", "\u{1f511}"].map(|character| character.repeat(2048)) {
+        let error = RunError::Exit { command: "/plugins/p".into(), code: 1, stderr: stderr.into() };
+        let long = || "x".repeat(LONGEST_VALUE / 2);
+        let profile = Some(ProfileName::new(long(), long()));
+        let subject = Subject { provider: "p".repeat(LONGEST_VALUE).into(), profile, ..cloud() };
+        let failed = failed(&subject, &Failed { error: error.into(), retry_after: Duration::from_secs(1) });
+        let mut headers = http::HeaderMap::new();
+        failed.add_header(&mut headers).unwrap();
+        let size: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum();
+        assert!(size < 7 * 1024 + 512, "{size}");
+        assert!(failed.get_details_error_info().is_some());
+    }
+}
+
+#[test]
+fn an_error_without_a_retry_delay_has_no_retry_info() {
+    let retry = |status: Status| Some(status.get_details_retry_info()?.retry_delay);
+    assert_eq!(retry(too_many_watches(7)), None);
+    assert_eq!(retry(invalid("empty")), None);
+    assert_eq!(retry(too_many_connections(Full::Connections(7))), Some(Some(SUCCESSOR)));
+}
+
+#[test]
+fn a_connection_with_too_many_watches_is_distinguished_from_every_other_limit() {
+    let limit = |status: Status| status.get_details_error_info().unwrap().metadata.remove(LIMIT);
+    let full = CacheError::Full(Room::Entries { limit: 1 });
+    assert_eq!(limit(too_many_watches(7)).as_deref(), Some("limits.watchesPerConnection"));
+    for (full, expected) in [
+        (Full::Connections(7), "limits.connections"),
+        (Full::OpenFiles(7), "open files"),
+        (Full::Uid(7), "limits.connectionsPerUid"),
+        (Full::Process(7), "limits.connectionsPerProcess"),
+        (Full::Silent(7), "silent connections"),
+    ] {
+        assert_eq!(limit(too_many_connections(full)).as_deref(), Some(expected));
+    }
+    for name in ["unfinished requests", "limits.bytesPerProcess", "limits.bytesPerUid"] {
+        assert_eq!(limit(too_many_bytes(TooManyBytes { name, limit: 7 })).as_deref(), Some(name));
+    }
+    assert_ne!(limit(failed(&cloud(), &full.into())).as_deref(), Some("limits.watchesPerConnection"));
+}
