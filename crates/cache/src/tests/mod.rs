@@ -36,12 +36,12 @@ use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{CacheParts, Caller, CredentialCache, EntryLimits, Failed, Request, Room, Selector};
-use crate::{fleet::Fleet, verify::Verdict};
+use crate::verify::Verdict;
 use credbroker_credential::{Decoded, Material, Token, encoded::plain};
 use credbroker_observe::clock::{Clock, Now};
 use credbroker_plugin::{
     Command, Issuer, PluginFile, PluginKey, PluginSpec, ProfileName, Provider, Providers, Target,
-    cluster_profile::{ClusterProfile, EndpointRules},
+    cluster_profile::{ClusterProfile, EndpointRules, Resolution, resolve},
     testing::provider as test_provider,
 };
 use credbroker_runner::{Attendance, PluginRunner, RunBudget, RunError, RunOutput, Scheduler};
@@ -280,12 +280,13 @@ fn spec(text: &str) -> PluginSpec {
 
 /// The target of `fleet/PROFILE` at that server.
 pub(super) fn target(profile: &str, server: &str) -> Arc<Target> {
-    let provider = test_provider("fake", Command::Path("/fake".into()));
-    let fleet = Fleet::new(Arc::new(Providers::new([provider])), EndpointRules::default());
+    let provider = Arc::new(test_provider("fake", Command::Path("/fake".into())));
     let cluster = json!({"server": format!("https://{server}")});
     let status = json!({"accessProviders": [{"name": "fake", "cluster": cluster}]});
-    fleet.apply(ClusterProfile::read(profile_name(profile), &Value::Null, &status));
-    fleet.get(&profile_name(profile)).unwrap().outcome.clone().unwrap()
+    let profile = ClusterProfile::read(profile_name(profile), &Value::Null, &status);
+    let (resolution, _) = resolve(&profile, &[provider], EndpointRules::default());
+    let Resolution { provider, configured, endpoint, .. } = resolution.unwrap();
+    Arc::new(Target::new(profile.name, provider, configured, endpoint))
 }
 
 fn profile_name(profile: &str) -> ProfileName {
