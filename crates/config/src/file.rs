@@ -137,11 +137,20 @@ fn name(kind: FileType) -> &'static str {
 }
 
 fn bytes(file: &mut File, path: &Path, limit: u64, report: &mut Report) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let read: io::Result<usize> = file.take(limit + 1).read_to_end(&mut bytes);
+    // A file that is too large is not read. Any other one is read into one block of its size, which is not copied and wiped
+    // while it grows.
+    let read = file.metadata().and_then(|found| {
+        let mut bytes = Vec::new();
+        if found.len() <= limit {
+            bytes.reserve_exact(usize::try_from(found.len()).unwrap_or_default());
+            file.take(limit + 1).read_to_end(&mut bytes)?;
+        }
+        let is_whole = found.len() <= limit && bytes.len() as u64 <= limit;
+        Ok(is_whole.then_some(bytes))
+    });
     match read {
-        Ok(size) if size as u64 <= limit => return Some(bytes),
-        Ok(_) => report.problem(whole(path), format!("has more than {limit} bytes")),
+        Ok(Some(bytes)) => return Some(bytes),
+        Ok(None) => report.problem(whole(path), format!("has more than {limit} bytes")),
         Err(error) => report.problem(whole(path), format!("cannot be read: {error}")),
     }
     None

@@ -113,11 +113,14 @@ mod tests {
     fn other_permissions_of_a_directory_on_the_way_are_a_change() {
         let dir = private_directory();
         let root = fs::canonicalize(dir.path()).unwrap();
-        fs::create_dir_all(root.join("real/deep")).unwrap();
-        fs::write(root.join("real/deep/file"), "1").unwrap();
-        symlink(root.join("real"), root.join("link")).unwrap();
-        let files = [root.join("link/deep/file")];
-        for directory in ["", "real", "real/deep"] {
+        for directory in ["names", "places/real/deep"] {
+            fs::create_dir_all(root.join(directory)).unwrap();
+        }
+        fs::write(root.join("places/real/deep/file"), "1").unwrap();
+        symlink(root.join("places/real"), root.join("names/link")).unwrap();
+        let files = [root.join("names/link/deep/file")];
+        // `names` is above the name alone, and `places` above the place alone.
+        for directory in ["", "names", "places", "places/real", "places/real/deep"] {
             let before = Marks::of(&files);
             fs::set_permissions(root.join(directory), fs::Permissions::from_mode(0o750)).unwrap();
             assert_eq!(before.changed_in(&Marks::of(&files)), files, "{directory:?}");

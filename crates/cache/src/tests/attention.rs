@@ -246,6 +246,8 @@ async fn a_login_that_succeeded_a_short_time_ago_is_not_repeated() {
     sleep(secs(10)).await;
     setup.asked_by(&login()).await.unwrap();
     assert_eq!(setup.runs(), 3);
+    // The entry of a watched key stays after a logout.
+    let _watch = setup.cache.watch(spec("a"), Caller::default()).unwrap();
     setup.cache.evict(&Selector::All);
     setup.asked_by(&login()).await.unwrap();
     assert_eq!(setup.runs(), 4, "after a logout");

@@ -216,7 +216,8 @@ async fn pages_list_every_key_once_in_order() {
 
 #[tokio::test(start_paused = true)]
 async fn a_queued_run_that_a_process_at_its_share_joins_starts_in_its_first_turn() {
-    for joins_first in [false, true] {
+    // With a pause, the second caller comes when the run is queued already.
+    for (joins_first, pauses) in [(false, true), (true, true), (false, false), (true, false)] {
         let mut setup = setup(&[Late(secs(100)), Late(secs(10)), Token(mins(60))]);
         let Setup { runner, clock, tasks, draining, .. } = &setup;
         let clock = Arc::clone(clock) as Arc<dyn Clock>;
@@ -236,13 +237,15 @@ async fn a_queued_run_that_a_process_at_its_share_joins_starts_in_its_first_turn
         let mut waiting = Vec::new();
         for process in if joins_first { [1, 2] } else { [2, 1] } {
             waiting.push(ask("joined", process));
-            tokio::task::yield_now().await;
+            if pauses {
+                tokio::task::yield_now().await;
+            }
         }
         other.await.unwrap().unwrap();
         for waits in waiting {
             waits.await.unwrap().unwrap();
         }
-        assert_eq!(asked.elapsed(), secs(10) + RUN, "{joins_first}");
+        assert_eq!(asked.elapsed(), secs(10) + RUN, "{joins_first} {pauses}");
         drop(busy);
     }
 }

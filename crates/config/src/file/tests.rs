@@ -131,3 +131,36 @@ fn a_config_has_a_limited_size() {
     assert!(config(&path, &mut report).is_none());
     assert_eq!(report.problems.len(), 1);
 }
+
+/// Bytes that this thread has read.
+fn bytes_read() -> u64 {
+    let counts = fs::read_to_string("/proc/thread-self/io").unwrap();
+    counts.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_file_that_is_too_large_is_refused_without_being_read() {
+    let dir = private_directory();
+    let path = dir.path().join("config");
+    File::create(&path).unwrap().set_len(MAX_KUBECONFIG + 1).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    let before = bytes_read();
+    assert_eq!(problems(&path, config), ["has more than 1048576 bytes"]);
+    assert_eq!(problems(&path, kubeconfig), ["has more than 16777216 bytes"]);
+    let read = bytes_read() - before;
+    assert!(read < 1 << 20, "{read} bytes");
+}
+
+#[test]
+fn a_file_is_read_into_one_block_of_its_size() {
+    let dir = private_directory();
+    let path = dir.path().join("config");
+    for size in [0, 1, 100_000, 1_000_000] {
+        fs::write(&path, vec![b'#'; size]).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        for read in [config, kubeconfig] {
+            let bytes = read(&path, &mut Report::default()).unwrap();
+            assert_eq!((bytes.len(), bytes.capacity()), (size, size));
+        }
+    }
+}

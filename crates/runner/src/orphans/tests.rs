@@ -10,7 +10,10 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::time::{sleep, timeout};
+use tokio::{
+    task::yield_now,
+    time::{sleep, timeout},
+};
 use tokio_util::task::TaskTracker;
 
 use super::*;
@@ -113,6 +116,30 @@ async fn nothing_is_reaped_while_a_launcher_is_being_started() {
     runs.reap_others();
     assert!(state(child.id()).is_some());
     tokio::spawn(reap_orphans(runs.clone()));
+    yield_now().await;
+    assert!(state(child.id()).is_some(), "the reaper has looked and waits");
     drop(starting);
     until("it is reaped", || state(child.id()).is_none()).await;
+}
+
+/// No signal tells the reaper that the launcher was reaped.
+#[tokio::test]
+async fn children_that_ended_after_a_launcher_are_reaped_once_it_is() {
+    if !is_alone("exec::orphans::tests::children_that_ended_after_a_launcher_are_reaped_once_it_is") {
+        return;
+    }
+    let runs = LiveRuns::default();
+    let [mut older, mut launcher, mut younger] = [(); 3].map(|()| waiting());
+    let run = runs.add(launcher.id());
+    tokio::spawn(reap_orphans(runs.clone()));
+    for child in [&mut launcher, &mut younger] {
+        drop(child.stdin.take());
+        until("it has ended", || state(child.id()).is_none_or(|(state, _)| state == 'Z')).await;
+    }
+    drop(older.stdin.take());
+    until("the reaper has seen the end of all", || state(older.id()).is_none()).await;
+    assert!(state(launcher.id()).is_some() && state(younger.id()).is_some());
+    launcher.wait().unwrap();
+    drop(run);
+    until("it is reaped", || state(younger.id()).is_none()).await;
 }

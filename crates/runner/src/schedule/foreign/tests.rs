@@ -52,6 +52,7 @@ fn each_piece_of_three_characters_is_replaced() {
         ("4%2532%39", "429 4%32%39", "... ......."),
         ("%zz%4", "%zz%4", "....."),
         ("naïve", "the naïve one", "the ...... one"),
+        ("éab", "ũab", "...."), // the last byte of both characters is the same
         ("", "HTTP 429", "HTTP 429"),
     ] {
         let found = texts(&[text]).masked(stderr).replace('\n', ".");
@@ -91,8 +92,14 @@ fn what_a_caller_sent_is_not_searched() {
         Some(Cluster { server, config: config.to_owned().into(), ..Cluster::default() })
     };
     assert!(!is_throttled(&[], cluster(""), "no such host: Throttling"));
-    let config = r#"{"a": ["\u0034\u0032\u0039"], "\u0052\u0061te exceeded": 4291}"#;
-    assert!(!is_throttled(&[], cluster(config), "429, Rate exceeded"), "as JSON means it");
+    let escaped = |text: &str| text.bytes().map(|byte| format!("\\u{byte:04x}")).collect::<Vec<_>>().concat();
+    for sign in ["HTTP 429", "Rate exceeded", "Throttling"] {
+        for config in [format!(r#"{{"a": ["{}"]}}"#, escaped(sign)), format!(r#"{{"{}": 1}}"#, escaped(sign))]
+        {
+            assert!(!is_throttled(&[], cluster(&config), sign), "as JSON means it: {config}");
+            assert!(is_throttled(&[], cluster(&config), "TooManyRequests"), "{config}");
+        }
+    }
     let session =
         Session::of([("TERM".to_owned(), "Throttling".to_owned())].into(), credbroker_plugin::Origin::Beside);
     let spec = spec(&[], None);
@@ -120,10 +127,14 @@ fn throttling_is_found_beside_large_certificate_authorities() {
         assert!(is_throttled(&[], cluster(bundle.clone()), stderr), "{stderr}");
     }
     let crafted = format!("Throttling\n{}/Throttling/\n", "A".repeat(20));
-    let encoded = STANDARD.encode(&crafted);
-    for stderr in ["bad line: Throttling", &format!("bad line: {}/Throttling/", "A".repeat(20)), &encoded] {
+    for stderr in ["bad line: Throttling", &format!("bad line: {}/Throttling/", "A".repeat(20))] {
         assert!(!is_throttled(&[], cluster(crafted.clone()), stderr), "{stderr}");
     }
+    let encoded = "/Throttling/AAAA";
+    let certificate_authority_data = STANDARD.decode(encoded).unwrap().into();
+    let binary = Cluster { server: "https://paris".into(), certificate_authority_data, ..Cluster::default() };
+    assert!(is_throttled(&[], cluster(String::new()), encoded));
+    assert!(!is_throttled(&[], Some(binary), encoded), "as the plugin receives it");
 }
 
 #[test]

@@ -281,6 +281,20 @@ fn an_issuer_is_paused_after_two_keys_of_the_configuration_or_two_uids() {
     }
 }
 
+/// Its plugin receives no text of the uid that it starts for.
+#[test]
+fn a_throttled_run_of_the_configuration_keeps_no_uid_from_probing() {
+    let mut pace = suspect(10, 4);
+    let of_peer = Blame::new(configured(1), Party::Peer(1 << 32 | 7));
+    for second in [0, 15] {
+        assert!(pace.admits(Party::Broker(Some(1)), secs(second)), "{second}");
+        let run = pace.start(Class::First, of_peer, secs(second));
+        pace.finish(run, THROTTLED, 0.5, secs(second));
+        assert_eq!(pace.paused(secs(second)), Some(secs(60)), "it begins or extends the pause");
+    }
+    assert!(pace.admits(Party::Broker(Some(1)), secs(30)));
+}
+
 #[test]
 fn one_uid_neither_pauses_an_issuer_nor_has_two_probes_in_a_row() {
     let mut pace = suspect(10, 4);

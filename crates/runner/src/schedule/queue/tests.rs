@@ -493,6 +493,45 @@ fn a_caller_who_comes_when_a_probe_is_due_is_the_probe_unless_a_renewal_waits() 
 }
 
 #[test]
+fn a_caller_of_the_uid_of_the_last_probe_or_at_its_share_is_not_the_probe() {
+    let mut queue = Queue::new(8);
+    queue.set_shares(RunShares { per_uid: 9, per_process: 1 }, NOW);
+    let (idp, other) = (issuer("idp", 10, 4), issuer("other", 10, 4));
+    let peer = |uid: u32| u64::from(uid) << 32 | 7;
+    let sent = |uid| (waited(peer(uid)), RunSource::Others { uid: Some(uid) });
+    queue.throttle_once(&idp, NOW);
+    let throttled = queue.enter(&"a".into(), &idp, sent(1), NOW);
+    assert_eq!(queue.dispatch(NOW), [(throttled, RunAdmission::Start)]);
+    queue.finish(throttled, THROTTLED, 0.5, NOW);
+    let busy = queue.enter(&"b".into(), &other, sent(2), NOW);
+    assert_eq!(queue.dispatch(NOW), [(busy, RunAdmission::Start)]);
+    for (uid, answer) in [
+        (1, RunAdmission::Throttled(secs(45))),
+        (2, RunAdmission::Throttled(secs(45))),
+        (3, RunAdmission::Start),
+    ] {
+        let run = queue.enter(&"a".into(), &idp, sent(uid), NOW + secs(15));
+        assert_eq!(queue.dispatch(NOW + secs(15)), [(run, answer)], "{uid}");
+    }
+}
+
+#[test]
+fn each_caller_of_a_run_is_told_why_it_does_not_start_for_that_caller() {
+    let mut setup = Setup::new(9, 9);
+    setup.queue.set_shares(RunShares { per_uid: 2, per_process: 1 }, NOW);
+    let peer = |uid: u64, process: u64| uid << 32 | process;
+    let busy = [peer(1, 1), peer(2, 1), peer(2, 2)].map(|peer| setup.one("a", waited(peer), "busy"));
+    assert_eq!(setup.started(), busy);
+    let run = setup.one("a", waited(peer(1, 1)), "joined");
+    setup.queue.join(run, peer(2, 3), setup.now).unwrap();
+    for (peer, cause) in
+        [(peer(1, 1), Cause::ProcessShare { runs: 1 }), (peer(2, 3), Cause::UidShare { runs: 2 })]
+    {
+        assert_eq!(setup.queue.waits_for(run, Some(peer), setup.now), Some((cause, 0)));
+    }
+}
+
+#[test]
 fn renewals_of_other_uids_pass_those_of_the_last_probe() {
     let mut queue = Queue::new(8);
     let idp = issuer("idp", 10, 4);
