@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use credbroker::{app, cli, launch};
+use credbroker::{app, cli};
+use credbroker_runner::launch;
 
 /// Wipes all freed memory: buffers of sockets and codecs contained secrets too.
 #[global_allocator]

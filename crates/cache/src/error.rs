@@ -9,7 +9,6 @@ use credbroker_runner::{RunError, WaitsFor};
 
 /// Why there is no credential. Cheap to clone: all callers that wait for a run share it.
 #[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum CacheError {
     /// The broker is shutting down.
     #[error("the broker is shutting down; try again when the next one runs")]

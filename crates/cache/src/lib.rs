@@ -31,6 +31,8 @@ mod summary;
 mod suspicion;
 #[cfg(test)]
 mod tests;
+#[cfg(any(test, feature = "test-util"))]
+mod testing;
 pub mod verify;
 mod waiting;
 mod watching;

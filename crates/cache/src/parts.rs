@@ -47,9 +47,3 @@ impl<R> fmt::Debug for CacheParts<R> {
         f.debug_struct("CacheParts").field("entries", &self.entries).finish_non_exhaustive()
     }
 }
-
-impl fmt::Debug for dyn Clock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Clock")
-    }
-}

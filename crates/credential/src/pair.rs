@@ -22,7 +22,6 @@ const VERSION_1: &str = "the client certificate is X.509 version 1, which some T
 
 /// Why a client certificate and its key are not accepted. Never contains them.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[non_exhaustive]
 pub enum PairError {
     /// It is base64-encoded twice.
     #[error("`{field}` is base64; it must be the PEM text itself")]

@@ -14,7 +14,10 @@ use std::{
 use tokio::sync::watch;
 
 use self::profiles::Profiles;
-use credbroker_plugin::{ProfileName, Provider, Providers, Target, cluster_profile::EndpointRules};
+use credbroker_plugin::{
+    ProfileName, Provider, Providers, Target,
+    cluster_profile::{ClusterProfile, EndpointRules},
+};
 
 pub use hub_state::HubReads;
 pub use hub_state::HubState;

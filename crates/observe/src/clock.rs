@@ -1,6 +1,9 @@
 //! The clocks. No other file reads them.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    fmt,
+    time::{Duration, SystemTime},
+};
 
 use rustix::time::{ClockId, clock_gettime};
 use tokio::time::{Instant, sleep_until};
@@ -11,6 +14,12 @@ pub use credbroker_credential::Now;
 pub trait Clock: Send + Sync + 'static {
     /// Both clocks, read together.
     fn now(&self) -> Now;
+}
+
+impl fmt::Debug for dyn Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Clock")
+    }
 }
 
 /// The clocks of the kernel: the wall clock, and `CLOCK_BOOTTIME`, which counts suspend and is never stepped.

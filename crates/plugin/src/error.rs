@@ -12,7 +12,6 @@ use credbroker_credential::text::{listed, listed_all, nearest, shown, shown_path
 
 /// Why a request leads to no run. The same request fails again until something changes.
 #[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum ResolveError {
     /// Several kubeconfigs define a provider of that name.
     #[error(

@@ -37,7 +37,6 @@ pub struct FoundFile {
 
 /// Why there is no file to run.
 #[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum FileError {
     /// The file does not exist.
     #[error("there is no such file")]

@@ -50,7 +50,6 @@ impl fmt::Debug for ProfileName {
 
 /// Why a profile leads to no plugin. The profile or the broker's configuration must change.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[non_exhaustive]
 pub enum ProfileError {
     /// A value that the endpoint, a plugin or the kernel cannot take.
     #[error("{field} {problem}")]

@@ -6,7 +6,6 @@ use credbroker_credential::text::shown_path;
 
 /// Why a plugin that exists is not started.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[non_exhaustive]
 pub enum Refusal {
     /// `credentialPluginPolicy` is `DenyAll`.
     #[error("`credentialPluginPolicy` is `DenyAll`")]

@@ -7,7 +7,6 @@ use credbroker_plugin::Refusal;
 
 /// Why a plugin run brought no credential. Never contains stdout, which may be a token.
 #[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum RunError {
     /// Its arguments and environment exceed a limit of the kernel.
     #[error(

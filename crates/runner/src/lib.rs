@@ -58,3 +58,13 @@ pub trait PluginRunner: Send + Sync + 'static {
         attendance: Arc<Attendance>,
     ) -> impl Future<Output = Result<RunOutput, RunError>> + Send;
 }
+
+impl<R: PluginRunner> PluginRunner for Arc<R> {
+    fn run(
+        &self,
+        spec: Arc<PluginSpec>,
+        attendance: Arc<Attendance>,
+    ) -> impl Future<Output = Result<RunOutput, RunError>> + Send {
+        R::run(self, spec, attendance)
+    }
+}

@@ -37,7 +37,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{CacheParts, Caller, CredentialCache, EntryLimits, Failed, Request, Room, Selector};
 use crate::verify::Verdict;
-use credbroker_credential::{Decoded, Material, Token, encoded::plain};
+use credbroker_credential::{Decoded, Material, Token, testing::plain};
 use credbroker_observe::clock::{Clock, Now};
 use credbroker_plugin::{
     Command, Issuer, PluginFile, PluginKey, PluginSpec, ProfileName, Provider, Providers, Target,
@@ -169,7 +169,7 @@ impl Clock for FakeClock {
     }
 }
 
-impl PluginRunner for Arc<FakeRunner> {
+impl PluginRunner for FakeRunner {
     async fn run(&self, spec: Arc<PluginSpec>, attendance: Arc<Attendance>) -> Result<RunOutput, RunError> {
         let file_version = spec.file_version();
         let number = self.runs.fetch_add(1, Ordering::SeqCst) + 1;
@@ -218,41 +218,6 @@ pub(super) fn token(text: &str, expires_at: SystemTime) -> Decoded {
     let token = Token { secret: text.into(), expires_at: None };
     let material = Material { token: Some(token), pair: None };
     Decoded { material, expires_at: Some(expires_at), warnings: Vec::new() }
-}
-
-impl EntryLimits {
-    /// So many entries, of which one process or uid may use all.
-    pub fn for_tests(total: usize) -> Self {
-        let (in_use_per_uid, in_use_per_process) = (total, total);
-        Self { total, in_use_per_uid, in_use_per_process, bytes_per_uid: 1 << 20, bytes_per_process: 1 << 20 }
-    }
-}
-
-impl<R> CacheParts<R> {
-    /// Parts without an API server, and with the epoch `test`.
-    pub fn for_tests(
-        runner: R,
-        clock: Arc<dyn Clock>,
-        tasks: &TaskTracker,
-        draining: &CancellationToken,
-    ) -> Self {
-        let scheduler = Scheduler::new(10_000, Arc::clone(&clock), || 0.5);
-        scheduler.set_interactive(10_000);
-        Self {
-            runner,
-            scheduler,
-            encode: plain,
-            verify: Arc::new(|_, _| Box::pin(std::future::ready(Verdict::Unverifiable))),
-            metrics: Arc::default(),
-            on_run: Arc::new(|_, _, _| {}),
-            clock,
-            jitter: || 0.5,
-            epoch: "test".into(),
-            entries: EntryLimits::for_tests(1000),
-            tasks: tasks.clone(),
-            draining: draining.clone(),
-        }
-    }
 }
 
 /// The caller of that name, in a separate process.

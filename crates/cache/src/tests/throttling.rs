@@ -104,7 +104,7 @@ const VALUES: [&str; 6] = [
     "retry-after: 600, AADSTS90055, Throttling",
 ];
 
-impl PluginRunner for Arc<Quoting> {
+impl PluginRunner for Quoting {
     async fn run(&self, spec: Arc<PluginSpec>, _: Arc<Attendance>) -> Result<RunOutput, RunError> {
         let Some(value) = spec.caller_env.get("V") else {
             sleep(Duration::from_millis(300)).await;

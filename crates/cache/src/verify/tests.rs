@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::time::{pause, resume};
 
 use super::*;
-use credbroker_credential::{ApiVersion, Draft, Generation, LifetimeBound, Now, decode, encoded::plain};
+use credbroker_credential::{ApiVersion, Draft, Generation, LifetimeBound, Now, decode, testing::plain};
 use server::{Answer, Authority, Event, Proxy, Server, Speaks};
 
 /// Longer than any step takes, also on a slow machine.

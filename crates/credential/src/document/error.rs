@@ -14,7 +14,6 @@ pub struct ParseError {
 
 /// What is wrong with a document.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[non_exhaustive]
 pub enum ParseErrorKind {
     /// `*name` where aliases are not followed, or without a finished anchor.
     #[error("an alias is not accepted here")]

@@ -8,7 +8,6 @@ use crate::{
 
 /// Why the output of a plugin is not accepted. Never contains the output, which may be a token.
 #[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum DecodeError {
     /// `expirationTimestamp` is not a valid time.
     #[error("`status.expirationTimestamp` is not an RFC 3339 time such as 2026-01-02T03:04:05Z{}", at.suffix())]

@@ -47,7 +47,7 @@ pub(super) struct Runner {
     pub(super) same: AtomicBool,
 }
 
-impl PluginRunner for Arc<Runner> {
+impl PluginRunner for Runner {
     async fn run(&self, spec: Arc<PluginSpec>, _: Arc<Attendance>) -> Result<RunOutput, RunError> {
         let provider = Arc::clone(&spec.provider.name);
         let name = spec.target.as_ref().map_or(&provider, |target| &target.profile.name).to_string();

@@ -25,7 +25,6 @@ pub(super) enum Gate {
 
 /// Why a run waits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[non_exhaustive]
 pub enum Cause {
     /// All run slots are in use, or other runs are next.
     Slots {

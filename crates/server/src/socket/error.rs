@@ -6,7 +6,6 @@ use super::LONGEST_PATH;
 
 /// Why the socket cannot be published.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum SocketError {
     /// A broker listens on the path.
     #[error("a broker is already running on {}; stop it first, or choose another socket with --socket", path.display())]

@@ -168,7 +168,7 @@ impl Drop for Going<'_> {
     }
 }
 
-impl PluginRunner for Arc<Plugins> {
+impl PluginRunner for Plugins {
     async fn run(&self, spec: Arc<PluginSpec>, attendance: Arc<Attendance>) -> Result<RunOutput, RunError> {
         let file_version = spec.file_version();
         let (going, takes) = {

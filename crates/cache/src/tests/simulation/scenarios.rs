@@ -46,7 +46,7 @@ struct Town {
     draining: CancellationToken,
 }
 
-impl PluginRunner for Arc<Idp> {
+impl PluginRunner for Idp {
     async fn run(&self, spec: Arc<PluginSpec>, _: Arc<Attendance>) -> Result<RunOutput, RunError> {
         let throttles = self.throttles.load(SeqCst);
         self.runs.lock().unwrap().push((self.clock.awake(), throttles));
