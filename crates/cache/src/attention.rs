@@ -7,11 +7,11 @@
 use credbroker_plugin::Interactive;
 
 /// Prompts in a row without an answer, after which a person must act.
-pub const UNANSWERED: u8 = 3;
+pub(crate) const UNANSWERED: u8 = 3;
 
 /// For whom a run starts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Asker {
+pub(crate) enum Asker {
     /// No caller: the refresh of a credential.
     Broker,
     /// A caller without a terminal.
@@ -30,7 +30,7 @@ pub enum Asker {
 
 /// What is known about the persons that a key needs.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Attention {
+pub(crate) struct Attention {
     /// What the stanza says.
     mode: Interactive,
     /// The plugin tried to use a terminal, which it did not have.
@@ -45,7 +45,7 @@ pub struct Attention {
 
 /// How a run ended, as far as persons are concerned.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Ending {
+pub(crate) struct Ending {
     pub result: EndResult,
     /// A person attended it to its end.
     pub is_attended: bool,
@@ -55,7 +55,7 @@ pub struct Ending {
 
 /// What a run brought.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum EndResult {
+pub(crate) enum EndResult {
     Credential,
     /// Nothing: it wrote something and used up its time.
     Prompt,
@@ -67,29 +67,29 @@ pub enum EndResult {
 
 impl Asker {
     /// Whether the plugin can run in its terminal.
-    pub fn lends(self) -> bool {
+    pub(crate) fn lends(self) -> bool {
         matches!(self, Self::Person { lends: true } | Self::Login { lends: true })
     }
 }
 
 impl Attention {
     /// That of a new key.
-    pub fn of(mode: Interactive) -> Self {
+    pub(crate) fn of(mode: Interactive) -> Self {
         Self { mode, ..Self::default() }
     }
 
     /// The same without what was learned from runs.
-    pub fn forgotten(self) -> Self {
+    pub(crate) fn forgotten(self) -> Self {
         Self::of(self.mode)
     }
 
     /// Whether the plugin reads from a terminal.
-    pub fn reads_terminal(self) -> bool {
+    pub(crate) fn reads_terminal(self) -> bool {
         self.mode == Interactive::Always || (self.mode == Interactive::IfAvailable && self.insists)
     }
 
     /// Why no run may start for `asker`; `None`: one may.
-    pub fn refusal(self, asker: Asker) -> Option<Unattended> {
+    pub(crate) fn refusal(self, asker: Asker) -> Option<Unattended> {
         let is_unanswered = self.unanswered >= UNANSWERED;
         let needs_terminal = match asker {
             // After a login, its renewal is tried once without a person.
@@ -109,13 +109,13 @@ impl Attention {
     }
 
     /// Whether something must be remembered.
-    pub fn is_needed(self) -> bool {
+    pub(crate) fn is_needed(self) -> bool {
         self != self.forgotten()
     }
 
     /// What is known after a run.
     #[must_use]
-    pub fn after(self, ending: Ending) -> Self {
+    pub(crate) fn after(self, ending: Ending) -> Self {
         let Ending { result, is_attended, needed_person } = ending;
         let insists = self.insists || result == EndResult::NoTerminal;
         let needs_person = self.needs_person || needed_person;

@@ -13,7 +13,7 @@ const REMEMBERED: usize = 1024;
 /// The list of callers grows by so many, so that little of it is unused.
 const GROWTH: usize = 16;
 /// A caller that does not ask again for so long has used its credential successfully.
-pub const SATISFIED_AFTER: Duration = Duration::from_secs(10);
+pub(crate) const SATISFIED_AFTER: Duration = Duration::from_secs(10);
 
 /// The caller of a request.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -38,7 +38,7 @@ impl Caller {
 
 /// The generation that each caller received last, sorted by name. Each caller takes 16 bytes.
 #[derive(Debug, Default)]
-pub struct Callers(Mutex<Vec<Given>>);
+pub(crate) struct Callers(Mutex<Vec<Given>>);
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Given {
@@ -60,7 +60,7 @@ const FLAGS: u32 = 3;
 
 impl Callers {
     /// Notes that the caller `name` receives `generation` at `now`. Returns whether it has that one already.
-    pub fn repeats(&self, name: u64, generation: u64, now: Duration) -> bool {
+    pub(crate) fn repeats(&self, name: u64, generation: u64, now: Duration) -> bool {
         if name == 0 {
             return false;
         }
@@ -97,7 +97,7 @@ impl Callers {
 
     /// Whether `generation` was used successfully: a caller that had asked again for the previous one did not ask again
     /// for ten seconds, or two other callers did not.
-    pub fn accepted(&self, generation: u64, now: Duration) -> bool {
+    pub(crate) fn accepted(&self, generation: u64, now: Duration) -> bool {
         #[expect(clippy::cast_possible_truncation, reason = "as above")]
         let generation = generation as u32;
         let callers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -112,7 +112,7 @@ impl Callers {
 
     /// The number of remembered callers.
     #[cfg(test)]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 }

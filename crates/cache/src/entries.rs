@@ -26,7 +26,7 @@ pub type ListPosition = (Arc<str>, PluginKey);
 
 /// All entries. Every map has the same ones.
 #[derive(Debug)]
-pub struct KeyEntries {
+pub(crate) struct KeyEntries {
     pub limits: EntryLimits,
     by_key: HashMap<PluginKey, Arc<KeyEntry>, BuildHasherDefault<KeyHasher>>,
     in_order: BTreeMap<ListPosition, Arc<KeyEntry>>,
@@ -41,7 +41,7 @@ pub struct KeyEntries {
 }
 
 impl KeyEntries {
-    pub fn new(limits: EntryLimits) -> Self {
+    pub(crate) fn new(limits: EntryLimits) -> Self {
         Self {
             limits,
             by_key: HashMap::default(),
@@ -54,11 +54,11 @@ impl KeyEntries {
         }
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.by_key.len()
     }
 
-    pub fn find(&self, key: &PluginKey) -> Option<&Arc<KeyEntry>> {
+    pub(crate) fn find(&self, key: &PluginKey) -> Option<&Arc<KeyEntry>> {
         self.by_key.get(key)
     }
 
@@ -67,7 +67,12 @@ impl KeyEntries {
     /// # Errors
     ///
     /// There is no room, and no entry gives way.
-    pub fn enter(&mut self, spec: PluginSpec, process: Option<u64>, now: Now) -> Result<Interest, Room> {
+    pub(crate) fn enter(
+        &mut self,
+        spec: PluginSpec,
+        process: Option<u64>,
+        now: Now,
+    ) -> Result<Interest, Room> {
         let limits = self.limits;
         let found = self.by_key.get(&spec.key).cloned();
         let sent = process.zip(match &found {
@@ -113,7 +118,7 @@ impl KeyEntries {
     }
 
     /// Removes `entry`, unless another entry has its key by now.
-    pub fn remove(&mut self, entry: &Arc<KeyEntry>) {
+    pub(crate) fn remove(&mut self, entry: &Arc<KeyEntry>) {
         if !self.holds(entry) {
             return;
         }
@@ -133,7 +138,7 @@ impl KeyEntries {
     }
 
     /// The selected entries. Those without interest are removed from the maps.
-    pub fn take_out(&mut self, selector: &Selector) -> Vec<Arc<KeyEntry>> {
+    pub(crate) fn take_out(&mut self, selector: &Selector) -> Vec<Arc<KeyEntry>> {
         let entries = self.select(selector, None, usize::MAX);
         // Interest grows only under the lock of the maps, so an entry without interest is not found by a request later.
         for entry in &entries {
@@ -160,13 +165,13 @@ impl KeyEntries {
     }
 
     /// The entries of providers that are shared with other users than the broker's own.
-    pub fn shared(&self) -> Vec<Arc<KeyEntry>> {
+    pub(crate) fn shared(&self) -> Vec<Arc<KeyEntry>> {
         let is_shared = |entry: &&Arc<KeyEntry>| entry.spec.provider.standing.is_shared();
         self.by_key.values().filter(is_shared).cloned().collect()
     }
 
     /// Removes the entries of providers that are no longer in force.
-    pub fn take_retired(&mut self) -> Vec<(Arc<KeyEntry>, Retirement)> {
+    pub(crate) fn take_retired(&mut self) -> Vec<(Arc<KeyEntry>, Retirement)> {
         let retirement = |entry: &Arc<KeyEntry>| {
             entry.spec.provider.standing.retirement().map(|why| (Arc::clone(entry), why))
         };
@@ -179,6 +184,6 @@ impl KeyEntries {
 }
 
 /// The position of the entry of `spec`.
-pub fn position(spec: &PluginSpec) -> ListPosition {
+pub(crate) fn position(spec: &PluginSpec) -> ListPosition {
     (Arc::clone(&spec.provider.name), spec.key)
 }

@@ -23,7 +23,7 @@ use credbroker_plugin::{PluginSpec, Retirement};
 
 /// The entry of one key.
 #[derive(Debug)]
-pub struct KeyEntry {
+pub(crate) struct KeyEntry {
     pub spec: Arc<PluginSpec>,
     pub cell: watch::Sender<KeyState>,
     pub callers: Callers,
@@ -50,7 +50,7 @@ pub struct KeyEntry {
 }
 
 impl KeyEntry {
-    pub fn new(spec: Arc<PluginSpec>, made: Option<Made>, now: Now) -> Self {
+    pub(crate) fn new(spec: Arc<PluginSpec>, made: Option<Made>, now: Now) -> Self {
         let entry = Self {
             cell: watch::Sender::new(KeyState::of(&spec)),
             spec,
@@ -71,50 +71,50 @@ impl KeyEntry {
     }
 
     /// The counts of its provider.
-    pub fn counts(&self, metrics: &Metrics) -> &ProviderMetrics {
+    pub(crate) fn counts(&self, metrics: &Metrics) -> &ProviderMetrics {
         self.counts.get_or_init(|| metrics.providers.of(&self.spec.provider.name))
     }
 
     /// Notes a request at `now`.
-    pub fn touch(&self, now: Now) {
+    pub(crate) fn touch(&self, now: Now) {
         self.last_used.store(millis(now), Ordering::Relaxed);
     }
 
     /// The time since the last request.
-    pub fn idle(&self, now: Now) -> Duration {
+    pub(crate) fn idle(&self, now: Now) -> Duration {
         Duration::from_millis(millis(now).saturating_sub(self.last_used.load(Ordering::Relaxed)))
     }
 
     /// Whether it must stay in the map: callers wait or watch, or a run is in flight.
-    pub fn is_busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         self.interest.load(Ordering::Relaxed) > 0 || self.cell.borrow().flight.is_some()
     }
 
     /// Whether a caller waits or watches.
-    pub fn is_in_use(&self) -> bool {
+    pub(crate) fn is_in_use(&self) -> bool {
         self.interest.load(Ordering::Relaxed) > 0
     }
 
     /// Whether it may be removed for another one at any time: a caller made it, no caller uses it, and its plugin is not
     /// running.
-    pub fn may_give_way(&self) -> bool {
+    pub(crate) fn may_give_way(&self) -> bool {
         let is_running = || self.cell.borrow().flight.as_ref().is_some_and(|flight| !flight.is_background());
         self.made.is_some() && !self.is_in_use() && !is_running()
     }
 
     /// Whether there are open watches.
-    pub fn is_watched(&self) -> bool {
+    pub(crate) fn is_watched(&self) -> bool {
         self.watchers.load(Ordering::Relaxed) > 0
     }
 
     /// Whether it has a credential that has expired.
-    pub fn has_expired(&self, now: Now) -> bool {
+    pub(crate) fn has_expired(&self, now: Now) -> bool {
         let state = self.cell.borrow();
         state.current.is_some() && state.valid(now).is_none()
     }
 
     /// How it is used.
-    pub fn usage(&self, now: Now) -> Usage {
+    pub(crate) fn usage(&self, now: Now) -> Usage {
         Usage {
             idle: self.idle(now),
             watched: self.is_watched(),
@@ -125,19 +125,19 @@ impl KeyEntry {
     }
 
     /// What the maintenance has to do for it.
-    pub fn next_action(&self, now: Now) -> NextAction {
+    pub(crate) fn next_action(&self, now: Now) -> NextAction {
         next_action(&self.cell.borrow(), self.usage(now), now)
     }
 
     /// Waits until `is_true` for its state.
-    pub async fn becomes(&self, mut is_true: impl FnMut(&KeyState) -> bool) {
+    pub(crate) async fn becomes(&self, mut is_true: impl FnMut(&KeyState) -> bool) {
         // The entry keeps the sender alive.
         drop(self.cell.subscribe().wait_for(|state| is_true(state)).await.map(|_| ()));
     }
 
     /// Forgets everything. A run in flight continues only for the callers that wait for it, and its outcome is not kept:
     /// it may have started as another account.
-    pub fn forget(&self) {
+    pub(crate) fn forget(&self) {
         let mut flight = None;
         self.cell.send_modify(|state| flight = state.clear());
         self.forget_verification();
@@ -148,7 +148,7 @@ impl KeyEntry {
 
     /// Forgets everything because the provider was retired. The run in flight ends, and its callers and the watches get
     /// the reason.
-    pub fn retire(&self, why: Retirement) {
+    pub(crate) fn retire(&self, why: Retirement) {
         let mut flight = None;
         self.cell.send_modify(|state| {
             flight = state.clear();
@@ -161,7 +161,7 @@ impl KeyEntry {
     }
 
     /// Forgets everything if the credential came out of the terminal of a caller, or a run in one is in flight, which ends.
-    pub fn forget_leased(&self) {
+    pub(crate) fn forget_leased(&self) {
         let mut flight = None;
         let is_leased = self.cell.send_if_modified(|state| {
             let is_leased = state.is_leased
@@ -180,24 +180,24 @@ impl KeyEntry {
     }
 
     /// Forgets the last verification: while it is in progress, it holds the credential.
-    pub fn forget_verification(&self) {
+    pub(crate) fn forget_verification(&self) {
         *self.verification.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
 /// Keeps an entry in the map while a caller waits or watches.
 #[derive(Debug)]
-pub struct Interest(pub Arc<KeyEntry>);
+pub(crate) struct Interest(pub Arc<KeyEntry>);
 
 impl Interest {
     /// Must be called under the lock of the map that `entry` is in, so that it is not removed meanwhile.
-    pub fn new(entry: &Arc<KeyEntry>) -> Self {
+    pub(crate) fn new(entry: &Arc<KeyEntry>) -> Self {
         entry.interest.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(entry))
     }
 
     /// The same for a caller whose use of the entry is counted until no caller uses it.
-    pub fn counted(entry: &Arc<KeyEntry>, in_use: InUse) -> Self {
+    pub(crate) fn counted(entry: &Arc<KeyEntry>, in_use: InUse) -> Self {
         let interest = Self::new(entry);
         *entry.lock_use() = Some(in_use);
         interest

@@ -10,7 +10,7 @@ use std::{
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-pub use self::waiter::Waiter;
+pub(crate) use self::waiter::Waiter;
 use super::{makers::uid, state::Failure};
 use credbroker_credential::Issued;
 use credbroker_observe::{
@@ -21,12 +21,12 @@ use credbroker_observe::{
 use credbroker_runner::{Attendance, Throttled, Ticket, TicketHandle, Urgency};
 
 /// The outcome of a run; `None`: it was abandoned, and callers that started to wait meanwhile decide again.
-pub type RunResult = Option<Result<Arc<Issued>, Failure>>;
+pub(crate) type RunResult = Option<Result<Arc<Issued>, Failure>>;
 
 /// A run that is queued or in progress. The entry keeps the outcome, unless it was evicted meanwhile: then only the
 /// callers that wait get it.
 #[derive(Debug)]
-pub struct Flight {
+pub(crate) struct Flight {
     /// Why the run was started.
     pub reason: RunReason,
     outcome: watch::Sender<Option<RunResult>>,
@@ -79,7 +79,7 @@ impl FlightProgress {
 impl Flight {
     /// A run that is not queued yet. `floor` is its urgency while no caller waits. With [`Urgency::Waited`], that caller
     /// waits next.
-    pub fn new(floor: Urgency, reason: RunReason, attendance: Attendance) -> Self {
+    pub(crate) fn new(floor: Urgency, reason: RunReason, attendance: Attendance) -> Self {
         let starts = if let Urgency::Waited { peer } = floor { Some(peer) } else { None };
         let progress = FlightProgress {
             peers: starts.into_iter().collect(),
@@ -100,17 +100,17 @@ impl Flight {
     }
 
     /// Sets the span of the run.
-    pub fn trace(&self, span: RunSpan) {
+    pub(crate) fn trace(&self, span: RunSpan) {
         let _first = self.trace.set(span);
     }
 
     /// Ends the span of the run.
-    pub fn end_trace(&self, outcome: RunOutcome, queued: Option<Duration>) {
+    pub(crate) fn end_trace(&self, outcome: RunOutcome, queued: Option<Duration>) {
         self.trace.get().inspect(|span| span.end(outcome, queued));
     }
 
     /// Queues the run with `enter`. From now on its place in the queue follows the callers that wait.
-    pub fn queue(&self, enter: impl FnOnce(Urgency) -> Ticket) -> Ticket {
+    pub(crate) fn queue(&self, enter: impl FnOnce(Urgency) -> Ticket) -> Ticket {
         let mut progress = self.lock();
         let mut peers = progress.peers.iter().copied();
         let urgency = match progress.floor {
@@ -130,7 +130,7 @@ impl Flight {
     }
 
     /// The uid of the person whose session the plugin gets.
-    pub fn session_uid(&self) -> Option<u32> {
+    pub(crate) fn session_uid(&self) -> Option<u32> {
         self.attendance.session()?;
         match self.lock().floor {
             Urgency::Waited { peer } => Some(uid(peer)),
@@ -139,23 +139,23 @@ impl Flight {
     }
 
     /// Notes that the plugin starts at `now`.
-    pub fn started(&self, now: Now) {
+    pub(crate) fn started(&self, now: Now) {
         self.lock().started = Some(now.boot);
     }
 
     /// Time since boot at which the plugin started; `None`: it is queued.
-    pub fn started_at(&self) -> Option<Duration> {
+    pub(crate) fn started_at(&self) -> Option<Duration> {
         self.lock().started
     }
 
     /// Whether it is queued and no caller waits for it.
-    pub fn is_background(&self) -> bool {
+    pub(crate) fn is_background(&self) -> bool {
         let progress = self.lock();
         progress.started.is_none() && progress.peers.is_empty()
     }
 
     /// Changes the urgency while no caller waits. A forced run stays forced.
-    pub fn set_floor(&self, floor: Urgency) {
+    pub(crate) fn set_floor(&self, floor: Urgency) {
         let mut progress = self.lock();
         if progress.floor == floor || progress.floor == Urgency::Forced {
             return;
@@ -167,7 +167,7 @@ impl Flight {
     }
 
     /// Notes that the entry no longer refers to it. If no caller waits, the run is ended.
-    pub fn detach(&self) {
+    pub(crate) fn detach(&self) {
         let mut progress = self.lock();
         progress.is_detached = true;
         if progress.peers.is_empty() {
@@ -176,12 +176,12 @@ impl Flight {
     }
 
     /// Publishes the outcome.
-    pub fn publish(&self, outcome: RunResult) {
+    pub(crate) fn publish(&self, outcome: RunResult) {
         self.outcome.send_replace(Some(outcome));
     }
 
     /// Waits for the outcome without being a caller: the run stays background work.
-    pub async fn outcome(&self) -> RunResult {
+    pub(crate) async fn outcome(&self) -> RunResult {
         let outcome = self.outcome.subscribe().wait_for(Option::is_some).await.map(|outcome| outcome.clone());
         outcome.ok().flatten().flatten()
     }

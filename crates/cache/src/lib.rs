@@ -29,10 +29,10 @@ mod selector;
 mod state;
 mod summary;
 mod suspicion;
-#[cfg(test)]
-mod tests;
 #[cfg(any(test, feature = "test-util"))]
 mod testing;
+#[cfg(test)]
+mod tests;
 pub mod verify;
 mod waiting;
 mod watching;

@@ -37,7 +37,7 @@ struct Counts {
 
 /// The counts of all processes and uids that have any.
 #[derive(Debug, Default)]
-pub struct Makers {
+pub(crate) struct Makers {
     processes: HashMap<u64, Arc<Counts>>,
     uids: HashMap<u32, Arc<Counts>>,
     /// The number of processes at which those without entries are removed.
@@ -46,14 +46,14 @@ pub struct Makers {
 
 /// A process and its uid, with their counts.
 #[derive(Clone, Debug)]
-pub struct Maker {
+pub(crate) struct Maker {
     process: u64,
     counts: [Arc<Counts>; 2],
 }
 
 /// An entry of a maker. It counts until it is released or dropped.
 #[derive(Debug)]
-pub struct Made {
+pub(crate) struct Made {
     maker: Maker,
     bytes: usize,
     is_released: AtomicBool,
@@ -61,11 +61,11 @@ pub struct Made {
 
 /// An entry in use by a maker. Dropping it takes the entry from the counts.
 #[derive(Debug)]
-pub struct InUse(Maker);
+pub(crate) struct InUse(Maker);
 
 impl Makers {
     /// The maker `process`: a uid in the upper half, a process ID in the lower one.
-    pub fn get(&mut self, process: u64) -> Maker {
+    pub(crate) fn get(&mut self, process: u64) -> Maker {
         if self.processes.len() >= self.next_sweep.max(64) {
             sweep(&mut self.processes);
             sweep(&mut self.uids);
@@ -82,7 +82,7 @@ fn sweep<K: Eq + Hash>(counts: &mut HashMap<K, Arc<Counts>>) {
 }
 
 impl Maker {
-    pub fn process(&self) -> u64 {
+    pub(crate) fn process(&self) -> u64 {
         self.process
     }
 
@@ -91,7 +91,7 @@ impl Maker {
     /// # Errors
     ///
     /// The limit that is reached.
-    pub fn check_use(&self, limits: &EntryLimits) -> Result<(), Room> {
+    pub(crate) fn check_use(&self, limits: &EntryLimits) -> Result<(), Room> {
         let [process, uid] = self.counts.each_ref().map(|counts| counts.in_use.load(Ordering::Relaxed));
         if process >= limits.in_use_per_process {
             return Err(Room::OfProcess { limit: limits.in_use_per_process });
@@ -107,7 +107,7 @@ impl Maker {
     /// # Errors
     ///
     /// The limit that is exceeded.
-    pub fn check_bytes(&self, bytes: usize, limits: &EntryLimits) -> Result<(), Room> {
+    pub(crate) fn check_bytes(&self, bytes: usize, limits: &EntryLimits) -> Result<(), Room> {
         let [process, uid] = self.counts.each_ref().map(|counts| counts.bytes.load(Ordering::Relaxed));
         if process.saturating_add(bytes) > limits.bytes_per_process {
             return Err(Room::BytesOfProcess { limit: limits.bytes_per_process });
@@ -119,7 +119,7 @@ impl Maker {
     }
 
     /// Notes an entry with so many bytes.
-    pub fn makes(self, bytes: usize) -> Made {
+    pub(crate) fn makes(self, bytes: usize) -> Made {
         for counts in &self.counts {
             counts.bytes.fetch_add(bytes, Ordering::Relaxed);
         }
@@ -127,7 +127,7 @@ impl Maker {
     }
 
     /// Notes that it uses an entry.
-    pub fn uses(self) -> InUse {
+    pub(crate) fn uses(self) -> InUse {
         for counts in &self.counts {
             counts.in_use.fetch_add(1, Ordering::Relaxed);
         }
@@ -136,16 +136,16 @@ impl Maker {
 }
 
 impl Made {
-    pub fn process(&self) -> u64 {
+    pub(crate) fn process(&self) -> u64 {
         self.maker.process
     }
 
-    pub fn uid(&self) -> u32 {
+    pub(crate) fn uid(&self) -> u32 {
         uid(self.maker.process)
     }
 
     /// Takes the entry from the counts. A request may still hold it.
-    pub fn release(&self) {
+    pub(crate) fn release(&self) {
         if self.is_released.swap(true, Ordering::Relaxed) {
             return;
         }
@@ -170,12 +170,12 @@ impl Drop for InUse {
 }
 
 /// The upper half of a process is its uid.
-pub fn uid(process: u64) -> u32 {
+pub(crate) fn uid(process: u64) -> u32 {
     u32::try_from(process >> 32).unwrap_or(u32::MAX)
 }
 
 /// The bytes that a caller sent to select `spec`; `None`: no part of it is the caller's.
-pub fn sent_bytes(spec: &PluginSpec) -> Option<usize> {
+pub(crate) fn sent_bytes(spec: &PluginSpec) -> Option<usize> {
     let variables = spec.caller_env.iter().map(|(name, value)| name.len() + value.len());
     let cluster = spec.cluster.as_ref().filter(|_| spec.target.is_none());
     if spec.caller_env.is_empty() && cluster.is_none() {
@@ -191,7 +191,7 @@ pub fn sent_bytes(spec: &PluginSpec) -> Option<usize> {
 /// Orders entries for which there is no room: the last one gives way first. It is an old one of the process that made
 /// the most, so that processes end up with equal shares; then of the uid that made the most; then the one that was not
 /// used for the longest time. `entries` are sorted by that time, the last used one first.
-pub fn by_share<T>(entries: Vec<T>, made: impl Fn(&T) -> (u64, u32)) -> Vec<T> {
+pub(crate) fn by_share<T>(entries: Vec<T>, made: impl Fn(&T) -> (u64, u32)) -> Vec<T> {
     let (mut processes, mut uids) = (HashMap::new(), HashMap::new());
     let rank = |count: &mut usize| {
         *count += 1;

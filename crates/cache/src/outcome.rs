@@ -16,7 +16,7 @@ use credbroker_runner::{PluginRunner, RunOutput};
 
 /// A credential that passed every check.
 #[derive(Debug)]
-pub struct Accepted {
+pub(crate) struct Accepted {
     pub current: Current,
     /// What it is beside the one that was held.
     pub outcome: RunOutcome,

@@ -6,20 +6,20 @@ pub(super) mod tests;
 
 use std::{sync::Arc, time::Duration};
 
-pub use self::renewal::{Replacement, back_off, hold, replace};
+pub(crate) use self::renewal::{Replacement, back_off, hold, replace};
 use super::{CacheError, Failed, attention::Asker, state::KeyState};
 use credbroker_credential::{Issued, Now};
 use credbroker_runner::Urgency;
 
 /// An entry without a valid credential is forgotten when there was no request for it in this time.
-pub const IDLE: Duration = Duration::from_secs(300);
+pub(crate) const IDLE: Duration = Duration::from_secs(300);
 /// When the cache is full, an entry is replaced only if there was no request for it in this time.
-pub const EVICTABLE_AFTER: Duration = Duration::from_secs(60);
+pub(crate) const EVICTABLE_AFTER: Duration = Duration::from_secs(60);
 /// A queued run is abandoned when there was no request for its key in this time.
 const ABANDONED_AFTER: Duration = Duration::from_secs(60);
 /// The answer to one request.
 #[derive(Debug)]
-pub enum Decision {
+pub(crate) enum Decision {
     /// The credential is valid.
     Serve(Arc<Issued>),
     /// The credential is valid, and a refresh is due.
@@ -31,7 +31,7 @@ pub enum Decision {
 }
 
 /// Decides what `asker` gets at `now`: never an expired credential.
-pub fn decide(state: &KeyState, asker: Asker, file: u64, now: Now) -> Decision {
+pub(crate) fn decide(state: &KeyState, asker: Asker, file: u64, now: Now) -> Decision {
     let Some(current) = state.valid(now) else {
         let refusal = state.attention.refusal(asker).filter(|_| state.flight.is_none());
         if let Some(refusal) = refusal {
@@ -62,7 +62,7 @@ fn backs_off(state: &KeyState, now: Now) -> bool {
 
 /// How an entry is used.
 #[derive(Clone, Copy, Debug)]
-pub struct Usage {
+pub(crate) struct Usage {
     /// The time since the last request.
     pub idle: Duration,
     /// There are open watches.
@@ -77,7 +77,7 @@ pub struct Usage {
 
 /// What the maintenance does for an entry.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum NextAction {
+pub(crate) enum NextAction {
     /// Nothing.
     Keep,
     /// Starts a refresh: one is due and the credential is used.
@@ -94,7 +94,7 @@ pub enum NextAction {
 }
 
 /// What to do for an entry at `now`.
-pub fn next_action(state: &KeyState, usage: Usage, now: Now) -> NextAction {
+pub(crate) fn next_action(state: &KeyState, usage: Usage, now: Now) -> NextAction {
     let valid = state.valid(now);
     let used = usage.is_used(state, now);
     let is_urgent = used && valid.is_none_or(|current| expires_soon(&current.issued, usage.timeout, now));
@@ -124,7 +124,7 @@ pub fn next_action(state: &KeyState, usage: Usage, now: Now) -> NextAction {
 
 /// How long after `now` the maintenance starts a run, if nothing changes. `None`: a run is in flight, or only a request
 /// starts one.
-pub fn next_run(state: &KeyState, usage: Usage, now: Now) -> Option<Duration> {
+pub(crate) fn next_run(state: &KeyState, usage: Usage, now: Now) -> Option<Duration> {
     let due = match state.valid(now) {
         _ if state.flight.is_some() || state.attention.refusal(Asker::Broker).is_some() => return None,
         Some(current) => current.due_in(now, usage.file),

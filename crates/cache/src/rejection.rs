@@ -10,10 +10,10 @@ use crate::verify::Verdict;
 use credbroker_credential::{Issued, Now};
 
 /// The shortest time between two runs for rejections, and between two logins that succeed. An unverified rejection of a younger generation starts no run.
-pub const PAUSE: Duration = Duration::from_secs(10);
+pub(crate) const PAUSE: Duration = Duration::from_secs(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// The shortest time between two verifications of one credential.
-pub const VERIFY_EVERY: Duration = Duration::from_secs(5);
+pub(crate) const VERIFY_EVERY: Duration = Duration::from_secs(5);
 /// For how long after a verdict repeated requests are evidence against it: the server may have cached it.
 const DOUBT: Duration = Duration::from_secs(30);
 /// Callers whose repeated requests are counted as evidence against a verdict.
@@ -22,7 +22,7 @@ const DOUBTERS: usize = 4;
 /// What is known about rejections of one key. It limits the runs that a client can cause by reporting, or asking again,
 /// over and over.
 #[derive(Clone, Debug, Default)]
-pub struct Rejections {
+pub(crate) struct Rejections {
     /// Reports and suspicions.
     pub count: u64,
     /// Verifications with an API server.
@@ -53,7 +53,7 @@ struct Doubts {
 
 /// The evidence that a credential is rejected.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Evidence {
+pub(crate) enum Evidence {
     /// A caller reports that an API server answered 401.
     Reported,
     /// An API server answered 401 to the broker.
@@ -69,13 +69,13 @@ pub enum Evidence {
 
 impl Rejections {
     /// Counts a report or a suspicion.
-    pub fn note(&mut self) {
+    pub(crate) fn note(&mut self) {
         self.count += 1;
     }
 
     /// Notes the API server's verdict about `issued`, which `caller` asked for again at `since`. Returns the evidence for
     /// a run, if there is any. `accepted`: other callers use this generation successfully.
-    pub fn weigh(
+    pub(crate) fn weigh(
         &mut self,
         issued: &Issued,
         caller: &Caller,
@@ -123,7 +123,7 @@ impl Rejections {
     /// # Errors
     ///
     /// It is too early for a run: the time since boot from which on the same evidence starts one.
-    pub fn admit(
+    pub(crate) fn admit(
         &mut self,
         issued: &Issued,
         caller: &Caller,
@@ -182,7 +182,7 @@ impl Rejections {
     }
 
     /// When a report of `issued` starts a run, at the latest, since boot; `None`: at `now`.
-    pub fn not_before(&self, issued: Option<&Issued>, now: Now) -> Option<Duration> {
+    pub(crate) fn not_before(&self, issued: Option<&Issued>, now: Now) -> Option<Duration> {
         let paused = self.last_run.map(|last| last.saturating_add(self.pause));
         paused.into_iter().chain(issued.map(mature_at)).max().filter(|until| now.boot < *until)
     }

@@ -39,6 +39,7 @@ impl KeyPrefix {
     /// The bytes that `Display` of a key shows.
     const SHORTEST: usize = 6;
 
+    /// Whether `key` begins with it.
     pub fn matches(&self, key: &PluginKey) -> bool {
         key.0.starts_with(&self.0)
     }

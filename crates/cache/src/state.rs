@@ -22,7 +22,7 @@ const REMEMBERED: usize = 4;
 
 /// The state of one key.
 #[derive(Debug, Default)]
-pub struct KeyState {
+pub(crate) struct KeyState {
     /// The last credential that passed every check, valid or not.
     pub current: Option<Current>,
     /// Whether the credential came out of the terminal of a caller, which could have forged it.
@@ -45,29 +45,29 @@ pub struct KeyState {
 
 impl KeyState {
     /// The state of a new key.
-    pub fn of(spec: &PluginSpec) -> Self {
+    pub(crate) fn of(spec: &PluginSpec) -> Self {
         Self { attention: Attention::of(spec.provider.interactive), ..Self::default() }
     }
 
     /// The credential, if it may be served at `now`.
-    pub fn valid(&self, now: Now) -> Option<&Current> {
+    pub(crate) fn valid(&self, now: Now) -> Option<&Current> {
         self.current.as_ref().filter(|current| current.issued.is_valid_at(now))
     }
 
     /// The credential that answers another login at `now`: one succeeded a short time ago.
-    pub fn after_login(&self, now: Now) -> Option<Arc<Issued>> {
+    pub(crate) fn after_login(&self, now: Now) -> Option<Arc<Issued>> {
         let is_recent = self.logged_in.is_some_and(|at| now.boot.saturating_sub(at) < rejection::PAUSE);
         self.valid(now).filter(|_| is_recent).map(|current| Arc::clone(&current.issued))
     }
 
     /// What a caller gets at `now` because its runs were throttled.
-    pub fn paused(&self, now: Now) -> Option<Failed> {
+    pub(crate) fn paused(&self, now: Now) -> Option<Failed> {
         let failure = self.failure.as_ref().filter(|failure| failure.error.own_pause().is_some())?;
         failure.is_held(now, false).then(|| failure.at(now, false))
     }
 
     /// Why a run that starts at `now` is needed, if the plugin's file has the version `file`.
-    pub fn reason(&self, file: u64, now: Now) -> RunReason {
+    pub(crate) fn reason(&self, file: u64, now: Now) -> RunReason {
         match (self.valid(now), &self.failure, &self.current) {
             (Some(current), ..) if current.file != file => RunReason::PluginChanged,
             (Some(_), ..) => RunReason::Refresh,
@@ -78,7 +78,7 @@ impl KeyState {
     }
 
     /// Replaces the credential and forgets the failure.
-    pub fn accept(&mut self, current: Current) {
+    pub(crate) fn accept(&mut self, current: Current) {
         let is_same = |old: &Current| old.issued.generation == current.issued.generation;
         if !self.current.as_ref().is_some_and(is_same) {
             self.forget_credential();
@@ -87,7 +87,7 @@ impl KeyState {
     }
 
     /// Forgets everything but the names of earlier generations. Returns the run in flight.
-    pub fn clear(&mut self) -> Option<Arc<Flight>> {
+    pub(crate) fn clear(&mut self) -> Option<Arc<Flight>> {
         self.forget_credential();
         (self.failure, self.rejections, self.attention) = (None, None, self.attention.forgotten());
         self.is_leased = false;
@@ -96,7 +96,7 @@ impl KeyState {
     }
 
     /// Whether `generation` is one of the last that this key had before the current one.
-    pub fn was_replaced(&self, epoch: &Arc<str>, generation: &str) -> bool {
+    pub(crate) fn was_replaced(&self, epoch: &Arc<str>, generation: &str) -> bool {
         let mut replaced = self.replaced.iter().filter(|number| **number > 0);
         replaced.any(|number| Generation::new(Arc::clone(epoch), *number).to_string() == generation)
     }
@@ -111,7 +111,7 @@ impl KeyState {
 
 /// A credential, and when to renew it: as soon as either clock says so.
 #[derive(Clone, Debug)]
-pub struct Current {
+pub(crate) struct Current {
     pub issued: Arc<Issued>,
     due_wall: SystemTime,
     due_boot: Duration,
@@ -123,34 +123,34 @@ pub struct Current {
 
 impl Current {
     /// A credential to renew `due_in` after `now`, or when the plugin's file is no longer of version `file`.
-    pub fn new(issued: Arc<Issued>, due_in: Duration, now: Now, file: u64) -> Self {
+    pub(crate) fn new(issued: Arc<Issued>, due_in: Duration, now: Now, file: u64) -> Self {
         let (due_wall, due_boot) = (now.wall + due_in, now.boot.saturating_add(due_in));
         Self { issued, due_wall, due_boot, was_due: false, file }
     }
 
     /// The same credential, for which the plugin returned nothing newer: to be tried again `due_in` after `now`.
-    pub fn again(&self, due_in: Duration, now: Now, file: u64) -> Self {
+    pub(crate) fn again(&self, due_in: Duration, now: Now, file: u64) -> Self {
         let was_due = self.was_due || self.has_passed(now);
         Self { was_due, ..Self::new(Arc::clone(&self.issued), due_in, now, file) }
     }
 
     /// Whether it was never due: then a caller that asks for another credential has seen this one rejected.
-    pub fn is_fresh_at(&self, now: Now) -> bool {
+    pub(crate) fn is_fresh_at(&self, now: Now) -> bool {
         !self.was_due && !self.has_passed(now)
     }
 
     /// Whether it is time to renew it, if the plugin's file has the version `file`.
-    pub fn is_due_at(&self, now: Now, file: u64) -> bool {
+    pub(crate) fn is_due_at(&self, now: Now, file: u64) -> bool {
         self.is_changed(file) || self.has_passed(now)
     }
 
     /// Whether the plugin's file is no longer the one that ran.
-    pub fn is_changed(&self, file: u64) -> bool {
+    pub(crate) fn is_changed(&self, file: u64) -> bool {
         self.file != file
     }
 
     /// How long after `now` it is due.
-    pub fn due_in(&self, now: Now, file: u64) -> Duration {
+    pub(crate) fn due_in(&self, now: Now, file: u64) -> Duration {
         if self.is_changed(file) {
             return Duration::ZERO;
         }
@@ -166,7 +166,7 @@ impl Current {
 /// Why the last run brought no credential, held so that it is not repeated at once. Times are since boot: a step of the
 /// wall clock must not extend them.
 #[derive(Clone, Debug)]
-pub struct Failure {
+pub(crate) struct Failure {
     /// The error when the run ended.
     pub error: CacheError,
     pub failed_at: Duration,
@@ -184,7 +184,7 @@ pub struct Failure {
 
 impl Failure {
     /// What a caller gets at `now`.
-    pub fn at(&self, now: Now, at_terminal: bool) -> Failed {
+    pub(crate) fn at(&self, now: Now, at_terminal: bool) -> Failed {
         let until = if at_terminal { self.terminal_at } else { self.ask_at };
         let error = self.error.after(now.boot.saturating_sub(self.failed_at));
         let retry_after = error.pause().unwrap_or_else(|| until.saturating_sub(now.boot));
@@ -192,14 +192,14 @@ impl Failure {
     }
 
     /// Whether a caller that asks at `now` gets the failure without a run.
-    pub fn is_held(&self, now: Now, at_terminal: bool) -> bool {
+    pub(crate) fn is_held(&self, now: Now, at_terminal: bool) -> bool {
         now.boot < if at_terminal { self.terminal_at } else { self.ask_at }
     }
 
     /// The failure that follows `last`. A pause is not an attempt. That of the issuer is not held here: the scheduler knows
     /// when it ends. That of the key is: if the key `holds` a valid credential, its renewal is tried as often as a paused
     /// issuer.
-    pub fn after(last: Option<&Self>, error: CacheError, holds: bool, now: Now, u: f64) -> Self {
+    pub(crate) fn after(last: Option<&Self>, error: CacheError, holds: bool, now: Now, u: f64) -> Self {
         let (before, throttled) = last.map_or((0, 0), |last| (last.attempts, last.throttled));
         let until = |held: Duration| now.boot.saturating_add(held);
         let failed_at = now.boot;

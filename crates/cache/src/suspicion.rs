@@ -22,7 +22,7 @@ use credbroker_runner::PluginRunner;
 pub type VerifyFn = Arc<dyn Fn(Arc<Issued>, Arc<Cluster>) -> BoxFuture<'static, Verdict> + Send + Sync>;
 
 /// A verification with an API server. All callers that suspect the credential share its result.
-pub struct Verification {
+pub(crate) struct Verification {
     /// When it started, since boot.
     started: Duration,
     generation: u64,

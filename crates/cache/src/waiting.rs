@@ -6,11 +6,11 @@ use std::{
 };
 
 /// Callers that may wait at a time.
-pub const LIMIT: usize = 4096;
+pub(crate) const LIMIT: usize = 4096;
 
 /// The places for callers that wait.
 #[derive(Debug)]
-pub struct WaitingPlaces {
+pub(crate) struct WaitingPlaces {
     limit: usize,
     taken: Mutex<TakenPlaces>,
 }
@@ -23,13 +23,13 @@ struct TakenPlaces {
 
 /// A place of one caller. Dropping it frees the place.
 #[derive(Debug)]
-pub struct WaitingPlace<'a> {
+pub(crate) struct WaitingPlace<'a> {
     places: &'a WaitingPlaces,
     peer: u64,
 }
 
 impl WaitingPlaces {
-    pub fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize) -> Self {
         Self { limit, taken: Mutex::default() }
     }
 
@@ -37,7 +37,7 @@ impl WaitingPlaces {
     ///
     /// A process may have as many places as are free. So one process alone gets half of them, two get a third each, and
     /// a process that has none yet finds one until all are taken.
-    pub fn take(&self, peer: u64) -> Option<WaitingPlace<'_>> {
+    pub(crate) fn take(&self, peer: u64) -> Option<WaitingPlace<'_>> {
         let mut taken = self.lock();
         let free = self.limit.saturating_sub(taken.total);
         let of_peer = taken.by_peer.get(&peer).copied().unwrap_or_default();

@@ -60,12 +60,12 @@ impl fmt::Debug for PluginKey {
 ///
 /// The install hint and the limits are not part of it, because they change no answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct RunDigest([u8; 32]);
+pub(crate) struct RunDigest([u8; 32]);
 
 impl RunDigest {
     /// Digest of runs for a profile. It covers the profile's name and the whole endpoint, even if the plugin does not
     /// receive them: a credential for one cluster is never served for another.
-    pub fn of_target(provider: &Provider, profile: &ProfileName, endpoint: &Cluster) -> Self {
+    pub(crate) fn of_target(provider: &Provider, profile: &ProfileName, endpoint: &Cluster) -> Self {
         let mut fields = HashInput::new(b"credbroker profile 2", endpoint.certificate_authority_data.len());
         fields.text(&Self::of(provider).0);
         fields.text(profile.namespace.as_bytes());
@@ -74,7 +74,7 @@ impl RunDigest {
         Self(fields.hash())
     }
 
-    pub fn of(provider: &Provider) -> Self {
+    pub(crate) fn of(provider: &Provider) -> Self {
         let mut environment: BTreeMap<OsString, OsString> = provider.inherited.0.clone();
         environment.extend(provider.env.iter().map(|(name, value)| (name.into(), value.into())));
         let mut fields = HashInput::new(b"credbroker provider 3", 0);

@@ -17,12 +17,14 @@ use super::{
 use credbroker_credential::Cluster;
 
 /// The run that a request leads to. The cluster and the variables of the caller are passed to each method.
+#[derive(Debug)]
 pub struct Lead<'a> {
     entry: &'a Entry,
     place: ClusterChoice<'a>,
 }
 
 /// The cluster of a run.
+#[derive(Debug)]
 enum ClusterChoice<'a> {
     /// The run has no cluster.
     Nowhere,

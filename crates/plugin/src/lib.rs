@@ -44,7 +44,7 @@ pub use error::ResolveError;
 pub use file::{FileError, FoundFile, PluginFile};
 pub use issuer::Issuer;
 #[cfg(test)]
-pub use key::RunDigest;
+use key::RunDigest;
 pub use key::{KeyHasher, PluginKey};
 pub use lead::Lead;
 pub use matching::difference;

@@ -29,6 +29,7 @@ pub struct Providers {
 /// One provider, with the values that all of its runs share.
 #[derive(Debug)]
 pub struct Entry {
+    /// The provider.
     pub provider: Arc<Provider>,
     pub(super) digest: RunDigest,
     pub(super) file: Arc<PluginFile>,

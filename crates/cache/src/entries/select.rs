@@ -10,7 +10,7 @@ use credbroker_plugin::{PluginKey, ProfileName};
 
 impl KeyEntries {
     /// At most `count` of the selected entries that follow `after`, in the order of [`ListPosition`].
-    pub fn select(
+    pub(crate) fn select(
         &self,
         selector: &Selector,
         after: Option<&ListPosition>,
@@ -43,7 +43,7 @@ impl KeyEntries {
     }
 
     /// At most `count` entries that follow `after`, of one provider or of all.
-    pub fn after(
+    pub(crate) fn after(
         &self,
         provider: Option<&str>,
         after: Option<&ListPosition>,
@@ -62,12 +62,12 @@ impl KeyEntries {
     }
 
     /// The entries of one profile.
-    pub fn of_profile(&self, profile: &ProfileName) -> &[Arc<KeyEntry>] {
+    pub(crate) fn of_profile(&self, profile: &ProfileName) -> &[Arc<KeyEntry>] {
         self.by_profile.get(profile).map_or(&[], Vec::as_slice)
     }
 
     /// The entries of each profile.
-    pub fn profiles(&self) -> impl Iterator<Item = &Vec<Arc<KeyEntry>>> {
+    pub(crate) fn profiles(&self) -> impl Iterator<Item = &Vec<Arc<KeyEntry>>> {
         self.by_profile.values()
     }
 }

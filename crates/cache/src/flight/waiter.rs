@@ -11,7 +11,7 @@ use credbroker_runner::{Attending, Throttled};
 
 /// A caller that waits for a run. While there is one, the run is not background work.
 #[derive(Debug)]
-pub struct Waiter {
+pub(crate) struct Waiter {
     flight: Arc<Flight>,
     peer: u64,
     outcome: watch::Receiver<Option<RunResult>>,
@@ -25,7 +25,7 @@ impl Waiter {
     /// # Errors
     ///
     /// The run is queued, and its issuer is paused.
-    pub fn new(flight: Arc<Flight>, request: &Request) -> Result<Self, Throttled> {
+    pub(crate) fn new(flight: Arc<Flight>, request: &Request) -> Result<Self, Throttled> {
         {
             let mut progress = flight.lock();
             progress.join(request.caller.peer)?;
@@ -48,14 +48,14 @@ impl Waiter {
     }
 
     /// Waits for the outcome.
-    pub async fn outcome(&mut self) -> RunResult {
+    pub(crate) async fn outcome(&mut self) -> RunResult {
         let outcome = self.outcome.wait_for(Option::is_some).await;
         // `self.flight` keeps the sender alive.
         outcome.ok().and_then(|outcome| outcome.clone().flatten())
     }
 
     /// What it waits for at `now`, when its deadline has passed.
-    pub fn pending(&self, now: Now) -> Pending {
+    pub(crate) fn pending(&self, now: Now) -> Pending {
         let progress = self.flight.lock();
         match progress.started {
             Some(started) => Pending::Running(now.boot.saturating_sub(started)),

@@ -20,7 +20,7 @@ const HELD_LONGEST: Duration = Duration::from_secs(30);
 /// A client that itself renews five minutes early (Python's) never sees the last five minutes of an ordinary credential,
 /// and credentials of the same age are not all renewed at once. A short-lived credential cannot give that margin, and is
 /// renewed after a share of its lifetime.
-pub fn lead(lifetime: Duration, u: f64) -> Duration {
+pub(super) fn lead(lifetime: Duration, u: f64) -> Duration {
     let share = lifetime.mul_f64(0.20 + 0.10 * u);
     if lifetime < SHORT {
         return share;
@@ -31,27 +31,27 @@ pub fn lead(lifetime: Duration, u: f64) -> Duration {
 
 /// How long after the `attempts`th failure in a row no refresh starts: full jitter up to 2 s, 4 s, 8 s … 60 s, and at
 /// least one second.
-pub fn back_off(attempts: u32, u: f64) -> Duration {
+pub(crate) fn back_off(attempts: u32, u: f64) -> Duration {
     full_jitter(attempts, Duration::from_secs(2), Duration::from_secs(60), u).max(Duration::from_secs(1))
 }
 
 /// How long a caller, and a caller at a terminal, get the `attempts`th failure in a row again without a run. The time is
 /// short, so that a login takes effect at once; it is longer from the sixth failure on, so that a wrong password does not
 /// lock the account.
-pub fn hold(attempts: u32, back_off: Duration) -> (Duration, Duration) {
+pub(crate) fn hold(attempts: u32, back_off: Duration) -> (Duration, Duration) {
     let short = back_off.min(HELD);
     let doubled = HELD * 2_u32.saturating_pow(attempts.saturating_sub(5).min(8));
     (if attempts <= 5 { short } else { doubled.min(HELD_LONGEST) }, short)
 }
 
 /// When to run a plugin again that returned the same credential: it has a cache itself.
-pub fn unchanged_retry(left: Duration) -> Duration {
+pub(super) fn unchanged_retry(left: Duration) -> Duration {
     (left / 3).clamp(Duration::from_secs(10), Duration::from_secs(300))
 }
 
 /// What a new credential means for the one that is held (`old`). `due_in` is the time until the next refresh.
 #[derive(Debug)]
-pub enum Replacement {
+pub(crate) enum Replacement {
     /// The same credential: generation, lifetime and expiry stay; only the next refresh moves.
     Unchanged(Current),
     /// The same material with another expiry: the generation stays.
@@ -62,7 +62,7 @@ pub enum Replacement {
 
 /// Compares the credential that arrived at `now` with the current one. `file` is the version of the plugin's file that
 /// ran.
-pub fn replace(
+pub(crate) fn replace(
     old: Option<&Current>,
     material: &Material,
     lifetime: Lifetime,

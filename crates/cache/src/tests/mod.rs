@@ -37,7 +37,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{CacheParts, Caller, CredentialCache, EntryLimits, Failed, Request, Room, Selector};
 use crate::verify::Verdict;
-use credbroker_credential::{Decoded, Material, Token, testing::plain};
+use credbroker_credential::{Decoded, Material, Token};
 use credbroker_observe::clock::{Clock, Now};
 use credbroker_plugin::{
     Command, Issuer, PluginFile, PluginKey, PluginSpec, ProfileName, Provider, Providers, Target,

@@ -76,7 +76,7 @@ impl<const N: usize> Histogram<N> {
 }
 
 /// Microseconds as seconds.
-pub fn seconds(micros: u64) -> f64 {
+pub(super) fn seconds(micros: u64) -> f64 {
     Duration::from_micros(micros).as_secs_f64()
 }
 

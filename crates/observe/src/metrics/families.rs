@@ -37,7 +37,8 @@ impl MetricKind {
 
 macro_rules! families {
     ($($id:ident = $kind:ident $name:literal [$($label:literal),*] $help:literal;)+) => {
-        $(pub static $id: Family =
+        $(#[doc = $help]
+        pub static $id: Family =
             Family { name: $name, kind: MetricKind::$kind, labels: &[$($label),*], help: $help };)+
 
         /// Every metric, in the order of the exposition.

@@ -14,7 +14,7 @@ const AGES: Duration = Duration::from_secs(60 * 100);
 
 /// A file system with one file, which may hang.
 #[derive(Clone)]
-pub struct Disk {
+pub(crate) struct Disk {
     state: Arc<(StdMutex<State>, Condvar)>,
     begun: mpsc::UnboundedSender<()>,
 }
@@ -25,7 +25,7 @@ struct State {
 }
 
 /// Each look that begins. When it is dropped the disk hangs no more: a runtime waits for threads that block.
-pub struct Looks {
+pub(crate) struct Looks {
     begun: mpsc::UnboundedReceiver<()>,
     disk: Disk,
 }
@@ -37,14 +37,14 @@ impl Drop for Looks {
 }
 
 impl Disk {
-    pub fn new() -> (Self, Looks) {
+    pub(crate) fn new() -> (Self, Looks) {
         let (sender, begun) = mpsc::unbounded_channel();
         let state = State { file: Ok(Some(executable("/plugin", 1, 1))), hangs: false };
         let disk = Self { state: Arc::new((StdMutex::new(state), Condvar::new())), begun: sender };
         (disk.clone(), Looks { begun, disk })
     }
 
-    pub fn set_hanging(&self, hangs: bool) {
+    pub(crate) fn set_hanging(&self, hangs: bool) {
         self.state.0.lock().unwrap().hangs = hangs;
         self.state.1.notify_all();
     }
@@ -53,7 +53,7 @@ impl Disk {
         self.state.0.lock().unwrap().file = file;
     }
 
-    pub fn file(&self, command: Command) -> PluginFile {
+    pub(crate) fn file(&self, command: Command) -> PluginFile {
         let disk = self.clone();
         PluginFile::with(command, move |_| {
             disk.begun.send(()).ok();
@@ -64,12 +64,12 @@ impl Disk {
 }
 
 impl Looks {
-    pub async fn next(&mut self) {
+    pub(crate) async fn next(&mut self) {
         timeout(AGES, self.begun.recv()).await.expect("a look begins").unwrap();
     }
 
     /// How many began and were not waited for.
-    pub fn more(&self) -> usize {
+    pub(crate) fn more(&self) -> usize {
         self.begun.len()
     }
 }
