@@ -1,15 +1,15 @@
 //! Any bytes of a peer in any chunks: the filter changes nothing but authorities that h2 would refuse.
 #![no_main]
 
-#[path = "../../src/server/authority/block.rs"]
+#[path = "../../crates/h2-unix-authority/src/block.rs"]
 mod block;
-#[path = "../../src/server/authority/filter.rs"]
+#[path = "../../crates/h2-unix-authority/src/filter.rs"]
 mod filter;
-#[path = "../../src/server/authority/hpack.rs"]
+#[path = "../../crates/h2-unix-authority/src/hpack.rs"]
 mod hpack;
-#[path = "../../src/server/authority/huffman.rs"]
+#[path = "../../crates/h2-unix-authority/src/huffman.rs"]
 mod huffman;
-#[path = "../../src/server/authority/property.rs"]
+#[path = "../../crates/h2-unix-authority/src/property.rs"]
 mod property;
 
 use libfuzzer_sys::fuzz_target;

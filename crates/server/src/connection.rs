@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use h2_unix_authority::AuthorityFilter;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::{net::UnixStream, time::timeout};
@@ -16,7 +17,6 @@ use tracing::debug;
 
 use super::{
     access::Access,
-    authority::AuthorityFilter,
     exchange::{Exchanges, exchange},
     follow::WatchSlots,
     greeting::{GOAWAY, Greeted, Greeting, greet},

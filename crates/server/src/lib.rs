@@ -8,7 +8,6 @@ mod admin;
 mod answer;
 mod asked;
 mod attend;
-mod authority;
 mod clusters;
 mod codec;
 mod connection;

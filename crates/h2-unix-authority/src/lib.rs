@@ -36,7 +36,7 @@ const READ: usize = 4 * 1024;
 
 /// A stream whose peer may send any `:authority`.
 #[derive(Debug)]
-pub(super) struct AuthorityFilter<S> {
+pub struct AuthorityFilter<S> {
     stream: S,
     filter: Filter,
     /// Bytes that were read but not passed on. Empty and unallocated, unless a read ended within a header block.
@@ -47,7 +47,7 @@ pub(super) struct AuthorityFilter<S> {
 
 impl<S> AuthorityFilter<S> {
     /// Wraps `stream`, which begins with the peer's preface.
-    pub(super) fn new(stream: S) -> Self {
+    pub fn new(stream: S) -> Self {
         Self { stream, filter: Filter::default(), held: Vec::new(), ready: 0 }
     }
 
