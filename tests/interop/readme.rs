@@ -284,7 +284,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("cargo test --locked --test it words", "the test command"),
     ("cargo +nightly fuzz run authority", "the test command checks the same properties"),
     (
-        "CREDBROKER_SEEDS=10000 cargo test -p credbroker --lib cache::tests::simulation::no_seed",
+        "CREDBROKER_SEEDS=10000 cargo test -p credbroker-cache simulation::no_seed",
         "the test command runs three hundred seeds",
     ),
     ("CREDBROKER_RUNS=10000 cargo test --test it first_process", "the test command, with fewer runs"),

@@ -1,6 +1,6 @@
 //! No text that people read has a word of `WORDS`: documents, help, errors, logs, comments and names.
 //!
-//! `CONTRIBUTING.md` has the rules and examples. `WORDS=src/hub cargo test --test it words` checks one directory.
+//! `CONTRIBUTING.md` has the rules and examples. `WORDS=crates/fleet/src/hub cargo test --test it words` checks one directory.
 
 use std::{fs, path::Path};
 
@@ -37,7 +37,7 @@ const WORDS: [(&str, &str); 29] = [
     ("whomever", "the user that"),
 ];
 
-const ROOTS: [&str; 16] = [
+const ROOTS: [&str; 17] = [
     ".ci",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
@@ -45,6 +45,7 @@ const ROOTS: [&str; 16] = [
     "README.md",
     "benches",
     "client",
+    "crates",
     "clippy.toml",
     "deploy",
     "docs",

@@ -10,7 +10,7 @@ use super::{
 };
 
 const HEAD: &str = "\
-<!-- Generated from src/config/table.rs: BLESS=1 cargo test -p credbroker --lib config::reference -->
+<!-- Generated from crates/config/src/table.rs: BLESS=1 cargo test -p credbroker-config reference -->
 
 # Configuration
 

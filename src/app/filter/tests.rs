@@ -9,7 +9,7 @@ fn levels(flags: u8, variables: &[(&str, &str)]) -> [Option<Level>; 3] {
     let variables = variables.iter().map(|(name, value)| (name.into(), value.into()));
     let chosen = choose(flags, &Environment(variables.collect()));
     assert_eq!(chosen.problem, None);
-    ["credbroker::cache", "h2::codec::framed_write", "kube_client::client::builder"]
+    ["credbroker_cache", "h2::codec::framed_write", "kube_client::client::builder"]
         .map(|target| LEVELS.into_iter().rev().find(|level| chosen.filter.would_enable(target, level)))
 }
 
@@ -26,7 +26,7 @@ fn a_level_is_for_our_own_modules() {
     assert_eq!(own("off"), [None, None, None]);
     assert_eq!(own("h2=trace"), [info, trace, None]);
     assert_eq!(own("h2=trace, debug"), [debug, trace, None]);
-    assert_eq!(own("warn,credbroker::cache=debug"), [debug, warn, None]);
+    assert_eq!(own("warn,credbroker_cache=debug"), [debug, warn, None]);
     assert_eq!(own("kube_client::client=debug"), [info, warn, debug]);
 }
 

@@ -12,14 +12,14 @@ use credbroker_credential::document::{Aliases, yaml};
 /// Compares a committed file with `text`, or writes it when `BLESS` is set.
 #[expect(clippy::disallowed_methods, reason = "an option of the test, which the broker does not read")]
 fn is_current(file: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(file);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(file);
     if std::env::var_os("BLESS").is_some() {
         fs::write(&path, text).unwrap();
     }
     let committed = fs::read_to_string(&path).unwrap_or_default();
     assert!(
         committed == text,
-        "docs/{file} is out of date: BLESS=1 cargo test -p credbroker --lib config::reference"
+        "docs/{file} is out of date: BLESS=1 cargo test -p credbroker-config reference"
     );
 }
 

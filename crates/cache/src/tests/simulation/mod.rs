@@ -90,7 +90,7 @@ fn no_seed_breaks_a_promise() {
         found[1..].iter().take(20).map(|(seed, broken)| format!("{seed}: {broken}")).collect();
     panic!(
         "{} of {count} seeds break a rule. Seed {seed}, {broken}\nIts last events:\n{}\nOther seeds:\n{}\n\
-         SEED={seed} cargo test -p credbroker --lib cache::tests::simulation",
+         SEED={seed} cargo test -p credbroker-cache simulation",
         found.len(),
         events[last..].join("\n"),
         others.join("\n")
