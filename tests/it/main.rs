@@ -45,4 +45,3 @@ mod seeds;
 mod setup;
 mod sharing;
 mod shutdown;
-mod words;

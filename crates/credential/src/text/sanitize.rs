@@ -67,7 +67,7 @@ fn is_text(character: char) -> bool {
     match character {
         '\n' | '\t' => true,
         '\u{2028}' | '\u{2029}' => false, // line breaks to some readers, and invisible
-        // Stands for bytes that are not UTF-8. There can be many of them, and the last arm is slow.
+        // It replaces bytes that are not UTF-8. There can be many of them, and the last arm is slow.
         char::REPLACEMENT_CHARACTER => true,
         _ if character.is_control() => false,
         _ if character.is_whitespace() || character.is_ascii() => true,

@@ -122,7 +122,7 @@ async fn nothing_is_reaped_while_a_launcher_is_being_started() {
     until("it is reaped", || state(child.id()).is_none()).await;
 }
 
-/// No signal tells the reaper that the launcher was reaped.
+/// No signal notifies the reaper that the launcher was reaped.
 #[tokio::test]
 async fn children_that_ended_after_a_launcher_are_reaped_once_it_is() {
     if !is_alone("exec::orphans::tests::children_that_ended_after_a_launcher_are_reaped_once_it_is") {

@@ -516,7 +516,7 @@ fn a_caller_of_the_uid_of_the_last_probe_or_at_its_share_is_not_the_probe() {
 }
 
 #[test]
-fn each_caller_of_a_run_is_told_why_it_does_not_start_for_that_caller() {
+fn each_caller_of_a_run_gets_its_own_reason() {
     let mut setup = Setup::new(9, 9);
     setup.queue.set_shares(RunShares { per_uid: 2, per_process: 1 }, NOW);
     let peer = |uid: u64, process: u64| uid << 32 | process;
