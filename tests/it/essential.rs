@@ -43,7 +43,7 @@ async fn a_broker_that_no_longer_refreshes_says_so_and_ends() {
     let mut watch =
         HealthClient::new(channel).watch(HealthCheckRequest::default()).await.unwrap().into_inner();
     assert_eq!(watch.message().await.unwrap().unwrap().status(), ServingStatus::Serving);
-    clock.below(&["app/essential.rs", "cache/maintenance.rs"]);
+    clock.below(&["app/essential.rs", "cache/src/maintenance.rs"]);
     assert_eq!(broker.ended().await, "credential refresher");
     assert_eq!(watch.message().await.unwrap().unwrap().status(), ServingStatus::NotServing);
 }

@@ -96,6 +96,7 @@ impl CacheError {
     }
 
     /// The same error when `time` has passed: a pause is shorter by then.
+    #[must_use]
     pub fn after(&self, time: Duration) -> Self {
         let mut error = self.clone();
         if let Self::Run(RunError::Throttled { retry_after, .. }) = &mut error {

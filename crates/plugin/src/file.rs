@@ -201,7 +201,7 @@ impl PluginFile {
     /// Acts as if a look-up had found another file.
     #[cfg(any(test, feature = "test-util"))]
     pub fn replace(&self) {
-        let mut seen = self.seen.write().unwrap();
+        let mut seen = self.seen.write().unwrap_or_else(PoisonError::into_inner);
         let inode = self.version.fetch_add(1, Ordering::Relaxed) + 1;
         let executable =
             Executable { path: "/fake".into(), inode, modified: std::time::SystemTime::UNIX_EPOCH };

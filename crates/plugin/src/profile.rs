@@ -105,6 +105,7 @@ pub enum ProfileError {
 
 impl ProfileError {
     /// The same error, with only those providers of the configuration that `shows` is true for.
+    #[must_use]
     pub fn without_configured(&self, shows: impl Fn(&str) -> bool) -> Self {
         let mut error = self.clone();
         if let Self::NoMatch { configured, .. } = &mut error {

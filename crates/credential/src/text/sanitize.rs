@@ -65,10 +65,9 @@ fn end_of(line: &str, most: usize) -> &str {
 
 fn is_text(character: char) -> bool {
     match character {
-        '\n' | '\t' => true,
+        // U+FFFD replaces bytes that are not UTF-8. There can be many of them, and the last arm is slow.
+        '\n' | '\t' | char::REPLACEMENT_CHARACTER => true,
         '\u{2028}' | '\u{2029}' => false, // line breaks to some readers, and invisible
-        // It replaces bytes that are not UTF-8. There can be many of them, and the last arm is slow.
-        char::REPLACEMENT_CHARACTER => true,
         _ if character.is_control() => false,
         _ if character.is_whitespace() || character.is_ascii() => true,
         // The standard library knows what is printable, but says so only by escaping the rest. A mark is escaped when

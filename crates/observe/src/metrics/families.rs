@@ -37,7 +37,7 @@ impl MetricKind {
 
 macro_rules! families {
     ($($id:ident = $kind:ident $name:literal [$($label:literal),*] $help:literal;)+) => {
-        $(#[doc = $help]
+        $(#[doc = concat!("The metric `", $name, "`.")]
         pub static $id: Family =
             Family { name: $name, kind: MetricKind::$kind, labels: &[$($label),*], help: $help };)+
 
