@@ -68,7 +68,7 @@ async fn until(what: &str, is_so: impl Fn() -> bool) {
 #[tokio::test]
 async fn the_number_of_a_killed_launcher_is_its_own_until_its_session_has_ended() {
     if !is_alone(
-        "exec::orphans::tests::the_number_of_a_killed_launcher_is_its_own_until_its_session_has_ended",
+        "orphans::tests::the_number_of_a_killed_launcher_is_its_own_until_its_session_has_ended",
     ) {
         return;
     }
@@ -105,7 +105,7 @@ async fn the_number_of_a_killed_launcher_is_its_own_until_its_session_has_ended(
 
 #[tokio::test]
 async fn nothing_is_reaped_while_a_launcher_is_being_started() {
-    if !is_alone("exec::orphans::tests::nothing_is_reaped_while_a_launcher_is_being_started") {
+    if !is_alone("orphans::tests::nothing_is_reaped_while_a_launcher_is_being_started") {
         return;
     }
     let (runs, mut child) = (LiveRuns::default(), waiting());
@@ -125,7 +125,7 @@ async fn nothing_is_reaped_while_a_launcher_is_being_started() {
 /// No signal notifies the reaper that the launcher was reaped.
 #[tokio::test]
 async fn children_that_ended_after_a_launcher_are_reaped_once_it_is() {
-    if !is_alone("exec::orphans::tests::children_that_ended_after_a_launcher_are_reaped_once_it_is") {
+    if !is_alone("orphans::tests::children_that_ended_after_a_launcher_are_reaped_once_it_is") {
         return;
     }
     let runs = LiveRuns::default();
