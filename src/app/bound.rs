@@ -8,6 +8,7 @@ use tonic_health::{ServingStatus, server::HealthReporter};
 
 use super::{
     ConfigPlace, LogQueue, ReloadRequest, ServiceManager, ServiceNotification,
+    audit_file::AuditFile,
     essential::Essentials,
     health::{SERVICES, report_configuration, report_hub},
     listening::OpenSocket,
@@ -31,6 +32,7 @@ pub struct Bound {
     pub(super) sockets: Vec<OpenSocket>,
     pub(super) acceptor: Arc<Acceptor>,
     pub(super) audit: Audit,
+    pub(super) audit_file: Option<AuditFile>,
     /// `None`: the broker does not write the log of the process.
     pub(super) log: Option<LogQueue>,
     pub(super) cache: CredentialCache<ProcessRunner>,
@@ -111,8 +113,9 @@ impl Bound {
         if let Some(log) = self.log.take() {
             self.essentials.spawn("log writer", async move { log.ended().await });
         }
-        let audit = self.audit.clone();
-        self.essentials.spawn("audit writer", async move { audit.ended().await });
+        if let Some(file) = self.audit_file.take() {
+            self.essentials.spawn("audit writer", async move { file.ended().await });
+        }
         let acceptor = Arc::clone(&self.acceptor);
         self.essentials.spawn("connection watchdog", async move { acceptor.watch_over(beat).await });
         for socket in &self.sockets {

@@ -13,18 +13,16 @@ use tracing::warn;
 
 use super::{
     Bound, Edges, Listening, ReloadRequest,
+    audit_file::AuditFile,
     essential::Essentials,
     limits,
     monitor::OpenMonitor,
     reload::{Adopter, Started, note_shared},
 };
-use credbroker_cache::{
-    CacheParts, CredentialCache, VerifyFn,
-    verify::{ApiVerifier, Verifier as _},
-};
+use credbroker_cache::{CacheParts, CredentialCache};
 use credbroker_config::{AuditTo, Config};
 use credbroker_fleet::{
-    Fleet,
+    ApiVerifier, Fleet,
     hub::{HubParts, HubReader},
     resolver::Resolver,
 };
@@ -89,7 +87,7 @@ pub enum BuildError {
 pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<Bound, BuildError> {
     check_scratch(&edges.scratch)
         .map_err(|cause| BuildError::Scratch { base: edges.scratch.clone(), cause })?;
-    let audit = audit(&config.audit, &edges)?;
+    let (audit, audit_file) = audit(&config.audit, &edges)?;
     let sockets = listening.into_iter().map(Listening::open).collect::<Result<Vec<_>, _>>()?;
 
     let (tasks, draining, jitter) = (TaskTracker::new(), CancellationToken::new(), edges.jitter);
@@ -99,7 +97,7 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
         runner: runner((edges.launcher, edges.scratch), &tasks, &live_runs),
         scheduler: scheduler.clone(),
         encode,
-        verify: verify(),
+        verify: ApiVerifier::function(),
         on_run: record_runs(audit.clone()),
         metrics: Arc::clone(&metrics),
         clock: Arc::clone(&edges.clock),
@@ -169,6 +167,7 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
         sockets,
         acceptor,
         audit,
+        audit_file,
         log: edges.log,
         cache,
         resolver,
@@ -190,15 +189,6 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
     })
 }
 
-/// Asks API servers about credentials.
-fn verify() -> VerifyFn {
-    let verifier = Arc::new(ApiVerifier::default());
-    Arc::new(move |issued, cluster| {
-        let verifier = Arc::clone(&verifier);
-        Box::pin(async move { verifier.verify(issued, cluster).await })
-    })
-}
-
 fn runner((launcher, scratch): (PathBuf, PathBuf), tasks: &TaskTracker, live: &LiveRuns) -> ProcessRunner {
     let (limits, tasks, live) = (RunLimits::default(), tasks.clone(), live.clone());
     ProcessRunner::new(RunnerParts { limits, launcher, scratch, tasks, live })
@@ -212,14 +202,16 @@ fn warn_of_unknown_user(acceptor: &Acceptor) {
     }
 }
 
-/// Where `to` says.
-fn audit(to: &AuditTo, edges: &Edges) -> Result<Audit, BuildError> {
+/// Where `to` says, and the file that it is, if it is one.
+fn audit(to: &AuditTo, edges: &Edges) -> Result<(Audit, Option<AuditFile>), BuildError> {
     let clock = Arc::clone(&edges.clock);
     match to {
-        AuditTo::Nowhere => Ok(Audit::default()),
-        AuditTo::Log => Ok(Audit::in_log(clock)),
+        AuditTo::Nowhere => Ok((Audit::default(), None)),
+        AuditTo::Log => Ok((Audit::in_log(clock), None)),
         AuditTo::File(path) => {
-            Audit::in_file(path, clock).map_err(|source| BuildError::Audit { path: path.clone(), source })
+            let file = AuditFile::start(path, Arc::clone(&clock));
+            let file = file.map_err(|source| BuildError::Audit { path: path.clone(), source })?;
+            Ok((Audit::in_lines(file.clone(), clock), Some(file)))
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The only place that wires: production and tests build the broker here.
 
+mod audit_file;
 mod bound;
 mod build;
 mod drain;

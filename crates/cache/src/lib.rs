@@ -33,7 +33,6 @@ mod suspicion;
 mod testing;
 #[cfg(test)]
 mod tests;
-pub mod verify;
 mod waiting;
 mod watching;
 
@@ -59,6 +58,7 @@ pub use makers::EntryLimits;
 pub use outlook::RunCause;
 pub use overview::{Holding, KeyStatus, RejectionStatus};
 pub use parts::{CacheParts, RunEndFn};
+pub use rejection::Verdict;
 pub use report::{ReportOutcome, Reported};
 pub use request::{Lookup, Request};
 pub use selector::{InvalidKey, KeyPrefix, Selector};

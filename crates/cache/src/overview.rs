@@ -13,7 +13,7 @@ use super::{
     policy::next_run,
     state::{Failure, KeyState},
 };
-use crate::verify::Verdict;
+use crate::Verdict;
 use credbroker_credential::{Issued, Now};
 use credbroker_plugin::{PluginSpec, ProfileName};
 use credbroker_runner::{PluginRunner, RunError};

@@ -6,8 +6,18 @@ mod tests;
 use std::time::Duration;
 
 use super::caller::{Caller, SATISFIED_AFTER};
-use crate::verify::Verdict;
 use credbroker_credential::{Issued, Now};
+
+/// The verdict of an API server about a credential.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Verdict {
+    /// 401: the credential does not authenticate.
+    Rejected,
+    /// It authenticates a user, who may not be allowed to send this request.
+    Accepted,
+    /// Unknown: there was no request, no response, or another status.
+    Unverifiable,
+}
 
 /// The shortest time between two runs for rejections, and between two logins that succeed. An unverified rejection of a younger generation starts no run.
 pub(crate) const PAUSE: Duration = Duration::from_secs(10);

@@ -14,7 +14,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
 
 use super::{CredentialCache, Request, entry::KeyEntry, get::FirstStep, rejection::VERIFY_EVERY};
-use crate::verify::Verdict;
+use crate::Verdict;
 use credbroker_credential::{Cluster, Issued};
 use credbroker_runner::PluginRunner;
 

@@ -7,7 +7,7 @@ use credbroker_observe::clock::Clock;
 use credbroker_runner::Scheduler;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{CacheParts, EntryLimits, verify::Verdict};
+use crate::{CacheParts, EntryLimits, Verdict};
 
 impl EntryLimits {
     /// So many entries, of which one process or uid may use all.

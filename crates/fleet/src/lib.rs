@@ -5,6 +5,7 @@ mod hub_state;
 mod known;
 mod profiles;
 pub mod resolver;
+mod verify;
 
 use std::{
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
@@ -23,6 +24,7 @@ pub use hub_state::HubReads;
 pub use hub_state::HubState;
 pub use known::KnownProfile;
 pub use profiles::ProfileChange;
+pub use verify::ApiVerifier;
 
 /// Every known profile. The hub writes it, and requests read it.
 ///

@@ -9,7 +9,7 @@ use super::{
     paging::{self, Paging},
     status,
 };
-use credbroker_cache::{CredentialCache, Holding, KeyStatus, ListPosition, Selector, verify::Verdict};
+use credbroker_cache::{CredentialCache, Holding, KeyStatus, ListPosition, Selector, Verdict};
 use credbroker_credential::text::chain;
 use credbroker_plugin::{
     PluginKey, PluginSpec, Provider, Providers,

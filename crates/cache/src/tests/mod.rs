@@ -36,7 +36,7 @@ use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{CacheParts, Caller, CredentialCache, EntryLimits, Failed, Request, Room, Selector};
-use crate::verify::Verdict;
+use crate::Verdict;
 use credbroker_credential::{Decoded, Material, Token};
 use credbroker_observe::clock::{Clock, Now};
 use credbroker_plugin::{

@@ -1,18 +1,17 @@
 //! Audit records: one for each decision about a request, and one for each plugin run. Nothing waits for them.
 
 mod budget;
-mod file;
 mod record;
 
-use std::{fmt, io, path::Path, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::time::sleep;
 use tracing::{debug, info};
 
-use self::{budget::Budgets, file::AuditFile};
+use self::budget::Budgets;
 use crate::clock::Clock;
 
-pub use record::{DecisionRecord, PluginRun, RequestOutcome};
+pub use record::{DecisionRecord, PluginRun, RequestOutcome, gap};
 
 /// How long a budget of records lasts.
 const SECOND: Duration = Duration::from_secs(1);
@@ -21,10 +20,19 @@ const SECOND: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug, Default)]
 pub struct Audit {
     /// `None`: nothing is recorded.
-    inner: Option<Arc<AuditSink>>,
+    inner: Option<Arc<Recorder>>,
 }
 
-struct AuditSink {
+/// Takes records as lines, each a JSON object.
+pub trait AuditSink: Send + Sync + 'static {
+    /// Takes a line, without its end. Never waits.
+    fn push(&self, line: &str);
+
+    /// Waits until all lines are written, at most for `limit`.
+    fn flush(&self, limit: Duration);
+}
+
+struct Recorder {
     destination: Destination,
     clock: Arc<dyn Clock>,
     budgets: Budgets,
@@ -33,7 +41,7 @@ struct AuditSink {
 enum Destination {
     /// The broker's own log, which has a line for each plugin run already.
     Log,
-    File(AuditFile),
+    Lines(Box<dyn AuditSink>),
 }
 
 impl Audit {
@@ -42,18 +50,13 @@ impl Audit {
         Self::to(Destination::Log, clock)
     }
 
-    /// Records decisions and runs in the file at `path`, one JSON object in each line. If another program moves the file,
-    /// the next record begins a new one.
-    ///
-    /// # Errors
-    ///
-    /// The file cannot be opened, or is not a regular file.
-    pub fn in_file(path: &Path, clock: Arc<dyn Clock>) -> io::Result<Self> {
-        Ok(Self::to(Destination::File(AuditFile::start(path, Arc::clone(&clock))?), clock))
+    /// Records decisions and runs as lines for `sink`.
+    pub fn in_lines(sink: impl AuditSink, clock: Arc<dyn Clock>) -> Self {
+        Self::to(Destination::Lines(Box::new(sink)), clock)
     }
 
     fn to(destination: Destination, clock: Arc<dyn Clock>) -> Self {
-        Self { inner: Some(Arc::new(AuditSink { destination, clock, budgets: Budgets::default() })) }
+        Self { inner: Some(Arc::new(Recorder { destination, clock, budgets: Budgets::default() })) }
     }
 
     /// The time since boot, to measure a duration from. `None`: nothing is recorded.
@@ -84,16 +87,8 @@ impl Audit {
 
     /// Records a plugin run.
     pub fn run(&self, run: &PluginRun<'_>) {
-        if let Some(AuditSink { destination: Destination::File(file), clock, .. }) = self.inner.as_deref() {
-            file.push(&run.line(clock.now().wall));
-        }
-    }
-
-    /// Resolves when the thread that writes the file has ended, which happens only if it panics.
-    pub async fn ended(&self) {
-        match self.inner.as_deref() {
-            Some(AuditSink { destination: Destination::File(file), .. }) => file.ended().await,
-            _ => std::future::pending().await,
+        if let Some(Recorder { destination: Destination::Lines(sink), clock, .. }) = self.inner.as_deref() {
+            sink.push(&run.line(clock.now().wall));
         }
     }
 
@@ -112,17 +107,17 @@ impl Audit {
         if let Some(inner) = &self.inner {
             inner.end_second();
         }
-        if let Some(AuditSink { destination: Destination::File(file), .. }) = self.inner.as_deref() {
-            file.flush(limit);
+        if let Some(Recorder { destination: Destination::Lines(sink), .. }) = self.inner.as_deref() {
+            sink.flush(limit);
         }
     }
 }
 
-impl AuditSink {
+impl Recorder {
     fn decision(&self, decision: &DecisionRecord<'_>, is_hit: bool) {
         let hits = self.budgets.hits_not_recorded();
         match &self.destination {
-            Destination::File(file) => file.push(&decision.line(self.clock.now().wall, hits)),
+            Destination::Lines(sink) => sink.push(&decision.line(self.clock.now().wall, hits)),
             // At the default level the log has nothing for an answer from memory.
             Destination::Log if is_hit => debug!(target: "credbroker::audit", "{}", decision.fields(hits)),
             Destination::Log => info!(target: "credbroker::audit", "{}", decision.fields(hits)),
@@ -132,7 +127,7 @@ impl AuditSink {
     fn end_second(&self) {
         for omitted in self.budgets.end_second() {
             match &self.destination {
-                Destination::File(file) => file.push(&omitted.line(self.clock.now().wall)),
+                Destination::Lines(sink) => sink.push(&omitted.line(self.clock.now().wall)),
                 Destination::Log if omitted.is_of_hits() => {
                     debug!(target: "credbroker::audit", "{}", omitted.fields());
                 }
@@ -142,7 +137,7 @@ impl AuditSink {
     }
 }
 
-impl fmt::Debug for AuditSink {
+impl fmt::Debug for Recorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Audit")
     }

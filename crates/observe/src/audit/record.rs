@@ -182,7 +182,7 @@ impl Omitted {
 }
 
 /// The record of lines that could not be written.
-pub(super) fn gap(at: SystemTime, lost: u64) -> String {
+pub fn gap(at: SystemTime, lost: u64) -> String {
     let mut fields = object("gap", at);
     fields.insert("records_lost".to_owned(), lost.into());
     Value::Object(fields).to_string()

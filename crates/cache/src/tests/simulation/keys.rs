@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use crate::verify::Verdict;
+use crate::Verdict;
 
 /// One reading of all clocks.
 #[derive(Clone, Copy, Debug)]

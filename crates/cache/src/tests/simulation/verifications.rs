@@ -12,7 +12,7 @@ use super::{
     model::{Model, Shared, token_of},
     plugins::secs,
 };
-use crate::{VerifyFn, verify::Verdict};
+use crate::{Verdict, VerifyFn};
 
 /// How long one verification may take, including the wait for a place.
 const TIMEOUT: Duration = Duration::from_secs(3);

@@ -15,6 +15,7 @@ use tokio::{
 };
 use tracing::debug;
 
+use credbroker_cache::{Verdict, VerifyFn};
 use credbroker_credential::{Cluster, Issued};
 
 use request::RequestError;
@@ -26,35 +27,15 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 /// Requests at a time, to all API servers together.
 const AT_ONCE: usize = 16;
 
-/// The verdict of an API server about a credential.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Verdict {
-    /// 401: the credential does not authenticate.
-    Rejected,
-    /// 2xx, 403, 404 or 405: it authenticates a user, who may not be allowed to send this request.
-    Accepted,
-    /// Unknown: there was no request, no response, or another status.
-    Unverifiable,
-}
-
-impl Verdict {
-    /// The meaning of a response with this status. An API server authenticates before it authorizes, and authorizes before
-    /// it checks whether it serves the API.
-    fn of(status: StatusCode) -> Self {
-        match status {
-            StatusCode::UNAUTHORIZED => Self::Rejected,
-            StatusCode::FORBIDDEN | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => Self::Accepted,
-            status if status.is_success() => Self::Accepted,
-            _ => Self::Unverifiable,
-        }
+/// The meaning of a response with this status. An API server authenticates before it authorizes, and authorizes before it
+/// checks whether it serves the API: 403, 404 and 405 are for a user that it knows.
+fn verdict(status: StatusCode) -> Verdict {
+    match status {
+        StatusCode::UNAUTHORIZED => Verdict::Rejected,
+        StatusCode::FORBIDDEN | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => Verdict::Accepted,
+        status if status.is_success() => Verdict::Accepted,
+        _ => Verdict::Unverifiable,
     }
-}
-
-/// Asks an API server whether it accepts a credential. Tests replace it.
-pub trait Verifier: Send + Sync + 'static {
-    /// Asks the API server of `cluster`. The credential is sent there, so the cluster must come from the broker's
-    /// configuration or fleet. Takes a bounded time; a failure is [`Verdict::Unverifiable`].
-    fn verify(&self, issued: Arc<Issued>, cluster: Arc<Cluster>) -> impl Future<Output = Verdict> + Send;
 }
 
 /// Sends a `SelfSubjectReview`, which every authenticated user may create, on a separate connection.
@@ -109,19 +90,29 @@ impl ApiVerifier {
     }
 }
 
-/// The broker has one.
 impl Default for ApiVerifier {
     fn default() -> Self {
         Self { slots: Arc::new(Semaphore::new(AT_ONCE)), timeout: TIMEOUT }
     }
 }
 
-impl Verifier for ApiVerifier {
+impl ApiVerifier {
+    /// For the cache. All verifications share the slots of one verifier.
+    pub fn function() -> VerifyFn {
+        let verifier = Arc::new(Self::default());
+        Arc::new(move |issued, cluster| {
+            let verifier = Arc::clone(&verifier);
+            Box::pin(async move { verifier.verify(issued, cluster).await })
+        })
+    }
+
+    /// Asks the API server of `cluster`. The credential is sent there, so the cluster must come from the broker's
+    /// configuration or fleet. Takes a bounded time; a failure is [`Verdict::Unverifiable`].
     async fn verify(&self, issued: Arc<Issued>, cluster: Arc<Cluster>) -> Verdict {
         let host = request::host(&cluster);
         match self.ask(issued, cluster).await {
             Ok(status) => {
-                let verdict = Verdict::of(status);
+                let verdict = verdict(status);
                 debug!(server = host, status = status.as_u16(), ?verdict, "verified a credential");
                 verdict
             }

@@ -16,8 +16,10 @@ use rustix::fs::OFlags;
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
-use super::record::gap;
-use crate::clock::Clock;
+use credbroker_observe::{
+    audit::{AuditSink, gap},
+    clock::Clock,
+};
 
 /// The most bytes that wait to be written; the writer may hold as many again.
 const PENDING: usize = 512 * 1024;
@@ -72,26 +74,6 @@ impl AuditFile {
         self.shared.ended.cancelled().await;
     }
 
-    /// Queues a line, or counts it as lost.
-    pub(super) fn push(&self, line: &str) {
-        let mut state = self.lock();
-        if state.pending.len() + line.len() >= PENDING {
-            state.lost += 1;
-            return;
-        }
-        state.pending.extend_from_slice(line.as_bytes());
-        state.pending.push(b'\n');
-        state.lines += 1;
-        drop(state);
-        self.shared.filled.notify_one();
-    }
-
-    /// Waits until everything is written, at most for `limit`.
-    pub(super) fn flush(&self, limit: Duration) {
-        let is_busy = |state: &mut FileState| state.writing || !state.pending.is_empty();
-        drop(self.shared.emptied.wait_timeout_while(self.lock(), limit, is_busy));
-    }
-
     fn run(&self, path: &Path, mut file: File, clock: &dyn Clock) {
         let mut refused = None;
         loop {
@@ -134,6 +116,27 @@ impl AuditFile {
     /// The state is consistent whenever the lock is free, so a poisoned lock is still usable.
     fn lock(&self) -> MutexGuard<'_, FileState> {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl AuditSink for AuditFile {
+    /// A line for which there is no room is lost, and counted.
+    fn push(&self, line: &str) {
+        let mut state = self.lock();
+        if state.pending.len() + line.len() >= PENDING {
+            state.lost += 1;
+            return;
+        }
+        state.pending.extend_from_slice(line.as_bytes());
+        state.pending.push(b'\n');
+        state.lines += 1;
+        drop(state);
+        self.shared.filled.notify_one();
+    }
+
+    fn flush(&self, limit: Duration) {
+        let is_busy = |state: &mut FileState| state.writing || !state.pending.is_empty();
+        drop(self.shared.emptied.wait_timeout_while(self.lock(), limit, is_busy));
     }
 }
 
@@ -187,3 +190,6 @@ fn is_replaced(path: &Path, file: &File) -> bool {
     let Ok(own) = file.metadata() else { return true };
     fs::symlink_metadata(path).map_or(true, |found| (found.dev(), found.ino()) != (own.dev(), own.ino()))
 }
+
+#[cfg(test)]
+mod tests;
