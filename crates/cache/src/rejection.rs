@@ -27,7 +27,7 @@ pub(crate) const VERIFY_EVERY: Duration = Duration::from_secs(5);
 /// For how long after a verdict repeated requests are evidence against it: the server may have cached it.
 const DOUBT: Duration = Duration::from_secs(30);
 /// Callers whose repeated requests are counted as evidence against a verdict.
-const DOUBTERS: usize = 4;
+const MOST_DOUBTING_CALLERS: usize = 4;
 
 /// What is known about rejections of one key. It limits the runs that a client can cause by reporting, or asking again,
 /// over and over.
@@ -121,7 +121,7 @@ impl Rejections {
         }
         if let Some((_, times)) = doubts.callers.iter_mut().find(|(name, _)| *name == caller.name) {
             *times = times.saturating_add(1);
-        } else if doubts.callers.len() < DOUBTERS {
+        } else if doubts.callers.len() < MOST_DOUBTING_CALLERS {
             doubts.callers.push((caller.name, 1));
         }
         doubts.callers.len() >= 2 || doubts.callers.iter().any(|(_, times)| *times >= 2)

@@ -22,7 +22,7 @@ use super::{
 };
 
 /// How long a run waits for the look-up of its file. The file system of a hung mount never answers.
-const PATIENCE: Duration = Duration::from_secs(5);
+const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A file that the last look-up found.
 #[derive(Clone, Debug)]
@@ -152,7 +152,7 @@ impl PluginFile {
             });
             look.await
         };
-        match timeout(PATIENCE, look).await {
+        match timeout(LOOK_TIMEOUT, look).await {
             Ok(Ok(())) => self.found(),
             Ok(Err(_)) | Err(_) => Err(FileError::Unanswered),
         }

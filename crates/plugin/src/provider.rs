@@ -13,8 +13,8 @@ use super::{
     issuer::Issuer,
     policy::PluginPolicy,
     refusal::Refusal,
+    retirement::Standing,
     sha256::Sha256,
-    standing::Standing,
 };
 use credbroker_credential::{ApiVersion, Cluster, LifetimeLimits};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{
     provider::Provider,
     providers::{Entry, Providers},
-    standing::Retirement,
+    retirement::Retirement,
 };
 
 /// The providers of a newer configuration, and those that they retire.

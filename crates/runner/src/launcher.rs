@@ -17,7 +17,7 @@ use crate::launch::{Instruction, LauncherReport, end_session, end_tree};
 /// How long the result of a run waits for the end of its processes after they were killed.
 const REAP: Duration = Duration::from_secs(1);
 /// How long a launcher has to end them. It gives up sooner, after five seconds.
-const OVERPOWER: Duration = Duration::from_secs(6);
+const KILL_TIMEOUT: Duration = Duration::from_secs(6);
 
 /// A launcher that runs.
 #[derive(Debug)]
@@ -104,7 +104,7 @@ impl Launcher {
         let reaping = tasks.clone();
         let ended = tasks.spawn(async move {
             let ended = async { while !self.is_done && self.report().await.is_some() {} };
-            let in_time = timeout(OVERPOWER, ended).await.is_ok();
+            let in_time = timeout(KILL_TIMEOUT, ended).await.is_ok();
             let reaped = reaping.spawn_blocking(move || {
                 self.overpower(in_time);
                 self.reap();

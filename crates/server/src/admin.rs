@@ -9,7 +9,7 @@ use tracing::Instrument as _;
 
 use super::{
     access::Access,
-    asked::Asked,
+    audit_record::Asked,
     explain::explanation,
     overview::{self, PAGE},
     paging::{self, Paging},

@@ -12,7 +12,7 @@ use tracing::{Instrument as _, debug_span};
 
 use super::{
     access::Access,
-    asked::Asked,
+    audit_record::Asked,
     convert,
     credentials::{asking, refused},
     deadline::deadline,

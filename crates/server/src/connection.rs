@@ -30,9 +30,9 @@ use credbroker_observe::trace::RequestSpan;
 /// Time from the beginning of a drain to GOAWAY on a connection on which no call begins.
 const LAST_CALL: Duration = Duration::from_millis(200);
 /// Time after GOAWAY for calls in progress to end.
-const FAREWELL: Duration = Duration::from_secs(3);
+const CLOSE_GRACE: Duration = Duration::from_secs(3);
 /// Time after GOAWAY for a peer without calls to acknowledge it.
-const IDLE_FAREWELL: Duration = Duration::from_millis(500);
+const IDLE_CLOSE_GRACE: Duration = Duration::from_millis(500);
 
 /// Why the broker refuses every request of a connection. Decided once, when the connection is accepted.
 #[derive(Clone, Copy, Debug)]
@@ -161,8 +161,8 @@ impl Connections {
         }
         if ended.is_none() {
             connection.as_mut().graceful_shutdown();
-            let farewell = if traffic.is_busy() { FAREWELL } else { IDLE_FAREWELL };
-            ended = timeout(farewell, connection).await.ok();
+            let grace = if traffic.is_busy() { CLOSE_GRACE } else { IDLE_CLOSE_GRACE };
+            ended = timeout(grace, connection).await.ok();
         }
         match ended {
             Some(Ok(())) => {}

@@ -22,7 +22,7 @@ pub(super) use self::routes::Credentials;
 use super::{
     Peer,
     access::Access,
-    asked::{self, Asked},
+    audit_record::{self, Asked},
     convert,
     deadline::{deadline, wait_within},
     follow::{CredentialMessages, CredentialStream, WatchSlots},
@@ -54,7 +54,7 @@ impl<R: PluginRunner> Memory for BrokerService<R> {
         let key = self.resolver.key(&ask).ok().filter(|_| access.is_current(&ask.permit))?;
         match self.cache.lookup(&key, &caller) {
             Lookup::Served(issued) => {
-                self.audit.hit(|| asked::hit(access, &ask.source, issued.generation.to_string()));
+                self.audit.hit(|| audit_record::hit(access, &ask.source, issued.generation.to_string()));
                 if trace::is_recording() {
                     // The key alone does not say which provider it is.
                     self.resolver.resolve(ask).iter().for_each(trace::names);

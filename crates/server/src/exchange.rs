@@ -13,14 +13,14 @@ use tower::Service as _;
 
 use super::{
     access::Access,
-    answer::{Answer, Watching},
     connection::{ConnectionRefusal, Connections},
     credentials::GET,
     follow::WatchSlots,
     preencoded::{self, Preencoded},
-    question::Question,
+    request_body::Question,
+    response_body::{Answer, Watching},
+    rpc_metrics::{answered, tally},
     status,
-    tally::{answered, tally},
     traffic::{Call, Traffic},
 };
 use credbroker_observe::metrics::Rpc;

@@ -10,7 +10,7 @@ use tonic::{Request, Status};
 
 use super::{
     access::{Access, Policies},
-    asked::Asked,
+    audit_record::Asked,
     status::{self, Subject},
 };
 use credbroker_cache::{CacheError, Caller, CredentialCache, CredentialWatch, Failed};

@@ -15,7 +15,7 @@ use tracing::{Span, debug_span};
 
 use super::{
     access::Access,
-    asked::Asked,
+    audit_record::Asked,
     clusters::{self, Clusters},
     credentials::{Credentials, Memory},
     explain::Fingerprints,

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 /// How long such a file counts as a problem. Some tools empty a file before they write it again.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const ABSENCE_GRACE: Duration = Duration::from_secs(10);
 
 /// Since when each such file has been so.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ impl Absences {
                 (file, since)
             })
             .collect();
-        let until = |since: &Duration| since.saturating_add(PATIENCE);
+        let until = |since: &Duration| since.saturating_add(ABSENCE_GRACE);
         let awaited = self.since.iter().filter(|(_, since)| now < until(since));
         let last = awaited.clone().map(|(_, since)| until(since)).max()?;
         Some(Awaited { files: awaited.map(|(file, _)| file.clone()).collect(), until: last })

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    absences::{Absences, Awaited, PATIENCE},
+    absences::{ABSENCE_GRACE, Absences, Awaited},
     marks::Marks,
     watcher::Watches,
 };
@@ -114,7 +114,10 @@ pub(super) fn judge(
 
 fn absent(file: &Path) -> String {
     let file = file.display();
-    format!("{file}: is empty or missing; what it defined stays in use for {} seconds", PATIENCE.as_secs())
+    format!(
+        "{file}: is empty or missing; what it defined stays in use for {} seconds",
+        ABSENCE_GRACE.as_secs()
+    )
 }
 
 /// The beginning of a problem. Its message is made of keys and names of the file.

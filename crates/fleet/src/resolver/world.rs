@@ -6,7 +6,7 @@ use super::Source;
 use crate::{Fleet, HubState};
 use credbroker_credential::Cluster;
 use credbroker_plugin::{
-    ClusterInfo, Entry, Lead, ProfileName, ProviderRef, Providers, ResolveError, Target,
+    ClusterInfo, Entry, ProfileName, ProviderRef, Providers, ResolveError, Route, Target,
     access::{self, Permit},
     difference,
 };
@@ -28,7 +28,7 @@ impl World {
         source: &Source,
         sent: Option<&Cluster>,
         permit: &Permit,
-    ) -> Result<Lead<'_>, ResolveError> {
+    ) -> Result<Route<'_>, ResolveError> {
         if !permit.allows(source.target()) {
             return Err(source.not_allowed());
         }
@@ -57,7 +57,7 @@ impl World {
         source: &Source,
         sent: Option<&Cluster>,
         permit: &Permit,
-    ) -> Result<Lead<'_>, ResolveError> {
+    ) -> Result<Route<'_>, ResolveError> {
         match source {
             Source::Provider(provider) => {
                 let entry = self.providers.entry(provider)?;
@@ -109,7 +109,7 @@ impl World {
         entry: &'a Entry,
         sent: &Cluster,
         permit: &Permit,
-    ) -> Result<Lead<'a>, ResolveError> {
+    ) -> Result<Route<'a>, ResolveError> {
         let provider = &entry.provider;
         let named = || Arc::clone(&provider.name);
         let mismatch =

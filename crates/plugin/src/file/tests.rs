@@ -159,7 +159,7 @@ async fn a_file_system_that_hangs_costs_one_thread_and_an_error_in_time() {
             () = async { if attempt == 0 { looks.next().await } } => {}
         }
         // Time does not pass by itself while something blocks.
-        advance(PATIENCE).await;
+        advance(LOOK_TIMEOUT).await;
         assert!(matches!(look.await, Err(FileError::Unanswered)));
         assert_eq!(looks.more(), 0, "no second look while one is in flight");
     }

@@ -23,7 +23,7 @@ use credbroker_observe::clock;
 /// A lack of places is logged once in this time, not for each connection.
 const NOTE_EVERY: Duration = Duration::from_secs(60);
 /// Time for a refused peer to read its error.
-const FAREWELL: Duration = Duration::from_secs(5);
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Acceptor {
     pub(super) fn admit(&self, number: usize, stream: UnixStream) {
@@ -56,7 +56,7 @@ impl Acceptor {
         self.connections.tasks.spawn(async move {
             if refusal.is_none() {
                 serve.await;
-            } else if timeout(FAREWELL, serve).await.is_err() {
+            } else if timeout(REFUSAL_TIMEOUT, serve).await.is_err() {
                 debug!(uid = peer.uid, "a peer that is refused stayed; its connection was closed");
             }
             drop(place);

@@ -6,7 +6,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tonic::Status;
 
 use super::{Exchanges, REFLECTION};
-use crate::{answer::Loss, asked, connection::ConnectionRefusal, status};
+use crate::{audit_record, connection::ConnectionRefusal, response_body::Loss, status};
 
 /// Prefix of the methods that report whether the broker works.
 const HEALTH: &str = "/grpc.health.v1.Health/";
@@ -47,7 +47,7 @@ impl Exchanges {
         Some(Box::pin(async move {
             access.lost_all().await;
             let status = status::peer_denied(access.peer.uid, access.no_rights());
-            asked::refused(&audit, &access, &path, &status);
+            audit_record::refused(&audit, &access, &path, &status);
             status
         }))
     }
@@ -58,7 +58,7 @@ impl Exchanges {
 
     /// Records that the call is denied.
     fn refused(&self, path: &str, status: Status) -> Status {
-        asked::refused(&self.connections.services.audit, &self.access, path, &status);
+        audit_record::refused(&self.connections.services.audit, &self.access, path, &status);
         status
     }
 }

@@ -6,7 +6,7 @@ use super::{SocketOrigin, WatchedSocket};
 use crate::socket::{FileId, SocketError, SocketNames};
 
 /// Number of checks between two connection attempts to another process's socket at our path.
-pub(super) const PATIENCE: u32 = 15;
+pub(super) const CHECKS_BETWEEN_CONNECTS: u32 = 15;
 
 /// The result of a check.
 #[derive(Debug)]
@@ -67,7 +67,9 @@ impl WatchedSocket {
             Err(error) => return unreadable(error),
         };
         match (at_path, foreign.as_mut()) {
-            (Some(at_path), Some((known, looks))) if *known == at_path && *looks < PATIENCE => {
+            (Some(at_path), Some((known, looks)))
+                if *known == at_path && *looks < CHECKS_BETWEEN_CONNECTS =>
+            {
                 *looks += 1;
                 return PathState::Unchanged;
             }

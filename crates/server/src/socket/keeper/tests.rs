@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    look::{PATIENCE, PathLoss},
+    look::{CHECKS_BETWEEN_CONNECTS, PathLoss},
     *,
 };
 use crate::socket::{SocketOptions, publish};
@@ -112,7 +112,7 @@ fn a_live_socket_of_another_process_is_checked_now_and_then() {
     fs::remove_file(&path).unwrap();
     let foreign = StdListener::bind(&path).unwrap();
     assert!(matches!(look(&keeper), PathState::Lost(PathLoss::Foreign(_))));
-    for _ in 0..PATIENCE {
+    for _ in 0..CHECKS_BETWEEN_CONNECTS {
         assert!(matches!(look(&keeper), PathState::Unchanged));
     }
     assert!(matches!(look(&keeper), PathState::Lost(PathLoss::Foreign(_))));

@@ -18,7 +18,7 @@ use credbroker_credential::Cluster;
 
 /// The run that a request leads to. The cluster and the variables of the caller are passed to each method.
 #[derive(Debug)]
-pub struct Lead<'a> {
+pub struct Route<'a> {
     entry: &'a Entry,
     place: ClusterChoice<'a>,
 }
@@ -39,15 +39,15 @@ enum ClusterChoice<'a> {
 impl Entry {
     /// The provider as configured, for a caller that sent this cluster. If the provider wants a cluster, the plugin
     /// receives the one that the caller sent, else the only one that the kubeconfig uses this user for.
-    pub fn of_provider(&self, sent: Option<&Cluster>) -> Result<Lead<'_>, ResolveError> {
+    pub fn of_provider(&self, sent: Option<&Cluster>) -> Result<Route<'_>, ResolveError> {
         let known = self.provider.clusters.as_slice();
         match (sent, known) {
-            _ if !self.provider.provide_cluster_info => self.lead(ClusterChoice::Nowhere),
+            _ if !self.provider.provide_cluster_info => self.route(ClusterChoice::Nowhere),
             (Some(sent), _) if sent.server.is_empty() => {
                 Err(ResolveError::ClusterServer { provider: Arc::clone(&self.provider.name) })
             }
-            (Some(_), _) => self.lead(ClusterChoice::Sent),
-            (None, [only]) => self.lead(ClusterChoice::Known(only)),
+            (Some(_), _) => self.route(ClusterChoice::Sent),
+            (None, [only]) => self.route(ClusterChoice::Known(only)),
             (None, several) => {
                 let provider = Arc::clone(&self.provider.name);
                 Err(ResolveError::NoCluster { provider, known: several.len() })
@@ -56,31 +56,31 @@ impl Entry {
     }
 
     /// The provider for one of its configured clusters.
-    pub fn of_known<'a>(&'a self, known: &'a Cluster) -> Result<Lead<'a>, ResolveError> {
+    pub fn of_known<'a>(&'a self, known: &'a Cluster) -> Result<Route<'a>, ResolveError> {
         if !self.provider.provide_cluster_info {
-            return self.lead(ClusterChoice::Nowhere);
+            return self.route(ClusterChoice::Nowhere);
         }
         if known.server.is_empty() {
             return Err(ResolveError::ClusterServer { provider: Arc::clone(&self.provider.name) });
         }
-        self.lead(ClusterChoice::Known(known))
+        self.route(ClusterChoice::Known(known))
     }
 
     /// This provider for the ClusterProfile of `target`.
-    pub fn of_target(&self, target: Arc<Target>) -> Result<Lead<'_>, ResolveError> {
-        self.lead(ClusterChoice::Profile(target))
+    pub fn of_target(&self, target: Arc<Target>) -> Result<Route<'_>, ResolveError> {
+        self.route(ClusterChoice::Profile(target))
     }
 
-    fn lead<'a>(&'a self, place: ClusterChoice<'a>) -> Result<Lead<'a>, ResolveError> {
+    fn route<'a>(&'a self, place: ClusterChoice<'a>) -> Result<Route<'a>, ResolveError> {
         // There is no person whose terminal could be used.
         if matches!(place, ClusterChoice::Profile(_)) && self.provider.interactive == Interactive::Always {
             return Err(ResolveError::NeedsTerminal { provider: Arc::clone(&self.provider.name) });
         }
-        Ok(Lead { entry: self, place })
+        Ok(Route { entry: self, place })
     }
 }
 
-impl Lead<'_> {
+impl Route<'_> {
     /// Checks whether a caller at `origin` may send these variables. Every request needs this check: a caller with more
     /// rights may have requested the credential in the cache.
     pub fn check(&self, env: &BTreeMap<String, String>, origin: Origin) -> Result<(), ResolveError> {
