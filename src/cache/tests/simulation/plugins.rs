@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use super::{
     super::token as decoded,
-    fleet::{VARIABLE, identity, index},
+    fleet::{VARIABLE, hides, identity, index},
     keys::{Content, Held, Issuance, IssuedToken, KeyModel, Reading},
     model::{Model, Shared, since, text_of},
     peers::StartedRun,
@@ -262,9 +262,19 @@ impl Model {
             }
             IssuerMode::Throttling(retry_after) => {
                 self.failed(run);
-                let until = self.issuers[issuer].throttled(run, retry_after, now);
-                self.keys[run.key].throttled_until = until;
-                return Err(retry_after.map_or("Rate exceeded".into(), |secs| format!("Retry-After: {secs}")));
+                let (name, time) = match retry_after {
+                    Some(secs) => ("Retry-After", format!(": {secs}")),
+                    None => ("Rate exceeded", String::new()),
+                };
+                // Of what the caller may have sent, nothing is believed: neither the throttling nor its time.
+                if hides(run.key, name) {
+                    self.issuers[issuer].last_throttled = None;
+                } else {
+                    let retry_after = retry_after.filter(|_| !hides(run.key, &time));
+                    let until = self.issuers[issuer].throttled(run, retry_after, now);
+                    self.keys[run.key].throttled_until = until;
+                }
+                return Err(format!("{name}{time}"));
             }
             _ => {}
         }
