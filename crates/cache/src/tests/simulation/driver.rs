@@ -86,9 +86,7 @@ impl World {
             model.lock().unwrap().change(issuer, IssuerMode::Healthy);
         }
         let scheduler = Scheduler::new(limits.runs, Arc::clone(&clock), fastrand::f64);
-        if std::env::var("LOOSE").is_err() {
-            scheduler.set_shares(RunShares { per_uid: limits.per_uid, per_process: limits.per_process });
-        }
+        scheduler.set_shares(RunShares { per_uid: limits.per_uid, per_process: limits.per_process });
         scheduler.set_interactive(INTERACTIVE);
         let places = Arc::new(Semaphore::new(PLACES));
         let runner = Arc::new(Plugins(Arc::clone(&model)));

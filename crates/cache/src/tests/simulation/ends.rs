@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use tokio::time::{sleep, timeout};
+use tokio::{
+    task::unconstrained,
+    time::{sleep, timeout},
+};
 
 use super::{
     driver::{INTERACTIVE, World},
@@ -78,7 +81,9 @@ impl World {
             None if !verifications::all_free(&self.places).await => {
                 Some("a verification holds a place".into())
             }
-            None => self.left_in_queue().await,
+            // At once: when a future has been ready too often, tokio lets other tasks run, and a refresh that comes due may
+            // take a place.
+            None => unconstrained(self.left_in_queue()).await,
         };
         if let Some(left) = left {
             self.model.lock().unwrap().broken(|| format!("at the end, {left}"));

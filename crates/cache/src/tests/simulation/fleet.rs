@@ -31,6 +31,8 @@ const PERSONS: usize = 3;
 const PROFILES: usize = 7;
 /// The variable of a caller selects one of this many keys.
 const VARIABLES: usize = 9;
+/// The length of the shortest piece of a value that counts as a quotation.
+const QUOTED: usize = 3;
 /// The variable.
 pub(super) const VARIABLE: &str = "AWS_PROFILE";
 
@@ -172,6 +174,13 @@ fn value(key: usize) -> String {
 /// Whether the variables of a caller select `key`.
 pub(super) fn is_made(key: usize) -> bool {
     key % VARIABLES == VARIABLES - 1 && key % PROFILES != PROFILES - 1
+}
+
+/// Whether `text` has a piece of the value that selects `key`: it may be a quotation then, and says nothing about the issuer.
+pub(super) fn hides(key: usize, text: &str) -> bool {
+    let (value, text) = (value(key).to_ascii_lowercase(), text.to_ascii_lowercase());
+    let mut pieces = text.as_bytes().windows(QUOTED);
+    is_made(key) && pieces.any(|piece| value.as_bytes().windows(QUOTED).any(|other| other == piece))
 }
 
 /// The number of the key that `spec` is for.

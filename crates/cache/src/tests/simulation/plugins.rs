@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use super::{
     super::token as decoded,
-    fleet::{VARIABLE, identity, index},
+    fleet::{VARIABLE, hides, identity, index},
     keys::{Content, Held, Issuance, IssuedToken, KeyModel, Reading},
     model::{Model, Shared, since, text_of},
     peers::StartedRun,
@@ -55,6 +55,9 @@ pub(super) struct IssuerModel {
     pub(super) paused_until: Duration,
     pub(super) paused_at_most: Duration,
     pub(super) paused_since: Duration,
+    /// The number of pauses that began, and of those that all later starts know of.
+    begun: u64,
+    in_force: u64,
     /// The runs in the pause.
     pub(super) probes: u64,
     /// The last throttled key, and when: two keys are throttled before the issuer is paused.
@@ -92,11 +95,12 @@ impl IssuerModel {
         let before = if run.is_plain { self.last_throttled.replace((run.key, now.boot)) } else { None };
         let is_second = before.is_some_and(|(key, at)| key != run.key && now.boot < at + secs(120));
         if now.boot < self.paused_until {
-            if run.started.boot >= self.paused_since {
+            if run.pauses == self.begun {
                 self.paused_until = self.paused_until.max(now.boot + secs(least));
             }
         } else if is_second {
             (self.paused_until, self.paused_since, self.probes) = (now.boot + secs(least), now.boot, 0);
+            self.begun += 1;
         }
         self.paused_at_most = self.paused_at_most.max(now.boot + secs(most));
         now.boot + secs(most)
@@ -108,14 +112,19 @@ impl IssuerModel {
         self.paused_until = self.paused_until.min(now.boot);
     }
 
-    /// A run that started at `started` brought a credential: after a pause, more runs follow step by step.
-    fn succeeded(&mut self, started: Reading, now: Reading) {
+    /// Whether all runs that start now had their turns in the pause.
+    pub(super) fn is_in_force(&self) -> bool {
+        self.in_force == self.begun
+    }
+
+    /// `run` brought a credential: after a pause, more runs follow step by step.
+    fn succeeded(&mut self, run: &Run, now: Reading) {
         self.last_throttled = None;
-        if started.boot < self.paused_since {
+        if run.pauses < self.begun {
             return;
         }
         self.paused_until = self.paused_until.min(now.boot);
-        if self.disturbed_until == Duration::MAX && started.boot > self.disturbed_since {
+        if self.disturbed_until == Duration::MAX && run.started.boot > self.disturbed_since {
             self.disturbed_until = now.boot + SLOW_START;
         }
     }
@@ -128,6 +137,8 @@ pub(super) struct Run {
     /// The configuration alone defines it.
     is_plain: bool,
     pub(super) started: Reading,
+    /// The pauses of its issuer before its turn.
+    pauses: u64,
     pub(super) evictions: u64,
     /// It may be the run from before or from after an eviction.
     pub(super) unsure: bool,
@@ -168,6 +179,22 @@ impl Drop for Going<'_> {
     }
 }
 
+impl Plugins {
+    /// A pause of the issuer of `key` may have begun now. Runs that had their turns at this moment but before it may start
+    /// after it: one end may open the gate for many runs, and the next one begin the pause. Tasks go on in the order in which
+    /// they are woken: those runs start before the task of here, and those that the broker lets start from now on after it.
+    fn pauses_begin(&self, key: usize) {
+        let model = Arc::clone(&self.0);
+        let issuer = model.lock().unwrap().keys[key].issuer;
+        if !model.lock().unwrap().issuers[issuer].is_in_force() {
+            tokio::spawn(async move {
+                let known = &mut model.lock().unwrap().issuers[issuer];
+                known.in_force = known.begun;
+            });
+        }
+    }
+}
+
 impl PluginRunner for Plugins {
     async fn run(&self, spec: Arc<PluginSpec>, attendance: Arc<Attendance>) -> Result<RunOutput, RunError> {
         let file_version = spec.file_version();
@@ -199,6 +226,7 @@ impl PluginRunner for Plugins {
         }
         sleep(takes).await;
         let issued = self.0.lock().unwrap().ends(&going.1);
+        self.pauses_begin(going.1.key);
         let (text, expires) = issued.map_err(|mut stderr| {
             // What the caller of a run sent is not what its issuer says.
             if let Some(value) = spec.caller_env.get(VARIABLE) {
@@ -226,6 +254,7 @@ impl Model {
         known.refresh_asked &= unsure;
         let issuer = &mut self.issuers[known.issuer];
         issuer.running += 1;
+        let pauses = issuer.in_force;
         let random = &mut known.random.0;
         let mode = match issuer.mode {
             IssuerMode::Flaky if random.bool() => IssuerMode::Failing,
@@ -245,7 +274,10 @@ impl Model {
                 "run {number} of {key}, identity {identity:04x}, starts: {mode:?}, {takes:?}, unsure {unsure}"
             )
         });
-        (Run { key, identity, is_plain, started: now, evictions, unsure, mode, version, number }, takes)
+        (
+            Run { key, identity, is_plain, started: now, pauses, evictions, unsure, mode, version, number },
+            takes,
+        )
     }
 
     /// The output of the plugin: a token and its expiry, or the text on stderr.
@@ -260,13 +292,23 @@ impl Model {
             }
             IssuerMode::Throttling(retry_after) => {
                 self.failed(run);
-                let until = self.issuers[issuer].throttled(run, retry_after, now);
-                self.keys[run.key].throttled_until = until;
-                return Err(retry_after.map_or("Rate exceeded".into(), |secs| format!("Retry-After: {secs}")));
+                let (name, time) = match retry_after {
+                    Some(secs) => ("Retry-After", format!(": {secs}")),
+                    None => ("Rate exceeded", String::new()),
+                };
+                // Of what the caller may have sent, nothing is believed: neither the throttling nor its time.
+                if hides(run.key, name) {
+                    self.issuers[issuer].last_throttled = None;
+                } else {
+                    let retry_after = retry_after.filter(|_| !hides(run.key, &time));
+                    let until = self.issuers[issuer].throttled(run, retry_after, now);
+                    self.keys[run.key].throttled_until = until;
+                }
+                return Err(format!("{name}{time}"));
             }
             _ => {}
         }
-        self.issuers[issuer].succeeded(run.started, now);
+        self.issuers[issuer].succeeded(run, now);
         let lifetime = self.catalog.plugins[self.keys[run.key].plugin].lifetime;
         let lifetime = lifetime.mul_f64(0.9 + 0.2 * self.keys[run.key].random.0.f64());
         let old = self.keys[run.key].last_token;

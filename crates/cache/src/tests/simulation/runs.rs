@@ -69,7 +69,7 @@ impl Model {
         let (rate, concurrency) = (limits.runs_per_second.get(), limits.concurrency.get());
         let known = &mut self.issuers[issuer];
         let left = known.paused_until.saturating_sub(now.boot);
-        if left > Duration::ZERO {
+        if left > Duration::ZERO && known.is_in_force() {
             known.probes += 1;
             // The pause may have begun before, with a run that the model does not count.
             let allowed = 1 + now.boot.saturating_sub(known.paused_since).as_secs() / 15;
