@@ -11,7 +11,7 @@ use tracing_subscriber::{
 };
 
 use super::{
-    filter::{self, Chosen, FilterProblem},
+    filter::{self, FilterProblem},
     journal::{self, JournalSink},
     logs::{LogForm, LogQueue},
     records::RecordLayer,
@@ -41,7 +41,7 @@ pub struct LogOptions {
 ///
 /// Also returns what is wrong with the level; then the default is used.
 pub fn start(options: LogOptions, environment: &Environment) -> (LogQueue, Option<FilterProblem>) {
-    let Chosen { filter, problem } = filter::choose(options.verbose, environment);
+    let (filter, problem) = filter::choose(options.verbose, environment);
     let stderr = std::io::stderr();
     let journal = (options.format.is_none() && journal::is_stream(&stderr, environment))
         .then(|| JournalSink::open(Path::new(journal::SOCKET)).ok())
