@@ -7,6 +7,8 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use credbroker_credential::text::shown;
 use credbroker_plugin::Environment;
 
+/// The target of errors that end the process. Every filter lets them pass.
+pub(super) const FATAL: &str = "credbroker::fatal";
 /// The prefix of the targets of our own crates.
 const OURS: &str = "credbroker";
 /// kube logs each failed request as an ERROR without its server, and quotes responses that it cannot decode; the hub's
@@ -42,10 +44,11 @@ pub(super) fn choose(flags: u8, environment: &Environment) -> (Targets, Option<F
         }),
         (0, None, None) => Ok(ours(LevelFilter::INFO)),
     };
-    match chosen {
+    let (filter, problem) = match chosen {
         Ok(filter) => (filter, None),
         Err(problem) => (ours(LevelFilter::INFO), Some(problem)),
-    }
+    };
+    (filter.with_target(FATAL, LevelFilter::ERROR), problem)
 }
 
 /// Our own events from `level` on, and warnings and errors of libraries.

@@ -9,6 +9,7 @@ fn levels(flags: u8, variables: &[(&str, &str)]) -> [Option<Level>; 3] {
     let variables = variables.iter().map(|(name, value)| (name.into(), value.into()));
     let (filter, problem) = choose(flags, &Environment(variables.collect()));
     assert_eq!(problem, None);
+    assert!(filter.would_enable(FATAL, &Level::ERROR));
     ["credbroker_cache", "h2::codec::framed_write", "kube_client::client::builder"]
         .map(|target| LEVELS.into_iter().rev().find(|level| filter.would_enable(target, level)))
 }
