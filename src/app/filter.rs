@@ -7,18 +7,13 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use credbroker_credential::text::shown;
 use credbroker_plugin::Environment;
 
+/// The target of errors that end the process. Every filter lets them pass.
+pub(super) const FATAL: &str = "credbroker::fatal";
 /// The prefix of the targets of our own crates.
 const OURS: &str = "credbroker";
 /// kube logs each failed request as an ERROR without its server, and quotes responses that it cannot decode; the hub's
 /// reader logs these failures itself, without repeating them.
 const SILENT: [&str; 2] = ["kube_client::client", "kube_runtime::watcher"];
-
-/// A filter, and what is wrong with the variable that should have set it.
-#[derive(Debug)]
-pub(super) struct Chosen {
-    pub(super) filter: Targets,
-    pub(super) problem: Option<FilterProblem>,
-}
 
 /// What is wrong with a variable.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -29,11 +24,12 @@ pub enum FilterProblem {
     Ignored(String),
 }
 
-/// The filter of `-v` flags, else of `CREDBROKER_LOG`, else of `RUST_LOG`, else the default.
+/// The filter of `-v` flags, else of `CREDBROKER_LOG`, else of `RUST_LOG`, else the default; and what is wrong with the
+/// variable that should have set it.
 ///
 /// A plain level is for our own modules; the libraries below write warnings and errors then. `RUST_LOG` means what it
 /// means to every Rust program: a plain level is for all modules.
-pub(super) fn choose(flags: u8, environment: &Environment) -> Chosen {
+pub(super) fn choose(flags: u8, environment: &Environment) -> (Targets, Option<FilterProblem>) {
     let value = |name| {
         let text = environment.get(name).map(|value| value.to_string_lossy().into_owned());
         text.filter(|text| !text.trim().is_empty())
@@ -48,10 +44,11 @@ pub(super) fn choose(flags: u8, environment: &Environment) -> Chosen {
         }),
         (0, None, None) => Ok(ours(LevelFilter::INFO)),
     };
-    match chosen {
-        Ok(filter) => Chosen { filter, problem: None },
-        Err(problem) => Chosen { filter: ours(LevelFilter::INFO), problem: Some(problem) },
-    }
+    let (filter, problem) = match chosen {
+        Ok(filter) => (filter, None),
+        Err(problem) => (ours(LevelFilter::INFO), Some(problem)),
+    };
+    (filter.with_target(FATAL, LevelFilter::ERROR), problem)
 }
 
 /// Our own events from `level` on, and warnings and errors of libraries.
@@ -63,14 +60,14 @@ fn ours(level: LevelFilter) -> Targets {
 /// The filter in the value of `CREDBROKER_LOG`. Not an `EnvFilter`, whose expressions for span fields cost half a megabyte
 /// of memory.
 ///
-/// A word without a level is refused: `Targets` takes it for the name of a module.
+/// Not parsed by `Targets`, which takes a word that is not a level for the name of a module.
 fn configured(value: &str) -> Result<Targets, String> {
-    let mut filter = ours(LevelFilter::INFO);
-    let directives = value.split(',').map(|directive| match directive.rsplit_once('=') {
-        None => (directive, None, directive.trim()),
-        Some((target, level)) => (directive, Some(target.trim()), level.trim()),
-    });
-    for (directive, target, level) in directives {
+    let (mut default, mut named) = (LevelFilter::INFO, Vec::new());
+    for directive in value.split(',') {
+        let (target, level) = match directive.rsplit_once('=') {
+            None => (None, directive.trim()),
+            Some((target, level)) => (Some(target.trim()), level.trim()),
+        };
         let is_valid = target.is_none_or(is_target) && !level.is_empty();
         let level = level.parse().ok().filter(|_| is_valid).ok_or_else(|| {
             format!(
@@ -78,18 +75,12 @@ fn configured(value: &str) -> Result<Targets, String> {
                 shown(directive)
             )
         })?;
-        filter = match target {
-            None => ours(level).with_targets(without_defaults(&filter)),
-            Some(target) => filter.with_target(target, level),
-        };
+        match target {
+            None => default = level,
+            Some(target) => named.push((target, level)),
+        }
     }
-    Ok(filter)
-}
-
-/// The targets that earlier directives named.
-fn without_defaults(filter: &Targets) -> Vec<(String, LevelFilter)> {
-    let named = filter.iter().filter(|(target, _)| *target != OURS && !SILENT.contains(target));
-    named.map(|(target, level)| (target.to_owned(), level)).collect()
+    Ok(ours(default).with_targets(named))
 }
 
 fn is_target(name: &str) -> bool {

@@ -14,16 +14,16 @@ use rustix::{
     io::Errno,
 };
 use tokio_util::sync::CancellationToken;
-use tracing::Level;
+use tracing::error;
 use tracing_subscriber::fmt::MakeWriter;
 
-use super::{
-    records::{EventFields, LogRecord},
-    render,
-};
+use super::filter::FATAL;
+use credbroker_credential::text::escape_json;
 
 /// The most bytes that are queued; the writer may hold as many again.
 const PENDING: usize = 512 * 1024;
+/// What the subscriber writes after an escape character.
+const COLOURS: [&str; 9] = ["[0m", "[1m", "[2m", "[3m", "[31m", "[32m", "[33m", "[34m", "[35m"];
 
 /// Takes whole lines without waiting. Clones share one queue.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ pub struct LogQueue {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum LogForm {
     /// Lines for people.
-    Text,
+    Text { colours: bool },
     /// JSON objects, one per line.
     Json,
     /// Records for the journal.
@@ -94,25 +94,16 @@ impl LogQueue {
         self.form
     }
 
-    /// Queues an error that ends the process, or counts it as dropped.
+    /// Queues an error that ends the process, or counts it as dropped. People get it without time and level.
     pub fn line(&self, error: &str) {
-        if self.form == LogForm::Text {
-            return self.push(format!("{error}\n").as_bytes());
+        match self.form {
+            LogForm::Text { .. } => self.push(format!("{error}\n").as_bytes()),
+            LogForm::Json | LogForm::Journal => {
+                for line in error.lines() {
+                    error!(target: FATAL, "{line}");
+                }
+            }
         }
-        let (level, target, fields) = (Level::ERROR, env!("CARGO_PKG_NAME"), EventFields::default());
-        for line in error.lines() {
-            let message = line.to_owned();
-            self.record(&LogRecord { level, target, message, fields: fields.clone(), span: None });
-        }
-    }
-
-    /// Queues one event, or counts it as dropped.
-    pub(super) fn record(&self, record: &LogRecord<'_>) {
-        let text = match self.form {
-            LogForm::Journal => render::journal(record),
-            LogForm::Json | LogForm::Text => render::json(record),
-        };
-        self.push(text.as_bytes());
     }
 
     fn push(&self, line: &[u8]) {
@@ -197,9 +188,13 @@ fn write_batch(sink: &mut (impl Write + AsFd), mut batch: &[u8]) -> io::Result<(
 
 /// The subscriber writes each event with one call.
 impl Write for &LogQueue {
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.push(line);
-        Ok(line.len())
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        match (self.form, str::from_utf8(event)) {
+            (LogForm::Text { colours }, Ok(text)) => self.push(one_line(text, colours).as_bytes()),
+            (LogForm::Json, Ok(text)) => self.push(escape_json(text).as_bytes()),
+            (LogForm::Journal, _) | (_, Err(_)) => self.push(event),
+        }
+        Ok(event.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -213,6 +208,23 @@ impl<'a> MakeWriter<'a> for LogQueue {
     fn make_writer(&'a self) -> Self::Writer {
         self
     }
+}
+
+/// `event` with escaped control characters, also line breaks, so that no value looks like another event or controls a
+/// terminal: the subscriber escapes few of them, and only in messages. Tabs stay, and `colours`.
+fn one_line(event: &str, colours: bool) -> String {
+    let event = event.trim_end_matches('\n');
+    let mut line = String::with_capacity(event.len() + 1);
+    for (at, character) in event.char_indices() {
+        let is_colour =
+            || event.get(at + 1..).is_some_and(|rest| COLOURS.iter().any(|colour| rest.starts_with(colour)));
+        match character {
+            '\x1b' if colours && is_colour() => line.push(character),
+            _ if character.is_control() && character != '\t' => line.extend(character.escape_debug()),
+            _ => line.push(character),
+        }
+    }
+    line + "\n"
 }
 
 #[cfg(test)]

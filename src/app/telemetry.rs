@@ -2,19 +2,18 @@
 
 use std::{io::IsTerminal as _, panic, path::Path};
 
-use tracing::error;
+use tracing::{Dispatch, dispatcher, error};
 use tracing_subscriber::{
-    filter::{LevelFilter, Targets},
+    filter::Targets,
+    fmt,
     layer::{Layer as _, SubscriberExt as _},
     registry,
-    util::SubscriberInitExt as _,
 };
 
 use super::{
-    filter::{self, Chosen, FilterProblem},
-    journal::{self, JournalSink},
+    filter::{self, FilterProblem},
+    journal::{self, JournalFormat, JournalSink},
     logs::{LogForm, LogQueue},
-    records::RecordLayer,
 };
 use credbroker_plugin::Environment;
 
@@ -41,35 +40,33 @@ pub struct LogOptions {
 ///
 /// Also returns what is wrong with the level; then the default is used.
 pub fn start(options: LogOptions, environment: &Environment) -> (LogQueue, Option<FilterProblem>) {
-    let Chosen { filter, problem } = filter::choose(options.verbose, environment);
+    let (filter, problem) = filter::choose(options.verbose, environment);
     let stderr = std::io::stderr();
     let journal = (options.format.is_none() && journal::is_stream(&stderr, environment))
         .then(|| JournalSink::open(Path::new(journal::SOCKET)).ok())
         .flatten();
+    let plain = environment.get("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let text = LogForm::Text { colours: !plain && stderr.is_terminal() };
     let queue = match (journal, options.format) {
         (Some(journal), _) => LogQueue::start(journal, LogForm::Journal, report_dropped),
         (None, Some(LogFormat::Json)) => LogQueue::start(stderr, LogForm::Json, report_dropped),
-        (None, Some(LogFormat::Text) | None) => LogQueue::start(stderr, LogForm::Text, report_dropped),
+        (None, Some(LogFormat::Text) | None) => LogQueue::start(stderr, text, report_dropped),
     };
-    let plain = environment.get("NO_COLOR").is_some_and(|value| !value.is_empty());
-    subscribe(&queue, filter, !plain && std::io::stderr().is_terminal());
+    // In tests, another subscriber may exist already.
+    let _already = dispatcher::set_global_default(subscriber(&queue, filter));
     panic::set_hook(Box::new(log_panic));
     (queue, problem)
 }
 
-fn subscribe(queue: &LogQueue, filter: Targets, colours: bool) {
-    // In tests, another subscriber may exist already.
-    let _already = if queue.form() == LogForm::Text {
-        let lines = tracing_subscriber::fmt()
-            .with_max_level(LevelFilter::TRACE)
-            .with_writer(queue.clone())
-            // They would be written to stderr, past the queue.
-            .log_internal_errors(false)
-            .with_ansi(colours);
-        lines.with_target(false).finish().with(filter).try_init()
-    } else {
-        registry().with(RecordLayer { queue: queue.clone() }.with_filter(filter)).try_init()
+fn subscriber(queue: &LogQueue, filter: Targets) -> Dispatch {
+    // Internal errors would be written to stderr, past the queue.
+    let events = fmt::layer().with_writer(queue.clone()).log_internal_errors(false);
+    let events = match queue.form() {
+        LogForm::Text { colours } => events.with_target(false).with_ansi(colours).boxed(),
+        LogForm::Json => events.json().flatten_event(true).boxed(),
+        LogForm::Journal => events.fmt_fields(JournalFormat).event_format(JournalFormat).boxed(),
     };
+    Dispatch::new(registry().with(events).with(filter))
 }
 
 fn report_dropped(lines: u64) {

@@ -5,6 +5,7 @@ use std::{
 
 use super::*;
 
+const TEXT: LogForm = LogForm::Text { colours: false };
 const AGES: Duration = Duration::from_secs(60);
 
 fn read_all(mut reader: PipeReader) -> thread::JoinHandle<usize> {
@@ -19,7 +20,7 @@ fn read_all(mut reader: PipeReader) -> thread::JoinHandle<usize> {
 fn lines_beyond_the_bound_are_dropped_and_counted_once_it_flows() {
     static REPORTED: AtomicU64 = AtomicU64::new(0);
     let (reader, writer) = pipe().unwrap();
-    let queue = LogQueue::start(writer, LogForm::Text, |dropped| {
+    let queue = LogQueue::start(writer, TEXT, |dropped| {
         REPORTED.fetch_add(dropped, Ordering::SeqCst);
     });
     let line = [b'x'; 1024];
@@ -56,8 +57,7 @@ fn a_pipe_that_does_not_block_loses_nothing() {
 fn a_reader_that_left_is_not_reported_over_and_over() {
     let (reader, writer) = pipe().unwrap();
     drop(reader);
-    let queue =
-        LogQueue::start(writer, LogForm::Text, |_| panic!("without a reader there is nothing to report"));
+    let queue = LogQueue::start(writer, TEXT, |_| panic!("without a reader there is nothing to report"));
     for _ in 0..PENDING {
         queue.line("line");
     }
@@ -87,7 +87,7 @@ impl AsFd for Broken {
 #[tokio::test]
 async fn the_end_of_the_thread_that_writes_is_noticed_and_delays_no_flush() {
     let (_reader, writer) = pipe().unwrap();
-    let queue = LogQueue::start(Broken(writer), LogForm::Text, |_| {});
+    let queue = LogQueue::start(Broken(writer), TEXT, |_| {});
     queue.line("first");
     tokio::time::timeout(AGES, queue.ended()).await.expect("the end is noticed");
     queue.line("second");
