@@ -67,9 +67,7 @@ async fn until(what: &str, is_so: impl Fn() -> bool) {
 
 #[tokio::test]
 async fn the_number_of_a_killed_launcher_is_its_own_until_its_session_has_ended() {
-    if !is_alone(
-        "orphans::tests::the_number_of_a_killed_launcher_is_its_own_until_its_session_has_ended",
-    ) {
+    if !is_alone("orphans::tests::the_number_of_a_killed_launcher_is_its_own_until_its_session_has_ended") {
         return;
     }
     let (runs, tasks) = (LiveRuns::default(), TaskTracker::new());
