@@ -9,6 +9,8 @@ use serde_json::json;
 
 use crate::harness::{InProcess, provider, token};
 
+const PROGRAM: &str = env!("CARGO_BIN_EXE_credbroker");
+
 #[tokio::test]
 async fn a_hundred_callers_at_once_share_one_run() {
     let plugin = FakePlugin::builder().token_per_run().expires_in(3600).sleep(0.3).build();
@@ -165,7 +167,7 @@ async fn each_failure_has_its_reason_and_shows_nothing_of_the_output() {
         (
             "RECURSION",
             Code::FailedPrecondition,
-            format!("echo {CANARY}; : > \"$CREDBROKER_RECURSION\"; sleep 60"),
+            format!("echo {CANARY}; {PROGRAM} get other --socket \"$(cat $dir/socket)\"; exec sleep 300"),
             "whose user runs the shim",
         ),
     ];
@@ -175,11 +177,16 @@ async fn each_failure_has_its_reason_and_shows_nothing_of_the_output() {
         .enumerate()
         .map(|(index, plugin)| {
             let mut provider = provider(&format!("p{index}"), plugin);
-            provider["timeout"] = json!("2s");
+            if table[index].0 != "RECURSION" {
+                provider["timeout"] = json!("2s");
+            }
             provider
         })
         .collect();
     let broker = InProcess::start(json!(providers));
+    for plugin in &plugins {
+        std::fs::write(plugin.dir().join("socket"), broker.socket().to_str().unwrap()).unwrap();
+    }
     for (index, (reason, code, _, says)) in table.iter().enumerate() {
         let Err(error) = broker.get(&format!("p{index}")).await else { panic!("{reason}: it must fail") };
         let Error::Failed(failure) = &error else { panic!("{reason}: {error:?}") };

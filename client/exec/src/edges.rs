@@ -75,13 +75,6 @@ impl Edges {
         drop(self.stderr.write_all(text.as_bytes()).and_then(|()| self.stderr.flush()));
     }
 
-    /// Reports to the broker, through the file that it named, that its plugin started the shim. An existing file is left
-    /// unchanged.
-    pub(crate) fn mark(path: &OsStr) {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        drop(open(path, flags, Mode::RUSR | Mode::WUSR));
-    }
-
     pub(crate) fn variable(&self, name: &str) -> Option<&OsString> {
         self.environment.get(OsStr::new(name))
     }

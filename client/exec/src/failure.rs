@@ -30,11 +30,6 @@ pub enum Failure {
     /// The credential could not be printed.
     #[error("cannot write to standard output")]
     Output(#[source] Arc<io::Error>),
-    /// A plugin that the broker runs started the shim.
-    #[error(
-        "RECURSION: a plugin that the broker runs started credbroker-exec; give the plugin a kubeconfig whose users do not run credbroker-exec"
-    )]
-    Recursion,
     /// The flag or the variable for the socket is not valid.
     #[error(transparent)]
     Socket(#[from] SocketError),
@@ -47,7 +42,7 @@ impl Failure {
     /// The exit code of this failure.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Output(_) | Self::Recursion => 1,
+            Self::Output(_) => 1,
             Self::Broker(error) => exit_code::of_call(error),
             Self::OnDemand(_) => 69,
             Self::Usage(_) => 2,

@@ -6,7 +6,6 @@ use credbroker_client::{
     Cluster, Credential, Error, Socket,
     blocking::{CredentialRequest, Notice, Timeouts, get_credential, log_in},
 };
-use credbroker_proto::RECURSION_VARIABLE;
 
 use crate::{
     Edges, Failure, Source,
@@ -27,10 +26,6 @@ const BROKER_START: Duration = Duration::from_secs(5);
 
 /// The shim: prints one `ExecCredential` and returns the exit code. `args` is without the program's name.
 pub fn run(args: impl Iterator<Item = OsString>, mut edges: Edges) -> u8 {
-    if let Some(path) = edges.variable(RECURSION_VARIABLE) {
-        Edges::mark(path);
-        return fail(&mut edges, &Failure::Recursion, None);
-    }
     let provider = edges.variable("CREDBROKER_PROVIDER");
     let arguments = match parse(args, provider.map(OsString::as_os_str)) {
         Ok(Command::Ask(arguments)) => arguments,

@@ -49,8 +49,6 @@ struct Removals {
 pub(super) struct RunDirectory<'a> {
     /// The plugin's working directory, empty when it starts.
     pub(super) working: PathBuf,
-    /// The file that the shim makes if the plugin calls it.
-    pub(super) marker: Arc<Path>,
     whole: PathBuf,
     scratch: &'a Scratch,
 }
@@ -65,8 +63,7 @@ impl Scratch {
         let base = Arc::clone(&self.base);
         let made = timeout(MAKE_TIMEOUT, spawn_blocking(move || make(&base))).await;
         let whole = made.map_err(|_elapsed| io::Error::from(io::ErrorKind::TimedOut))???;
-        let (working, marker) = (whole.path().join("cwd"), whole.path().join("recursion").into());
-        Ok(RunDirectory { working, marker, whole: whole.keep(), scratch: self })
+        Ok(RunDirectory { working: whole.path().join("cwd"), whole: whole.keep(), scratch: self })
     }
 
     fn remove(&self, directory: PathBuf) {

@@ -9,7 +9,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::{io::AsyncReadExt as _, net::UnixStream, time::timeout};
-use tokio_util::task::TaskTracker;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::live::{LiveRun, LiveRuns};
 use crate::launch::{Instruction, LauncherReport, end_session, end_tree};
@@ -59,6 +59,11 @@ impl Launcher {
     #[cfg(test)]
     pub(super) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Cancelled when a request of the run is refused.
+    pub(super) fn refused(&self) -> CancellationToken {
+        self.live.refused()
     }
 
     /// The read ends of the plugin's output, once.

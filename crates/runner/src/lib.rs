@@ -26,7 +26,7 @@ pub use attendance::{Attendance, AttendanceNews, AttendanceReader, Attending, Ru
 pub use directory::check_scratch;
 pub use error::RunError;
 pub use lease::{Deposit, LeasedCommand, Lender, Offer};
-pub use live::LiveRuns;
+pub use live::{CallingRun, LiveRuns};
 pub use orphans::reap_orphans;
 pub use parts::{RunLimits, RunnerParts};
 pub use runner::ProcessRunner;

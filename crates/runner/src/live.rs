@@ -4,8 +4,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
-use crate::launch::{hold_socket, is_descendant};
+use crate::launch::{ancestor, hold_socket};
 
 /// The launchers of all runs in progress. Clones share one list.
 ///
@@ -22,36 +23,46 @@ struct RunsInProgress {
 
 #[derive(Debug, Default)]
 struct RunList {
-    launchers: Vec<u32>,
+    runs: Vec<Arc<CallingRun>>,
     /// Launchers that are being started, whose process ids are not known yet.
     starting: usize,
 }
 
+/// A run in progress, of which a process has called the broker.
+#[derive(Debug)]
+pub struct CallingRun {
+    launcher: u32,
+    refused: CancellationToken,
+}
+
 impl LiveRuns {
-    /// Whether the process `pid` belongs to a run: a plugin, or any process below it. Reads `/proc` if there is a run, and
-    /// memory otherwise.
-    pub fn include(&self, pid: u32) -> bool {
-        let launchers = self.lock().launchers.clone();
-        !launchers.is_empty() && is_descendant(pid, &launchers)
+    /// The run that the process `pid` belongs to: that of a plugin, or of any process below it. Reads `/proc` if there is a
+    /// run, and memory otherwise.
+    pub fn find(&self, pid: u32) -> Option<Arc<CallingRun>> {
+        let runs = self.lock().runs.clone();
+        let launcher = if runs.is_empty() { None } else { ancestor(pid, &launchers(&runs)) }?;
+        // The last one: the kernel may have used the id again, for a younger run.
+        runs.into_iter().rfind(|run| run.launcher == launcher)
     }
 
     /// Whether a process of a run may have the connection of a process that was reaped, and whose ancestors are not known.
     /// A process that ends leaves its connections to processes that it has started, and those of a run are below its
     /// launcher: so it is not one of a run if none of them has such a socket.
     pub fn may_have_inherited(&self) -> bool {
-        let launchers = self.lock().launchers.clone();
-        !launchers.is_empty() && hold_socket(&launchers)
+        let runs = self.lock().runs.clone();
+        !runs.is_empty() && hold_socket(&launchers(&runs))
     }
 
     /// Whether there is no run.
     pub fn is_empty(&self) -> bool {
-        self.lock().launchers.is_empty()
+        self.lock().runs.is_empty()
     }
 
     /// Adds a run until the result is dropped.
     pub(super) fn add(&self, launcher: u32) -> LiveRun {
-        self.lock().launchers.push(launcher);
-        LiveRun { launcher, runs: self.clone() }
+        let run = Arc::new(CallingRun { launcher, refused: CancellationToken::new() });
+        self.lock().runs.push(Arc::clone(&run));
+        LiveRun { run, runs: self.clone() }
     }
 
     /// Must be called before a launcher is started.
@@ -73,7 +84,7 @@ impl LiveRuns {
             }
             let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
             let Some(ended) = waitid(Id::All, look).ok().and_then(|status| status.pid()) else { return };
-            let is_launcher = list.launchers.contains(&ended.as_raw().cast_unsigned());
+            let is_launcher = list.runs.iter().any(|run| run.launcher == ended.as_raw().cast_unsigned());
             if is_launcher || waitid(Id::Pid(ended), WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG).is_err() {
                 return;
             }
@@ -88,6 +99,17 @@ impl LiveRuns {
     fn lock(&self) -> MutexGuard<'_, RunList> {
         self.0.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl CallingRun {
+    /// Notes that its request is refused. The run ends soon.
+    pub fn refused(&self) {
+        self.refused.cancel();
+    }
+}
+
+fn launchers(runs: &[Arc<CallingRun>]) -> Vec<u32> {
+    runs.iter().map(|run| run.launcher).collect()
 }
 
 /// A launcher that is being started.
@@ -111,17 +133,20 @@ impl Drop for Starting {
 /// A run in the list.
 #[derive(Debug)]
 pub(super) struct LiveRun {
-    launcher: u32,
+    run: Arc<CallingRun>,
     runs: LiveRuns,
+}
+
+impl LiveRun {
+    /// Cancelled when a request of the run is refused.
+    pub(super) fn refused(&self) -> CancellationToken {
+        self.run.refused.clone()
+    }
 }
 
 impl Drop for LiveRun {
     fn drop(&mut self) {
-        let launchers = &mut self.runs.lock().launchers;
-        // One of them: the kernel may have used the id again, for a younger run.
-        if let Some(at) = launchers.iter().position(|launcher| *launcher == self.launcher) {
-            launchers.swap_remove(at);
-        }
+        self.runs.lock().runs.retain(|run| !Arc::ptr_eq(run, &self.run));
         self.runs.0.changed.notify_one();
     }
 }
@@ -134,12 +159,22 @@ mod tests {
     fn a_process_belongs_to_a_run_while_its_launcher_is_in_the_list() {
         let runs = LiveRuns::default();
         let (own, parent) = (std::process::id(), std::os::unix::process::parent_id());
-        assert!(!runs.include(own));
+        assert!(runs.find(own).is_none());
         let (run, same_id) = (runs.clone().add(parent), runs.add(parent));
-        assert!(runs.include(own) && runs.include(parent));
+        assert!(runs.find(own).is_some() && runs.find(parent).is_some());
         drop(run);
-        assert!(runs.include(own), "the id is in use by another run");
+        assert!(runs.find(own).is_some(), "the id is in use by another run");
         drop(same_id);
-        assert!(!runs.include(own) && runs.is_empty());
+        assert!(runs.find(own).is_none() && runs.is_empty());
+    }
+
+    #[test]
+    fn the_run_that_the_process_belongs_to_is_the_one_that_gets_the_refusal() {
+        let runs = LiveRuns::default();
+        let other = runs.add(u32::MAX);
+        let (ended, run) = (runs.add(std::process::id()), runs.add(std::process::id()));
+        runs.find(std::process::id()).unwrap().refused();
+        assert!(run.refused().is_cancelled());
+        assert!(!other.refused().is_cancelled() && !ended.refused().is_cancelled());
     }
 }

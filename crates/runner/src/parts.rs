@@ -13,7 +13,8 @@ pub struct RunLimits {
     pub stdout: usize,
     /// The bytes that are kept of the end of stderr.
     pub stderr: usize,
-    /// The time between SIGTERM and SIGKILL for a plugin that exceeds its timeout.
+    /// The time between SIGTERM and SIGKILL for a plugin that exceeds its timeout, and between the refusal and SIGKILL for
+    /// one that calls the broker.
     pub terminate_grace: Duration,
     /// How long the run waits for child processes to close stdout after the plugin has exited.
     pub stdout_grace: Duration,

@@ -12,7 +12,7 @@ use std::{
 };
 
 use tokio::{net::unix::pipe, runtime::Handle, time::timeout};
-use tokio_util::task::TaskTracker;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{Attendance, RunBudget, launcher::Launcher, live::LiveRuns};
 use crate::launch::{Instruction, LauncherReport, Order};
@@ -30,8 +30,6 @@ pub(super) struct Invocation<'a> {
     pub(super) args: &'a [String],
     pub(super) environment: BTreeMap<OsString, OsString>,
     pub(super) directory: &'a Path,
-    /// A file that exists if the plugin asks the broker for the credential that it must provide.
-    pub(super) marker: &'a Arc<Path>,
     pub(super) budget: RunBudget,
     pub(super) attendance: &'a Arc<Attendance>,
     /// Owns the start and the end, so that a drain waits for them.
@@ -55,6 +53,7 @@ pub(super) enum Event {
 pub(super) struct Run {
     /// `None`: it has ended.
     launcher: Option<Launcher>,
+    refused: CancellationToken,
     tasks: TaskTracker,
 }
 
@@ -93,7 +92,7 @@ impl Run {
     fn start_now(command: Command, live: &LiveRuns, tasks: TaskTracker) -> io::Result<(Self, Pipes)> {
         let mut launcher = Launcher::start(command, live)?;
         let output = launcher.output();
-        let run = Self { launcher: Some(launcher), tasks };
+        let run = Self { refused: launcher.refused(), launcher: Some(launcher), tasks };
         let (stdout, stderr) = output.ok_or_else(|| io::Error::other("no pipes"))?; // both are configured
         let stdout = pipe::Receiver::from_owned_fd(stdout.into())?;
         Ok((run, Pipes { stdout, stderr: pipe::Receiver::from_owned_fd(stderr.into())? }))
@@ -109,6 +108,11 @@ impl Run {
                 None => return Event::Lost,
             }
         }
+    }
+
+    /// Cancelled when the broker refuses a request of one of its processes.
+    pub(super) fn refused(&self) -> CancellationToken {
+        self.refused.clone()
     }
 
     /// Asks the plugin's process group to end.

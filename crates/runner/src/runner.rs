@@ -6,11 +6,10 @@ use std::{
     collections::BTreeMap,
     ffi::OsString,
     os::unix::{ffi::OsStrExt as _, process::ExitStatusExt as _},
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::Arc,
 };
 
-use credbroker_proto::RECURSION_VARIABLE;
 use zeroize::Zeroizing;
 
 use self::failure::{command_of, no_file, refused};
@@ -27,9 +26,7 @@ use credbroker_plugin::{FileError, PluginSpec, Session};
 const EXEC_INFO_VARIABLE: &str = "KUBERNETES_EXEC_INFO";
 /// What the stderr of a plugin has that tried to use a terminal: the path of its terminal, or the message of ENOTTY.
 const TERMINAL: [&str; 2] = ["/dev/tty", "nappropriate ioctl for device"];
-/// The recursion marker in the terminal of a caller: a file that exists, so that a shim leaves it unchanged.
-const NO_MARKER: &str = "/dev/null";
-/// Our own variables. The recursion marker is the only one that a plugin gets.
+/// Our own variables, of which a plugin gets none.
 const OWN_PREFIX: &[u8] = b"CREDBROKER_";
 
 /// Runs plugins as processes. The scheduler decides when.
@@ -75,7 +72,7 @@ impl ProcessRunner {
         let file = file.ok_or_else(|| no_file(spec, FileError::NotFound))?;
         let budget = RunBudget { unattended: provider.timeout, attended: provider.interactive_timeout };
         if let Some(lender) = attendance.lender() {
-            let environment = environment(spec, attendance.session(), exec_info, Path::new(NO_MARKER));
+            let environment = environment(spec, attendance.session(), exec_info);
             let (program, args) = (file.executable.path.clone(), provider.args.clone());
             // While it holds the lease, its descendants get nothing from the broker.
             let _live = self.live.add(lender.process());
@@ -93,9 +90,8 @@ impl ProcessRunner {
             sandbox: provider.sandbox,
             program: &file.executable.path,
             args: &provider.args,
-            environment: environment(spec, attendance.session(), exec_info, &directory.marker),
+            environment: environment(spec, attendance.session(), exec_info),
             directory: &directory.working,
-            marker: &directory.marker,
             budget,
             attendance: &attendance,
             tasks: &self.scratch.tasks,
@@ -151,12 +147,10 @@ fn environment(
     spec: &PluginSpec,
     session: Option<&Arc<Session>>,
     exec_info: String,
-    marker: &Path,
 ) -> BTreeMap<OsString, OsString> {
     let mut environment = spec.environment(session.map(AsRef::as_ref));
     environment.retain(|name, _| !name.as_bytes().starts_with(OWN_PREFIX));
     environment.insert(EXEC_INFO_VARIABLE.into(), exec_info.into());
-    environment.insert(RECURSION_VARIABLE.into(), marker.into());
     environment
 }
 

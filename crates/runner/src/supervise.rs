@@ -1,16 +1,12 @@
 //! Supervises one run, from the start of its plugin to the end of its processes.
 
 use std::{
-    convert::Infallible, future::pending, io, os::unix::process::ExitStatusExt as _, path::Path,
-    process::ExitStatus, sync::Arc, time::Duration,
+    convert::Infallible, future::pending, io, os::unix::process::ExitStatusExt as _, process::ExitStatus,
+    sync::Arc, time::Duration,
 };
 
 use rustix::process::Signal;
-use tokio::{
-    net::unix::pipe::Receiver,
-    task::spawn_blocking,
-    time::{sleep, timeout},
-};
+use tokio::{net::unix::pipe::Receiver, time::sleep};
 use zeroize::Zeroizing;
 
 use super::{
@@ -21,10 +17,6 @@ use super::{
 use credbroker_credential::text::last_lines;
 use credbroker_plugin::Sandbox;
 
-/// How often a run is checked for the recursion marker.
-const GLANCE: Duration = Duration::from_millis(100);
-/// How long one check for the marker may take.
-const CHECK_TIMEOUT: Duration = Duration::from_secs(1);
 /// The bytes of stderr that an error shows.
 const SHOWN: usize = 2 << 10;
 
@@ -53,14 +45,14 @@ pub(super) struct Finished {
 pub(super) async fn supervise(invocation: Invocation<'_>, limits: &RunLimits) -> io::Result<Finished> {
     let (mut run, Pipes { stdout, stderr }) = Run::start(&invocation).await?;
     let mut stdout = Capped::new(stdout, limits.stdout);
-    let attendance = invocation.attendance;
+    let (attendance, refused) = (invocation.attendance, run.refused());
     attendance.started(invocation.budget);
     let mut stderr = Tail::new(stderr, limits.stderr, Arc::clone(attendance));
     let mut watched = tokio::select! {
         biased; // a plugin that writes without end must not starve the other branches
         limit = attendance.used_up() => StopCause::TimedOut(limit),
         event = run.next() => event.into(),
-        () = recursion(invocation.marker) => StopCause::Recursion,
+        () = refused.cancelled() => StopCause::Recursion,
         () = overflow(&mut stdout, &mut stderr) => StopCause::TooLarge,
     };
     match watched {
@@ -74,8 +66,11 @@ pub(super) async fn supervise(invocation: Invocation<'_>, limits: &RunLimits) ->
                 watched = StopCause::TooLarge;
             }
         }
-        StopCause::TimedOut(_) => {
-            run.terminate();
+        StopCause::Recursion | StopCause::TimedOut(_) => {
+            // The answer to a plugin that calls the broker is on its way, and most of them end with it.
+            if let StopCause::TimedOut(_) = watched {
+                run.terminate();
+            }
             tokio::select! {
                 biased;
                 () = sleep(limits.terminate_grace) => {}
@@ -83,10 +78,10 @@ pub(super) async fn supervise(invocation: Invocation<'_>, limits: &RunLimits) ->
                 () = overflow(&mut stdout, &mut stderr) => {}
             }
         }
-        StopCause::Lost | StopCause::Recursion | StopCause::Stopped | StopCause::TooLarge => {}
+        StopCause::Lost | StopCause::Stopped | StopCause::TooLarge => {}
     }
     let is_success = matches!(watched, StopCause::Exited(status) if status.success());
-    if is_success && invocation.sandbox == Sandbox::Compatible && !is_there(invocation.marker).await {
+    if is_success && invocation.sandbox == Sandbox::Compatible && !refused.is_cancelled() {
         run.leave().await;
     } else {
         run.end().await;
@@ -94,7 +89,7 @@ pub(super) async fn supervise(invocation: Invocation<'_>, limits: &RunLimits) ->
     stderr.drain_now();
     tracing::debug!(ended = ?watched, "plugin ended");
     let end = match watched {
-        _ if is_there(invocation.marker).await => RunEnd::Recursion,
+        _ if refused.is_cancelled() => RunEnd::Recursion,
         StopCause::Exited(status) => RunEnd::Exited(status),
         // Only a process of this user kills a launcher, such as the plugin, which ends too.
         StopCause::Lost => RunEnd::Exited(ExitStatus::from_raw(Signal::KILL.as_raw())),
@@ -132,19 +127,6 @@ impl From<Event> for StopCause {
 /// Waits for the end of the plugin.
 async fn ended(run: &mut Run) {
     while let Event::Stopped = run.next().await {}
-}
-
-/// Waits for the marker, which has no event.
-async fn recursion(marker: &Arc<Path>) {
-    while !is_there(marker).await {
-        sleep(GLANCE).await;
-    }
-}
-
-async fn is_there(marker: &Arc<Path>) -> bool {
-    let marker = Arc::clone(marker);
-    let look = spawn_blocking(move || marker.symlink_metadata().is_ok());
-    matches!(timeout(CHECK_TIMEOUT, look).await, Ok(Ok(true)))
 }
 
 /// Reads both pipes until stdout exceeds its limit; never returns if it does not.

@@ -20,6 +20,7 @@ use super::{
     exchange::{Exchanges, exchange},
     follow::WatchSlots,
     greeting::{GOAWAY, Greeted, Greeting, greet},
+    identity::PeerRun,
     places::Full,
     service::Services,
     settings::http2,
@@ -35,12 +36,12 @@ const CLOSE_GRACE: Duration = Duration::from_secs(3);
 const IDLE_CLOSE_GRACE: Duration = Duration::from_millis(500);
 
 /// Why the broker refuses every request of a connection. Decided once, when the connection is accepted.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) enum ConnectionRefusal {
     /// The policy gives the peer no right.
     Denied,
     /// The peer is a process of a plugin run.
-    Descendant,
+    Descendant(PeerRun),
     /// There is no place for another connection.
     Full(Full),
 }

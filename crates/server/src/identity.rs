@@ -16,7 +16,7 @@ use credbroker_plugin::{
     Origin,
     access::{Facts, Principal, Process},
 };
-use credbroker_runner::LiveRuns;
+use credbroker_runner::{CallingRun, LiveRuns};
 
 /// The most processes whose facts may wait to be read, because each of them takes an open file. The facts of further ones
 /// are read at once.
@@ -40,8 +40,26 @@ pub(super) struct Identities {
 pub(super) struct PeerIdentity {
     pub(super) peer: Peer,
     pub(super) principal: Principal,
-    /// Whether it is a process of a plugin run.
-    pub(super) is_of_a_run: bool,
+    /// The plugin run that it is a process of.
+    pub(super) run: Option<PeerRun>,
+}
+
+/// The plugin run of a peer.
+#[derive(Clone, Debug)]
+pub(super) enum PeerRun {
+    /// The peer is the plugin or descends from it.
+    Known(Arc<CallingRun>),
+    /// The peer has ended, and its connection may be one of a run.
+    Possible,
+}
+
+impl PeerRun {
+    /// A request of the peer is refused. Its run ends soon, and no other one.
+    pub(super) fn refused(&self) {
+        if let Self::Known(run) = self {
+            run.refused();
+        }
+    }
 }
 
 impl Identities {
@@ -70,7 +88,7 @@ impl Identities {
         // another PID namespace than that of the broker.
         let pid = peer.pid.filter(|_| self.home.sees_processes());
         let pin = pid.and_then(|pid| ProcessPin::of(stream, pid));
-        let is_of_a_run = pid.is_some_and(|pid| self.is_of_a_run(pid, pin.as_ref()));
+        let run = pid.and_then(|pid| self.run(pid, pin.as_ref()));
         let process = match pid.zip(pin) {
             None => Process::default(),
             Some((pid, pin)) => {
@@ -92,22 +110,28 @@ impl Identities {
             listener: self.listeners.get(listener).cloned().unwrap_or_default(),
             is_owner: self.users.is_owner(peer.uid),
         };
-        Ok(PeerIdentity { peer, principal, is_of_a_run })
+        Ok(PeerIdentity { peer, principal, run })
     }
 
-    /// Whether the process `pid` may be a plugin or a descendant of one. Its uid does not count: a plugin may change its
-    /// user.
+    /// The run of the process `pid`, if that is a plugin or a descendant of one. Its uid does not count: a plugin may change
+    /// its user.
     ///
     /// Decided once for each connection. The processes of a run are younger than the run, so none of them has connected
     /// before it. If the process has ended, it may have left its connection to one that still runs.
-    fn is_of_a_run(&self, pid: i32, pin: Option<&ProcessPin>) -> bool {
+    fn run(&self, pid: i32, pin: Option<&ProcessPin>) -> Option<PeerRun> {
         if pid == self.own_pid || self.runs.is_empty() {
-            return false;
+            return None;
         }
-        let belongs = || self.runs.include(pid.cast_unsigned());
         let is_alive = || pin.is_some_and(ProcessPin::is_alive);
+        let find = || {
+            let run = self.runs.find(pid.cast_unsigned())?;
+            // Of a process that has ended, another one may have the number, and its run must go on.
+            Some(if is_alive() { PeerRun::Known(run) } else { PeerRun::Possible })
+        };
         // Twice: a process of the chain may have ended between two looks, and its children have another parent then.
-        belongs() || if is_alive() { belongs() } else { self.runs.may_have_inherited() }
+        find().or_else(|| {
+            if is_alive() { find() } else { self.runs.may_have_inherited().then_some(PeerRun::Possible) }
+        })
     }
 
     /// Whether the broker can identify its own user.

@@ -26,7 +26,9 @@ fn said(line: &str) -> String {
         command.output().unwrap()
     };
     assert!(shim("victim").status.success(), "another process gets it");
-    assert!(!shim("evil").status.success());
+    let evil = shim("evil");
+    let error = String::from_utf8_lossy(&evil.stderr);
+    assert!(!evil.status.success() && error.contains("RECURSION"), "{line}: {error}");
     wait_for(&out)
 }
 
@@ -43,7 +45,7 @@ fn wait_for(out: &Path) -> String {
 
 #[test]
 fn a_plugin_that_asks_the_broker_is_refused_however_it_starts_the_client() {
-    for line in ["CLIENT", "(CLIENT)", "(CLIENT) & wait"] {
+    for line in ["CLIENT", "(CLIENT)", "(CLIENT) & wait", "CLIENT\nexec sleep 300"] {
         let said = said(line);
         assert!(said.contains("RECURSION") && !said.contains("secret"), "{line}: {said}");
     }

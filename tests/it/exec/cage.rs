@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use credbroker_runner::launch::is_descendant;
+use credbroker_runner::launch::ancestor;
 use rustix::{
     io::{FdFlags, fcntl_setfd},
     process::{Pid, Signal, kill_process},
@@ -86,7 +86,6 @@ async fn a_daemon_ends_with_a_run_that_fails_or_takes_too_long() {
         (Sandbox::Compatible, "exit 1"),
         (Sandbox::Compatible, "kill -KILL $$"),
         (Sandbox::Compatible, "head -c 2000000 /dev/zero; sleep 300"),
-        (Sandbox::Compatible, ": > $CREDBROKER_RECURSION; echo token"),
     ] {
         let mut plugin = daemon(then);
         plugin.provider.sandbox = sandbox;
@@ -94,6 +93,11 @@ async fn a_daemon_ends_with_a_run_that_fails_or_takes_too_long() {
         assert!(result.is_err(), "{then}: {result:?}");
         started.is_gone("daemon").await;
     }
+    let mut plugin = daemon(&format!("cp $STATE/daemon $STATE/caller; {UNTIL_REFUSED}; echo token"));
+    plugin.provider.sandbox = Sandbox::Compatible;
+    let (result, started) = plugin.run_and_refuse().await;
+    assert!(matches!(result, Err(RunError::Recursion { .. })), "{result:?}");
+    started.is_gone("daemon").await;
     let mut plugin = daemon("trap '' TERM; while :; do sleep 1; done");
     (plugin.provider.timeout, plugin.limits.terminate_grace) = (ms(3000), ms(10));
     let (result, started) = plugin.run().await;
@@ -176,9 +180,9 @@ async fn every_process_of_a_run_belongs_to_it_until_it_ends() {
     let (started, spec) = daemon("sleep 300").spec();
     let belongs = async {
         let daemon = started.pid("daemon").await;
-        assert!(started.live.include(daemon));
-        assert!(!started.live.include(std::process::id()) && !started.live.include(1));
-        assert!(is_descendant(daemon, &[std::process::id()]));
+        assert!(started.live.find(daemon).is_some());
+        assert!(started.live.find(std::process::id()).is_none() && started.live.find(1).is_none());
+        assert_eq!(ancestor(daemon, &[std::process::id()]), Some(std::process::id()));
         daemon
     };
     let daemon = tokio::select! {
@@ -186,5 +190,5 @@ async fn every_process_of_a_run_belongs_to_it_until_it_ends() {
         daemon = belongs => daemon,
     };
     started.leaves_nothing().await;
-    assert!(!started.live.include(daemon));
+    assert!(started.live.find(daemon).is_none());
 }

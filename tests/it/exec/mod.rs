@@ -28,6 +28,8 @@ use credbroker_runner::{LiveRuns, ProcessRunner, RunError, RunLimits, RunnerPart
 
 /// Longer than any step takes, also on a slow machine.
 const AGES: Duration = Duration::from_secs(60);
+/// What a script does that waits for the end of [`Plugin::run_and_refuse`].
+const UNTIL_REFUSED: &str = "while [ ! -e $STATE/refused ]; do sleep 0.01; done";
 
 /// A plugin on disk with its own runner. Scripts find the home of the plugin in `$STATE`.
 struct Plugin {
@@ -92,8 +94,25 @@ impl Plugin {
 
     /// Runs the plugin once, and checks that the run leaves nothing behind.
     async fn run(self) -> (Result<String, RunError>, Started) {
+        self.run_while(async |_| ()).await
+    }
+
+    /// As [`run`](Self::run), for a plugin that writes the number of a process to `$STATE/caller`. A request of that process
+    /// is refused, and then `$STATE/refused` is there.
+    async fn run_and_refuse(self) -> (Result<String, RunError>, Started) {
+        let refuse = async |started: &Started| {
+            let caller = started.pid("caller").await;
+            started.live.find(caller).unwrap().refused();
+            fs::write(started.file("refused"), "").unwrap();
+        };
+        self.run_while(refuse).await
+    }
+
+    async fn run_while(self, during: impl AsyncFnOnce(&Started)) -> (Result<String, RunError>, Started) {
         let (started, spec) = self.spec();
-        let stdout = timeout(AGES, started.runner.stdout(&spec, Arc::default())).await.expect("the run ends");
+        let run = timeout(AGES, started.runner.stdout(&spec, Arc::default()));
+        let (stdout, ()) = tokio::join!(run, during(&started));
+        let stdout = stdout.expect("the run ends");
         let stdout = stdout.map(|(bytes, _)| String::from_utf8(bytes.to_vec()).unwrap());
         started.leaves_nothing().await;
         (stdout, started)
@@ -112,7 +131,7 @@ impl Started {
     /// Waits until its runs have ended and their directories are removed, and checks that.
     async fn leaves_nothing(&self) {
         timeout(AGES, self.tasks.wait()).await.expect("the removal ends");
-        assert!(!self.live.include(std::process::id()), "no run is in the list");
+        assert!(self.live.find(std::process::id()).is_none(), "no run is in the list");
         assert_eq!(fs::read_dir(self.file("runs")).unwrap().count(), 0, "its directory is gone");
     }
 

@@ -118,13 +118,14 @@ async fn a_working_directory_that_cannot_be_created_has_its_own_error() {
 
 #[tokio::test]
 async fn a_plugin_that_calls_the_broker_is_ended_even_if_it_ignores_sigterm() {
-    for script in [
-        "set -C; : > $CREDBROKER_RECURSION; exit 1",
-        "set -C; : > $CREDBROKER_RECURSION; echo token",
-        "echo $$ > $STATE/pid; trap '' TERM; : > $CREDBROKER_RECURSION; while :; do sleep 1; done",
-    ] {
-        let (result, _) = Plugin::script(script).run().await;
-        assert!(matches!(result, Err(RunError::Recursion { .. })), "{result:?}");
+    for then in ["exit 1", "echo token", "exec cat /dev/zero", "while :; do sleep 1; done"] {
+        let script = format!("trap '' TERM; echo $$ > $STATE/caller; {UNTIL_REFUSED}; {then}");
+        let mut plugin = Plugin::script(&script);
+        if then.starts_with("while") {
+            plugin.limits.terminate_grace = ms(10);
+        }
+        let (result, _) = plugin.run_and_refuse().await;
+        assert!(matches!(result, Err(RunError::Recursion { .. })), "{then}: {result:?}");
     }
 }
 

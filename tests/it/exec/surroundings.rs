@@ -30,36 +30,20 @@ async fn arguments_are_passed_verbatim() {
 }
 
 #[tokio::test]
-async fn the_environment_is_the_computed_one_and_two_variables_of_the_runner() {
+async fn the_environment_is_the_computed_one_and_one_variable_of_the_runner() {
     let mut plugin = Plugin::program(private_directory(), "/usr/bin/env".into());
     plugin.provider.args = vec!["--null".into()];
-    plugin.provider.env = [
-        ("FROM_STANZA", "a b\nc=d"),
-        ("CREDBROKER_SOCKET", "/nowhere"),
-        ("CREDBROKER_RECURSION", "/forged"),
-        ("KUBERNETES_EXEC_INFO", "forged"),
-    ]
-    .map(|(name, value)| (name.to_owned(), value.to_owned()))
-    .to_vec();
+    plugin.provider.env =
+        [("FROM_STANZA", "a b\nc=d"), ("CREDBROKER_SOCKET", "/nowhere"), ("KUBERNETES_EXEC_INFO", "forged")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .to_vec();
     let more = [("EMPTY".into(), "".into()), ("LANG".into(), "C".into())];
     Arc::make_mut(&mut plugin.provider.inherited).0.extend(more);
-    let runs = plugin.home.path().join("runs");
     let (stdout, _) = plugin.run().await;
     let stdout = stdout.unwrap();
     let variables: Vec<_> = stdout.split_terminator('\0').collect();
-    let [marker, empty, stanza, info, lang, path] = variables[..] else { panic!("{variables:?}") };
-    let marker = marker.strip_prefix("CREDBROKER_RECURSION=").unwrap();
-    assert!(marker.starts_with(runs.to_str().unwrap()) && marker.ends_with("/recursion"), "{marker}");
+    let [empty, stanza, info, lang, path] = variables[..] else { panic!("{variables:?}") };
     assert_eq!(format!("KUBERNETES_EXEC_INFO={}", exec_info(ApiVersion::V1, None, false).unwrap()), info);
     let rest = [empty, stanza, lang, path];
     assert_eq!(rest, ["EMPTY=", "FROM_STANZA=a b\nc=d", "LANG=C", "PATH=/usr/local/bin:/usr/bin:/bin"]);
-}
-
-#[tokio::test]
-async fn the_recursion_marker_can_be_created_beside_the_working_directory() {
-    let script = "[ ! -e \"$CREDBROKER_RECURSION\" ] && dirname \"$CREDBROKER_RECURSION\"; dirname \"$PWD\"";
-    let (stdout, _) = Plugin::script(script).run().await;
-    let stdout = stdout.unwrap();
-    let (marker, directory) = stdout.trim().split_once('\n').unwrap();
-    assert_eq!(marker, directory);
 }

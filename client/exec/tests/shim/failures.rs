@@ -1,6 +1,6 @@
 //! The output when there is no credential.
 
-use std::{collections::HashMap, fs, os::unix::fs::PermissionsExt, time::Duration};
+use std::{collections::HashMap, time::Duration};
 
 use credbroker_proto::{DOMAIN, Reason, to_tonic, v1::Credential};
 use tonic::Status;
@@ -23,6 +23,7 @@ fn a_failure_is_one_line_with_provider_cause_and_reason() {
         (Reason::PluginExit, 1),
         (Reason::UnknownProvider, 1),
         (Reason::PluginTimeout, 1),
+        (Reason::Recursion, 1),
         (Reason::RunPending, 75),
         (Reason::PeerDenied, 77),
     ] {
@@ -86,30 +87,4 @@ fn a_socket_in_a_directory_that_others_can_write_to_is_not_trusted() {
     assert!(broker.requests().is_empty(), "nothing was sent");
     set_mode(broker.directory.path(), 0o755);
     document(&mut asking(&broker));
-}
-
-#[test]
-fn a_plugin_that_starts_the_shim_is_reported_in_the_file_of_the_broker() {
-    let broker = Broker::with_token("t");
-    let marker = broker.directory.path().join("marker");
-    for args in [&["--provider", "gke"][..], &["--help"], &["nonsense"]] {
-        let line = complaint(bare(args).env("CREDBROKER_RECURSION", &marker), 1);
-        assert!(line.contains("RECURSION"), "{line}");
-        assert_eq!(fs::metadata(&marker).unwrap().permissions().mode() & 0o7777, 0o600);
-        fs::remove_file(&marker).unwrap();
-    }
-    assert!(broker.requests().is_empty());
-}
-
-#[test]
-fn the_recursion_marker_leaves_existing_files_unchanged() {
-    let directory = tempfile::tempdir().unwrap();
-    let (file, link) = (directory.path().join("file"), directory.path().join("link"));
-    fs::write(&file, "mine").unwrap();
-    std::os::unix::fs::symlink(directory.path().join("elsewhere"), &link).unwrap();
-    for path in [&file, &link] {
-        complaint(bare(&["--provider=a"]).env("CREDBROKER_RECURSION", path), 1);
-    }
-    assert_eq!(fs::read(&file).unwrap(), b"mine");
-    assert!(!directory.path().join("elsewhere").exists());
 }

@@ -18,7 +18,7 @@ use std::{ffi::OsString, process::ExitCode};
 
 pub use order::Order;
 pub use report::{Instruction, LauncherReport};
-pub use tree::{end_session, end_tree, hold_socket, is_descendant};
+pub use tree::{ancestor, end_session, end_tree, hold_socket};
 
 /// Why the launcher does nothing: it was not started by a broker.
 const MISUSED: u8 = 2;

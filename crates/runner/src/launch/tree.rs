@@ -103,24 +103,24 @@ fn kill(find: impl Fn() -> Vec<ProcessId>) {
     }
 }
 
-/// Whether the process `pid` is one of `ancestors`, descends from one, or is in the session of one. A process that has been
-/// reaped is not.
-pub fn is_descendant(pid: u32, ancestors: &[u32]) -> bool {
-    let is_ancestor = |pid: Option<Pid>| number(pid).is_some_and(|number| ancestors.contains(&number));
+/// The one of `ancestors` that the process `pid` is, descends from, or has the session of. `None` for a process that has been
+/// reaped.
+pub fn ancestor(pid: u32, ancestors: &[u32]) -> Option<u32> {
+    let of = |pid: Option<Pid>| number(pid).filter(|number| ancestors.contains(number));
     let mut seen = HashSet::new();
     let mut next = i32::try_from(pid).ok().and_then(Pid::from_raw);
     while let Some(pid) = next.filter(|pid| seen.insert(*pid)) {
-        if is_ancestor(Some(pid)) {
-            return true;
+        if let Some(found) = of(Some(pid)) {
+            return Some(found);
         }
-        let process = process(pid);
+        let process = process(pid)?;
         // The processes of a launcher that was killed have another parent, and still its session.
-        if process.is_some_and(|process| is_ancestor(process.session)) {
-            return true;
+        if let Some(found) = of(process.session) {
+            return Some(found);
         }
-        next = process.and_then(|process| process.parent);
+        next = process.parent;
     }
-    false
+    None
 }
 
 /// Whether a process below one of `ancestors` has a stream socket of the Unix domain, or may have one: its files cannot be

@@ -31,14 +31,13 @@ impl Acceptor {
             Ok(identity) => identity,
             Err(error) => return debug!(%error, "a connection without an identity was closed"),
         };
-        let PeerIdentity { peer, principal, is_of_a_run } = identity;
+        let PeerIdentity { peer, principal, run } = identity;
         let access = Arc::new(Access::new(peer, principal, self.policies.clone()));
         // Each connection has a separate token, because each of its polls locks the token.
         let (end, now) = (self.connections.draining.child_token(), clock::coarse());
-        let place = if is_of_a_run {
-            Err(ConnectionRefusal::Descendant)
-        } else {
-            self.place(&access, end.clone(), now)
+        let place = match run {
+            Some(run) => Err(ConnectionRefusal::Descendant(run)),
+            None => self.place(&access, end.clone(), now),
         };
         let (refusal, place, traffic) = match place {
             Ok((place, traffic)) => (None, place, traffic),
@@ -52,9 +51,10 @@ impl Acceptor {
                 (Some(refusal), place, Traffic::new(end, HeldCounts::default(), now))
             }
         };
+        let is_refused = refusal.is_some();
         let serve = self.connections.clone().serve(stream, access, traffic, refusal);
         self.connections.tasks.spawn(async move {
-            if refusal.is_none() {
+            if !is_refused {
                 serve.await;
             } else if timeout(REFUSAL_TIMEOUT, serve).await.is_err() {
                 debug!(uid = peer.uid, "a peer that is refused stayed; its connection was closed");

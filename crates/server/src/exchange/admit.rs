@@ -16,11 +16,14 @@ const HEALTH_WATCH: &str = "/grpc.health.v1.Health/Watch";
 impl Exchanges {
     /// Whether the request is a stream of messages, and the watch slot that its answer takes.
     pub(super) fn admit(&self, path: &str) -> Result<(bool, Option<OwnedSemaphorePermit>), Status> {
-        match self.refusal {
+        match &self.refusal {
             None => {}
             Some(ConnectionRefusal::Denied) => return Err(self.denied(path)),
-            Some(ConnectionRefusal::Descendant) => return Err(self.refused(path, status::descendant())),
-            Some(ConnectionRefusal::Full(full)) => return Err(status::too_many_connections(full)),
+            Some(ConnectionRefusal::Descendant(run)) => {
+                run.refused();
+                return Err(self.refused(path, status::descendant()));
+            }
+            Some(ConnectionRefusal::Full(full)) => return Err(status::too_many_connections(*full)),
         }
         // The services check more: which verb, and for which credential.
         if self.access.rights().is_empty() && !self.is_for_owners(path) {

@@ -5,7 +5,7 @@ async fn the_kernel_says_who_it_is() {
     let (ours, _theirs) = UnixStream::pair().unwrap();
     let identity =
         Identities::new(vec!["other".into(), "apps".into()], LiveRuns::default()).of(&ours, 1).unwrap();
-    let PeerIdentity { peer, principal, is_of_a_run } = identity;
+    let PeerIdentity { peer, principal, run } = identity;
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let facts = principal.process.facts();
     assert_eq!((peer.uid, peer.gid, facts.origin), (uid, gid, Origin::Beside));
@@ -15,7 +15,7 @@ async fn the_kernel_says_who_it_is() {
     let groups: Vec<_> =
         rustix::process::getgroups().unwrap().into_iter().map(rustix::fs::Gid::as_raw).collect();
     assert_eq!(facts.groups.to_vec(), groups);
-    assert!(principal.is_owner && !is_of_a_run);
+    assert!(principal.is_owner && run.is_none());
 }
 
 #[tokio::test]

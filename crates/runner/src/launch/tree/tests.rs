@@ -61,7 +61,9 @@ fn the_sockets_of_a_process_are_seen() {
 #[test]
 fn this_process_descends_from_its_parent_and_not_the_other_way_round() {
     let (own, parent) = (std::process::id(), std::os::unix::process::parent_id());
-    assert!(is_descendant(own, &[own]) && is_descendant(own, &[0x7fff_ffff, parent]));
-    assert!(!is_descendant(parent, &[own]) && !is_descendant(own, &[]));
-    assert!(!is_descendant(0, &[parent]) && !is_descendant(u32::MAX, &[parent]));
+    assert_eq!(ancestor(own, &[own]), Some(own));
+    assert_eq!(ancestor(own, &[0x7fff_ffff, parent]), Some(parent));
+    for (pid, ancestors) in [(parent, &[own][..]), (own, &[]), (0, &[parent]), (u32::MAX, &[parent])] {
+        assert_eq!(ancestor(pid, ancestors), None, "{pid}");
+    }
 }
