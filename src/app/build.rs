@@ -162,7 +162,6 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
     let bounds = limits::connections(&config.limits);
     let acceptor = Arc::new(Acceptor::new(services, admission, bounds, tasks.clone(), draining.clone()));
     warn_of_unknown_user(&acceptor);
-    let essentials = Essentials::new(tasks.clone(), draining.clone());
     Ok(Bound {
         sockets,
         acceptor,
@@ -182,7 +181,7 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
         service_manager: edges.service_manager,
         own_socket,
         health,
-        essentials,
+        essentials: Essentials::new(tasks.clone(), draining.clone()),
         orphans: edges.reaps_orphans.then_some(live_runs),
         tasks,
         draining,
