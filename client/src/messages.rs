@@ -5,7 +5,7 @@ use credbroker_proto::v1;
 
 #[cfg(feature = "async")]
 use crate::{
-    admin::{BrokerInfo, ConfigurationState, CredentialExplanation, CredentialState, ProviderState},
+    admin::{BrokerInfo, ConfigurationState, CredentialState, ProviderState},
     cluster_state::{ClusterState, HubState},
     failure::Failure,
 };
@@ -23,15 +23,7 @@ macro_rules! from_message {
 
 from_message!(Cluster, CredentialRef);
 #[cfg(feature = "async")]
-from_message!(
-    ClusterState,
-    ConfigurationState,
-    CredentialExplanation,
-    CredentialState,
-    Failure,
-    HubState,
-    ProviderState
-);
+from_message!(ClusterState, ConfigurationState, CredentialState, Failure, HubState, ProviderState);
 
 #[cfg(feature = "async")]
 impl From<v1::GetBrokerInfoResponse> for BrokerInfo {

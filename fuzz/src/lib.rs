@@ -148,9 +148,7 @@ pub fn rpc(bytes: &[u8]) {
         ListProvidersRequest,
         ListProvidersResponse,
         GetBrokerInfoRequest,
-        GetBrokerInfoResponse,
-        ExplainCredentialsRequest,
-        ExplainCredentialsResponse
+        GetBrokerInfoResponse
     );
 }
 

@@ -3,7 +3,7 @@
 use std::{
     fmt::Write as _,
     io::{self, Write},
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use credbroker_client::{
@@ -171,7 +171,18 @@ pub(super) fn state_json(held: &CredentialState) -> Value {
             "lastVerdict": rejections.last_verdict.map(verdict),
             "nextRunTime": rejections.next_run.map(rfc3339),
         })),
+        "lifetime": held.bound.as_ref().map(|bound| json!({
+            "fetchTime": held.fetched_at.map(rfc3339),
+            "seconds": lifetime(held).map(|lifetime| lifetime.as_secs()),
+            "bound": bound,
+        })),
+        "nextRun": {"cause": held.next_run_cause, "time": held.next_run.map(rfc3339)},
     })
+}
+
+/// From when the broker received the credential to its expiry.
+pub(super) fn lifetime(held: &CredentialState) -> Option<Duration> {
+    held.expires_at?.duration_since(held.fetched_at?).ok()
 }
 
 pub(super) fn name(state: State) -> &'static str {

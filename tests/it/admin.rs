@@ -118,7 +118,7 @@ async fn pages_have_the_size_that_is_asked_for_and_tokens_belong_to_their_list()
     let page = |page_size: i32, page_token: &str| pb::ListCredentialsRequest {
         page_size,
         page_token: page_token.into(),
-        selector: None,
+        ..pb::ListCredentialsRequest::default()
     };
     let (mut found, mut token) = (Vec::new(), String::new());
     for expected in [1, 1, 1] {

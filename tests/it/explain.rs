@@ -1,15 +1,14 @@
-//! `ExplainCredentials`: why two credentials are not one, what bounds them, and when the next run is. No value leaves the
-//! broker.
+//! What `ListCredentials` explains: why two credentials are not one, what bounds them, and when the next run is. No value
+//! leaves the broker.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use credbroker_proto::v1::{
     self as pb,
     credential_broker_admin_client::CredentialBrokerAdminClient,
-    credential_lifetime::Bound,
     credential_selector::Selector,
+    credential_state::{Bound, Cause},
     key_part::{Kind, Origin},
-    next_run::Cause,
 };
 use credbroker_test_support::FakePlugin;
 use prost::Message as _;
@@ -20,11 +19,11 @@ use crate::harness::{InProcess, provider};
 /// In every value that must stay in the broker.
 const CANARY: &str = "c4n4ry";
 
-async fn explain(broker: &InProcess, name: &str) -> Vec<pb::CredentialExplanation> {
+async fn explain(broker: &InProcess, name: &str) -> Vec<pb::CredentialState> {
     let mut admin = CredentialBrokerAdminClient::new(broker.channel().await);
     let selector = Some(pb::CredentialSelector { selector: Some(Selector::Provider(name.into())) });
-    let request = pb::ExplainCredentialsRequest { selector, ..Default::default() };
-    let answer = admin.explain_credentials(request).await.unwrap().into_inner();
+    let request = pb::ListCredentialsRequest { selector, with_key_parts: true, ..Default::default() };
+    let answer = admin.list_credentials(request).await.unwrap().into_inner();
     assert_eq!(answer.next_page_token, "");
     let bytes = answer.encode_to_vec();
     let found = bytes.windows(CANARY.len()).any(|window| window == CANARY.as_bytes());
@@ -32,13 +31,9 @@ async fn explain(broker: &InProcess, name: &str) -> Vec<pb::CredentialExplanatio
     answer.credentials
 }
 
-fn parts(explained: &pb::CredentialExplanation) -> BTreeMap<(i32, &str), (Origin, &str)> {
-    let part = |part: &'_ pb::KeyPart| part.origin();
-    explained
-        .key_parts
-        .iter()
-        .map(|found| ((found.kind, found.name.as_str()), (part(found), found.fingerprint.as_str())))
-        .collect()
+fn parts(explained: &pb::CredentialState) -> BTreeMap<(i32, &str), (Origin, u32)> {
+    let parts = explained.key_parts.iter();
+    parts.map(|part| ((part.kind, part.name.as_str()), (part.origin(), part.value_number))).collect()
 }
 
 /// A provider with a canary in each value that a key has.
@@ -105,25 +100,10 @@ async fn the_parts_of_two_keys_have_their_origins_and_no_value_leaves_the_broker
     let differ: BTreeSet<_> = other.iter().filter(|(part, value)| one.get(part) != Some(value)).collect();
     let differ: Vec<_> = differ.into_iter().map(|((_, name), _)| *name).collect();
     assert_eq!(differ, ["AWS_PROFILE", "AWS_REGION"]);
-    let fingerprints: BTreeSet<_> = other.values().map(|(_, fingerprint)| fingerprint).collect();
-    assert_eq!(fingerprints.len(), other.len(), "equal values of different parts are not shown as equal");
-    assert!(fingerprints.iter().all(|fingerprint| fingerprint.len() == 16));
+    let is_number_of = |part: &_, numbers: &[u32]| numbers.contains(&other[part].1);
+    assert!(other.keys().all(|part| is_number_of(part, &[1]) || differ.contains(&part.1)), "{other:?}");
+    assert!(is_number_of(&variable("AWS_PROFILE"), &[1, 2]) && is_number_of(&variable("AWS_REGION"), &[1]));
     assert_eq!(plugin.runs(), 2);
-}
-
-/// A fingerprint that one could compute, or remember, would show whether a value is a guess or has changed.
-#[tokio::test]
-async fn another_start_of_the_broker_has_other_fingerprints() {
-    let (broker, _plugin) = two().await;
-    let (first, again) = (explain(&broker, "full").await, explain(&broker, "full").await);
-    assert_eq!(first[0].key_parts, again[0].key_parts, "they can be compared until the broker ends");
-    let fingerprints = |explained: &[pb::CredentialExplanation]| -> BTreeSet<String> {
-        let parts = explained.iter().flat_map(|explained| &explained.key_parts);
-        parts.map(|part| part.fingerprint.clone()).collect()
-    };
-    let (restarted, _plugin) = two().await;
-    let restarted = explain(&restarted, "full").await;
-    assert!(fingerprints(&first).is_disjoint(&fingerprints(&restarted)));
 }
 
 #[tokio::test]
@@ -142,35 +122,33 @@ async fn the_bound_of_the_lifetime_and_the_next_run_are_named() {
     ] {
         broker.get(name).await.unwrap();
         let explained = explain(&broker, name).await.remove(0);
-        let lifetime = explained.lifetime.unwrap();
-        assert_eq!(lifetime.bound(), bound, "{name}");
-        assert!(seconds.contains(&lifetime.lifetime.unwrap().seconds), "{name}: {lifetime:?}");
-        let next = explained.next_run.unwrap();
-        assert_eq!(next.cause(), Cause::RefreshPoint, "{name}");
-        let (next, expires) = (next.time.unwrap(), explained.state.unwrap().expiration_time.unwrap());
-        assert!(next.seconds < expires.seconds, "{name}");
+        assert_eq!(explained.bound(), bound, "{name}");
+        let (fetched, expires) = (explained.fetch_time.unwrap(), explained.expiration_time.unwrap());
+        assert!(seconds.contains(&(expires.seconds - fetched.seconds)), "{name}: {explained:?}");
+        assert_eq!(explained.next_run_cause(), Cause::RefreshPoint, "{name}");
+        assert!(explained.next_run_time.unwrap().seconds < expires.seconds, "{name}");
     }
     broker.get("failing").await.unwrap_err();
     let explained = explain(&broker, "failing").await.remove(0);
-    assert_eq!(explained.lifetime, None);
-    assert_eq!(explained.next_run.unwrap().cause(), Cause::NextRequest);
-    assert_eq!(explained.state.unwrap().failed_attempts, 1);
+    assert_eq!((explained.bound, explained.fetch_time), (None, None));
+    assert_eq!(explained.next_run_cause(), Cause::NextRequest);
+    assert_eq!(explained.failed_attempts, 1);
 }
 
 #[tokio::test]
-async fn pages_are_those_of_a_list() {
+async fn the_parts_are_sent_to_those_who_ask_for_them_and_numbers_begin_with_each_page() {
     let (broker, _plugin) = two().await;
     let mut admin = CredentialBrokerAdminClient::new(broker.channel().await);
-    let page = |page_token: String| {
-        let mut admin = admin.clone();
-        let request = pb::ExplainCredentialsRequest { page_size: 1, page_token, selector: None };
-        async move { admin.explain_credentials(request).await }
-    };
-    let first = page(String::new()).await.unwrap().into_inner();
-    let second = page(first.next_page_token.clone()).await.unwrap().into_inner();
-    assert_eq!((first.credentials.len(), second.credentials.len()), (1, 1));
-    assert_eq!(second.next_page_token, "");
-    assert_ne!(first.credentials[0].state, second.credentials[0].state);
-    let foreign = pb::ListCredentialsRequest { page_token: first.next_page_token, ..Default::default() };
-    assert!(admin.list_credentials(foreign).await.is_err(), "a token belongs to its list");
+    let plain = admin.list_credentials(pb::ListCredentialsRequest::default()).await.unwrap().into_inner();
+    assert!(plain.credentials.iter().all(|state| state.key_parts.is_empty() && state.bound.is_some()));
+    let mut page_token = String::new();
+    for _ in 0..2 {
+        let request =
+            pb::ListCredentialsRequest { page_size: 1, page_token, with_key_parts: true, selector: None };
+        let page = admin.list_credentials(request).await.unwrap().into_inner();
+        let [state] = page.credentials.as_slice() else { panic!("{page:?}") };
+        assert!(!state.key_parts.is_empty() && state.key_parts.iter().all(|part| part.value_number == 1));
+        page_token = page.next_page_token;
+    }
+    assert_eq!(page_token, "");
 }

@@ -481,6 +481,167 @@ func (CredentialState_Verdict) EnumDescriptor() ([]byte, []int) {
 	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{27, 1}
 }
 
+// What bounds the lifetime of a credential.
+type CredentialState_Bound int32
+
+const (
+	// Never sent.
+	CredentialState_BOUND_UNSPECIFIED CredentialState_Bound = 0
+	// The `expirationTimestamp` that the plugin printed.
+	CredentialState_BOUND_EXPIRATION_TIMESTAMP CredentialState_Bound = 1
+	// The `NotAfter` of the client certificate.
+	CredentialState_BOUND_CERTIFICATE_NOT_AFTER CredentialState_Bound = 2
+	// The `exp` claim of the token, which is a JWT.
+	CredentialState_BOUND_TOKEN_EXP CredentialState_Bound = 3
+	// The provider's `maxAge`.
+	CredentialState_BOUND_MAX_AGE CredentialState_Bound = 4
+	// The provider's `unknownExpiryMaxAge`: the credential names no expiry.
+	CredentialState_BOUND_UNKNOWN_EXPIRY_MAX_AGE CredentialState_Bound = 5
+	// It had expired when it arrived, by less than clocks may differ, and is served for a few seconds.
+	CredentialState_BOUND_CLOCK_SKEW CredentialState_Bound = 6
+)
+
+// Enum value maps for CredentialState_Bound.
+var (
+	CredentialState_Bound_name = map[int32]string{
+		0: "BOUND_UNSPECIFIED",
+		1: "BOUND_EXPIRATION_TIMESTAMP",
+		2: "BOUND_CERTIFICATE_NOT_AFTER",
+		3: "BOUND_TOKEN_EXP",
+		4: "BOUND_MAX_AGE",
+		5: "BOUND_UNKNOWN_EXPIRY_MAX_AGE",
+		6: "BOUND_CLOCK_SKEW",
+	}
+	CredentialState_Bound_value = map[string]int32{
+		"BOUND_UNSPECIFIED":            0,
+		"BOUND_EXPIRATION_TIMESTAMP":   1,
+		"BOUND_CERTIFICATE_NOT_AFTER":  2,
+		"BOUND_TOKEN_EXP":              3,
+		"BOUND_MAX_AGE":                4,
+		"BOUND_UNKNOWN_EXPIRY_MAX_AGE": 5,
+		"BOUND_CLOCK_SKEW":             6,
+	}
+)
+
+func (x CredentialState_Bound) Enum() *CredentialState_Bound {
+	p := new(CredentialState_Bound)
+	*p = x
+	return p
+}
+
+func (x CredentialState_Bound) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CredentialState_Bound) Descriptor() protoreflect.EnumDescriptor {
+	return file_credbroker_v1_credbroker_proto_enumTypes[5].Descriptor()
+}
+
+func (CredentialState_Bound) Type() protoreflect.EnumType {
+	return &file_credbroker_v1_credbroker_proto_enumTypes[5]
+}
+
+func (x CredentialState_Bound) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CredentialState_Bound.Descriptor instead.
+func (CredentialState_Bound) EnumDescriptor() ([]byte, []int) {
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{27, 2}
+}
+
+// Why a plugin runs at a time, or does not run.
+type CredentialState_Cause int32
+
+const (
+	// Never sent.
+	CredentialState_CAUSE_UNSPECIFIED CredentialState_Cause = 0
+	// A run is queued or in progress.
+	CredentialState_CAUSE_IN_PROGRESS CredentialState_Cause = 1
+	// The credential is in use, and due for renewal at its refresh point.
+	CredentialState_CAUSE_REFRESH_POINT CredentialState_Cause = 2
+	// The plugin's last run returned the same credential, so it is asked again later.
+	CredentialState_CAUSE_SAME_CREDENTIAL CredentialState_Cause = 3
+	// The credential is in use, and the file of the plugin has changed.
+	CredentialState_CAUSE_PLUGIN_CHANGED CredentialState_Cause = 4
+	// The last run failed: the back-off ends at `next_run_time`.
+	CredentialState_CAUSE_BACK_OFF CredentialState_Cause = 5
+	// The issuer asked for fewer requests: its pause ends at `next_run_time`.
+	CredentialState_CAUSE_ISSUER_PAUSED CredentialState_Cause = 6
+	// There is no valid credential, and it is watched.
+	CredentialState_CAUSE_WATCHED CredentialState_Cause = 7
+	// The plugin reads from a terminal, or a run without a person has failed: a request at a terminal or a login starts the
+	// next one.
+	CredentialState_CAUSE_PERSON_NEEDED CredentialState_Cause = 8
+	// Prompts were not answered: only a login starts the next one.
+	CredentialState_CAUSE_LOGIN_NEEDED CredentialState_Cause = 9
+	// It is valid and will not be in use at `next_run_time`: no watch is open, and the last request will be longer ago than
+	// its lifetime. The first request after `next_run_time` starts a run.
+	CredentialState_CAUSE_NOT_IN_USE CredentialState_Cause = 10
+	// There is no valid credential: the first request after `next_run_time` starts a run. Earlier ones get the last
+	// failure.
+	CredentialState_CAUSE_NEXT_REQUEST CredentialState_Cause = 11
+)
+
+// Enum value maps for CredentialState_Cause.
+var (
+	CredentialState_Cause_name = map[int32]string{
+		0:  "CAUSE_UNSPECIFIED",
+		1:  "CAUSE_IN_PROGRESS",
+		2:  "CAUSE_REFRESH_POINT",
+		3:  "CAUSE_SAME_CREDENTIAL",
+		4:  "CAUSE_PLUGIN_CHANGED",
+		5:  "CAUSE_BACK_OFF",
+		6:  "CAUSE_ISSUER_PAUSED",
+		7:  "CAUSE_WATCHED",
+		8:  "CAUSE_PERSON_NEEDED",
+		9:  "CAUSE_LOGIN_NEEDED",
+		10: "CAUSE_NOT_IN_USE",
+		11: "CAUSE_NEXT_REQUEST",
+	}
+	CredentialState_Cause_value = map[string]int32{
+		"CAUSE_UNSPECIFIED":     0,
+		"CAUSE_IN_PROGRESS":     1,
+		"CAUSE_REFRESH_POINT":   2,
+		"CAUSE_SAME_CREDENTIAL": 3,
+		"CAUSE_PLUGIN_CHANGED":  4,
+		"CAUSE_BACK_OFF":        5,
+		"CAUSE_ISSUER_PAUSED":   6,
+		"CAUSE_WATCHED":         7,
+		"CAUSE_PERSON_NEEDED":   8,
+		"CAUSE_LOGIN_NEEDED":    9,
+		"CAUSE_NOT_IN_USE":      10,
+		"CAUSE_NEXT_REQUEST":    11,
+	}
+)
+
+func (x CredentialState_Cause) Enum() *CredentialState_Cause {
+	p := new(CredentialState_Cause)
+	*p = x
+	return p
+}
+
+func (x CredentialState_Cause) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CredentialState_Cause) Descriptor() protoreflect.EnumDescriptor {
+	return file_credbroker_v1_credbroker_proto_enumTypes[6].Descriptor()
+}
+
+func (CredentialState_Cause) Type() protoreflect.EnumType {
+	return &file_credbroker_v1_credbroker_proto_enumTypes[6]
+}
+
+func (x CredentialState_Cause) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CredentialState_Cause.Descriptor instead.
+func (CredentialState_Cause) EnumDescriptor() ([]byte, []int) {
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{27, 3}
+}
+
 // What a part of a key is.
 type KeyPart_Kind int32
 
@@ -546,11 +707,11 @@ func (x KeyPart_Kind) String() string {
 }
 
 func (KeyPart_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_credbroker_v1_credbroker_proto_enumTypes[5].Descriptor()
+	return file_credbroker_v1_credbroker_proto_enumTypes[7].Descriptor()
 }
 
 func (KeyPart_Kind) Type() protoreflect.EnumType {
-	return &file_credbroker_v1_credbroker_proto_enumTypes[5]
+	return &file_credbroker_v1_credbroker_proto_enumTypes[7]
 }
 
 func (x KeyPart_Kind) Number() protoreflect.EnumNumber {
@@ -559,7 +720,7 @@ func (x KeyPart_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use KeyPart_Kind.Descriptor instead.
 func (KeyPart_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{31, 0}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{28, 0}
 }
 
 // Where the value of a part comes from.
@@ -619,11 +780,11 @@ func (x KeyPart_Origin) String() string {
 }
 
 func (KeyPart_Origin) Descriptor() protoreflect.EnumDescriptor {
-	return file_credbroker_v1_credbroker_proto_enumTypes[6].Descriptor()
+	return file_credbroker_v1_credbroker_proto_enumTypes[8].Descriptor()
 }
 
 func (KeyPart_Origin) Type() protoreflect.EnumType {
-	return &file_credbroker_v1_credbroker_proto_enumTypes[6]
+	return &file_credbroker_v1_credbroker_proto_enumTypes[8]
 }
 
 func (x KeyPart_Origin) Number() protoreflect.EnumNumber {
@@ -632,167 +793,7 @@ func (x KeyPart_Origin) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use KeyPart_Origin.Descriptor instead.
 func (KeyPart_Origin) EnumDescriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{31, 1}
-}
-
-// What bounds a lifetime.
-type CredentialLifetime_Bound int32
-
-const (
-	// Never sent.
-	CredentialLifetime_BOUND_UNSPECIFIED CredentialLifetime_Bound = 0
-	// The `expirationTimestamp` that the plugin printed.
-	CredentialLifetime_BOUND_EXPIRATION_TIMESTAMP CredentialLifetime_Bound = 1
-	// The `NotAfter` of the client certificate.
-	CredentialLifetime_BOUND_CERTIFICATE_NOT_AFTER CredentialLifetime_Bound = 2
-	// The `exp` claim of the token, which is a JWT.
-	CredentialLifetime_BOUND_TOKEN_EXP CredentialLifetime_Bound = 3
-	// The provider's `maxAge`.
-	CredentialLifetime_BOUND_MAX_AGE CredentialLifetime_Bound = 4
-	// The provider's `unknownExpiryMaxAge`: the credential names no expiry.
-	CredentialLifetime_BOUND_UNKNOWN_EXPIRY_MAX_AGE CredentialLifetime_Bound = 5
-	// It had expired when it arrived, by less than clocks may differ, and is served for a few seconds.
-	CredentialLifetime_BOUND_CLOCK_SKEW CredentialLifetime_Bound = 6
-)
-
-// Enum value maps for CredentialLifetime_Bound.
-var (
-	CredentialLifetime_Bound_name = map[int32]string{
-		0: "BOUND_UNSPECIFIED",
-		1: "BOUND_EXPIRATION_TIMESTAMP",
-		2: "BOUND_CERTIFICATE_NOT_AFTER",
-		3: "BOUND_TOKEN_EXP",
-		4: "BOUND_MAX_AGE",
-		5: "BOUND_UNKNOWN_EXPIRY_MAX_AGE",
-		6: "BOUND_CLOCK_SKEW",
-	}
-	CredentialLifetime_Bound_value = map[string]int32{
-		"BOUND_UNSPECIFIED":            0,
-		"BOUND_EXPIRATION_TIMESTAMP":   1,
-		"BOUND_CERTIFICATE_NOT_AFTER":  2,
-		"BOUND_TOKEN_EXP":              3,
-		"BOUND_MAX_AGE":                4,
-		"BOUND_UNKNOWN_EXPIRY_MAX_AGE": 5,
-		"BOUND_CLOCK_SKEW":             6,
-	}
-)
-
-func (x CredentialLifetime_Bound) Enum() *CredentialLifetime_Bound {
-	p := new(CredentialLifetime_Bound)
-	*p = x
-	return p
-}
-
-func (x CredentialLifetime_Bound) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (CredentialLifetime_Bound) Descriptor() protoreflect.EnumDescriptor {
-	return file_credbroker_v1_credbroker_proto_enumTypes[7].Descriptor()
-}
-
-func (CredentialLifetime_Bound) Type() protoreflect.EnumType {
-	return &file_credbroker_v1_credbroker_proto_enumTypes[7]
-}
-
-func (x CredentialLifetime_Bound) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use CredentialLifetime_Bound.Descriptor instead.
-func (CredentialLifetime_Bound) EnumDescriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{32, 0}
-}
-
-// Why a plugin runs at a time, or does not run.
-type NextRun_Cause int32
-
-const (
-	// Never sent.
-	NextRun_CAUSE_UNSPECIFIED NextRun_Cause = 0
-	// A run is queued or in progress.
-	NextRun_CAUSE_IN_PROGRESS NextRun_Cause = 1
-	// The credential is in use, and due for renewal at its refresh point.
-	NextRun_CAUSE_REFRESH_POINT NextRun_Cause = 2
-	// The plugin's last run returned the same credential, so it is asked again later.
-	NextRun_CAUSE_SAME_CREDENTIAL NextRun_Cause = 3
-	// The credential is in use, and the file of the plugin has changed.
-	NextRun_CAUSE_PLUGIN_CHANGED NextRun_Cause = 4
-	// The last run failed: the back-off ends at `time`.
-	NextRun_CAUSE_BACK_OFF NextRun_Cause = 5
-	// The issuer asked for fewer requests: its pause ends at `time`.
-	NextRun_CAUSE_ISSUER_PAUSED NextRun_Cause = 6
-	// There is no valid credential, and it is watched.
-	NextRun_CAUSE_WATCHED NextRun_Cause = 7
-	// The plugin reads from a terminal, or a run without a person has failed: a request at a terminal or a login starts the
-	// next one.
-	NextRun_CAUSE_PERSON_NEEDED NextRun_Cause = 8
-	// Prompts were not answered: only a login starts the next one.
-	NextRun_CAUSE_LOGIN_NEEDED NextRun_Cause = 9
-	// It is valid and will not be in use at `time`: no watch is open, and the last request will be longer ago than its
-	// lifetime. The first request after `time` starts a run.
-	NextRun_CAUSE_NOT_IN_USE NextRun_Cause = 10
-	// There is no valid credential: the first request after `time` starts a run. Earlier ones get the last failure.
-	NextRun_CAUSE_NEXT_REQUEST NextRun_Cause = 11
-)
-
-// Enum value maps for NextRun_Cause.
-var (
-	NextRun_Cause_name = map[int32]string{
-		0:  "CAUSE_UNSPECIFIED",
-		1:  "CAUSE_IN_PROGRESS",
-		2:  "CAUSE_REFRESH_POINT",
-		3:  "CAUSE_SAME_CREDENTIAL",
-		4:  "CAUSE_PLUGIN_CHANGED",
-		5:  "CAUSE_BACK_OFF",
-		6:  "CAUSE_ISSUER_PAUSED",
-		7:  "CAUSE_WATCHED",
-		8:  "CAUSE_PERSON_NEEDED",
-		9:  "CAUSE_LOGIN_NEEDED",
-		10: "CAUSE_NOT_IN_USE",
-		11: "CAUSE_NEXT_REQUEST",
-	}
-	NextRun_Cause_value = map[string]int32{
-		"CAUSE_UNSPECIFIED":     0,
-		"CAUSE_IN_PROGRESS":     1,
-		"CAUSE_REFRESH_POINT":   2,
-		"CAUSE_SAME_CREDENTIAL": 3,
-		"CAUSE_PLUGIN_CHANGED":  4,
-		"CAUSE_BACK_OFF":        5,
-		"CAUSE_ISSUER_PAUSED":   6,
-		"CAUSE_WATCHED":         7,
-		"CAUSE_PERSON_NEEDED":   8,
-		"CAUSE_LOGIN_NEEDED":    9,
-		"CAUSE_NOT_IN_USE":      10,
-		"CAUSE_NEXT_REQUEST":    11,
-	}
-)
-
-func (x NextRun_Cause) Enum() *NextRun_Cause {
-	p := new(NextRun_Cause)
-	*p = x
-	return p
-}
-
-func (x NextRun_Cause) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (NextRun_Cause) Descriptor() protoreflect.EnumDescriptor {
-	return file_credbroker_v1_credbroker_proto_enumTypes[8].Descriptor()
-}
-
-func (NextRun_Cause) Type() protoreflect.EnumType {
-	return &file_credbroker_v1_credbroker_proto_enumTypes[8]
-}
-
-func (x NextRun_Cause) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use NextRun_Cause.Descriptor instead.
-func (NextRun_Cause) EnumDescriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{33, 0}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{28, 1}
 }
 
 // Why something failed: the same reason and message as the status of a request that fails for it.
@@ -2621,7 +2622,9 @@ type ListCredentialsRequest struct {
 	// 1,000 mean 1,000, and negative values are refused.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// `next_page_token` of the previous response to the same request. Empty: the first page.
-	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// The response has `CredentialState.key_parts`.
+	WithKeyParts  bool `protobuf:"varint,4,opt,name=with_key_parts,json=withKeyParts,proto3" json:"with_key_parts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2675,6 +2678,13 @@ func (x *ListCredentialsRequest) GetPageToken() string {
 		return x.PageToken
 	}
 	return ""
+}
+
+func (x *ListCredentialsRequest) GetWithKeyParts() bool {
+	if x != nil {
+		return x.WithKeyParts
+	}
+	return false
 }
 
 // Response of ListCredentials.
@@ -2765,7 +2775,19 @@ type CredentialState struct {
 	// Number of failed runs since the last successful one.
 	FailedAttempts uint32 `protobuf:"varint,14,opt,name=failed_attempts,json=failedAttempts,proto3" json:"failed_attempts,omitempty"`
 	// Rejections by the API server. Absent: none was reported or suspected.
-	Rejections    *CredentialState_Rejections `protobuf:"bytes,15,opt,name=rejections,proto3" json:"rejections,omitempty"`
+	Rejections *CredentialState_Rejections `protobuf:"bytes,15,opt,name=rejections,proto3" json:"rejections,omitempty"`
+	// When the broker received it. Absent: there is none.
+	FetchTime *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=fetch_time,json=fetchTime,proto3" json:"fetch_time,omitempty"`
+	// The earliest of all bounds, which sets `expiration_time`. Absent: there is none.
+	Bound *CredentialState_Bound `protobuf:"varint,17,opt,name=bound,proto3,enum=credbroker.v1.CredentialState_Bound,oneof" json:"bound,omitempty"`
+	// Why the plugin runs next, if nothing changes, or why it does not run.
+	NextRunCause CredentialState_Cause `protobuf:"varint,18,opt,name=next_run_cause,json=nextRunCause,proto3,enum=credbroker.v1.CredentialState_Cause" json:"next_run_cause,omitempty"`
+	// No run starts before this time, except for a rejection or when a person asks for one. Absent: `next_run_cause` does
+	// not wait for a time.
+	NextRunTime *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=next_run_time,json=nextRunTime,proto3" json:"next_run_time,omitempty"`
+	// Everything that `key` is made of. Credentials whose parts are equal have one key. Empty unless the request sets
+	// `with_key_parts`.
+	KeyParts      []*KeyPart `protobuf:"bytes,20,rep,name=key_parts,json=keyParts,proto3" json:"key_parts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2905,195 +2927,37 @@ func (x *CredentialState) GetRejections() *CredentialState_Rejections {
 	return nil
 }
 
-// Request of ExplainCredentials.
-type ExplainCredentialsRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which credentials. Absent: all.
-	Selector *CredentialSelector `protobuf:"bytes,1,opt,name=selector,proto3" json:"selector,omitempty"`
-	// Maximum number of credentials in the response. 0: the broker decides. The response may contain fewer; values above
-	// 1,000 mean 1,000, and negative values are refused.
-	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// `next_page_token` of the previous response to the same request. Empty: the first page.
-	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExplainCredentialsRequest) Reset() {
-	*x = ExplainCredentialsRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[28]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExplainCredentialsRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExplainCredentialsRequest) ProtoMessage() {}
-
-func (x *ExplainCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[28]
+func (x *CredentialState) GetFetchTime() *timestamppb.Timestamp {
 	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExplainCredentialsRequest.ProtoReflect.Descriptor instead.
-func (*ExplainCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{28}
-}
-
-func (x *ExplainCredentialsRequest) GetSelector() *CredentialSelector {
-	if x != nil {
-		return x.Selector
+		return x.FetchTime
 	}
 	return nil
 }
 
-func (x *ExplainCredentialsRequest) GetPageSize() int32 {
-	if x != nil {
-		return x.PageSize
+func (x *CredentialState) GetBound() CredentialState_Bound {
+	if x != nil && x.Bound != nil {
+		return *x.Bound
 	}
-	return 0
+	return CredentialState_BOUND_UNSPECIFIED
 }
 
-func (x *ExplainCredentialsRequest) GetPageToken() string {
+func (x *CredentialState) GetNextRunCause() CredentialState_Cause {
 	if x != nil {
-		return x.PageToken
+		return x.NextRunCause
 	}
-	return ""
+	return CredentialState_CAUSE_UNSPECIFIED
 }
 
-// Response of ExplainCredentials.
-type ExplainCredentialsResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Credentials, sorted by provider and key.
-	Credentials []*CredentialExplanation `protobuf:"bytes,1,rep,name=credentials,proto3" json:"credentials,omitempty"`
-	// Token of the next page. Empty: this is the last page.
-	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExplainCredentialsResponse) Reset() {
-	*x = ExplainCredentialsResponse{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[29]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExplainCredentialsResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExplainCredentialsResponse) ProtoMessage() {}
-
-func (x *ExplainCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[29]
+func (x *CredentialState) GetNextRunTime() *timestamppb.Timestamp {
 	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExplainCredentialsResponse.ProtoReflect.Descriptor instead.
-func (*ExplainCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{29}
-}
-
-func (x *ExplainCredentialsResponse) GetCredentials() []*CredentialExplanation {
-	if x != nil {
-		return x.Credentials
+		return x.NextRunTime
 	}
 	return nil
 }
 
-func (x *ExplainCredentialsResponse) GetNextPageToken() string {
-	if x != nil {
-		return x.NextPageToken
-	}
-	return ""
-}
-
-// Why a credential in the cache is as it is.
-type CredentialExplanation struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its state, as in ListCredentials.
-	State *CredentialState `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
-	// Everything that its key is made of. Credentials whose parts are equal have one key.
-	KeyParts []*KeyPart `protobuf:"bytes,2,rep,name=key_parts,json=keyParts,proto3" json:"key_parts,omitempty"`
-	// How long it is served. Absent: there is no valid credential.
-	Lifetime *CredentialLifetime `protobuf:"bytes,3,opt,name=lifetime,proto3" json:"lifetime,omitempty"`
-	// When and why the plugin runs next.
-	NextRun       *NextRun `protobuf:"bytes,4,opt,name=next_run,json=nextRun,proto3" json:"next_run,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CredentialExplanation) Reset() {
-	*x = CredentialExplanation{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[30]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CredentialExplanation) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CredentialExplanation) ProtoMessage() {}
-
-func (x *CredentialExplanation) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[30]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CredentialExplanation.ProtoReflect.Descriptor instead.
-func (*CredentialExplanation) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{30}
-}
-
-func (x *CredentialExplanation) GetState() *CredentialState {
-	if x != nil {
-		return x.State
-	}
-	return nil
-}
-
-func (x *CredentialExplanation) GetKeyParts() []*KeyPart {
+func (x *CredentialState) GetKeyParts() []*KeyPart {
 	if x != nil {
 		return x.KeyParts
-	}
-	return nil
-}
-
-func (x *CredentialExplanation) GetLifetime() *CredentialLifetime {
-	if x != nil {
-		return x.Lifetime
-	}
-	return nil
-}
-
-func (x *CredentialExplanation) GetNextRun() *NextRun {
-	if x != nil {
-		return x.NextRun
 	}
 	return nil
 }
@@ -3108,19 +2972,16 @@ type KeyPart struct {
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// Where its value comes from.
 	Origin KeyPart_Origin `protobuf:"varint,3,opt,name=origin,proto3,enum=credbroker.v1.KeyPart_Origin" json:"origin,omitempty"`
-	// Keyed hash of the value, with a random key for each start of the broker. Two parts of one kind and name have equal
-	// values if and only if their fingerprints are equal.
-	Fingerprint string `protobuf:"bytes,4,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
-	// The value, if it is a name that other calls of this service return too. Never set for KIND_ARGUMENT, KIND_VARIABLE
-	// and KIND_CLUSTER.
-	Value         *string `protobuf:"bytes,5,opt,name=value,proto3,oneof" json:"value,omitempty"`
+	// A number instead of the value. In one response, the parts of one kind and name of all credentials with one provider
+	// have equal numbers if and only if their values are equal. Numbers of different responses cannot be compared.
+	ValueNumber   uint32 `protobuf:"varint,4,opt,name=value_number,json=valueNumber,proto3" json:"value_number,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *KeyPart) Reset() {
 	*x = KeyPart{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[31]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3132,7 +2993,7 @@ func (x *KeyPart) String() string {
 func (*KeyPart) ProtoMessage() {}
 
 func (x *KeyPart) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[31]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3145,7 +3006,7 @@ func (x *KeyPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyPart.ProtoReflect.Descriptor instead.
 func (*KeyPart) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{31}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *KeyPart) GetKind() KeyPart_Kind {
@@ -3169,138 +3030,11 @@ func (x *KeyPart) GetOrigin() KeyPart_Origin {
 	return KeyPart_ORIGIN_UNSPECIFIED
 }
 
-func (x *KeyPart) GetFingerprint() string {
+func (x *KeyPart) GetValueNumber() uint32 {
 	if x != nil {
-		return x.Fingerprint
+		return x.ValueNumber
 	}
-	return ""
-}
-
-func (x *KeyPart) GetValue() string {
-	if x != nil && x.Value != nil {
-		return *x.Value
-	}
-	return ""
-}
-
-// How long a credential is served, and why not longer.
-type CredentialLifetime struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// When the broker received the credential.
-	FetchTime *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=fetch_time,json=fetchTime,proto3" json:"fetch_time,omitempty"`
-	// From `fetch_time` to `CredentialState.expiration_time`.
-	Lifetime *durationpb.Duration `protobuf:"bytes,2,opt,name=lifetime,proto3" json:"lifetime,omitempty"`
-	// The earliest of all bounds.
-	Bound         CredentialLifetime_Bound `protobuf:"varint,3,opt,name=bound,proto3,enum=credbroker.v1.CredentialLifetime_Bound" json:"bound,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CredentialLifetime) Reset() {
-	*x = CredentialLifetime{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[32]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CredentialLifetime) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CredentialLifetime) ProtoMessage() {}
-
-func (x *CredentialLifetime) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[32]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CredentialLifetime.ProtoReflect.Descriptor instead.
-func (*CredentialLifetime) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{32}
-}
-
-func (x *CredentialLifetime) GetFetchTime() *timestamppb.Timestamp {
-	if x != nil {
-		return x.FetchTime
-	}
-	return nil
-}
-
-func (x *CredentialLifetime) GetLifetime() *durationpb.Duration {
-	if x != nil {
-		return x.Lifetime
-	}
-	return nil
-}
-
-func (x *CredentialLifetime) GetBound() CredentialLifetime_Bound {
-	if x != nil {
-		return x.Bound
-	}
-	return CredentialLifetime_BOUND_UNSPECIFIED
-}
-
-// When and why a plugin runs next, if nothing changes.
-type NextRun struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Why then.
-	Cause NextRun_Cause `protobuf:"varint,1,opt,name=cause,proto3,enum=credbroker.v1.NextRun_Cause" json:"cause,omitempty"`
-	// No run starts before this time, except for a rejection or when a person asks for one. Absent: `cause` does not wait
-	// for a time.
-	Time          *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *NextRun) Reset() {
-	*x = NextRun{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[33]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *NextRun) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*NextRun) ProtoMessage() {}
-
-func (x *NextRun) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[33]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use NextRun.ProtoReflect.Descriptor instead.
-func (*NextRun) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{33}
-}
-
-func (x *NextRun) GetCause() NextRun_Cause {
-	if x != nil {
-		return x.Cause
-	}
-	return NextRun_CAUSE_UNSPECIFIED
-}
-
-func (x *NextRun) GetTime() *timestamppb.Timestamp {
-	if x != nil {
-		return x.Time
-	}
-	return nil
+	return 0
 }
 
 // Request of RefreshCredentials.
@@ -3314,7 +3048,7 @@ type RefreshCredentialsRequest struct {
 
 func (x *RefreshCredentialsRequest) Reset() {
 	*x = RefreshCredentialsRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[34]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3326,7 +3060,7 @@ func (x *RefreshCredentialsRequest) String() string {
 func (*RefreshCredentialsRequest) ProtoMessage() {}
 
 func (x *RefreshCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[34]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3339,7 +3073,7 @@ func (x *RefreshCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefreshCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*RefreshCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{34}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RefreshCredentialsRequest) GetSelector() *CredentialSelector {
@@ -3360,7 +3094,7 @@ type RefreshCredentialsResponse struct {
 
 func (x *RefreshCredentialsResponse) Reset() {
 	*x = RefreshCredentialsResponse{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[35]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3372,7 +3106,7 @@ func (x *RefreshCredentialsResponse) String() string {
 func (*RefreshCredentialsResponse) ProtoMessage() {}
 
 func (x *RefreshCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[35]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3385,7 +3119,7 @@ func (x *RefreshCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefreshCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*RefreshCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{35}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RefreshCredentialsResponse) GetRefreshed() uint32 {
@@ -3406,7 +3140,7 @@ type EvictCredentialsRequest struct {
 
 func (x *EvictCredentialsRequest) Reset() {
 	*x = EvictCredentialsRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[36]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3418,7 +3152,7 @@ func (x *EvictCredentialsRequest) String() string {
 func (*EvictCredentialsRequest) ProtoMessage() {}
 
 func (x *EvictCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[36]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3431,7 +3165,7 @@ func (x *EvictCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvictCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*EvictCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{36}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *EvictCredentialsRequest) GetSelector() *CredentialSelector {
@@ -3452,7 +3186,7 @@ type EvictCredentialsResponse struct {
 
 func (x *EvictCredentialsResponse) Reset() {
 	*x = EvictCredentialsResponse{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[37]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3464,7 +3198,7 @@ func (x *EvictCredentialsResponse) String() string {
 func (*EvictCredentialsResponse) ProtoMessage() {}
 
 func (x *EvictCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[37]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3477,7 +3211,7 @@ func (x *EvictCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvictCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*EvictCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{37}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *EvictCredentialsResponse) GetEvicted() uint32 {
@@ -3501,7 +3235,7 @@ type ListProvidersRequest struct {
 
 func (x *ListProvidersRequest) Reset() {
 	*x = ListProvidersRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[38]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3513,7 +3247,7 @@ func (x *ListProvidersRequest) String() string {
 func (*ListProvidersRequest) ProtoMessage() {}
 
 func (x *ListProvidersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[38]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3526,7 +3260,7 @@ func (x *ListProvidersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvidersRequest.ProtoReflect.Descriptor instead.
 func (*ListProvidersRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{38}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListProvidersRequest) GetPageSize() int32 {
@@ -3556,7 +3290,7 @@ type ListProvidersResponse struct {
 
 func (x *ListProvidersResponse) Reset() {
 	*x = ListProvidersResponse{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[39]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3568,7 +3302,7 @@ func (x *ListProvidersResponse) String() string {
 func (*ListProvidersResponse) ProtoMessage() {}
 
 func (x *ListProvidersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[39]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3581,7 +3315,7 @@ func (x *ListProvidersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvidersResponse.ProtoReflect.Descriptor instead.
 func (*ListProvidersResponse) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{39}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListProvidersResponse) GetProviders() []*ProviderState {
@@ -3617,7 +3351,7 @@ type ProviderState struct {
 
 func (x *ProviderState) Reset() {
 	*x = ProviderState{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[40]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3629,7 +3363,7 @@ func (x *ProviderState) String() string {
 func (*ProviderState) ProtoMessage() {}
 
 func (x *ProviderState) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[40]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3642,7 +3376,7 @@ func (x *ProviderState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProviderState.ProtoReflect.Descriptor instead.
 func (*ProviderState) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{40}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ProviderState) GetName() string {
@@ -3689,7 +3423,7 @@ type GetBrokerInfoRequest struct {
 
 func (x *GetBrokerInfoRequest) Reset() {
 	*x = GetBrokerInfoRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[41]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3701,7 +3435,7 @@ func (x *GetBrokerInfoRequest) String() string {
 func (*GetBrokerInfoRequest) ProtoMessage() {}
 
 func (x *GetBrokerInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[41]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3714,7 +3448,7 @@ func (x *GetBrokerInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBrokerInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetBrokerInfoRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{41}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{36}
 }
 
 // Response of GetBrokerInfo.
@@ -3740,7 +3474,7 @@ type GetBrokerInfoResponse struct {
 
 func (x *GetBrokerInfoResponse) Reset() {
 	*x = GetBrokerInfoResponse{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[42]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3752,7 +3486,7 @@ func (x *GetBrokerInfoResponse) String() string {
 func (*GetBrokerInfoResponse) ProtoMessage() {}
 
 func (x *GetBrokerInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[42]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3765,7 +3499,7 @@ func (x *GetBrokerInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBrokerInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetBrokerInfoResponse) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{42}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GetBrokerInfoResponse) GetVersion() string {
@@ -3838,7 +3572,7 @@ type ConfigurationState struct {
 
 func (x *ConfigurationState) Reset() {
 	*x = ConfigurationState{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[43]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3850,7 +3584,7 @@ func (x *ConfigurationState) String() string {
 func (*ConfigurationState) ProtoMessage() {}
 
 func (x *ConfigurationState) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[43]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3863,7 +3597,7 @@ func (x *ConfigurationState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigurationState.ProtoReflect.Descriptor instead.
 func (*ConfigurationState) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{43}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ConfigurationState) GetReadTime() *timestamppb.Timestamp {
@@ -3914,7 +3648,7 @@ type ClusterState_Property struct {
 
 func (x *ClusterState_Property) Reset() {
 	*x = ClusterState_Property{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[47]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3926,7 +3660,7 @@ func (x *ClusterState_Property) String() string {
 func (*ClusterState_Property) ProtoMessage() {}
 
 func (x *ClusterState_Property) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[47]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3969,7 +3703,7 @@ type ClusterState_SkippedProvider struct {
 
 func (x *ClusterState_SkippedProvider) Reset() {
 	*x = ClusterState_SkippedProvider{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[48]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3981,7 +3715,7 @@ func (x *ClusterState_SkippedProvider) String() string {
 func (*ClusterState_SkippedProvider) ProtoMessage() {}
 
 func (x *ClusterState_SkippedProvider) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[48]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4028,7 +3762,7 @@ type CredentialState_Rejections struct {
 
 func (x *CredentialState_Rejections) Reset() {
 	*x = CredentialState_Rejections{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[49]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4040,7 +3774,7 @@ func (x *CredentialState_Rejections) String() string {
 func (*CredentialState_Rejections) ProtoMessage() {}
 
 func (x *CredentialState_Rejections) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[49]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4271,15 +4005,16 @@ const file_credbroker_v1_credbroker_proto_rawDesc = "" +
 	"definition\x18\x05 \x01(\v2\x1a.credbroker.v1.ProviderRefH\x00R\n" +
 	"definitionB\n" +
 	"\n" +
-	"\bselector\"\x93\x01\n" +
+	"\bselector\"\xb9\x01\n" +
 	"\x16ListCredentialsRequest\x12=\n" +
 	"\bselector\x18\x01 \x01(\v2!.credbroker.v1.CredentialSelectorR\bselector\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"\x83\x01\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\x12$\n" +
+	"\x0ewith_key_parts\x18\x04 \x01(\bR\fwithKeyParts\"\x83\x01\n" +
 	"\x17ListCredentialsResponse\x12@\n" +
 	"\vcredentials\x18\x01 \x03(\v2\x1e.credbroker.v1.CredentialStateR\vcredentials\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xbc\t\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xea\x0f\n" +
 	"\x0fCredentialState\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12#\n" +
 	"\n" +
@@ -4303,7 +4038,13 @@ const file_credbroker_v1_credbroker_proto_rawDesc = "" +
 	"\x0ffailed_attempts\x18\x0e \x01(\rR\x0efailedAttempts\x12I\n" +
 	"\n" +
 	"rejections\x18\x0f \x01(\v2).credbroker.v1.CredentialState.RejectionsR\n" +
-	"rejections\x1a\xf3\x01\n" +
+	"rejections\x129\n" +
+	"\n" +
+	"fetch_time\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\tfetchTime\x12?\n" +
+	"\x05bound\x18\x11 \x01(\x0e2$.credbroker.v1.CredentialState.BoundH\x03R\x05bound\x88\x01\x01\x12J\n" +
+	"\x0enext_run_cause\x18\x12 \x01(\x0e2$.credbroker.v1.CredentialState.CauseR\fnextRunCause\x12>\n" +
+	"\rnext_run_time\x18\x13 \x01(\v2\x1a.google.protobuf.TimestampR\vnextRunTime\x123\n" +
+	"\tkey_parts\x18\x14 \x03(\v2\x16.credbroker.v1.KeyPartR\bkeyParts\x1a\xf3\x01\n" +
 	"\n" +
 	"Rejections\x12\x1e\n" +
 	"\n" +
@@ -4324,29 +4065,38 @@ const file_credbroker_v1_credbroker_proto_rawDesc = "" +
 	"\x13VERDICT_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10VERDICT_REJECTED\x10\x01\x12\x14\n" +
 	"\x10VERDICT_ACCEPTED\x10\x02\x12\x18\n" +
-	"\x14VERDICT_UNVERIFIABLE\x10\x03B\r\n" +
+	"\x14VERDICT_UNVERIFIABLE\x10\x03\"\xbf\x01\n" +
+	"\x05Bound\x12\x15\n" +
+	"\x11BOUND_UNSPECIFIED\x10\x00\x12\x1e\n" +
+	"\x1aBOUND_EXPIRATION_TIMESTAMP\x10\x01\x12\x1f\n" +
+	"\x1bBOUND_CERTIFICATE_NOT_AFTER\x10\x02\x12\x13\n" +
+	"\x0fBOUND_TOKEN_EXP\x10\x03\x12\x11\n" +
+	"\rBOUND_MAX_AGE\x10\x04\x12 \n" +
+	"\x1cBOUND_UNKNOWN_EXPIRY_MAX_AGE\x10\x05\x12\x14\n" +
+	"\x10BOUND_CLOCK_SKEW\x10\x06\"\xa2\x02\n" +
+	"\x05Cause\x12\x15\n" +
+	"\x11CAUSE_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11CAUSE_IN_PROGRESS\x10\x01\x12\x17\n" +
+	"\x13CAUSE_REFRESH_POINT\x10\x02\x12\x19\n" +
+	"\x15CAUSE_SAME_CREDENTIAL\x10\x03\x12\x18\n" +
+	"\x14CAUSE_PLUGIN_CHANGED\x10\x04\x12\x12\n" +
+	"\x0eCAUSE_BACK_OFF\x10\x05\x12\x17\n" +
+	"\x13CAUSE_ISSUER_PAUSED\x10\x06\x12\x11\n" +
+	"\rCAUSE_WATCHED\x10\a\x12\x17\n" +
+	"\x13CAUSE_PERSON_NEEDED\x10\b\x12\x16\n" +
+	"\x12CAUSE_LOGIN_NEEDED\x10\t\x12\x14\n" +
+	"\x10CAUSE_NOT_IN_USE\x10\n" +
+	"\x12\x16\n" +
+	"\x12CAUSE_NEXT_REQUEST\x10\vB\r\n" +
 	"\v_definitionB\t\n" +
 	"\a_serverB\r\n" +
-	"\v_generation\"\x96\x01\n" +
-	"\x19ExplainCredentialsRequest\x12=\n" +
-	"\bselector\x18\x01 \x01(\v2!.credbroker.v1.CredentialSelectorR\bselector\x12\x1b\n" +
-	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
-	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"\x8c\x01\n" +
-	"\x1aExplainCredentialsResponse\x12F\n" +
-	"\vcredentials\x18\x01 \x03(\v2$.credbroker.v1.CredentialExplanationR\vcredentials\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xf4\x01\n" +
-	"\x15CredentialExplanation\x124\n" +
-	"\x05state\x18\x01 \x01(\v2\x1e.credbroker.v1.CredentialStateR\x05state\x123\n" +
-	"\tkey_parts\x18\x02 \x03(\v2\x16.credbroker.v1.KeyPartR\bkeyParts\x12=\n" +
-	"\blifetime\x18\x03 \x01(\v2!.credbroker.v1.CredentialLifetimeR\blifetime\x121\n" +
-	"\bnext_run\x18\x04 \x01(\v2\x16.credbroker.v1.NextRunR\anextRun\"\xe7\x04\n" +
+	"\v_generationB\b\n" +
+	"\x06_bound\"\xc3\x04\n" +
 	"\aKeyPart\x12/\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1b.credbroker.v1.KeyPart.KindR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x125\n" +
-	"\x06origin\x18\x03 \x01(\x0e2\x1d.credbroker.v1.KeyPart.OriginR\x06origin\x12 \n" +
-	"\vfingerprint\x18\x04 \x01(\tR\vfingerprint\x12\x19\n" +
-	"\x05value\x18\x05 \x01(\tH\x00R\x05value\x88\x01\x01\"\xdd\x01\n" +
+	"\x06origin\x18\x03 \x01(\x0e2\x1d.credbroker.v1.KeyPart.OriginR\x06origin\x12!\n" +
+	"\fvalue_number\x18\x04 \x01(\rR\vvalueNumber\"\xdd\x01\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rKIND_PROVIDER\x10\x01\x12\x13\n" +
@@ -4366,38 +4116,7 @@ const file_credbroker_v1_credbroker_proto_rawDesc = "" +
 	"\x11ORIGIN_CALLER_ENV\x10\x04\x12\x11\n" +
 	"\rORIGIN_CALLER\x10\x05\x12\x1a\n" +
 	"\x16ORIGIN_CLUSTER_PROFILE\x10\x06\x12\x15\n" +
-	"\x11ORIGIN_KUBECONFIG\x10\aB\b\n" +
-	"\x06_value\"\x87\x03\n" +
-	"\x12CredentialLifetime\x129\n" +
-	"\n" +
-	"fetch_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\tfetchTime\x125\n" +
-	"\blifetime\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\blifetime\x12=\n" +
-	"\x05bound\x18\x03 \x01(\x0e2'.credbroker.v1.CredentialLifetime.BoundR\x05bound\"\xbf\x01\n" +
-	"\x05Bound\x12\x15\n" +
-	"\x11BOUND_UNSPECIFIED\x10\x00\x12\x1e\n" +
-	"\x1aBOUND_EXPIRATION_TIMESTAMP\x10\x01\x12\x1f\n" +
-	"\x1bBOUND_CERTIFICATE_NOT_AFTER\x10\x02\x12\x13\n" +
-	"\x0fBOUND_TOKEN_EXP\x10\x03\x12\x11\n" +
-	"\rBOUND_MAX_AGE\x10\x04\x12 \n" +
-	"\x1cBOUND_UNKNOWN_EXPIRY_MAX_AGE\x10\x05\x12\x14\n" +
-	"\x10BOUND_CLOCK_SKEW\x10\x06\"\x92\x03\n" +
-	"\aNextRun\x122\n" +
-	"\x05cause\x18\x01 \x01(\x0e2\x1c.credbroker.v1.NextRun.CauseR\x05cause\x12.\n" +
-	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xa2\x02\n" +
-	"\x05Cause\x12\x15\n" +
-	"\x11CAUSE_UNSPECIFIED\x10\x00\x12\x15\n" +
-	"\x11CAUSE_IN_PROGRESS\x10\x01\x12\x17\n" +
-	"\x13CAUSE_REFRESH_POINT\x10\x02\x12\x19\n" +
-	"\x15CAUSE_SAME_CREDENTIAL\x10\x03\x12\x18\n" +
-	"\x14CAUSE_PLUGIN_CHANGED\x10\x04\x12\x12\n" +
-	"\x0eCAUSE_BACK_OFF\x10\x05\x12\x17\n" +
-	"\x13CAUSE_ISSUER_PAUSED\x10\x06\x12\x11\n" +
-	"\rCAUSE_WATCHED\x10\a\x12\x17\n" +
-	"\x13CAUSE_PERSON_NEEDED\x10\b\x12\x16\n" +
-	"\x12CAUSE_LOGIN_NEEDED\x10\t\x12\x14\n" +
-	"\x10CAUSE_NOT_IN_USE\x10\n" +
-	"\x12\x16\n" +
-	"\x12CAUSE_NEXT_REQUEST\x10\v\"Z\n" +
+	"\x11ORIGIN_KUBECONFIG\x10\a\"Z\n" +
 	"\x19RefreshCredentialsRequest\x12=\n" +
 	"\bselector\x18\x01 \x01(\v2!.credbroker.v1.CredentialSelectorR\bselector\":\n" +
 	"\x1aRefreshCredentialsResponse\x12\x1c\n" +
@@ -4486,10 +4205,9 @@ const file_credbroker_v1_credbroker_proto_rawDesc = "" +
 	"\rDepositOutput\x12#.credbroker.v1.DepositOutputRequest\x1a$.credbroker.v1.DepositOutputResponse\x12]\n" +
 	"\x0eReportRejected\x12$.credbroker.v1.ReportRejectedRequest\x1a%.credbroker.v1.ReportRejectedResponse\x12W\n" +
 	"\fListClusters\x12\".credbroker.v1.ListClustersRequest\x1a#.credbroker.v1.ListClustersResponse\x12\\\n" +
-	"\rWatchClusters\x12#.credbroker.v1.WatchClustersRequest\x1a$.credbroker.v1.WatchClustersResponse0\x012\xec\x04\n" +
+	"\rWatchClusters\x12#.credbroker.v1.WatchClustersRequest\x1a$.credbroker.v1.WatchClustersResponse0\x012\x81\x04\n" +
 	"\x15CredentialBrokerAdmin\x12`\n" +
 	"\x0fListCredentials\x12%.credbroker.v1.ListCredentialsRequest\x1a&.credbroker.v1.ListCredentialsResponse\x12i\n" +
-	"\x12ExplainCredentials\x12(.credbroker.v1.ExplainCredentialsRequest\x1a).credbroker.v1.ExplainCredentialsResponse\x12i\n" +
 	"\x12RefreshCredentials\x12(.credbroker.v1.RefreshCredentialsRequest\x1a).credbroker.v1.RefreshCredentialsResponse\x12c\n" +
 	"\x10EvictCredentials\x12&.credbroker.v1.EvictCredentialsRequest\x1a'.credbroker.v1.EvictCredentialsResponse\x12Z\n" +
 	"\rListProviders\x12#.credbroker.v1.ListProvidersRequest\x1a$.credbroker.v1.ListProvidersResponse\x12Z\n" +
@@ -4509,17 +4227,17 @@ func file_credbroker_v1_credbroker_proto_rawDescGZIP() []byte {
 }
 
 var file_credbroker_v1_credbroker_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_credbroker_v1_credbroker_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
+var file_credbroker_v1_credbroker_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_credbroker_v1_credbroker_proto_goTypes = []any{
 	(ErrorReason)(0),                     // 0: credbroker.v1.ErrorReason
 	(ReportRejectedResponse_Outcome)(0),  // 1: credbroker.v1.ReportRejectedResponse.Outcome
 	(ClusterState_Readiness)(0),          // 2: credbroker.v1.ClusterState.Readiness
 	(CredentialState_State)(0),           // 3: credbroker.v1.CredentialState.State
 	(CredentialState_Verdict)(0),         // 4: credbroker.v1.CredentialState.Verdict
-	(KeyPart_Kind)(0),                    // 5: credbroker.v1.KeyPart.Kind
-	(KeyPart_Origin)(0),                  // 6: credbroker.v1.KeyPart.Origin
-	(CredentialLifetime_Bound)(0),        // 7: credbroker.v1.CredentialLifetime.Bound
-	(NextRun_Cause)(0),                   // 8: credbroker.v1.NextRun.Cause
+	(CredentialState_Bound)(0),           // 5: credbroker.v1.CredentialState.Bound
+	(CredentialState_Cause)(0),           // 6: credbroker.v1.CredentialState.Cause
+	(KeyPart_Kind)(0),                    // 7: credbroker.v1.KeyPart.Kind
+	(KeyPart_Origin)(0),                  // 8: credbroker.v1.KeyPart.Origin
 	(*Failure)(nil),                      // 9: credbroker.v1.Failure
 	(*CredentialRef)(nil),                // 10: credbroker.v1.CredentialRef
 	(*ProviderRef)(nil),                  // 11: credbroker.v1.ProviderRef
@@ -4548,69 +4266,64 @@ var file_credbroker_v1_credbroker_proto_goTypes = []any{
 	(*ListCredentialsRequest)(nil),       // 34: credbroker.v1.ListCredentialsRequest
 	(*ListCredentialsResponse)(nil),      // 35: credbroker.v1.ListCredentialsResponse
 	(*CredentialState)(nil),              // 36: credbroker.v1.CredentialState
-	(*ExplainCredentialsRequest)(nil),    // 37: credbroker.v1.ExplainCredentialsRequest
-	(*ExplainCredentialsResponse)(nil),   // 38: credbroker.v1.ExplainCredentialsResponse
-	(*CredentialExplanation)(nil),        // 39: credbroker.v1.CredentialExplanation
-	(*KeyPart)(nil),                      // 40: credbroker.v1.KeyPart
-	(*CredentialLifetime)(nil),           // 41: credbroker.v1.CredentialLifetime
-	(*NextRun)(nil),                      // 42: credbroker.v1.NextRun
-	(*RefreshCredentialsRequest)(nil),    // 43: credbroker.v1.RefreshCredentialsRequest
-	(*RefreshCredentialsResponse)(nil),   // 44: credbroker.v1.RefreshCredentialsResponse
-	(*EvictCredentialsRequest)(nil),      // 45: credbroker.v1.EvictCredentialsRequest
-	(*EvictCredentialsResponse)(nil),     // 46: credbroker.v1.EvictCredentialsResponse
-	(*ListProvidersRequest)(nil),         // 47: credbroker.v1.ListProvidersRequest
-	(*ListProvidersResponse)(nil),        // 48: credbroker.v1.ListProvidersResponse
-	(*ProviderState)(nil),                // 49: credbroker.v1.ProviderState
-	(*GetBrokerInfoRequest)(nil),         // 50: credbroker.v1.GetBrokerInfoRequest
-	(*GetBrokerInfoResponse)(nil),        // 51: credbroker.v1.GetBrokerInfoResponse
-	(*ConfigurationState)(nil),           // 52: credbroker.v1.ConfigurationState
-	nil,                                  // 53: credbroker.v1.CredentialRef.EnvEntry
-	nil,                                  // 54: credbroker.v1.GetCredentialRequest.SessionEntry
-	nil,                                  // 55: credbroker.v1.AttendCredentialRequest.SessionEntry
-	(*ClusterState_Property)(nil),        // 56: credbroker.v1.ClusterState.Property
-	(*ClusterState_SkippedProvider)(nil), // 57: credbroker.v1.ClusterState.SkippedProvider
-	(*CredentialState_Rejections)(nil),   // 58: credbroker.v1.CredentialState.Rejections
-	(*durationpb.Duration)(nil),          // 59: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),        // 60: google.protobuf.Timestamp
+	(*KeyPart)(nil),                      // 37: credbroker.v1.KeyPart
+	(*RefreshCredentialsRequest)(nil),    // 38: credbroker.v1.RefreshCredentialsRequest
+	(*RefreshCredentialsResponse)(nil),   // 39: credbroker.v1.RefreshCredentialsResponse
+	(*EvictCredentialsRequest)(nil),      // 40: credbroker.v1.EvictCredentialsRequest
+	(*EvictCredentialsResponse)(nil),     // 41: credbroker.v1.EvictCredentialsResponse
+	(*ListProvidersRequest)(nil),         // 42: credbroker.v1.ListProvidersRequest
+	(*ListProvidersResponse)(nil),        // 43: credbroker.v1.ListProvidersResponse
+	(*ProviderState)(nil),                // 44: credbroker.v1.ProviderState
+	(*GetBrokerInfoRequest)(nil),         // 45: credbroker.v1.GetBrokerInfoRequest
+	(*GetBrokerInfoResponse)(nil),        // 46: credbroker.v1.GetBrokerInfoResponse
+	(*ConfigurationState)(nil),           // 47: credbroker.v1.ConfigurationState
+	nil,                                  // 48: credbroker.v1.CredentialRef.EnvEntry
+	nil,                                  // 49: credbroker.v1.GetCredentialRequest.SessionEntry
+	nil,                                  // 50: credbroker.v1.AttendCredentialRequest.SessionEntry
+	(*ClusterState_Property)(nil),        // 51: credbroker.v1.ClusterState.Property
+	(*ClusterState_SkippedProvider)(nil), // 52: credbroker.v1.ClusterState.SkippedProvider
+	(*CredentialState_Rejections)(nil),   // 53: credbroker.v1.CredentialState.Rejections
+	(*durationpb.Duration)(nil),          // 54: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),        // 55: google.protobuf.Timestamp
 }
 var file_credbroker_v1_credbroker_proto_depIdxs = []int32{
 	0,  // 0: credbroker.v1.Failure.reason:type_name -> credbroker.v1.ErrorReason
-	59, // 1: credbroker.v1.Failure.retry_after:type_name -> google.protobuf.Duration
+	54, // 1: credbroker.v1.Failure.retry_after:type_name -> google.protobuf.Duration
 	11, // 2: credbroker.v1.CredentialRef.provider:type_name -> credbroker.v1.ProviderRef
 	12, // 3: credbroker.v1.CredentialRef.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
 	13, // 4: credbroker.v1.CredentialRef.cluster:type_name -> credbroker.v1.Cluster
-	53, // 5: credbroker.v1.CredentialRef.env:type_name -> credbroker.v1.CredentialRef.EnvEntry
-	60, // 6: credbroker.v1.Credential.expiration_time:type_name -> google.protobuf.Timestamp
-	59, // 7: credbroker.v1.Credential.lifetime:type_name -> google.protobuf.Duration
+	48, // 5: credbroker.v1.CredentialRef.env:type_name -> credbroker.v1.CredentialRef.EnvEntry
+	55, // 6: credbroker.v1.Credential.expiration_time:type_name -> google.protobuf.Timestamp
+	54, // 7: credbroker.v1.Credential.lifetime:type_name -> google.protobuf.Duration
 	10, // 8: credbroker.v1.GetCredentialRequest.ref:type_name -> credbroker.v1.CredentialRef
 	16, // 9: credbroker.v1.GetCredentialRequest.exec_plugin_caller:type_name -> credbroker.v1.ExecPluginCaller
-	54, // 10: credbroker.v1.GetCredentialRequest.session:type_name -> credbroker.v1.GetCredentialRequest.SessionEntry
+	49, // 10: credbroker.v1.GetCredentialRequest.session:type_name -> credbroker.v1.GetCredentialRequest.SessionEntry
 	14, // 11: credbroker.v1.GetCredentialResponse.credential:type_name -> credbroker.v1.Credential
 	13, // 12: credbroker.v1.GetCredentialResponse.cluster:type_name -> credbroker.v1.Cluster
 	10, // 13: credbroker.v1.WatchCredentialRequest.ref:type_name -> credbroker.v1.CredentialRef
 	14, // 14: credbroker.v1.WatchCredentialResponse.credential:type_name -> credbroker.v1.Credential
 	13, // 15: credbroker.v1.WatchCredentialResponse.cluster:type_name -> credbroker.v1.Cluster
 	10, // 16: credbroker.v1.AttendCredentialRequest.ref:type_name -> credbroker.v1.CredentialRef
-	55, // 17: credbroker.v1.AttendCredentialRequest.session:type_name -> credbroker.v1.AttendCredentialRequest.SessionEntry
+	50, // 17: credbroker.v1.AttendCredentialRequest.session:type_name -> credbroker.v1.AttendCredentialRequest.SessionEntry
 	14, // 18: credbroker.v1.AttendCredentialResponse.credential:type_name -> credbroker.v1.Credential
 	13, // 19: credbroker.v1.AttendCredentialResponse.cluster:type_name -> credbroker.v1.Cluster
-	59, // 20: credbroker.v1.AttendCredentialResponse.time_left:type_name -> google.protobuf.Duration
+	54, // 20: credbroker.v1.AttendCredentialResponse.time_left:type_name -> google.protobuf.Duration
 	22, // 21: credbroker.v1.AttendCredentialResponse.lease:type_name -> credbroker.v1.Lease
 	10, // 22: credbroker.v1.ReportRejectedRequest.ref:type_name -> credbroker.v1.CredentialRef
 	14, // 23: credbroker.v1.ReportRejectedResponse.credential:type_name -> credbroker.v1.Credential
 	13, // 24: credbroker.v1.ReportRejectedResponse.cluster:type_name -> credbroker.v1.Cluster
 	1,  // 25: credbroker.v1.ReportRejectedResponse.outcome:type_name -> credbroker.v1.ReportRejectedResponse.Outcome
-	59, // 26: credbroker.v1.ReportRejectedResponse.retry_after:type_name -> google.protobuf.Duration
+	54, // 26: credbroker.v1.ReportRejectedResponse.retry_after:type_name -> google.protobuf.Duration
 	32, // 27: credbroker.v1.ListClustersResponse.clusters:type_name -> credbroker.v1.ClusterState
 	31, // 28: credbroker.v1.ListClustersResponse.hub:type_name -> credbroker.v1.HubState
 	32, // 29: credbroker.v1.WatchClustersResponse.changed:type_name -> credbroker.v1.ClusterState
 	12, // 30: credbroker.v1.WatchClustersResponse.removed:type_name -> credbroker.v1.ClusterProfileRef
 	31, // 31: credbroker.v1.WatchClustersResponse.hub:type_name -> credbroker.v1.HubState
 	9,  // 32: credbroker.v1.HubState.failure:type_name -> credbroker.v1.Failure
-	60, // 33: credbroker.v1.HubState.since_time:type_name -> google.protobuf.Timestamp
+	55, // 33: credbroker.v1.HubState.since_time:type_name -> google.protobuf.Timestamp
 	12, // 34: credbroker.v1.ClusterState.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
-	56, // 35: credbroker.v1.ClusterState.properties:type_name -> credbroker.v1.ClusterState.Property
-	57, // 36: credbroker.v1.ClusterState.skipped_providers:type_name -> credbroker.v1.ClusterState.SkippedProvider
+	51, // 35: credbroker.v1.ClusterState.properties:type_name -> credbroker.v1.ClusterState.Property
+	52, // 36: credbroker.v1.ClusterState.skipped_providers:type_name -> credbroker.v1.ClusterState.SkippedProvider
 	13, // 37: credbroker.v1.ClusterState.cluster:type_name -> credbroker.v1.Cluster
 	2,  // 38: credbroker.v1.ClusterState.readiness:type_name -> credbroker.v1.ClusterState.Readiness
 	9,  // 39: credbroker.v1.ClusterState.failure:type_name -> credbroker.v1.Failure
@@ -4620,65 +4333,57 @@ var file_credbroker_v1_credbroker_proto_depIdxs = []int32{
 	36, // 43: credbroker.v1.ListCredentialsResponse.credentials:type_name -> credbroker.v1.CredentialState
 	12, // 44: credbroker.v1.CredentialState.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
 	3,  // 45: credbroker.v1.CredentialState.state:type_name -> credbroker.v1.CredentialState.State
-	60, // 46: credbroker.v1.CredentialState.expiration_time:type_name -> google.protobuf.Timestamp
-	60, // 47: credbroker.v1.CredentialState.next_refresh_time:type_name -> google.protobuf.Timestamp
+	55, // 46: credbroker.v1.CredentialState.expiration_time:type_name -> google.protobuf.Timestamp
+	55, // 47: credbroker.v1.CredentialState.next_refresh_time:type_name -> google.protobuf.Timestamp
 	9,  // 48: credbroker.v1.CredentialState.last_failure:type_name -> credbroker.v1.Failure
-	58, // 49: credbroker.v1.CredentialState.rejections:type_name -> credbroker.v1.CredentialState.Rejections
-	33, // 50: credbroker.v1.ExplainCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
-	39, // 51: credbroker.v1.ExplainCredentialsResponse.credentials:type_name -> credbroker.v1.CredentialExplanation
-	36, // 52: credbroker.v1.CredentialExplanation.state:type_name -> credbroker.v1.CredentialState
-	40, // 53: credbroker.v1.CredentialExplanation.key_parts:type_name -> credbroker.v1.KeyPart
-	41, // 54: credbroker.v1.CredentialExplanation.lifetime:type_name -> credbroker.v1.CredentialLifetime
-	42, // 55: credbroker.v1.CredentialExplanation.next_run:type_name -> credbroker.v1.NextRun
-	5,  // 56: credbroker.v1.KeyPart.kind:type_name -> credbroker.v1.KeyPart.Kind
-	6,  // 57: credbroker.v1.KeyPart.origin:type_name -> credbroker.v1.KeyPart.Origin
-	60, // 58: credbroker.v1.CredentialLifetime.fetch_time:type_name -> google.protobuf.Timestamp
-	59, // 59: credbroker.v1.CredentialLifetime.lifetime:type_name -> google.protobuf.Duration
-	7,  // 60: credbroker.v1.CredentialLifetime.bound:type_name -> credbroker.v1.CredentialLifetime.Bound
-	8,  // 61: credbroker.v1.NextRun.cause:type_name -> credbroker.v1.NextRun.Cause
-	60, // 62: credbroker.v1.NextRun.time:type_name -> google.protobuf.Timestamp
-	33, // 63: credbroker.v1.RefreshCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
-	33, // 64: credbroker.v1.EvictCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
-	49, // 65: credbroker.v1.ListProvidersResponse.providers:type_name -> credbroker.v1.ProviderState
-	9,  // 66: credbroker.v1.ProviderState.failure:type_name -> credbroker.v1.Failure
-	60, // 67: credbroker.v1.GetBrokerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
-	31, // 68: credbroker.v1.GetBrokerInfoResponse.hub:type_name -> credbroker.v1.HubState
-	52, // 69: credbroker.v1.GetBrokerInfoResponse.configuration:type_name -> credbroker.v1.ConfigurationState
-	60, // 70: credbroker.v1.ConfigurationState.read_time:type_name -> google.protobuf.Timestamp
-	60, // 71: credbroker.v1.ConfigurationState.problems_since_time:type_name -> google.protobuf.Timestamp
-	4,  // 72: credbroker.v1.CredentialState.Rejections.last_verdict:type_name -> credbroker.v1.CredentialState.Verdict
-	60, // 73: credbroker.v1.CredentialState.Rejections.next_run_time:type_name -> google.protobuf.Timestamp
-	15, // 74: credbroker.v1.CredentialBroker.GetCredential:input_type -> credbroker.v1.GetCredentialRequest
-	18, // 75: credbroker.v1.CredentialBroker.WatchCredential:input_type -> credbroker.v1.WatchCredentialRequest
-	20, // 76: credbroker.v1.CredentialBroker.AttendCredential:input_type -> credbroker.v1.AttendCredentialRequest
-	23, // 77: credbroker.v1.CredentialBroker.DepositOutput:input_type -> credbroker.v1.DepositOutputRequest
-	25, // 78: credbroker.v1.CredentialBroker.ReportRejected:input_type -> credbroker.v1.ReportRejectedRequest
-	27, // 79: credbroker.v1.CredentialBroker.ListClusters:input_type -> credbroker.v1.ListClustersRequest
-	29, // 80: credbroker.v1.CredentialBroker.WatchClusters:input_type -> credbroker.v1.WatchClustersRequest
-	34, // 81: credbroker.v1.CredentialBrokerAdmin.ListCredentials:input_type -> credbroker.v1.ListCredentialsRequest
-	37, // 82: credbroker.v1.CredentialBrokerAdmin.ExplainCredentials:input_type -> credbroker.v1.ExplainCredentialsRequest
-	43, // 83: credbroker.v1.CredentialBrokerAdmin.RefreshCredentials:input_type -> credbroker.v1.RefreshCredentialsRequest
-	45, // 84: credbroker.v1.CredentialBrokerAdmin.EvictCredentials:input_type -> credbroker.v1.EvictCredentialsRequest
-	47, // 85: credbroker.v1.CredentialBrokerAdmin.ListProviders:input_type -> credbroker.v1.ListProvidersRequest
-	50, // 86: credbroker.v1.CredentialBrokerAdmin.GetBrokerInfo:input_type -> credbroker.v1.GetBrokerInfoRequest
-	17, // 87: credbroker.v1.CredentialBroker.GetCredential:output_type -> credbroker.v1.GetCredentialResponse
-	19, // 88: credbroker.v1.CredentialBroker.WatchCredential:output_type -> credbroker.v1.WatchCredentialResponse
-	21, // 89: credbroker.v1.CredentialBroker.AttendCredential:output_type -> credbroker.v1.AttendCredentialResponse
-	24, // 90: credbroker.v1.CredentialBroker.DepositOutput:output_type -> credbroker.v1.DepositOutputResponse
-	26, // 91: credbroker.v1.CredentialBroker.ReportRejected:output_type -> credbroker.v1.ReportRejectedResponse
-	28, // 92: credbroker.v1.CredentialBroker.ListClusters:output_type -> credbroker.v1.ListClustersResponse
-	30, // 93: credbroker.v1.CredentialBroker.WatchClusters:output_type -> credbroker.v1.WatchClustersResponse
-	35, // 94: credbroker.v1.CredentialBrokerAdmin.ListCredentials:output_type -> credbroker.v1.ListCredentialsResponse
-	38, // 95: credbroker.v1.CredentialBrokerAdmin.ExplainCredentials:output_type -> credbroker.v1.ExplainCredentialsResponse
-	44, // 96: credbroker.v1.CredentialBrokerAdmin.RefreshCredentials:output_type -> credbroker.v1.RefreshCredentialsResponse
-	46, // 97: credbroker.v1.CredentialBrokerAdmin.EvictCredentials:output_type -> credbroker.v1.EvictCredentialsResponse
-	48, // 98: credbroker.v1.CredentialBrokerAdmin.ListProviders:output_type -> credbroker.v1.ListProvidersResponse
-	51, // 99: credbroker.v1.CredentialBrokerAdmin.GetBrokerInfo:output_type -> credbroker.v1.GetBrokerInfoResponse
-	87, // [87:100] is the sub-list for method output_type
-	74, // [74:87] is the sub-list for method input_type
-	74, // [74:74] is the sub-list for extension type_name
-	74, // [74:74] is the sub-list for extension extendee
-	0,  // [0:74] is the sub-list for field type_name
+	53, // 49: credbroker.v1.CredentialState.rejections:type_name -> credbroker.v1.CredentialState.Rejections
+	55, // 50: credbroker.v1.CredentialState.fetch_time:type_name -> google.protobuf.Timestamp
+	5,  // 51: credbroker.v1.CredentialState.bound:type_name -> credbroker.v1.CredentialState.Bound
+	6,  // 52: credbroker.v1.CredentialState.next_run_cause:type_name -> credbroker.v1.CredentialState.Cause
+	55, // 53: credbroker.v1.CredentialState.next_run_time:type_name -> google.protobuf.Timestamp
+	37, // 54: credbroker.v1.CredentialState.key_parts:type_name -> credbroker.v1.KeyPart
+	7,  // 55: credbroker.v1.KeyPart.kind:type_name -> credbroker.v1.KeyPart.Kind
+	8,  // 56: credbroker.v1.KeyPart.origin:type_name -> credbroker.v1.KeyPart.Origin
+	33, // 57: credbroker.v1.RefreshCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
+	33, // 58: credbroker.v1.EvictCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
+	44, // 59: credbroker.v1.ListProvidersResponse.providers:type_name -> credbroker.v1.ProviderState
+	9,  // 60: credbroker.v1.ProviderState.failure:type_name -> credbroker.v1.Failure
+	55, // 61: credbroker.v1.GetBrokerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
+	31, // 62: credbroker.v1.GetBrokerInfoResponse.hub:type_name -> credbroker.v1.HubState
+	47, // 63: credbroker.v1.GetBrokerInfoResponse.configuration:type_name -> credbroker.v1.ConfigurationState
+	55, // 64: credbroker.v1.ConfigurationState.read_time:type_name -> google.protobuf.Timestamp
+	55, // 65: credbroker.v1.ConfigurationState.problems_since_time:type_name -> google.protobuf.Timestamp
+	4,  // 66: credbroker.v1.CredentialState.Rejections.last_verdict:type_name -> credbroker.v1.CredentialState.Verdict
+	55, // 67: credbroker.v1.CredentialState.Rejections.next_run_time:type_name -> google.protobuf.Timestamp
+	15, // 68: credbroker.v1.CredentialBroker.GetCredential:input_type -> credbroker.v1.GetCredentialRequest
+	18, // 69: credbroker.v1.CredentialBroker.WatchCredential:input_type -> credbroker.v1.WatchCredentialRequest
+	20, // 70: credbroker.v1.CredentialBroker.AttendCredential:input_type -> credbroker.v1.AttendCredentialRequest
+	23, // 71: credbroker.v1.CredentialBroker.DepositOutput:input_type -> credbroker.v1.DepositOutputRequest
+	25, // 72: credbroker.v1.CredentialBroker.ReportRejected:input_type -> credbroker.v1.ReportRejectedRequest
+	27, // 73: credbroker.v1.CredentialBroker.ListClusters:input_type -> credbroker.v1.ListClustersRequest
+	29, // 74: credbroker.v1.CredentialBroker.WatchClusters:input_type -> credbroker.v1.WatchClustersRequest
+	34, // 75: credbroker.v1.CredentialBrokerAdmin.ListCredentials:input_type -> credbroker.v1.ListCredentialsRequest
+	38, // 76: credbroker.v1.CredentialBrokerAdmin.RefreshCredentials:input_type -> credbroker.v1.RefreshCredentialsRequest
+	40, // 77: credbroker.v1.CredentialBrokerAdmin.EvictCredentials:input_type -> credbroker.v1.EvictCredentialsRequest
+	42, // 78: credbroker.v1.CredentialBrokerAdmin.ListProviders:input_type -> credbroker.v1.ListProvidersRequest
+	45, // 79: credbroker.v1.CredentialBrokerAdmin.GetBrokerInfo:input_type -> credbroker.v1.GetBrokerInfoRequest
+	17, // 80: credbroker.v1.CredentialBroker.GetCredential:output_type -> credbroker.v1.GetCredentialResponse
+	19, // 81: credbroker.v1.CredentialBroker.WatchCredential:output_type -> credbroker.v1.WatchCredentialResponse
+	21, // 82: credbroker.v1.CredentialBroker.AttendCredential:output_type -> credbroker.v1.AttendCredentialResponse
+	24, // 83: credbroker.v1.CredentialBroker.DepositOutput:output_type -> credbroker.v1.DepositOutputResponse
+	26, // 84: credbroker.v1.CredentialBroker.ReportRejected:output_type -> credbroker.v1.ReportRejectedResponse
+	28, // 85: credbroker.v1.CredentialBroker.ListClusters:output_type -> credbroker.v1.ListClustersResponse
+	30, // 86: credbroker.v1.CredentialBroker.WatchClusters:output_type -> credbroker.v1.WatchClustersResponse
+	35, // 87: credbroker.v1.CredentialBrokerAdmin.ListCredentials:output_type -> credbroker.v1.ListCredentialsResponse
+	39, // 88: credbroker.v1.CredentialBrokerAdmin.RefreshCredentials:output_type -> credbroker.v1.RefreshCredentialsResponse
+	41, // 89: credbroker.v1.CredentialBrokerAdmin.EvictCredentials:output_type -> credbroker.v1.EvictCredentialsResponse
+	43, // 90: credbroker.v1.CredentialBrokerAdmin.ListProviders:output_type -> credbroker.v1.ListProvidersResponse
+	46, // 91: credbroker.v1.CredentialBrokerAdmin.GetBrokerInfo:output_type -> credbroker.v1.GetBrokerInfoResponse
+	80, // [80:92] is the sub-list for method output_type
+	68, // [68:80] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_credbroker_v1_credbroker_proto_init() }
@@ -4704,17 +4409,16 @@ func file_credbroker_v1_credbroker_proto_init() {
 		(*CredentialSelector_Definition)(nil),
 	}
 	file_credbroker_v1_credbroker_proto_msgTypes[27].OneofWrappers = []any{}
-	file_credbroker_v1_credbroker_proto_msgTypes[31].OneofWrappers = []any{}
-	file_credbroker_v1_credbroker_proto_msgTypes[40].OneofWrappers = []any{}
-	file_credbroker_v1_credbroker_proto_msgTypes[42].OneofWrappers = []any{}
-	file_credbroker_v1_credbroker_proto_msgTypes[49].OneofWrappers = []any{}
+	file_credbroker_v1_credbroker_proto_msgTypes[35].OneofWrappers = []any{}
+	file_credbroker_v1_credbroker_proto_msgTypes[37].OneofWrappers = []any{}
+	file_credbroker_v1_credbroker_proto_msgTypes[44].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_credbroker_v1_credbroker_proto_rawDesc), len(file_credbroker_v1_credbroker_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   50,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -415,7 +415,6 @@ var CredentialBroker_ServiceDesc = grpc.ServiceDesc{
 
 const (
 	CredentialBrokerAdmin_ListCredentials_FullMethodName    = "/credbroker.v1.CredentialBrokerAdmin/ListCredentials"
-	CredentialBrokerAdmin_ExplainCredentials_FullMethodName = "/credbroker.v1.CredentialBrokerAdmin/ExplainCredentials"
 	CredentialBrokerAdmin_RefreshCredentials_FullMethodName = "/credbroker.v1.CredentialBrokerAdmin/RefreshCredentials"
 	CredentialBrokerAdmin_EvictCredentials_FullMethodName   = "/credbroker.v1.CredentialBrokerAdmin/EvictCredentials"
 	CredentialBrokerAdmin_ListProviders_FullMethodName      = "/credbroker.v1.CredentialBrokerAdmin/ListProviders"
@@ -430,9 +429,6 @@ const (
 type CredentialBrokerAdminClient interface {
 	// Lists the credentials in the cache.
 	ListCredentials(ctx context.Context, in *ListCredentialsRequest, opts ...grpc.CallOption) (*ListCredentialsResponse, error)
-	// Explains the selected credentials: what their keys are made of, which bound set their lifetime, and when and why the
-	// plugin runs next. The values of arguments, variables and clusters are not sent: fingerprints show which are equal.
-	ExplainCredentials(ctx context.Context, in *ExplainCredentialsRequest, opts ...grpc.CallOption) (*ExplainCredentialsResponse, error)
 	// Runs the plugin now for each selected credential in the cache, and waits for the runs. The broker serves the old
 	// credential until the run succeeds.
 	RefreshCredentials(ctx context.Context, in *RefreshCredentialsRequest, opts ...grpc.CallOption) (*RefreshCredentialsResponse, error)
@@ -456,16 +452,6 @@ func (c *credentialBrokerAdminClient) ListCredentials(ctx context.Context, in *L
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListCredentialsResponse)
 	err := c.cc.Invoke(ctx, CredentialBrokerAdmin_ListCredentials_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *credentialBrokerAdminClient) ExplainCredentials(ctx context.Context, in *ExplainCredentialsRequest, opts ...grpc.CallOption) (*ExplainCredentialsResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ExplainCredentialsResponse)
-	err := c.cc.Invoke(ctx, CredentialBrokerAdmin_ExplainCredentials_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -520,9 +506,6 @@ func (c *credentialBrokerAdminClient) GetBrokerInfo(ctx context.Context, in *Get
 type CredentialBrokerAdminServer interface {
 	// Lists the credentials in the cache.
 	ListCredentials(context.Context, *ListCredentialsRequest) (*ListCredentialsResponse, error)
-	// Explains the selected credentials: what their keys are made of, which bound set their lifetime, and when and why the
-	// plugin runs next. The values of arguments, variables and clusters are not sent: fingerprints show which are equal.
-	ExplainCredentials(context.Context, *ExplainCredentialsRequest) (*ExplainCredentialsResponse, error)
 	// Runs the plugin now for each selected credential in the cache, and waits for the runs. The broker serves the old
 	// credential until the run succeeds.
 	RefreshCredentials(context.Context, *RefreshCredentialsRequest) (*RefreshCredentialsResponse, error)
@@ -544,9 +527,6 @@ type UnimplementedCredentialBrokerAdminServer struct{}
 
 func (UnimplementedCredentialBrokerAdminServer) ListCredentials(context.Context, *ListCredentialsRequest) (*ListCredentialsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListCredentials not implemented")
-}
-func (UnimplementedCredentialBrokerAdminServer) ExplainCredentials(context.Context, *ExplainCredentialsRequest) (*ExplainCredentialsResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method ExplainCredentials not implemented")
 }
 func (UnimplementedCredentialBrokerAdminServer) RefreshCredentials(context.Context, *RefreshCredentialsRequest) (*RefreshCredentialsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RefreshCredentials not implemented")
@@ -595,24 +575,6 @@ func _CredentialBrokerAdmin_ListCredentials_Handler(srv interface{}, ctx context
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(CredentialBrokerAdminServer).ListCredentials(ctx, req.(*ListCredentialsRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _CredentialBrokerAdmin_ExplainCredentials_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ExplainCredentialsRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(CredentialBrokerAdminServer).ExplainCredentials(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: CredentialBrokerAdmin_ExplainCredentials_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(CredentialBrokerAdminServer).ExplainCredentials(ctx, req.(*ExplainCredentialsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -699,10 +661,6 @@ var CredentialBrokerAdmin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListCredentials",
 			Handler:    _CredentialBrokerAdmin_ListCredentials_Handler,
-		},
-		{
-			MethodName: "ExplainCredentials",
-			Handler:    _CredentialBrokerAdmin_ExplainCredentials_Handler,
 		},
 		{
 			MethodName: "RefreshCredentials",

@@ -3,15 +3,14 @@
 use std::time::Duration;
 
 use credbroker_proto::v1::{
-    self, EvictCredentialsRequest, ExplainCredentialsRequest, GetBrokerInfoRequest, ListCredentialsRequest,
-    ListProvidersRequest, ProviderRef, RefreshCredentialsRequest,
-    credential_broker_admin_client::CredentialBrokerAdminClient, credential_selector,
+    self, EvictCredentialsRequest, GetBrokerInfoRequest, ListCredentialsRequest, ListProvidersRequest,
+    ProviderRef, RefreshCredentialsRequest, credential_broker_admin_client::CredentialBrokerAdminClient,
+    credential_selector,
 };
 use http::Uri;
 
 use super::{
     broker::{BrokerInfo, ProviderState},
-    explanation::CredentialExplanation,
     state::CredentialState,
 };
 use crate::{
@@ -79,38 +78,34 @@ impl Admin {
     ///
     /// As [`Client::credential`].
     pub async fn credentials(&self, selector: &Selector) -> Result<Vec<CredentialState>, Error> {
-        let (mut credentials, mut page_token) = (Vec::new(), String::new());
-        loop {
-            let selector = Some(selector.message());
-            let request = ListCredentialsRequest { selector, page_size: 0, page_token };
-            let deadline = self.client.deadline(ANSWER);
-            let (socket, mut rpc) = (&self.client.socket, self.rpc());
-            let page = deadline.response(socket, rpc.list_credentials(deadline.request(request))).await?;
-            credentials.extend(page.credentials.into_iter().map(CredentialState::from_message));
-            if page.next_page_token.is_empty() {
-                return Ok(credentials);
-            }
-            page_token = page.next_page_token;
-        }
+        Ok(self.pages(selector, false).await?.into_iter().flatten().collect())
     }
 
-    /// Explains the selected credentials, sorted by provider and key: what their keys are made of, which bound set their
-    /// lifetime, and when and why the plugin runs next.
+    /// The selected credentials with [`CredentialState::key_parts`], sorted by provider and key, in the broker's pages: parts
+    /// can be compared within a page. A page has up to 1,000 credentials.
     ///
     /// # Errors
     ///
     /// As [`Client::credential`].
-    pub async fn explain(&self, selector: &Selector) -> Result<Vec<CredentialExplanation>, Error> {
-        let (mut explained, mut page_token) = (Vec::new(), String::new());
+    pub async fn explain(&self, selector: &Selector) -> Result<Vec<Vec<CredentialState>>, Error> {
+        self.pages(selector, true).await
+    }
+
+    async fn pages(
+        &self,
+        selector: &Selector,
+        with_key_parts: bool,
+    ) -> Result<Vec<Vec<CredentialState>>, Error> {
+        let (mut pages, mut page_token) = (Vec::new(), String::new());
         loop {
             let selector = Some(selector.message());
-            let request = ExplainCredentialsRequest { selector, page_size: 0, page_token };
+            let request = ListCredentialsRequest { selector, page_size: 0, page_token, with_key_parts };
             let deadline = self.client.deadline(ANSWER);
             let (socket, mut rpc) = (&self.client.socket, self.rpc());
-            let page = deadline.response(socket, rpc.explain_credentials(deadline.request(request))).await?;
-            explained.extend(page.credentials.into_iter().map(CredentialExplanation::from_message));
+            let page = deadline.response(socket, rpc.list_credentials(deadline.request(request))).await?;
+            pages.push(page.credentials.into_iter().map(CredentialState::from_message).collect());
             if page.next_page_token.is_empty() {
-                return Ok(explained);
+                return Ok(pages);
             }
             page_token = page.next_page_token;
         }

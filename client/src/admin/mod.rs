@@ -3,13 +3,9 @@
 mod broker;
 pub(crate) mod client;
 mod configuration;
-mod explanation;
-mod key_part;
 mod state;
 
 pub use broker::{BrokerInfo, ProviderState};
 pub use client::{Admin, Selector};
 pub use configuration::ConfigurationState;
-pub use explanation::{CredentialExplanation, CredentialLifetime, LifetimeBound, RunCause};
-pub use key_part::{KeyPart, KeyPartKind, KeyPartOrigin};
-pub use state::{CredentialState, Rejections, State, Verdict};
+pub use state::{CredentialState, KeyPart, Rejections, State, Verdict};

@@ -40,6 +40,33 @@ pub struct CredentialState {
     pub failed_attempts: u32,
     /// Rejections by the API server. `None`: none was reported or suspected.
     pub rejections: Option<Rejections>,
+    /// When the broker received it.
+    pub fetched_at: Option<SystemTime>,
+    /// The earliest of all bounds, which sets `expires_at`: a name such as `tokenExp`, of the contract's
+    /// `CredentialState.Bound`. `None`: there is no credential now.
+    pub bound: Option<String>,
+    /// Why the plugin runs next, or does not: a name such as `refreshPoint`, of the contract's `CredentialState.Cause`.
+    pub next_run_cause: String,
+    /// No run starts before this time, except for a rejection or when a person asks for one. `None`: the cause does not wait
+    /// for a time.
+    pub next_run: Option<SystemTime>,
+    /// Everything that `key` is made of. Only [`Admin::explain`](super::Admin::explain) sets it.
+    pub key_parts: Vec<KeyPart>,
+}
+
+/// A part of a key.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct KeyPart {
+    /// What it is: a name such as `variable`, of the contract's `KeyPart.Kind`.
+    pub kind: String,
+    /// The name of a variable or of a field of the cluster, or the position of an argument; otherwise empty.
+    pub name: String,
+    /// Where the value comes from: a name such as `callerEnv`, of the contract's `KeyPart.Origin`.
+    pub origin: String,
+    /// A number instead of the value. In one page, parts of one kind and name of credentials with one provider have equal
+    /// values if and only if their numbers are equal.
+    pub value_number: u32,
 }
 
 /// Whether a credential can be served.
@@ -91,6 +118,8 @@ pub enum Verdict {
 impl CredentialState {
     pub(crate) fn from_message(message: v1::CredentialState) -> Self {
         let state = State::from_message(message.state());
+        let bound = message.bound.map(|_| name(message.bound().as_str_name()));
+        let next_run_cause = name(message.next_run_cause().as_str_name());
         let v1::CredentialState {
             provider,
             definition,
@@ -107,6 +136,11 @@ impl CredentialState {
             last_failure,
             failed_attempts,
             rejections,
+            fetch_time,
+            bound: _,
+            next_run_cause: _,
+            next_run_time,
+            key_parts,
         } = message;
         Self {
             provider,
@@ -124,8 +158,33 @@ impl CredentialState {
             last_failure: last_failure.map(Failure::from_message),
             failed_attempts,
             rejections: rejections.map(Rejections::from_message),
+            fetched_at: time(fetch_time),
+            bound,
+            next_run_cause,
+            next_run: time(next_run_time),
+            key_parts: key_parts.into_iter().map(KeyPart::from_message).collect(),
         }
     }
+}
+
+impl KeyPart {
+    fn from_message(message: v1::KeyPart) -> Self {
+        let (kind, origin) = (name(message.kind().as_str_name()), name(message.origin().as_str_name()));
+        let v1::KeyPart { kind: _, name, origin: _, value_number } = message;
+        Self { kind, name, origin, value_number }
+    }
+}
+
+/// The name of a value of an enum without the name of the enum, as in JSON: `refreshPoint` for `CAUSE_REFRESH_POINT`, and
+/// `unknown` for a value that this release does not know.
+fn name(value: &str) -> String {
+    let mut name = String::with_capacity(value.len());
+    for (place, word) in value.split('_').skip(1).enumerate() {
+        let (first, rest) = word.split_at(usize::from(place > 0).min(word.len()));
+        name.push_str(first);
+        name.push_str(&rest.to_lowercase());
+    }
+    if name == "unspecified" { "unknown".to_owned() } else { name }
 }
 
 impl State {

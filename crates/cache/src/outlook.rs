@@ -8,33 +8,7 @@ use super::{
     state::KeyState,
 };
 use credbroker_credential::Now;
-
-/// Why the plugin of a key runs at a time, or does not run.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum RunCause {
-    /// A run is queued or in progress.
-    InProgress,
-    /// The credential is in use, and due at its refresh point.
-    RefreshPoint,
-    /// The last run returned the same credential, so the plugin is asked again later.
-    SameCredential,
-    /// The credential is in use, and the file of the plugin has changed.
-    PluginChanged,
-    /// The last run failed.
-    BackOff,
-    /// The issuer asked for fewer requests.
-    IssuerPaused,
-    /// It is watched and has no valid credential.
-    Watched,
-    /// The plugin reads from a terminal, or a run without a person has failed: a person at a terminal starts the next one.
-    PersonNeeded,
-    /// Prompts were not answered: only a login starts the next one.
-    LoginNeeded,
-    /// The credential is valid, and is not in use when it is due: the first request after that starts a run.
-    NotInUse,
-    /// It has no valid credential: the first request starts a run, and earlier ones get the last failure.
-    NextRequest,
-}
+pub use credbroker_proto::v1::credential_state::Cause as RunCause;
 
 /// Why and how long after `now` the next run starts, if nothing changes; `paused`: how long the issuer's pause lasts.
 /// `None`: the cause does not wait for a time.

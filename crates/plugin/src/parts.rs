@@ -4,6 +4,7 @@ use std::{borrow::Cow, collections::BTreeMap, ffi::OsStr, fmt, os::unix::ffi::Os
 
 use super::{command::Command, provider::Provider, reaching::is_standing, spec::PluginSpec};
 use credbroker_credential::Cluster;
+pub use credbroker_proto::v1::key_part::{Kind as PartKind, Origin as PartOrigin};
 
 /// One part of a [`PluginKey`](super::PluginKey). Two runs of a provider have one key if and only if their parts are equal.
 #[derive(Clone, Eq, PartialEq)]
@@ -18,59 +19,12 @@ pub struct KeyPart<'a> {
     pub value: Cow<'a, [u8]>,
 }
 
-/// What a part is.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub enum PartKind {
-    /// Name of the provider.
-    Provider,
-    /// Digest of the kubeconfig's definition.
-    Definition,
-    /// Command, as configured.
-    Command,
-    /// Version of the ExecCredential API.
-    ApiVersion,
-    /// Whether the plugin receives its cluster.
-    ProvideClusterInfo,
-    /// An argument.
-    Argument,
-    /// A variable of the plugin's environment.
-    Variable,
-    /// The ClusterProfile.
-    ClusterProfile,
-    /// A field of the cluster.
-    Cluster,
-}
-
-/// Where the value of a part comes from.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum PartOrigin {
-    /// The provider's stanza.
-    Stanza,
-    /// The broker's environment, for every plugin.
-    Always,
-    /// The broker's environment, because of `passEnv`.
-    PassEnv,
-    /// The caller's environment, because of `callerEnv`.
-    CallerEnv,
-    /// The caller's cluster.
-    Caller,
-    /// The ClusterProfile.
-    ClusterProfile,
-    /// The kubeconfig that defines the provider.
-    Kubeconfig,
-}
-
-impl PartKind {
-    /// Whether the broker shows the value to those who may list credentials: it is a name, and never a secret.
-    pub const fn is_shown(self) -> bool {
-        !matches!(self, Self::Argument | Self::Variable | Self::Cluster)
-    }
-}
-
 impl PluginSpec {
-    /// The parts of its key. `configured` is its provider without what a ClusterProfile adds.
-    pub fn key_parts(&self, configured: &Provider) -> Vec<KeyPart<'_>> {
+    /// The parts of its key.
+    pub fn key_parts(&self) -> Vec<KeyPart<'_>> {
         let provider = &*self.provider;
+        // Without what a ClusterProfile adds.
+        let configured = self.target.as_ref().map_or(&self.provider, |target| &target.configured);
         let mut parts = PartList(Vec::new());
         parts.of_stanza(PartKind::Provider, &provider.name);
         if let Some(definition) = &provider.definition {
@@ -105,8 +59,7 @@ impl PluginSpec {
     /// The parts that reach the plugin and that come from a caller or from the ClusterProfile. Without any, the
     /// configuration alone defines the run.
     pub fn foreign_parts(&self) -> Vec<KeyPart<'_>> {
-        let configured = self.target.as_ref().map_or(&self.provider, |target| &target.configured);
-        let mut parts = self.key_parts(configured);
+        let mut parts = self.key_parts();
         parts.retain(|part| match part.origin {
             PartOrigin::Caller | PartOrigin::CallerEnv => true,
             PartOrigin::ClusterProfile => match part.kind {
@@ -114,7 +67,11 @@ impl PluginSpec {
                 PartKind::Cluster => self.cluster.is_some(),
                 _ => false,
             },
-            PartOrigin::Stanza | PartOrigin::Always | PartOrigin::PassEnv | PartOrigin::Kubeconfig => false,
+            PartOrigin::Unspecified
+            | PartOrigin::Stanza
+            | PartOrigin::Always
+            | PartOrigin::PassEnv
+            | PartOrigin::Kubeconfig => false,
         });
         parts
     }

@@ -10,7 +10,7 @@ use tracing::Instrument as _;
 use super::{
     access::Access,
     audit_record::Asked,
-    explain::explanation,
+    numbers::ValueNumbers,
     overview::{self, PAGE},
     paging::{self, Paging},
     selector::{administered, selector},
@@ -31,28 +31,17 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
     ) -> Result<Response<pb::ListCredentialsResponse>, Status> {
         span(&request, "list_credentials")?;
         let rights = self.need(&request, "list_credentials", Verb::List)?;
-        let pb::ListCredentialsRequest { selector, page_size, page_token } = request.into_inner();
+        let pb::ListCredentialsRequest { selector, page_size, page_token, with_key_parts } =
+            request.into_inner();
         let selector = self.listed(selector, &rights)?;
-        let page = ("credentials", page_size, page_token.as_str());
-        let (credentials, next_page_token) =
-            overview::page(&self.cache, &selector, &rights, page, overview::state)?;
+        let mut numbers = with_key_parts.then(ValueNumbers::default);
+        let row = |held: &KeyStatus| pb::CredentialState {
+            key_parts: numbers.as_mut().map(|numbers| numbers.key_parts(&held.spec)).unwrap_or_default(),
+            ..overview::state(held)
+        };
+        let page = (page_size, page_token.as_str());
+        let (credentials, next_page_token) = overview::page(&self.cache, &selector, &rights, page, row)?;
         Ok(Response::new(pb::ListCredentialsResponse { credentials, next_page_token }))
-    }
-
-    async fn explain_credentials(
-        &self,
-        request: Request<pb::ExplainCredentialsRequest>,
-    ) -> Result<Response<pb::ExplainCredentialsResponse>, Status> {
-        span(&request, "explain_credentials")?;
-        let rights = self.need(&request, "explain_credentials", Verb::List)?;
-        let pb::ExplainCredentialsRequest { selector, page_size, page_token } = request.into_inner();
-        let selector = self.listed(selector, &rights)?;
-        let (providers, key) = (self.resolver.providers(), self.fingerprints.key()?);
-        let page = ("explanations", page_size, page_token.as_str());
-        let explained = |held: &KeyStatus| explanation(held, &providers, key);
-        let (credentials, next_page_token) =
-            overview::page(&self.cache, &selector, &rights, page, explained)?;
-        Ok(Response::new(pb::ExplainCredentialsResponse { credentials, next_page_token }))
     }
 
     async fn refresh_credentials(

@@ -1,7 +1,6 @@
 //! Messages that describe the broker's credentials and providers.
 
 use credbroker_proto::v1::{CredentialState, Failure, ProviderState, credential_state};
-use prost::Message;
 use tonic::Status;
 
 use super::{
@@ -10,7 +9,7 @@ use super::{
     status,
 };
 use credbroker_cache::{CredentialCache, Holding, KeyStatus, ListPosition, Selector, Verdict};
-use credbroker_credential::text::chain;
+use credbroker_credential::{LifetimeBound, text::chain};
 use credbroker_plugin::{
     PluginKey, PluginSpec, Provider, Providers,
     access::{CallTarget, Rights, Verb},
@@ -22,15 +21,15 @@ pub(super) const PAGE: usize = 1 << 20;
 /// Number of keys that are read from the cache at a time.
 const BATCH: usize = 512;
 
-/// The page of `list` that follows the one with `page_token`, with its own token. `row` makes the message of one key.
-pub(super) fn page<R: PluginRunner, T: Message>(
+/// The page of credentials that follows the one with `page_token`, with its own token. `row` makes the message of one key.
+pub(super) fn page<R: PluginRunner>(
     cache: &CredentialCache<R>,
     selector: &Selector,
     rights: &Rights,
-    (list, page_size, page_token): (&str, i32, &str),
-    row: impl Fn(&KeyStatus) -> T,
-) -> Result<(Vec<T>, String), Status> {
-    let (paging, after) = Paging::read(list, &format!("{selector:?}"), PAGE, page_size, page_token)?;
+    (page_size, page_token): (i32, &str),
+    mut row: impl FnMut(&KeyStatus) -> CredentialState,
+) -> Result<(Vec<CredentialState>, String), Status> {
+    let (paging, after) = Paging::read("credentials", &format!("{selector:?}"), PAGE, page_size, page_token)?;
     let mut after = match after {
         None => None,
         Some(position) => Some(read(position).ok_or_else(paging::foreign)?),
@@ -92,10 +91,11 @@ pub(super) fn provider(providers: &Providers, provider: &Provider) -> ProviderSt
     }
 }
 
-/// State of one key, without its credential.
+/// State of one key, without its credential and the parts of the key.
 pub(super) fn state(held: &KeyStatus) -> CredentialState {
     let spec = &held.spec;
     let issued = held.issued.as_ref();
+    let (cause, next_run) = held.next_run;
     CredentialState {
         provider: spec.provider.name.to_string(),
         definition: spec.provider.definition.as_ref().map(|definition| definition.digest().to_owned()),
@@ -135,6 +135,22 @@ pub(super) fn state(held: &KeyStatus) -> CredentialState {
             }),
             next_run_time: known.next_run.and_then(convert::timestamp),
         }),
+        fetch_time: issued.and_then(|issued| convert::timestamp(issued.fetched.wall)),
+        bound: issued.map(|issued| bound(issued.bound).into()),
+        next_run_cause: cause.into(),
+        next_run_time: next_run.and_then(convert::timestamp),
+        key_parts: Vec::new(),
+    }
+}
+
+fn bound(bound: LifetimeBound) -> credential_state::Bound {
+    match bound {
+        LifetimeBound::ExpirationTimestamp => credential_state::Bound::ExpirationTimestamp,
+        LifetimeBound::NotAfter => credential_state::Bound::CertificateNotAfter,
+        LifetimeBound::TokenExp => credential_state::Bound::TokenExp,
+        LifetimeBound::MaxAge => credential_state::Bound::MaxAge,
+        LifetimeBound::UnknownExpiry => credential_state::Bound::UnknownExpiryMaxAge,
+        LifetimeBound::ClockSkew => credential_state::Bound::ClockSkew,
     }
 }
 

@@ -18,7 +18,6 @@ use super::{
     audit_record::Asked,
     clusters::{self, Clusters},
     credentials::{Credentials, Memory},
-    explain::Fingerprints,
     follow::WatchSlots,
     health::Health,
     info::BrokerInfo,
@@ -44,7 +43,6 @@ pub struct BrokerService<R> {
     pub(super) clusters: Clusters<R>,
     pub(super) info: BrokerInfo,
     pub(super) audit: Audit,
-    pub(super) fingerprints: Fingerprints,
     pub(super) leases: Leases,
 }
 
@@ -74,7 +72,6 @@ pub fn services<R: PluginRunner>(
     (metrics, audit): (Arc<Metrics>, Audit),
 ) -> Services {
     let readiness = HealthChecks::new(cache.clone(), Arc::clone(&resolver));
-    let fingerprints = Fingerprints::default();
     let broker = Arc::new(BrokerService {
         cache,
         resolver,
@@ -82,7 +79,6 @@ pub fn services<R: PluginRunner>(
         info,
         audit: audit.clone(),
         leases: Leases::default(),
-        fingerprints,
     });
     let memory = Arc::clone(&broker) as Arc<dyn Memory>;
     let health = HealthServer::new(Health::of(health, readiness));

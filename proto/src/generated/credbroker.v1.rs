@@ -573,6 +573,9 @@ pub struct ListCredentialsRequest {
     /// `next_page_token` of the previous response to the same request. Empty: the first page.
     #[prost(string, tag = "3")]
     pub page_token: ::prost::alloc::string::String,
+    /// The response has `CredentialState.key_parts`.
+    #[prost(bool, tag = "4")]
+    pub with_key_parts: bool,
 }
 /// Response of ListCredentials.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -585,7 +588,7 @@ pub struct ListCredentialsResponse {
     pub next_page_token: ::prost::alloc::string::String,
 }
 /// State of a credential in the cache, without its secrets.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct CredentialState {
     /// Name of the provider.
     #[prost(string, tag = "1")]
@@ -633,6 +636,23 @@ pub struct CredentialState {
     /// Rejections by the API server. Absent: none was reported or suspected.
     #[prost(message, optional, tag = "15")]
     pub rejections: ::core::option::Option<credential_state::Rejections>,
+    /// When the broker received it. Absent: there is none.
+    #[prost(message, optional, tag = "16")]
+    pub fetch_time: ::core::option::Option<::prost_types::Timestamp>,
+    /// The earliest of all bounds, which sets `expiration_time`. Absent: there is none.
+    #[prost(enumeration = "credential_state::Bound", optional, tag = "17")]
+    pub bound: ::core::option::Option<i32>,
+    /// Why the plugin runs next, if nothing changes, or why it does not run.
+    #[prost(enumeration = "credential_state::Cause", tag = "18")]
+    pub next_run_cause: i32,
+    /// No run starts before this time, except for a rejection or when a person asks for one. Absent: `next_run_cause` does
+    /// not wait for a time.
+    #[prost(message, optional, tag = "19")]
+    pub next_run_time: ::core::option::Option<::prost_types::Timestamp>,
+    /// Everything that `key` is made of. Credentials whose parts are equal have one key. Empty unless the request sets
+    /// `with_key_parts`.
+    #[prost(message, repeated, tag = "20")]
+    pub key_parts: ::prost::alloc::vec::Vec<KeyPart>,
 }
 /// Nested message and enum types in `CredentialState`.
 pub mod credential_state {
@@ -754,46 +774,147 @@ pub mod credential_state {
             }
         }
     }
-}
-/// Request of ExplainCredentials.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ExplainCredentialsRequest {
-    /// Which credentials. Absent: all.
-    #[prost(message, optional, tag = "1")]
-    pub selector: ::core::option::Option<CredentialSelector>,
-    /// Maximum number of credentials in the response. 0: the broker decides. The response may contain fewer; values above
-    /// 1,000 mean 1,000, and negative values are refused.
-    #[prost(int32, tag = "2")]
-    pub page_size: i32,
-    /// `next_page_token` of the previous response to the same request. Empty: the first page.
-    #[prost(string, tag = "3")]
-    pub page_token: ::prost::alloc::string::String,
-}
-/// Response of ExplainCredentials.
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct ExplainCredentialsResponse {
-    /// Credentials, sorted by provider and key.
-    #[prost(message, repeated, tag = "1")]
-    pub credentials: ::prost::alloc::vec::Vec<CredentialExplanation>,
-    /// Token of the next page. Empty: this is the last page.
-    #[prost(string, tag = "2")]
-    pub next_page_token: ::prost::alloc::string::String,
-}
-/// Why a credential in the cache is as it is.
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct CredentialExplanation {
-    /// Its state, as in ListCredentials.
-    #[prost(message, optional, tag = "1")]
-    pub state: ::core::option::Option<CredentialState>,
-    /// Everything that its key is made of. Credentials whose parts are equal have one key.
-    #[prost(message, repeated, tag = "2")]
-    pub key_parts: ::prost::alloc::vec::Vec<KeyPart>,
-    /// How long it is served. Absent: there is no valid credential.
-    #[prost(message, optional, tag = "3")]
-    pub lifetime: ::core::option::Option<CredentialLifetime>,
-    /// When and why the plugin runs next.
-    #[prost(message, optional, tag = "4")]
-    pub next_run: ::core::option::Option<NextRun>,
+    /// What bounds the lifetime of a credential.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Bound {
+        /// Never sent.
+        Unspecified = 0,
+        /// The `expirationTimestamp` that the plugin printed.
+        ExpirationTimestamp = 1,
+        /// The `NotAfter` of the client certificate.
+        CertificateNotAfter = 2,
+        /// The `exp` claim of the token, which is a JWT.
+        TokenExp = 3,
+        /// The provider's `maxAge`.
+        MaxAge = 4,
+        /// The provider's `unknownExpiryMaxAge`: the credential names no expiry.
+        UnknownExpiryMaxAge = 5,
+        /// It had expired when it arrived, by less than clocks may differ, and is served for a few seconds.
+        ClockSkew = 6,
+    }
+    impl Bound {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "BOUND_UNSPECIFIED",
+                Self::ExpirationTimestamp => "BOUND_EXPIRATION_TIMESTAMP",
+                Self::CertificateNotAfter => "BOUND_CERTIFICATE_NOT_AFTER",
+                Self::TokenExp => "BOUND_TOKEN_EXP",
+                Self::MaxAge => "BOUND_MAX_AGE",
+                Self::UnknownExpiryMaxAge => "BOUND_UNKNOWN_EXPIRY_MAX_AGE",
+                Self::ClockSkew => "BOUND_CLOCK_SKEW",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "BOUND_UNSPECIFIED" => Some(Self::Unspecified),
+                "BOUND_EXPIRATION_TIMESTAMP" => Some(Self::ExpirationTimestamp),
+                "BOUND_CERTIFICATE_NOT_AFTER" => Some(Self::CertificateNotAfter),
+                "BOUND_TOKEN_EXP" => Some(Self::TokenExp),
+                "BOUND_MAX_AGE" => Some(Self::MaxAge),
+                "BOUND_UNKNOWN_EXPIRY_MAX_AGE" => Some(Self::UnknownExpiryMaxAge),
+                "BOUND_CLOCK_SKEW" => Some(Self::ClockSkew),
+                _ => None,
+            }
+        }
+    }
+    /// Why a plugin runs at a time, or does not run.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Cause {
+        /// Never sent.
+        Unspecified = 0,
+        /// A run is queued or in progress.
+        InProgress = 1,
+        /// The credential is in use, and due for renewal at its refresh point.
+        RefreshPoint = 2,
+        /// The plugin's last run returned the same credential, so it is asked again later.
+        SameCredential = 3,
+        /// The credential is in use, and the file of the plugin has changed.
+        PluginChanged = 4,
+        /// The last run failed: the back-off ends at `next_run_time`.
+        BackOff = 5,
+        /// The issuer asked for fewer requests: its pause ends at `next_run_time`.
+        IssuerPaused = 6,
+        /// There is no valid credential, and it is watched.
+        Watched = 7,
+        /// The plugin reads from a terminal, or a run without a person has failed: a request at a terminal or a login starts the
+        /// next one.
+        PersonNeeded = 8,
+        /// Prompts were not answered: only a login starts the next one.
+        LoginNeeded = 9,
+        /// It is valid and will not be in use at `next_run_time`: no watch is open, and the last request will be longer ago than
+        /// its lifetime. The first request after `next_run_time` starts a run.
+        NotInUse = 10,
+        /// There is no valid credential: the first request after `next_run_time` starts a run. Earlier ones get the last
+        /// failure.
+        NextRequest = 11,
+    }
+    impl Cause {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "CAUSE_UNSPECIFIED",
+                Self::InProgress => "CAUSE_IN_PROGRESS",
+                Self::RefreshPoint => "CAUSE_REFRESH_POINT",
+                Self::SameCredential => "CAUSE_SAME_CREDENTIAL",
+                Self::PluginChanged => "CAUSE_PLUGIN_CHANGED",
+                Self::BackOff => "CAUSE_BACK_OFF",
+                Self::IssuerPaused => "CAUSE_ISSUER_PAUSED",
+                Self::Watched => "CAUSE_WATCHED",
+                Self::PersonNeeded => "CAUSE_PERSON_NEEDED",
+                Self::LoginNeeded => "CAUSE_LOGIN_NEEDED",
+                Self::NotInUse => "CAUSE_NOT_IN_USE",
+                Self::NextRequest => "CAUSE_NEXT_REQUEST",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "CAUSE_UNSPECIFIED" => Some(Self::Unspecified),
+                "CAUSE_IN_PROGRESS" => Some(Self::InProgress),
+                "CAUSE_REFRESH_POINT" => Some(Self::RefreshPoint),
+                "CAUSE_SAME_CREDENTIAL" => Some(Self::SameCredential),
+                "CAUSE_PLUGIN_CHANGED" => Some(Self::PluginChanged),
+                "CAUSE_BACK_OFF" => Some(Self::BackOff),
+                "CAUSE_ISSUER_PAUSED" => Some(Self::IssuerPaused),
+                "CAUSE_WATCHED" => Some(Self::Watched),
+                "CAUSE_PERSON_NEEDED" => Some(Self::PersonNeeded),
+                "CAUSE_LOGIN_NEEDED" => Some(Self::LoginNeeded),
+                "CAUSE_NOT_IN_USE" => Some(Self::NotInUse),
+                "CAUSE_NEXT_REQUEST" => Some(Self::NextRequest),
+                _ => None,
+            }
+        }
+    }
 }
 /// A part of a key.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -808,14 +929,10 @@ pub struct KeyPart {
     /// Where its value comes from.
     #[prost(enumeration = "key_part::Origin", tag = "3")]
     pub origin: i32,
-    /// Keyed hash of the value, with a random key for each start of the broker. Two parts of one kind and name have equal
-    /// values if and only if their fingerprints are equal.
-    #[prost(string, tag = "4")]
-    pub fingerprint: ::prost::alloc::string::String,
-    /// The value, if it is a name that other calls of this service return too. Never set for KIND_ARGUMENT, KIND_VARIABLE
-    /// and KIND_CLUSTER.
-    #[prost(string, optional, tag = "5")]
-    pub value: ::core::option::Option<::prost::alloc::string::String>,
+    /// A number instead of the value. In one response, the parts of one kind and name of all credentials with one provider
+    /// have equal numbers if and only if their values are equal. Numbers of different responses cannot be compared.
+    #[prost(uint32, tag = "4")]
+    pub value_number: u32,
 }
 /// Nested message and enum types in `KeyPart`.
 pub mod key_part {
@@ -949,176 +1066,6 @@ pub mod key_part {
                 "ORIGIN_CALLER" => Some(Self::Caller),
                 "ORIGIN_CLUSTER_PROFILE" => Some(Self::ClusterProfile),
                 "ORIGIN_KUBECONFIG" => Some(Self::Kubeconfig),
-                _ => None,
-            }
-        }
-    }
-}
-/// How long a credential is served, and why not longer.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct CredentialLifetime {
-    /// When the broker received the credential.
-    #[prost(message, optional, tag = "1")]
-    pub fetch_time: ::core::option::Option<::prost_types::Timestamp>,
-    /// From `fetch_time` to `CredentialState.expiration_time`.
-    #[prost(message, optional, tag = "2")]
-    pub lifetime: ::core::option::Option<::prost_types::Duration>,
-    /// The earliest of all bounds.
-    #[prost(enumeration = "credential_lifetime::Bound", tag = "3")]
-    pub bound: i32,
-}
-/// Nested message and enum types in `CredentialLifetime`.
-pub mod credential_lifetime {
-    /// What bounds a lifetime.
-    #[derive(
-        Clone,
-        Copy,
-        Debug,
-        PartialEq,
-        Eq,
-        Hash,
-        PartialOrd,
-        Ord,
-        ::prost::Enumeration
-    )]
-    #[repr(i32)]
-    pub enum Bound {
-        /// Never sent.
-        Unspecified = 0,
-        /// The `expirationTimestamp` that the plugin printed.
-        ExpirationTimestamp = 1,
-        /// The `NotAfter` of the client certificate.
-        CertificateNotAfter = 2,
-        /// The `exp` claim of the token, which is a JWT.
-        TokenExp = 3,
-        /// The provider's `maxAge`.
-        MaxAge = 4,
-        /// The provider's `unknownExpiryMaxAge`: the credential names no expiry.
-        UnknownExpiryMaxAge = 5,
-        /// It had expired when it arrived, by less than clocks may differ, and is served for a few seconds.
-        ClockSkew = 6,
-    }
-    impl Bound {
-        /// String value of the enum field names used in the ProtoBuf definition.
-        ///
-        /// The values are not transformed in any way and thus are considered stable
-        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-        pub fn as_str_name(&self) -> &'static str {
-            match self {
-                Self::Unspecified => "BOUND_UNSPECIFIED",
-                Self::ExpirationTimestamp => "BOUND_EXPIRATION_TIMESTAMP",
-                Self::CertificateNotAfter => "BOUND_CERTIFICATE_NOT_AFTER",
-                Self::TokenExp => "BOUND_TOKEN_EXP",
-                Self::MaxAge => "BOUND_MAX_AGE",
-                Self::UnknownExpiryMaxAge => "BOUND_UNKNOWN_EXPIRY_MAX_AGE",
-                Self::ClockSkew => "BOUND_CLOCK_SKEW",
-            }
-        }
-        /// Creates an enum from field names used in the ProtoBuf definition.
-        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-            match value {
-                "BOUND_UNSPECIFIED" => Some(Self::Unspecified),
-                "BOUND_EXPIRATION_TIMESTAMP" => Some(Self::ExpirationTimestamp),
-                "BOUND_CERTIFICATE_NOT_AFTER" => Some(Self::CertificateNotAfter),
-                "BOUND_TOKEN_EXP" => Some(Self::TokenExp),
-                "BOUND_MAX_AGE" => Some(Self::MaxAge),
-                "BOUND_UNKNOWN_EXPIRY_MAX_AGE" => Some(Self::UnknownExpiryMaxAge),
-                "BOUND_CLOCK_SKEW" => Some(Self::ClockSkew),
-                _ => None,
-            }
-        }
-    }
-}
-/// When and why a plugin runs next, if nothing changes.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct NextRun {
-    /// Why then.
-    #[prost(enumeration = "next_run::Cause", tag = "1")]
-    pub cause: i32,
-    /// No run starts before this time, except for a rejection or when a person asks for one. Absent: `cause` does not wait
-    /// for a time.
-    #[prost(message, optional, tag = "2")]
-    pub time: ::core::option::Option<::prost_types::Timestamp>,
-}
-/// Nested message and enum types in `NextRun`.
-pub mod next_run {
-    /// Why a plugin runs at a time, or does not run.
-    #[derive(
-        Clone,
-        Copy,
-        Debug,
-        PartialEq,
-        Eq,
-        Hash,
-        PartialOrd,
-        Ord,
-        ::prost::Enumeration
-    )]
-    #[repr(i32)]
-    pub enum Cause {
-        /// Never sent.
-        Unspecified = 0,
-        /// A run is queued or in progress.
-        InProgress = 1,
-        /// The credential is in use, and due for renewal at its refresh point.
-        RefreshPoint = 2,
-        /// The plugin's last run returned the same credential, so it is asked again later.
-        SameCredential = 3,
-        /// The credential is in use, and the file of the plugin has changed.
-        PluginChanged = 4,
-        /// The last run failed: the back-off ends at `time`.
-        BackOff = 5,
-        /// The issuer asked for fewer requests: its pause ends at `time`.
-        IssuerPaused = 6,
-        /// There is no valid credential, and it is watched.
-        Watched = 7,
-        /// The plugin reads from a terminal, or a run without a person has failed: a request at a terminal or a login starts the
-        /// next one.
-        PersonNeeded = 8,
-        /// Prompts were not answered: only a login starts the next one.
-        LoginNeeded = 9,
-        /// It is valid and will not be in use at `time`: no watch is open, and the last request will be longer ago than its
-        /// lifetime. The first request after `time` starts a run.
-        NotInUse = 10,
-        /// There is no valid credential: the first request after `time` starts a run. Earlier ones get the last failure.
-        NextRequest = 11,
-    }
-    impl Cause {
-        /// String value of the enum field names used in the ProtoBuf definition.
-        ///
-        /// The values are not transformed in any way and thus are considered stable
-        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-        pub fn as_str_name(&self) -> &'static str {
-            match self {
-                Self::Unspecified => "CAUSE_UNSPECIFIED",
-                Self::InProgress => "CAUSE_IN_PROGRESS",
-                Self::RefreshPoint => "CAUSE_REFRESH_POINT",
-                Self::SameCredential => "CAUSE_SAME_CREDENTIAL",
-                Self::PluginChanged => "CAUSE_PLUGIN_CHANGED",
-                Self::BackOff => "CAUSE_BACK_OFF",
-                Self::IssuerPaused => "CAUSE_ISSUER_PAUSED",
-                Self::Watched => "CAUSE_WATCHED",
-                Self::PersonNeeded => "CAUSE_PERSON_NEEDED",
-                Self::LoginNeeded => "CAUSE_LOGIN_NEEDED",
-                Self::NotInUse => "CAUSE_NOT_IN_USE",
-                Self::NextRequest => "CAUSE_NEXT_REQUEST",
-            }
-        }
-        /// Creates an enum from field names used in the ProtoBuf definition.
-        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-            match value {
-                "CAUSE_UNSPECIFIED" => Some(Self::Unspecified),
-                "CAUSE_IN_PROGRESS" => Some(Self::InProgress),
-                "CAUSE_REFRESH_POINT" => Some(Self::RefreshPoint),
-                "CAUSE_SAME_CREDENTIAL" => Some(Self::SameCredential),
-                "CAUSE_PLUGIN_CHANGED" => Some(Self::PluginChanged),
-                "CAUSE_BACK_OFF" => Some(Self::BackOff),
-                "CAUSE_ISSUER_PAUSED" => Some(Self::IssuerPaused),
-                "CAUSE_WATCHED" => Some(Self::Watched),
-                "CAUSE_PERSON_NEEDED" => Some(Self::PersonNeeded),
-                "CAUSE_LOGIN_NEEDED" => Some(Self::LoginNeeded),
-                "CAUSE_NOT_IN_USE" => Some(Self::NotInUse),
-                "CAUSE_NEXT_REQUEST" => Some(Self::NextRequest),
                 _ => None,
             }
         }
@@ -2349,37 +2296,6 @@ pub mod credential_broker_admin_client {
                 );
             self.inner.unary(req, path, codec).await
         }
-        /// Explains the selected credentials: what their keys are made of, which bound set their lifetime, and when and why the
-        /// plugin runs next. The values of arguments, variables and clusters are not sent: fingerprints show which are equal.
-        pub async fn explain_credentials(
-            &mut self,
-            request: impl tonic::IntoRequest<super::ExplainCredentialsRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ExplainCredentialsResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = crate::codec::SmallBuffers::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/credbroker.v1.CredentialBrokerAdmin/ExplainCredentials",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(
-                    GrpcMethod::new(
-                        "credbroker.v1.CredentialBrokerAdmin",
-                        "ExplainCredentials",
-                    ),
-                );
-            self.inner.unary(req, path, codec).await
-        }
         /// Runs the plugin now for each selected credential in the cache, and waits for the runs. The broker serves the old
         /// credential until the run succeeds.
         pub async fn refresh_credentials(
@@ -2523,17 +2439,6 @@ pub mod credential_broker_admin_server {
             request: tonic::Request<super::ListCredentialsRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ListCredentialsResponse>,
-            tonic::Status,
-        > {
-            Err(tonic::Status::unimplemented("Not yet implemented"))
-        }
-        /// Explains the selected credentials: what their keys are made of, which bound set their lifetime, and when and why the
-        /// plugin runs next. The values of arguments, variables and clusters are not sent: fingerprints show which are equal.
-        async fn explain_credentials(
-            &self,
-            request: tonic::Request<super::ExplainCredentialsRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ExplainCredentialsResponse>,
             tonic::Status,
         > {
             Err(tonic::Status::unimplemented("Not yet implemented"))
@@ -2692,55 +2597,6 @@ pub mod credential_broker_admin_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListCredentialsSvc(inner);
-                        let codec = crate::codec::SmallBuffers::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/credbroker.v1.CredentialBrokerAdmin/ExplainCredentials" => {
-                    #[allow(non_camel_case_types)]
-                    struct ExplainCredentialsSvc<T: CredentialBrokerAdmin>(pub Arc<T>);
-                    impl<
-                        T: CredentialBrokerAdmin,
-                    > tonic::server::UnaryService<super::ExplainCredentialsRequest>
-                    for ExplainCredentialsSvc<T> {
-                        type Response = super::ExplainCredentialsResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::ExplainCredentialsRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as CredentialBrokerAdmin>::explain_credentials(
-                                        &inner,
-                                        request,
-                                    )
-                                    .await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = ExplainCredentialsSvc(inner);
                         let codec = crate::codec::SmallBuffers::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

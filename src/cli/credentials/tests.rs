@@ -4,7 +4,7 @@ use credbroker_proto::{
     Reason,
     v1::{
         self, ClusterProfileRef, Failure,
-        credential_state::{Rejections, State, Verdict},
+        credential_state::{Bound, Cause, Rejections, State, Verdict},
     },
 };
 
@@ -41,6 +41,11 @@ fn message() -> v1::CredentialState {
             last_verdict: Some(Verdict::Accepted.into()),
             next_run_time: at(1_800_000_040),
         }),
+        fetch_time: at(1_799_999_000),
+        bound: Some(Bound::MaxAge.into()),
+        next_run_cause: Cause::BackOff.into(),
+        next_run_time: at(1_800_000_060),
+        key_parts: Vec::new(),
     }
 }
 
@@ -129,6 +134,8 @@ fn json_has_every_field() {
             "lastVerdict": "accepted",
             "nextRunTime": "2027-01-15T08:00:40Z",
         },
+        "lifetime": {"fetchTime": "2027-01-15T07:43:20Z", "seconds": 1600, "bound": "maxAge"},
+        "nextRun": {"cause": "backOff", "time": "2027-01-15T08:01:00Z"},
     });
     assert_eq!(state_json(&held()), expected);
     let unverified = v1::CredentialState { rejections: Some(Rejections::default()), ..message() };

@@ -1,15 +1,18 @@
 //! `credbroker explain`: why credentials are two and not one, why they live as long as they do, and when their plugin runs
 //! next.
 
-mod differences;
-mod json;
-mod names;
+mod parts;
 mod view;
 
 use std::io::Write;
 
+use credbroker_client::admin::{CredentialState, KeyPart};
+use serde_json::{Value, json};
+
+use self::parts::{differing, name};
 use super::{
     broker::{OutputFormat, SocketArg, TimeoutArg, ask, finish, write_json},
+    credentials::state_json,
     screen::Screen,
     selection::SelectionArgs,
 };
@@ -20,16 +23,13 @@ use credbroker_plugin::Environment;
 ///
 /// A credential has a key, which is made of everything that can change what the plugin prints: the provider, its command
 /// and arguments, each variable of the plugin's environment, and the cluster. For each part this command shows where it
-/// comes from and a fingerprint of its value; the values stay in the broker. Parts that differ between the credentials of
-/// a provider are marked with *. Fingerprints can be compared until the broker restarts.
+/// comes from. Parts that differ between the credentials of a provider are marked with *, and have a number instead of
+/// their value: credentials with equal values have equal numbers. The values stay in the broker.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, override_usage = USAGE)]
 pub(super) struct ExplainArgs {
     #[command(flatten)]
     selection: SelectionArgs,
-    /// Show beside each variable the value that it has in the environment of this process. The broker sends no values
-    #[arg(long)]
-    show_values: bool,
     /// Output format
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Table)]
     output: OutputFormat,
@@ -45,24 +45,55 @@ const USAGE: &str =
 const EXAMPLES: &str = "\
 Examples:
   credbroker explain eks
-  credbroker explain eks --show-values
   credbroker explain --cluster-profile fleet/paris -o json";
 
 pub(super) fn run(args: &ExplainArgs, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
     let selector = args.selection.selector();
-    let explained = ask(&args.socket, args.timeout.limit, environment, async |client| {
+    let pages = ask(&args.socket, args.timeout.limit, environment, async |client| {
         client.admin().explain(&selector).await
     })?;
-    let own = Some(environment).filter(|_| args.show_values);
-    finish(explained, out, |explained, out| match args.output {
-        OutputFormat::Json => write_json(&json::document(&explained, own), out),
-        OutputFormat::Table if explained.is_empty() => {
-            let selected = &args.selection;
-            writeln!(out, "the broker holds no credential of {selected}; the first request runs the plugin")
-        }
-        OutputFormat::Table => {
-            let (screen, now) = (Screen::of_stdout(environment), SystemClock.now().wall);
-            write!(out, "{}", view::text(&explained, own, screen, now))
+    finish(pages, out, |pages, out| {
+        // Numbers of values can be compared within a page.
+        let groups = pages.iter().flat_map(|page| page.chunk_by(|one, other| one.provider == other.provider));
+        let groups: Vec<_> = groups.collect();
+        match args.output {
+            OutputFormat::Json => write_json(&document(&groups), out),
+            OutputFormat::Table if groups.is_empty() => {
+                let selected = &args.selection;
+                writeln!(
+                    out,
+                    "the broker holds no credential of {selected}; the first request runs the plugin"
+                )
+            }
+            OutputFormat::Table => {
+                let (screen, now) = (Screen::of_stdout(environment), SystemClock.now().wall);
+                write!(out, "{}", view::text(&groups, screen, now))
+            }
         }
     })
+}
+
+/// For programs. Each of `groups` has the credentials of one provider.
+fn document(groups: &[&[CredentialState]]) -> Value {
+    let mut credentials = Vec::new();
+    for group in groups {
+        let differing = differing(group);
+        let part = |part: &KeyPart| {
+            json!({
+                "kind": part.kind,
+                "name": part.name,
+                "origin": part.origin,
+                "valueNumber": part.value_number,
+                "differs": differing.contains(&name(part)),
+            })
+        };
+        credentials.extend(group.iter().map(|held| {
+            let mut document = state_json(held);
+            if let Value::Object(fields) = &mut document {
+                fields.insert("keyParts".to_owned(), held.key_parts.iter().map(part).collect());
+            }
+            document
+        }));
+    }
+    json!({ "credentials": credentials })
 }

@@ -1,57 +1,36 @@
 //! `credbroker explain` for people.
 
-mod rows;
-
 use std::time::{Duration, SystemTime};
 
-use credbroker_client::admin::{
-    CredentialExplanation, CredentialLifetime, CredentialState, KeyPart, LifetimeBound, RunCause,
-};
+use credbroker_client::admin::{CredentialState, KeyPart};
 
-use self::rows::{differing_row, row, table};
-use super::differences::{PartName, by_provider, differing};
+use super::parts::{PartName, differing, find, name};
 use crate::cli::{
-    credentials::{described, name, provider, summary},
-    screen::Screen,
+    credentials::{self, described, lifetime, provider, summary},
+    screen::{Screen, Tone},
+    table,
     time::{ahead, expiry, rfc3339, span},
     wrapped::wrapped,
 };
 use credbroker_credential::text::{one_line, shown};
-use credbroker_plugin::Environment;
 
-/// The whole text. `own`: the environment of this process, if its values are to be shown.
-pub(super) fn text(
-    explained: &[CredentialExplanation],
-    own: Option<&Environment>,
-    screen: Screen,
-    now: SystemTime,
-) -> String {
-    let texts = by_provider(explained).map(|explained| of_provider(explained, own, screen, now));
-    texts.collect::<Vec<_>>().join("\n")
+/// The whole text. Each of `groups` has the credentials of one provider.
+pub(super) fn text(groups: &[&[CredentialState]], screen: Screen, now: SystemTime) -> String {
+    groups.iter().map(|group| of_provider(group, screen, now)).collect::<Vec<_>>().join("\n")
 }
 
-/// The credentials of one provider: what differs in each of them, and then what is equal in all.
-fn of_provider(
-    explained: &[CredentialExplanation],
-    own: Option<&Environment>,
-    screen: Screen,
-    now: SystemTime,
-) -> String {
-    let differing = differing(explained);
+/// What differs in each of the credentials, and then what is equal in all.
+fn of_provider(group: &[CredentialState], screen: Screen, now: SystemTime) -> String {
+    let differing = differing(group);
     let mut text = String::new();
-    for explained in explained {
-        let lines = head(explained, now);
-        text.extend(lines.iter().map(|line| wrapped(line, 12, screen.width())));
-        let rows: Vec<_> = differing.iter().map(|part| differing_row(part, explained, own)).collect();
-        if !rows.is_empty() {
-            text.push_str(&table(&rows, own, screen));
+    for held in group {
+        text.extend(head(held, now).iter().map(|line| wrapped(line, 12, screen.width())));
+        if !differing.is_empty() {
+            text.push_str(&table("VALUE", differing.iter().map(|part| differing_row(*part, held)), screen));
         }
         text.push('\n');
     }
-    let equal = |part: &&KeyPart| !differing.contains(&PartName::of(part));
-    let parts = explained.first().map(|first| first.key_parts.as_slice()).unwrap_or_default();
-    let rows: Vec<_> = parts.iter().filter(equal).map(|part| row(" ", part, own)).collect();
-    let title = match (explained.len(), differing.len()) {
+    let title = match (group.len(), differing.len()) {
         (1, _) => "The key is made of these parts:".to_owned(),
         (count, 0) => format!("These parts are equal in all {count} keys:"),
         (count, 1) => {
@@ -64,77 +43,94 @@ fn of_provider(
         }
     };
     text.push_str(&wrapped(&title, 0, screen.width()));
-    text + &table(&rows, own, screen)
+    let parts = group.first().map(|first| first.key_parts.as_slice()).unwrap_or_default();
+    let equal = parts.iter().filter(|part| !differing.contains(&name(part)));
+    text + &table("", equal.map(|part| row(" ", name(part), &part.origin, String::new())), screen)
+}
+
+fn differing_row(part: PartName<'_>, held: &CredentialState) -> [String; 3] {
+    match find(held, part) {
+        Some(KeyPart { kind, origin, value_number, .. }) => {
+            let digest = held.definition.as_deref().filter(|_| kind == "definition");
+            let value = digest.map_or_else(|| format!("#{value_number}"), one_line);
+            row("*", part, origin, value)
+        }
+        None => row("*", part, "-", "absent".to_owned()),
+    }
+}
+
+fn row(mark: &str, (kind, name): PartName<'_>, origin: &str, value: String) -> [String; 3] {
+    let name = if name.is_empty() { String::new() } else { format!(" {}", shown(name)) };
+    [format!("{mark} {kind}{name}"), origin.to_owned(), value]
+}
+
+fn table(value: &str, rows: impl Iterator<Item = [String; 3]>, screen: Screen) -> String {
+    let rows: Vec<_> = rows.map(|cells| (Tone::Plain, cells)).collect();
+    table::fitted(["  PART", "FROM", value], &rows, (1, &[]), screen)
 }
 
 /// The credential, its lifetime and its next run.
-fn head(explained: &CredentialExplanation, now: SystemTime) -> Vec<String> {
-    let state = &explained.state;
-    let mut lines = vec![format!("{} {}: {}", provider(state), state.key, name(state.state))];
+fn head(held: &CredentialState, now: SystemTime) -> Vec<String> {
+    let mut lines = vec![format!("{} {}: {}", provider(held), held.key, credentials::name(held.state))];
     let mut add = |label: &str, text: &str| lines.push(format!("  {label:<8}  {text}"));
-    if let Some(lifetime) = &explained.lifetime {
-        add("lifetime", &self::lifetime(lifetime, state.expires_at, now));
+    if let Some(bound) = &held.bound {
+        add("lifetime", &bounded(held, bound, now));
     }
-    add("next run", &next_run(explained, now));
-    if let Some(failure) = &state.last_failure {
-        let attempts = state.failed_attempts;
+    add("next run", &next_run(held, now));
+    if let Some(failure) = &held.last_failure {
+        let attempts = held.failed_attempts;
         add("failure", &described(&format!("{attempts} in a row, the last one"), failure));
     }
-    if let Some(rejections) = &state.rejections {
+    if let Some(rejections) = &held.rejections {
         add("rejected", &summary(rejections, now));
     }
     lines
 }
 
-fn lifetime(lifetime: &CredentialLifetime, expires_at: Option<SystemTime>, now: SystemTime) -> String {
-    let bound = match lifetime.bound {
-        LifetimeBound::ExpirationTimestamp => "the expirationTimestamp that the plugin printed",
-        LifetimeBound::CertificateNotAfter => "NotAfter of the client certificate",
-        LifetimeBound::TokenExp => "exp of the token, which is a JWT",
-        LifetimeBound::MaxAge => "maxAge of the provider",
-        LifetimeBound::UnknownExpiryMaxAge => {
-            "unknownExpiryMaxAge of the provider, because it names no expiry"
-        }
-        LifetimeBound::ClockSkew => "it had expired when it arrived; check the clock of this machine",
+fn bounded(held: &CredentialState, bound: &str, now: SystemTime) -> String {
+    let bound = match bound {
+        "expirationTimestamp" => "the expirationTimestamp that the plugin printed",
+        "certificateNotAfter" => "NotAfter of the client certificate",
+        "tokenExp" => "exp of the token, which is a JWT",
+        "maxAge" => "maxAge of the provider",
+        "unknownExpiryMaxAge" => "unknownExpiryMaxAge of the provider, because it names no expiry",
+        "clockSkew" => "it had expired when it arrived; check the clock of this machine",
         _ => "a bound that this release does not know",
     };
-    let lasts = lifetime.lifetime.map(|lasts| format!("{}, ", span(lasts))).unwrap_or_default();
-    let until = expires_at.map(|at| format!("until {}", expiry(at, now))).unwrap_or_default();
+    let lasts = lifetime(held).map(|lasts| format!("{}, ", span(lasts))).unwrap_or_default();
+    let until = held.expires_at.map(|at| format!("until {}", expiry(at, now))).unwrap_or_default();
     format!("{lasts}{until}: {bound}")
 }
 
-fn next_run(explained: &CredentialExplanation, now: SystemTime) -> String {
-    let at = explained
-        .next_run_at
-        .filter(|at| at.duration_since(now).unwrap_or_default() >= Duration::from_secs(1));
+fn next_run(held: &CredentialState, now: SystemTime) -> String {
+    let at = held.next_run.filter(|at| at.duration_since(now).unwrap_or_default() >= Duration::from_secs(1));
     let when = at.map_or_else(|| "now".to_owned(), |at| expiry_ahead(at, now));
-    match explained.next_run {
-        RunCause::InProgress => "a run is queued or in progress".to_owned(),
-        RunCause::RefreshPoint => format!("{when}: the credential is due for renewal"),
-        RunCause::SameCredential => {
+    match held.next_run_cause.as_str() {
+        "inProgress" => "a run is queued or in progress".to_owned(),
+        "refreshPoint" => format!("{when}: the credential is due for renewal"),
+        "sameCredential" => {
             format!("{when}: the plugin returned the same credential, and is asked again")
         }
-        RunCause::PluginChanged => format!("{when}: the file of the plugin has changed"),
-        RunCause::BackOff => format!("{when}: the last run failed, and the back-off ends then"),
-        RunCause::IssuerPaused => {
+        "pluginChanged" => format!("{when}: the file of the plugin has changed"),
+        "backOff" => format!("{when}: the last run failed, and the back-off ends then"),
+        "issuerPaused" => {
             format!("{when}: the issuer asked for fewer requests, and its pause ends then")
         }
-        RunCause::Watched => format!("{when}: it is watched and has no valid credential"),
-        RunCause::PersonNeeded => format!(
-            "with a request at a terminal, or `{}`: the plugin needs a person",
-            login(&explained.state)
-        ),
-        RunCause::LoginNeeded => {
-            format!("only with `{}`: no person answered the last prompts", login(&explained.state))
+        "watched" => format!("{when}: it is watched and has no valid credential"),
+        "personNeeded" => {
+            format!("with a request at a terminal, or `{}`: the plugin needs a person", login(held))
         }
-        RunCause::NotInUse if at.is_some() => {
+        "loginNeeded" => {
+            format!("only with `{}`: no person answered the last prompts", login(held))
+        }
+        "notInUse" if at.is_some() => {
             format!("with the first request after {when}: it will not be in use then")
         }
-        RunCause::NotInUse => "with the next request: it is not in use".to_owned(),
-        RunCause::NextRequest if at.is_some() => {
+        "notInUse" => "with the next request: it is not in use".to_owned(),
+        "nextRequest" if at.is_some() => {
             format!("with the first request after {when}: until then callers get the last failure")
         }
-        RunCause::NextRequest => "with the next request: it has no valid credential".to_owned(),
+        "nextRequest" => "with the next request: it has no valid credential".to_owned(),
         _ => format!("{when}: a cause that this release does not know"),
     }
 }

@@ -56,18 +56,18 @@ async fn lists_show_only_what_the_peer_may_see() {
     for verb in ["list", "admin"] {
         let (_broker, mut admin, _plugin) = filled(&["a*"], &[verb]).await;
         assert_eq!(listed(&mut admin).await, (names(&["a", "ab"]), names(&["a", "ab"])), "{verb}");
-        let explained = admin.explain_credentials(pb::ExplainCredentialsRequest::default()).await.unwrap();
-        let explained =
-            explained.into_inner().credentials.into_iter().filter_map(|explained| explained.state);
-        assert_eq!(explained.map(|state| state.provider).collect::<Vec<_>>(), names(&["a", "ab"]), "{verb}");
+        let request = pb::ListCredentialsRequest { with_key_parts: true, ..Default::default() };
+        let explained = admin.list_credentials(request).await.unwrap().into_inner().credentials;
+        assert!(explained.iter().all(|state| !state.key_parts.is_empty()), "{verb}");
+        assert_eq!(
+            explained.into_iter().map(|state| state.provider).collect::<Vec<_>>(),
+            names(&["a", "ab"])
+        );
         admin.get_broker_info(pb::GetBrokerInfoRequest::default()).await.unwrap();
         for name in ["b", "c"] {
             let selector = Some(selecting(Selector::Provider(name.into())));
             let request = pb::ListCredentialsRequest { selector, ..Default::default() };
             assert_eq!(denied(&admin.list_credentials(request).await.unwrap_err()), DENIED, "{name}");
-            let selector = Some(selecting(Selector::Provider(name.into())));
-            let request = pb::ExplainCredentialsRequest { selector, ..Default::default() };
-            assert_eq!(denied(&admin.explain_credentials(request).await.unwrap_err()), DENIED, "{name}");
         }
     }
 }
@@ -112,7 +112,6 @@ async fn the_admin_service_needs_list_or_admin() {
     let (_broker, mut admin, _plugin) = filled(&["*"], &["get", "watch", "report"]).await;
     let refusals = [
         admin.list_credentials(pb::ListCredentialsRequest::default()).await.map(drop),
-        admin.explain_credentials(pb::ExplainCredentialsRequest::default()).await.map(drop),
         admin.list_providers(pb::ListProvidersRequest::default()).await.map(drop),
         admin.get_broker_info(pb::GetBrokerInfoRequest::default()).await.map(drop),
         evict(&mut admin, Selector::All(true)).await.map(drop),

@@ -40,10 +40,7 @@ fn a_cluster_is_checked_and_logged_out_of_by_its_name() {
         assert_eq!(check(cluster), expected, "{cluster}");
     }
     let explained = stdout(&run(&broker, &["explain", "--cluster-profile", "fleet/paris"]));
-    assert!(
-        explained.contains("ClusterProfile fleet/paris") && explained.contains("cluster server"),
-        "{explained}"
-    );
+    assert!(explained.contains("(fleet/paris)") && explained.contains("cluster server"), "{explained}");
 
     let output = run(&broker, &["logout", "--cluster-profile", "fleet/paris"]);
     let text = stdout(&output);

@@ -5,7 +5,7 @@
 pub struct Rpc(pub(super) u8);
 
 /// The label and the path of each RPC. The first is the most frequent one.
-pub(super) const PATHS: [(&str, &str); 16] = [
+pub(super) const PATHS: [(&str, &str); 15] = [
     ("GetCredential", "/credbroker.v1.CredentialBroker/GetCredential"),
     ("WatchCredential", "/credbroker.v1.CredentialBroker/WatchCredential"),
     ("AttendCredential", "/credbroker.v1.CredentialBroker/AttendCredential"),
@@ -14,7 +14,6 @@ pub(super) const PATHS: [(&str, &str); 16] = [
     ("ListClusters", "/credbroker.v1.CredentialBroker/ListClusters"),
     ("WatchClusters", "/credbroker.v1.CredentialBroker/WatchClusters"),
     ("ListCredentials", "/credbroker.v1.CredentialBrokerAdmin/ListCredentials"),
-    ("ExplainCredentials", "/credbroker.v1.CredentialBrokerAdmin/ExplainCredentials"),
     ("RefreshCredentials", "/credbroker.v1.CredentialBrokerAdmin/RefreshCredentials"),
     ("EvictCredentials", "/credbroker.v1.CredentialBrokerAdmin/EvictCredentials"),
     ("ListProviders", "/credbroker.v1.CredentialBrokerAdmin/ListProviders"),

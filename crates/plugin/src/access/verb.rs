@@ -9,7 +9,7 @@ pub enum Verb {
     Watch,
     /// `ReportRejected`.
     Report,
-    /// The calls that list clusters, credentials and providers, `ExplainCredentials` and `GetBrokerInfo`.
+    /// The calls that list clusters, credentials and providers, and `GetBrokerInfo`.
     List,
     /// `AttendCredential`, for callers that are not the broker's own user.
     Login,

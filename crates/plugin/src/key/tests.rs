@@ -52,7 +52,7 @@ type Shown = Vec<(PartKind, String, bool, Vec<u8>)>;
 
 fn parts(run: &Run) -> Shown {
     let spec = spec(run);
-    let parts = spec.key_parts(&spec.provider).into_iter();
+    let parts = spec.key_parts().into_iter();
     let is_of_caller = |part: &KeyPart<'_>| part.origin == PartOrigin::CallerEnv;
     parts
         .map(|part| (part.kind, part.name.to_string(), is_of_caller(&part), part.value.into_owned()))

@@ -26,18 +26,17 @@ fn spec(provider: Provider) -> PluginSpec {
     PluginSpec { key, provider: Arc::new(provider), file, cluster: None, caller_env, target: None }
 }
 
-fn shown(spec: &PluginSpec, configured: &Provider) -> String {
+fn shown(spec: &PluginSpec) -> String {
     let line = |part: &KeyPart<'_>| {
         let KeyPart { kind, name, origin, value } = part;
         format!("{kind:?} {name} {} {origin:?}", String::from_utf8_lossy(value))
     };
-    spec.key_parts(configured).iter().map(line).collect::<Vec<_>>().join("\n")
+    spec.key_parts().iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
 fn each_variable_has_the_value_that_wins_and_its_origin() {
-    let configured = configured();
-    insta::assert_snapshot!(shown(&spec(configured.clone()), &configured), @r"
+    insta::assert_snapshot!(shown(&spec(configured())), @r"
     Provider  gke Stanza
     Command  /bin/gke Stanza
     ApiVersion  client.authentication.k8s.io/v1 Stanza
@@ -63,8 +62,7 @@ fn a_provider_of_a_kubeconfig_has_its_definition_and_the_clusters_of_its_context
     };
     let sent = Cluster { server: "https://a".into(), config: "{}".into(), ..Cluster::default() };
     let parts = |provider: &Provider| {
-        let spec = PluginSpec { cluster: Some(Arc::new(sent.clone())), ..spec(provider.clone()) };
-        shown(&spec, provider)
+        shown(&PluginSpec { cluster: Some(Arc::new(sent.clone())), ..spec(provider.clone()) })
     };
     insta::assert_snapshot!(parts(&provider), @r"
     Provider  gke Stanza
@@ -99,10 +97,10 @@ fn what_a_cluster_profile_adds_is_named_so() {
     };
     let spec = spec(added);
     let provider = Arc::clone(&spec.provider);
-    let own = Arc::new(configured.clone());
-    let target = Target::new(ProfileName::new("fleet", "paris"), provider, own, Arc::new(endpoint));
+    let target =
+        Target::new(ProfileName::new("fleet", "paris"), provider, Arc::new(configured), Arc::new(endpoint));
     let spec = PluginSpec { target: Some(Arc::new(target)), ..spec };
-    let text = shown(&spec, &configured);
+    let text = shown(&spec);
     let of_profile: Vec<_> = text.lines().filter(|line| line.ends_with("ClusterProfile")).collect();
     insta::assert_snapshot!(of_profile.join("\n"), @r"
     Argument 2 --cluster=paris ClusterProfile
@@ -131,7 +129,6 @@ fn what_a_cluster_profile_adds_is_named_so() {
 
 #[test]
 fn a_part_shows_no_value() {
-    let (configured, spec) = (configured(), spec(configured()));
-    let text = format!("{:?}", spec.key_parts(&configured));
+    let text = format!("{:?}", spec(configured()).key_parts());
     assert!(text.contains("AWS_PROFILE") && !text.contains("prod") && !text.contains("token"), "{text}");
 }
