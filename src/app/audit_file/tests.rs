@@ -2,33 +2,21 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use credbroker_observe::{
-    audit::{Audit, DecisionRecord, RequestOutcome},
-    clock::{Now, SystemClock},
-};
-use serde_json::Value;
+use credbroker_observe::clock::{Now, SystemClock};
+use serde_json::{Value, json};
 
 use super::*;
 
 const AGES: Duration = Duration::from_secs(60);
 
-fn in_file(path: &Path, clock: Arc<dyn Clock>) -> io::Result<Audit> {
-    Ok(Audit::in_lines(AuditFile::start(path, Arc::clone(&clock))?, clock))
+fn start(path: &Path) -> io::Result<AuditFile> {
+    AuditFile::start(path, Arc::new(SystemClock))
 }
 
-fn decision(target: &str) -> DecisionRecord<'_> {
-    DecisionRecord {
-        listener: "default",
-        user: (1001, 1002),
-        pid: Some(7),
-        executable: Some(Path::new("/usr/bin/kubectl")),
-        call: "get",
-        target: Some(target.to_owned()),
-        outcome: RequestOutcome::Denied,
-        reason: Some("PEER_DENIED".into()),
-        generation: None,
-        took: None,
-    }
+/// Writes a record of `target`.
+fn write(file: &AuditFile, target: &str) {
+    file.push(&json!({"time": "Z", "target": target}).to_string());
+    file.flush(AGES);
 }
 
 /// The records in `path`, without their times.
@@ -47,12 +35,10 @@ fn records(path: &Path) -> Vec<Value> {
 fn a_file_that_is_moved_is_begun_again() {
     let directory = tempfile::tempdir().unwrap();
     let (path, old) = (directory.path().join("audit.jsonl"), directory.path().join("old"));
-    let audit = in_file(&path, Arc::new(SystemClock)).unwrap();
-    audit.decision(audit.begin(), decision("one"));
-    audit.flush(AGES);
+    let file = start(&path).unwrap();
+    write(&file, "one");
     fs::rename(&path, &old).unwrap();
-    audit.decision(audit.begin(), decision("two"));
-    audit.flush(AGES);
+    write(&file, "two");
     let targets = |path| records(path).into_iter().map(|record| record["target"].clone()).collect::<Vec<_>>();
     assert_eq!((targets(&old), targets(&path)), (vec!["one".into()], vec!["two".into()]));
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
@@ -103,11 +89,11 @@ async fn the_end_of_the_thread_that_writes_is_noticed() {
 #[test]
 fn what_cannot_be_a_file_of_records_is_refused() {
     let directory = tempfile::tempdir().unwrap();
-    assert!(in_file(directory.path(), Arc::new(SystemClock)).is_err());
+    assert!(start(directory.path()).is_err());
     let link = directory.path().join("link");
     std::os::unix::fs::symlink("/etc/passwd", &link).unwrap();
-    assert!(in_file(&link, Arc::new(SystemClock)).is_err());
-    assert!(in_file(&directory.path().join("none/audit"), Arc::new(SystemClock)).is_err());
+    assert!(start(&link).is_err());
+    assert!(start(&directory.path().join("none/audit")).is_err());
 }
 
 /// A directory of records, and their file.
@@ -122,7 +108,7 @@ fn mode(path: &Path, mode: u32) {
 }
 
 fn refusal(path: &Path) -> String {
-    in_file(path, Arc::new(SystemClock)).unwrap_err().to_string()
+    start(path).unwrap_err().to_string()
 }
 
 #[test]
@@ -139,7 +125,7 @@ fn a_file_that_other_users_can_change_or_replace_is_refused_with_the_remedy() {
     for file in [0o600, 0o640, 0o644] {
         mode(directory.path(), 0o755);
         mode(&path, file);
-        in_file(&path, Arc::new(SystemClock)).unwrap();
+        start(&path).unwrap();
     }
     fs::remove_file(&path).unwrap();
     mode(directory.path(), 0o777);
@@ -160,11 +146,8 @@ fn a_file_that_other_users_can_change_or_replace_is_refused_with_the_remedy() {
 fn a_file_in_the_place_of_a_moved_one_is_not_used_if_others_can_change_it() {
     let (directory, path) = place();
     let old = directory.path().join("old");
-    let audit = in_file(&path, Arc::new(SystemClock)).unwrap();
-    let record = |target| {
-        audit.decision(audit.begin(), decision(target));
-        audit.flush(AGES);
-    };
+    let file = start(&path).unwrap();
+    let record = |target| write(&file, target);
     record("one");
     fs::rename(&path, &old).unwrap();
     fs::write(&path, "").unwrap();
@@ -180,11 +163,8 @@ fn a_file_in_the_place_of_a_moved_one_is_not_used_if_others_can_change_it() {
 #[test]
 fn records_without_a_file_are_lost_and_counted() {
     let (directory, path) = place();
-    let audit = in_file(&path, Arc::new(SystemClock)).unwrap();
-    let record = |target| {
-        audit.decision(audit.begin(), decision(target));
-        audit.flush(AGES);
-    };
+    let file = start(&path).unwrap();
+    let record = |target| write(&file, target);
     fs::remove_file(&path).unwrap();
     mode(directory.path(), 0o777);
     record("one");
