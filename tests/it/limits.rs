@@ -46,7 +46,7 @@ async fn every_limit_is_announced() {
     assert_eq!(settings.get(&streams), Some(&1024));
     assert_eq!(settings.get(&window), Some(&(256 * 1024)));
     assert_eq!(settings.get(&frame), Some(&(16 * 1024)));
-    assert_eq!(settings.get(&headers), Some(&(16 * 1024)));
+    assert_eq!(settings.get(&headers), Some(&(8 * 1024)));
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::{convert::Infallible, future::poll_fn, mem, panic::AssertUnwindSafe, sy
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, header::CONTENT_TYPE, request::Parts};
+use http::{HeaderValue, Method, Request, Response, header::CONTENT_TYPE, request::Parts};
 use hyper::body::Incoming;
 use tonic::body::Body;
 use tower::Service as _;
@@ -17,7 +17,7 @@ use super::{
     credentials::GET,
     follow::WatchSlots,
     preencoded::{self, Preencoded},
-    request_body::Question,
+    request_body::{Question, keep_what_is_read},
     response_body::{Answer, Watching},
     rpc_metrics::{answered, tally},
     status,
@@ -63,9 +63,11 @@ fn serve_call(shared: Arc<Exchanges>, request: Request<Incoming>) -> impl Future
     let (admitted, (mut head, body)) = (shared.admit(request.uri().path()), request.into_parts());
     async move {
         // Before the body is read, so that a waiting request holds only what the peer may send ahead.
-        shared.room(&mut head.headers).await;
+        shared.room(&mut head).await;
         let question = match admitted {
-            Ok((false, slot)) => Question::whole(body, &shared.traffic).await.map(|whole| (whole, slot)),
+            Ok((false, slot)) => {
+                Question::whole(body, &mut head, &shared.traffic).await.map(|whole| (whole, slot))
+            }
             Ok((true, slot)) => {
                 Ok((Question::stream(body, &shared.traffic, &shared.connections.draining), slot))
             }
@@ -101,12 +103,13 @@ fn whole(answer: Answer) -> Response<Answer> {
 }
 
 impl Exchanges {
-    async fn room(&self, headers: &mut HeaderMap) {
+    async fn room(&self, head: &mut Parts) {
         if self.traffic.has_room() {
             return;
         }
         // A `HeaderMap` reserves space for more headers than a request has, and a thousand requests may wait.
-        let few: Box<[_]> = mem::take(headers).into_iter().collect();
+        keep_what_is_read(head);
+        let few: Box<[_]> = mem::take(&mut head.headers).into_iter().collect();
         loop {
             let room = Box::pin(self.traffic.room());
             if self.traffic.has_room() {
@@ -115,7 +118,7 @@ impl Exchanges {
             }
             room.await;
         }
-        headers.extend(few);
+        head.headers.extend(few);
     }
 
     /// The framed answer from memory. A cache hit is only a look-up, so it bypasses the services.

@@ -2,6 +2,7 @@
 
 use std::{
     future::poll_fn,
+    mem,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -9,6 +10,7 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
+use http::{HeaderName, HeaderValue, request::Parts};
 use hyper::body::{Body as HttpBody, Frame, Incoming};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
@@ -22,6 +24,10 @@ use super::{
 
 /// Time from the headers of a request to its last byte.
 const DEADLINE: Duration = Duration::from_secs(10);
+/// What a request costs of which only the headers have arrived, in bytes.
+const BEGUN: usize = 4096;
+/// The headers that services and tonic read.
+const READ: [&str; 5] = ["content-type", "grpc-timeout", "grpc-encoding", "grpc-accept-encoding", "te"];
 
 /// The body of a request as a service receives it.
 pub(super) enum Question {
@@ -47,10 +53,11 @@ impl Question {
     /// The body failed or took too long, or the unfinished requests of the connection are too large.
     ///
     /// Not an `async fn`: its future would hold the body twice.
-    pub(super) fn whole(
+    pub(super) fn whole<'a>(
         body: Incoming,
-        traffic: &Arc<Traffic>,
-    ) -> impl Future<Output = Result<Self, Status>> + use<'_> {
+        head: &'a mut Parts,
+        traffic: &'a Arc<Traffic>,
+    ) -> impl Future<Output = Result<Self, Status>> + use<'a> {
         let mut receiving = Receiving { body, bytes: BytesMut::new(), unfinished: None };
         async move {
             // Polled without a timer first, because the body has usually arrived.
@@ -58,6 +65,8 @@ impl Question {
             let received = match now {
                 Poll::Ready(received) => received,
                 Poll::Pending => {
+                    keep_what_is_read(head);
+                    receiving.counts(traffic)?;
                     let rest = poll_fn(|cx| receiving.poll(traffic, cx));
                     Box::pin(timeout(DEADLINE, rest))
                         .await
@@ -84,6 +93,12 @@ struct Receiving {
 }
 
 impl Receiving {
+    /// Counts an unfinished request: its head, its task and its bytes.
+    fn counts(&mut self, traffic: &Arc<Traffic>) -> Result<(), Status> {
+        let unfinished = self.unfinished.get_or_insert_with(|| Unfinished::new(traffic));
+        unfinished.grow_to(BEGUN + self.bytes.capacity()).map_err(status::too_many_bytes)
+    }
+
     fn poll(&mut self, traffic: &Arc<Traffic>, cx: &mut Context<'_>) -> Poll<Result<Bytes, Status>> {
         loop {
             let frame = match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
@@ -97,8 +112,7 @@ impl Receiving {
                 return Poll::Ready(Ok(data));
             }
             self.bytes.extend_from_slice(&data);
-            let unfinished = self.unfinished.get_or_insert_with(|| Unfinished::new(traffic));
-            unfinished.grow_to(self.bytes.capacity()).map_err(status::too_many_bytes)?;
+            self.counts(traffic)?;
             // Enough for the service to refuse a request that is too large: it reads the length before the message.
             if is_last || self.bytes.len() > REQUEST + 5 {
                 break;
@@ -106,6 +120,18 @@ impl Receiving {
         }
         Poll::Ready(Ok(self.bytes.split().freeze()))
     }
+}
+
+/// Keeps of the head of a waiting request only what services and tonic read, without the buffer that the peer sent it in.
+pub(super) fn keep_what_is_read(head: &mut Parts) {
+    let headers = mem::take(&mut head.headers);
+    for name in READ {
+        let value = headers.get(name).and_then(|value| HeaderValue::from_bytes(value.as_bytes()).ok());
+        head.headers.extend(value.map(|value| (HeaderName::from_static(name), value)));
+    }
+    // Without an authority, which no service reads.
+    let path = head.uri.path_and_query().map(ToString::to_string);
+    head.uri = path.and_then(|path| path.parse().ok()).unwrap_or_default();
 }
 
 impl Stream {
@@ -131,7 +157,7 @@ impl HttpBody for Question {
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         match self.get_mut() {
             Self::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
-            Self::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Self::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(mem::take(bytes))))),
             Self::Stream(stream) => stream.poll(cx),
         }
     }

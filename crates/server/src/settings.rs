@@ -11,7 +11,7 @@ const PENDING_RESETS: usize = 20;
 /// Streams that the broker reset because of an error of the peer.
 const ERROR_RESETS: usize = 64;
 /// Bytes of the headers of a request.
-pub(super) const HEADERS: u32 = 16 * 1024;
+pub(super) const HEADERS: u32 = 8 * 1024;
 /// Bytes that wait to be sent on one stream.
 const SEND_BUFFER: usize = 64 * 1024;
 /// Bytes that the peer may send ahead, on one stream and on the whole connection. A request has at most 256 KiB.

@@ -53,6 +53,14 @@ async fn a_run_has_its_own_session_without_a_terminal_and_a_private_umask() {
 }
 
 #[tokio::test]
+async fn the_kernel_ends_a_plugin_before_the_broker_when_memory_runs_out() {
+    let (stdout, _) = Plugin::script("exec cat /proc/self/oom_score_adj").run().await;
+    assert_eq!(stdout.unwrap(), "1000\n");
+    let own = fs::read_to_string("/proc/self/oom_score_adj").unwrap();
+    assert_ne!(own, "1000\n");
+}
+
+#[tokio::test]
 async fn limits_are_hard_in_the_strict_sandbox_and_soft_in_the_other() {
     let script = "for limit in c n f t; do echo $(ulimit -S$limit) $(ulimit -H$limit); done; ulimit -v";
     for sandbox in [Sandbox::Strict, Sandbox::Compatible] {

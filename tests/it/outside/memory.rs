@@ -155,6 +155,35 @@ fn requests_that_only_begin() {
 }
 
 #[test]
+fn requests_of_which_only_large_headers_arrive() {
+    let plugin = FakePlugin::builder().token("t").expires_in(3600).build();
+    let broker = warm(&plugin);
+    // 70 MB of headers in 10,000 requests, of which 4,096 are kept: `limits.bytesPerProcess` is 16 MiB.
+    let allowed = ALLOWED + 16 * 1024;
+    let before = settled(broker.pid());
+    let peers: Vec<_> = (0..10)
+        .map(|_| {
+            let mut peer = Raw::connect(&broker.socket(), 65_535);
+            for stream in streams(1000) {
+                peer.headers_with(stream, GET, 7000).unwrap();
+            }
+            peer
+        })
+        .collect();
+    let refused = || peers.iter().map(|peer| peer.seen(|seen| seen.ended.len())).sum::<usize>();
+    until("the rest is refused", || refused() >= 10_000 - 4096);
+    let during = settled(broker.pid()).saturating_sub(before);
+    assert!(during <= allowed, "{during} KiB more, of {allowed}");
+    drop(peers);
+    until("others are served again", || {
+        let mut other = Raw::connect(&broker.socket(), 65_535);
+        other.request(1, GET, &request("cloud", None, &[])).unwrap();
+        until("it is answered", || other.seen(|seen| !seen.ended.is_empty()));
+        other.seen(|seen| seen.data.contains_key(&1))
+    });
+}
+
+#[test]
 fn watches_of_health() {
     let plugin = FakePlugin::builder().token("t").expires_in(3600).build();
     let broker = warm(&plugin);

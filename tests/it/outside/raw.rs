@@ -74,12 +74,17 @@ impl Raw {
 
     /// Opens a stream with a request for `path`; the body follows unless this is all.
     pub(super) fn headers(&mut self, stream: u32, path: &str) -> io::Result<()> {
+        self.headers_with(stream, path, 0)
+    }
+
+    /// The same with one more header of so many bytes.
+    pub(super) fn headers_with(&mut self, stream: u32, path: &str, more: usize) -> io::Result<()> {
         let mut block = vec![0x83, 0x86, 0x04]; // POST, http, :path
         block.extend(length(path.len()));
         block.extend(path.as_bytes());
-        for (name, value) in
-            [(":authority", "localhost"), ("content-type", "application/grpc"), ("te", "trailers")]
-        {
+        let more = ("more", &*"m".repeat(more));
+        let headers = [(":authority", "localhost"), ("content-type", "application/grpc"), ("te", "trailers")];
+        for (name, value) in headers.into_iter().chain((!more.1.is_empty()).then_some(more)) {
             block.push(0x00);
             for text in [name, value] {
                 block.extend(length(text.len()));
@@ -188,6 +193,14 @@ fn write_frame(stream: &mut UnixStream, kind: u8, flags: u8, id: u32, payload: &
 fn length(length: usize) -> Vec<u8> {
     match u8::try_from(length) {
         Ok(short) if short < 127 => vec![short],
-        _ => vec![127, u8::try_from(length - 127).unwrap()],
+        _ => {
+            let (mut bytes, mut rest) = (vec![127], length - 127);
+            while rest >= 128 {
+                bytes.push(0x80 | u8::try_from(rest % 128).unwrap());
+                rest /= 128;
+            }
+            bytes.push(u8::try_from(rest).unwrap());
+            bytes
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! What a launcher does to itself before it starts a plugin. The plugin inherits all of it.
 
-use std::{io, os::unix::net::UnixStream};
+use std::{fs, io, os::unix::net::UnixStream};
 
 use rustix::{
     fs::Mode,
@@ -17,6 +17,8 @@ use credbroker_plugin::Sandbox;
 /// Address space is not limited: the runtimes of Go, Node and Java reserve gigabytes that they do not use.
 const LIMITS: [(Resource, u64); 3] =
     [(Resource::Core, 0), (Resource::Nofile, 1024), (Resource::Fsize, 64 << 20)];
+/// Where memory runs out, the kernel ends the plugin first, and not the broker, which holds the credentials of others.
+const OOM_SCORE: &str = "/proc/self/oom_score_adj";
 /// The seconds between SIGXCPU and SIGKILL.
 const PROCESSOR_GRACE: u64 = 5;
 
@@ -26,6 +28,8 @@ pub(super) struct Confined {
     pub(super) children: UnixStream,
     /// The limits before, for processes that outlive the run.
     lifted: Vec<(Resource, Rlimit)>,
+    /// The `oom_score_adj` before, for the same processes.
+    oom_score: Option<String>,
 }
 
 /// Confines this process and all that it will start.
@@ -39,6 +43,9 @@ pub(super) fn confine(order: &Order) -> io::Result<Confined> {
     // Later descriptors are closed on exec anyway.
     close_fds::set_fds_cloexec(3, &[]);
     umask(Mode::RWXG | Mode::RWXO);
+    let oom_score = fs::read_to_string(OOM_SCORE);
+    // The plugin runs without this too.
+    let _unchanged = fs::write(OOM_SCORE, "1000");
     let mut lifted = Vec::new();
     let processor_time = (Resource::Cpu, order.processor_time);
     for (resource, most) in LIMITS.into_iter().chain([processor_time]) {
@@ -48,7 +55,7 @@ pub(super) fn confine(order: &Order) -> io::Result<Confined> {
     if order.sandbox == Sandbox::Strict {
         set_no_new_privs(true)?;
     }
-    Ok(Confined { children: restore_signals()?, lifted })
+    Ok(Confined { children: restore_signals()?, lifted, oom_score: oom_score.ok() })
 }
 
 /// Sets both limits in the strict sandbox, so that no process can raise them, and else the soft limit.
@@ -69,6 +76,9 @@ impl Confined {
         for (resource, before) in self.lifted.iter().filter(|(resource, _)| *resource != Resource::Core) {
             // It has ended by now, or changed its user.
             let _unchanged = prlimit(Some(pid), *resource, *before);
+        }
+        if let Some(before) = &self.oom_score {
+            let _unchanged = fs::write(format!("/proc/{}/oom_score_adj", pid.as_raw_nonzero()), before);
         }
     }
 }
