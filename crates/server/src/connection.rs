@@ -3,7 +3,7 @@
 use std::{
     future::poll_fn,
     pin::{Pin, pin},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicUsize},
     task::Poll,
     time::Duration,
 };
@@ -109,6 +109,7 @@ impl Connections {
             access,
             refusal,
             traffic: Arc::clone(&traffic),
+            denials: AtomicUsize::new(0),
         });
         let served = Arc::clone(&exchanges);
         // Boxed, because hyper reserves the size of the larger of this future and a waiting answer.

@@ -2,7 +2,13 @@
 
 mod admit;
 
-use std::{convert::Infallible, future::poll_fn, mem, panic::AssertUnwindSafe, sync::Arc};
+use std::{
+    convert::Infallible,
+    future::poll_fn,
+    mem,
+    panic::AssertUnwindSafe,
+    sync::{Arc, atomic::AtomicUsize},
+};
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
@@ -37,6 +43,8 @@ pub(super) struct Exchanges {
     pub(super) access: Arc<Access>,
     pub(super) refusal: Option<ConnectionRefusal>,
     pub(super) traffic: Arc<Traffic>,
+    /// The calls that were denied because the peer has no right.
+    pub(super) denials: AtomicUsize,
 }
 
 /// One call. A panic ends it with INTERNAL, and no other call.

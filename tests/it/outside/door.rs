@@ -44,6 +44,28 @@ fn configured(builder: BrokerBuilder, plugins: &[FakePlugin; 2], limits: &Value)
     builder.config(&config.to_string())
 }
 
+#[test]
+fn a_peer_without_any_right_is_disconnected_after_some_denials() {
+    let plugin = FakePlugin::builder().token("t").expires_in(3600).build();
+    let config = json!({
+        "apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig",
+        "providers": [provider("cloud", &plugin)], "listen": {"mode": "0666"},
+        "access": [{"name": "r", "peers": {"uids": [OTHER]}, "allow": {"providers": ["*"], "verbs": ["get"]}}],
+    });
+    let broker = Broker::builder(PROGRAM).config(&config.to_string()).start();
+    let mut peer = Raw::connect(&broker.socket(), 65_535);
+    let mut deny = |stream: u32| {
+        // Writes fail once the connection is closed.
+        peer.request(stream, GET, &request("cloud", None, &[])).ok();
+        until("it is denied", || peer.seen(|seen| seen.ended.contains(&stream) || seen.goaway));
+        peer.seen(|seen| !seen.goaway)
+    };
+    let denied = (0..100).take_while(|number| deny(2 * number + 1)).count();
+    assert!((15..=16).contains(&denied), "{denied} denials");
+    until("it is closed", || peer.seen(|seen| seen.closed));
+    assert_eq!(plugin.runs(), 0);
+}
+
 /// Another process that asks for a credential, of another user if this one may start it.
 fn ask(broker: &Broker, provider: &str) -> Output {
     let run = broker.socket().parent().unwrap().to_owned();

@@ -1,6 +1,6 @@
 //! Which calls are served, before their requests are read.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use tokio::sync::OwnedSemaphorePermit;
 use tonic::Status;
@@ -10,6 +10,8 @@ use crate::{audit_record, connection::ConnectionRefusal, response_body::Loss, st
 
 /// Prefix of the methods that report whether the broker works.
 const HEALTH: &str = "/grpc.health.v1.Health/";
+/// A connection of a peer without any right ends after so many calls.
+const DENIALS: usize = 16;
 /// Path of a streaming method that this module counts as a watch. The broker's own services count theirs.
 const HEALTH_WATCH: &str = "/grpc.health.v1.Health/Watch";
 
@@ -56,6 +58,9 @@ impl Exchanges {
     }
 
     fn denied(&self, path: &str) -> Status {
+        if self.denials.fetch_add(1, Ordering::Relaxed) + 1 == DENIALS {
+            self.traffic.give_way();
+        }
         self.refused(path, status::peer_denied(self.access.peer.uid, self.access.no_rights()))
     }
 
