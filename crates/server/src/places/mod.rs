@@ -100,7 +100,7 @@ impl Places {
         let few = if by_files { (total * 3 / 4).max(1) } else { usize::MAX };
         // Without a process ID, all processes of the uid count as one, so only the share of the uid limits them.
         let share = peer.pid.map_or(usize::MAX, |_| limits.connections_per_process);
-        let per_process = share.min(few);
+        let (per_process, per_uid) = (share.min(few), limits.connections_per_uid.min(few));
         let most_silent = SILENT.min((total / 2).max(2));
         let mut taken = self.lock();
         let may_leave = budget.spare.div_ceil(2);
@@ -112,7 +112,7 @@ impl Places {
         }
         let is_full = taken.served.len() >= total;
         let (uid_has, process_has) = taken.shares(uid, process);
-        let (of_uid, of_process) = (uid_has >= limits.connections_per_uid, process_has >= per_process);
+        let (of_uid, of_process) = (uid_has >= per_uid, process_has >= per_process);
         if is_full || of_uid || of_process {
             let may_give_way = |served: &Served| match (of_process, of_uid) {
                 (true, _) => served.process == process,
@@ -126,7 +126,8 @@ impl Places {
                     (true, _) => Full::Connections(total),
                     (false, true) if by_files => Full::OpenFiles(per_process),
                     (false, true) => Full::Process(per_process),
-                    (false, false) => Full::Uid(limits.connections_per_uid),
+                    (false, false) if by_files => Full::OpenFiles(per_uid),
+                    (false, false) => Full::Uid(per_uid),
                 });
             };
             taken.gives_way(idle);

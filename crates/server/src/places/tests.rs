@@ -90,12 +90,12 @@ fn peers_without_a_process_id_count_by_uid() {
 fn few_connections_leave_at_a_time_and_few_are_refused() {
     let limits = ConnectionLimits::for_tests(1000);
     let places = Arc::new(Places { limits, open_files: || 72, taken: Mutex::default() });
-    let mut served: Vec<_> = (1..=12).map(|pid| take(&places, &peer(1, pid), 0).unwrap()).collect();
-    assert_eq!(take(&places, &peer(1, 20), 0).unwrap_err(), Full::OpenFiles(12));
-    served.extend([20, 21].map(|pid| take(&places, &peer(1, pid), 5).unwrap()));
-    assert_eq!(take(&places, &peer(1, 22), 9).unwrap_err(), Full::OpenFiles(12), "two are leaving");
+    let mut served: Vec<_> = (1_i32..=12).map(|pid| take(&places, &peer(pid.cast_unsigned() % 2, pid), 0).unwrap()).collect();
+    assert_eq!(take(&places, &peer(3, 20), 0).unwrap_err(), Full::OpenFiles(12));
+    served.extend([20, 21].map(|pid| take(&places, &peer(3, pid), 5).unwrap()));
+    assert_eq!(take(&places, &peer(3, 22), 9).unwrap_err(), Full::OpenFiles(12), "two are leaving");
     drop(served.remove(0));
-    assert!(take(&places, &peer(1, 22), 9).is_ok());
+    assert!(take(&places, &peer(3, 22), 9).is_ok());
     let refused = [places.refuse().unwrap(), places.refuse().unwrap()];
     assert!(places.refuse().is_none());
     drop(refused);
@@ -140,7 +140,7 @@ fn connections_that_had_no_call_in_time_give_way_when_their_process_has_many() {
 }
 
 #[test]
-fn with_few_descriptors_a_process_leaves_a_quarter_of_the_places_to_others() {
+fn with_few_descriptors_a_process_and_a_uid_leave_a_quarter_of_the_places_to_others() {
     let limits = ConnectionLimits::for_tests(1000);
     let places = Arc::new(Places { limits, open_files: || 72, taken: Mutex::default() });
     let mut connections = Vec::new();
@@ -150,6 +150,7 @@ fn with_few_descriptors_a_process_leaves_a_quarter_of_the_places_to_others() {
         connections.push((connection, call));
     }
     assert_eq!(take(&places, &peer(1, 1), 9).unwrap_err(), Full::OpenFiles(9));
-    let silent = [2, 2, 2].map(|pid| take(&places, &peer(1, pid), 0).unwrap());
+    assert_eq!(take(&places, &peer(1, 2), 9).unwrap_err(), Full::OpenFiles(9), "nor its uid");
+    let silent = [2, 2, 2].map(|pid| take(&places, &peer(2, pid), 0).unwrap());
     assert!(!silent.iter().any(has_ended));
 }
