@@ -35,7 +35,8 @@ section! {
     PLUGIN_RUNS: Count, Is<NonZeroUsize> = ("pluginRuns", Count(MOST_RUNS), Is(count(8)), "16");
     /// Plugin runs at the same time of each issuer without a `concurrency`.
     PLUGIN_RUNS_PER_PROVIDER: Count, Is<NonZeroUsize> = ("pluginRunsPerProvider", Count(MOST_RUNS), Is(count(4)), "2");
-    /// Plugin runs at the same time that callers of one uid wait for. Further ones are queued.
+    /// Plugin runs at the same time that callers of one uid wait for: three quarters of `pluginRuns` if these are fewer and a
+    /// caller of another uid waits. Further ones are queued.
     PLUGIN_RUNS_PER_UID: Count, Optional = ("pluginRunsPerUid", Count(MOST_RUNS), Optional("`pluginRuns`"), "12");
     /// Plugin runs at the same time that callers of one process wait for. Further ones are queued.
     PLUGIN_RUNS_PER_PROCESS: Count, Optional = ("pluginRunsPerProcess", Count(MOST_RUNS), Optional("three quarters of `pluginRuns`, rounded up"), "8");

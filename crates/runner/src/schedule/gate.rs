@@ -38,7 +38,7 @@ pub enum Cause {
     },
     /// The processes of the caller's uid have as many runs at a time as they may have.
     UidShare {
-        /// `limits.pluginRunsPerUid`.
+        /// `limits.pluginRunsPerUid`, or three quarters of `limits.pluginRuns` while another uid waits.
         runs: usize,
     },
     /// The issuer has as many runs at a time as it allows.

@@ -49,8 +49,9 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// Decides which plugin runs next. Clones share one queue.
 ///
-/// Runs that a caller waits for and urgent runs go first. Among them providers take turns, and so do the callers of one
-/// provider. Background runs get the remaining slots, but not the last one if there are two or more. All runs of one
+/// Runs that a caller waits for and urgent runs go first. Among those of one issuer uids take turns, within a uid its
+/// providers, and within a provider its processes; the broker takes turns like a uid. While a caller of another uid waits, a
+/// uid has at most three quarters of the slots. Background runs get the remaining slots, but not the last one if there are two or more. All runs of one
 /// [`Issuer`] share its rate and its concurrency. An issuer that asks for fewer runs is paused; one run in
 /// [`PROBE_EVERY`] tries it again, and more follow step by step. A busy or paused provider or issuer does not delay any
 /// other.

@@ -41,6 +41,8 @@ pub(super) struct Queue {
     answers: Vec<(u64, RunAdmission)>,
     /// The issuers whose waiting callers may have to be refused.
     refusing: BTreeSet<Arc<str>>,
+    /// Whether a uid may have more or fewer runs than when its issuers were listed.
+    is_share_changed: bool,
     /// Numbers runs and turns.
     next: u64,
 }
@@ -76,6 +78,7 @@ impl Queue {
             turns: Turns::default(),
             answers: Vec::new(),
             refusing: BTreeSet::new(),
+            is_share_changed: false,
             next: 0,
         }
     }
@@ -120,7 +123,7 @@ impl Queue {
         issuers: impl IntoIterator<Item = Arc<Issuer>>,
         now: Duration,
     ) {
-        self.slots.runs = runs.max(1);
+        self.slots.shares.runs = runs.max(1);
         self.limits = issuers.into_iter().map(|issuer| (Arc::clone(&issuer.name), issuer)).collect();
         let known: Vec<_> = self.issuers.keys().cloned().collect();
         for name in known {
@@ -174,6 +177,7 @@ impl Queue {
         if let Some(line) = self.issuers.get_mut(&issuer) {
             line.first.remove(&provider, Party::Peer(peer), id);
         }
+        self.is_share_changed |= self.slots.shares.left(Party::Peer(peer));
         if is_over {
             self.set_floor(id, Urgency::Background, now);
         } else {
@@ -263,7 +267,7 @@ impl Queue {
         peer: Option<u64>,
         now: Duration,
     ) -> Cause {
-        let slots = Cause::Slots { runs: self.slots.runs };
+        let slots = Cause::Slots { runs: self.slots.shares.runs };
         if !self.slots.has_room() {
             return slots;
         }
@@ -292,6 +296,7 @@ impl Queue {
         if let Some(line) = self.issuers.get_mut(&run.issuer) {
             line.lane_mut(class).insert(&run.provider, party, id, turn);
         }
+        self.is_share_changed |= self.slots.shares.waits(party);
     }
 
     fn remove(&mut self, id: u64) -> Option<QueuedRun> {
@@ -299,6 +304,7 @@ impl Queue {
         let line = self.issuers.get_mut(&run.issuer)?;
         for (class, party) in run.places() {
             line.lane_mut(class).remove(&run.provider, party, id);
+            self.is_share_changed |= self.slots.shares.left(party);
         }
         Some(run)
     }

@@ -17,19 +17,54 @@ pub struct RunShares {
 #[derive(Debug)]
 pub(super) struct Shares {
     pub(super) limits: RunShares,
+    /// How many runs there may be at a time, of all peers.
+    pub(super) runs: usize,
     processes: HashMap<u64, usize>,
     uids: HashMap<u32, usize>,
+    /// The queued runs that callers of each uid wait for.
+    waiting: HashMap<u32, usize>,
 }
 
 impl Shares {
-    pub(super) fn new(limits: RunShares) -> Self {
-        Self { limits, processes: HashMap::new(), uids: HashMap::new() }
+    pub(super) fn new(limits: RunShares, runs: usize) -> Self {
+        Self { limits, runs, processes: HashMap::new(), uids: HashMap::new(), waiting: HashMap::new() }
+    }
+
+    /// Notes that `party` waits for one more run. Returns whether a uid may have fewer runs now than before.
+    pub(super) fn waits(&mut self, party: Party) -> bool {
+        let Party::Peer(process) = party else { return false };
+        let waiting = self.waiting.entry(uid(process)).or_default();
+        *waiting += 1;
+        *waiting == 1 && self.has_large_holder()
+    }
+
+    /// Undoes one [`waits`](Self::waits). Returns whether a uid may have more runs now than before.
+    pub(super) fn left(&mut self, party: Party) -> bool {
+        let Party::Peer(process) = party else { return false };
+        decrease(&mut self.waiting, uid(process));
+        !self.waiting.contains_key(&uid(process)) && self.has_large_holder()
+    }
+
+    /// Whether a uid has as many runs as it may have while another one waits.
+    fn has_large_holder(&self) -> bool {
+        self.uids.values().any(|runs| *runs >= self.shared())
+    }
+
+    /// The runs of one uid while another one waits: three quarters.
+    fn shared(&self) -> usize {
+        self.limits.per_uid.min((self.runs * 3 / 4).max(1))
+    }
+
+    /// The runs that `uid` may have.
+    fn of_uid(&self, uid: u32) -> usize {
+        let others_wait = self.waiting.len() > usize::from(self.waiting.contains_key(&uid));
+        if others_wait { self.shared() } else { self.limits.per_uid }
     }
 
     /// Why no run of `party` starts now; `None`: it has less than its share. Only the runs that callers wait for count.
     pub(super) fn refuses(&self, party: Party) -> Option<Cause> {
         let Party::Peer(process) = party else { return None };
-        let RunShares { per_uid, per_process } = self.limits;
+        let (per_process, per_uid) = (self.limits.per_process, self.of_uid(uid(process)));
         if self.processes.get(&process).is_some_and(|runs| *runs >= per_process) {
             return Some(Cause::ProcessShare { runs: per_process });
         }

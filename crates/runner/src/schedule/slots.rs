@@ -12,8 +12,6 @@ use super::{
 /// The started runs.
 #[derive(Debug)]
 pub(super) struct Slots {
-    /// How many there may be, at least one.
-    pub(super) runs: usize,
     /// How many runs may wait for a person at a time.
     pub(super) interactive: usize,
     pub(super) shares: Shares,
@@ -35,10 +33,10 @@ pub(super) struct StartedRun {
 
 impl Slots {
     pub(super) fn new(runs: usize) -> Self {
+        let unlimited = RunShares { per_uid: usize::MAX, per_process: usize::MAX };
         Self {
-            runs: runs.max(1),
             interactive: 0,
-            shares: Shares::new(RunShares { per_uid: usize::MAX, per_process: usize::MAX }),
+            shares: Shares::new(unlimited, runs.max(1)),
             started: HashMap::new(),
             aside: HashMap::new(),
             background: 0,
@@ -47,13 +45,13 @@ impl Slots {
 
     /// Whether there is room for a run.
     pub(super) fn has_room(&self) -> bool {
-        self.started.len() < self.runs
+        self.started.len() < self.shares.runs
     }
 
     /// Whether a background run may start. If there are two slots or more, one is reserved for runs that a caller waits
     /// for.
     pub(super) fn has_room_for_background(&self) -> bool {
-        self.runs == 1 || self.background + 1 < self.runs
+        self.shares.runs == 1 || self.background + 1 < self.shares.runs
     }
 
     /// Adds a started run. Returns whether its party has its share now.

@@ -139,7 +139,7 @@ impl fmt::Display for WaitsFor {
             Cause::UidShare { runs } => {
                 write!(
                     f,
-                    "the processes of this uid have as many runs as they may have (`limits.pluginRunsPerUid`: {runs})"
+                    "the processes of this uid have as many runs as they may have now ({runs}; `limits.pluginRunsPerUid`, and three quarters of `limits.pluginRuns` while another uid waits)"
                 )
             }
             Cause::Concurrency { runs } => {

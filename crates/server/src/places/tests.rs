@@ -90,7 +90,8 @@ fn peers_without_a_process_id_count_by_uid() {
 fn few_connections_leave_at_a_time_and_few_are_refused() {
     let limits = ConnectionLimits::for_tests(1000);
     let places = Arc::new(Places { limits, open_files: || 72, taken: Mutex::default() });
-    let mut served: Vec<_> = (1_i32..=12).map(|pid| take(&places, &peer(pid.cast_unsigned() % 2, pid), 0).unwrap()).collect();
+    let mut served: Vec<_> =
+        (1_i32..=12).map(|pid| take(&places, &peer(pid.cast_unsigned() % 2, pid), 0).unwrap()).collect();
     assert_eq!(take(&places, &peer(3, 20), 0).unwrap_err(), Full::OpenFiles(12));
     served.extend([20, 21].map(|pid| take(&places, &peer(3, pid), 5).unwrap()));
     assert_eq!(take(&places, &peer(3, 22), 9).unwrap_err(), Full::OpenFiles(12), "two are leaving");

@@ -1,6 +1,6 @@
 //! Starts the runs whose turn it is, and keeps the sets of issuers from which it picks.
 
-use std::{sync::Arc, time::Duration};
+use std::{mem, sync::Arc, time::Duration};
 
 use super::{Queue, QueuedRun, RunAdmission};
 use crate::schedule::{
@@ -17,15 +17,18 @@ impl Queue {
         while let Some(issuer) = self.turns.due(now) {
             self.list(&issuer, now); // at a later time, or none
         }
-        while self.slots.has_room()
-            && let Some((issuer, is_first)) = self.turns.next(self.slots.has_room_for_background())
-        {
+        while self.slots.has_room() {
+            if mem::take(&mut self.is_share_changed) {
+                self.list_all(now);
+            }
+            let next = self.turns.next(self.slots.has_room_for_background());
+            let Some((issuer, is_first)) = next else { break };
             self.start(&issuer, is_first, now);
         }
         while let Some(issuer) = self.refusing.pop_first() {
             self.refuse(&issuer, now);
         }
-        std::mem::take(&mut self.answers)
+        mem::take(&mut self.answers)
     }
 
     /// Answers the callers that wait although `issuer` is paused. One of their runs is the next probe if one is due: no run of

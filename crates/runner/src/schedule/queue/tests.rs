@@ -555,3 +555,43 @@ fn renewals_of_other_uids_pass_those_of_the_last_probe() {
     assert_eq!(order, [of_one[0], of_other, of_one[1], of_one[2]]);
     assert_eq!(at, NOW + secs(75), "no other uid has a run for the probe of a minute");
 }
+
+/// At one issuer, a uid gains nothing by its number of processes, or of providers.
+#[test]
+fn a_uid_with_many_processes_and_providers_has_the_turns_of_one() {
+    let mut setup = Setup::new(8, 1);
+    let shared = issuer("idp", 100_000, 1);
+    let mut enter = |provider: &str, peer: u64, name: &str| {
+        let id = setup.queue.enter_any(&provider.into(), &shared, waited(peer), setup.now);
+        setup.names.insert(id, name.to_owned());
+    };
+    for process in 0..60 {
+        enter(["a", "b", "c"][process as usize % 3], 1 << 32 | process, "x");
+    }
+    enter("a", 2 << 32 | 1, "y");
+    enter("d", 2 << 32 | 2, "y");
+    let order = setup.order();
+    let order: Vec<_> = order.split(' ').take(5).collect();
+    assert_eq!(order, ["x", "y", "x", "y", "x"]);
+}
+
+/// A uid with all slots leaves the next one to another uid, at whichever issuer.
+#[test]
+fn while_another_uid_waits_a_uid_has_at_most_three_quarters_of_the_slots() {
+    let mut setup = Setup::new(4, 1);
+    for provider in ["a", "b", "c", "d", "e", "f", "g"] {
+        setup.one(provider, waited(1 << 32 | 1), provider);
+    }
+    let started = setup.started();
+    assert_eq!(started.len(), 4, "alone it has all");
+    setup.one("x", waited(2 << 32 | 1), "x");
+    let y = setup.one("x", waited(2 << 32 | 1), "y");
+    setup.queue.finish(started[0], Outcome::Success, 0.5, setup.now);
+    let next = setup.started();
+    assert_eq!(setup.names[&next[0]], "x");
+    setup.queue.finish(started[1], Outcome::Success, 0.5, setup.now);
+    assert_eq!(setup.started().len(), 1, "y waits for x at its issuer, and there are three quarters for e");
+    setup.queue.leave(y, setup.now);
+    setup.queue.finish(next[0], Outcome::Success, 0.5, setup.now);
+    assert_eq!(setup.started().len(), 1, "all slots again");
+}
