@@ -11,11 +11,9 @@ use std::{
 use tokio::sync::watch;
 
 use super::{
-    caller::Callers,
     makers::{InUse, Made},
-    policy::{NextAction, Usage, next_action},
-    state::KeyState,
-    suspicion::Verification,
+    rejection::{Callers, Verification},
+    state::{KeyState, NextAction, Usage, next_action},
 };
 use credbroker_credential::Now;
 use credbroker_observe::metrics::{Metrics, ProviderMetrics};

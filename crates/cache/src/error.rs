@@ -1,11 +1,18 @@
-//! Why a credential is not served.
+//! Why a credential is not served, and when to try again.
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use super::{attention::Unattended, full::Room, waiting};
-use credbroker_credential::LifetimeError;
+use credbroker_credential::{LifetimeError, Now};
+use credbroker_observe::backoff::full_jitter;
 use credbroker_plugin::Retirement;
-use credbroker_runner::{RunError, WaitsFor};
+use credbroker_runner::{PROBE_EVERY, RunError, WaitsFor};
+
+/// The longest time for which a caller gets one of the first failures again, without a run.
+const HELD: Duration = Duration::from_secs(3);
+
+/// The longest time for which a caller gets any failure again.
+const HELD_LONGEST: Duration = Duration::from_secs(30);
 
 /// Why there is no credential. Cheap to clone: all callers that wait for a run share it.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -121,4 +128,81 @@ impl From<CacheError> for Failed {
     fn from(error: CacheError) -> Self {
         Self { error, retry_after: Duration::ZERO }
     }
+}
+
+/// Why the last run brought no credential, held so that it is not repeated at once. Times are since boot: a step of the
+/// wall clock must not extend them.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    /// The error when the run ended.
+    pub error: CacheError,
+    pub failed_at: Duration,
+    /// Failures in a row.
+    pub attempts: u32,
+    /// Throttled runs since the last credential.
+    pub throttled: u32,
+    /// No refresh starts before this time.
+    pub refresh_at: Duration,
+    /// A caller gets the failure again before this time.
+    pub ask_at: Duration,
+    /// The same for a caller at a terminal.
+    pub terminal_at: Duration,
+}
+
+impl Failure {
+    /// What a caller gets at `now`.
+    pub(crate) fn at(&self, now: Now, at_terminal: bool) -> Failed {
+        let until = if at_terminal { self.terminal_at } else { self.ask_at };
+        let error = self.error.after(now.boot.saturating_sub(self.failed_at));
+        let retry_after = error.pause().unwrap_or_else(|| until.saturating_sub(now.boot));
+        Failed { error, retry_after }
+    }
+
+    /// Whether a caller that asks at `now` gets the failure without a run.
+    pub(crate) fn is_held(&self, now: Now, at_terminal: bool) -> bool {
+        now.boot < if at_terminal { self.terminal_at } else { self.ask_at }
+    }
+
+    /// The failure that follows `last`. A pause is not an attempt. That of the issuer is not held here: the scheduler knows
+    /// when it ends. That of the key is: if the key `holds` a valid credential, its renewal is tried as often as a paused
+    /// issuer.
+    pub(crate) fn after(last: Option<&Self>, error: CacheError, holds: bool, now: Now, u: f64) -> Self {
+        let (before, throttled) = last.map_or((0, 0), |last| (last.attempts, last.throttled));
+        let until = |held: Duration| now.boot.saturating_add(held);
+        let failed_at = now.boot;
+        if let Some(pause) = error.pause() {
+            let is_own = error.own_pause().is_some();
+            let (attempts, throttled) = (before, throttled.saturating_add(u32::from(is_own)));
+            let at = if is_own { until(pause) } else { failed_at };
+            let refresh_at = if holds { at.min(until(PROBE_EVERY)) } else { at };
+            return Self { error, failed_at, attempts, throttled, refresh_at, ask_at: at, terminal_at: at };
+        }
+        let attempts = before.saturating_add(1);
+        let back_off = back_off(attempts, u);
+        let (ask, terminal) = hold(attempts, back_off);
+        Self {
+            error,
+            failed_at,
+            attempts,
+            throttled,
+            refresh_at: until(back_off),
+            ask_at: until(ask),
+            terminal_at: until(terminal),
+        }
+    }
+}
+
+/// How long after the `attempts`th failure in a row no refresh starts: full jitter up to 2 s, 4 s, 8 s … 60 s, and at
+/// least one second.
+pub(crate) fn back_off(attempts: u32, u: f64) -> Duration {
+    full_jitter(attempts, Duration::from_secs(2), Duration::from_secs(60), u).max(Duration::from_secs(1))
+}
+
+/// How long a caller, and a caller at a terminal, get the `attempts`th failure in a row again without a run. The time is
+/// short, so that a login takes effect at once; it is longer from the sixth failure on, so that a wrong password does not
+/// lock the account.
+pub(crate) fn hold(attempts: u32, back_off: Duration) -> (Duration, Duration) {
+    let short = back_off.min(HELD);
+    let doubled = HELD * 2_u32.saturating_pow(attempts.saturating_sub(5).min(8));
+    (if attempts <= 5 { short } else { doubled.min(HELD_LONGEST) }, short)
 }

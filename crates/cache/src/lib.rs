@@ -3,9 +3,7 @@
 //! Everything that the rest of the broker may call is in this file; the other files of the module implement it.
 
 mod account;
-mod attendant;
 mod attention;
-mod caller;
 mod claim;
 mod entries;
 mod entry;
@@ -13,28 +11,19 @@ mod error;
 mod flight;
 mod full;
 mod get;
-mod inner;
 mod maintenance;
 mod makers;
-mod manage;
-mod outcome;
-mod outlook;
-mod overview;
 mod parts;
-mod policy;
 mod rejection;
 mod report;
 mod request;
-mod selector;
 mod state;
-mod summary;
-mod suspicion;
+mod status;
 #[cfg(any(test, feature = "test-util"))]
 mod testing;
 #[cfg(test)]
 mod tests;
 mod waiting;
-mod watching;
 
 use std::{
     future::ready,
@@ -45,26 +34,20 @@ use credbroker_credential::Issued;
 use credbroker_observe::clock::Beat;
 use credbroker_plugin::{PluginKey, PluginSpec, ProfileName, Target};
 use credbroker_runner::PluginRunner;
-use get::FirstStep;
-use inner::Inner;
+use parts::Inner;
+use state::FirstStep;
 
-pub use attendant::{Attendant, AttendantReader};
 pub use attention::Unattended;
-pub use caller::Caller;
 pub use entries::ListPosition;
 pub use error::{CacheError, Failed, Pending};
 pub use full::Room;
+pub use get::CredentialWatch;
 pub use makers::EntryLimits;
-pub use outlook::RunCause;
-pub use overview::{Holding, KeyStatus, RejectionStatus};
 pub use parts::{CacheParts, RunEndFn};
-pub use rejection::Verdict;
+pub use rejection::{Caller, Verdict, VerifyFn};
 pub use report::{ReportOutcome, Reported};
-pub use request::{Lookup, Request};
-pub use selector::{InvalidKey, KeyPrefix, Selector};
-pub use summary::ProviderSummary;
-pub use suspicion::VerifyFn;
-pub use watching::CredentialWatch;
+pub use request::{Attendant, AttendantReader, InvalidKey, KeyPrefix, Lookup, Request, Selector};
+pub use status::{Holding, KeyStatus, ProviderSummary, RejectionStatus, RunCause};
 
 /// Serves credentials from memory and runs plugins for those that are missing or due. Clones share the memory.
 #[derive(Debug)]

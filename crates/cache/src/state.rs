@@ -1,4 +1,4 @@
-//! The state of one key.
+//! The state of one key, and what to do for it, when. Pure functions of state and time.
 
 use std::{
     sync::Arc,
@@ -6,16 +6,22 @@ use std::{
 };
 
 use super::{
-    CacheError, Failed,
-    attention::Attention,
+    attention::{Asker, Attention},
+    error::{CacheError, Failed, Failure},
     flight::Flight,
-    policy,
     rejection::{self, Rejections},
 };
-use credbroker_credential::{Generation, Issued, Now};
+use credbroker_credential::{Generation, Issued, Lifetime, Material, Now};
 use credbroker_observe::metrics::RunReason;
 use credbroker_plugin::{PluginSpec, Retirement};
-use credbroker_runner::PROBE_EVERY;
+use credbroker_runner::Urgency;
+
+/// An entry without a valid credential is forgotten when there was no request for it in this time.
+pub(crate) const IDLE: Duration = Duration::from_secs(300);
+/// When the cache is full, an entry is replaced only if there was no request for it in this time.
+pub(crate) const EVICTABLE_AFTER: Duration = Duration::from_secs(60);
+/// A queued run is abandoned when there was no request for its key in this time.
+const ABANDONED_AFTER: Duration = Duration::from_secs(60);
 
 /// Replaced generations that are remembered for each key.
 const REMEMBERED: usize = 4;
@@ -116,7 +122,7 @@ pub(crate) struct Current {
     due_wall: SystemTime,
     due_boot: Duration,
     /// It was due before, and the plugin returned nothing newer.
-    pub(super) was_due: bool,
+    pub was_due: bool,
     /// The version of the plugin's file that ran last. The credential is due when the file has another one.
     file: u64,
 }
@@ -163,64 +169,208 @@ impl Current {
     }
 }
 
-/// Why the last run brought no credential, held so that it is not repeated at once. Times are since boot: a step of the
-/// wall clock must not extend them.
-#[derive(Clone, Debug)]
-pub(crate) struct Failure {
-    /// The error when the run ended.
-    pub error: CacheError,
-    pub failed_at: Duration,
-    /// Failures in a row.
-    pub attempts: u32,
-    /// Throttled runs since the last credential.
-    pub throttled: u32,
-    /// No refresh starts before this time.
-    pub refresh_at: Duration,
-    /// A caller gets the failure again before this time.
-    pub ask_at: Duration,
-    /// The same for a caller at a terminal.
-    pub terminal_at: Duration,
+/// The answer to one request.
+#[derive(Debug)]
+pub(crate) enum Decision {
+    /// The credential is valid.
+    Serve(Arc<Issued>),
+    /// The credential is valid, and a refresh is due.
+    ServeAndRefresh(Arc<Issued>),
+    /// There is none: wait for the run in flight, or start one.
+    Wait,
+    /// There is none, and it is too early to try again.
+    Fail(Failed),
 }
 
-impl Failure {
-    /// What a caller gets at `now`.
-    pub(crate) fn at(&self, now: Now, at_terminal: bool) -> Failed {
-        let until = if at_terminal { self.terminal_at } else { self.ask_at };
-        let error = self.error.after(now.boot.saturating_sub(self.failed_at));
-        let retry_after = error.pause().unwrap_or_else(|| until.saturating_sub(now.boot));
-        Failed { error, retry_after }
-    }
-
-    /// Whether a caller that asks at `now` gets the failure without a run.
-    pub(crate) fn is_held(&self, now: Now, at_terminal: bool) -> bool {
-        now.boot < if at_terminal { self.terminal_at } else { self.ask_at }
-    }
-
-    /// The failure that follows `last`. A pause is not an attempt. That of the issuer is not held here: the scheduler knows
-    /// when it ends. That of the key is: if the key `holds` a valid credential, its renewal is tried as often as a paused
-    /// issuer.
-    pub(crate) fn after(last: Option<&Self>, error: CacheError, holds: bool, now: Now, u: f64) -> Self {
-        let (before, throttled) = last.map_or((0, 0), |last| (last.attempts, last.throttled));
-        let until = |held: Duration| now.boot.saturating_add(held);
-        let failed_at = now.boot;
-        if let Some(pause) = error.pause() {
-            let is_own = error.own_pause().is_some();
-            let (attempts, throttled) = (before, throttled.saturating_add(u32::from(is_own)));
-            let at = if is_own { until(pause) } else { failed_at };
-            let refresh_at = if holds { at.min(until(PROBE_EVERY)) } else { at };
-            return Self { error, failed_at, attempts, throttled, refresh_at, ask_at: at, terminal_at: at };
+/// Decides what `asker` gets at `now`: never an expired credential.
+pub(crate) fn decide(state: &KeyState, asker: Asker, file: u64, now: Now) -> Decision {
+    let Some(current) = state.valid(now) else {
+        let refusal = state.attention.refusal(asker).filter(|_| state.flight.is_none());
+        if let Some(refusal) = refusal {
+            return Decision::Fail(CacheError::Unattended(refusal).into());
         }
-        let attempts = before.saturating_add(1);
-        let back_off = policy::back_off(attempts, u);
-        let (ask, terminal) = policy::hold(attempts, back_off);
-        Self {
-            error,
-            failed_at,
-            attempts,
-            throttled,
-            refresh_at: until(back_off),
-            ask_at: until(ask),
-            terminal_at: until(terminal),
-        }
+        // Programs ask again and again.
+        let at_terminal = asker != Asker::Program;
+        let held = state.failure.as_ref().filter(|failure| failure.is_held(now, at_terminal));
+        // That there was no terminal says nothing about a run that has one.
+        let held = held.filter(|failure| !(asker.lends() && failure.error.needs_terminal()));
+        return held.map_or(Decision::Wait, |failure| Decision::Fail(failure.at(now, at_terminal)));
+    };
+    let issued = Arc::clone(&current.issued);
+    if current.is_due_at(now, file) && may_refresh(state, now) {
+        Decision::ServeAndRefresh(issued)
+    } else {
+        Decision::Serve(issued)
     }
 }
+
+fn may_refresh(state: &KeyState, now: Now) -> bool {
+    state.flight.is_none() && !backs_off(state, now) && state.attention.refusal(Asker::Broker).is_none()
+}
+
+fn backs_off(state: &KeyState, now: Now) -> bool {
+    state.failure.as_ref().is_some_and(|failure| now.boot < failure.refresh_at)
+}
+
+/// How a request begins.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum FirstStep {
+    /// By the state of the entry.
+    Decide,
+    /// With the outcome of the run in flight, if there still is one.
+    Join {
+        /// The failure of that run is the answer, even while a valid credential is held.
+        may_fail: bool,
+    },
+    /// With the outcome of a run, for a credential that was rejected or seems to be.
+    Run {
+        /// The failure of that run is the answer, even while a valid credential is held.
+        may_fail: bool,
+    },
+}
+
+/// How an entry is used.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Usage {
+    /// The time since the last request.
+    pub idle: Duration,
+    /// There are open watches.
+    pub watched: bool,
+    /// Callers wait for it, or watch it.
+    pub awaited: bool,
+    /// The version of the plugin's file.
+    pub file: u64,
+    /// The longest time that a run of the plugin may take.
+    pub timeout: Duration,
+}
+
+/// What the maintenance does for an entry.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum NextAction {
+    /// Nothing.
+    Keep,
+    /// Starts a refresh: one is due and the credential is used.
+    Refresh(Urgency),
+    /// Adjusts a queued refresh.
+    Adjust {
+        /// Its urgency now.
+        urgency: Urgency,
+        /// The refresh is no longer needed.
+        abandon: bool,
+    },
+    /// Forgets the entry: it has no valid credential and is not used.
+    Forget,
+}
+
+/// What to do for an entry at `now`.
+pub(crate) fn next_action(state: &KeyState, usage: Usage, now: Now) -> NextAction {
+    let valid = state.valid(now);
+    let used = usage.is_used(state, now);
+    let is_urgent = used && valid.is_none_or(|current| expires_soon(&current.issued, usage.timeout, now));
+    let urgency = if is_urgent { Urgency::Urgent } else { Urgency::Background };
+    if state.flight.is_some() {
+        let due = valid.is_some_and(|current| current.is_due_at(now, usage.file));
+        let abandon = !usage.awaited && if due { !used } else { usage.idle >= ABANDONED_AFTER };
+        return NextAction::Adjust { urgency, abandon };
+    }
+    match valid {
+        Some(current) if used && current.is_due_at(now, usage.file) && may_refresh(state, now) => {
+            NextAction::Refresh(urgency)
+        }
+        None if usage.watched && may_refresh(state, now) => NextAction::Refresh(Urgency::Urgent),
+        // An entry with a failure stays until the end of its back-off, and one that needs a person until it is evicted: the
+        // prompts of its plugin must not begin again.
+        None if !usage.awaited
+            && usage.idle >= IDLE
+            && !backs_off(state, now)
+            && !state.attention.is_needed() =>
+        {
+            NextAction::Forget
+        }
+        _ => NextAction::Keep,
+    }
+}
+
+/// How long after `now` the maintenance starts a run, if nothing changes. `None`: a run is in flight, or only a request
+/// starts one.
+pub(crate) fn next_run(state: &KeyState, usage: Usage, now: Now) -> Option<Duration> {
+    let due = match state.valid(now) {
+        _ if state.flight.is_some() || state.attention.refusal(Asker::Broker).is_some() => return None,
+        Some(current) => current.due_in(now, usage.file),
+        None => Duration::ZERO,
+    };
+    let backs_off = state.failure.as_ref().map(|failure| failure.refresh_at.saturating_sub(now.boot));
+    (due > Duration::ZERO || usage.is_used(state, now)).then(|| due.max(backs_off.unwrap_or_default()))
+}
+
+impl Usage {
+    /// Whether the credential is used: it is watched, or it was asked for within its lifetime.
+    fn is_used(&self, state: &KeyState, now: Now) -> bool {
+        self.watched || state.valid(now).is_some_and(|current| self.idle <= current.issued.lifetime)
+    }
+}
+
+/// Whether a refresh of `issued` must not wait for other background work.
+fn expires_soon(issued: &Issued, timeout: Duration, now: Now) -> bool {
+    issued.left(now) < (2 * timeout).max(issued.lifetime / 10)
+}
+
+/// A credential with a shorter lifetime cannot give a client a margin of five minutes.
+const SHORT: Duration = Duration::from_secs(12 * 60);
+
+/// How long before its expiry a credential that lives `lifetime` is renewed, for `u` uniform in [0, 1).
+///
+/// A client that itself renews five minutes early (Python's) never sees the last five minutes of an ordinary credential,
+/// and credentials of the same age are not all renewed at once. A short-lived credential cannot give that margin, and is
+/// renewed after a share of its lifetime.
+fn lead(lifetime: Duration, u: f64) -> Duration {
+    let share = lifetime.mul_f64(0.20 + 0.10 * u);
+    if lifetime < SHORT {
+        return share;
+    }
+    let margin = Duration::from_secs_f64(360.0 + 90.0 * u);
+    share.max(margin.min(lifetime.mul_f64(0.42 + 0.10 * u)))
+}
+
+/// When to run a plugin again that returned the same credential: it has a cache itself.
+fn unchanged_retry(left: Duration) -> Duration {
+    (left / 3).clamp(Duration::from_secs(10), Duration::from_secs(300))
+}
+
+/// What a new credential means for the one that is held (`old`). `due_in` is the time until the next refresh.
+#[derive(Debug)]
+pub(crate) enum Replacement {
+    /// The same credential: generation, lifetime and expiry stay; only the next refresh moves.
+    Unchanged(Current),
+    /// The same material with another expiry: the generation stays.
+    Extended { old: Arc<Issued>, due_in: Duration },
+    /// Another credential.
+    Rotated { due_in: Duration },
+}
+
+/// Compares the credential that arrived at `now` with the current one. `file` is the version of the plugin's file that
+/// ran.
+pub(crate) fn replace(
+    old: Option<&Current>,
+    material: &Material,
+    lifetime: Lifetime,
+    now: Now,
+    u: f64,
+    file: u64,
+) -> Replacement {
+    let left = lifetime.left(now.wall);
+    // A credential that is accepted within the skew tolerance is served to its end before the plugin runs again.
+    let lead = if lifetime.within_skew { Duration::ZERO } else { lead(left, u) };
+    let due_in = left.saturating_sub(lead);
+    match old.filter(|old| old.issued.is_same_as(material)) {
+        Some(old) if old.issued.expires_at == lifetime.expires_at && old.issued.is_valid_at(now) => {
+            // Either clock may end it: a step back of the wall clock extends nothing.
+            Replacement::Unchanged(old.again(unchanged_retry(old.issued.left(now)), now, file))
+        }
+        Some(old) => Replacement::Extended { old: Arc::clone(&old.issued), due_in },
+        None => Replacement::Rotated { due_in },
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

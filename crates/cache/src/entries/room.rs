@@ -10,7 +10,7 @@ use super::{
         entry::KeyEntry,
         full::Room,
         makers::{Made, by_share},
-        policy::EVICTABLE_AFTER,
+        state::EVICTABLE_AFTER,
     },
     KeyEntries,
 };

@@ -1,5 +1,7 @@
 //! When a rejection is worth a run.
 
+mod callers;
+
 use std::time::SystemTime;
 
 use super::*;

@@ -1,8 +1,8 @@
 use super::{
     super::{
         attention::{Attention, EndResult, Ending},
-        policy::{
-            NextAction, next_action, next_run,
+        state::{
+            NextAction, next_action,
             tests::{FILE, after, current, secs, state, usage},
         },
     },

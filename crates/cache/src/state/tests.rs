@@ -5,11 +5,9 @@ use std::time::SystemTime;
 use proptest::prelude::*;
 
 use super::{
-    super::{CacheError, flight::Flight, state::Failure},
-    renewal::lead,
+    super::error::{Failure, back_off},
     *,
 };
-use crate::state::Current;
 use credbroker_credential::{Draft, Generation, Lifetime, LifetimeBound, Material, Token, testing::plain};
 use credbroker_runner::{RunError, Urgency};
 
@@ -94,7 +92,7 @@ pub(crate) fn state(current: Option<Current>, retry_at: Option<u64>, running: bo
     let flight = running.then(|| {
         Arc::new(Flight::new(
             Urgency::Background,
-            credbroker_observe::metrics::RunReason::Refresh,
+            RunReason::Refresh,
             credbroker_runner::Attendance::default(),
         ))
     });

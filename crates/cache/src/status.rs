@@ -1,22 +1,27 @@
-//! The state of the keys, for people and for the fleet.
+//! The state of the keys, for people, for metrics and health, and for the fleet.
 
 use std::{
+    collections::BTreeMap,
     sync::{Arc, atomic::Ordering},
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use super::{
-    CacheError, CredentialCache, Failed, ListPosition,
-    entries::position,
+    CacheError, CredentialCache, Failed,
+    attention::{Asker, Unattended},
+    entries::{ListPosition, position},
     entry::KeyEntry,
-    outlook::{RunCause, outlook},
-    policy::next_run,
-    state::{Failure, KeyState},
+    error::Failure,
+    rejection::Verdict,
+    state::{KeyState, Usage, next_run},
 };
-use crate::Verdict;
 use credbroker_credential::{Issued, Now};
 use credbroker_plugin::{PluginSpec, ProfileName};
+pub use credbroker_proto::v1::credential_state::Cause as RunCause;
 use credbroker_runner::{PluginRunner, RunError};
+
+/// Entries that are read before other tasks run.
+const AT_A_TIME: usize = 256;
 
 /// The state of one key, without its credential.
 #[derive(Debug)]
@@ -154,3 +159,109 @@ pub(super) fn holding(state: &KeyState, now: Now) -> Holding {
         (false, false, None) => Holding::Empty,
     }
 }
+
+/// Why and how long after `now` the next run starts, if nothing changes; `paused`: how long the issuer's pause lasts.
+/// `None`: the cause does not wait for a time.
+pub(super) fn outlook(
+    state: &KeyState,
+    usage: Usage,
+    paused: Option<Duration>,
+    now: Now,
+) -> (RunCause, Option<Duration>) {
+    if state.flight.is_some() {
+        return (RunCause::InProgress, None);
+    }
+    match state.attention.refusal(Asker::Broker) {
+        Some(Unattended::NeedsPerson | Unattended::NeedsTerminal) => return (RunCause::PersonNeeded, None),
+        Some(Unattended::Unanswered) => return (RunCause::LoginNeeded, None),
+        None => {}
+    }
+    let until = |at: Option<Duration>| at.map_or(Duration::ZERO, |at| at.saturating_sub(now.boot));
+    let failure = state.failure.as_ref();
+    let back_off = until(failure.map(|failure| failure.refresh_at));
+    let (cause, wait) = match state.valid(now) {
+        Some(current) => {
+            let due = current.due_in(now, usage.file);
+            let wait = due.max(back_off);
+            let is_in_use = usage.watched || usage.idle.saturating_add(wait) <= current.issued.lifetime;
+            let cause = match () {
+                () if !is_in_use => RunCause::NotInUse,
+                () if back_off > due => RunCause::BackOff,
+                () if current.is_changed(usage.file) => RunCause::PluginChanged,
+                () if current.was_due => RunCause::SameCredential,
+                () => RunCause::RefreshPoint,
+            };
+            (cause, wait)
+        }
+        None if usage.watched && back_off > Duration::ZERO => (RunCause::BackOff, back_off),
+        None if usage.watched => (RunCause::Watched, Duration::ZERO),
+        None => (RunCause::NextRequest, until(failure.map(|failure| failure.ask_at))),
+    };
+    match paused.filter(|paused| *paused > wait) {
+        Some(paused) => (RunCause::IssuerPaused, Some(paused)),
+        None => (cause, Some(wait)),
+    }
+}
+
+/// The keys of one provider.
+#[derive(Debug, Default)]
+pub struct ProviderSummary {
+    /// The number of keys in each state; states without keys are left out.
+    pub keys: BTreeMap<Holding, u64>,
+    /// Open watches.
+    pub watchers: u64,
+    /// How long the first of the valid credentials is valid.
+    pub expires_in: Option<Duration>,
+    /// `NotAfter` of the first of the client certificates, also of one that has expired.
+    pub certificate: Option<SystemTime>,
+    /// The last failure of a key without a valid credential.
+    pub failed: Option<Failed>,
+}
+
+impl ProviderSummary {
+    /// Whether a key has a valid credential.
+    pub fn holds_valid(&self) -> bool {
+        self.keys.contains_key(&Holding::Valid) || self.keys.contains_key(&Holding::Renewing)
+    }
+}
+
+impl<R: PluginRunner> CredentialCache<R> {
+    /// Summarises the keys of one provider, or of all.
+    pub async fn summaries(&self, provider: Option<&str>) -> BTreeMap<Arc<str>, ProviderSummary> {
+        let mut all = BTreeMap::<_, ProviderSummary>::new();
+        let mut last = None;
+        loop {
+            let entries = self.lock().after(provider, last.as_ref(), AT_A_TIME);
+            let Some(end) = entries.last() else { return all };
+            last = Some(position(&end.spec));
+            let now = self.now();
+            for entry in &entries {
+                let summary = all.entry(Arc::clone(&entry.spec.provider.name)).or_default();
+                let state = entry.cell.borrow();
+                let holding = holding(&state, now);
+                *summary.keys.entry(holding).or_default() += 1;
+                summary.watchers += entry.watchers.load(Ordering::Relaxed) as u64;
+                let left = state.valid(now).map(|current| current.issued.left(now));
+                summary.expires_in = earliest(summary.expires_in, left);
+                let held = state.current.as_ref().and_then(|current| current.issued.certificate);
+                summary.certificate = earliest(summary.certificate, held.map(|validity| validity.to));
+                if let (Holding::Failed, Some(failure)) = (holding, &state.failure) {
+                    summary.failed = Some(failure.at(now, false));
+                }
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Whether the broker drains: no more runs start.
+    pub fn is_draining(&self) -> bool {
+        self.inner.parts.draining.is_cancelled()
+    }
+}
+
+fn earliest<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
+    one.into_iter().chain(other).min()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,4 @@
-use super::*;
+use super::super::*;
 
 fn at(secs: u64) -> Duration {
     Duration::from_secs(secs)
