@@ -275,12 +275,12 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("pkill -HUP -f 'credbroker serve'", "tests/it/reload/process.rs sends the signal"),
     ("BLESS=1 cargo test -p credbroker-proto", "the test command compares, without writing"),
     ("cargo install --locked --path . --features otlp", ".ci/full tests a build with this feature"),
-    ("cargo bench --bench fleet", BENCH),
-    ("cargo bench --bench latency", BENCH),
-    ("cargo bench --bench rotation", BENCH),
-    ("cargo bench --bench scale", BENCH),
+    ("cargo bench -p credbroker-lab --bench fleet", BENCH),
+    ("cargo bench -p credbroker-lab --bench latency", BENCH),
+    ("cargo bench -p credbroker-lab --bench rotation", BENCH),
+    ("cargo bench -p credbroker-lab --bench scale", BENCH),
     ("cargo build -p credbroker-exec", "the shim of these tests"),
-    ("cargo run --release --example soak -- --minutes 10", ".ci/full, for a minute"),
+    ("cargo run --release -p credbroker-lab -- --minutes 10", ".ci/full, for a minute"),
     ("cargo +nightly fuzz run authority", "the test command checks the same properties"),
     (
         "CREDBROKER_SEEDS=10000 cargo test -p credbroker-cache simulation::no_seed",
@@ -343,7 +343,7 @@ const EXAMPLES: &str = "channels.rs, with the paths of its test";
 
 #[test]
 fn each_command_of_the_documents_is_run_by_something() {
-    let mut files = vec!["README.md".to_owned(), "CONTRIBUTING.md".into(), "benches/README.md".into()];
+    let mut files = vec!["README.md".to_owned(), "CONTRIBUTING.md".into(), "lab/README.md".into()];
     files
         .extend(["go", "java", "node", "plugins", "python"].map(|name| format!("examples/{name}/README.md")));
     let docs = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());

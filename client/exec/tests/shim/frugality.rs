@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// From the first call of the shim's own code. The released shim makes 31 before it: std and a static libc need them to
-/// start. `benches/latency` counts all of them. `geteuid` is included, which only users other than root need.
+/// start. `lab/benches/latency` counts all of them. `geteuid` is included, which only users other than root need.
 const SYSTEM_CALLS: usize = 14;
 /// Each further part of an answer takes two: to wait, and to read.
 const FOR_A_PIECE: usize = 2;

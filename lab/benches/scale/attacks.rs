@@ -1,0 +1,172 @@
+//! What one process does to the calls of another user, and how soon the broker is idle again.
+
+use std::{
+    collections::VecDeque,
+    fs,
+    io::Write as _,
+    os::unix::{fs::PermissionsExt as _, net::UnixStream as StdUnixStream},
+    path::Path,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use credbroker_lab::{
+    channel::channel,
+    report::{Report, figure, percentile, section},
+};
+use hyper_util::rt::TokioIo;
+use rustix::{
+    process::{Uid, geteuid},
+    thread::{set_thread_groups, set_thread_res_uid},
+};
+use tokio::{net::UnixStream, runtime::Builder};
+use tonic::transport::Endpoint;
+
+use crate::{
+    keys::{self, KEYS, OTHER, TOKEN_PLUGIN, request},
+    subject::{Rpc, Subject},
+};
+
+const VICTIM: u32 = 61_001;
+const ASKS: usize = 3_000;
+/// How much worse the p99 of the victim may be.
+const WORSE: Duration = Duration::from_millis(5);
+/// Clock ticks (1/100 s) in a second, one second after an attack.
+const IDLE: u64 = 5;
+/// Connections that are open at a time, below the usual limit of open files.
+const OPEN: usize = 800;
+/// Calls in flight, each for another key.
+const IN_FLIGHT: usize = 64;
+const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+
+/// Attacks the broker at a socket until it has to stop.
+type Attack = fn(&Path, &AtomicBool) -> Result<()>;
+
+pub(crate) async fn measure(report: &mut Report, directory: &Path) -> Result<()> {
+    section(&format!("GetCredential of another user during an attack, {ASKS} calls"));
+    if !geteuid().is_root() {
+        figure("SKIPPED", "only root can connect as another user");
+        return Ok(());
+    }
+    let sections = format!(
+        "listen: {{mode: \"0666\"}}\naccess:\n- name: all\n  peers: {{uids: [0, {VICTIM}]}}\n  \
+         allow: {{providers: [\"*\"], verbs: [get]}}\n"
+    );
+    let subject = Subject::start(directory, TOKEN_PLUGIN, &(keys::providers(directory) + &sections)).await?;
+    for path in [directory.parent().unwrap_or(directory), directory] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o711))?;
+    }
+    let victim = Rpc::new(channel_of(VICTIM, &subject.running.socket).await?);
+    let alone = p99(&victim).await?;
+    figure("p99 alone", &millis(alone));
+    let attacks: [(&str, Attack); 2] = [("silent connections", connect), ("new keys", make_keys)];
+    for (name, attack) in attacks {
+        let before = subject.resident()?;
+        let (stop, socket) = (Arc::new(AtomicBool::new(false)), subject.running.socket.clone());
+        let attacking: JoinHandle<_> = {
+            let stop = Arc::clone(&stop);
+            thread::spawn(move || attack(&socket, &stop))
+        };
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let meanwhile = p99(&victim).await?;
+        let more = subject.resident()?.saturating_sub(before);
+        stop.store(true, Ordering::Relaxed);
+        attacking.join().ok().context("it panicked")??;
+        let worse = meanwhile.saturating_sub(alone);
+        let limit = format!("{} more", millis(WORSE));
+        report.limited(&format!("p99 during {name}"), &millis(meanwhile), &limit, worse <= WORSE);
+        figure(&format!("memory for {name}"), &format!("{} KiB", more / 1024));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let busy = ticks(subject.running.child.id())?;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let busy = ticks(subject.running.child.id())?.saturating_sub(busy);
+        let limit = format!("{IDLE}");
+        report.limited(&format!("ticks in a second after {name}"), &busy.to_string(), &limit, busy <= IDLE);
+    }
+    Ok(())
+}
+
+/// A connection of another user.
+async fn channel_of(uid: u32, socket: &Path) -> Result<tonic::transport::Channel> {
+    let socket = socket.to_owned();
+    let connect = move || {
+        set_thread_groups(&[])?;
+        set_thread_res_uid(None, Some(Uid::from_raw(uid)), None)?;
+        StdUnixStream::connect(socket)
+    };
+    let stream = thread::spawn(connect).join().ok().context("it panicked")??;
+    stream.set_nonblocking(true)?;
+    let stream = Mutex::new(Some(UnixStream::from_std(stream)?));
+    let connect = tower::service_fn(move |_| {
+        let stream = stream.lock().ok().and_then(|mut stream| stream.take());
+        async move { stream.map(TokioIo::new).ok_or(std::io::Error::other("it ended")) }
+    });
+    Ok(Endpoint::from_static("http://localhost").connect_with_connector(connect).await?)
+}
+
+async fn p99(rpc: &Rpc) -> Result<Duration> {
+    let mut times = Vec::with_capacity(ASKS);
+    for _ in 0..ASKS {
+        let start = Instant::now();
+        rpc.clone().get_credential(request(OTHER, 0)).await?;
+        times.push(start.elapsed());
+    }
+    times.sort_unstable();
+    Ok(percentile(&times, 99))
+}
+
+/// Opens connections, says hello on each, and makes no call.
+fn connect(socket: &Path, stop: &AtomicBool) -> Result<()> {
+    let mut open = VecDeque::with_capacity(OPEN);
+    while !stop.load(Ordering::Relaxed) {
+        if open.len() == OPEN {
+            open.pop_front();
+        }
+        let mut stream = StdUnixStream::connect(socket)?;
+        // The broker may have closed it.
+        stream.write_all(HELLO).ok();
+        open.push_back(stream);
+    }
+    Ok(())
+}
+
+/// Asks for one key after the other.
+fn make_keys(socket: &Path, stop: &AtomicBool) -> Result<()> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let rpc = Rpc::new(channel(socket).await?);
+        let asking = (0..IN_FLIGHT).map(|first| {
+            let mut rpc = rpc.clone();
+            async move {
+                for key in (first..).step_by(IN_FLIGHT) {
+                    if stop.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    // It may be refused.
+                    rpc.get_credential(request(KEYS, key)).await.ok();
+                }
+            }
+        });
+        futures_util::future::join_all(asking).await;
+        Ok(())
+    })
+}
+
+/// The processor time of a process, in clock ticks.
+fn ticks(pid: u32) -> Result<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let (_, fields) = stat.rsplit_once(')').context("no name")?;
+    let fields: Vec<_> = fields.split_whitespace().collect();
+    let field =
+        |index: usize| fields.get(index).and_then(|field| field.parse::<u64>().ok()).context("a number");
+    Ok(field(11)? + field(12)?)
+}
+
+fn millis(time: Duration) -> String {
+    format!("{:.2} ms", time.as_secs_f64() * 1000.0)
+}
