@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use super::{attention::Unattended, full::Room, waiting};
 use credbroker_credential::{LifetimeError, Now};
-use credbroker_observe::backoff::full_jitter;
+use credbroker_observe::clock::full_jitter;
 use credbroker_plugin::Retirement;
 use credbroker_runner::{PROBE_EVERY, RunError, WaitsFor};
 

@@ -3,7 +3,6 @@
 //! Observing never waits and never fails what it observes: a reader that does not keep up loses records, which are counted.
 
 pub mod audit;
-pub mod backoff;
 pub mod clock;
 pub mod metrics;
 pub mod trace;

@@ -31,7 +31,7 @@ use self::{
 use crate::{Fleet, HubState, resolver::Resolver};
 use credbroker_cache::CredentialCache;
 use credbroker_config::ClusterProfiles;
-use credbroker_observe::backoff::full_jitter;
+use credbroker_observe::clock::full_jitter;
 use credbroker_plugin::Providers;
 use credbroker_runner::PluginRunner;
 

@@ -165,6 +165,50 @@ fn what_is_not_counted_yet_is_counted_when_the_broker_ends() {
 
 #[test]
 fn the_log_has_the_same_counts() {
-    let omitted = record::Omitted { uid: Some(1001), denied: 3, failed: 4, hits: 0 };
-    assert_eq!(omitted.fields(), "omitted uid=1001 denials_not_recorded=3 failures_not_recorded=4");
+    let omitted = Omitted { uid: Some(1001), denied: 3, failed: 4, hits: 0 };
+    let expected = "omitted uid=1001 denials_not_recorded=3 failures_not_recorded=4";
+    assert_eq!(text("omitted", omitted.fields()), expected);
+    let (decision, expected) = (
+        decision("provider/gke"),
+        "denied get target=provider/gke reason=PEER_DENIED listener=default uid=1001 gid=1002 pid=7 \
+         executable=/usr/bin/kubectl hits_not_recorded=5",
+    );
+    assert_eq!(text("denied get", decision.fields(5)), expected);
+}
+
+fn recorded(budgets: &Budgets, uid: u32, outcome: RequestOutcome, requests: u64) -> usize {
+    (0..requests).filter(|_| budgets.take(uid, outcome)).count()
+}
+
+#[test]
+fn a_second_has_so_many_records_of_hits_and_the_rest_is_counted() {
+    let budgets = Budgets::default();
+    let recorded = || (0..1000).filter(|_| budgets.take_hit()).count();
+    assert_eq!(recorded(), 100);
+    assert_eq!((budgets.hits_not_recorded(), budgets.hits_not_recorded()), (900, 0));
+    assert_eq!(recorded(), 0);
+    assert_eq!(budgets.end_second(), [Omitted { hits: 1000, ..Omitted::default() }]);
+    assert_eq!(recorded(), 100);
+}
+
+#[test]
+fn a_uid_has_so_many_refusals_in_a_second_and_takes_nothing_of_others() {
+    let (budgets, [allowed, denied, failed]) =
+        (Budgets::default(), [RequestOutcome::Allowed, RequestOutcome::Denied, RequestOutcome::Failed]);
+    assert_eq!(recorded(&budgets, 1, denied, 1000), 20);
+    assert_eq!(recorded(&budgets, 1, failed, 5), 0);
+    assert_eq!(recorded(&budgets, 1, allowed, 1000), 1000);
+    assert_eq!(recorded(&budgets, 2, failed, 20), 20);
+    assert_eq!(budgets.end_second(), [Omitted { uid: Some(1), denied: 980, failed: 5, hits: 0 }]);
+    assert_eq!(recorded(&budgets, 1, denied, 1000), 20);
+}
+
+#[test]
+fn uids_beyond_the_table_share_one_budget() {
+    let budgets = Budgets::default();
+    let recorded: usize = (0..10_000).map(|uid| recorded(&budgets, uid, RequestOutcome::Denied, 30)).sum();
+    assert_eq!(recorded, (UIDS + 1) * 20);
+    let omitted = budgets.end_second();
+    assert_eq!(omitted.len(), UIDS + 1);
+    assert_eq!(omitted.iter().map(|omitted| omitted.denied).sum::<u64>() + recorded as u64, 300_000);
 }

@@ -3,16 +3,11 @@
 //! Source of the names: `k8s.io/component-base/metrics/prometheus/restclient`; of the meaning:
 //! `k8s.io/client-go/plugin/pkg/client/auth/exec/metrics.go`.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
 use super::{
-    counter::{Counter, Histogram},
-    exposition::Exposition,
-    families,
+    counter::{Counter, Counts, Histogram},
+    exposition::{Exposition, families},
 };
 
 /// client-go's buckets: from ten minutes to four years.
@@ -58,16 +53,16 @@ impl CallStatus {
 /// replaced.
 #[derive(Debug)]
 pub struct Calls {
-    ended: Mutex<BTreeMap<(i32, CallStatus), u64>>,
+    ended: Counts<(i32, CallStatus)>,
     allowed: Counter,
     denied: Counter,
-    ages: Histogram<11>,
+    ages: Histogram,
 }
 
 impl Default for Calls {
     fn default() -> Self {
         Self {
-            ended: Mutex::default(),
+            ended: Counts::default(),
             allowed: Counter::default(),
             denied: Counter::default(),
             ages: Histogram::new(&AGES),
@@ -78,7 +73,7 @@ impl Default for Calls {
 impl Calls {
     /// A plugin was called. `code` is its exit code; -1 for a signal, 1 if it did not start.
     pub fn called(&self, code: i32, status: CallStatus) {
-        *self.ended.lock().unwrap_or_else(PoisonError::into_inner).entry((code, status)).or_default() += 1;
+        self.ended.add_one((code, status));
     }
 
     /// The policy was asked whether a plugin may run.
@@ -95,8 +90,8 @@ impl Calls {
     /// certificates.
     pub fn write(&self, to: &mut Exposition, left: f64) {
         to.family(&families::CALLS);
-        for ((code, status), count) in &*self.ended.lock().unwrap_or_else(PoisonError::into_inner) {
-            to.sample(&[("code", &code.to_string()), ("call_status", status.name())], *count);
+        for ((code, status), count) in self.ended.all() {
+            to.sample(&[("code", &code.to_string()), ("call_status", status.name())], count);
         }
         to.family(&families::POLICY_CALLS);
         to.sample(&[("status", "allowed")], self.allowed.get());

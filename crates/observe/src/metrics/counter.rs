@@ -1,7 +1,11 @@
 //! Numbers that many threads add to.
 
 use std::{
-    sync::atomic::{AtomicU64, Ordering},
+    collections::BTreeMap,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -26,37 +30,57 @@ impl Counter {
     }
 }
 
-/// Durations, counted in `N` buckets and one more for those that are longer than all bounds.
+/// Counters by their labels, for events that are rare enough to take a lock.
 #[derive(Debug)]
-pub struct Histogram<const N: usize> {
+pub(super) struct Counts<L>(Mutex<BTreeMap<L, u64>>);
+
+impl<L> Default for Counts<L> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<L: Copy + Ord> Counts<L> {
+    pub(super) fn add_one(&self, labels: L) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(labels).or_default() += 1;
+    }
+
+    /// The counts now, in the order of their labels.
+    pub(super) fn all(&self) -> Vec<(L, u64)> {
+        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.iter().map(|(labels, count)| (*labels, *count)).collect()
+    }
+}
+
+/// Durations, counted in buckets and one more for those that are longer than all bounds.
+#[derive(Debug)]
+pub(super) struct Histogram {
     /// Upper bounds in seconds, ascending.
-    bounds: &'static [f64; N],
-    buckets: [Counter; N],
+    bounds: &'static [f64],
+    buckets: Box<[Counter]>,
     longer: Counter,
     micros: Counter,
 }
 
 /// The state of a histogram at one moment.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Observed {
+#[derive(Debug)]
+pub(super) struct Observed {
     /// The upper bound of each bucket, and how many values are at most that large.
-    pub cumulative: Vec<(f64, u64)>,
+    pub(super) cumulative: Vec<(f64, u64)>,
     /// The number of values.
-    pub count: u64,
+    pub(super) count: u64,
     /// The sum of all values, in seconds.
-    pub sum: f64,
+    pub(super) sum: f64,
 }
 
-impl<const N: usize> Histogram<N> {
+impl Histogram {
     /// An empty histogram with these upper bounds in seconds, ascending.
-    pub fn new(bounds: &'static [f64; N]) -> Self {
-        let (buckets, longer, micros) =
-            (std::array::from_fn(|_| Counter::default()), Counter::default(), Counter::default());
-        Self { bounds, buckets, longer, micros }
+    pub(super) fn new(bounds: &'static [f64]) -> Self {
+        let buckets = bounds.iter().map(|_| Counter::default()).collect();
+        Self { bounds, buckets, longer: Counter::default(), micros: Counter::default() }
     }
 
-    /// Counts one value.
-    pub fn observe(&self, value: Duration) {
+    pub(super) fn observe(&self, value: Duration) {
         let seconds = value.as_secs_f64();
         let at = self.bounds.iter().position(|bound| seconds <= *bound);
         at.and_then(|at| self.buckets.get(at)).unwrap_or(&self.longer).add_one();
@@ -64,7 +88,7 @@ impl<const N: usize> Histogram<N> {
     }
 
     /// The counts now, with `instant` more values of zero seconds.
-    pub fn observed(&self, instant: u64) -> Observed {
+    pub(super) fn observed(&self, instant: u64) -> Observed {
         let mut count = instant;
         let cumulative = self.bounds.iter().zip(&self.buckets).map(|(bound, bucket)| {
             count += bucket.get();

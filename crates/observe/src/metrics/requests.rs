@@ -1,23 +1,16 @@
 //! Requests by RPC and result.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, PoisonError},
-};
-
 use super::{
-    counter::Counter,
-    exposition::Exposition,
-    families,
-    rpc::{PATHS, Rpc},
+    counter::{Counter, Counts},
+    exposition::{Exposition, families},
 };
 
 /// The requests of all callers.
 #[derive(Debug, Default)]
 pub struct Requests {
     ok: [Counter; PATHS.len()],
-    failed: Mutex<BTreeMap<(u8, &'static str), u64>>,
-    denied: Mutex<BTreeMap<&'static str, u64>>,
+    failed: Counts<(Rpc, &'static str)>,
+    denied: Counts<&'static str>,
 }
 
 impl Requests {
@@ -30,9 +23,9 @@ impl Requests {
 
     /// A request failed. `result` is a stable reason or the name of a gRPC code.
     pub fn failed(&self, rpc: Rpc, result: &'static str, is_denied: bool) {
-        *self.failed.lock().unwrap_or_else(PoisonError::into_inner).entry((rpc.0, result)).or_default() += 1;
+        self.failed.add_one((rpc, result));
         if is_denied {
-            *self.denied.lock().unwrap_or_else(PoisonError::into_inner).entry(result).or_default() += 1;
+            self.denied.add_one(result);
         }
     }
 
@@ -42,12 +35,74 @@ impl Requests {
         for ((name, _), count) in PATHS.iter().zip(&self.ok).filter(|(_, count)| count.get() > 0) {
             to.sample(&[("rpc", name), ("result", "OK")], count.get());
         }
-        for ((rpc, result), count) in &*self.failed.lock().unwrap_or_else(PoisonError::into_inner) {
-            to.sample(&[("rpc", Rpc(*rpc).name()), ("result", result)], *count);
+        for ((rpc, result), count) in self.failed.all() {
+            to.sample(&[("rpc", rpc.name()), ("result", result)], count);
         }
         to.family(&families::DENIALS);
-        for (reason, count) in &*self.denied.lock().unwrap_or_else(PoisonError::into_inner) {
-            to.sample(&[("reason", reason)], *count);
+        for (reason, count) in self.denied.all() {
+            to.sample(&[("reason", reason)], count);
         }
+    }
+}
+
+/// An RPC, by its place in the table of paths.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Rpc(u8);
+
+/// The label and the path of each RPC. The first is the most frequent one.
+const PATHS: [(&str, &str); 15] = [
+    ("GetCredential", "/credbroker.v1.CredentialBroker/GetCredential"),
+    ("WatchCredential", "/credbroker.v1.CredentialBroker/WatchCredential"),
+    ("AttendCredential", "/credbroker.v1.CredentialBroker/AttendCredential"),
+    ("DepositOutput", "/credbroker.v1.CredentialBroker/DepositOutput"),
+    ("ReportRejected", "/credbroker.v1.CredentialBroker/ReportRejected"),
+    ("ListClusters", "/credbroker.v1.CredentialBroker/ListClusters"),
+    ("WatchClusters", "/credbroker.v1.CredentialBroker/WatchClusters"),
+    ("ListCredentials", "/credbroker.v1.CredentialBrokerAdmin/ListCredentials"),
+    ("RefreshCredentials", "/credbroker.v1.CredentialBrokerAdmin/RefreshCredentials"),
+    ("EvictCredentials", "/credbroker.v1.CredentialBrokerAdmin/EvictCredentials"),
+    ("ListProviders", "/credbroker.v1.CredentialBrokerAdmin/ListProviders"),
+    ("GetBrokerInfo", "/credbroker.v1.CredentialBrokerAdmin/GetBrokerInfo"),
+    ("Health.Check", "/grpc.health.v1.Health/Check"),
+    ("Health.Watch", "/grpc.health.v1.Health/Watch"),
+    // Reflection, and paths that do not exist.
+    ("other", ""),
+];
+
+impl Rpc {
+    /// `GetCredential`.
+    pub const GET: Self = Self(0);
+
+    /// The RPC of a request with this path.
+    pub fn of(path: &str) -> Self {
+        let at = PATHS.iter().position(|(_, known)| *known == path).unwrap_or(PATHS.len() - 1);
+        Self(u8::try_from(at).unwrap_or_default())
+    }
+
+    /// Its name in logs and labels.
+    pub fn name(self) -> &'static str {
+        PATHS.get(usize::from(self.0)).map_or("other", |(name, _)| name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_method_of_our_services_is_counted_under_its_name() {
+        use prost::Message as _;
+        let files =
+            prost_types::FileDescriptorSet::decode(credbroker_proto::FILE_DESCRIPTOR_SET).unwrap().file;
+        for file in files {
+            for service in &file.service {
+                for method in &service.method {
+                    let path = format!("/{}.{}/{}", file.package(), service.name(), method.name());
+                    assert_eq!(Rpc::of(&path).name(), method.name(), "{path}");
+                }
+            }
+        }
+        assert_eq!(Rpc::of(PATHS[0].1), Rpc::GET);
+        assert_eq!(Rpc::of("/made.up/Path").name(), "other");
     }
 }

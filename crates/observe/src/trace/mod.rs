@@ -5,17 +5,12 @@ mod export;
 #[cfg(not(feature = "otlp"))]
 mod none;
 #[cfg(feature = "otlp")]
-mod parent;
-#[cfg(feature = "otlp")]
-mod request;
-#[cfg(feature = "otlp")]
-mod run;
+mod spans;
 
 #[cfg(not(feature = "otlp"))]
 pub use none::{RequestSpan, RunSpan, answered, is_recording, names, start, stop};
 #[cfg(feature = "otlp")]
 pub use {
     export::{start, stop},
-    request::{RequestSpan, answered, is_recording, names},
-    run::RunSpan,
+    spans::{RequestSpan, RunSpan, answered, is_recording, names},
 };
