@@ -1,10 +1,12 @@
-//! A bounded queue of log lines for stderr. It drops lines and counts them, so that nothing waits for a reader of the log.
+//! Logs: for people or programs on stderr, or for the journal. Nothing waits for a reader of the log.
 
 use std::{
-    io::{self, Write},
-    mem,
+    io::{self, IsTerminal as _, Write},
     os::fd::AsFd,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc},
+    panic,
+    path::Path,
+    str::FromStr as _,
+    sync::mpsc,
     thread,
     time::Duration,
 };
@@ -13,22 +15,172 @@ use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
 };
-use tokio_util::sync::CancellationToken;
-use tracing::error;
-use tracing_subscriber::fmt::MakeWriter;
+use tracing::{Dispatch, dispatcher, error};
+use tracing_subscriber::{
+    filter::{LevelFilter, Targets},
+    fmt::{self, MakeWriter},
+    layer::{Layer as _, SubscriberExt as _},
+    registry,
+};
 
-use super::filter::FATAL;
-use credbroker_credential::text::escape_json;
+use super::{
+    journal::{self, JournalFormat, JournalSink},
+    queue::ByteQueue,
+};
+use credbroker_credential::text::{escape_json, shown};
+use credbroker_plugin::Environment;
 
-/// The most bytes that are queued; the writer may hold as many again.
-const PENDING: usize = 512 * 1024;
+/// The target of errors that end the process. Every filter lets them pass.
+pub(super) const FATAL: &str = "credbroker::fatal";
+/// The prefix of the targets of our own crates.
+const OURS: &str = "credbroker";
+/// kube logs each failed request as an ERROR without its server, and quotes responses that it cannot decode; the hub's
+/// reader logs these failures itself, without repeating them.
+const SILENT: [&str; 2] = ["kube_client::client", "kube_runtime::watcher"];
+
 /// What the subscriber writes after an escape character.
 const COLOURS: [&str; 9] = ["[0m", "[1m", "[2m", "[3m", "[31m", "[32m", "[33m", "[34m", "[35m"];
+
+/// How a log line looks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+pub enum LogFormat {
+    /// Lines for people
+    Text,
+    /// One JSON object per line, for log collectors
+    Json,
+}
+
+/// What the command line says about logs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LogOptions {
+    /// `None`: the fields of the journal if stderr leads to it, else lines for people.
+    pub format: Option<LogFormat>,
+    /// The number of `-v` flags.
+    pub verbose: u8,
+}
+
+/// What is wrong with a variable.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum FilterProblem {
+    /// `CREDBROKER_LOG`, which only credbroker reads: the broker does not start.
+    Fatal(String),
+    /// `RUST_LOG`, which may be set for other programs: it is ignored.
+    Ignored(String),
+}
+
+/// Starts logging: times in UTC, colours only on a terminal and without `NO_COLOR`, levels from `-v`, `CREDBROKER_LOG`
+/// or `RUST_LOG`. Panics are logged too. Nothing waits for a reader of the log.
+///
+/// Also returns what is wrong with the level; then the default is used.
+pub fn start(options: LogOptions, environment: &Environment) -> (LogQueue, Option<FilterProblem>) {
+    let (filter, problem) = choose(options.verbose, environment);
+    let stderr = io::stderr();
+    let journal = (options.format.is_none() && journal::is_stream(&stderr, environment))
+        .then(|| JournalSink::open(Path::new(journal::SOCKET)).ok())
+        .flatten();
+    let plain = environment.get("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let text = LogForm::Text { colours: !plain && stderr.is_terminal() };
+    let queue = match (journal, options.format) {
+        (Some(journal), _) => LogQueue::start(journal, LogForm::Journal, report_dropped),
+        (None, Some(LogFormat::Json)) => LogQueue::start(stderr, LogForm::Json, report_dropped),
+        (None, Some(LogFormat::Text) | None) => LogQueue::start(stderr, text, report_dropped),
+    };
+    // In tests, another subscriber may exist already.
+    let _already = dispatcher::set_global_default(subscriber(&queue, filter));
+    panic::set_hook(Box::new(log_panic));
+    (queue, problem)
+}
+
+fn subscriber(queue: &LogQueue, filter: Targets) -> Dispatch {
+    // Internal errors would be written to stderr, past the queue.
+    let events = fmt::layer().with_writer(queue.clone()).log_internal_errors(false);
+    let events = match queue.form {
+        LogForm::Text { colours } => events.with_target(false).with_ansi(colours).boxed(),
+        LogForm::Json => events.json().flatten_event(true).boxed(),
+        LogForm::Journal => events.fmt_fields(JournalFormat).event_format(JournalFormat).boxed(),
+    };
+    Dispatch::new(registry().with(events).with(filter))
+}
+
+fn report_dropped(lines: u64) {
+    error!(lines, "log lines were dropped because they were not read fast enough");
+}
+
+/// Logs the location of a panic and, if it is a constant, its message: a message made at run time may contain a secret.
+fn log_panic(panic: &panic::PanicHookInfo<'_>) {
+    let place = panic.location().map(ToString::to_string).unwrap_or_default();
+    let message = panic.payload().downcast_ref::<&'static str>().copied().unwrap_or("(not shown)");
+    error!(place, "panic: {message}; please report it");
+}
+
+/// The filter of `-v` flags, else of `CREDBROKER_LOG`, else of `RUST_LOG`, else the default; and what is wrong with the
+/// variable that should have set it.
+///
+/// A plain level is for our own modules; the libraries below write warnings and errors then. `RUST_LOG` means what it
+/// means to every Rust program: a plain level is for all modules.
+fn choose(flags: u8, environment: &Environment) -> (Targets, Option<FilterProblem>) {
+    let value = |name| {
+        let text = environment.get(name).map(|value| value.to_string_lossy().into_owned());
+        text.filter(|text| !text.trim().is_empty())
+    };
+    let chosen = match (flags, value("CREDBROKER_LOG"), value("RUST_LOG")) {
+        (1, ..) => Ok(ours(LevelFilter::DEBUG)),
+        (2, ..) => Ok(ours(LevelFilter::TRACE)),
+        (3.., ..) => Ok(Targets::new().with_default(LevelFilter::TRACE)),
+        (0, Some(value), _) => configured(&value).map_err(FilterProblem::Fatal),
+        (0, None, Some(value)) => Targets::from_str(&value).map_err(|error| {
+            FilterProblem::Ignored(format!("RUST_LOG is not valid and has no effect: {error}"))
+        }),
+        (0, None, None) => Ok(ours(LevelFilter::INFO)),
+    };
+    let (filter, problem) = match chosen {
+        Ok(filter) => (filter, None),
+        Err(problem) => (ours(LevelFilter::INFO), Some(problem)),
+    };
+    (filter.with_target(FATAL, LevelFilter::ERROR), problem)
+}
+
+/// Our own events from `level` on, and warnings and errors of libraries.
+fn ours(level: LevelFilter) -> Targets {
+    let targets = Targets::new().with_default(level.min(LevelFilter::WARN)).with_target(OURS, level);
+    targets.with_targets(SILENT.map(|target| (target, LevelFilter::OFF)))
+}
+
+/// The filter in the value of `CREDBROKER_LOG`. Not an `EnvFilter`, whose expressions for span fields cost half a megabyte
+/// of memory.
+///
+/// Not parsed by `Targets`, which takes a word that is not a level for the name of a module.
+fn configured(value: &str) -> Result<Targets, String> {
+    let (mut default, mut named) = (LevelFilter::INFO, Vec::new());
+    for directive in value.split(',') {
+        let (target, level) = match directive.rsplit_once('=') {
+            None => (None, directive.trim()),
+            Some((target, level)) => (Some(target.trim()), level.trim()),
+        };
+        let is_valid = target.is_none_or(is_target) && !level.is_empty();
+        let level = level.parse().ok().filter(|_| is_valid).ok_or_else(|| {
+            format!(
+                "CREDBROKER_LOG: `{}` is not valid; it must be one of off, error, warn, info, debug, trace, or MODULE=LEVEL",
+                shown(directive)
+            )
+        })?;
+        match target {
+            None => default = level,
+            Some(target) => named.push((target, level)),
+        }
+    }
+    Ok(ours(default).with_targets(named))
+}
+
+fn is_target(name: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '-');
+    !name.is_empty() && name.chars().all(is_part)
+}
 
 /// Takes whole lines without waiting. Clones share one queue.
 #[derive(Clone, Debug)]
 pub struct LogQueue {
-    shared: Arc<SharedLog>,
+    bytes: ByteQueue,
     form: LogForm,
 }
 
@@ -43,61 +195,38 @@ pub(super) enum LogForm {
     Journal,
 }
 
-#[derive(Debug)]
-struct SharedLog {
-    state: Mutex<LogState>,
-    /// Signals that there is something to write.
-    filled: Condvar,
-    /// Signals that everything is written.
-    emptied: Condvar,
-    /// Cancelled when the thread that writes has ended.
-    ended: CancellationToken,
-}
-
-#[derive(Debug, Default)]
-struct LogState {
-    pending: Vec<u8>,
-    /// Lines that were dropped since the last report.
-    dropped: u64,
-    writing: bool,
-}
-
 impl LogQueue {
     /// A queue with a thread that writes to `sink`. `report` is called with the number of dropped lines as soon as writing
     /// works again.
-    pub(super) fn start(sink: impl Write + AsFd + Send + 'static, form: LogForm, report: fn(u64)) -> Self {
-        let queue = Self {
-            form,
-            shared: Arc::new(SharedLog {
-                state: Mutex::default(),
-                filled: Condvar::new(),
-                emptied: Condvar::new(),
-                ended: CancellationToken::new(),
-            }),
-        };
-        let (writer, ended) = (queue.clone(), queue.shared.ended.clone().drop_guard());
-        let started = thread::Builder::new().name("log".to_owned()).spawn(move || {
-            let _ended = ended;
-            writer.run(sink, report);
-        });
+    pub(super) fn start(
+        mut sink: impl Write + AsFd + Send + 'static,
+        form: LogForm,
+        report: fn(u64),
+    ) -> Self {
+        let bytes = ByteQueue::default();
         // Without a thread it has ended.
-        drop(started);
-        queue
+        let _ended = bytes.start("log", move |batch| {
+            // If the reader is gone or the disk is full, the lines are lost.
+            if write_batch(&mut sink, &batch.bytes).is_err() {
+                return batch.lost;
+            }
+            if batch.lost > 0 {
+                report(batch.lost);
+            }
+            0
+        });
+        Self { bytes, form }
     }
 
     /// Resolves when the thread that writes has ended, which happens only if it panics or could not be started.
     pub(super) async fn ended(&self) {
-        self.shared.ended.cancelled().await;
-    }
-
-    pub(super) fn form(&self) -> LogForm {
-        self.form
+        self.bytes.ended().await;
     }
 
     /// Queues an error that ends the process, or counts it as dropped. People get it without time and level.
     pub fn line(&self, error: &str) {
         match self.form {
-            LogForm::Text { .. } => self.push(format!("{error}\n").as_bytes()),
+            LogForm::Text { .. } => self.bytes.push(format!("{error}\n").as_bytes()),
             LogForm::Json | LogForm::Journal => {
                 for line in error.lines() {
                     error!(target: FATAL, "{line}");
@@ -106,64 +235,17 @@ impl LogQueue {
         }
     }
 
-    fn push(&self, line: &[u8]) {
-        let mut state = self.lock();
-        if state.pending.len() + line.len() > PENDING {
-            state.dropped += 1;
-            return;
-        }
-        state.pending.extend_from_slice(line);
-        drop(state);
-        self.shared.filled.notify_one();
-    }
-
     /// Waits until everything is written, at most for `limit`. If the thread that writes has ended, what it left is written
     /// to stderr.
     pub fn flush(&self, limit: Duration) {
-        if self.shared.ended.is_cancelled() {
-            let rest = mem::take(&mut self.lock().pending);
-            let (done, written) = mpsc::channel::<()>();
-            // On a thread, because the reader may be stuck.
-            let _unwritten = thread::Builder::new().spawn(move || {
-                drop(io::stderr().write_all(&rest));
-                drop(done);
-            });
-            let _in_time = written.recv_timeout(limit);
-            return;
-        }
-        let is_busy = |state: &mut LogState| state.writing || !state.pending.is_empty();
-        drop(self.shared.emptied.wait_timeout_while(self.lock(), limit, is_busy));
-    }
-
-    fn run(&self, mut sink: impl Write + AsFd, report: fn(u64)) {
-        loop {
-            let batch = self.next_batch();
-            // If the reader is gone or the disk is full, the lines are lost.
-            let is_written = write_batch(&mut sink, &batch).is_ok();
-            let dropped = {
-                let mut state = self.lock();
-                state.writing = false;
-                if is_written { mem::take(&mut state.dropped) } else { 0 }
-            };
-            if dropped > 0 {
-                report(dropped);
-            }
-            if self.lock().pending.is_empty() {
-                self.shared.emptied.notify_all();
-            }
-        }
-    }
-
-    fn next_batch(&self) -> Vec<u8> {
-        let waited = self.shared.filled.wait_while(self.lock(), |state| state.pending.is_empty());
-        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
-        state.writing = true;
-        mem::take(&mut state.pending)
-    }
-
-    /// The state is consistent whenever the lock is free, so a poisoned lock is still usable.
-    fn lock(&self) -> MutexGuard<'_, LogState> {
-        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+        let Some(rest) = self.bytes.take_rest() else { return self.bytes.flush(limit) };
+        let (done, written) = mpsc::channel::<()>();
+        // On a thread, because the reader may be stuck.
+        let _unwritten = thread::Builder::new().spawn(move || {
+            drop(io::stderr().write_all(&rest));
+            drop(done);
+        });
+        let _in_time = written.recv_timeout(limit);
     }
 }
 
@@ -190,9 +272,9 @@ fn write_batch(sink: &mut (impl Write + AsFd), mut batch: &[u8]) -> io::Result<(
 impl Write for &LogQueue {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         match (self.form, str::from_utf8(event)) {
-            (LogForm::Text { colours }, Ok(text)) => self.push(one_line(text, colours).as_bytes()),
-            (LogForm::Json, Ok(text)) => self.push(escape_json(text).as_bytes()),
-            (LogForm::Journal, _) | (_, Err(_)) => self.push(event),
+            (LogForm::Text { colours }, Ok(text)) => self.bytes.push(one_line(text, colours).as_bytes()),
+            (LogForm::Json, Ok(text)) => self.bytes.push(escape_json(text).as_bytes()),
+            (LogForm::Journal, _) | (_, Err(_)) => self.bytes.push(event),
         }
         Ok(event.len())
     }

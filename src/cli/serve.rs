@@ -65,7 +65,7 @@ pub(super) fn run(args: &ServeArgs, environment: &Environment) -> anyhow::Result
     // Must be first: it clears environment variables, which is sound only while the process has one thread.
     let inherited = app::inherited_listeners().context("cannot use the sockets from systemd")?;
     let options = LogOptions { format: args.log_format, verbose: args.verbose };
-    let (logs, problem) = app::start_telemetry(options, environment);
+    let (logs, problem) = app::start_logs(options, environment);
     if let Some(FilterProblem::Ignored(problem)) = &problem {
         warn!("{problem}");
     }
