@@ -2,7 +2,7 @@
 
 use std::{ffi::OsStr, path::PathBuf, sync::Arc};
 
-use super::{logs::LogQueue, systemd::ServiceManager};
+use super::{linux::PROGRAM, logs::LogQueue, systemd::ServiceManager};
 use credbroker_observe::clock::{Clock, SystemClock};
 use credbroker_plugin::Environment;
 
@@ -37,9 +37,8 @@ impl Edges {
             epoch: format!("{:08x}", fastrand::u32(..)).into(),
             scratch: temporary.unwrap_or(OsStr::new("/tmp")).into(),
             service_manager: ServiceManager::of(environment),
-            // The kernel resolves it to the file that this process runs, even if that was replaced or removed: a broker and
-            // its launchers are always of one version.
-            launcher: "/proc/self/exe".into(),
+            // A broker and its launchers are always of one version.
+            launcher: PROGRAM.into(),
             reaps_orphans: false,
             log: None,
         }

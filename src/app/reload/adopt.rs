@@ -56,6 +56,12 @@ pub(super) struct Adopted {
     pub(super) restart_needed: Vec<&'static str>,
 }
 
+impl Adopted {
+    pub(super) fn is_change(&self) -> bool {
+        self.limits || self.access || self.is_hub_changed || !self.providers.is_empty()
+    }
+}
+
 impl Started {
     /// Those of the configuration that the broker starts with.
     pub(crate) fn of(config: &Config) -> Self {

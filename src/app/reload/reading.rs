@@ -1,20 +1,187 @@
-//! One reading of the files, and whether it is put in force. The reading may block; the decision is pure.
+//! When the files are read again, what a reading is, and whether it is put in force. Only the reading itself may block;
+//! the decisions are pure, and `now` is the time since boot.
 
 use std::{
-    os::fd::OwnedFd,
+    collections::{BTreeMap, HashMap},
+    fs, io, mem,
+    os::{fd::OwnedFd, unix::fs::MetadataExt as _},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
-use super::{
-    absences::{ABSENCE_GRACE, Absences, Awaited},
-    marks::Marks,
-    watcher::Watches,
-};
+use crate::app::linux::{Touch, Watches};
 use credbroker_config as config;
 use credbroker_config::{ConfigError, Loaded, Sources};
 use credbroker_plugin::{Environment, Providers};
+
+/// A file is read when nothing has happened to it for this time.
+pub(super) const QUIET: Duration = Duration::from_millis(250);
+/// The files are read this long after the first change, also if they are still being written: a writer may never close its
+/// file.
+pub(super) const PUT_OFF: Duration = Duration::from_secs(5);
+
+/// What happened since the last reading.
+#[derive(Debug, Default)]
+pub(super) struct PendingChanges {
+    /// From when on each touched file counts as complete.
+    files: BTreeMap<PathBuf, Duration>,
+    /// When the first of them was touched.
+    since: Option<Duration>,
+    /// When a reading was asked for that no file is the reason of.
+    asked: Option<Duration>,
+    /// The latest time of a reading that a person or a program waits for.
+    requested: Option<Duration>,
+}
+
+/// A reading that is due.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct DueReading {
+    since: Option<Duration>,
+    is_requested: bool,
+}
+
+impl DueReading {
+    /// Whether it may be put off at `now`, because a file changed while it was read.
+    pub(super) fn may_wait(&self, now: Duration) -> bool {
+        !self.is_requested && self.since.is_none_or(|since| now < since.saturating_add(PUT_OFF))
+    }
+}
+
+impl PendingChanges {
+    /// Notes that `file` was touched at `now`.
+    pub(super) fn touch(&mut self, file: PathBuf, touch: Touch, now: Duration) {
+        let wait = match touch {
+            Touch::Written => PUT_OFF,
+            Touch::Settled => QUIET,
+        };
+        self.since.get_or_insert(now);
+        self.files.insert(file, now.saturating_add(wait));
+    }
+
+    /// Asks for a reading at `at`, or at an earlier time that was asked for before.
+    pub(super) fn ask(&mut self, at: Duration) {
+        self.asked = Some(self.asked.map_or(at, |asked| asked.min(at)));
+    }
+
+    /// Asks for a reading at `now`, or a moment later if a file was touched just now, but not when it is complete.
+    pub(super) fn request(&mut self, now: Duration) {
+        self.requested.get_or_insert(now.saturating_add(QUIET));
+    }
+
+    /// Asks for another reading at `at`, because files changed at `now` while they were read. It may be put off no longer
+    /// than the one `before`.
+    pub(super) fn ask_again(&mut self, before: DueReading, now: Duration, at: Duration) {
+        // A reading that could not wait has read what was pending.
+        let since = before.since.filter(|_| before.may_wait(now)).unwrap_or(now);
+        self.since = Some(self.since.map_or(since, |known| known.min(since)));
+        self.ask(at);
+    }
+
+    /// When the files are to be read; `None`: when something happens. All files are read together, so every touched one
+    /// must be complete, but they are not waited for without end.
+    pub(super) fn due(&self) -> Option<Duration> {
+        let complete = self.files.values().max().copied();
+        if let Some(latest) = self.requested {
+            return Some(complete.unwrap_or_default().min(latest));
+        }
+        let latest = self.since.map(|since| since.saturating_add(PUT_OFF));
+        complete.map(|complete| latest.map_or(complete, |latest| latest.min(complete))).or(self.asked)
+    }
+
+    /// The reading that is due at `now`. If one is, everything noted so far is forgotten.
+    pub(super) fn take(&mut self, now: Duration) -> Option<DueReading> {
+        self.due().filter(|due| *due <= now)?;
+        let Self { since, requested, .. } = mem::take(self);
+        Some(DueReading { since, is_requested: requested.is_some() })
+    }
+}
+
+/// The state of one file. Two equal marks mean that it has not changed in between; symbolic links are followed.
+#[derive(Clone, Debug, Eq, PartialEq)]
+enum Mark {
+    There { place: (u64, u64), size: u64, modified: (i64, i64), changed: (i64, i64), way: Vec<Permissions> },
+    Missing(io::ErrorKind),
+}
+
+/// Mode, uid and gid of a directory; `None`: it cannot be looked at.
+type Permissions = Option<(u32, u32, u32)>;
+
+/// The states of some files at one moment.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct Marks(Vec<(PathBuf, Mark)>);
+
+impl Marks {
+    /// Looks at `files`. May block.
+    pub(super) fn of(files: &[PathBuf]) -> Self {
+        let mut known = HashMap::new();
+        Self(files.iter().map(|file| (file.clone(), mark(file, &mut known))).collect())
+    }
+
+    /// The files that are not as `self` says.
+    pub(super) fn changed_in(&self, newer: &Self) -> Vec<PathBuf> {
+        let pairs = newer.0.iter().filter(|pair| !self.0.contains(pair));
+        pairs.map(|(file, _)| file.clone()).collect()
+    }
+}
+
+/// `known` are directories that were looked at for other files.
+fn mark(file: &Path, known: &mut HashMap<PathBuf, Permissions>) -> Mark {
+    match fs::metadata(file) {
+        // The time of the last change of the inode includes changes of its owner and its permissions.
+        Ok(metadata) => Mark::There {
+            place: (metadata.dev(), metadata.ino()),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+            way: way(file, known),
+        },
+        Err(error) => Mark::Missing(error.kind()),
+    }
+}
+
+/// The directories above `file`, by its name and where that leads to: who may write to them decides whether it is used.
+fn way(file: &Path, known: &mut HashMap<PathBuf, Permissions>) -> Vec<Permissions> {
+    let place = fs::canonicalize(file).ok().filter(|place| place != file);
+    let directories = [Some(file), place.as_deref()].into_iter().flatten();
+    let directories = directories.flat_map(|path| path.ancestors().skip(1));
+    directories
+        .map(|directory| {
+            let look = || {
+                let found = fs::metadata(directory).ok()?;
+                Some((found.mode(), found.uid(), found.gid()))
+            };
+            *known.entry(directory.to_owned()).or_insert_with(look)
+        })
+        .collect()
+}
+
+/// How long such a file counts as a problem. Some tools empty a file before they write it again.
+pub(super) const ABSENCE_GRACE: Duration = Duration::from_secs(10);
+
+/// Since when each such file has been so.
+#[derive(Debug, Default)]
+pub(super) struct Absences {
+    since: BTreeMap<PathBuf, Duration>,
+}
+
+impl Absences {
+    /// Notes that `absent` are all the files in use that are empty or missing at `now`. Returns those whose absence is a
+    /// problem, and when it no longer is one.
+    fn observe(
+        &mut self,
+        absent: impl IntoIterator<Item = PathBuf>,
+        now: Duration,
+    ) -> Option<(Vec<PathBuf>, Duration)> {
+        let before = mem::take(&mut self.since);
+        let since = |file: &PathBuf| before.get(file).copied().unwrap_or(now);
+        self.since = absent.into_iter().map(|file| (file.clone(), since(&file))).collect();
+        let until = |since: &Duration| since.saturating_add(ABSENCE_GRACE);
+        let awaited = self.since.iter().filter(|(_, since)| now < until(since));
+        let last = awaited.clone().map(|(_, since)| until(since)).max()?;
+        Some((awaited.map(|(file, _)| file.clone()).collect(), last))
+    }
+}
 
 /// The longest problem that is kept, in characters, and the largest number of them.
 const LONGEST: usize = 500;
@@ -53,20 +220,13 @@ impl Reading {
         let watches = Watches::add(inotify, followed);
         let before = Marks::of(followed);
         let result = config::reload(place.flag.as_deref(), &place.environment, providers);
-        let sources = match &result {
-            Ok(loaded) => &loaded.sources,
-            Err(error) => &error.sources,
-        };
         let is_new = |file: &PathBuf| !followed.contains(file);
-        let is_torn = sources.followed.iter().any(is_new) || before != Marks::of(followed);
+        let is_torn = sources(result.as_ref()).followed.iter().any(is_new) || before != Marks::of(followed);
         Self { result, watches, marks: before, is_torn }
     }
 
     pub(super) fn sources(&self) -> &Sources {
-        match &self.result {
-            Ok(loaded) => &loaded.sources,
-            Err(error) => &error.sources,
-        }
+        sources(self.result.as_ref())
     }
 }
 
@@ -90,18 +250,16 @@ pub(super) fn judge(
     absences: &mut Absences,
     now: Duration,
 ) -> ReadingVerdict {
-    let sources = match result {
-        Ok(loaded) => &loaded.sources,
-        Err(error) => &error.sources,
-    };
-    let awaited = absences.observe(sources.lost_since(in_force), now);
+    let absent = absences.observe(sources(result).lost_since(in_force), now);
     let mut problems: Vec<_> = match result {
         Ok(_) => Vec::new(),
         Err(error) => error.problems.iter().map(|problem| short(&problem.to_string())).collect(),
     };
-    let again = awaited.as_ref().map(|awaited| awaited.until);
-    problems
-        .extend(awaited.iter().flat_map(|awaited: &Awaited| awaited.files.iter().map(|file| absent(file))));
+    let again = absent.as_ref().map(|(_, until)| *until);
+    problems.extend(absent.iter().flat_map(|(files, _)| files).map(|file| {
+        let (file, grace) = (file.display(), ABSENCE_GRACE.as_secs());
+        format!("{file}: is empty or missing; what it defined stays in use for {grace} seconds")
+    }));
     if problems.is_empty() {
         return ReadingVerdict::Adopt;
     }
@@ -112,12 +270,12 @@ pub(super) fn judge(
     ReadingVerdict::Keep { problems, again }
 }
 
-fn absent(file: &Path) -> String {
-    let file = file.display();
-    format!(
-        "{file}: is empty or missing; what it defined stays in use for {} seconds",
-        ABSENCE_GRACE.as_secs()
-    )
+/// The files that were read, or that could not be used.
+fn sources<'a>(result: Result<&'a Loaded, &'a ConfigError>) -> &'a Sources {
+    match result {
+        Ok(loaded) => &loaded.sources,
+        Err(error) => &error.sources,
+    }
 }
 
 /// The beginning of a problem. Its message is made of keys and names of the file.

@@ -1,3 +1,5 @@
+mod places;
+
 use std::{
     fs,
     io::Write as _,

@@ -1,36 +1,37 @@
-//! inotify: which files were touched.
+//! What only Linux has: protection of the process, and inotify.
 //!
 //! A program beside a followed file may write, create and rename others as fast as it can. Directories are watched for names
 //! only, few of the events are read at a time, and none are waited for in between: the kernel keeps those that fit its
 //! queue, and says when it has dropped some.
 
 use std::{
-    collections::HashMap,
-    ffi::OsStr,
-    mem::MaybeUninit,
+    collections::{BTreeMap, HashMap, VecDeque},
+    ffi::{OsStr, OsString},
+    fs,
+    mem::{self, MaybeUninit},
     os::{fd::OwnedFd, unix::ffi::OsStrExt as _},
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
 use rustix::{
     fs::{
-        FileType,
+        FileType, Mode,
         inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags},
         stat, statfs,
     },
     io::Errno,
+    process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit, umask},
 };
 use tokio::{
     io::{Interest, unix::AsyncFd},
     time::sleep,
 };
+use tracing::warn;
 
-use super::{
-    pending::Touch,
-    places::{Names, WatchedPlaces},
-};
+/// The file that this process runs, even if that was replaced or removed.
+pub(super) const PROGRAM: &str = "/proc/self/exe";
 
 /// Bytes of events that are read with one system call.
 const BUFFER: usize = 4096;
@@ -68,6 +69,38 @@ const REMOTE: [u32; 14] = [
     0x4750_4653,
     0x786f_4256,
 ];
+
+/// Symbolic links that are followed, as many as the kernel follows.
+const LINKS: usize = 40;
+
+/// Disables core dumps, ptrace and `/proc/PID/mem`, makes files of plugins private, keeps the descriptors of the parent
+/// from plugins, and raises the limit of descriptors.
+///
+/// A failure is logged and not fatal: then the broker is as protected as the process that started it.
+pub fn harden() {
+    umask(Mode::RWXG | Mode::RWXO);
+    close_fds::set_fds_cloexec(3, &[]);
+    if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+        warn!(%error, "cannot disable tracing; processes of the same uid can read the broker's memory");
+    }
+    if let Err(error) = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) }) {
+        warn!(%error, "cannot disable core dumps; one may contain secrets");
+    }
+    let descriptors = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: descriptors.maximum, ..descriptors };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        warn!(%error, "cannot raise the limit of open files; it bounds the number of connections");
+    }
+}
+
+/// What happened to a file.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Touch {
+    /// It was written, and may be incomplete until it is closed.
+    Written,
+    /// It was closed, renamed, created or removed, or has other permissions.
+    Settled,
+}
 
 /// Reports touches of the followed files.
 #[derive(Debug)]
@@ -155,7 +188,7 @@ impl Watcher {
 
     /// Follows the files of `newer` instead of those before.
     pub(super) fn replace(&mut self, newer: Watches) {
-        let older = std::mem::replace(&mut self.watches, newer.by_number);
+        let older = mem::replace(&mut self.watches, newer.by_number);
         let Some(inotify) = &self.inotify else { return };
         for number in older.keys().filter(|number| !self.watches.contains_key(number)) {
             // Fails if its directory is gone.
@@ -206,7 +239,7 @@ impl Watcher {
 
     /// Whether the kernel has dropped events since the last call: then any file may have changed.
     pub(super) fn has_lost_events(&mut self) -> bool {
-        std::mem::take(&mut self.has_lost_events)
+        mem::take(&mut self.has_lost_events)
     }
 
     fn touch(
@@ -262,6 +295,83 @@ impl Watcher {
     fn without_inotify() -> Self {
         Self { inotify: None, watches: HashMap::new(), has_lost_events: false }
     }
+}
+
+/// The directories to watch.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+struct WatchedPlaces(BTreeMap<PathBuf, Names>);
+
+/// The names of one directory that matter, and whether each may be a file whose contents matter, and not only a link or a
+/// directory on the way.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+struct Names(BTreeMap<OsString, bool>);
+
+impl Names {
+    fn contains(&self, name: &OsStr) -> bool {
+        self.0.contains_key(name)
+    }
+
+    fn may_be_file(&self, name: &OsStr) -> bool {
+        self.0.get(name).is_some_and(|is_file| *is_file)
+    }
+
+    /// Those that may be files whose contents matter.
+    fn files(&self) -> impl Iterator<Item = &OsStr> {
+        self.0.iter().filter(|(_, is_file)| **is_file).map(|(name, _)| name.as_os_str())
+    }
+}
+
+impl WatchedPlaces {
+    /// The places of `files`, which are absolute. They need not exist: then the place where they would begin to exist is
+    /// among them. May block.
+    fn of(files: &[PathBuf]) -> Self {
+        let mut places = Self::default();
+        for file in files {
+            places.add(file);
+        }
+        places
+    }
+
+    fn add(&mut self, file: &Path) {
+        let (mut at, mut links) = (PathBuf::from("/"), 0);
+        let mut rest = parts(file);
+        while let Some(part) = rest.pop_front() {
+            if part == ".." {
+                at.pop();
+                continue;
+            }
+            let path = at.join(&part);
+            let found = fs::symlink_metadata(&path).map(|metadata| metadata.file_type());
+            let is_last = rest.is_empty();
+            match found {
+                Ok(kind) if kind.is_symlink() && links < LINKS => {
+                    links += 1;
+                    self.name(&at, part, is_last);
+                    let Ok(target) = fs::read_link(&path) else { return };
+                    if target.is_absolute() {
+                        at = PathBuf::from("/");
+                    }
+                    let mut parts = parts(&target);
+                    parts.append(&mut rest);
+                    rest = parts;
+                }
+                Ok(kind) if kind.is_dir() && !is_last => at = path,
+                // The file, or the first part that does not exist.
+                _ => return self.name(&at, part, is_last),
+            }
+        }
+    }
+
+    fn name(&mut self, directory: &Path, name: OsString, may_be_file: bool) {
+        let names = self.0.entry(directory.to_owned()).or_default();
+        *names.0.entry(name).or_default() |= may_be_file;
+    }
+}
+
+/// The parts of a path that lead somewhere.
+fn parts(path: &Path) -> VecDeque<OsString> {
+    let parts = path.components().filter(|part| matches!(part, Component::Normal(_) | Component::ParentDir));
+    parts.map(|part| part.as_os_str().to_owned()).collect()
 }
 
 #[cfg(test)]

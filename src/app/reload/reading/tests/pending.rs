@@ -1,4 +1,4 @@
-use super::*;
+use super::super::*;
 
 const fn at(millis: u64) -> Duration {
     Duration::from_millis(millis)

@@ -2,7 +2,7 @@ use std::os::unix::fs::symlink;
 
 use credbroker_test_support::private_directory;
 
-use super::*;
+use super::super::*;
 
 /// The places of `file`, below `root`.
 fn of(root: &Path, file: &str) -> Vec<(String, Vec<String>, bool)> {

@@ -1,3 +1,7 @@
+mod absences;
+mod marks;
+mod pending;
+
 use credbroker_test_support::{private_directory, private_file};
 
 use super::*;
