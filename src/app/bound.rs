@@ -1,30 +1,58 @@
-//! A broker whose parts are connected.
+//! A broker whose parts are connected: it serves until one of its essential tasks ends or it is drained.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic_health::{ServingStatus, server::HealthReporter};
+use tracing::error;
 
 use super::{
-    ConfigPlace, LogQueue, ReloadRequest, ServiceManager, ServiceNotification,
     audit_file::AuditFile,
-    essential::Essentials,
-    health::{SERVICES, report_configuration, report_hub},
-    listening::OpenSocket,
-    monitor::OpenMonitor,
-    reload::{Adopter, Follower},
-    watchdog,
+    logs::LogQueue,
+    reload::{Adopter, ConfigPlace, Follower, ReloadRequest},
+    sockets::{OpenMonitor, OpenSocket},
+    systemd::{self, ServiceManager, ServiceNotification},
 };
 use credbroker_cache::CredentialCache;
 use credbroker_config::Sources;
-use credbroker_fleet::{hub::HubReader, resolver::Resolver};
+use credbroker_fleet::{Fleet, HubState, hub::HubReader, resolver::Resolver};
 use credbroker_observe::{
     audit::Audit,
     clock::{Beat, Clock},
+    trace,
 };
 use credbroker_runner::{LiveRuns, ProcessRunner, reap_orphans};
-use credbroker_server::{Acceptor, Clusters, ReloadState};
+use credbroker_server::{Acceptor, Clusters, Keeper, ReloadState};
+
+/// How long a drain may take.
+pub const GRACE: Duration = Duration::from_secs(10);
+
+/// How long the removal of the sockets' names may take.
+const WITHDRAWAL: Duration = Duration::from_millis(500);
+
+/// How long the last audit records and traces may take.
+const RECORDS: Duration = Duration::from_secs(1);
+
+/// How a drain ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Drained {
+    /// All work ended in time.
+    Whole,
+    /// The deadline passed first, and the rest is cut off.
+    CutOff {
+        /// The number of connections and runs that were cut off.
+        left: usize,
+    },
+}
+
+/// The gRPC services under whose names health is reported, beside the empty one.
+pub(super) const SERVICES: [&str; 2] =
+    ["credbroker.v1.CredentialBroker", "credbroker.v1.CredentialBrokerAdmin"];
+/// The same of the hub that ClusterProfiles are read from.
+const HUB_SERVICE: &str = "hub";
+/// The same of the files of the configuration.
+const CONFIGURATION_SERVICE: &str = "configuration";
 
 /// A broker that listens but does not serve yet.
 #[derive(Debug)]
@@ -106,8 +134,8 @@ impl Bound {
         if let Some(manager) = self.service_manager {
             let (acceptor, socket) = (Arc::clone(&self.acceptor), self.own_socket.clone());
             self.essentials.spawn("systemd notifier", async move {
-                let connect = || watchdog::connect(socket.as_deref(), &acceptor);
-                watchdog::report(connect, manager.watchdog, ServiceNotification::notify).await;
+                let connect = || systemd::connect(socket.as_deref(), &acceptor);
+                systemd::report(connect, manager.watchdog, ServiceNotification::notify).await;
             });
         }
         if let Some(log) = self.log.take() {
@@ -129,9 +157,7 @@ impl Bound {
         }
         self.essentials.ended().await
     }
-}
 
-impl Bound {
     /// Follows the files of the configuration at `place` while the broker serves. `sources` are those that it was built
     /// from.
     pub fn follow(&mut self, place: ConfigPlace, sources: Sources) {
@@ -146,5 +172,143 @@ impl Bound {
     /// Which configuration is in force, and the problems of a newer one.
     pub fn configuration(&self) -> watch::Receiver<Arc<ReloadState>> {
         self.configuration.subscribe()
+    }
+
+    /// Shuts down, in at most [`GRACE`]: health reports it first, then runs are ended and their callers get `DRAINING`,
+    /// other requests are answered, and connections close.
+    pub async fn drain(self) -> Drained {
+        for service in SERVICES {
+            self.health.set_service_status(service, ServingStatus::NotServing).await;
+        }
+        self.health.set_service_status("", ServingStatus::NotServing).await;
+        self.withdraw().await;
+        self.draining.cancel();
+        // What waits at a socket of systemd's is for the next broker.
+        for socket in self.sockets.iter().filter(|socket| !socket.is_inherited) {
+            self.acceptor.accept_the_rest(socket.listener, &socket.newest.borrow());
+        }
+        self.tasks.close();
+        let drained = tokio::time::timeout(GRACE, self.tasks.wait()).await;
+        drop(self.sockets);
+        let audit = self.audit;
+        // Without a result, the runtime ends, and the rest of the records is lost.
+        let records = tokio::task::spawn_blocking(move || audit.flush(RECORDS));
+        drop(tokio::join!(records, trace::stop(RECORDS)));
+        drained.map_or(Drained::CutOff { left: self.tasks.len() }, |()| Drained::Whole)
+    }
+
+    /// Removes the names of the sockets: new clients find none, and retry until the next broker listens.
+    async fn withdraw(&self) {
+        let keepers: Vec<_> = self.sockets.iter().filter_map(|socket| socket.keeper.clone()).collect();
+        let withdrawn = tokio::task::spawn_blocking(move || keepers.iter().for_each(Keeper::withdraw));
+        // A mount that hangs does not delay the drain.
+        drop(tokio::time::timeout(WITHDRAWAL, withdrawn).await);
+    }
+}
+/// Reports the health of the hub under a separate name: the broker itself continues without the hub.
+pub(super) async fn report_hub(fleet: &Fleet, resolver: &Resolver, health: &HealthReporter) {
+    let mut states = fleet.hub_states();
+    loop {
+        let HubState { synced, problem } = states.borrow_and_update().clone();
+        match problem {
+            _ if resolver.fleet().is_none() => health.clone().clear_service_status(HUB_SERVICE).await,
+            None if synced => health.set_service_status(HUB_SERVICE, ServingStatus::Serving).await,
+            _ => health.set_service_status(HUB_SERVICE, ServingStatus::NotServing).await,
+        }
+        // The fleet keeps the sender alive.
+        drop(states.changed().await);
+    }
+}
+
+/// Reports whether the files are in force as they are, under a separate name: the broker continues with those before.
+pub(super) async fn report_configuration(
+    mut states: watch::Receiver<Arc<ReloadState>>,
+    health: &HealthReporter,
+) {
+    loop {
+        let is_current = states.borrow_and_update().failure.is_none();
+        let serving = if is_current { ServingStatus::Serving } else { ServingStatus::NotServing };
+        health.set_service_status(CONFIGURATION_SERVICE, serving).await;
+        // The broker keeps the sender alive.
+        drop(states.changed().await);
+    }
+}
+/// Starts essential tasks, and reports those that end before the broker drains.
+#[derive(Debug)]
+pub(super) struct Essentials {
+    tasks: TaskTracker,
+    draining: CancellationToken,
+    ended: (mpsc::UnboundedSender<&'static str>, mpsc::UnboundedReceiver<&'static str>),
+}
+
+impl Essentials {
+    pub(super) fn new(tasks: TaskTracker, draining: CancellationToken) -> Self {
+        Self { tasks, draining, ended: mpsc::unbounded_channel() }
+    }
+
+    /// Runs `task` until the broker drains.
+    pub(super) fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        let end = EndReport { name, draining: self.draining.clone(), ended: self.ended.0.clone() };
+        let task = self.draining.clone().run_until_cancelled_owned(task);
+        self.tasks.spawn(async move {
+            let _end = end;
+            task.await;
+        });
+    }
+
+    /// Waits for a task that returned or panicked, and returns its name. Pending while the broker drains.
+    pub(super) async fn ended(&mut self) -> &'static str {
+        match self.ended.1.recv().await {
+            Some(name) => name,
+            // Not reached: `self` holds a sender.
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// Reports the end of its task when dropped, also after a panic.
+struct EndReport {
+    name: &'static str,
+    draining: CancellationToken,
+    ended: mpsc::UnboundedSender<&'static str>,
+}
+
+impl Drop for EndReport {
+    fn drop(&mut self) {
+        if !self.draining.is_cancelled() {
+            error!(task = self.name, "an essential task has ended");
+            // Without a receiver, the broker has ended.
+            let _unheard = self.ended.send(self.name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn essentials() -> (Essentials, TaskTracker, CancellationToken) {
+        let (tasks, draining) = (TaskTracker::new(), CancellationToken::new());
+        (Essentials::new(tasks.clone(), draining.clone()), tasks, draining)
+    }
+
+    #[tokio::test]
+    async fn a_task_that_returns_or_panics_is_reported_by_name() {
+        let (mut essentials, _tasks, _draining) = essentials();
+        essentials.spawn("goes on", std::future::pending());
+        essentials.spawn("returns", std::future::ready(()));
+        assert_eq!(essentials.ended().await, "returns");
+        essentials.spawn("panics", async { panic!("on purpose") });
+        assert_eq!(essentials.ended().await, "panics");
+    }
+
+    #[tokio::test]
+    async fn the_end_of_the_broker_is_not_a_failure() {
+        let (mut essentials, tasks, draining) = essentials();
+        essentials.spawn("goes on", std::future::pending());
+        draining.cancel();
+        tasks.close();
+        tasks.wait().await;
+        assert!(essentials.ended.1.try_recv().is_err());
     }
 }

@@ -1,7 +1,6 @@
 //! Connects all parts of a broker.
 
 use std::{
-    io,
     path::PathBuf,
     sync::{Arc, Mutex},
 };
@@ -12,12 +11,12 @@ use tonic_health::server::HealthReporter;
 use tracing::warn;
 
 use super::{
-    Bound, Edges, Listening, ReloadRequest,
     audit_file::AuditFile,
-    essential::Essentials,
+    bound::{Bound, Essentials},
+    edges::Edges,
     limits,
-    monitor::OpenMonitor,
-    reload::{Adopter, Started, note_shared},
+    reload::{Adopter, ReloadRequest, Started, note_shared},
+    sockets::{BuildError, Listening, OpenMonitor},
 };
 use credbroker_cache::{CacheParts, CredentialCache};
 use credbroker_config::{AuditTo, Config};
@@ -31,53 +30,8 @@ use credbroker_plugin::access::Policy;
 use credbroker_runner::{LiveRuns, ProcessRunner, RunLimits, RunnerParts, check_scratch};
 use credbroker_server::{
     Acceptor, Admission, BrokerInfo, Clusters, HealthChecks, MonitorParts, ProviderNames, ReloadState,
-    SocketError, encode, record_runs, services,
+    encode, record_runs, services,
 };
-
-/// Why the broker cannot start.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum BuildError {
-    /// The file for audit records cannot be opened.
-    #[error("cannot open the audit file `{}` (`audit.file`)", .path.display())]
-    Audit {
-        /// As configured.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// tokio cannot use the listener.
-    #[error("cannot listen on the socket")]
-    Listen(#[source] io::Error),
-    /// Metrics cannot be served there.
-    #[error("cannot serve metrics on {address}")]
-    Metrics {
-        /// `metrics.listen`.
-        address: String,
-        /// The kernel's error.
-        source: io::Error,
-    },
-    /// No plugin could run: runs have no place for their working directories.
-    #[error(
-        "cannot make working directories for plugins in {}: {cause}; mount a writable volume there, such as an emptyDir in memory, or set TMPDIR to a directory that is writable",
-        .base.display()
-    )]
-    Scratch {
-        /// Where working directories are made.
-        base: PathBuf,
-        /// The error of the kernel.
-        cause: io::Error,
-    },
-    /// The socket cannot be published.
-    #[error(transparent)]
-    Socket(#[from] SocketError),
-    /// The group in `listen.group` does not exist.
-    #[error("`listen.group`: group `{name}` not found on this machine; see `getent group`")]
-    UnknownGroup {
-        /// As configured.
-        name: String,
-    },
-}
 
 /// Builds the broker of `config`. Must be called within a tokio runtime.
 ///

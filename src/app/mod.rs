@@ -3,31 +3,23 @@
 mod audit_file;
 mod bound;
 mod build;
-mod drain;
 mod edges;
-mod essential;
-mod health;
 mod journal;
 mod limits;
 mod linux;
-mod listening;
 mod logs;
-mod monitor;
 mod queue;
 mod reload;
-mod signals;
+mod sockets;
 mod systemd;
-mod watchdog;
 
-pub use bound::Bound;
-pub use build::{BuildError, build};
-pub use drain::{Drained, GRACE};
-pub use edges::{Edges, environment};
+pub use bound::{Bound, Drained, GRACE};
+pub use build::build;
+pub use edges::{Edges, Signals, environment};
 pub use linux::harden;
-pub use listening::{Listening, SocketSource, socket_options};
 pub use logs::{FilterProblem, LogFormat, LogOptions, LogQueue, start as start_logs};
 pub use reload::{ConfigPlace, ReloadRequest};
-pub use signals::Signals;
+pub use sockets::{BuildError, Listening, SocketSource, socket_options};
 pub use systemd::{ServiceManager, ServiceNotification, inherited_listeners};
 
 pub use credbroker_observe::trace::start as start_traces;

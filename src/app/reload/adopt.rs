@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::process::geteuid;
 use tokio::sync::watch;
 
-use crate::app::limits;
+use super::super::limits;
 use credbroker_cache::CredentialCache;
 use credbroker_config::{AuditTo, ClusterProfiles, Config, HubAccess, Limits, Listen, MetricsListen};
 use credbroker_fleet::{

@@ -19,8 +19,8 @@ use self::{
     reading::{Absences, DueReading, Marks, PendingChanges, Reading, ReadingVerdict, judge},
 };
 use super::{
-    ServiceNotification,
     linux::{Touch, Watcher},
+    systemd::ServiceNotification,
 };
 use credbroker_config::{Loaded, Sources};
 use credbroker_credential::text::one_line;

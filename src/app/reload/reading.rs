@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use crate::app::linux::{Touch, Watches};
+use super::super::linux::{Touch, Watches};
 use credbroker_config as config;
 use credbroker_config::{ConfigError, Loaded, Sources};
 use credbroker_plugin::{Environment, Providers};

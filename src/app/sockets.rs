@@ -1,0 +1,199 @@
+//! The sockets of the broker: those that it publishes for callers, those that systemd holds, and that of metrics and health.
+
+use std::{
+    io,
+    net::{SocketAddr, TcpListener as StdTcpListener},
+    os::unix::net::UnixListener as StdListener,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use tokio::{
+    net::{TcpListener, UnixListener},
+    sync::watch,
+};
+use tracing::info;
+
+use credbroker_config::{Listen, MetricsAddress, group_id};
+use credbroker_runner::ProcessRunner;
+use credbroker_server::{
+    Keeper, Monitor, MonitorListener, MonitorParts, Publication, SocketError, SocketOptions, SocketOrigin,
+    publish,
+};
+
+/// Why the broker cannot start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The file for audit records cannot be opened.
+    #[error("cannot open the audit file `{}` (`audit.file`)", .path.display())]
+    Audit {
+        /// As configured.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// tokio cannot use the listener.
+    #[error("cannot listen on the socket")]
+    Listen(#[source] io::Error),
+    /// Metrics cannot be served there.
+    #[error("cannot serve metrics on {address}")]
+    Metrics {
+        /// `metrics.listen`.
+        address: String,
+        /// The kernel's error.
+        source: io::Error,
+    },
+    /// No plugin could run: runs have no place for their working directories.
+    #[error(
+        "cannot make working directories for plugins in {}: {cause}; mount a writable volume there, such as an emptyDir in memory, or set TMPDIR to a directory that is writable",
+        .base.display()
+    )]
+    Scratch {
+        /// Where working directories are made.
+        base: PathBuf,
+        /// The error of the kernel.
+        cause: io::Error,
+    },
+    /// The socket cannot be published.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    /// The group in `listen.group` does not exist.
+    #[error("`listen.group`: group `{name}` not found on this machine; see `getent group`")]
+    UnknownGroup {
+        /// As configured.
+        name: String,
+    },
+}
+
+/// One socket to listen on.
+#[derive(Debug)]
+pub struct Listening {
+    /// Which listener of the configuration it belongs to, counted from 0.
+    pub listener: usize,
+    /// Where the socket comes from.
+    pub source: SocketSource,
+}
+
+/// Where a socket comes from.
+#[derive(Debug)]
+pub enum SocketSource {
+    /// The broker publishes it.
+    Publish(SocketOptions),
+    /// systemd passed it.
+    Inherited(StdListener),
+}
+
+impl Listening {
+    /// Publishes a socket for the only listener, or the first one.
+    pub fn at(options: SocketOptions) -> Self {
+        Self { listener: 0, source: SocketSource::Publish(options) }
+    }
+
+    /// The path of a socket that the broker publishes.
+    pub fn path(&self) -> Option<&Path> {
+        match &self.source {
+            SocketSource::Publish(options) => Some(&options.path),
+            SocketSource::Inherited(_) => None,
+        }
+    }
+
+    pub(super) fn open(self) -> Result<OpenSocket, BuildError> {
+        let (socket, path, origin) = match self.source {
+            SocketSource::Inherited(socket) => {
+                let address = socket.local_addr().map_err(BuildError::Listen)?;
+                let path = address.as_pathname().map(Path::to_owned);
+                (socket, path.clone(), path.map(SocketOrigin::Inherited))
+            }
+            SocketSource::Publish(options) => {
+                let (socket, publication) = publish(&options)?;
+                (socket, Some(options.path), Some(SocketOrigin::Published(publication)))
+            }
+        };
+        socket.set_nonblocking(true).map_err(BuildError::Listen)?;
+        let socket = UnixListener::from_std(socket).map_err(BuildError::Listen)?;
+        Ok(OpenSocket {
+            listener: self.listener,
+            path,
+            is_inherited: !matches!(origin, Some(SocketOrigin::Published(_))),
+            keeper: origin.map(Keeper::new),
+            newest: watch::Sender::new(Arc::new(socket)),
+        })
+    }
+}
+
+/// A socket that is open.
+#[derive(Debug)]
+pub(super) struct OpenSocket {
+    pub(super) listener: usize,
+    pub(super) path: Option<PathBuf>,
+    /// Whether systemd holds it too.
+    pub(super) is_inherited: bool,
+    /// `None`: the socket is systemd's and has no name.
+    pub(super) keeper: Option<Keeper>,
+    /// The newest is in use.
+    pub(super) newest: watch::Sender<Arc<UnixListener>>,
+}
+
+/// The options of a socket at `path` under `listen` of the configuration.
+pub fn socket_options(listen: &Listen, path: &Path) -> Result<SocketOptions, BuildError> {
+    let group = match &listen.group {
+        None => None,
+        Some(name) => Some(group_id(name).ok_or_else(|| BuildError::UnknownGroup { name: name.clone() })?),
+    };
+    let path = std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path));
+    Ok(SocketOptions { path, mode: listen.mode, group, shared_directory: listen.shared_directory })
+}
+/// Permission bits of a Unix socket: the broker's user and group.
+const MODE: u32 = 0o660;
+
+/// A monitor that listens but does not serve yet.
+#[derive(Debug)]
+pub(super) struct OpenMonitor {
+    monitor: Arc<Monitor<ProcessRunner>>,
+    listener: MonitorListener,
+    /// Removes the path of a Unix socket when it is dropped.
+    publication: Option<Publication>,
+    /// For a log line.
+    address: String,
+}
+
+impl OpenMonitor {
+    /// Listens at `address`. Must be called within a tokio runtime.
+    pub(super) fn at(
+        address: &MetricsAddress,
+        parts: MonitorParts<ProcessRunner>,
+    ) -> Result<Self, BuildError> {
+        let (listener, publication, address) = match address {
+            MetricsAddress::Loopback(address) => {
+                let failed = |source| BuildError::Metrics { address: address.to_string(), source };
+                let (listener, address) = loopback(address).map_err(failed)?;
+                (listener, None, address)
+            }
+            MetricsAddress::Unix(path) => {
+                let (path, group, shared_directory) = (path.clone(), None, false);
+                let address = format!("unix://{}", path.display());
+                let (listener, publication) =
+                    publish(&SocketOptions { path, mode: MODE, group, shared_directory })?;
+                let failed = |source| BuildError::Metrics { address: address.clone(), source };
+                (MonitorListener::unix(listener).map_err(failed)?, Some(publication), address)
+            }
+        };
+        Ok(Self { monitor: Arc::new(Monitor::new(parts)), listener, publication, address })
+    }
+
+    /// Serves until the broker drains.
+    pub(super) async fn serve(self) {
+        let Self { monitor, listener, publication, address } = self;
+        info!("serving metrics and health on {address}");
+        monitor.run(listener).await;
+        drop(publication);
+    }
+}
+
+fn loopback(address: &SocketAddr) -> io::Result<(MonitorListener, String)> {
+    let listener = StdTcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    let address = format!("http://{}", listener.local_addr()?);
+    Ok((MonitorListener::Loopback(TcpListener::from_std(listener)?), address))
+}
