@@ -15,7 +15,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use credbroker_server::{SocketError, SocketOptions, publish};
+use credbroker_uds_server::{SocketError, SocketOptions, publish};
 
 fn directory() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();

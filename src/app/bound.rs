@@ -23,7 +23,8 @@ use credbroker_observe::{
     trace,
 };
 use credbroker_runner::{LiveRuns, ProcessRunner, reap_orphans};
-use credbroker_server::{Acceptor, Clusters, Keeper, ReloadState};
+use credbroker_server::{Clusters, Gate, ReloadState};
+use credbroker_uds_server::{Acceptor, Keeper};
 
 /// How long a drain may take.
 pub const GRACE: Duration = Duration::from_secs(10);
@@ -58,7 +59,7 @@ const CONFIGURATION_SERVICE: &str = "configuration";
 #[derive(Debug)]
 pub struct Bound {
     pub(super) sockets: Vec<OpenSocket>,
-    pub(super) acceptor: Arc<Acceptor>,
+    pub(super) acceptor: Arc<Acceptor<Gate>>,
     pub(super) audit: Audit,
     pub(super) audit_file: Option<AuditFile>,
     /// `None`: the broker does not write the log of the process.
@@ -145,11 +146,15 @@ impl Bound {
             self.essentials.spawn("audit writer", async move { file.ended().await });
         }
         let acceptor = Arc::clone(&self.acceptor);
-        self.essentials.spawn("connection watchdog", async move { acceptor.watch_over(beat).await });
+        self.essentials.spawn("connection watchdog", async move {
+            acceptor.watch_over(|period| beat.next(period)).await;
+        });
         for socket in &self.sockets {
             if let Some(keeper) = socket.keeper.clone() {
                 let newest = socket.newest.clone();
-                self.essentials.spawn("socket watcher", async move { keeper.run(&newest, beat).await });
+                self.essentials.spawn("socket watcher", async move {
+                    keeper.run(&newest, |period| beat.next(period)).await;
+                });
             }
             let (acceptor, listener) = (Arc::clone(&self.acceptor), socket.listener);
             let newest = socket.newest.subscribe();

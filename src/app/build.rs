@@ -29,9 +29,10 @@ use credbroker_observe::{audit::Audit, metrics::Metrics};
 use credbroker_plugin::access::Policy;
 use credbroker_runner::{LiveRuns, ProcessRunner, RunLimits, RunnerParts, check_scratch};
 use credbroker_server::{
-    Acceptor, Admission, BrokerInfo, Clusters, HealthChecks, MonitorParts, ProviderNames, ReloadState,
-    encode, record_runs, services,
+    Admission, BrokerInfo, Clusters, Gate, HealthChecks, MonitorParts, ProviderNames, ReloadState, encode,
+    record_runs, services,
 };
+use credbroker_uds_server::Acceptor;
 
 /// Builds the broker of `config`. Must be called within a tokio runtime.
 ///
@@ -113,8 +114,8 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
         (metrics, audit.clone()),
     );
     let admission = Admission { policies: policies.subscribe(), listeners, runs: live_runs.clone() };
-    let bounds = limits::connections(&config.limits);
-    let acceptor = Arc::new(Acceptor::new(services, admission, bounds, tasks.clone(), draining.clone()));
+    let (gate, bounds) = (Arc::new(Gate::new(services, admission)), limits::connections(&config.limits));
+    let acceptor = Arc::new(Acceptor::new(gate, bounds, tasks.clone(), draining.clone()));
     warn_of_unknown_user(&acceptor);
     Ok(Bound {
         sockets,
@@ -147,7 +148,7 @@ fn runner((launcher, scratch): (PathBuf, PathBuf), tasks: &TaskTracker, live: &L
     ProcessRunner::new(RunnerParts { limits, launcher, scratch, tasks, live })
 }
 
-fn warn_of_unknown_user(acceptor: &Acceptor) {
+fn warn_of_unknown_user(acceptor: &Acceptor<Gate>) {
     if !acceptor.identifies_its_own() {
         warn!(
             "the broker's own user is not served: its uid is the one that the kernel uses for all users that it cannot map"

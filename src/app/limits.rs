@@ -8,7 +8,7 @@ use credbroker_cache::EntryLimits;
 use credbroker_config::Limits;
 use credbroker_observe::clock::Clock;
 use credbroker_runner::{RunShares, Scheduler};
-use credbroker_server::{ConnectionLimits, affordable_runs};
+use credbroker_uds_server::{ConnectionLimits, affordable_runs};
 
 /// The plugin runs at a time: as many as configured, or as the limit of open files allows.
 pub(super) fn runs(limits: &Limits) -> usize {

@@ -16,10 +16,8 @@ use tracing::info;
 
 use credbroker_config::{Listen, MetricsAddress, group_id};
 use credbroker_runner::ProcessRunner;
-use credbroker_server::{
-    Keeper, Monitor, MonitorListener, MonitorParts, Publication, SocketError, SocketOptions, SocketOrigin,
-    publish,
-};
+use credbroker_server::{Monitor, MonitorListener, MonitorParts};
+use credbroker_uds_server::{Keeper, Publication, SocketError, SocketOptions, SocketOrigin, publish};
 
 /// Why the broker cannot start.
 #[derive(Debug, thiserror::Error)]

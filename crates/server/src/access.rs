@@ -11,15 +11,13 @@ use arc_swap::ArcSwap;
 use tokio::sync::watch;
 use tonic::{Request, Status};
 
-use super::{
-    peer::Peer,
-    status::{self, NoRights},
-};
+use super::status::{self, NoRights};
 use credbroker_fleet::resolver::{CredentialRequest, Resolver};
 use credbroker_plugin::{
     Origin, PluginSpec, ResolveError,
     access::{Permit, Policy, Principal, Rights, Verb},
 };
+use credbroker_uds_server::Peer;
 
 /// The policy in force, and each that follows it.
 pub type Policies = watch::Receiver<Arc<Policy>>;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use credbroker_proto::v1 as pb;
 use futures_util::stream::unfold;
 use rustix::process::geteuid;
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::oneshot;
 use tonic::{Request, Response, Status};
 use tracing::{Instrument as _, debug_span};
 
@@ -16,9 +16,8 @@ use super::{
     convert,
     credentials::{asking, refused},
     deadline::deadline,
-    follow::{CredentialMessages, WatchSlots},
+    follow::{CredentialMessages, watch_slot},
     lease::{Lease, Leases, lender},
-    peer::Peer,
     preencoded::{self, Preencoded},
     service::BrokerService,
     status::{self, Subject},
@@ -29,6 +28,7 @@ use credbroker_credential::Issued;
 use credbroker_fleet::resolver::Source;
 use credbroker_plugin::{ProfileName, access::Verb};
 use credbroker_runner::{AttendanceNews, Offer, PluginRunner};
+use credbroker_uds_server::{Peer, WatchSlot};
 
 /// How long a run may be queued while a caller without a deadline waits for it.
 const QUEUED: Duration = Duration::from_secs(60);
@@ -41,7 +41,7 @@ impl<R: PluginRunner> BrokerService<R> {
         &self,
         request: Request<pb::AttendCredentialRequest>,
     ) -> Result<Response<CredentialMessages>, Status> {
-        let (access, slot) = (Arc::clone(Access::of(&request)?), WatchSlots::take(&request)?);
+        let (access, slot) = (Arc::clone(Access::of(&request)?), watch_slot(&request)?);
         let (peer, deadline) = (access.peer, deadline(&request));
         let pb::AttendCredentialRequest { r#ref, session, login: is_login, can_run_plugin } =
             request.into_inner();
@@ -115,7 +115,7 @@ struct AttendStream {
     lease: Option<Lease>,
     leases: Leases,
     peer: Peer,
-    _slot: OwnedSemaphorePermit,
+    _slot: WatchSlot,
 }
 
 impl fmt::Debug for AttendStream {

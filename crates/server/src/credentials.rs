@@ -20,12 +20,11 @@ use tracing::{Instrument as _, debug_span};
 pub(super) use self::routes::Credentials;
 
 use super::{
-    Peer,
     access::Access,
     audit_record::{self, Asked},
     convert,
     deadline::{deadline, wait_within},
-    follow::{CredentialMessages, CredentialStream, WatchSlots},
+    follow::{CredentialMessages, CredentialStream, watch_slot},
     preencoded::{self, Preencoded},
     service::BrokerService,
     status::{self, Subject},
@@ -37,6 +36,7 @@ use credbroker_fleet::resolver::CredentialRequest;
 use credbroker_observe::trace;
 use credbroker_plugin::{PluginSpec, access::Verb, verifiable_at};
 use credbroker_runner::PluginRunner;
+use credbroker_uds_server::Peer;
 
 /// The path of `GetCredential`.
 pub(super) const GET: &str = "/credbroker.v1.CredentialBroker/GetCredential";
@@ -91,7 +91,7 @@ impl<R: PluginRunner> BrokerService<R> {
         &self,
         request: Request<pb::WatchCredentialRequest>,
     ) -> Result<Response<CredentialMessages>, Status> {
-        let (access, slot) = (Arc::clone(Access::of(&request)?), WatchSlots::take(&request)?);
+        let (access, slot) = (Arc::clone(Access::of(&request)?), watch_slot(&request)?);
         let peer = access.peer;
         let ask = convert::ask(request.into_inner().r#ref, &access, Verb::Watch)?;
         let asked = Asked::credential(&self.audit, &access, Verb::Watch, &ask.source);

@@ -4,8 +4,7 @@ use std::{fmt, pin::Pin, sync::Arc};
 
 use bytes::Bytes;
 use futures_util::{Stream, stream::unfold};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio_util::sync::CancellationToken;
+use tokio::sync::watch;
 use tonic::{Request, Status};
 
 use super::{
@@ -18,48 +17,16 @@ use credbroker_fleet::resolver::{CredentialRequest, Resolver};
 use credbroker_observe::{audit::Audit, trace};
 use credbroker_plugin::{PluginSpec, access::Verb};
 use credbroker_runner::PluginRunner;
+use credbroker_uds_server::{WatchSlot, WatchSlots};
 
 /// The framed messages of one watch. A message is made when the peer can take it, so a slow reader gets only the latest
 /// and does not delay other readers.
 pub(super) type CredentialMessages = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
 
-/// Number of open watches from which on a connection collects messages before it writes.
-const MANY: usize = 8;
-
-/// Limits the watches of one connection. The limit is below the number of streams, so that a get on the same connection
-/// always passes.
-#[derive(Clone, Debug)]
-pub(super) struct WatchSlots {
-    slots: Arc<Semaphore>,
-    limit: usize,
-    draining: CancellationToken,
-}
-
-impl WatchSlots {
-    pub(super) fn new(limit: usize, draining: CancellationToken) -> Self {
-        Self { slots: Arc::new(Semaphore::new(limit)), limit, draining }
-    }
-
-    /// Takes a slot of the connection that `request` came on.
-    pub(super) fn take<T>(request: &Request<T>) -> Result<OwnedSemaphorePermit, Status> {
-        let Some(slots) = request.extensions().get::<Self>() else { return Err(status::no_peer()) };
-        slots.acquire()
-    }
-
-    /// Whether enough watches are open that a rotation wakes them faster than the connection writes single messages.
-    pub(super) fn are_many(&self) -> bool {
-        self.limit - self.slots.available_permits() >= MANY
-    }
-
-    /// Takes a slot. A broker that drains would end the watch after its first message, so it refuses it: the client watches
-    /// again when it reaches the next broker.
-    pub(super) fn acquire(&self) -> Result<OwnedSemaphorePermit, Status> {
-        if self.draining.is_cancelled() {
-            return Err(status::draining());
-        }
-        let slot = Arc::clone(&self.slots).try_acquire_owned();
-        slot.map_err(|_full| status::too_many_watches(self.limit))
-    }
+/// Takes a slot of the connection that `request` came on.
+pub(super) fn watch_slot<T>(request: &Request<T>) -> Result<WatchSlot, Status> {
+    let Some(slots) = request.extensions().get::<WatchSlots>() else { return Err(status::no_peer()) };
+    slots.acquire().map_err(status::refusal)
 }
 
 /// An open watch: the request, and the run that it currently leads to.
@@ -76,7 +43,7 @@ pub(super) struct CredentialStream<R> {
     watch: CredentialWatch<R>,
     /// Notified when the ClusterProfile changes. `None`: the watch is not for a profile.
     profile: Option<watch::Receiver<u64>>,
-    _slot: OwnedSemaphorePermit,
+    _slot: WatchSlot,
 }
 
 impl<R> fmt::Debug for CredentialStream<R> {
@@ -91,7 +58,7 @@ impl<R: PluginRunner> CredentialStream<R> {
         resolver: Arc<Resolver>,
         mut ask: CredentialRequest,
         ((access, caller), audit): ((Arc<Access>, Caller), Audit),
-        slot: OwnedSemaphorePermit,
+        slot: WatchSlot,
     ) -> Result<Self, Status> {
         // Before the rights are read: a change in between is not lost.
         let policies = access.changes();

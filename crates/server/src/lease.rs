@@ -15,9 +15,10 @@ use rustix::process::geteuid;
 use tokio::sync::oneshot;
 use tonic::Status;
 
-use super::{access::Access, peer::Peer, status};
+use super::{access::Access, status};
 use credbroker_plugin::{Interactive, Origin, PluginSpec};
 use credbroker_runner::{Deposit, LeasedCommand, Lender, Offer};
+use credbroker_uds_server::Peer;
 
 /// The leases that callers hold, by their id. Clones share them.
 #[derive(Clone, Debug, Default)]

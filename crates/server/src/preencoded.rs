@@ -8,8 +8,8 @@ use std::{
 };
 
 use bytes::{BufMut as _, Bytes, BytesMut};
+use credbroker_uds_server::{error_trailers, ok_trailers};
 use futures_util::{Stream, StreamExt as _, stream};
-use http::{HeaderMap, HeaderName, HeaderValue};
 use hyper::body::{Body as HttpBody, Frame};
 use prost::Message;
 use tonic::{Response, Status, body::Body};
@@ -98,24 +98,10 @@ impl HttpBody for FrameBody {
         let Some(frames) = &mut this.frames else { return Poll::Ready(None) };
         let end = match ready!(frames.poll_next_unpin(cx)) {
             Some(Ok(frame)) => return Poll::Ready(Some(Ok(Frame::data(frame)))),
-            Some(Err(status)) => trailers(&status),
-            None => ok(),
+            Some(Err(status)) => error_trailers(&status),
+            None => ok_trailers(),
         };
         this.frames = None;
         Poll::Ready(Some(Ok(Frame::trailers(end))))
     }
-}
-
-/// Trailers of an answer that succeeded.
-pub(super) fn ok() -> HeaderMap {
-    let ok = (HeaderName::from_static("grpc-status"), HeaderValue::from_static("0"));
-    HeaderMap::from_iter([ok])
-}
-
-/// Trailers of an answer that failed.
-pub(super) fn trailers(status: &Status) -> HeaderMap {
-    let mut trailers = HeaderMap::new();
-    // The broker's messages fit a header. Without a header, the stream would still end.
-    let _complete = status.add_header(&mut trailers);
-    trailers
 }

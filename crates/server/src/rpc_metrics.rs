@@ -5,12 +5,12 @@ use http::HeaderMap;
 use tonic::{Code, Status};
 use tracing::warn;
 
-use super::Peer;
 use credbroker_observe::{
     clock::{Clock as _, SystemClock},
     metrics::{Metrics, Rpc},
     trace,
 };
+use credbroker_uds_server::Peer;
 
 /// The names of gRPC's codes, for errors that the broker did not make itself.
 const CODES: [&str; 17] = [

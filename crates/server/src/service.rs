@@ -18,7 +18,7 @@ use super::{
     audit_record::Asked,
     clusters::{self, Clusters},
     credentials::{Credentials, Memory},
-    follow::WatchSlots,
+    follow::watch_slot,
     health::Health,
     info::BrokerInfo,
     lease::Leases,
@@ -30,9 +30,7 @@ use credbroker_fleet::resolver::Resolver;
 use credbroker_observe::{audit::Audit, metrics::Metrics};
 use credbroker_plugin::access::Verb;
 use credbroker_runner::PluginRunner;
-
-/// Maximum size of a request in bytes: a cluster with its certificate authorities, and the caller's variables.
-pub(super) const REQUEST: usize = 256 * 1024;
+use credbroker_uds_server::REQUEST;
 
 /// The broker's own service, over one cache and one configuration.
 #[derive(Debug)]
@@ -135,7 +133,7 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
         request: Request<pb::WatchClustersRequest>,
     ) -> Result<Response<clusters::ClusterMessages>, Status> {
         span(&request, "watch_clusters")?;
-        let (access, slot) = (Arc::clone(Access::of(&request)?), WatchSlots::take(&request)?);
+        let (access, slot) = (Arc::clone(Access::of(&request)?), watch_slot(&request)?);
         Asked::call(&self.audit, &access, "watch_clusters").decided(access.need(Verb::List))?;
         Ok(self.clusters()?.follow(request.into_inner().namespace, access, slot).await)
     }

@@ -15,7 +15,7 @@ use tonic_types::{ErrorDetails, StatusExt as _};
 
 pub(super) use self::{
     denied::{NoRights, descendant, login_denied, no_peer, peer_denied, verb_denied},
-    limits::{too_many_bytes, too_many_connections, too_many_watches, unfinished},
+    limits::refusal,
     reasons::{cache_reason, profile_reason, resolve_reason},
 };
 use credbroker_cache::{CacheError, Failed};

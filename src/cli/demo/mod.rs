@@ -20,7 +20,7 @@ use credbroker_config as config;
 use credbroker_config::Config;
 use credbroker_observe::clock::{Clock as _, SystemClock};
 use credbroker_plugin::Environment;
-use credbroker_server::SocketOptions;
+use credbroker_uds_server::SocketOptions;
 use shims::Shims;
 
 pub(super) use sample::{SamplePluginArgs, run as run_sample};

@@ -17,7 +17,7 @@ use std::{
 };
 
 use credbroker_proto::v1 as pb;
-use tokio::sync::{Mutex, Notify, OwnedSemaphorePermit, watch};
+use tokio::sync::{Mutex, Notify, watch};
 use tonic::{Response, Status};
 
 use self::{
@@ -38,6 +38,7 @@ use credbroker_fleet::{Fleet, resolver::Resolver};
 use credbroker_observe::clock::Clock;
 use credbroker_plugin::{ProfileName, access::Rights};
 use credbroker_runner::PluginRunner;
+use credbroker_uds_server::WatchSlot;
 
 pub(super) use watching::ClusterMessages;
 
@@ -125,7 +126,7 @@ impl<R: PluginRunner> Clusters<R> {
         &self,
         namespace: Option<String>,
         access: Arc<Access>,
-        slot: OwnedSemaphorePermit,
+        slot: WatchSlot,
     ) -> Response<ClusterMessages> {
         let snapshots = self.shared.snapshots.subscribe();
         self.shared.wanted.notify_one();

@@ -8,10 +8,7 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
 use prost::Message as _;
 use serde_json::{Value, json};
-use tokio::{
-    sync::Semaphore,
-    time::{Instant, sleep, timeout},
-};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{making::GATHER, *};
@@ -28,6 +25,7 @@ use credbroker_plugin::{
     testing::provider as test_provider,
 };
 use credbroker_runner::{Attendance, RunError, RunOutput};
+use credbroker_uds_server::WatchSlots;
 
 /// A runner whose runs never end.
 #[derive(Debug)]
@@ -54,7 +52,7 @@ type Watch = Pin<Box<dyn Stream<Item = Bytes> + Send>>;
 struct Setup {
     fleet: Arc<Fleet>,
     clusters: Clusters<NoRuns>,
-    slots: Arc<Semaphore>,
+    slots: WatchSlots,
 }
 
 impl Setup {
@@ -72,11 +70,11 @@ impl Setup {
         let clusters = Clusters::new(Arc::clone(&fleet), resolver, cache, clock);
         let running = clusters.clone();
         tokio::spawn(async move { running.run().await });
-        Self { fleet, clusters, slots: Arc::new(Semaphore::new(10)) }
+        Self { fleet, clusters, slots: WatchSlots::new(10, CancellationToken::new()) }
     }
 
     async fn watch(&self, namespace: Option<&str>) -> Watch {
-        let slot = Arc::clone(&self.slots).try_acquire_owned().unwrap();
+        let slot = self.slots.acquire().unwrap();
         let mut response =
             self.clusters.follow(namespace.map(str::to_owned), Access::of_the_owner(), slot).await;
         let frames = response.extensions_mut().remove::<Preencoded>().unwrap().into_frames().unwrap();
@@ -232,9 +230,9 @@ async fn it_holds_its_slot_and_the_shared_messages_until_it_ends() {
     setup.apply("fleet", "a", 0);
     let mut watch = setup.watch(None).await;
     let frame = watch.next().await.unwrap();
-    assert_eq!(setup.slots.available_permits(), 9);
+    assert_eq!(setup.slots.open(), 1);
     drop(watch);
-    assert_eq!(setup.slots.available_permits(), 10);
+    assert_eq!(setup.slots.open(), 0);
     sleep(LOOK_EVERY * 2).await;
     assert!(frame.is_unique(), "without watches nothing encoded is kept");
     assert_eq!(
@@ -356,7 +354,7 @@ async fn a_watch_shows_only_what_the_peer_may_see_and_follows_the_rules() {
     }
     let policies = watch::Sender::new(listing(&["fleet/*"]));
     let access = Access::of_uid(7, policies.subscribe());
-    let slot = Arc::clone(&setup.slots).try_acquire_owned().unwrap();
+    let slot = setup.slots.acquire().unwrap();
     let mut response = setup.clusters.follow(None, Arc::clone(&access), slot).await;
     let mut frames = response.extensions_mut().remove::<Preencoded>().unwrap().into_frames().unwrap();
     let mut seen = async || {

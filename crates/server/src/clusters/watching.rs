@@ -5,7 +5,7 @@ use std::{pin::Pin, sync::Arc};
 use bytes::Bytes;
 use credbroker_proto::v1 as pb;
 use futures_util::{Stream, stream::unfold};
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 use tonic::Status;
 
 use super::{
@@ -16,6 +16,7 @@ use super::{
     snapshot::{DiffPosition, NotEncoded, ShownView, Snapshot},
 };
 use credbroker_plugin::access::{Rights, Verb};
+use credbroker_uds_server::WatchSlot;
 
 /// The stream type of the generated service. The actual messages are frames that were encoded once for all watches.
 pub(crate) type ClusterMessages =
@@ -33,7 +34,7 @@ struct ClusterStream {
     known: Option<(Arc<Snapshot>, Arc<Rights>)>,
     /// The snapshot that is being sent, and the position of its next message.
     sending: Option<(Arc<Snapshot>, DiffPosition)>,
-    _slot: OwnedSemaphorePermit,
+    _slot: WatchSlot,
 }
 
 /// Sends the current clusters, then changes, as encoded frames. A frame is made when the peer can take it, so a slow
@@ -42,7 +43,7 @@ pub(super) fn messages(
     snapshots: watch::Receiver<Arc<Snapshot>>,
     namespace: Option<String>,
     access: Arc<Access>,
-    slot: OwnedSemaphorePermit,
+    slot: WatchSlot,
 ) -> impl Stream<Item = Result<Bytes, Status>> + Send {
     // Before the rights are read: a change in between is not lost.
     let policies = access.changes();

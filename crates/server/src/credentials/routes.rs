@@ -20,12 +20,9 @@ use tonic::{
 use tower::Service;
 
 use super::GET;
-use crate::{
-    codec::Encoded,
-    follow::CredentialMessages,
-    service::{BrokerService, REQUEST},
-};
+use crate::{codec::Encoded, follow::CredentialMessages, service::BrokerService};
 use credbroker_runner::PluginRunner;
+use credbroker_uds_server::REQUEST;
 
 /// The `CredentialBroker` service. It handles the calls of this module, and the generated service handles the others.
 #[derive(Debug)]

@@ -66,7 +66,7 @@ async fn a_profile_that_goes_and_comes_back_is_followed_on() {
     let name = ProfileName::new("fleet", "paris");
     let ask =
         CredentialRequest { source: Source::ClusterProfile(name.clone()), ..CredentialRequest::default() };
-    let slot = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+    let slot = WatchSlots::new(1, CancellationToken::default()).acquire().unwrap();
     let held = cache.clone();
     let caller = ((Access::of_the_owner(), Caller::default()), Audit::default());
     let following = CredentialStream::start(cache, Arc::clone(&resolver), ask.clone(), caller, slot).unwrap();
@@ -100,7 +100,7 @@ fn a_watch_that_begins_while_the_broker_drains_is_refused() {
     let slots = WatchSlots::new(1, draining.clone());
     drop(slots.acquire().unwrap());
     draining.cancel();
-    let refused = slots.acquire().unwrap_err();
+    let refused = status::refusal(slots.acquire().unwrap_err());
     assert_eq!(refused.code(), tonic::Code::Unavailable);
     assert!(refused.message().ends_with("(DRAINING)"), "{refused}");
 }

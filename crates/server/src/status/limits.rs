@@ -5,11 +5,23 @@ use std::time::Duration;
 use credbroker_proto::{LIMIT, Reason};
 use tonic::Status;
 
-use super::{SUCCESSOR, status};
-use crate::places::{Full, TooManyBytes};
+use super::{SUCCESSOR, defect, draining, status};
+use credbroker_uds_server::{Full, Refusal, TooManyBytes};
+
+/// The status of a call that the server on the socket refuses or ends.
+pub(crate) fn refusal(why: Refusal) -> Status {
+    match why {
+        Refusal::Connections(full) => too_many_connections(full),
+        Refusal::Bytes(bytes) => too_many_bytes(bytes),
+        Refusal::Watches(limit) => too_many_watches(limit),
+        Refusal::Incomplete(limit) => unfinished(limit),
+        Refusal::Draining => draining(),
+        Refusal::Defect => defect(),
+    }
+}
 
 /// One connection too many.
-pub(crate) fn too_many_connections(full: Full) -> Status {
+fn too_many_connections(full: Full) -> Status {
     let (limit, who, count) = match full {
         Full::Connections(count) => ("limits.connections", "the broker serves", count),
         Full::OpenFiles(count) => {
@@ -34,7 +46,7 @@ pub(crate) fn too_many_connections(full: Full) -> Status {
 }
 
 /// One watch too many on one connection.
-pub(crate) fn too_many_watches(limit: usize) -> Status {
+fn too_many_watches(limit: usize) -> Status {
     let message = format!(
         "this connection has {limit} watches, which is the limit (`limits.watchesPerConnection`); open another connection"
     );
@@ -42,7 +54,7 @@ pub(crate) fn too_many_watches(limit: usize) -> Status {
 }
 
 /// The unfinished requests of one connection are too large, or the bytes of all connections of a process or a uid.
-pub(crate) fn too_many_bytes(TooManyBytes { name, limit }: TooManyBytes) -> Status {
+fn too_many_bytes(TooManyBytes { name, limit }: TooManyBytes) -> Status {
     if name.starts_with("limits.") {
         let message = format!(
             "the unfinished requests and unread answers of this process or uid exceed {limit} bytes, which is the limit (`{name}`); finish and read some"
@@ -57,7 +69,7 @@ pub(crate) fn too_many_bytes(TooManyBytes { name, limit }: TooManyBytes) -> Stat
 }
 
 /// A request was not received in time.
-pub(crate) fn unfinished(limit: Duration) -> Status {
+fn unfinished(limit: Duration) -> Status {
     let message = format!("the request was not received completely within {limit:?}; send it again");
     status(Reason::RequestIncomplete, &message, None, [])
 }

@@ -3,13 +3,13 @@
 use std::{io, sync::Arc};
 
 use super::*;
-use crate::places::{Full, TooManyBytes};
 use credbroker_cache::{Room, Unattended};
 use credbroker_credential::{
     ApiVersion, DecodeError, ExecInfoError, LifetimeError, PairError,
     document::{self, Aliases, Position},
 };
 use credbroker_plugin::{Command, Definition, ProfileError, ProfileName, Refusal, Retirement, access::Verb};
+use credbroker_uds_server::{Full, Refusal as Refused, TooManyBytes};
 
 const AT: Position = Position { line: 3, column: 7 };
 
@@ -267,7 +267,7 @@ fn every_error_has_its_reason_code_and_text() {
         draining(),
         invalid("empty"),
         no_hub(),
-        unfinished(Duration::from_secs(10)),
+        refusal(Refused::Incomplete(Duration::from_secs(10))),
         peer_denied(7, NoRights::Stranger),
         peer_denied(7, NoRights::Unlisted),
         peer_denied(65_534, NoRights::Unmapped),
@@ -289,7 +289,7 @@ fn every_reason_is_reachable() {
     let unresolved = resolve_errors().into_iter().map(|error| unresolved(&error, &paris()));
     let reached: std::collections::HashSet<_> = failed
         .chain(unresolved)
-        .chain([no_hub(), no_peer(), unfinished(Duration::ZERO)])
+        .chain([no_hub(), no_peer(), refusal(Refused::Incomplete(Duration::ZERO))])
         .filter_map(|status| Reason::from_name(&status.get_details_error_info()?.reason))
         .collect();
     let missing: Vec<_> = Reason::all().filter(|reason| !reached.contains(reason)).collect();
@@ -348,16 +348,16 @@ fn every_status_fits_the_headers_that_clients_take() {
 #[test]
 fn an_error_without_a_retry_delay_has_no_retry_info() {
     let retry = |status: Status| Some(status.get_details_retry_info()?.retry_delay);
-    assert_eq!(retry(too_many_watches(7)), None);
+    assert_eq!(retry(refusal(Refused::Watches(7))), None);
     assert_eq!(retry(invalid("empty")), None);
-    assert_eq!(retry(too_many_connections(Full::Connections(7))), Some(Some(SUCCESSOR)));
+    assert_eq!(retry(refusal(Refused::Connections(Full::Connections(7)))), Some(Some(SUCCESSOR)));
 }
 
 #[test]
 fn a_connection_with_too_many_watches_is_distinguished_from_every_other_limit() {
     let limit = |status: Status| status.get_details_error_info().unwrap().metadata.remove(LIMIT);
     let full = CacheError::Full(Room::Entries { limit: 1 });
-    assert_eq!(limit(too_many_watches(7)).as_deref(), Some("limits.watchesPerConnection"));
+    assert_eq!(limit(refusal(Refused::Watches(7))).as_deref(), Some("limits.watchesPerConnection"));
     for (full, expected) in [
         (Full::Connections(7), "limits.connections"),
         (Full::OpenFiles(7), "open files"),
@@ -365,10 +365,10 @@ fn a_connection_with_too_many_watches_is_distinguished_from_every_other_limit() 
         (Full::Process(7), "limits.connectionsPerProcess"),
         (Full::Silent(7), "silent connections"),
     ] {
-        assert_eq!(limit(too_many_connections(full)).as_deref(), Some(expected));
+        assert_eq!(limit(refusal(Refused::Connections(full))).as_deref(), Some(expected));
     }
     for name in ["unfinished requests", "limits.bytesPerProcess", "limits.bytesPerUid"] {
-        assert_eq!(limit(too_many_bytes(TooManyBytes { name, limit: 7 })).as_deref(), Some(name));
+        assert_eq!(limit(refusal(Refused::Bytes(TooManyBytes { name, limit: 7 }))).as_deref(), Some(name));
     }
     assert_ne!(limit(failed(&cloud(), &full.into())).as_deref(), Some("limits.watchesPerConnection"));
 }

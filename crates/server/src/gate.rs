@@ -1,0 +1,229 @@
+//! Who may call, and which of the services answers: what the server on the socket asks.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use credbroker_uds_server as uds;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, header::CONTENT_TYPE, request::Parts};
+use rustix::process::getpid;
+use tonic::{Status, body::Body};
+use tower::Service as _;
+use uds::{CallKind, Loss, PeerIdentity, PeerProcess, Refusal, RequestBody};
+
+use super::{
+    access::{Access, Policies},
+    audit_record,
+    credentials::GET,
+    preencoded::{self, Preencoded},
+    rpc_metrics::{answered, tally},
+    service::Services,
+    status,
+};
+use credbroker_observe::{metrics::Rpc, trace::RequestSpan};
+use credbroker_plugin::{
+    Origin,
+    access::{Facts, Principal, Process},
+};
+use credbroker_runner::{CallingRun, LiveRuns};
+
+/// Prefix of streaming methods that count as watches. Their requests are streams too.
+const REFLECTION: &str = "/grpc.reflection.";
+/// Prefix of the methods that report whether the broker works.
+const HEALTH: &str = "/grpc.health.v1.Health/";
+/// Path of a streaming method that counts as a watch. The broker's own services take a slot themselves.
+const HEALTH_WATCH: &str = "/grpc.health.v1.Health/Watch";
+
+/// Who is served.
+#[derive(Debug)]
+pub struct Admission {
+    /// The access rules in force.
+    pub policies: Policies,
+    /// Names of the listeners, in the order of the configuration.
+    pub listeners: Vec<Arc<str>>,
+    /// Plugin runs, whose processes are not served.
+    pub runs: LiveRuns,
+}
+
+/// The services, for peers with rights.
+#[derive(Debug)]
+pub struct Gate {
+    services: Services,
+    admission: Admission,
+    own_pid: u32,
+}
+
+/// The peer of one connection.
+#[derive(Debug)]
+pub struct Guest {
+    access: Arc<Access>,
+    /// The plugin run that it is a process of.
+    run: Option<PeerRun>,
+}
+
+/// The plugin run of a peer.
+#[derive(Clone, Debug)]
+enum PeerRun {
+    /// The peer is the plugin or descends from it.
+    Known(Arc<CallingRun>),
+    /// The peer has ended, and its connection may be one of a run.
+    Possible,
+}
+
+impl Gate {
+    /// Serves `services` as `admission` says.
+    pub fn new(services: Services, admission: Admission) -> Self {
+        Self { services, admission, own_pid: getpid().as_raw_nonzero().get().cast_unsigned() }
+    }
+
+    /// The run of a process, if that is a plugin or a descendant of one. Its uid does not count: a plugin may change its
+    /// user.
+    ///
+    /// Decided once for each connection. The processes of a run are younger than the run, so none of them has connected
+    /// before it. If the process has ended, it may have left its connection to one that still runs.
+    fn run(&self, process: &PeerProcess) -> Option<PeerRun> {
+        let (pid, runs) = (process.pid(), &self.admission.runs);
+        if pid == self.own_pid || runs.is_empty() {
+            return None;
+        }
+        let find = || {
+            let run = runs.find(pid)?;
+            // Of a process that has ended, another one may have the number, and its run must go on.
+            Some(if process.is_alive() { PeerRun::Known(run) } else { PeerRun::Possible })
+        };
+        // Twice: a process of the chain may have ended between two looks, and its children have another parent then.
+        find().or_else(|| {
+            if process.is_alive() { find() } else { runs.may_have_inherited().then_some(PeerRun::Possible) }
+        })
+    }
+
+    /// Records that a call is denied.
+    fn refused(&self, access: &Access, path: &str, status: Status) -> Status {
+        audit_record::refused(&self.services.audit, access, path, &status);
+        status
+    }
+}
+
+/// Whether the peer may call this without a right.
+fn is_for_owners(access: &Access, path: &str) -> bool {
+    path.starts_with(HEALTH) && access.may_ask_for_health()
+}
+
+/// Whether tonic would accept the head of this request. If not, tonic gets the request and refuses it.
+fn is_grpc(head: &Parts) -> bool {
+    let content = head.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    head.method == Method::POST && content.is_some_and(|content| content.starts_with(b"application/grpc"))
+}
+
+fn process(process: PeerProcess) -> Process {
+    let is_urgent = process.is_urgent();
+    let process = Process::new(move || {
+        let uds::ProcessFacts { groups, executable, is_beside } = process.facts();
+        let origin = if is_beside { Origin::Beside } else { Origin::Elsewhere };
+        Facts { groups, executable, origin }
+    });
+    if is_urgent {
+        process.facts();
+    }
+    process
+}
+
+impl uds::Program for Gate {
+    type Peer = Guest;
+    type Method = Rpc;
+    type Span = RequestSpan;
+
+    fn meet(&self, identity: PeerIdentity) -> Guest {
+        let run = identity.process.as_ref().and_then(|process| self.run(process));
+        let principal = Principal {
+            uid: identity.uid,
+            gid: identity.gid,
+            process: identity.process.map(process).unwrap_or_default(),
+            listener: self.admission.listeners.get(identity.peer.listener).cloned().unwrap_or_default(),
+            is_owner: identity.is_owner,
+        };
+        let access = Access::new(identity.peer, principal, self.admission.policies.clone());
+        Guest { access: Arc::new(access), run }
+    }
+
+    /// The broker's own user and root may always, because they may ask for its health.
+    fn may_connect(&self, Guest { access, run }: &Guest) -> bool {
+        run.is_none() && (!access.rights().is_empty() || access.may_ask_for_health())
+    }
+
+    fn admit(&self, Guest { access, run }: &Guest, path: &str) -> Result<CallKind, Status> {
+        if let Some(run) = run {
+            if let PeerRun::Known(run) = run {
+                run.refused();
+            }
+            return Err(self.refused(access, path, status::descendant()));
+        }
+        // The services check more: which verb, and for which credential.
+        if access.rights().is_empty() && !is_for_owners(access, path) {
+            let status = status::peer_denied(access.peer.uid, access.no_rights());
+            return Err(self.refused(access, path, status));
+        }
+        Ok(match path {
+            HEALTH_WATCH => CallKind::Watch,
+            _ if path.starts_with(REFLECTION) => CallKind::Stream,
+            _ => CallKind::Call,
+        })
+    }
+
+    fn loss(&self, guest: &Arc<Guest>, path: &str) -> Option<Loss> {
+        if is_for_owners(&guest.access, path) {
+            return None;
+        }
+        let (access, audit, path) = (Arc::clone(&guest.access), self.services.audit.clone(), path.to_owned());
+        Some(Box::pin(async move {
+            access.lost_all().await;
+            let status = status::peer_denied(access.peer.uid, access.no_rights());
+            audit_record::refused(&audit, &access, &path, &status);
+            status
+        }))
+    }
+
+    fn method(&self, path: &str) -> Rpc {
+        Rpc::of(path)
+    }
+
+    fn span(&self, path: &str, headers: &HeaderMap) -> RequestSpan {
+        RequestSpan::start(path, headers)
+    }
+
+    fn within<F: Future + Send>(span: RequestSpan, call: F) -> impl Future<Output = F::Output> + Send {
+        span.around(call)
+    }
+
+    /// A cache hit is only a look-up, so it bypasses the services.
+    fn recall(&self, guest: &Guest, head: &Parts, body: &Bytes) -> Option<Bytes> {
+        if head.uri.path() != GET {
+            return None;
+        }
+        let message = preencoded::message(body).filter(|_| is_grpc(head))?;
+        let frame = self.services.memory.recall(&guest.access, message)?;
+        answered(&self.services.metrics, Rpc::GET);
+        Some(frame)
+    }
+
+    async fn call(&self, guest: &Arc<Guest>, mut request: Request<RequestBody>) -> Response<Body> {
+        request.extensions_mut().insert(Arc::clone(&guest.access));
+        let is_reflection = request.uri().path().starts_with(REFLECTION);
+        let mut routes =
+            if is_reflection { self.services.reflection() } else { &self.services.routes }.clone();
+        let mut response = routes.call(request).await.unwrap_or_else(|never| match never {});
+        Preencoded::put_in_place(&mut response);
+        response
+    }
+
+    fn status(why: Refusal) -> Status {
+        status::refusal(why)
+    }
+
+    fn answered(&self, guest: &Guest, method: Rpc, headers: &HeaderMap) {
+        tally(&self.services.metrics, method, &guest.access.peer, headers);
+    }
+
+    fn settle(&self, guest: &Guest) {
+        guest.access.settle();
+    }
+}

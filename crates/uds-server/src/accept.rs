@@ -1,0 +1,146 @@
+//! The accept loop: it limits the number of connections, and waits when file descriptors run out.
+
+mod admit;
+
+use std::{
+    io,
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
+
+use rustix::net::SocketFlags;
+use tokio::{
+    net::{UnixListener, UnixStream},
+    sync::watch,
+    time::sleep,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::{debug, info, warn};
+
+use crate::{
+    Program,
+    connection::Connections,
+    identity::Identities,
+    places::{ConnectionLimits, Places},
+    socket::BACKLOG,
+    traffic::Watchdog,
+};
+
+/// Shortest and longest pause after a failed accept. Each further failure doubles the pause.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+
+/// Accepts connections and serves each on a separate task.
+#[derive(Debug)]
+pub struct Acceptor<P> {
+    connections: Connections<P>,
+    identities: Identities,
+    places: Arc<Places>,
+    /// When a lack of places was logged last, in seconds of [`coarse`](crate::process::coarse).
+    noted: AtomicU64,
+}
+
+impl<P: Program> Acceptor<P> {
+    /// Serves `program` on connections within `limits`. Refuses further ones.
+    pub fn new(
+        program: Arc<P>,
+        limits: ConnectionLimits,
+        tasks: TaskTracker,
+        draining: CancellationToken,
+    ) -> Self {
+        let (watches, watchdog) = (limits.watches_per_connection, Watchdog::default());
+        let connections = Connections { program, watches, tasks, draining, watchdog };
+        Self {
+            connections,
+            identities: Identities::new(),
+            places: Arc::new(Places::new(limits, P::status)),
+            noted: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether the user of this process can be identified: not if the kernel uses that uid for all users that it cannot map.
+    pub fn identifies_its_own(&self) -> bool {
+        self.identities.identify_own()
+    }
+
+    /// Ends connections whose peers stop reading their answers. It looks whenever `tick` has waited for the interval, and
+    /// runs until the future is dropped.
+    pub async fn watch_over<F: Future<Output = ()>>(&self, tick: impl Fn(Duration) -> F) {
+        self.connections.watchdog.run(tick).await;
+    }
+
+    /// Accepts connections from the newest of `listeners`, which belong to the listener of that number in the
+    /// configuration, until the server drains. That listener stays open until its sender is dropped: if systemd holds it
+    /// too, later connections wait in its backlog for the next process.
+    pub async fn run(&self, number: usize, mut listeners: watch::Receiver<Arc<UnixListener>>) {
+        let draining = &self.connections.draining;
+        let mut pause = PAUSE.0;
+        let mut listener = Arc::clone(&listeners.borrow_and_update());
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = draining.cancelled() => return,
+                Ok(()) = listeners.changed() => {
+                    let newer = Arc::clone(&listeners.borrow_and_update());
+                    let older = std::mem::replace(&mut listener, newer);
+                    self.accept_the_rest(number, &older);
+                    continue;
+                }
+                accepted = listener.accept() => accepted,
+            };
+            match accepted {
+                Ok((stream, _)) => {
+                    if pause > PAUSE.0 {
+                        info!("connections are accepted again");
+                    }
+                    pause = PAUSE.0;
+                    self.admit(number, stream);
+                }
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {
+                    debug!(%error, "a connection went away before it was accepted");
+                }
+                // Descriptors or memory ran out, or worse. An immediate retry would only use CPU time.
+                Err(error) => {
+                    note_shortage(&error, pause);
+                    tokio::select! {
+                        () = draining.cancelled() => return,
+                        () = sleep(pause) => {}
+                    }
+                    pause = (pause * 2).min(PAUSE.1);
+                }
+            }
+        }
+    }
+
+    /// Accepts the connections that wait at `listener`, which has no name any longer.
+    pub fn accept_the_rest(&self, number: usize, listener: &UnixListener) {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        for _ in 0..BACKLOG {
+            let Ok(socket) = rustix::net::accept_with(listener, flags) else { return };
+            match UnixStream::from_std(socket.into()) {
+                Ok(stream) => self.admit(number, stream),
+                Err(error) => debug!(%error, "a connection was lost with its listener"),
+            }
+        }
+    }
+
+    /// A connection of the process to itself, which is served like any other one of the first listener.
+    ///
+    /// # Errors
+    ///
+    /// No descriptor is left.
+    pub fn connect(&self) -> io::Result<UnixStream> {
+        let (stream, own) = UnixStream::pair()?;
+        self.admit(0, stream);
+        Ok(own)
+    }
+}
+
+/// Logs once per shortage, not once per attempt.
+fn note_shortage(error: &io::Error, pause: Duration) {
+    if pause == PAUSE.0 {
+        warn!(%error, "no connection can be accepted; trying again until something is given back");
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,196 @@
+//! One connection, from its first byte to its end.
+
+use std::{
+    future::poll_fn,
+    pin::{Pin, pin},
+    sync::{Arc, atomic::AtomicUsize},
+    task::Poll,
+    time::Duration,
+};
+
+use h2_unix_authority::AuthorityFilter;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::{net::UnixStream, time::timeout};
+use tokio_util::{future::FutureExt as _, sync::CancellationToken, task::TaskTracker};
+use tracing::debug;
+
+use crate::{
+    Peer, Program,
+    exchange::{Exchanges, exchange},
+    greeting::{GOAWAY, Greeted, Greeting, greet},
+    places::Full,
+    settings::http2,
+    traffic::{Noted, Traffic, Watchdog},
+    watches::WatchSlots,
+};
+
+/// Time from the beginning of a drain to GOAWAY on a connection on which no call begins.
+const LAST_CALL: Duration = Duration::from_millis(200);
+/// Time after GOAWAY for calls in progress to end.
+const CLOSE_GRACE: Duration = Duration::from_secs(3);
+/// Time after GOAWAY for a peer without calls to acknowledge it.
+const IDLE_CLOSE_GRACE: Duration = Duration::from_millis(500);
+
+/// Why every request of a connection is refused. Decided once, when the connection is accepted.
+#[derive(Debug)]
+pub(crate) enum ConnectionRefusal {
+    /// The program does not want the peer.
+    Denied,
+    /// There is no place for another connection.
+    Full(Full),
+}
+
+/// State that all connections share.
+#[derive(Debug)]
+pub(crate) struct Connections<P> {
+    pub(crate) program: Arc<P>,
+    pub(crate) watches: usize,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) draining: CancellationToken,
+    pub(crate) watchdog: Watchdog,
+}
+
+impl<P> Clone for Connections<P> {
+    fn clone(&self) -> Self {
+        let Self { program, watches, tasks, draining, watchdog } = self;
+        let (program, tasks, draining) = (Arc::clone(program), tasks.clone(), draining.clone());
+        Self { program, watches: *watches, tasks, draining, watchdog: watchdog.clone() }
+    }
+}
+
+impl<P: Program> Connections<P> {
+    /// Serves `stream` until the peer is done, stops reading, another connection needs the place, or the server drains.
+    pub(crate) async fn serve(
+        self,
+        mut stream: UnixStream,
+        (peer, known): (Peer, Arc<P::Peer>),
+        traffic: Arc<Traffic>,
+        refusal: Option<ConnectionRefusal>,
+    ) {
+        let end = traffic.end().clone();
+        let greeted = {
+            let mut greeting = pin!(greet(&mut stream));
+            match greeting.as_mut().with_cancellation_token(&end).await {
+                None if self.draining.is_cancelled() => timeout(LAST_CALL, greeting).await.ok(),
+                greeted => greeted,
+            }
+        };
+        let (uid, pid) = (peer.uid, peer.pid);
+        match greeted {
+            // Boxed, because a connection without a call would reserve its space.
+            Some(Ok(greeting)) => {
+                Box::pin(self.serve_calls((stream, greeting), (peer, known), traffic, refusal)).await;
+            }
+            Some(Err(error)) => debug!(uid, pid, %error, "a connection ended before its first call"),
+            // A socket that has sent so little takes it at once, and a peer that has closed needs it no more.
+            None => drop(stream.try_write(&GOAWAY)),
+        }
+    }
+
+    /// Serves the calls of a connection from the first one on.
+    async fn serve_calls(
+        self,
+        (stream, greeting): (UnixStream, Greeting),
+        (peer, known): (Peer, Arc<P::Peer>),
+        traffic: Arc<Traffic>,
+        refusal: Option<ConnectionRefusal>,
+    ) {
+        let (end, draining) = (traffic.end().clone(), self.draining.clone());
+        self.watchdog.watch(&traffic);
+        let builder = http2(self.tasks.clone());
+        let io = TokioIo::new(AuthorityFilter::new(Greeted::new(
+            Noted::new(stream, &traffic),
+            greeting,
+            &traffic,
+        )));
+        let watches = WatchSlots::new(self.watches, self.draining.clone());
+        let exchanges = Arc::new(Exchanges {
+            connections: self,
+            watches,
+            peer: known,
+            refusal,
+            traffic: Arc::clone(&traffic),
+            denials: AtomicUsize::new(0),
+        });
+        let served = Arc::clone(&exchanges);
+        // Boxed, because hyper reserves the size of the larger of this future and a waiting answer.
+        let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
+            let traffic = Arc::clone(&served.traffic);
+            let mut call = Box::pin(exchange(Arc::clone(&served), request));
+            poll_fn(move |cx| {
+                let polled = call.as_mut().poll(cx);
+                if polled.is_pending() {
+                    traffic.let_go();
+                }
+                polled
+            })
+        });
+        let mut connection = pin!(builder.serve_connection(io, service));
+        let mut gathered = false;
+        // A rotation wakes all watches, and each of them wakes the connection. The connection yields once, so that the
+        // other ready tasks add their messages first, and one system call writes all of them.
+        let gathering = poll_fn(|cx| {
+            gathered = !gathered && exchanges.watches.are_many();
+            if gathered {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            let polled = connection.as_mut().poll(cx);
+            if polled.is_ready() {
+                return polled;
+            }
+            if traffic.is_held_back() {
+                if !traffic.is_busy() {
+                    traffic.let_go();
+                }
+                return match traffic.poll_let_go(cx) {
+                    Poll::Ready(()) => connection.as_mut().poll(cx),
+                    Poll::Pending => polled,
+                };
+            }
+            // After the first answer, so that its caller does not wait for it.
+            if traffic.has_answered() {
+                exchanges.connections.program.settle(&exchanges.peer);
+            }
+            polled
+        });
+        let mut ended = gathering.with_cancellation_token(&end).await;
+        if ended.is_none() && traffic.is_stalled() {
+            return;
+        }
+        if ended.is_none() && draining.is_cancelled() {
+            ended = until_last_call(connection.as_mut(), &traffic).await;
+        }
+        if ended.is_none() {
+            connection.as_mut().graceful_shutdown();
+            let grace = if traffic.is_busy() { CLOSE_GRACE } else { IDLE_CLOSE_GRACE };
+            ended = timeout(grace, connection).await.ok();
+        }
+        match ended {
+            Some(Ok(())) => {}
+            Some(Err(error)) => debug!(uid = peer.uid, pid = peer.pid, %error, "connection ended"),
+            None => {
+                debug!(uid = peer.uid, pid = peer.pid, "a peer did not end its connection; it is closed");
+            }
+        }
+    }
+}
+
+/// Serves on until the next call begins, or none has begun in time. GOAWAY is then sent while the peer waits for an
+/// answer. A peer that gets it just before it sends its call, as one that has just connected, would lose that call.
+async fn until_last_call<C>(mut connection: Pin<&mut C>, traffic: &Traffic) -> Option<C::Output>
+where
+    C: Future,
+{
+    let begun = traffic.begun();
+    let serving = poll_fn(|cx| match connection.as_mut().poll(cx) {
+        Poll::Ready(ended) => Poll::Ready(Some(ended)),
+        Poll::Pending if traffic.begun() != begun => Poll::Ready(None),
+        Poll::Pending => Poll::Pending,
+    });
+    timeout(LAST_CALL, serving).await.ok().flatten()
+}
+
+#[cfg(test)]
+mod tests;

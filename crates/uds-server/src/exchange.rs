@@ -1,0 +1,191 @@
+//! One call on a connection: from its headers to the answer of the program.
+
+use std::{
+    convert::Infallible,
+    future::poll_fn,
+    mem,
+    panic::AssertUnwindSafe,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use futures_util::FutureExt as _;
+use http::{HeaderValue, Request, Response, header::CONTENT_TYPE, request::Parts};
+use hyper::body::Incoming;
+use tonic::{Code, Status, body::Body};
+
+use crate::{
+    CallKind, Program, Refusal,
+    connection::{ConnectionRefusal, Connections},
+    request_body::{RequestBody, keep_what_is_read},
+    response_body::{ResponseBody, Watching},
+    traffic::{Call, Traffic},
+    watches::{WatchSlot, WatchSlots},
+};
+
+/// A connection ends after so many calls that the program denied before they were read.
+const DENIALS: usize = 16;
+
+/// State that the calls of one connection share.
+pub(crate) struct Exchanges<P: Program> {
+    pub(crate) connections: Connections<P>,
+    pub(crate) watches: WatchSlots,
+    pub(crate) peer: Arc<P::Peer>,
+    pub(crate) refusal: Option<ConnectionRefusal>,
+    pub(crate) traffic: Arc<Traffic>,
+    /// The calls that the program denied.
+    pub(crate) denials: AtomicUsize,
+}
+
+/// One call. A panic ends it with INTERNAL, and no other call.
+pub(crate) fn exchange<P: Program>(
+    shared: Arc<Exchanges<P>>,
+    request: Request<Incoming>,
+) -> impl Future<Output = Result<Response<ResponseBody>, Infallible>> {
+    let (program, path, survivor) = (&shared.connections.program, request.uri().path(), Arc::clone(&shared));
+    let (span, method) = (program.span(path, request.headers()), program.method(path));
+    let defect = move |_panic| {
+        let call = Call::of(&survivor.traffic);
+        survivor.respond(method, P::status(Refusal::Defect).into_http(), call, Watching::default())
+    };
+    // What calls share is consistent whenever its lock is free.
+    let call = AssertUnwindSafe(serve_call(shared, request)).catch_unwind();
+    P::within(span, call.map(move |response| Ok(response.unwrap_or_else(defect))))
+}
+
+/// Waits for room for the answer, reads the request, then calls the program.
+///
+/// Not an `async fn`: its future would hold the arguments twice.
+fn serve_call<P: Program>(
+    shared: Arc<Exchanges<P>>,
+    request: Request<Incoming>,
+) -> impl Future<Output = Response<ResponseBody>> {
+    let call = Call::of(&shared.traffic);
+    let (admitted, (mut head, body)) = (shared.admit(request.uri().path()), request.into_parts());
+    async move {
+        // Before the body is read, so that a waiting request holds only what the peer may send ahead.
+        shared.room(&mut head).await;
+        let body = match admitted {
+            Ok((CallKind::Stream, slot)) => {
+                Ok((RequestBody::stream(body, &shared.traffic, &shared.connections.draining), slot))
+            }
+            Ok((_, slot)) => {
+                RequestBody::whole(body, &mut head, &shared.traffic).await.map(|whole| (whole, slot))
+            }
+            Err(status) => Err(status),
+        };
+        let (body, slot) = match body {
+            Ok(body) => body,
+            Err(status) => {
+                let method = shared.connections.program.method(head.uri.path());
+                return shared.respond(method, status.into_http(), call, Watching::default());
+            }
+        };
+        let program = &shared.connections.program;
+        if let Some(frame) = body.complete().and_then(|body| program.recall(&shared.peer, &head, body)) {
+            return whole(ResponseBody::whole(frame, &shared.traffic, call));
+        }
+        let loss = slot.as_ref().and_then(|_| program.loss(&shared.peer, head.uri.path()));
+        // Boxed, because a call that waits for room would reserve its space too.
+        Box::pin(shared.answer(head, body, call, Watching::new(slot, loss))).await
+    }
+}
+
+fn whole(body: ResponseBody) -> Response<ResponseBody> {
+    let mut response = Response::new(body);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    response
+}
+
+impl<P: Program> Exchanges<P> {
+    /// The kind of a call that is served, and the watch slot that its answer takes.
+    fn admit(&self, path: &str) -> Result<(CallKind, Option<WatchSlot>), Status> {
+        if let Some(ConnectionRefusal::Full(full)) = self.refusal {
+            return Err(P::status(Refusal::Connections(full)));
+        }
+        let kind = self.connections.program.admit(&self.peer, path).inspect_err(|status| {
+            let is_denied = status.code() == Code::PermissionDenied;
+            if is_denied && self.denials.fetch_add(1, Ordering::Relaxed) + 1 == DENIALS {
+                self.traffic.give_way();
+            }
+        })?;
+        if self.refusal.is_some() {
+            // The program wants the peer by now, but the connection has no place.
+            return Err(P::status(Refusal::Draining));
+        }
+        self.traffic.check_bytes().map_err(|why| P::status(Refusal::Bytes(why)))?;
+        let slot = match kind {
+            CallKind::Call => None,
+            CallKind::Watch | CallKind::Stream => Some(self.watches.acquire().map_err(P::status)?),
+        };
+        Ok((kind, slot))
+    }
+
+    async fn room(&self, head: &mut Parts) {
+        if self.traffic.has_room() {
+            return;
+        }
+        // A `HeaderMap` reserves space for more headers than a request has, and a thousand requests may wait.
+        keep_what_is_read(head);
+        let few: Box<[_]> = mem::take(&mut head.headers).into_iter().collect();
+        loop {
+            let room = Box::pin(self.traffic.room());
+            if self.traffic.has_room() {
+                self.traffic.pass_on();
+                break;
+            }
+            room.await;
+        }
+        head.headers.extend(few);
+    }
+
+    /// The answer of the program. Its first message is encoded if it is ready.
+    async fn answer(
+        &self,
+        head: Parts,
+        body: RequestBody,
+        call: Call,
+        watching: Watching,
+    ) -> Response<ResponseBody> {
+        let program = &self.connections.program;
+        let method = program.method(head.uri.path());
+        let mut request = Request::from_parts(head, body);
+        request.extensions_mut().insert(self.watches.clone());
+        let response = program.call(&self.peer, request).await;
+        let mut response = self.respond(method, response, call, watching);
+        poll_fn(|cx| response.body_mut().poll_ahead(cx)).await;
+        response
+    }
+
+    /// Counts an answer by its headers.
+    fn respond(
+        &self,
+        method: P::Method,
+        response: Response<Body>,
+        call: Call,
+        watching: Watching,
+    ) -> Response<ResponseBody> {
+        self.connections.program.answered(&self.peer, method, response.headers());
+        let draining = self.connections.draining.clone();
+        response.map(|body| ResponseBody::new(body, &self.traffic, draining, call, watching))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Nothing;
+
+    fn size_of_future<A, B, F>(_: impl Fn(A, B) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// A peer can have a thousand calls in progress.
+    #[test]
+    fn a_call_is_small() {
+        let size = size_of_future(exchange::<Nothing>);
+        assert!(size <= 528, "{size} bytes");
+    }
+}

@@ -1,0 +1,92 @@
+//! The program that the server serves.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response, request::Parts};
+use tonic::{Status, body::Body};
+
+use crate::{Full, Loss, PeerIdentity, RequestBody, TooManyBytes};
+
+/// Decides who may call, and answers.
+pub trait Program: Send + Sync + 'static {
+    /// The peer of one connection, with its rights for example.
+    type Peer: Send + Sync + 'static;
+    /// A method, as its metrics name it.
+    type Method: Copy + Send + Sync + 'static;
+    /// The span of one call.
+    type Span: Send;
+
+    /// A peer has connected.
+    fn meet(&self, identity: PeerIdentity) -> Self::Peer;
+
+    /// Whether the peer gets a place. If not, all of its calls are refused, and its connection ends soon.
+    fn may_connect(&self, peer: &Self::Peer) -> bool;
+
+    /// Decides about a call, before its request is read.
+    ///
+    /// # Errors
+    ///
+    /// The answer to the call. A peer that was denied often is disconnected.
+    fn admit(&self, peer: &Self::Peer, path: &str) -> Result<CallKind, Status>;
+
+    /// Ends a call of the kind [`Watch`](CallKind::Watch) or [`Stream`](CallKind::Stream) when its peer loses the right
+    /// to it. `None`: it needs none.
+    fn loss(&self, peer: &Arc<Self::Peer>, path: &str) -> Option<Loss>;
+
+    /// The method of a call.
+    fn method(&self, path: &str) -> Self::Method;
+
+    /// Begins the span of a call.
+    fn span(&self, path: &str, headers: &HeaderMap) -> Self::Span;
+
+    /// The call within its span.
+    fn within<F: Future + Send>(span: Self::Span, call: F) -> impl Future<Output = F::Output> + Send;
+
+    /// The framed answer to a request, if it is known without a wait. `None`: [`call`](Self::call) decides.
+    fn recall(&self, peer: &Self::Peer, head: &Parts, body: &Bytes) -> Option<Bytes>;
+
+    /// Answers a request. Its extensions have the [`WatchSlots`](crate::WatchSlots) of the connection.
+    fn call(
+        &self,
+        peer: &Arc<Self::Peer>,
+        request: Request<RequestBody>,
+    ) -> impl Future<Output = Response<Body>> + Send;
+
+    /// The status of a call that the server itself refuses or ends.
+    fn status(why: Refusal) -> Status;
+
+    /// An answer that [`recall`](Self::recall) did not make has these headers.
+    fn answered(&self, peer: &Self::Peer, method: Self::Method, headers: &HeaderMap);
+
+    /// The connection has its first answer, so what takes time delays no caller.
+    fn settle(&self, peer: &Self::Peer);
+}
+
+/// What a call needs.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum CallKind {
+    /// One message is the whole request. The service takes a slot itself if its answer is a watch.
+    Call,
+    /// The same, and the answer takes a slot of the watches.
+    Watch,
+    /// Messages in both directions. The answer takes a slot of the watches.
+    Stream,
+}
+
+/// Why the server refuses or ends a call.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Refusal {
+    /// There is no place for the connection.
+    Connections(Full),
+    /// Too many bytes are held for the peer.
+    Bytes(TooManyBytes),
+    /// The connection has so many watches, which is the limit.
+    Watches(usize),
+    /// The request was not received completely in this time.
+    Incomplete(Duration),
+    /// The server ends.
+    Draining,
+    /// A panic ended the call.
+    Defect,
+}

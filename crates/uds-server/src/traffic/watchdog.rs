@@ -1,0 +1,101 @@
+//! Closes the connections of peers that do not read their responses.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError, Weak, atomic::Ordering},
+    time::Duration,
+};
+
+use tokio::sync::Notify;
+use tracing::debug;
+
+use super::Traffic;
+
+/// Interval between checks, and the number of checks without progress after which a connection ends.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+const LOOKS: u8 = 6;
+
+/// Ends connections whose peers do not read. One timer serves all connections, so a request sets none.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Watchdog {
+    watched: Arc<Mutex<Vec<WatchedConnection>>>,
+    occupied: Arc<Notify>,
+}
+
+#[derive(Debug)]
+struct WatchedConnection {
+    traffic: Weak<Traffic>,
+    marks: ProgressMarks,
+    /// Number of checks without progress.
+    looks: u8,
+}
+
+/// Counters of progress. `None`: nothing waits for the peer.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+struct ProgressMarks {
+    taken: Option<u64>,
+    written: Option<u64>,
+}
+
+impl ProgressMarks {
+    fn is_stuck_since(self, earlier: Self) -> bool {
+        let is_stuck = |now: Option<u64>, earlier: Option<u64>| now.is_some() && now == earlier;
+        is_stuck(self.taken, earlier.taken) || is_stuck(self.written, earlier.written)
+    }
+}
+
+impl Traffic {
+    fn marks(&self) -> ProgressMarks {
+        let waits = self.unsent.load(Ordering::Relaxed) > 0;
+        let is_blocked = self.blocked.load(Ordering::Relaxed);
+        ProgressMarks {
+            taken: waits.then(|| self.taken.load(Ordering::Relaxed)),
+            written: is_blocked.then(|| self.written.load(Ordering::Relaxed)),
+        }
+    }
+}
+
+impl Watchdog {
+    /// Watches a connection as long as it lasts.
+    pub(crate) fn watch(&self, traffic: &Arc<Traffic>) {
+        let (traffic, marks) = (Arc::downgrade(traffic), ProgressMarks::default());
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        watched.push(WatchedConnection { traffic, marks, looks: 0 });
+        if watched.len() == 1 {
+            self.occupied.notify_one();
+        }
+    }
+
+    /// Checks all connections while there are any, each time that `tick` has waited for the interval.
+    pub(crate) async fn run<F: Future<Output = ()>>(&self, tick: impl Fn(Duration) -> F) {
+        loop {
+            let is_empty = self.watched.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+            if is_empty {
+                self.occupied.notified().await;
+            }
+            tick(LOOK_EVERY).await;
+            self.look();
+        }
+    }
+
+    fn look(&self) {
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        watched.retain_mut(|connection| {
+            let Some(traffic) = connection.traffic.upgrade() else { return false };
+            let marks = traffic.marks();
+            let is_stuck = marks.is_stuck_since(connection.marks);
+            connection.looks = if is_stuck { connection.looks + 1 } else { 0 };
+            connection.marks = marks;
+            if connection.looks < LOOKS {
+                return true;
+            }
+            debug!("a peer took nothing for half a minute: its connection is closed");
+            traffic.stalled.store(true, Ordering::Relaxed);
+            traffic.end.cancel();
+            false
+        });
+        watched.shrink_to(64);
+    }
+}
+
+#[cfg(test)]
+mod tests;
