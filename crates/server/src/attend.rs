@@ -14,16 +14,16 @@ use super::{
     access::Access,
     audit_record::Asked,
     convert,
-    credentials::{asking, refused},
+    credentials::{named, refused},
     deadline::deadline,
     follow::{CredentialMessages, watch_slot},
     lease::{Lease, Leases, lender},
-    preencoded::{self, Preencoded},
+    preencoded::{self, MessageStream, Preencoded},
     service::BrokerService,
     status::{self, Subject},
 };
 use credbroker_cache as cache;
-use credbroker_cache::{Attendant, AttendantReader};
+use credbroker_cache::{Attendant, AttendantReader, Caller};
 use credbroker_credential::Issued;
 use credbroker_fleet::resolver::Source;
 use credbroker_plugin::{ProfileName, access::Verb};
@@ -40,16 +40,14 @@ impl<R: PluginRunner> BrokerService<R> {
     pub(super) async fn attend(
         &self,
         request: Request<pb::AttendCredentialRequest>,
-    ) -> Result<Response<CredentialMessages>, Status> {
+    ) -> Result<Response<MessageStream<pb::AttendCredentialResponse>>, Status> {
         let (access, slot) = (Arc::clone(Access::of(&request)?), watch_slot(&request)?);
         let (peer, deadline) = (access.peer, deadline(&request));
         let pb::AttendCredentialRequest { r#ref, session, login: is_login, can_run_plugin } =
             request.into_inner();
         let session = convert::session(session, &access);
-        let get =
-            pb::GetCredentialRequest { r#ref, at_terminal: true, ..pb::GetCredentialRequest::default() };
-        let (caller, reference) = asking(&peer, get);
-        let ask = convert::ask(reference, &access, Verb::Get)?;
+        let caller = Caller { at_terminal: true, ..named(&peer, "") };
+        let ask = convert::ask(r#ref, &access, Verb::Get)?;
         let (asked, source) =
             (Asked::credential(&self.audit, &access, Verb::Login, &ask.source), ask.source.clone());
         let resolved = async {

@@ -1,11 +1,9 @@
-//! The calls that answer with a credential: `GetCredential`, `WatchCredential`, `AttendCredential` and `ReportRejected`.
+//! The calls that answer with a credential: `GetCredential`, `WatchCredential` and `ReportRejected`.
 //!
-//! The answers were encoded once, when the credential arrived. They bypass the generated service, which would encode
-//! each of them again.
-
-mod routes;
+//! The answers were encoded once, when the credential arrived.
 
 use std::{
+    collections::BTreeMap,
     hash::{BuildHasher as _, RandomState},
     sync::{Arc, LazyLock},
     time::Duration,
@@ -17,21 +15,18 @@ use prost::Message as _;
 use tonic::{Request, Response, Status};
 use tracing::{Instrument as _, debug_span};
 
-pub(super) use self::routes::Credentials;
-
 use super::{
     access::Access,
     audit_record::{self, Asked},
     convert,
     deadline::{deadline, wait_within},
-    follow::{CredentialMessages, CredentialStream, watch_slot},
-    preencoded::{self, Preencoded},
+    follow::{CredentialStream, watch_slot},
+    preencoded::{self, MessageStream, Preencoded},
     service::BrokerService,
     status::{self, Subject},
 };
 use credbroker_cache as cache;
 use credbroker_cache::{Caller, Failed, Lookup, ReportOutcome, Reported};
-use credbroker_credential::Issued;
 use credbroker_fleet::resolver::CredentialRequest;
 use credbroker_observe::trace;
 use credbroker_plugin::{PluginSpec, access::Verb, verifiable_at};
@@ -47,34 +42,58 @@ pub(super) trait Memory: Send + Sync {
     fn recall(&self, access: &Access, message: Bytes) -> Option<Bytes>;
 }
 
+/// A `GetCredential`: who asks for what.
+#[derive(Clone, Debug)]
+struct Get {
+    caller: Caller,
+    ask: CredentialRequest,
+    /// Read only if memory has no answer: where the caller runs takes longer to find out than the rest of a call.
+    session: BTreeMap<String, String>,
+}
+
+impl Get {
+    /// Takes the request by value, so that the caller's name is freed before a wait.
+    fn of(request: pb::GetCredentialRequest, access: &Access) -> Result<Self, Status> {
+        let pb::GetCredentialRequest { r#ref, exec_plugin_caller, at_terminal, session } = request;
+        let pb::ExecPluginCaller { id, without_exec_info } = exec_plugin_caller.unwrap_or_default();
+        let caller = Caller { without_exec_info, at_terminal, ..named(&access.peer, &id) };
+        let session = if at_terminal { session } else { BTreeMap::new() };
+        Ok(Self { caller, ask: convert::ask(r#ref, access, Verb::Get)?, session })
+    }
+}
+
 impl<R: PluginRunner> Memory for BrokerService<R> {
     fn recall(&self, access: &Access, message: Bytes) -> Option<Bytes> {
-        let (caller, reference) = asking(&access.peer, pb::GetCredentialRequest::decode(message).ok()?);
-        let ask = convert::ask(reference, access, Verb::Get).ok()?;
-        let key = self.resolver.key(&ask).ok().filter(|_| access.is_current(&ask.permit))?;
-        match self.cache.lookup(&key, &caller) {
+        let get = Get::of(pb::GetCredentialRequest::decode(message).ok()?, access).ok()?;
+        self.recalled(access, &get)
+    }
+}
+
+impl<R: PluginRunner> BrokerService<R> {
+    /// The answer from memory. Never waits.
+    fn recalled(&self, access: &Access, Get { caller, ask, .. }: &Get) -> Option<Bytes> {
+        let key = self.resolver.key(ask).ok().filter(|_| access.is_current(&ask.permit))?;
+        match self.cache.lookup(&key, caller) {
             Lookup::Served(issued) => {
                 self.audit.hit(|| audit_record::hit(access, &ask.source, issued.generation.to_string()));
                 if trace::is_recording() {
                     // The key alone does not say which provider it is.
-                    self.resolver.resolve(ask).iter().for_each(trace::names);
+                    self.resolver.resolve(ask.clone()).iter().for_each(trace::names);
                 }
                 Some(issued.encoded.frame.clone())
             }
             Lookup::Undecided => None,
         }
     }
-}
 
-impl<R: PluginRunner> BrokerService<R> {
-    async fn get(&self, request: Request<pb::GetCredentialRequest>) -> Result<Response<Bytes>, Status> {
+    pub(super) async fn get(
+        &self,
+        request: Request<pb::GetCredentialRequest>,
+    ) -> Result<Response<pb::GetCredentialResponse>, Status> {
         let (access, deadline) = (Arc::clone(Access::of(&request)?), deadline(&request));
+        let Get { caller, ask, session } = Get::of(request.into_inner(), &access)?;
         let peer = access.peer;
-        let mut message = request.into_inner();
-        let session = std::mem::take(&mut message.session);
-        let session = if message.at_terminal { convert::session(session, &access) } else { None };
-        let (caller, reference) = asking(&peer, message);
-        let ask = convert::ask(reference, &access, Verb::Get)?;
+        let session = convert::session(session, &access);
         let asked = Asked::credential(&self.audit, &access, Verb::Get, &ask.source);
         let get = async {
             let (spec, request) = self.resolve(ask, &access, caller, deadline).await?;
@@ -84,13 +103,13 @@ impl<R: PluginRunner> BrokerService<R> {
         };
         let span = debug_span!("request", rpc = "get_credential", uid = peer.uid, pid = peer.pid);
         let issued = asked.issued(get.instrument(span).await, |issued| Some(issued.generation.to_string()));
-        issued.map(|issued| answer(&issued))
+        issued.map(|issued| Preencoded::message(issued.encoded.frame.clone()))
     }
 
-    async fn watch(
+    pub(super) async fn watch(
         &self,
         request: Request<pb::WatchCredentialRequest>,
-    ) -> Result<Response<CredentialMessages>, Status> {
+    ) -> Result<Response<MessageStream<pb::WatchCredentialResponse>>, Status> {
         let (access, slot) = (Arc::clone(Access::of(&request)?), watch_slot(&request)?);
         let peer = access.peer;
         let ask = convert::ask(request.into_inner().r#ref, &access, Verb::Watch)?;
@@ -103,7 +122,10 @@ impl<R: PluginRunner> BrokerService<R> {
         Ok(Preencoded::response(following.messages()))
     }
 
-    async fn report(&self, request: Request<pb::ReportRejectedRequest>) -> Result<Response<Bytes>, Status> {
+    pub(super) async fn report(
+        &self,
+        request: Request<pb::ReportRejectedRequest>,
+    ) -> Result<Response<pb::ReportRejectedResponse>, Status> {
         let (access, deadline) = (Arc::clone(Access::of(&request)?), deadline(&request));
         let peer = access.peer;
         let pb::ReportRejectedRequest { r#ref, generation } = request.into_inner();
@@ -121,7 +143,7 @@ impl<R: PluginRunner> BrokerService<R> {
         let span = debug_span!("request", rpc = "report_rejected", uid = peer.uid, pid = peer.pid);
         let generation = |reported: &Reported| Some(reported.issued.generation.to_string());
         let reported = asked.issued(report.instrument(span).await, generation);
-        reported.map(|reported| report_answer(&reported))
+        reported.map(|reported| Preencoded::message(report_answer(&reported)))
     }
 
     pub(super) async fn resolve(
@@ -142,12 +164,8 @@ impl<R: PluginRunner> BrokerService<R> {
     }
 }
 
-fn answer(issued: &Issued) -> Response<Bytes> {
-    Response::new(issued.encoded.frame.clone())
-}
-
 /// The answer to a report: the answer to a get, and the outcome.
-fn report_answer(reported: &Reported) -> Response<Bytes> {
+fn report_answer(reported: &Reported) -> Bytes {
     use pb::report_rejected_response::Outcome;
     let (outcome, retry_after) = match reported.outcome {
         ReportOutcome::Replaced => (Outcome::Replaced, None),
@@ -158,7 +176,7 @@ fn report_answer(reported: &Reported) -> Response<Bytes> {
     };
     let outcome = outcome.into();
     let more = pb::ReportRejectedResponse { outcome, retry_after, ..pb::ReportRejectedResponse::default() };
-    Response::new(preencoded::extended(&reported.issued.encoded.frame, &more))
+    preencoded::extended(&reported.issued.encoded.frame, &more)
 }
 
 pub(super) fn refused(subject: &Subject, failed: &Failed) -> Status {
@@ -166,16 +184,8 @@ pub(super) fn refused(subject: &Subject, failed: &Failed) -> Status {
     status::failed(subject, failed)
 }
 
-/// Splits a request into the caller and the reference. Takes the request by value, so that the caller's name is freed
-/// before the wait.
-pub(super) fn asking(peer: &Peer, request: pb::GetCredentialRequest) -> (Caller, Option<pb::CredentialRef>) {
-    let pb::GetCredentialRequest { r#ref, exec_plugin_caller, at_terminal, session: _ } = request;
-    let pb::ExecPluginCaller { id, without_exec_info } = exec_plugin_caller.unwrap_or_default();
-    (Caller { without_exec_info, at_terminal, ..named(peer, &id) }, r#ref)
-}
-
 /// The caller with this name, which is empty if the caller sent none. Only a hash of the name is kept.
-fn named(peer: &Peer, name: &str) -> Caller {
+pub(super) fn named(peer: &Peer, name: &str) -> Caller {
     static HASHES: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     let name = if name.is_empty() { 0 } else { HASHES.hash_one(name).max(1) };
     Caller { name, peer: peer.process(), ..Caller::default() }

@@ -1,30 +1,74 @@
-//! Messages that are encoded once for many streams. tonic would encode or copy them for each stream.
+//! Messages that are encoded once for many calls. tonic would encode or copy them for each one.
+//!
+//! A credential is encoded once for each generation of each key, as the answer to gets, watches and reports, and the last of
+//! an attended get. `GetCredentialResponse`, `WatchCredentialResponse`, `AttendCredentialResponse` and
+//! `ReportRejectedResponse` share the encoded fields, so one encoding serves all four. A test checks this.
 
 use std::{
     convert::Infallible,
+    future::ready,
+    ops::Range,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
-    task::{Context, Poll, ready},
+    task::{self, Context, Poll},
 };
 
 use bytes::{BufMut as _, Bytes, BytesMut};
-use credbroker_uds_server::{error_trailers, ok_trailers};
+use credbroker_proto::v1 as pb;
 use futures_util::{Stream, StreamExt as _, stream};
 use hyper::body::{Body as HttpBody, Frame};
-use prost::Message;
+use prost::{Message, encoding::encoded_len_varint};
 use tonic::{Response, Status, body::Body};
+
+use super::convert;
+use credbroker_credential::{Draft, EncodedCredential};
+use credbroker_uds_server::{error_trailers, ok_trailers};
 
 /// Framed messages. An error ends the stream.
 type Frames = MessageStream<Bytes>;
 /// The type that the generated service expects of a method with a stream of answers.
-type MessageStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+pub(super) type MessageStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 /// Frames in the extensions of a response. They replace its body.
 #[derive(Clone)]
 pub(super) struct Preencoded(Arc<Mutex<Option<Frames>>>);
 
 /// Bytes before a message: the compression flag and the length.
-pub(super) const HEAD: usize = 5;
+const HEAD: usize = 5;
+
+/// Encodes `draft` as a `GetCredentialResponse`, framed for gRPC.
+pub fn encode(draft: &Draft<'_>) -> EncodedCredential {
+    let (chain, key) = draft.pair.unzip();
+    let credential = pb::Credential {
+        generation: draft.generation.to_string(),
+        token: draft.token.map(str::to_owned),
+        client_certificate_data: chain.map(<[u8]>::to_vec),
+        client_key_data: key.map(<[u8]>::to_vec),
+        expiration_time: convert::timestamp(draft.expires_at),
+        certificate_fingerprint: draft.fingerprint.map(|print| print.to_string()),
+        lifetime: convert::duration(draft.lifetime),
+    };
+    // prost writes fields in the order of their numbers, each as tag, length and bytes, and omits absent ones.
+    let mut end = HEAD + head(credential.encoded_len());
+    let mut field = |value: Option<&[u8]>| -> Option<Range<usize>> {
+        let length = value?.len();
+        let start = end + head(length);
+        end = start + length;
+        Some(start..end)
+    };
+    field(Some(credential.generation.as_bytes()));
+    let token = field(credential.token.as_ref().map(String::as_bytes));
+    let certificate = field(credential.client_certificate_data.as_deref());
+    let key = field(credential.client_key_data.as_deref());
+    let cluster = draft.cluster.map(convert::cluster_message);
+    let message = pb::GetCredentialResponse { credential: Some(credential), cluster };
+    EncodedCredential { frame: frame(&message), token, certificate, key }
+}
+
+/// Length in bytes of a tag with a field number below 16 and of the length that follows it.
+fn head(length: usize) -> usize {
+    1 + encoded_len_varint(length as u64)
+}
 
 /// The message in `body`. `None` unless `body` is exactly one uncompressed message.
 pub(super) fn message(body: &Bytes) -> Option<Bytes> {
@@ -63,8 +107,19 @@ impl Preencoded {
         frames: impl Stream<Item = Result<Bytes, Status>> + Send + 'static,
     ) -> Response<MessageStream<T>> {
         let mut response = Response::new(stream::pending().boxed() as MessageStream<T>);
-        response.extensions_mut().insert(Self(Arc::new(Mutex::new(Some(frames.boxed())))));
+        response.extensions_mut().insert(Self::of(frames));
         response
+    }
+
+    /// A response of this frame, typed as the generated service expects it.
+    pub(super) fn message<T: Default>(frame: Bytes) -> Response<T> {
+        let mut response = Response::new(T::default());
+        response.extensions_mut().insert(Self::of(stream::once(ready(Ok(frame)))));
+        response
+    }
+
+    fn of(frames: impl Stream<Item = Result<Bytes, Status>> + Send + 'static) -> Self {
+        Self(Arc::new(Mutex::new(Some(frames.boxed()))))
     }
 
     /// Takes the frames. `None` if a clone has already taken them.
@@ -96,7 +151,7 @@ impl HttpBody for FrameBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let this = self.get_mut();
         let Some(frames) = &mut this.frames else { return Poll::Ready(None) };
-        let end = match ready!(frames.poll_next_unpin(cx)) {
+        let end = match task::ready!(frames.poll_next_unpin(cx)) {
             Some(Ok(frame)) => return Poll::Ready(Some(Ok(Frame::data(frame)))),
             Some(Err(status)) => error_trailers(&status),
             None => ok_trailers(),
@@ -105,3 +160,6 @@ impl HttpBody for FrameBody {
         Poll::Ready(Some(Ok(Frame::trailers(end))))
     }
 }
+
+#[cfg(test)]
+mod tests;

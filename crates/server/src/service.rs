@@ -7,7 +7,8 @@ use std::{
 
 use credbroker_proto::{FILE_DESCRIPTOR_SET, v1 as pb};
 use pb::{
-    credential_broker_admin_server::CredentialBrokerAdminServer, credential_broker_server::CredentialBroker,
+    credential_broker_admin_server::CredentialBrokerAdminServer,
+    credential_broker_server::{CredentialBroker, CredentialBrokerServer},
 };
 use tonic::{Request, Response, Status, service::Routes};
 use tonic_health::{pb::health_server::HealthServer, server::HealthReporter};
@@ -17,11 +18,12 @@ use super::{
     access::Access,
     audit_record::Asked,
     clusters::{self, Clusters},
-    credentials::{Credentials, Memory},
+    credentials::Memory,
     follow::watch_slot,
     health::Health,
     info::BrokerInfo,
     lease::Leases,
+    preencoded::MessageStream,
     ready::HealthChecks,
     status,
 };
@@ -81,7 +83,8 @@ pub fn services<R: PluginRunner>(
     let memory = Arc::clone(&broker) as Arc<dyn Memory>;
     let health = HealthServer::new(Health::of(health, readiness));
     let admin = CredentialBrokerAdminServer::from_arc(Arc::clone(&broker)).max_decoding_message_size(REQUEST);
-    let routes = Routes::new(Credentials::new(broker)).add_service(admin).add_service(health).prepare();
+    let broker = CredentialBrokerServer::from_arc(broker).max_decoding_message_size(REQUEST);
+    let routes = Routes::new(broker).add_service(admin).add_service(health).prepare();
     Services { routes, memory, metrics, audit, reflection: Arc::default() }
 }
 
@@ -107,6 +110,34 @@ impl Services {
 
 #[tonic::async_trait]
 impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
+    async fn get_credential(
+        &self,
+        request: Request<pb::GetCredentialRequest>,
+    ) -> Result<Response<pb::GetCredentialResponse>, Status> {
+        self.get(request).await
+    }
+
+    async fn watch_credential(
+        &self,
+        request: Request<pb::WatchCredentialRequest>,
+    ) -> Result<Response<MessageStream<pb::WatchCredentialResponse>>, Status> {
+        self.watch(request).await
+    }
+
+    async fn attend_credential(
+        &self,
+        request: Request<pb::AttendCredentialRequest>,
+    ) -> Result<Response<MessageStream<pb::AttendCredentialResponse>>, Status> {
+        self.attend(request).await
+    }
+
+    async fn report_rejected(
+        &self,
+        request: Request<pb::ReportRejectedRequest>,
+    ) -> Result<Response<pb::ReportRejectedResponse>, Status> {
+        self.report(request).await
+    }
+
     async fn list_clusters(
         &self,
         request: Request<pb::ListClustersRequest>,

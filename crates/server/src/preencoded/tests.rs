@@ -25,7 +25,7 @@ fn text<'a>(encoded: &'a EncodedCredential, range: Option<&Range<usize>>) -> Opt
 }
 
 fn message(encoded: &EncodedCredential) -> Bytes {
-    preencoded::message(&encoded.frame).unwrap()
+    super::message(&encoded.frame).unwrap()
 }
 
 #[test]
