@@ -1,131 +1,124 @@
 //! The section `access`: who may use the broker.
 
-mod names;
+use std::collections::{HashMap, HashSet};
 
-use std::collections::HashMap;
-
-pub(super) use self::names::{match_by_default, warn_of_nothing};
 use super::{
-    fields::Fields,
-    problem::Report,
-    reader::Cursor,
-    table::{access as table, allow, peers},
+    endpoints::Listen,
+    problem::{Location, suggestion},
+    reader::{Cursor, Fields},
+    table::{access as table, allow, peers, provider, root},
 };
 use credbroker_plugin::{
-    Globs,
+    ClusterInfo, Globs, Provider,
     access::{Grant, Peers, ProfileGlobs, Rule, Verb},
 };
 
-/// Reads the section.
-pub(super) fn rules(section: Option<&Cursor<'_>>, report: &mut Report) -> Vec<Rule> {
-    let items = section.map(|section| section.items(report)).unwrap_or_default();
-    let mut places: HashMap<String, &Cursor<'_>> = HashMap::new();
+/// Reads the section. `root` is the whole configuration.
+pub(super) fn rules(root: &Fields<'_>) -> Vec<Rule> {
+    let mut places: HashMap<String, Location<'_>> = HashMap::new();
     let mut rules = Vec::new();
-    for at in &items {
-        let Some(fields) = at.section(&table::SECTION, report) else { continue };
-        let name = table::NAME.read(&fields, report);
+    for fields in root::ACCESS.read(root).unwrap_or_default() {
+        let at = &fields.map;
+        let name = table::NAME.read(&fields);
         if let Some(name) = &name
-            && let Some(first) = places.insert(name.clone(), at)
+            && let Some(first) = places.insert(name.clone(), at.place())
         {
-            at.problem(
-                report,
-                format!("rule `{name}` is defined already at {}; rename one of them", first.place()),
-            );
+            at.problem(format!("rule `{name}` is defined already at {first}; rename one of them"));
         }
-        let peers = fields.required(&table::PEERS, report).and_then(|at| peers_of(&at, report));
-        let allow = fields.required(&table::ALLOW, report).and_then(|at| grant(&at, report));
+        let peers = table::PEERS.read(&fields).map(|fields| peers_of(&fields));
+        let allow = table::ALLOW.read(&fields).map(|fields| grant(&fields));
         if let (Some(name), Some(peers), Some(allow)) = (name, peers, allow) {
             rules.push(Rule { name: name.into(), peers, allow });
         }
     }
-    if let Some(section) = section
+    if let Some(section) = root.get(root::ACCESS.name)
         && !rules.is_empty()
         && !rules.iter().any(|rule| rule.allow.verbs.names(Verb::Admin))
     {
-        section.warning(report, "no rule allows `admin`, so `credbroker refresh` and `credbroker evict` are denied to everyone, root included");
+        section.warning("no rule allows `admin`, so `credbroker refresh` and `credbroker evict` are denied to everyone, root included");
     }
     rules
 }
 
-fn peers_of(at: &Cursor<'_>, report: &mut Report) -> Option<Peers> {
-    let fields = at.section(&peers::SECTION, report)?;
-    let mut executables = Vec::new();
-    for (item, path) in texts(&fields, &peers::EXECUTABLES, report) {
-        if path.starts_with('/') {
-            executables.push(std::fs::canonicalize(path).unwrap_or_else(|_| path.into()));
-        } else {
-            item.problem(report, "must be an absolute path");
-        }
+fn peers_of(fields: &Fields<'_>) -> Peers {
+    let executables = peers::EXECUTABLES.read(fields).unwrap_or_default();
+    if let Some(value) = fields.get(peers::EXECUTABLES.name).filter(|_| !executables.is_empty()) {
+        value.warning("matches processes whose executable the broker may read: those of the broker's user, or all with CAP_SYS_PTRACE. It does not protect against processes of the same user");
     }
-    if let Some(value) = fields.at(&peers::EXECUTABLES).filter(|_| !executables.is_empty()) {
-        value.warning(report, "matches processes whose executable the broker may read: those of the broker's user, or all with CAP_SYS_PTRACE. It does not protect against processes of the same user");
-    }
-    let mut listeners = Vec::new();
-    for (item, name) in texts(&fields, &peers::LISTENERS, report) {
-        if name.is_empty() || name.contains(char::is_whitespace) {
-            item.problem(report, "must be the name of a listener");
-        }
-        listeners.push(name.to_owned());
-    }
+    let real = |path: String| std::fs::canonicalize(&path).unwrap_or_else(|_| path.into());
     let peers = Peers {
-        uids: peers::UIDS.read(&fields, report).unwrap_or_default(),
-        gids: peers::GIDS.read(&fields, report).unwrap_or_default(),
-        executables,
-        listeners,
+        uids: peers::UIDS.read(fields).unwrap_or_default(),
+        gids: peers::GIDS.read(fields).unwrap_or_default(),
+        executables: executables.into_iter().map(real).collect(),
+        listeners: peers::LISTENERS.read(fields).unwrap_or_default(),
     };
     if peers.is_empty() {
-        at.problem(report, "must not be empty: add `uids`, `gids`, `executables` or `listeners`");
+        fields.map.problem("must not be empty: add `uids`, `gids`, `executables` or `listeners`");
     }
-    Some(peers)
+    peers
 }
 
-fn grant(at: &Cursor<'_>, report: &mut Report) -> Option<Grant> {
-    let fields = at.section(&allow::SECTION, report)?;
-    let mut providers = Vec::new();
-    for (item, name) in texts(&fields, &allow::PROVIDERS, report) {
-        if name.is_empty() {
-            item.problem(report, "must be the name of a provider, in which `*` matches any text");
-        }
-        providers.push(name);
+fn grant(fields: &Fields<'_>) -> Grant {
+    let items = |key| fields.get(key).and_then(|value| value.node.as_sequence().map(<[_]>::len));
+    let providers = allow::PROVIDERS.read(fields).unwrap_or_default();
+    let profiles = allow::CLUSTER_PROFILES.read(fields).unwrap_or_default();
+    let verbs = allow::VERBS.read(fields).unwrap_or_default();
+    if let (Some(value), Some(0)) = (fields.get(allow::VERBS.name), items(allow::VERBS.name)) {
+        value.problem("must not be empty");
     }
-    let mut profiles = Vec::new();
-    for (item, glob) in texts(&fields, &allow::CLUSTER_PROFILES, report) {
-        let parts = glob.split_once('/');
-        let is_name = parts.is_some_and(|(namespace, name)| {
-            !namespace.is_empty() && !name.is_empty() && !name.contains('/')
-        });
-        if !is_name && glob != "*" {
-            item.problem(report, "must be `NAMESPACE/NAME`, in which `*` matches any text, or `*`");
-        }
-        profiles.push(glob);
+    if [allow::PROVIDERS.name, allow::CLUSTER_PROFILES.name].iter().all(|key| items(key).unwrap_or(0) == 0) {
+        fields.map.problem("must not be empty: add `providers` or `clusterProfiles`");
     }
-    let verbs = allow::VERBS.read(&fields, report);
-    if let Some(value) = fields.at(&allow::VERBS) {
-        match verbs.as_deref() {
-            Some([]) if value.node().as_sequence().is_some_and(<[_]>::is_empty) => {
-                value.problem(report, "must not be empty");
-            }
-            _ => {}
-        }
-    }
-    if providers.is_empty() && profiles.is_empty() {
-        at.problem(report, "must not be empty: add `providers` or `clusterProfiles`");
-    }
-    Some(Grant {
+    Grant {
         providers: Globs::new(providers),
-        cluster_profiles: ProfileGlobs::new(profiles),
-        verbs: verbs.unwrap_or_default().into_iter().collect(),
-    })
+        cluster_profiles: ProfileGlobs::new(profiles.iter().map(String::as_str)),
+        verbs: verbs.into_iter().collect(),
+    }
 }
 
-/// The strings of a list, each with its place.
-fn texts<'a>(
-    fields: &Fields<'a>,
-    key: &impl super::keys::Declared,
-    report: &mut Report,
-) -> Vec<(Cursor<'a>, &'a str)> {
-    let items = fields.at(key).map(|items| items.items(report)).unwrap_or_default();
-    items.into_iter().filter_map(|item| item.text(report).map(|text| (item.clone(), text))).collect()
+/// Warns of names in rules that match nothing. The section was read without problems. `reads_profiles`: there is a hub.
+pub(super) fn warn_of_nothing(
+    root: &Fields<'_>,
+    providers: &[Provider],
+    listeners: &[Listen],
+    reads_profiles: bool,
+) {
+    let text = |item: &Cursor<'_>| item.node.as_str().unwrap_or_default().to_owned();
+    for rule in root::ACCESS.read(root).unwrap_or_default() {
+        let (peers, allow) = (table::PEERS.read(&rule), table::ALLOW.read(&rule));
+        for item in peers.iter().flat_map(|fields| fields.items(peers::LISTENERS.name)) {
+            let name = text(&item);
+            if !listeners.iter().any(|listener| listener.name == name) {
+                item.warning(format!("no listener has the name `{name}`, so this matches no process"));
+            }
+        }
+        for item in allow.iter().flat_map(|fields| fields.items(allow::PROVIDERS.name)) {
+            let name = text(&item);
+            let glob = Globs::new([&name]);
+            if !providers.iter().any(|provider| glob.matches(&provider.name)) {
+                let meant = suggestion(';', &name, providers.iter().map(|provider| &*provider.name));
+                item.warning(format!("no provider has the name `{name}`, so this has no effect{meant}"));
+            }
+        }
+        let profiles = allow.and_then(|fields| fields.get(allow::CLUSTER_PROFILES.name));
+        if let Some(value) = profiles.filter(|_| !reads_profiles) {
+            value.warning("has no effect without `clusterProfiles` at the top of the configuration");
+        }
+    }
+}
+
+/// Sets what applies without `clusterInfo` once there are rules: a plugin that gets the cluster gets one that the broker
+/// knows, because the caller may be another user. `items` are the `providers` of the configuration.
+pub(super) fn match_by_default(items: &[Fields<'_>], providers: &mut [Provider]) {
+    let written = items.iter().filter(|item| item.get(provider::CLUSTER_INFO.name).is_some());
+    let written: HashSet<_> =
+        written.filter_map(|item| item.map.node.get(provider::NAME.name)?.as_str()).collect();
+    for provider in providers {
+        let is_written = provider.definition.is_none() && written.contains(&*provider.name);
+        if provider.provide_cluster_info && !is_written {
+            provider.cluster_info = ClusterInfo::Match;
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,15 +1,22 @@
-//! The section `clusterProfiles`: the hub that the fleet's inventory is read from.
+//! The section `clusterProfiles`: the hub that the fleet's inventory is read from, and what is fetched ahead.
 
-mod hub;
-mod prewarm;
+use std::{
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+};
 
-use std::path::Path;
+use super::{
+    file::expand,
+    kubeconfig::{HubSource, Kubeconfig, Mode},
+    problem::suggestion,
+    reader::Fields,
+    table::{cluster_profiles as table, prewarm, root},
+};
+use credbroker_plugin::{Environment, Globs, ProfileName, Provider, cluster_profile::EndpointRules};
 
-use super::{fields::Fields, problem::Report, reader::Cursor, table::cluster_profiles as table};
-use credbroker_plugin::{Environment, Provider, cluster_profile::EndpointRules};
-
-pub use hub::{HUB_PROVIDER, HubAccess, HubSource};
-pub use prewarm::Prewarm;
+/// The name of the plugin of the hub's user. No configured provider has this name.
+pub const HUB_PROVIDER: &str = "(hub)";
+const IN_CLUSTER: &str = "in-cluster";
 
 /// Which ClusterProfiles are read, and from where.
 #[derive(Clone, Debug)]
@@ -26,6 +33,35 @@ pub struct ClusterProfiles {
     pub rules: EndpointRules,
     /// Credentials that are fetched before they are requested.
     pub prewarm: Vec<Prewarm>,
+}
+
+/// How the hub is reached.
+#[derive(Clone, Debug)]
+pub enum HubAccess {
+    /// With the service account of the pod that the broker runs in.
+    InCluster,
+    /// With a kubeconfig.
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// The context; `None`: the current one.
+        context: Option<String>,
+        /// The plugin of the context's user, if it has one. The broker runs it like any other.
+        plugin: Option<Box<Provider>>,
+    },
+}
+
+/// A rule for credentials that are fetched before they are requested.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Prewarm {
+    /// `NAMESPACE/NAME`, with globs.
+    pub profiles: Globs,
+    /// Names of providers; empty: all.
+    pub providers: Vec<String>,
+    /// Plugin runs at a time, of each provider.
+    pub concurrency: NonZeroUsize,
+    /// Plugin runs that are started in a second, of each provider.
+    pub runs_per_second: NonZeroUsize,
 }
 
 impl ClusterProfiles {
@@ -45,58 +81,106 @@ impl ClusterProfiles {
 
     /// The plugin of the hub's user, if it has one.
     pub(super) fn plugin_mut(&mut self) -> Option<&mut Provider> {
-        self.hub.plugin_mut()
+        match &mut self.hub {
+            HubAccess::InCluster => None,
+            HubAccess::Kubeconfig { plugin, .. } => plugin.as_deref_mut(),
+        }
     }
 }
 
-/// Reads the section. `dir` is that of the config, `providers` are those that may serve profiles.
+impl HubAccess {
+    /// Whether `newer` is reached in the same way.
+    fn is_alike(&self, newer: &Self) -> bool {
+        match (self, newer) {
+            (Self::InCluster, Self::InCluster) => true,
+            (
+                Self::Kubeconfig { path, context, plugin },
+                Self::Kubeconfig { path: new_path, context: new_context, plugin: new_plugin },
+            ) => {
+                (path, context) == (new_path, new_context)
+                    && match (plugin, new_plugin) {
+                        (Some(plugin), Some(newer)) => plugin.is_same_definition(newer),
+                        (plugin, newer) => plugin.is_none() && newer.is_none(),
+                    }
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Prewarm {
+    /// Whether the rule covers a profile that leads to that provider.
+    pub fn covers(&self, profile: &ProfileName, provider: &str) -> bool {
+        let provider = self.providers.is_empty() || self.providers.iter().any(|name| name == provider);
+        provider && self.profiles.matches(&profile.to_string())
+    }
+}
+
+/// Reads the section of the configuration `root`. `dir` is that of the file, `providers` are those of the configuration.
 pub(super) fn cluster_profiles(
-    at: &Cursor<'_>,
+    root: &Fields<'_>,
     dir: &Path,
     providers: &[Provider],
     env: &Environment,
-    report: &mut Report,
 ) -> Option<ClusterProfiles> {
-    let fields = at.section(&table::SECTION, report)?;
-    let access: Vec<&str> = providers
-        .iter()
-        .filter(|provider| provider.profile_sourced.is_some())
-        .map(|provider| &*provider.name)
-        .collect();
-    if access.is_empty() && report.problems.is_empty() {
-        at.problem(report, "`providers` has no item, so no ClusterProfile can be used; add one with the name of an access provider of the profiles");
+    let fields = root::CLUSTER_PROFILES.read(root)?;
+    let access = providers.iter().filter(|provider| provider.profile_sourced.is_some());
+    let access: Vec<&str> = access.map(|provider| &*provider.name).collect();
+    if access.is_empty() && root.map.report.problems() == 0 {
+        fields.map.problem("`providers` has no item, so no ClusterProfile can be used; add one with the name of an access provider of the profiles");
     }
-    let rules = EndpointRules { allow_http: table::ALLOW_HTTP.read(&fields, report) };
-    let prewarm = fields.at(&table::PREWARM).map(|rules| rules.items(report)).unwrap_or_default();
-    let prewarm = prewarm.iter().filter_map(|rule| Prewarm::read(rule, &access, report)).collect();
-    let mut source = HubSource::default();
-    Some(ClusterProfiles {
-        hub: HubAccess::read(&fields, dir, env, &mut source, report)?,
-        source,
-        namespaces: namespaces(&fields, report),
-        label_selector: table::LABEL_SELECTOR.read(&fields, report).unwrap_or_default(),
-        rules,
-        prewarm,
-    })
-}
-
-fn namespaces(fields: &Fields<'_>, report: &mut Report) -> Vec<String> {
-    let items = fields.at(&table::NAMESPACES).map(|items| items.items(report)).unwrap_or_default();
-    let mut names: Vec<String> = Vec::new();
-    for item in &items {
-        let Some(name) = item.text(report) else { continue };
-        let letters =
-            name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
-        if name.is_empty() || name.len() > 63 || !letters || name.starts_with('-') || name.ends_with('-') {
-            item.problem(
-                report,
-                "must be the name of a namespace; to read all namespaces, remove `namespaces`",
-            );
-        } else if !names.iter().any(|known| known == name) {
-            names.push(name.to_owned());
+    let rules = EndpointRules { allow_http: table::ALLOW_HTTP.read(&fields) };
+    let prewarm = table::PREWARM.read(&fields).unwrap_or_default();
+    let prewarm = prewarm.iter().map(|rule| prewarm_rule(rule, &access)).collect();
+    let mut namespaces: Vec<String> = Vec::new();
+    for name in table::NAMESPACES.read(&fields).unwrap_or_default() {
+        if !namespaces.contains(&name) {
+            namespaces.push(name);
         }
     }
-    names
+    let label_selector = table::LABEL_SELECTOR.read(&fields).unwrap_or_default();
+    let (hub, source) = hub(&fields, dir, env)?;
+    Some(ClusterProfiles { hub, source, namespaces, label_selector, rules, prewarm })
+}
+
+fn hub(fields: &Fields<'_>, dir: &Path, env: &Environment) -> Option<(HubAccess, HubSource)> {
+    let context = table::CONTEXT.read(fields).filter(|context| !context.is_empty());
+    let (at, text) = table::KUBECONFIG.read(fields)?;
+    match text {
+        "" => at.reject("must be a path, or `in-cluster`"),
+        IN_CLUSTER => {
+            if let Some(context) = fields.get(table::CONTEXT.name).filter(|_| context.is_some()) {
+                context.problem("`in-cluster` has no contexts; remove it");
+            }
+            Some((HubAccess::InCluster, HubSource::default()))
+        }
+        path => {
+            let path = dir.join(expand(path, env));
+            let kubeconfig = Kubeconfig::read(std::slice::from_ref(&path), Mode::Named, at.report);
+            let (source, plugin) = kubeconfig.hub(context.as_deref(), HUB_PROVIDER, env, &at);
+            Some((HubAccess::Kubeconfig { path, context, plugin: plugin.map(Box::new) }, source))
+        }
+    }
+}
+
+/// Reads a rule. `access` are the providers that may serve profiles.
+fn prewarm_rule(fields: &Fields<'_>, access: &[&str]) -> Prewarm {
+    let mut providers = Vec::new();
+    for item in fields.items(prewarm::PROVIDERS.name) {
+        let Some(name) = item.text() else { continue };
+        if access.contains(&name) {
+            providers.push(name.to_owned());
+        } else {
+            let meant = suggestion(',', name, access.iter().copied());
+            item.problem(format!("`{name}` is not one of `providers`{meant}"));
+        }
+    }
+    Prewarm {
+        profiles: prewarm::CLUSTER_PROFILES.read(fields).map_or_else(|| Globs::new(["*"]), Globs::new),
+        providers,
+        concurrency: prewarm::CONCURRENCY.read(fields),
+        runs_per_second: prewarm::RUNS_PER_SECOND.read(fields),
+    }
 }
 
 #[cfg(test)]

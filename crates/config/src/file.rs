@@ -10,11 +10,8 @@ use std::{
 use credbroker_client::safety::unsafe_file;
 use rustix::fs::OFlags;
 
-use super::{
-    problem::{Location, Report},
-    reader::whole,
-};
-use credbroker_credential::document::{Aliases, Node, ParseError, ParseErrorKind, json, yaml};
+use super::problem::{Location, Report};
+use credbroker_credential::document::{Aliases, Node, ParseError, ParseErrorKind, Value, json, yaml};
 use credbroker_plugin::Environment;
 
 /// Maximum size of our own configuration, in bytes.
@@ -30,14 +27,14 @@ const MAX_AUTHORITIES: u64 = 1 << 20;
 const SO: &str = "run programs as the broker";
 
 /// Reads our own configuration.
-pub(super) fn config(path: &Path, report: &mut Report) -> Option<Vec<u8>> {
-    report.sources.follow(path);
+pub(super) fn config(path: &Path, report: &Report) -> Option<Vec<u8>> {
+    report.follow(path);
     read(path, MAX_CONFIG, report)
 }
 
 /// Reads a kubeconfig; a missing one is `None` without a problem.
-pub(super) fn kubeconfig(path: &Path, report: &mut Report) -> Option<Vec<u8>> {
-    report.sources.follow(path);
+pub(super) fn kubeconfig(path: &Path, report: &Report) -> Option<Vec<u8>> {
+    report.follow(path);
     if matches!(path.try_exists(), Ok(false)) {
         return None;
     }
@@ -46,15 +43,16 @@ pub(super) fn kubeconfig(path: &Path, report: &mut Report) -> Option<Vec<u8>> {
 
 /// A user who can write such a file can run programs as the broker, so it must belong to the broker's user or to root, and
 /// no other user may be able to write it. The same holds for every directory on the way to it.
-fn read(path: &Path, limit: u64, report: &mut Report) -> Option<Vec<u8>> {
+fn read(path: &Path, limit: u64, report: &Report) -> Option<Vec<u8>> {
     let mut file = opened(path, report)?;
     match file.metadata().and_then(|found| unsafe_file(path, &found)) {
-        Ok(found) => found.iter().for_each(|by| report.problem(whole(path), by.problem(SO))),
-        Err(error) => report.problem(whole(path), format!("its owner and mode cannot be checked: {error}")),
+        Ok(found) => found.iter().for_each(|by| report.problem(Location::whole(path), by.problem(SO))),
+        Err(error) => {
+            report.problem(Location::whole(path), format!("its owner and mode cannot be checked: {error}"));
+        }
     }
-    report.read(&[path.to_owned()]);
     let bytes = bytes(&mut file, path, limit, report);
-    report.sources.read(path, bytes.as_deref());
+    report.read(path, bytes.as_deref());
     bytes
 }
 
@@ -87,11 +85,11 @@ pub fn authorities(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// The document in `bytes`: YAML, of which nearly all JSON is a part, or else JSON.
-pub(super) fn tree(path: &Path, bytes: &[u8], report: &mut Report) -> Option<Node> {
+pub(super) fn tree(path: &Path, bytes: &[u8], report: &Report) -> Option<Node> {
     match yaml(bytes, Aliases::Follow).or_else(|error| json(bytes).or(Err(error))) {
         Ok(node) => Some(node),
         Err(ParseError { kind: ParseErrorKind::Empty, at }) => {
-            Some(Node { at, value: credbroker_credential::document::Value::Mapping(Vec::new()) })
+            Some(Node { at, value: Value::Mapping(Vec::new()) })
         }
         Err(error) => {
             report.problem(Location { file: path, at: error.at }, error.kind.to_string());
@@ -116,7 +114,7 @@ pub(super) fn below(dir: &Path, path: &str) -> PathBuf {
 }
 
 /// Opens a regular file. Others are refused before they are read: a pipe could keep the broker waiting without end.
-fn opened(path: &Path, report: &mut Report) -> Option<File> {
+fn opened(path: &Path, report: &Report) -> Option<File> {
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits();
     let opened = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path);
     let problem = match opened.and_then(|file| Ok((file.metadata()?.file_type(), file))) {
@@ -124,7 +122,7 @@ fn opened(path: &Path, report: &mut Report) -> Option<File> {
         Ok((kind, _)) => format!("is {}; it must be a regular file", name(kind)),
         Err(error) => format!("cannot be read: {error}"),
     };
-    report.problem(whole(path), problem);
+    report.problem(Location::whole(path), problem);
     None
 }
 
@@ -136,7 +134,7 @@ fn name(kind: FileType) -> &'static str {
     }
 }
 
-fn bytes(file: &mut File, path: &Path, limit: u64, report: &mut Report) -> Option<Vec<u8>> {
+fn bytes(file: &mut File, path: &Path, limit: u64, report: &Report) -> Option<Vec<u8>> {
     // A file that is too large is not read. Any other one is read into one block of its size, which is not copied and wiped
     // while it grows.
     let read = file.metadata().and_then(|found| {
@@ -150,8 +148,8 @@ fn bytes(file: &mut File, path: &Path, limit: u64, report: &mut Report) -> Optio
     });
     match read {
         Ok(Some(bytes)) => return Some(bytes),
-        Ok(None) => report.problem(whole(path), format!("has more than {limit} bytes")),
-        Err(error) => report.problem(whole(path), format!("cannot be read: {error}")),
+        Ok(None) => report.problem(Location::whole(path), format!("has more than {limit} bytes")),
+        Err(error) => report.problem(Location::whole(path), format!("cannot be read: {error}")),
     }
     None
 }

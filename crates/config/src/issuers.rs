@@ -6,34 +6,32 @@ use std::{
     sync::Arc,
 };
 
-use super::{problem::Report, reader::Cursor, table::issuer as table};
-use credbroker_credential::text::nearest;
+use super::{
+    problem::suggestion,
+    reader::Fields,
+    table::{issuer as table, root},
+};
 use credbroker_plugin::{Issuer, Provider};
 
 /// Reads the section, if there is one, and gives each provider its issuer, of which only the name is known before. An
 /// issuer without a section gets the defaults, with `concurrency`. A section with the name of a kubeconfig's user is the
 /// issuer of all users of that name, each of which is its own issuer otherwise.
 pub(super) fn issuers<'a>(
-    section: Option<&Cursor<'_>>,
+    root: &Fields<'_>,
     concurrency: NonZeroUsize,
     providers: impl Iterator<Item = &'a mut Provider>,
-    report: &mut Report,
 ) {
-    let sections = section.map(|section| section.items(report)).unwrap_or_default();
-    let mut places: HashMap<Arc<str>, &Cursor<'_>> = HashMap::new();
+    let sections = root::ISSUERS.read(root).unwrap_or_default();
+    let mut places: HashMap<Arc<str>, &Fields<'_>> = HashMap::new();
     let mut issuers: HashMap<Arc<str>, Arc<Issuer>> = HashMap::new();
-    for at in &sections {
-        let Some(issuer) = issuer(at, concurrency, report) else { continue };
-        let first = *places.entry(Arc::clone(&issuer.name)).or_insert(at);
-        if first.place() != at.place() {
-            let message = format!(
-                "issuer `{}` is defined already at {}; remove one of them",
-                issuer.name,
-                first.place()
-            );
-            at.problem(report, message);
+    for fields in &sections {
+        let Some(issuer) = issuer(fields, concurrency) else { continue };
+        let (name, place) = (Arc::clone(&issuer.name), fields.map.place());
+        let first = places.entry(Arc::clone(&name)).or_insert(fields).map.place();
+        if first != place {
+            fields.map.problem(format!("issuer `{name}` is defined already at {first}; remove one of them"));
         }
-        issuers.insert(Arc::clone(&issuer.name), Arc::new(issuer));
+        issuers.insert(name, Arc::new(issuer));
     }
     let mut used = HashSet::new();
     for provider in providers {
@@ -43,21 +41,19 @@ pub(super) fn issuers<'a>(
         provider.issuer = Arc::clone(issuers.entry(Arc::clone(&name)).or_insert_with(default));
         used.insert(name);
     }
-    if !report.problems.is_empty() {
+    if root.map.report.problems() > 0 {
         return; // a provider that could not be read may have the issuer
     }
-    for (name, at) in places.iter().filter(|(name, _)| !used.contains(*name)) {
-        let meant = nearest(name, used.iter().map(|name| &**name));
-        let meant = meant.map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
-        at.warning(report, format!("no provider has the issuer `{name}`, so this has no effect{meant}"));
+    for (name, fields) in places.iter().filter(|(name, _)| !used.contains(*name)) {
+        let meant = suggestion(';', name, used.iter().map(|name| &**name));
+        fields.map.warning(format!("no provider has the issuer `{name}`, so this has no effect{meant}"));
     }
 }
 
-fn issuer(at: &Cursor<'_>, concurrency: NonZeroUsize, report: &mut Report) -> Option<Issuer> {
-    let fields = at.section(&table::SECTION, report)?;
-    let runs_per_second = table::RUNS_PER_SECOND.read(&fields, report);
-    let concurrency = table::CONCURRENCY.read(&fields, report).unwrap_or(concurrency);
-    let name = table::NAME.read(&fields, report)?.into();
+fn issuer(fields: &Fields<'_>, concurrency: NonZeroUsize) -> Option<Issuer> {
+    let runs_per_second = table::RUNS_PER_SECOND.read(fields);
+    let concurrency = table::CONCURRENCY.read(fields).unwrap_or(concurrency);
+    let name = table::NAME.read(fields)?.into();
     Some(Issuer { name, runs_per_second, concurrency })
 }
 

@@ -3,9 +3,8 @@
 use std::num::NonZeroUsize;
 
 use super::{
-    problem::Report,
-    reader::Cursor,
-    table::limits::{self, SECTION},
+    reader::Fields,
+    table::{limits, root},
 };
 
 /// One uid or process may have this number of connections, however few `limits.connections` allows.
@@ -68,36 +67,32 @@ impl Default for Limits {
     }
 }
 
-pub(super) fn limits_section(at: &Cursor<'_>, report: &mut Report) -> Limits {
-    let Some(fields) = at.section(&SECTION, report) else { return Limits::default() };
-    let connections = limits::CONNECTIONS.read(&fields, report);
-    let plugin_runs = limits::PLUGIN_RUNS.read(&fields, report);
-    let entries = limits::ENTRIES.read(&fields, report);
+pub(super) fn limits_section(root: &Fields<'_>) -> Limits {
+    let Some(fields) = root::LIMITS.read(root) else { return Limits::default() };
+    let connections = limits::CONNECTIONS.read(&fields);
+    let plugin_runs = limits::PLUGIN_RUNS.read(&fields);
+    let entries = limits::ENTRIES.read(&fields);
     Limits {
         connections,
         connections_per_uid: limits::CONNECTIONS_PER_UID
-            .read(&fields, report)
+            .read(&fields)
             .unwrap_or_else(|| connections_per_uid(connections)),
         connections_per_process: limits::CONNECTIONS_PER_PROCESS
-            .read(&fields, report)
+            .read(&fields)
             .unwrap_or_else(|| connections_per_process(connections)),
-        watches_per_connection: limits::WATCHES_PER_CONNECTION.read(&fields, report),
-        bytes_per_uid: limits::BYTES_PER_UID.read(&fields, report),
-        bytes_per_process: limits::BYTES_PER_PROCESS.read(&fields, report),
+        watches_per_connection: limits::WATCHES_PER_CONNECTION.read(&fields),
+        bytes_per_uid: limits::BYTES_PER_UID.read(&fields),
+        bytes_per_process: limits::BYTES_PER_PROCESS.read(&fields),
         plugin_runs,
-        plugin_runs_per_provider: limits::PLUGIN_RUNS_PER_PROVIDER.read(&fields, report),
-        plugin_runs_per_uid: limits::PLUGIN_RUNS_PER_UID.read(&fields, report).unwrap_or(plugin_runs),
+        plugin_runs_per_provider: limits::PLUGIN_RUNS_PER_PROVIDER.read(&fields),
+        plugin_runs_per_uid: limits::PLUGIN_RUNS_PER_UID.read(&fields).unwrap_or(plugin_runs),
         plugin_runs_per_process: limits::PLUGIN_RUNS_PER_PROCESS
-            .read(&fields, report)
+            .read(&fields)
             .unwrap_or_else(|| all_but_a_quarter(plugin_runs)),
-        interactive_runs: limits::INTERACTIVE_RUNS.read(&fields, report),
+        interactive_runs: limits::INTERACTIVE_RUNS.read(&fields),
         entries,
-        entries_per_uid: limits::ENTRIES_PER_UID
-            .read(&fields, report)
-            .unwrap_or_else(|| all_but_a_quarter(entries)),
-        entries_per_process: limits::ENTRIES_PER_PROCESS
-            .read(&fields, report)
-            .unwrap_or_else(|| half(entries)),
+        entries_per_uid: limits::ENTRIES_PER_UID.read(&fields).unwrap_or_else(|| all_but_a_quarter(entries)),
+        entries_per_process: limits::ENTRIES_PER_PROCESS.read(&fields).unwrap_or_else(|| half(entries)),
     }
 }
 

@@ -3,15 +3,38 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    Config, ConfigError, Listen, Problem, Sources,
-    broker::{self, Sections},
-    file, inventory,
+    broker::{Sections, sections},
+    cluster_profiles::ClusterProfiles,
+    endpoints::{AuditTo, Listen, MetricsListen},
+    file,
     kubeconfig::{Kubeconfig, Mode, variables},
-    problem::Report,
-    reader::whole,
+    limits::Limits,
+    problem::{ConfigError, Location, Problem, Report, Sources},
+    provider::{inventory, is_inventory},
 };
 use credbroker_credential::document::json;
-use credbroker_plugin::{Environment, Globs, Providers};
+use credbroker_plugin::{Environment, Globs, Providers, access::Rule};
+
+/// A configuration, checked. Immutable.
+#[derive(Debug)]
+pub struct Config {
+    /// The sockets that the broker listens on; at least one.
+    pub listen: Vec<Listen>,
+    /// Every configured plugin.
+    pub providers: Providers,
+    /// Limits of the whole broker.
+    pub limits: Limits,
+    /// Where metrics and health are served over HTTP; `None`: nowhere.
+    pub metrics: Option<MetricsListen>,
+    /// The hub that ClusterProfiles are read from; `None`: no ClusterProfiles are read.
+    pub cluster_profiles: Option<ClusterProfiles>,
+    /// The access rules; empty: the broker's own user and root may do everything.
+    pub access: Vec<Rule>,
+    /// Where decisions and runs are recorded.
+    pub audit: AuditTo,
+    /// The files that it was read from, including kubeconfigs.
+    pub files: Vec<PathBuf>,
+}
 
 /// A configuration and the files that it was read from.
 #[derive(Debug)]
@@ -42,77 +65,71 @@ pub fn reload(flag: Option<&Path>, env: &Environment, providers: &Providers) -> 
     load_with(flag, env, Report::running(providers))
 }
 
-fn load_with(flag: Option<&Path>, env: &Environment, mut report: Report) -> Result<Loaded, ConfigError> {
-    let (mut sections, source) = match path(flag, env, &mut report) {
-        Some(path) => (read(&path, env, &mut report), path.display().to_string()),
-        None => ambient(env, &mut report),
+fn load_with(flag: Option<&Path>, env: &Environment, report: Report) -> Result<Loaded, ConfigError> {
+    let (sections, source) = match path(flag, env, &report) {
+        Some(path) => (read(&path, env, &report), path.display().to_string()),
+        None => ambient(env, &report),
     };
     report.refuse_duplicates();
-    let providers = Providers::new(std::mem::take(&mut sections.providers));
-    let Sections { mut listen, limits, metrics, cluster_profiles, access, audit, .. } = sections;
+    let Sections { mut listen, limits, metrics, providers, cluster_profiles, access, audit } = sections;
     if listen.is_empty() {
         listen.push(Listen::default());
     }
-    let files = std::mem::take(&mut report.files);
+    let providers = Providers::new(providers);
+    let (files, sources) = (report.findings().files.clone(), report.findings().sources.clone());
     let config = Config { listen, providers, limits, metrics, cluster_profiles, access, audit, files };
-    let sources = report.sources.clone();
-    let (config, warnings) = report.finish(Some(config))?;
+    let (config, warnings) = report.finish(config)?;
     Ok(Loaded { config, source, warnings, sources })
 }
 
 /// The configuration file that [`load`] reads, and whether it exists. If there is none, it is where a user's own one would
 /// be; `None`: there is no home directory.
 pub fn place(flag: Option<&Path>, env: &Environment) -> Option<(PathBuf, bool)> {
-    let mut report = Report::default();
-    match path(flag, env, &mut report) {
-        Some(path) => {
-            let exists = path.try_exists().unwrap_or(true);
-            Some((path, exists))
-        }
-        None if report.sources.followed.len() > 1 => Some((report.sources.followed.swap_remove(0), false)),
-        None => None,
+    if let Some(path) = path(flag, env, &Report::default()) {
+        let exists = path.try_exists().unwrap_or(true);
+        return Some((path, exists));
     }
+    Some((user_file(env)?, false))
 }
 
-fn path(flag: Option<&Path>, env: &Environment, report: &mut Report) -> Option<PathBuf> {
+fn user_file(env: &Environment) -> Option<PathBuf> {
+    let directory = env.base_directory("XDG_CONFIG_HOME", ".config")?;
+    Some(directory.join("credbroker/config.yaml"))
+}
+
+fn path(flag: Option<&Path>, env: &Environment, report: &Report) -> Option<PathBuf> {
     let named = flag.or_else(|| env.set("CREDBROKER_CONFIG").map(Path::new));
     if let Some(path) = named {
         return Some(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
     }
-    let user = env.base_directory("XDG_CONFIG_HOME", ".config");
-    let user = user.map(|dir| dir.join("credbroker/config.yaml"));
-    let system = PathBuf::from("/etc/credbroker/config.yaml");
-    let places = user.into_iter().chain([system]).inspect(|path| report.sources.follow(path));
-    let places: Vec<_> = places.collect();
+    let places = user_file(env).into_iter().chain([PathBuf::from("/etc/credbroker/config.yaml")]);
+    let places: Vec<_> = places.inspect(|path| report.follow(path)).collect();
     // A file that cannot be checked counts as present: to skip it would run with another configuration.
     places.into_iter().find(|path| path.try_exists().unwrap_or(true))
 }
 
-fn read(path: &Path, env: &Environment, report: &mut Report) -> Sections {
+fn read(path: &Path, env: &Environment, report: &Report) -> Sections {
     let Some(bytes) = file::config(path, report) else { return Sections::default() };
     if let Ok(node) = json(&bytes)
-        && inventory::is_inventory(&node)
+        && is_inventory(&node)
     {
-        let providers = inventory::providers(path, &node, env, report);
-        if providers.is_empty() && report.problems.is_empty() {
-            report.warning(whole(path), "names no provider");
+        let providers = inventory(path, &node, env, report);
+        if providers.is_empty() && report.problems() == 0 {
+            report.warning(Location::whole(path), "names no provider");
         }
         return Sections { providers, ..Sections::default() };
     }
-    match file::tree(path, &bytes, report) {
-        Some(node) => broker::sections(path, &node, env, report),
-        None => Sections::default(),
-    }
+    file::tree(path, &bytes, report).and_then(|node| sections(path, &node, env, report)).unwrap_or_default()
 }
 
-fn ambient(env: &Environment, report: &mut Report) -> (Sections, String) {
+fn ambient(env: &Environment, report: &Report) -> (Sections, String) {
     let paths = Kubeconfig::default_paths(env);
     let kubeconfig = Kubeconfig::read(&paths, Mode::Ambient, report);
     let variables = variables(env, Globs::default());
     let providers = kubeconfig.providers(&variables, Mode::Ambient, report);
     kubeconfig.warn_of_unlisted(&variables, report);
     let source = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(":");
-    if providers.is_empty() && report.problems.is_empty() {
+    if providers.is_empty() && report.problems() == 0 {
         let first = paths.first().map_or(Path::new("~/.kube/config"), PathBuf::as_path);
         let problem = if kubeconfig.files().is_empty() {
             format!(
@@ -124,7 +141,19 @@ fn ambient(env: &Environment, report: &mut Report) -> (Sections, String) {
                 "no user of {source} runs an exec plugin, so there is no provider; users that run credbroker's shim do not count (did you mean your original kubeconfig?)"
             )
         };
-        report.problem_at_start(whole(first), problem);
+        report.problem_at_start(Location::whole(first), problem);
     }
     (Sections { providers, ..Sections::default() }, source)
+}
+
+/// Reads kubeconfigs for a command that rewrites them.
+pub fn read_kubeconfig(paths: &[PathBuf], mode: Mode) -> Result<Kubeconfig, ConfigError> {
+    let report = Report::default();
+    let kubeconfig = Kubeconfig::read(paths, mode, &report);
+    report.finish(kubeconfig).map(|(kubeconfig, _)| kubeconfig)
+}
+
+/// A kubeconfig as the configuration `config` names it, as an absolute path.
+pub fn expanded(config: &Path, kubeconfig: &str, env: &Environment) -> PathBuf {
+    config.parent().unwrap_or(Path::new("/")).join(file::expand(kubeconfig, env))
 }

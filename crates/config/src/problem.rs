@@ -1,13 +1,13 @@
-//! Problems of a configuration, with their positions.
+//! Problems of a configuration with their positions, and the files that it depends on.
 
 use std::{
+    cell::{Ref, RefCell},
     collections::{HashMap, HashSet},
     fmt,
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
-use super::Sources;
-use credbroker_credential::document::Position;
+use credbroker_credential::{document::Position, text::nearest};
 use credbroker_plugin::{Definition, Providers};
 
 /// A problem of a configuration. Its message names keys and never contains a secret.
@@ -37,8 +37,19 @@ impl fmt::Display for Problem {
 /// A place as editors read it: `file:line:column`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Location<'a> {
-    pub(super) file: &'a std::path::Path,
+    pub(super) file: &'a Path,
     pub(super) at: Position,
+}
+
+impl<'a> Location<'a> {
+    /// A place in `file` without a position.
+    pub(super) fn whole(file: &'a Path) -> Self {
+        Self { file, at: Position::UNKNOWN }
+    }
+
+    fn problem(self, message: impl Into<String>) -> Problem {
+        Problem { file: self.file.to_owned(), at: self.at, message: message.into() }
+    }
 }
 
 impl fmt::Display for Location<'_> {
@@ -60,13 +71,37 @@ pub struct ConfigError {
     pub sources: Sources,
 }
 
-fn lines(problems: &[Problem]) -> String {
+pub(super) fn lines(problems: &[Problem]) -> String {
     problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
-/// The problems and warnings found so far.
+/// The files of one reading of the configuration.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Sources {
+    /// Every file whose change may change the configuration, whether it exists or not.
+    pub followed: Vec<PathBuf>,
+    /// Those of them that were not empty: configurations and kubeconfigs.
+    pub filled: Vec<PathBuf>,
+}
+
+impl Sources {
+    /// The files that `earlier` found filled, and that are empty or missing now.
+    pub fn lost_since(&self, earlier: &Self) -> Vec<PathBuf> {
+        let is_lost = |file: &&PathBuf| self.followed.contains(file) && !self.filled.contains(file);
+        earlier.filled.iter().filter(is_lost).cloned().collect()
+    }
+}
+
+/// What was found so far: the one place where all readers of a configuration put it.
 #[derive(Debug, Default)]
 pub(super) struct Report {
+    findings: RefCell<Findings>,
+    /// The definitions that a running broker has; `None`: it starts.
+    running: Option<HashSet<Definition>>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Findings {
     pub(super) problems: Vec<Problem>,
     pub(super) warnings: Vec<Problem>,
     /// Files that other users decide. They are problems wherever others are only warnings.
@@ -75,104 +110,151 @@ pub(super) struct Report {
     pub(super) files: Vec<PathBuf>,
     /// Every file that matters.
     pub(super) sources: Sources,
-    /// The definitions that a running broker has in force; `None`: it starts.
-    in_force: Option<HashSet<Definition>>,
     /// The providers' names and where each is: also of those that something else is wrong with.
-    /// Whether it is a kubeconfig's user comes last.
-    names: Vec<(String, PathBuf, Position, bool)>,
+    names: Vec<ProviderName>,
+}
+
+#[derive(Debug)]
+struct ProviderName {
+    name: String,
+    file: PathBuf,
+    at: Position,
+    /// Whether it is a kubeconfig's user.
+    is_user: bool,
 }
 
 impl Report {
     /// For a broker that runs with `providers`.
     pub(super) fn running(providers: &Providers) -> Self {
         let definitions = providers.iter().filter_map(|provider| provider.definition.clone());
-        Self { in_force: Some(definitions.collect()), ..Self::default() }
+        Self { running: Some(definitions.collect()), ..Self::default() }
     }
 
     /// Whether the broker runs with this definition: then it must not be left out because of a problem with it.
-    pub(super) fn is_in_force(&self, definition: &Definition) -> bool {
-        self.in_force.as_ref().is_some_and(|known| known.contains(definition))
+    pub(super) fn runs(&self, definition: &Definition) -> bool {
+        self.running.as_ref().is_some_and(|known| known.contains(definition))
     }
 
     /// A problem for a broker that starts. A broker that runs must be able to lose its last users, so it is only warned.
-    pub(super) fn problem_at_start(&mut self, place: Location<'_>, message: impl Into<String>) {
-        if self.in_force.is_some() { self.warning(place, message) } else { self.problem(place, message) }
+    pub(super) fn problem_at_start(&self, place: Location<'_>, message: impl Into<String>) {
+        if self.running.is_some() { self.warning(place, message) } else { self.problem(place, message) }
     }
 
-    pub(super) fn problem(&mut self, place: Location<'_>, message: impl Into<String>) {
-        self.problems.push(Problem { file: place.file.to_owned(), at: place.at, message: message.into() });
+    pub(super) fn problem(&self, place: Location<'_>, message: impl Into<String>) {
+        self.findings.borrow_mut().problems.push(place.problem(message));
     }
 
-    pub(super) fn warning(&mut self, place: Location<'_>, message: impl Into<String>) {
-        self.warnings.push(Problem { file: place.file.to_owned(), at: place.at, message: message.into() });
+    pub(super) fn warning(&self, place: Location<'_>, message: impl Into<String>) {
+        self.findings.borrow_mut().warnings.push(place.problem(message));
     }
 
     /// As [`problem`](Self::problem), also where what is wrong is only a warning.
-    pub(super) fn refuse(&mut self, place: Location<'_>, message: String) {
-        self.refused.push(Problem { file: place.file.to_owned(), at: place.at, message });
+    pub(super) fn refuse(&self, place: Location<'_>, message: String) {
+        self.findings.borrow_mut().refused.push(place.problem(message));
     }
 
-    /// At `place` is a provider of this name.
-    pub(super) fn provider(&mut self, place: Location<'_>, name: &str) {
-        self.names.push((name.to_owned(), place.file.to_owned(), place.at, false));
+    /// The number of problems, to see whether more are found.
+    pub(super) fn problems(&self) -> usize {
+        self.findings.borrow().problems.len()
     }
 
-    /// At `place` is a user of a kubeconfig that becomes a provider of this name.
-    pub(super) fn definition(&mut self, place: Location<'_>, name: &str) {
-        self.names.push((name.to_owned(), place.file.to_owned(), place.at, true));
+    /// At `place` is a provider of this name, which is a kubeconfig's user (`is_user`) or an item of `providers`.
+    pub(super) fn provider(&self, place: Location<'_>, name: &str, is_user: bool) {
+        let (name, file) = (name.to_owned(), place.file.to_owned());
+        self.findings.borrow_mut().names.push(ProviderName { name, file, at: place.at, is_user });
     }
 
     /// A configured provider is identified by its name alone; users of kubeconfigs by their file too.
-    pub(super) fn refuse_duplicates(&mut self) {
+    pub(super) fn refuse_duplicates(&self) {
+        let Findings { names, problems, .. } = &mut *self.findings.borrow_mut();
         let mut first: HashMap<&str, (Location<'_>, bool)> = HashMap::new();
-        for (name, file, at, is_user) in &self.names {
+        for ProviderName { name, file, at, is_user } in names {
             let place = Location { file, at: *at };
             let (other, other_is_user) = *first.entry(name).or_insert((place, *is_user));
             if other != place && !(*is_user && other_is_user) {
                 let message = format!("provider `{name}` is defined already at {other}; rename one of them");
-                self.problems.push(Problem { file: file.clone(), at: *at, message });
+                problems.push(place.problem(message));
             }
         }
     }
 
-    pub(super) fn append(&mut self, mut other: Self) {
-        self.problems.append(&mut other.problems);
-        self.warnings.append(&mut other.warnings);
-        self.refused.append(&mut other.refused);
-        self.names.append(&mut other.names);
-        self.read(&other.files);
-        self.sources.append(&other.sources);
+    /// The configuration depends on `file`.
+    pub(super) fn follow(&self, file: &Path) {
+        add(&mut self.findings.borrow_mut().sources.followed, file);
     }
 
-    /// These files were read.
-    pub(super) fn read(&mut self, files: &[PathBuf]) {
-        for file in files {
-            if !self.files.contains(file) {
-                self.files.push(file.clone());
-            }
+    /// `file` was opened, and these are its contents, if it could be read.
+    pub(super) fn read(&self, file: &Path, contents: Option<&[u8]>) {
+        let mut findings = self.findings.borrow_mut();
+        add(&mut findings.files, file);
+        if contents.is_some_and(|contents| !contents.trim_ascii().is_empty()) {
+            add(&mut findings.sources.filled, file);
         }
+    }
+
+    /// Takes over what `other` found.
+    pub(super) fn append(&self, other: Self) {
+        let mut found = self.findings.borrow_mut();
+        let mut other = other.into_findings();
+        found.problems.append(&mut other.problems);
+        found.warnings.append(&mut other.warnings);
+        found.refused.append(&mut other.refused);
+        found.names.append(&mut other.names);
+        other.files.iter().for_each(|file| add(&mut found.files, file));
+        other.sources.followed.iter().for_each(|file| add(&mut found.sources.followed, file));
+        other.sources.filled.iter().for_each(|file| add(&mut found.sources.filled, file));
     }
 
     /// Takes over what `other` found, of which only files that other users decide are to stop something.
-    pub(super) fn append_as_warnings(&mut self, mut other: Self) {
-        self.read(&other.files);
-        self.sources.append(&other.sources);
-        self.warnings.append(&mut other.problems);
-        self.warnings.append(&mut other.warnings);
-        self.refused.append(&mut other.refused);
+    pub(super) fn append_as_warnings(&self, other: Self) {
+        {
+            let mut findings = other.findings.borrow_mut();
+            let problems = std::mem::take(&mut findings.problems);
+            findings.warnings.splice(..0, problems);
+            findings.names.clear();
+        }
+        self.append(other);
     }
 
-    /// `value`, unless anything is wrong; what was found is put in the order of the files' lines.
-    pub(super) fn finish<T>(mut self, value: Option<T>) -> Result<(T, Vec<Problem>), ConfigError> {
-        self.problems.append(&mut self.refused);
-        self.problems.sort_by(|one, two| (&one.file, one.at).cmp(&(&two.file, two.at)));
-        self.warnings.sort_by(|one, two| (&one.file, one.at).cmp(&(&two.file, two.at)));
-        match value {
-            Some(value) if self.problems.is_empty() => Ok((value, self.warnings)),
-            _ => {
-                let Self { problems, warnings, sources, .. } = self;
-                Err(ConfigError { problems, warnings, sources })
-            }
+    /// For a reader to whom all of it is only a warning.
+    pub(super) fn into_warnings(self) -> Vec<Problem> {
+        let Findings { refused, warnings, .. } = self.into_findings();
+        [refused, warnings].concat()
+    }
+
+    pub(super) fn findings(&self) -> Ref<'_, Findings> {
+        self.findings.borrow()
+    }
+
+    pub(super) fn into_findings(self) -> Findings {
+        self.findings.into_inner()
+    }
+
+    /// `value` with all warnings, unless anything is wrong; what was found is put in the order of the files' lines.
+    pub(super) fn finish<T>(self, value: T) -> Result<(T, Vec<Problem>), ConfigError> {
+        let Findings { mut problems, mut warnings, mut refused, sources, .. } = self.into_findings();
+        problems.append(&mut refused);
+        for found in [&mut problems, &mut warnings] {
+            found.sort_by(|one, two| (&one.file, one.at).cmp(&(&two.file, two.at)));
+        }
+        if problems.is_empty() {
+            Ok((value, warnings))
+        } else {
+            Err(ConfigError { problems, warnings, sources })
         }
     }
 }
+
+fn add(files: &mut Vec<PathBuf>, file: &Path) {
+    if !files.iter().any(|known| known == file) {
+        files.push(file.to_owned());
+    }
+}
+
+/// The end of a message about an unknown `name`: `, did you mean …?` after `mark`, if one of `known` is like it.
+pub(super) fn suggestion<'a>(mark: char, name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    nearest(name, known).map(|meant| format!("{mark} did you mean `{meant}`?")).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,24 +1,57 @@
-//! From a section of the configuration to a `Provider`.
+//! Providers: the items of `providers` in our own configuration, and cluster-inventory-api's provider file.
 
-mod warnings;
+use std::{
+    path::Path,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
-use std::sync::Arc;
-
-pub(super) use self::warnings::warn_of_unlisted;
-use self::warnings::{NAME_IN_PASS_ENV, warn_of_impatience, warn_of_missing_identity};
 use super::{
-    fields::Fields,
     issuers::default_issuer,
     problem::Report,
-    reader::Cursor,
+    reader::{Cursor, Dialect, Fields},
     stanza::{Stanza, StanzaRules, stanza},
-    table::{limits, provider as table},
+    table::{limits, provider as table, root},
 };
-use credbroker_credential::LifetimeLimits;
+use credbroker_credential::{LifetimeLimits, document::Node};
 use credbroker_plugin::{
-    ClusterInfo, EnvPolicy, Environment, Globs, Issuer, ProfileSourced, Provider, Sandbox, Sha256, Standing,
-    Verify,
+    ClusterInfo, Command, EnvPolicy, Environment, Globs, Issuer, ProfileSourced, Provider, Sandbox, Standing,
+    Verify, identity_variables, may_select_identity,
 };
+
+/// How long credbroker-exec waits for a response by default.
+const SHIM: Duration = Duration::from_secs(45);
+/// How much of that is needed besides the timeout: to wait for a slot, to end the run, and to respond.
+const MARGIN: Duration = Duration::from_secs(5);
+
+/// Variables of terminals and desktops, which set them for every program.
+const UNRELATED: [&str; 3] = ["ITERM_PROFILE", "KONSOLE_PROFILE_NAME", "XDG_ACTIVATION_TOKEN"];
+
+/// Plugins that take their identity from their environment, and some of the variables that they use.
+const IDENTITIES: [(&str, &str, &[&str]); 3] = [
+    (
+        "aws",
+        "AWS_*",
+        &[
+            "AWS_PROFILE",
+            "AWS_ACCESS_KEY_ID",
+            "AWS_ROLE_ARN",
+            "AWS_CONFIG_FILE",
+            "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+        ],
+    ),
+    (
+        "kubelogin",
+        "AZURE_*",
+        &[
+            "AZURE_CLIENT_ID",
+            "AZURE_FEDERATED_TOKEN_FILE",
+            "AAD_LOGIN_METHOD",
+            "AAD_SERVICE_PRINCIPAL_CLIENT_ID",
+        ],
+    ),
+    ("gke-gcloud-auth-plugin", "CLOUDSDK_*", &["CLOUDSDK_CONFIG", "GOOGLE_APPLICATION_CREDENTIALS"]),
+];
 
 /// Where a provider's environment comes from.
 #[derive(Clone, Debug)]
@@ -27,6 +60,23 @@ pub(super) struct Variables<'a> {
     pub(super) broker: &'a Environment,
     pub(super) pass_env: Globs,
     pub(super) caller_env: Globs,
+}
+
+impl Variables<'_> {
+    /// The variables of the broker's own environment that a plugin receives for every caller, and that look as if they
+    /// selected an identity, although no list names them. Left out is what `pass_env` names without a `*`: that was chosen.
+    pub(super) fn unlisted(&self) -> Vec<String> {
+        static LISTED: LazyLock<Globs> = LazyLock::new(identity_variables);
+        let is_unlisted = |name: &str| {
+            may_select_identity(name)
+                && !LISTED.matches(name)
+                && !self.pass_env.lists(name)
+                && !UNRELATED.contains(&name)
+        };
+        let inherited = self.broker.inherited(&self.pass_env, &self.caller_env);
+        let names = inherited.0.iter().filter(|(_, value)| !value.is_empty()).map(|(name, _)| name.to_str());
+        names.flatten().filter(|name| is_unlisted(name)).map(str::to_owned).collect()
+    }
 }
 
 /// A provider with the default limits, whose issuer has its name.
@@ -64,76 +114,69 @@ pub(super) fn provider(name: &str, stanza: Stanza, variables: &Variables<'_>) ->
 }
 
 /// What a provider takes of ClusterProfiles. Go's zero value, which cluster-inventory-api writes, is `Ignore`.
-pub(super) fn profile_sourced(fields: &Fields<'_>, report: &mut Report) -> ProfileSourced {
-    let args = table::ARGS_POLICY.read(fields, report);
-    ProfileSourced { args, env: table::ENV_POLICY.read(fields, report) }
+fn profile_sourced(fields: &Fields<'_>) -> ProfileSourced {
+    ProfileSourced { args: table::ARGS_POLICY.read(fields), env: table::ENV_POLICY.read(fields) }
 }
 
 /// The variables that profiles may set. Warns if that and the policy do not fit.
-fn profile_env(at: &Cursor<'_>, fields: &Fields<'_>, sourced: ProfileSourced, report: &mut Report) -> Globs {
-    let names = table::PROFILE_ENV.read(fields, report);
+fn profile_env(fields: &Fields<'_>, sourced: ProfileSourced) -> Globs {
     let takes = sourced.env != EnvPolicy::Ignore;
-    match (fields.at(&table::PROFILE_ENV), &names) {
-        (Some(value), _) if !takes => {
-            value.warning(report, "has no effect without `profileSourcedEnvVarsPolicy`");
-        }
-        (None, _) if takes => at.warning(report, "no ClusterProfile may set a variable, although `profileSourcedEnvVarsPolicy` takes them; name the variables in `profileEnv`"),
+    match fields.get(table::PROFILE_ENV.name) {
+        Some(value) if !takes => value.warning("has no effect without `profileSourcedEnvVarsPolicy`"),
+        None if takes => fields.map.warning("no ClusterProfile may set a variable, although `profileSourcedEnvVarsPolicy` takes them; name the variables in `profileEnv`"),
         _ => {}
     }
-    names.unwrap_or_default()
+    table::PROFILE_ENV.read(fields).map(Globs::new).unwrap_or_default()
 }
 
 /// The variables that the provider takes from callers, and whether it refuses those who select another identity. An empty
 /// list that is written out means the broker's identity for every caller.
-pub(super) fn caller_env(fields: &Fields<'_>, report: &mut Report) -> (Globs, bool) {
-    let written = table::CALLER_ENV.read(fields, report);
+fn caller_env(fields: &Fields<'_>) -> (Globs, bool) {
+    let written = table::CALLER_ENV.read(fields);
     let refuses_other_identities = written.as_ref().is_none_or(|patterns| !patterns.is_empty());
-    (written.unwrap_or_default(), refuses_other_identities)
+    (written.map(Globs::new).unwrap_or_default(), refuses_other_identities)
 }
 
-/// One item of `providers` in our own configuration.
-pub(super) fn section(
-    at: &Cursor<'_>,
-    dir: &std::path::Path,
-    broker: &Environment,
-    report: &mut Report,
-) -> Option<Provider> {
-    let fields = at.section(&table::SECTION, report)?;
-    let name = name(at, &fields, report);
-    let profile_sourced = profile_sourced(&fields, report);
-    let profile_env = profile_env(at, &fields, profile_sourced, report);
-    let cluster_info = table::CLUSTER_INFO.read(&fields, report).unwrap_or_default();
-    let verify = table::VERIFY.read(&fields, report);
-    let accept_v1alpha1 = table::ACCEPT_V1ALPHA1.read(&fields, report);
-    let pass_env = table::PASS_ENV.read(&fields, report).unwrap_or_default();
-    let (caller_env, refuses_other_identities) = caller_env(&fields, report);
-    let issuer = table::ISSUER.read(&fields, report);
-    let sandbox = table::SANDBOX.read(&fields, report);
-    let sha256 = fields.at(&table::SHA256).and_then(|value| {
-        let digest = Sha256::from_hex(value.text(report)?);
-        if digest.is_none() {
-            value.problem(report, "must be 64 hexadecimal digits, as `sha256sum` prints them");
-        }
-        digest
-    });
-    let timeout = table::TIMEOUT.read(&fields, report);
-    if let Some(value) = fields.at(&table::TIMEOUT) {
-        warn_of_impatience(&value, timeout, report);
+/// The name of a provider, which is noted to find duplicates.
+fn name(fields: &Fields<'_>) -> Option<String> {
+    let name = table::NAME.read(fields)?;
+    fields.map.report.provider(fields.map.place(), &name, false);
+    Some(name)
+}
+
+/// One item of `providers` in our own configuration, whose directory is `dir`.
+pub(super) fn section(fields: &Fields<'_>, dir: &Path, broker: &Environment) -> Option<Provider> {
+    let name = name(fields);
+    let profile_sourced = profile_sourced(fields);
+    let profile_env = profile_env(fields, profile_sourced);
+    let cluster_info = table::CLUSTER_INFO.read(fields).unwrap_or_default();
+    let verify = table::VERIFY.read(fields);
+    let accept_v1alpha1 = table::ACCEPT_V1ALPHA1.read(fields);
+    let pass_env = table::PASS_ENV.read(fields).map(Globs::new).unwrap_or_default();
+    let (caller_env, refuses_other_identities) = caller_env(fields);
+    let issuer = table::ISSUER.read(fields);
+    let (sandbox, sha256) = (table::SANDBOX.read(fields), table::SHA256.read(fields));
+    let (timeout, interactive_timeout) =
+        (table::TIMEOUT.read(fields), table::INTERACTIVE_TIMEOUT.read(fields));
+    if let Some(value) = fields.get(table::TIMEOUT.name)
+        && timeout >= SHIM.saturating_sub(MARGIN)
+    {
+        value.warning(format!("credbroker-exec waits {} s by default, so it may stop before the run ends; set a longer `--timeout` (SECONDS, in the `args` of the kubeconfig), or less than {} s here", SHIM.as_secs(), SHIM.saturating_sub(MARGIN).as_secs()));
     }
-    let interactive_timeout = table::INTERACTIVE_TIMEOUT.read(&fields, report);
-    let max_age = table::MAX_AGE.read(&fields, report);
-    let unknown_expiry_max_age = table::UNKNOWN_EXPIRY_MAX_AGE.read(&fields, report);
-    let exec = fields.required(&table::EXEC_CONFIG, report)?;
-    let stanza = stanza(&exec, StanzaRules { dir, accept_v1alpha1, never_interactive: false }, report)?;
+    let max_age = table::MAX_AGE.read(fields);
+    let unknown_expiry_max_age = table::UNKNOWN_EXPIRY_MAX_AGE.read(fields);
+    let exec = table::EXEC_CONFIG.read(fields)?;
+    let stanza = stanza(&exec, StanzaRules { dir, accept_v1alpha1, never_interactive: false })?;
     if caller_env.matches("PATH") {
-        at.warning(
-            report,
-            "callerEnv covers `PATH`: the plugin does not get the broker's `PATH`, so a command without a path is not found",
-        );
+        fields.map.warning("callerEnv covers `PATH`: the plugin does not get the broker's `PATH`, so a command without a path is not found");
     }
-    warn_of_missing_identity(at, &stanza, &pass_env, &caller_env, report);
+    warn_of_missing_identity(&fields.map, &stanza, &pass_env, &caller_env);
     let variables = Variables { broker, pass_env, caller_env };
-    warn_of_unlisted(at, &variables, NAME_IN_PASS_ENV, report);
+    warn_of_unlisted(
+        &fields.map,
+        &variables,
+        "name them in `passEnv` without a `*` to use the broker's, or ",
+    );
     let provider = provider(&name?, stanza, &variables);
     let issuer = issuer.map(|name| Arc::new(Issuer { name: name.into(), ..(*provider.issuer).clone() }));
     Some(Provider {
@@ -152,9 +195,68 @@ pub(super) fn section(
     })
 }
 
-/// The name of a provider, which is noted in `report` to find duplicates.
-pub(super) fn name(at: &Cursor<'_>, fields: &Fields<'_>, report: &mut Report) -> Option<String> {
-    let name = table::NAME.read(fields, report)?;
-    report.provider(at.place(), &name);
-    Some(name)
+/// Warns of variables of the broker's own environment that may select an identity and are on no list. `or` is a remedy
+/// that comes before the other one.
+fn warn_of_unlisted(at: &Cursor<'_>, variables: &Variables<'_>, or: &str) {
+    let names = variables.unlisted();
+    if !names.is_empty() {
+        let list = names.join(", ");
+        at.warning(format!("every caller gets the broker's values of variables that its own environment sets: [{list}]. If they select an identity, {or}add `callerEnv: [{list}]` and set CREDBROKER_CALLER_ENV={} for callers to use theirs", names.join(",")));
+    }
 }
+
+fn warn_of_missing_identity(at: &Cursor<'_>, stanza: &Stanza, pass_env: &Globs, caller_env: &Globs) {
+    let program = match &stanza.command {
+        Command::Name(name) => Some(name.as_str()),
+        Command::Path(path) => path.file_name().and_then(|name| name.to_str()),
+    };
+    let Some((program, glob, variables)) = IDENTITIES.iter().find(|(name, ..)| Some(*name) == program) else {
+        return;
+    };
+    let reaches = |name: &str| {
+        pass_env.matches(name) || caller_env.matches(name) || stanza.env.iter().any(|(set, _)| set == name)
+    };
+    if !variables.iter().any(|name| reaches(name)) {
+        at.warning(format!("`{program}` gets no variable like `{glob}`, so it may not find its identity; add `passEnv: [\"{glob}\"]`, or `callerEnv` if each caller has its own"));
+    }
+}
+
+/// Whether this JSON document is cluster-inventory-api's provider file and not our own configuration.
+pub(super) fn is_inventory(node: &Node) -> bool {
+    let Some(entries) = node.as_mapping() else { return node.is_null() };
+    !entries.iter().any(|(key, _)| key.name == "apiVersion" || key.name == "kind")
+}
+
+/// The providers of such a file, read as it is. Other readers of it run the plugins inside a controller. The broker takes
+/// the controller's place, so a plugin gets the broker's environment and is never interactive.
+pub(super) fn inventory(path: &Path, node: &Node, broker: &Environment, report: &Report) -> Vec<Provider> {
+    if node.is_null() {
+        return Vec::new();
+    }
+    let root = Cursor::new(path, Dialect::Stock, node, report).fields(&[root::PROVIDERS.name]);
+    let items = root.map(|root| root.items(root::PROVIDERS.name)).unwrap_or_default();
+    let dir = path.parent().unwrap_or(Path::new("/"));
+    items.iter().filter_map(|item| inventory_item(item, dir, broker)).collect()
+}
+
+fn inventory_item(at: &Cursor<'_>, dir: &Path, broker: &Environment) -> Option<Provider> {
+    // `callerEnv` is the broker's own key: other readers of the file ignore it.
+    let (args, env) = (table::ARGS_POLICY.name, table::ENV_POLICY.name);
+    let known = [table::NAME.name, table::EXEC_CONFIG.name, args, env, table::CALLER_ENV.name];
+    let fields = at.fields(&known)?;
+    let name = name(&fields);
+    let sourced = profile_sourced(&fields);
+    let exec = table::EXEC_CONFIG.read(&fields)?;
+    let stanza = stanza(&exec, StanzaRules { dir, accept_v1alpha1: false, never_interactive: true })?;
+    let (caller_env, refuses_other_identities) = caller_env(&fields);
+    let variables = Variables { broker, pass_env: Globs::new(["*"]), caller_env };
+    warn_of_unlisted(at, &variables, "");
+    let provider = provider(&name?, stanza, &variables);
+    // The policies of this file have no list of names.
+    let profile_env = Globs::new(["*"]);
+    let (profile_sourced, sandbox) = (Some(sourced), Sandbox::Strict);
+    Some(Provider { refuses_other_identities, sandbox, profile_sourced, profile_env, ..provider })
+}
+
+#[cfg(test)]
+mod tests;

@@ -3,10 +3,8 @@
 use std::path::Path;
 
 use super::{
-    fields::Fields,
-    keys::{ConfigKey, Kind as _, Required},
-    problem::Report,
-    reader::Cursor,
+    reader::{Cursor, Fields},
+    schema::{ConfigKey, Kind, Required},
     table::{exec, variable},
 };
 use credbroker_credential::{ApiVersion, text::sanitize};
@@ -36,22 +34,27 @@ pub(super) struct StanzaRules<'a> {
     pub(super) never_interactive: bool,
 }
 
-/// Reads a stanza; `None` with problems in `report` if it is not valid.
-pub(super) fn stanza(at: &Cursor<'_>, rules: StanzaRules<'_>, report: &mut Report) -> Option<Stanza> {
-    let before = report.problems.len();
-    let fields = at.section(&exec::SECTION, report)?;
-    let api_version = api_version(&fields, rules, report);
-    let command = command(&fields, rules, report);
-    let args = fields.at(&exec::ARGS).map(|args| args.texts(report)).unwrap_or_default();
-    let args_with_nul = fields.at(&exec::ARGS).filter(|_| args.iter().any(|arg| arg.contains('\0')));
-    if let Some(args) = args_with_nul {
-        args.problem(report, "an argument must not contain a NUL character");
+impl<'a> StanzaRules<'a> {
+    /// Those of a kubeconfig.
+    pub(super) fn of_file(file: &'a Path) -> Self {
+        let dir = file.parent().unwrap_or(Path::new("/"));
+        Self { dir, accept_v1alpha1: false, never_interactive: false }
     }
-    let env = fields.at(&exec::ENV).map(|env| variables(&env, report)).unwrap_or_default();
-    let provide_cluster_info = exec::PROVIDE_CLUSTER_INFO.read(&fields, report);
-    let interactive = interactive(at, &fields, api_version, rules, report);
-    let install_hint = exec::INSTALL_HINT.read(&fields, report).filter(|hint| !hint.is_empty());
-    if report.problems.len() > before {
+}
+
+/// Reads a stanza; `None` with problems in the report if it is not valid.
+pub(super) fn stanza(fields: &Fields<'_>, rules: StanzaRules<'_>) -> Option<Stanza> {
+    let report = fields.map.report;
+    let before = report.problems();
+    let api_version = api_version(fields, rules);
+    let command = command(fields, rules);
+    let args = exec::ARGS.read(fields).unwrap_or_default();
+    let env = exec::ENV.read(fields).unwrap_or_default();
+    let env = env.iter().filter_map(variable).collect();
+    let provide_cluster_info = exec::PROVIDE_CLUSTER_INFO.read(fields);
+    let interactive = interactive(fields, api_version, rules);
+    let install_hint = exec::INSTALL_HINT.read(fields).filter(|hint| !hint.is_empty());
+    if report.problems() > before {
         return None;
     }
     Some(Stanza {
@@ -66,43 +69,27 @@ pub(super) fn stanza(at: &Cursor<'_>, rules: StanzaRules<'_>, report: &mut Repor
 }
 
 /// The value of a required key, of which Go's zero value counts as absent.
-fn nonempty<'a, K>(
-    fields: &Fields<'a>,
-    key: &ConfigKey<K, Required>,
-    report: &mut Report,
-) -> Option<Cursor<'a>> {
-    let value = fields.get(key.name).filter(|value| value.node().as_str() != Some(""));
-    if value.is_none() {
-        fields.missing(key, report);
-    }
-    value
+fn nonempty<'a, K: Kind>(key: &ConfigKey<K, Required>, fields: &Fields<'a>) -> Option<Cursor<'a>> {
+    let value = fields.get(key.name).filter(|value| value.node.as_str() != Some(""));
+    value.or_else(|| key.missing(fields))
 }
 
-fn api_version(fields: &Fields<'_>, rules: StanzaRules<'_>, report: &mut Report) -> Option<ApiVersion> {
-    let value = nonempty(fields, &exec::API_VERSION, report)?;
-    match (ApiVersion::from_name(value.text(report)?), rules.accept_v1alpha1) {
-        (Some(ApiVersion::V1Alpha1), false) => {
-            value.problem(report, "v1alpha1 is no longer part of Kubernetes; for a plugin that supports no other version, list it under `providers` with `acceptV1alpha1: true`");
-            None
-        }
+fn api_version(fields: &Fields<'_>, rules: StanzaRules<'_>) -> Option<ApiVersion> {
+    let value = nonempty(&exec::API_VERSION, fields)?;
+    match (ApiVersion::from_name(value.text()?), rules.accept_v1alpha1) {
+        (Some(ApiVersion::V1Alpha1), false) => value.reject("v1alpha1 is no longer part of Kubernetes; for a plugin that supports no other version, list it under `providers` with `acceptV1alpha1: true`"),
         (Some(version), _) => Some(version),
-        (None, _) => {
-            value.problem(
-                report,
-                "must be one of `client.authentication.k8s.io/v1`, `client.authentication.k8s.io/v1beta1`",
-            );
-            None
-        }
+        // The text may be anything, so it is not quoted.
+        (None, _) => value.reject("must be one of `client.authentication.k8s.io/v1`, `client.authentication.k8s.io/v1beta1`"),
     }
 }
 
 /// A command with a separator is a path; one without is a name to look up.
-fn command(fields: &Fields<'_>, rules: StanzaRules<'_>, report: &mut Report) -> Option<Command> {
-    let value = nonempty(fields, &exec::COMMAND, report)?;
-    let command = value.text(report)?;
+fn command(fields: &Fields<'_>, rules: StanzaRules<'_>) -> Option<Command> {
+    let value = nonempty(&exec::COMMAND, fields)?;
+    let command = value.text()?;
     if command.contains('\0') {
-        value.problem(report, "must not contain a NUL character");
-        return None;
+        return value.reject("must not contain a NUL character");
     }
     if command.contains('/') {
         return Some(Command::Path(cleaned(&rules.dir.join(command))));
@@ -110,49 +97,29 @@ fn command(fields: &Fields<'_>, rules: StanzaRules<'_>, report: &mut Report) -> 
     Some(Command::Name(command.to_owned()))
 }
 
-fn variables(env: &Cursor<'_>, report: &mut Report) -> Vec<(String, String)> {
-    let variable = |item: &Cursor<'_>, report: &mut Report| {
-        let fields = item.section(&variable::SECTION, report)?;
-        let name = match fields.at(&variable::NAME) {
-            Some(name) => name.text(report)?,
-            None => "",
-        };
-        let value = match fields.at(&variable::VALUE) {
-            Some(value) => value.text(report)?,
-            None => "",
-        };
-        if name.is_empty() {
-            item.problem(report, "env variable name must be specified");
-        } else if name.contains(['=', '\0']) || value.contains('\0') {
-            item.problem(
-                report,
-                "the name must not contain `=`, and name and value must not contain a NUL character",
-            );
-        } else if is_denied(name) {
-            item.warning(report, format!("plugins never get `{name}`; remove it"));
-        } else {
-            return Some((name.to_owned(), value.to_owned()));
-        }
-        None
-    };
-    env.items(report).iter().filter_map(|item| variable(item, report)).collect()
+fn variable(fields: &Fields<'_>) -> Option<(String, String)> {
+    let name = fields.get(variable::NAME.name).map_or(Some(""), |name| name.text())?;
+    let value = fields.get(variable::VALUE.name);
+    let value = value.map_or(Some(String::new()), |value| variable::VALUE.kind.read(&value))?;
+    if name.is_empty() {
+        return fields.map.reject("env variable name must be specified");
+    }
+    if name.contains(['=', '\0']) {
+        return fields.map.reject("the name must not contain `=` or a NUL character");
+    }
+    if is_denied(name) {
+        fields.map.warning(format!("plugins never get `{name}`; remove it"));
+        return None;
+    }
+    Some((name.to_owned(), value))
 }
 
-fn interactive(
-    at: &Cursor<'_>,
-    fields: &Fields<'_>,
-    api_version: Option<ApiVersion>,
-    rules: StanzaRules<'_>,
-    report: &mut Report,
-) -> Interactive {
-    let Some(value) = fields.at(&exec::INTERACTIVE_MODE).filter(|value| value.node().as_str() != Some(""))
-    else {
-        if api_version == Some(ApiVersion::V1) && !rules.never_interactive {
-            at.problem(report, "interactiveMode must be specified: `Never`, `IfAvailable` or `Always`");
-        }
-        return if rules.never_interactive { Interactive::Never } else { Interactive::default() };
-    };
-    let mode = exec::INTERACTIVE_MODE.kind.read(&value, report).unwrap_or_default();
+fn interactive(fields: &Fields<'_>, version: Option<ApiVersion>, rules: StanzaRules<'_>) -> Interactive {
+    let written = fields.get(exec::INTERACTIVE_MODE.name).filter(|value| value.node.as_str() != Some(""));
+    if written.is_none() && version == Some(ApiVersion::V1) && !rules.never_interactive {
+        fields.map.problem("interactiveMode must be specified: `Never`, `IfAvailable` or `Always`");
+    }
+    let mode = written.and_then(|value| exec::INTERACTIVE_MODE.kind.read(&value)).unwrap_or_default();
     if rules.never_interactive { Interactive::Never } else { mode }
 }
 

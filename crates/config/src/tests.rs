@@ -1,7 +1,7 @@
 use std::{
     fs,
     os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
-    path::Path,
+    path::{Path, PathBuf},
     time::Duration,
 };
 

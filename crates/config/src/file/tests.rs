@@ -23,10 +23,10 @@ fn a_relative_path_is_below_the_directory_of_its_file() {
     }
 }
 
-fn problems(path: &Path, read: fn(&Path, &mut Report) -> Option<Vec<u8>>) -> Vec<String> {
-    let mut report = Report::default();
-    read(path, &mut report);
-    report.problems.into_iter().map(|problem| problem.message).collect()
+fn problems(path: &Path, read: fn(&Path, &Report) -> Option<Vec<u8>>) -> Vec<String> {
+    let report = Report::default();
+    read(path, &report);
+    report.into_findings().problems.into_iter().map(|problem| problem.message).collect()
 }
 
 #[test]
@@ -76,11 +76,11 @@ fn a_config_that_others_may_write_is_refused() {
     let dir = private_directory();
     let path = dir.path().join("config.yaml");
     fs::write(&path, "x").unwrap();
-    let problems = |mode: u32, read: fn(&Path, &mut Report) -> Option<Vec<u8>>| {
+    let problems = |mode: u32, read: fn(&Path, &Report) -> Option<Vec<u8>>| {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-        let mut report = Report::default();
-        assert!(read(&path, &mut report).is_some());
-        report.problems.len()
+        let report = Report::default();
+        assert!(read(&path, &report).is_some());
+        report.problems()
     };
     for read in [config, kubeconfig] {
         assert_eq!([0o600, 0o644, 0o666, 0o606].map(|mode| problems(mode, read)), [0, 0, 1, 1]);
@@ -98,11 +98,11 @@ fn a_config_that_others_may_write_is_refused() {
 #[test]
 fn a_missing_config_is_a_problem_and_a_missing_kubeconfig_is_none() {
     let dir = private_directory();
-    let mut report = Report::default();
-    assert!(kubeconfig(&dir.path().join("absent"), &mut report).is_none());
-    assert!(report.problems.is_empty());
-    assert!(config(&dir.path().join("absent"), &mut report).is_none());
-    assert_eq!(report.problems.len(), 1);
+    let report = Report::default();
+    assert!(kubeconfig(&dir.path().join("absent"), &report).is_none());
+    assert!(report.findings().problems.is_empty());
+    assert!(config(&dir.path().join("absent"), &report).is_none());
+    assert_eq!(report.problems(), 1);
 }
 
 #[test]
@@ -123,13 +123,13 @@ fn authorities_are_a_regular_file_of_limited_size() {
 fn a_config_has_a_limited_size() {
     let dir = private_directory();
     let path = dir.path().join("config.yaml");
-    let mut report = Report::default();
+    let report = Report::default();
     fs::write(&path, vec![b'#'; 1 << 20]).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-    assert!(config(&path, &mut report).is_some());
+    assert!(config(&path, &report).is_some());
     fs::write(&path, vec![b'#'; (1 << 20) + 1]).unwrap();
-    assert!(config(&path, &mut report).is_none());
-    assert_eq!(report.problems.len(), 1);
+    assert!(config(&path, &report).is_none());
+    assert_eq!(report.problems(), 1);
 }
 
 /// Bytes that this thread has read.
@@ -159,7 +159,7 @@ fn a_file_is_read_into_one_block_of_its_size() {
         fs::write(&path, vec![b'#'; size]).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         for read in [config, kubeconfig] {
-            let bytes = read(&path, &mut Report::default()).unwrap();
+            let bytes = read(&path, &Report::default()).unwrap();
             assert_eq!((bytes.len(), bytes.capacity()), (size, size));
         }
     }

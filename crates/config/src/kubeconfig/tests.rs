@@ -1,8 +1,14 @@
-use std::{ffi::OsString, fs};
+use std::{
+    collections::HashSet,
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use tempfile::TempDir;
 
 use super::*;
+use crate::problem::{Findings, Report};
 use credbroker_credential::Cluster;
 use credbroker_plugin::{Command, Environment, Globs, Provider};
 
@@ -25,16 +31,16 @@ impl Files {
         Self { dir, paths }
     }
 
-    fn import(&self, mode: Mode) -> (Vec<Provider>, Report) {
+    fn import(&self, mode: Mode) -> (Vec<Provider>, Findings) {
         let env: Environment =
             [("PATH", "/bin"), ("AWS_PROFILE", "prod"), ("EDITOR", "vi")].into_iter().collect();
-        let mut report = Report::default();
-        let providers = Kubeconfig::read(&self.paths, mode, &mut report).providers(
+        let report = Report::default();
+        let providers = Kubeconfig::read(&self.paths, mode, &report).providers(
             &variables(&env, Globs::default()),
             mode,
-            &mut report,
+            &report,
         );
-        (providers, report)
+        (providers, report.into_findings())
     }
 
     /// Providers that nothing is wrong with.

@@ -1,7 +1,5 @@
 use std::{fs, path::Path};
 
-use serde_json::{Value, json};
-
 use super::*;
 use crate::{
     ConfigError,
@@ -79,19 +77,15 @@ fn every_example_is_accepted() {
     let (least, sections) = least();
     let mut keys = 0;
     for (path, section) in sections {
-        for key in section.keys {
-            let mut document = with(&least, &path, key.name(), value(key.example()));
-            if key.name() == "context" {
+        for About { name, example, default, .. } in section.keys.iter().map(|key| key.about()) {
+            let mut document = with(&least, &path, name, value(example));
+            if name == "context" {
                 document = with(&document, &path, "kubeconfig", json!("~/.kube/hub"));
             }
-            load(&home, &document.to_string())
-                .unwrap_or_else(|error| panic!("{path}/{}: {error}", key.name()));
-            assert_eq!(refusal(&schema, &schema, &document), None, "{path}/{}", key.name());
-            assert_ne!(
-                key.default().unwrap_or_default(),
-                format!("`{}`", key.example()),
-                "an example shows another value"
-            );
+            load(&home, &document.to_string()).unwrap_or_else(|error| panic!("{path}/{name}: {error}"));
+            assert_eq!(refusal(&schema, &schema, &document), None, "{path}/{name}");
+            let default = default.unwrap_or_default();
+            assert_ne!(default, format!("`{example}`"), "an example shows another value");
             keys += 1;
         }
     }
@@ -141,8 +135,9 @@ fn the_schema_accepts_what_the_broker_accepts_and_refuses_what_it_refuses() {
     let (home, schema) = (home(), json_schema());
     let (least, sections) = least();
     for (path, section) in sections {
-        let keys = section.keys.iter().map(|key| key.name());
-        for (key, text) in keys.chain(["unknown"]).flat_map(|key| values.map(|text| (key, text))) {
+        for (key, text) in
+            section.names.iter().copied().chain(["unknown"]).flat_map(|key| values.map(|text| (key, text)))
+        {
             let document = with(&least, &path, key, value(text));
             let problems =
                 load(&home, &document.to_string()).err().map(|error| error.problems).unwrap_or_default();
@@ -166,12 +161,12 @@ fn required_keys_are_required_by_both() {
     let (home, schema) = (home(), json_schema());
     let (least, sections) = least();
     for (path, section) in sections {
-        for key in section.keys {
+        for name in section.names {
             let mut document = least.clone();
-            document.pointer_mut(&path).unwrap().as_object_mut().unwrap().remove(key.name());
+            document.pointer_mut(&path).unwrap().as_object_mut().unwrap().remove(*name);
             let missing = load(&home, &document.to_string())
                 .is_err_and(|error| error.to_string().contains("must be specified"));
-            assert_eq!(missing, refusal(&schema, &schema, &document).is_some(), "{path}/{}", key.name());
+            assert_eq!(missing, refusal(&schema, &schema, &document).is_some(), "{path}/{name}");
         }
     }
     let empty = value(HEAD);

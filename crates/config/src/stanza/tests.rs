@@ -1,21 +1,22 @@
 use super::*;
-use crate::reader::Dialect;
+use crate::{problem::Report, reader::Dialect};
 use credbroker_credential::document::{Aliases, yaml};
 
 fn read(text: &str, dialect: Dialect, change: fn(&mut StanzaRules<'_>)) -> (Option<Stanza>, Report) {
     let node = yaml(text.as_bytes(), Aliases::Follow).unwrap();
-    let mut report = Report::default();
+    let report = Report::default();
     let mut rules =
         StanzaRules { dir: Path::new("/etc/x"), accept_v1alpha1: false, never_interactive: false };
     change(&mut rules);
-    let stanza = stanza(&Cursor::new(Path::new("f"), dialect, &node), rules, &mut report);
+    let fields = exec::SECTION.read(&Cursor::new(Path::new("f"), dialect, &node, &report));
+    let stanza = fields.and_then(|fields| stanza(&fields, rules));
     (stanza, report)
 }
 
 fn problems(text: &str) -> String {
     let (stanza, report) = read(text, Dialect::Strict, |_| ());
     assert!(stanza.is_none());
-    report.problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    report.findings().problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
 const PLAIN: &str = "apiVersion: client.authentication.k8s.io/v1beta1\ncommand: plugin\n";
@@ -32,7 +33,7 @@ interactiveMode: IfAvailable
 installHint: "Install \e[31mit"
 "#;
     let (stanza, report) = read(text, Dialect::Strict, |_| ());
-    assert!(report.problems.is_empty() && report.warnings.is_empty(), "{report:?}");
+    assert!(report.findings().problems.is_empty() && report.findings().warnings.is_empty(), "{report:?}");
     insta::assert_debug_snapshot!(stanza.unwrap(), @r#"
 Stanza {
     api_version: V1,
@@ -139,7 +140,7 @@ fn whether_a_plugin_reads_a_terminal_is_read_unless_the_host_overrides_it() {
         let text = format!("{PLAIN}{mode}\n");
         let (stanza, report) = read(&text, Dialect::Strict, |_| ());
         assert_eq!(stanza.unwrap().interactive, expected);
-        assert!(report.warnings.is_empty());
+        assert!(report.findings().warnings.is_empty());
         let (stanza, _) = read(&text, Dialect::Strict, |rules| rules.never_interactive = true);
         assert_eq!(stanza.unwrap().interactive, Interactive::Never);
     }
@@ -150,11 +151,13 @@ fn a_denied_variable_is_dropped_with_a_warning() {
     let text = format!("{PLAIN}env: [{{name: LD_PRELOAD, value: canary}}, {{name: A, value: b}}]\n");
     let (stanza, report) = read(&text, Dialect::Strict, |_| ());
     assert_eq!(stanza.unwrap().env, [("A".to_owned(), "b".to_owned())]);
-    insta::assert_snapshot!(report.warnings.first().unwrap(), @"f:3:7: env[0]: plugins never get `LD_PRELOAD`; remove it");
+    insta::assert_snapshot!(report.findings().warnings.first().unwrap(), @"f:3:7: env[0]: plugins never get `LD_PRELOAD`; remove it");
 }
 
 #[test]
 fn unknown_keys_of_a_kubeconfig_belong_to_others() {
     let (stanza, report) = read(&format!("{PLAIN}future: 1\n"), Dialect::Kubeconfig, |_| ());
-    assert!(stanza.is_some() && report.problems.is_empty() && report.warnings.is_empty());
+    assert!(
+        stanza.is_some() && report.findings().problems.is_empty() && report.findings().warnings.is_empty()
+    );
 }

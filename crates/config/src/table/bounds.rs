@@ -3,10 +3,7 @@
 use std::num::NonZeroUsize;
 
 use super::{MOST, MOST_RUNS, count};
-use crate::{
-    keys::{ConfigKey, Is, Optional, Section},
-    kinds::Count,
-};
+use crate::schema::{ConfigKey, Count, Is, Optional, Section};
 
 section! {
     /// Limits of the whole broker.

@@ -1,3 +1,4 @@
+use super::*;
 use crate::tests::{HEAD, Home, stanza};
 
 fn home(listen: &str) -> Home {
@@ -37,4 +38,20 @@ fn sockets_in_one_directory_and_an_unknown_group_are_warnings() {
     insta::assert_snapshot!(home("[{socket: /a/s}, {name: b, socket: /a/t}]").warnings(), @"~/.config/credbroker/config.yaml:3:26: listen[1]: the socket is in the same directory as that of listener `default`, so a container that mounts the directory can reach both; use a separate directory");
     insta::assert_snapshot!(home("{group: no such}").warnings(), @"~/.config/credbroker/config.yaml:3:17: listen.group: group `no such` not found on this machine; see `getent group`");
     assert_eq!(home("{group: \"12345\"}").warnings(), "");
+}
+
+#[test]
+fn only_loopback_addresses_and_absolute_paths_are_valid() {
+    for text in ["127.0.0.1:9464", "127.1.2.3:0", "[::1]:9464"] {
+        assert_eq!(address(text), Some(MetricsAddress::Loopback(text.parse().unwrap())), "{text}");
+    }
+    assert_eq!(address("unix:///run/m/s"), Some(MetricsAddress::Unix("/run/m/s".into())));
+    for text in
+        ["", "9464", ":9464", "0.0.0.0:9464", "[::]:9464", "10.0.0.1:9464", "localhost:9464", "127.0.0.1"]
+    {
+        assert_eq!(address(text), None, "{text}");
+    }
+    for text in ["unix://", "unix://relative", "unix:/run/s", "unix:///", "/run/s"] {
+        assert_eq!(address(text), None, "{text}");
+    }
 }

@@ -1,5 +1,6 @@
+use super::*;
 use crate::tests::{Home, provider};
-use credbroker_plugin::{ArgsPolicy, Command, EnvPolicy, Globs, Interactive, ProfileSourced};
+use credbroker_plugin::{ArgsPolicy, Interactive};
 
 #[test]
 fn the_file_is_read_as_it_is() {
@@ -57,4 +58,32 @@ fn the_file_is_checked() {
     for empty in ["{}", "null", r#"{"providers": null}"#] {
         assert_eq!(Home::new(empty).warnings(), "~/.config/credbroker/config.yaml: names no provider");
     }
+}
+
+fn names(pass_env: &[&str], caller_env: &[&str]) -> Vec<String> {
+    let broker = [
+        "SCW_PROFILE",
+        "GITHUB_TOKEN",
+        "ACME_ACCOUNT_ID",
+        "my_context",
+        "AWS_PROFILE",
+        "AWS_WEB_IDENTITY_TOKEN_FILE",
+        "CREDBROKER_TOKEN",
+        "EDITOR",
+        "PATH",
+    ];
+    let broker: Environment =
+        broker.map(|name| (name, "x")).into_iter().chain([("EMPTY_TOKEN", "")]).collect();
+    let (pass_env, caller_env) = (Globs::new(pass_env), Globs::new(caller_env));
+    Variables { broker: &broker, pass_env, caller_env }.unlisted()
+}
+
+#[test]
+fn what_may_select_an_identity_and_reaches_a_plugin_is_named() {
+    let all = ["ACME_ACCOUNT_ID", "GITHUB_TOKEN", "SCW_PROFILE", "my_context"];
+    assert_eq!(names(&["*"], &["AWS_*"]), all);
+    assert_eq!(names(&["*"], &["SCW_PROFILE", "GITHUB_TOKEN"]), ["ACME_ACCOUNT_ID", "my_context"]);
+    assert_eq!(names(&["SCW_*"], &[]), ["SCW_PROFILE"]);
+    assert_eq!(names(&["SCW_PROFILE", "AWS_*"], &[]), [""; 0], "it is named, or on the list");
+    assert_eq!(names(&[], &[]), [""; 0]);
 }

@@ -1,0 +1,170 @@
+//! The sections `listen`, `metrics` and `audit`: where the broker listens, and where it writes records.
+
+use std::{
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    file::expand,
+    reader::Fields,
+    table::{audit, listen, metrics, root},
+};
+use credbroker_plugin::Environment;
+
+/// Name of a listener without a `name`.
+const DEFAULT: &str = "default";
+
+/// A socket that the broker listens on.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Listen {
+    /// `listen.name`: how access rules call it.
+    pub name: String,
+    /// `listen.socket`; `None`: the default for the broker's user.
+    pub socket: Option<PathBuf>,
+    /// Permission bits of the socket.
+    pub mode: u32,
+    /// Group of the socket; `None`: the group of the broker's process.
+    pub group: Option<String>,
+    /// Whether other users can write to the socket's directory, or to the one above it.
+    pub shared_directory: bool,
+}
+
+impl Default for Listen {
+    fn default() -> Self {
+        let (mode, shared_directory) = (listen::MODE.absent.0, listen::SHARED_DIRECTORY.absent.0);
+        Self { name: DEFAULT.to_owned(), socket: None, mode, group: None, shared_directory }
+    }
+}
+
+/// All listeners, in their order; at least one.
+pub(super) fn listeners(root: &Fields<'_>, env: &Environment) -> Vec<Listen> {
+    let mut listeners: Vec<Listen> = Vec::new();
+    for fields in root::LISTEN.read(root).unwrap_or_default() {
+        let listener = listener(&fields, env);
+        refuse_duplicates(&fields, &listeners, &listener);
+        listeners.push(listener);
+    }
+    if listeners.is_empty() { vec![Listen::default()] } else { listeners }
+}
+
+fn listener(fields: &Fields<'_>, env: &Environment) -> Listen {
+    let socket = listen::SOCKET.read(fields).filter(|(_, text)| !text.is_empty()).map(|(at, text)| {
+        let path = expand(text, env);
+        if !path.is_absolute() {
+            at.problem("must be an absolute path, like `/run/credbroker/credbroker.sock`");
+        }
+        path
+    });
+    let group = listen::GROUP.read(fields).filter(|group| !group.is_empty());
+    if let (Some(name), Some(value)) = (&group, fields.get(listen::GROUP.name))
+        && group_id(name).is_none()
+    {
+        value.warning(format!("group `{name}` not found on this machine; see `getent group`"));
+    }
+    Listen {
+        name: listen::NAME.read(fields).unwrap_or_else(|| DEFAULT.to_owned()),
+        socket,
+        mode: listen::MODE.read(fields),
+        group,
+        shared_directory: listen::SHARED_DIRECTORY.read(fields),
+    }
+}
+
+/// Two listeners cannot have one name or one path. A container that mounts a directory can reach every socket in it.
+fn refuse_duplicates(fields: &Fields<'_>, others: &[Listen], listener: &Listen) {
+    let (at, Listen { name, socket, .. }) = (&fields.map, listener);
+    if others.iter().any(|other| other.name == *name) {
+        at.problem(format!("another listener has the name `{name}`; set a different `name`"));
+    }
+    let directory = |socket: &Option<PathBuf>| socket.as_deref().and_then(Path::parent).map(Path::to_owned);
+    for other in others {
+        if other.socket == *socket {
+            at.problem(format!("listener `{}` has the same socket; set another `socket`", other.name));
+        } else if directory(&other.socket).is_some_and(|other| directory(socket) == Some(other)) {
+            at.warning(format!("the socket is in the same directory as that of listener `{}`, so a container that mounts the directory can reach both; use a separate directory", other.name));
+        }
+    }
+}
+
+/// The number of a group: by its number, or by its name in `/etc/group`.
+pub fn group_id(name: &str) -> Option<u32> {
+    if let Ok(id) = name.parse() {
+        return Some(id);
+    }
+    let groups = fs::read_to_string("/etc/group").ok()?;
+    groups.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok()).flatten()
+    })
+}
+
+/// Where metrics and health are served.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum MetricsAddress {
+    /// A loopback address: every user of the machine can connect.
+    Loopback(SocketAddr),
+    /// Absolute path of a Unix socket: its owner and group can connect.
+    Unix(PathBuf),
+}
+
+/// The section `metrics`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct MetricsListen {
+    /// Where to listen.
+    pub address: MetricsAddress,
+    /// Whether answers have the names of providers; `None`: unless there are access rules and no peer has an identity.
+    pub provider_names: Option<bool>,
+}
+
+/// Reads the section `metrics`. `has_rules`: the configuration has access rules.
+pub(super) fn metrics_section(root: &Fields<'_>, has_rules: bool) -> Option<MetricsListen> {
+    let fields = root::METRICS.read(root)?;
+    let provider_names = metrics::PROVIDER_NAMES.read(&fields);
+    let (at, text) = metrics::LISTEN.read(&fields)?;
+    let address = address(text).or_else(|| {
+        at.reject("must be a loopback address with a port, like `127.0.0.1:9464`, or `unix:///absolute/path`: the answers are not encrypted")
+    });
+    if has_rules && provider_names.is_none() && matches!(address, Some(MetricsAddress::Loopback(_))) {
+        at.warning("every user of the machine can connect, so with `access` rules the answers have no names of providers; set `providerNames: true`, or listen on a Unix socket");
+    }
+    Some(MetricsListen { address: address?, provider_names })
+}
+
+fn address(text: &str) -> Option<MetricsAddress> {
+    if let Some(path) = text.strip_prefix("unix://") {
+        let path = PathBuf::from(path);
+        return (path.is_absolute() && path.file_name().is_some()).then_some(MetricsAddress::Unix(path));
+    }
+    let address: SocketAddr = text.parse().ok()?;
+    address.ip().is_loopback().then_some(MetricsAddress::Loopback(address))
+}
+
+/// Where decisions and runs are recorded.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub enum AuditTo {
+    /// Nowhere.
+    #[default]
+    Nowhere,
+    /// In the broker's log.
+    Log,
+    /// In a file.
+    File(PathBuf),
+}
+
+/// Reads the section `audit`. `has_rules`: the configuration has access rules.
+pub(super) fn audit_section(root: &Fields<'_>, has_rules: bool, env: &Environment) -> AuditTo {
+    let Some(fields) = root::AUDIT.read(root) else {
+        return if has_rules { AuditTo::Log } else { AuditTo::Nowhere };
+    };
+    let Some((at, text)) = audit::FILE.read(&fields) else { return AuditTo::Log };
+    let path = expand(text, env);
+    if !path.is_absolute() {
+        at.problem("must be an absolute path");
+    }
+    AuditTo::File(path)
+}
+
+#[cfg(test)]
+mod tests;

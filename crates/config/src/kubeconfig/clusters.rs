@@ -1,0 +1,236 @@
+//! The clusters of the contexts that use a user: what its plugin gets when the caller sends none, and where its
+//! credentials can be verified.
+
+use std::{
+    collections::{HashMap, HashSet},
+    path::{Path, PathBuf},
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+
+use super::files::{Kubeconfig, Mode, Named, extension};
+use crate::{
+    file::{self, below},
+    problem::{Problem, Report, lines},
+};
+use credbroker_credential::{Cluster, text::listed};
+
+/// The cluster extension that plugins are given as `config`.
+const EXTENSION: &str = "client.authentication.k8s.io/exec";
+
+/// Why a context leads to no cluster.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ContextError {
+    /// No file has a context of that name.
+    #[error("the kubeconfig has no context `{context}`; its contexts are: {}", listed(.known))]
+    Unknown {
+        /// The name.
+        context: String,
+        /// The names that it has.
+        known: Vec<String>,
+    },
+    /// The context names a cluster that is not in the files, or none.
+    #[error("context `{context}` of the kubeconfig names no cluster that it has")]
+    NoCluster {
+        /// The name of the context.
+        context: String,
+    },
+    /// The cluster is not valid.
+    #[error("{}", lines(.problems))]
+    Invalid {
+        /// At least one.
+        problems: Vec<Problem>,
+    },
+}
+
+impl Kubeconfig {
+    /// The names of the contexts; of one name the first.
+    pub fn context_names(&self) -> Vec<String> {
+        self.contexts().iter().map(|context| context.name.to_owned()).collect()
+    }
+
+    /// The cluster of `context`, as client-go gives it to a plugin.
+    ///
+    /// # Errors
+    ///
+    /// There is no such context, or it has no valid cluster.
+    pub fn cluster_of(&self, context: &str) -> Result<Cluster, ContextError> {
+        let contexts = self.contexts();
+        let Some(found) = contexts.iter().find(|found| found.name == context) else {
+            return Err(ContextError::Unknown { context: context.to_owned(), known: self.context_names() });
+        };
+        let report = Report::default();
+        match ContextClusters::of(self, Mode::Ambient).named(found.text("cluster"), &report) {
+            Ok(Some(cluster)) => Ok(cluster),
+            Ok(None) => Err(ContextError::NoCluster { context: context.to_owned() }),
+            Err(Unreadable) => Err(ContextError::Invalid { problems: report.into_warnings() }),
+        }
+    }
+}
+
+/// A cluster or user: its file, by identity, and its name there.
+type DefinitionRef<'a> = (&'a Path, &'a str);
+
+fn reference<'a>(named: &Named<'a>) -> DefinitionRef<'a> {
+    (named.identity, named.name)
+}
+
+/// The clusters that contexts lead to. Each is read once, and so is each file of authorities, however many contexts and
+/// users share it; a problem with one is reported once, as a warning.
+#[derive(Debug)]
+pub(super) struct ContextClusters<'a> {
+    /// Of a user, the clusters of the contexts that lead to it.
+    by_user: HashMap<DefinitionRef<'a>, Vec<Named<'a>>>,
+    all: DefinedItems<'a>,
+    read: HashMap<DefinitionRef<'a>, Result<Cluster, Unreadable>>,
+    files: HashMap<PathBuf, Bytes>,
+}
+
+/// Why is in the report.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unreadable;
+
+impl<'a> ContextClusters<'a> {
+    /// A context leads to the user and the cluster of the same file, or to the first ones of these names. In a list that
+    /// is used as one kubeconfig (`Mode::Ambient`), client-go lets it lead to the first ones in any case.
+    pub(super) fn of(kubeconfig: &'a Kubeconfig, mode: Mode) -> Self {
+        let users = DefinedItems::of(kubeconfig, "users", "user");
+        let all = DefinedItems::of(kubeconfig, "clusters", "cluster");
+        let mut by_user: HashMap<_, Vec<_>> = HashMap::new();
+        let mut lead = |context: &Named<'a>, file: Option<&'a Path>| {
+            let (user, cluster) = (context.text("user"), context.text("cluster"));
+            if let (Some(user), Some(cluster)) = (users.find(user, file), all.find(cluster, file)) {
+                by_user.entry(reference(&user)).or_default().push(cluster);
+            }
+        };
+        for file in kubeconfig.files() {
+            file.items("contexts", "context").for_each(|context| lead(&context, Some(&file.identity)));
+        }
+        if mode == Mode::Ambient {
+            kubeconfig.contexts().iter().for_each(|context| lead(context, None));
+        }
+        Self { by_user, all, read: HashMap::new(), files: HashMap::new() }
+    }
+
+    /// The distinct clusters of the contexts that lead to `user`. If one of them cannot be read there are none: the
+    /// others would wrongly look like all there are.
+    pub(super) fn of_user(&mut self, user: &Named<'a>, report: &Report) -> Vec<Cluster> {
+        let mut seen = HashSet::new();
+        let mut clusters = Vec::new();
+        for named in self.by_user.get(&reference(user)).cloned().unwrap_or_default() {
+            if !seen.insert(reference(&named)) {
+                continue;
+            }
+            match self.read(&named, report) {
+                Ok(cluster) if !clusters.contains(&cluster) => clusters.push(cluster),
+                Ok(_) => {}
+                Err(Unreadable) => return Vec::new(),
+            }
+        }
+        clusters
+    }
+
+    /// The first cluster of that name; `None`: there is none.
+    pub(super) fn named(&mut self, name: &'a str, report: &Report) -> Result<Option<Cluster>, Unreadable> {
+        self.all.find(name, None).map(|named| self.read(&named, report)).transpose()
+    }
+
+    fn read(&mut self, named: &Named<'a>, report: &Report) -> Result<Cluster, Unreadable> {
+        let Self { read, files, .. } = self;
+        let read = read.entry(reference(named)).or_insert_with(|| {
+            let found = Report::default();
+            let read = cluster(named, files, &found).filter(|_| found.problems() == 0);
+            report.append_as_warnings(found);
+            read.ok_or(Unreadable)
+        });
+        read.clone()
+    }
+}
+
+/// Every item of one list.
+#[derive(Debug)]
+struct DefinedItems<'a> {
+    at: HashMap<DefinitionRef<'a>, Named<'a>>,
+    first: HashMap<&'a str, Named<'a>>,
+}
+
+impl<'a> DefinedItems<'a> {
+    fn of(kubeconfig: &'a Kubeconfig, list: &str, body: &'static str) -> Self {
+        let (mut at, mut first) = (HashMap::new(), HashMap::new());
+        for named in kubeconfig.files().iter().flat_map(|file| file.items(list, body)) {
+            at.insert(reference(&named), named);
+            first.entry(named.name).or_insert(named);
+        }
+        Self { at, first }
+    }
+
+    /// The one of `file`, else the first one.
+    fn find(&self, name: &'a str, file: Option<&'a Path>) -> Option<Named<'a>> {
+        file.and_then(|file| self.at.get(&(file, name))).or_else(|| self.first.get(name)).copied()
+    }
+}
+
+fn cluster(named: &Named<'_>, files: &mut HashMap<PathBuf, Bytes>, report: &Report) -> Option<Cluster> {
+    let fields = named.cursor(format!("cluster `{}`", named.name), named.body, report).fields(&[])?;
+    let text = |key| fields.get(key).and_then(|value| value.text()).unwrap_or_default().to_owned();
+    let flag = |key| fields.get(key).and_then(|value| value.boolean()).unwrap_or_default();
+    let server = text("server");
+    if server.is_empty() {
+        report.problem(named.place(), format!("cluster `{}` has no `server`", named.name));
+    }
+    let (data, file) = (text("certificate-authority-data"), text("certificate-authority"));
+    let config = extension(named.body, EXTENSION).filter(|value| !value.is_null());
+    Some(Cluster {
+        server,
+        tls_server_name: text("tls-server-name"),
+        insecure_skip_tls_verify: flag("insecure-skip-tls-verify"),
+        certificate_authority_data: authorities(named, &data, &file, files, report)?,
+        proxy_url: text("proxy-url"),
+        disable_compression: flag("disable-compression"),
+        config: config.map(|value| value.to_json().to_string().into()).unwrap_or_default(),
+    })
+}
+
+/// The PEM bundle: given as data, which wins, or as a file.
+fn authorities(
+    named: &Named<'_>,
+    data: &str,
+    file: &str,
+    files: &mut HashMap<PathBuf, Bytes>,
+    report: &Report,
+) -> Option<Bytes> {
+    let what = |problem: &str| format!("cluster `{}`: {problem}", named.name);
+    if !data.is_empty() {
+        let compact: String = data.split_ascii_whitespace().collect();
+        let Ok(bytes) = STANDARD.decode(compact) else {
+            report.problem(named.place(), what("certificate-authority-data is not base64"));
+            return None;
+        };
+        return Some(bytes.into());
+    }
+    if file.is_empty() {
+        return Some(Bytes::new());
+    }
+    let path = below(named.file.parent().unwrap_or(Path::new("/")), file);
+    if let Some(bytes) = files.get(&path) {
+        return Some(bytes.clone());
+    }
+    report.follow(&path);
+    let shown = path.display();
+    if let Ok(Some(problem)) = file::distrust(&path) {
+        report.refuse(named.place(), what(&format!("certificate-authority `{shown}`: {problem}")));
+        return None;
+    }
+    match file::authorities(&path) {
+        Ok(bytes) => Some(files.entry(path).or_insert(bytes.into()).clone()),
+        Err(error) => {
+            let problem = format!("certificate-authority `{shown}` cannot be read: {error}");
+            report.problem(named.place(), what(&problem));
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,252 @@
+//! Each user that runs a plugin becomes a provider of that name, and so does the user of the hub's context.
+
+use std::{
+    collections::{HashMap, HashSet},
+    ffi::OsStr,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use super::{
+    clusters::ContextClusters,
+    files::{KubeFile, Kubeconfig, Mode, Named},
+};
+use crate::{
+    problem::{Location, Problem, Report},
+    provider::{Variables, provider},
+    reader::Cursor,
+    stanza::{StanzaRules, stanza},
+    table::exec as table,
+};
+use credbroker_credential::document::Node;
+use credbroker_plugin::{Definition, Environment, Globs, Issuer, Provider, identity_variables};
+
+/// What distinguishes a hub from another one. Empty for the cluster that the broker runs in.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct HubSource {
+    /// The server of the kubeconfig's context.
+    pub server: Arc<str>,
+    /// SHA-256 of the kubeconfig.
+    pub contents: Box<[u8]>,
+}
+
+/// The users of a kubeconfig that become providers.
+#[derive(Debug)]
+pub struct Definitions {
+    /// Those that the broker can serve, by name, each with what identifies it.
+    pub served: Vec<(String, Definition)>,
+    /// Why other users do not become providers.
+    pub warnings: Vec<Problem>,
+}
+
+/// The users of `kubeconfig` that become providers. Of several users of one name it is the first one, as client-go reads
+/// the list.
+pub fn definitions(kubeconfig: &Kubeconfig, env: &Environment) -> Definitions {
+    let report = Report::default();
+    let providers = kubeconfig.providers(&variables(env, Globs::default()), Mode::Ambient, &report);
+    let first: HashSet<_> = kubeconfig.users().iter().map(|user| (user.name, user.identity)).collect();
+    let named = providers.into_iter().map(|provider| (provider.name.to_string(), provider.definition));
+    let named = named.filter_map(|(name, definition)| Some((name, definition?)));
+    let served = named.filter(|(name, definition)| first.contains(&(name.as_str(), definition.file())));
+    Definitions { served: served.collect(), warnings: report.into_warnings() }
+}
+
+/// The environment of plugins from kubeconfigs: the broker's, except for what selects an identity, which comes from the
+/// caller. That is the list of common variables, and what the configuration names besides (`more`).
+pub(crate) fn variables(broker: &Environment, more: Globs) -> Variables<'_> {
+    Variables { broker, pass_env: Globs::new(["*"]), caller_env: identity_variables().and(more) }
+}
+
+impl Kubeconfig {
+    /// A provider for each user with an `exec` stanza that is not credbroker's shim. Two files may define users of one
+    /// name: each definition is a provider.
+    ///
+    /// The plugin gets the broker's environment except for what chooses an identity, which comes from the caller, and
+    /// `KUBECONFIG`, which is the list that the definition is from.
+    pub(crate) fn providers(&self, variables: &Variables<'_>, mode: Mode, report: &Report) -> Vec<Provider> {
+        let mut clusters = ContextClusters::of(self, mode);
+        let (mut providers, mut first, mut defined) = (Vec::new(), HashMap::new(), HashSet::new());
+        // A definition that is in its own file again is newer than the one that was moved.
+        let (moved, own): (Vec<_>, Vec<_>) = self.files.iter().partition(|file| file.is_injected);
+        let users = own
+            .into_iter()
+            .chain(moved)
+            .flat_map(|file| file.items("users", "user").map(|user| (file.is_injected, user)));
+        for (is_moved, user) in users {
+            let key = (user.identity, user.name);
+            if is_moved && defined.contains(&key) {
+                continue;
+            }
+            let found = Report::default();
+            let first = *first.entry(user.name).or_insert(user.identity);
+            if let Some(mut provider) = import(&user, variables, &found) {
+                provider.clusters = clusters.of_user(&user, &found);
+                // In the whole list another definition would hide that of a later file.
+                let own = [if is_moved { user.identity } else { user.file }.to_owned()];
+                let is_first = first == user.identity && !self.list.is_empty();
+                with_kubeconfig(&mut provider, if is_first { &self.list } else { &own });
+                providers.push(provider);
+                defined.insert(key);
+            }
+            let definition = Definition::new(user.identity.to_owned(), user.name);
+            if mode == Mode::Named || report.runs(&definition) {
+                report.append(found);
+            } else {
+                report.append_as_warnings(found);
+            }
+        }
+        providers
+    }
+
+    /// Warns of variables of the broker's own environment that may select an identity and are on no list: all callers
+    /// get the broker's value.
+    pub(crate) fn warn_of_unlisted(&self, variables: &Variables<'_>, report: &Report) {
+        let names = variables.unlisted();
+        let has_plugins = |file: &KubeFile| file.items("users", "user").any(|user| plugin(&user).is_some());
+        if let Some(file) = self.files.iter().find(|file| !names.is_empty() && has_plugins(file)) {
+            let list = names.join(", ");
+            report.warning(Location::whole(&file.path), format!("the plugins of every caller receive these variables of the broker's own environment: [{list}]. If they select an identity, add `callerEnv: [{list}]` to the broker's configuration, beside `kubeconfigs`, and set CREDBROKER_CALLER_ENV={} for callers; otherwise unset them for the broker", names.join(",")));
+        }
+    }
+
+    /// What distinguishes this hub, and the plugin of the user of `context` (`None`: the current one) as a provider called
+    /// `name`, if that user has one. Where the context leads nowhere, a problem is reported at `at`.
+    ///
+    /// The broker itself is the caller, so the plugin has the broker's environment.
+    pub(crate) fn hub(
+        &self,
+        context: Option<&str>,
+        name: &str,
+        env: &Environment,
+        at: &Cursor<'_>,
+    ) -> (HubSource, Option<Provider>) {
+        let Some((file, context)) = self.hub_context(context, at) else { return Default::default() };
+        let (cluster, user) = (context.text("cluster"), context.text("user"));
+        let found = self.clusters().into_iter().find(|found| found.name == cluster);
+        let source = HubSource {
+            server: found.map(|found| found.text("server")).unwrap_or_default().into(),
+            contents: file.digest.clone(),
+        };
+        let found_user = self.users().into_iter().find(|found| found.name == user);
+        let wanted = context.name;
+        match (cluster, found) {
+            ("", None) => at.problem(format!("context `{wanted}` names no cluster")),
+            (name, None) => {
+                at.problem(format!("context `{wanted}` names cluster `{name}`, which is not there"));
+            }
+            (_, Some(_)) => {}
+        }
+        if found_user.is_none() && !user.is_empty() {
+            at.problem(format!("context `{wanted}` names user `{user}`, which is not there"));
+        }
+        // Also without a plugin: then nothing else looks at the certificate authorities here.
+        let known = ContextClusters::of(self, Mode::Named).named(cluster, at.report).ok().flatten();
+        let plugin = found_user.and_then(|user| self.hub_plugin(&user, name, env, at));
+        (source, plugin.map(|plugin| Provider { clusters: known.into_iter().collect(), ..plugin }))
+    }
+
+    fn hub_context(&self, context: Option<&str>, at: &Cursor<'_>) -> Option<(&KubeFile, Named<'_>)> {
+        let Some(file) = self.files.first() else {
+            if at.report.problems() == 0 {
+                at.problem("the kubeconfig does not exist");
+            }
+            return None;
+        };
+        let current = file.root.get("current-context").and_then(Node::as_str).filter(|name| !name.is_empty());
+        let Some(wanted) = context.or(current) else {
+            return at.reject("the kubeconfig has no current context; name one in `clusterProfiles.context`");
+        };
+        let found = self.contexts().into_iter().find(|context| context.name == wanted);
+        let found = found.or_else(|| at.reject(format!("the kubeconfig has no context `{wanted}`")));
+        Some((file, found?))
+    }
+
+    fn hub_plugin(
+        &self,
+        user: &Named<'_>,
+        name: &str,
+        env: &Environment,
+        at: &Cursor<'_>,
+    ) -> Option<Provider> {
+        if has_auth_provider(user) {
+            return at.reject(format!("user `{}` of the kubeconfig has an `auth-provider`, which is not supported; use an exec plugin", user.name));
+        }
+        let exec = exec(user)?;
+        if is_shim(exec) {
+            return at.reject(format!("user `{}` of the kubeconfig runs credbroker's shim, which would ask this very broker; name the original kubeconfig", user.name));
+        }
+        let variables = Variables { broker: env, pass_env: Globs::new(["*"]), caller_env: Globs::default() };
+        let mut provider = from_stanza(user, exec, name, &variables, at.report)?;
+        with_kubeconfig(&mut provider, &self.list);
+        Some(provider)
+    }
+}
+
+/// The provider of `user`, without its clusters.
+fn import(user: &Named<'_>, variables: &Variables<'_>, report: &Report) -> Option<Provider> {
+    let exec = plugin(user)?;
+    report.provider(user.place(), user.name, true);
+    let at = user.cursor(format!("user `{}`", user.name.escape_debug()), user.body, report);
+    if user.name.is_empty() || user.name.chars().any(char::is_control) {
+        at.problem("a name is not empty and has no control characters");
+    }
+    if has_auth_provider(user) {
+        at.problem("authProvider cannot be provided in combination with an exec plugin");
+    }
+    let provider =
+        from_stanza(user, exec, user.name, variables, report).filter(|_| report.problems() == 0)?;
+    let definition = Definition::new(user.identity.to_owned(), user.name);
+    // Users of the same name in two files can have different issuers, so each is its own.
+    let issuer = format!("{} ({})", user.name, definition.shown_file());
+    let issuer = Arc::new(Issuer { name: issuer.into(), ..(*provider.issuer).clone() });
+    Some(Provider { issuer, definition: Some(definition), ..provider })
+}
+
+fn from_stanza(
+    user: &Named<'_>,
+    exec: &Node,
+    name: &str,
+    variables: &Variables<'_>,
+    report: &Report,
+) -> Option<Provider> {
+    let fields = user.cursor(format!("user `{}`.exec", user.name.escape_debug()), exec, report);
+    let stanza = stanza(&table::SECTION.read(&fields)?, StanzaRules::of_file(user.file))?;
+    Some(provider(name, stanza, variables))
+}
+
+/// Gives the plugin the kubeconfigs of `list`. A path with a colon cannot be in such a list; without it the plugin
+/// reads its default.
+fn with_kubeconfig(provider: &mut Provider, list: &[PathBuf]) {
+    const NAME: &str = "KUBECONFIG";
+    let mut inherited = Environment::clone(&provider.inherited);
+    match std::env::join_paths(list) {
+        Ok(list) => inherited.0.insert(NAME.into(), list),
+        Err(_) => inherited.0.remove(OsStr::new(NAME)),
+    };
+    provider.inherited = Arc::new(inherited);
+}
+
+fn has_auth_provider(user: &Named<'_>) -> bool {
+    user.body.get("auth-provider").is_some_and(|value| !value.is_null())
+}
+
+/// The `exec` stanza of a user.
+fn exec<'a>(user: &Named<'a>) -> Option<&'a Node> {
+    user.body.get("exec").filter(|exec| !exec.is_null())
+}
+
+/// The `exec` stanza of a user that does not run credbroker's shim.
+fn plugin<'a>(user: &Named<'a>) -> Option<&'a Node> {
+    exec(user).filter(|exec| !is_shim(exec))
+}
+
+/// Whether an `exec` stanza runs credbroker's shim already.
+pub fn is_shim(exec: &Node) -> bool {
+    let command = exec.get("command").and_then(Node::as_str).unwrap_or_default();
+    let first = exec.get("args").and_then(Node::as_sequence).and_then(<[Node]>::first).and_then(Node::as_str);
+    match Path::new(command).file_name().and_then(|name| name.to_str()) {
+        Some("credbroker-exec") => true,
+        Some("credbroker" | "kubectl-credbroker") => first == Some("shim"),
+        _ => false,
+    }
+}
