@@ -13,9 +13,8 @@ use tracing::{Instrument as _, debug_span};
 use super::{
     access::Access,
     audit_record::Asked,
-    convert,
+    convert::{self, deadline},
     credentials::{named, refused},
-    deadline::deadline,
     follow::{CredentialMessages, watch_slot},
     lease::{Lease, Leases, lender},
     preencoded::{self, MessageStream, Preencoded},
@@ -42,7 +41,7 @@ impl<R: PluginRunner> BrokerService<R> {
         request: Request<pb::AttendCredentialRequest>,
     ) -> Result<Response<MessageStream<pb::AttendCredentialResponse>>, Status> {
         let (access, slot) = (Arc::clone(Access::of(&request)?), watch_slot(&request)?);
-        let (peer, deadline) = (access.peer, deadline(&request));
+        let (peer, deadline) = (access.peer, deadline(request.metadata().as_ref()));
         let pb::AttendCredentialRequest { r#ref, session, login: is_login, can_run_plugin } =
             request.into_inner();
         let session = convert::session(session, &access);

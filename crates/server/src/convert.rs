@@ -1,4 +1,4 @@
-//! Converts wire messages to domain values and back.
+//! Converts wire messages to domain values and back, and reads how long a caller waits.
 
 use std::{
     collections::BTreeMap,
@@ -7,13 +7,18 @@ use std::{
 };
 
 use credbroker_proto::v1 as pb;
+use http::HeaderMap;
 use prost_types::Timestamp;
+use tokio::time::Instant;
 use tonic::Status;
 
 use super::{access::Access, status};
 use credbroker_credential::Cluster;
 use credbroker_fleet::resolver::{CredentialRequest, Source};
 use credbroker_plugin::{Origin, ProfileName, ProviderRef, Session, access::Verb};
+
+/// Maximum part of a caller's deadline that is reserved for the answer to reach the caller.
+const MARGIN: Duration = Duration::from_millis(500);
 
 /// Reads the `ref` of a request of this peer, which needs the right to do `verb`.
 pub(super) fn ask(
@@ -114,6 +119,44 @@ pub(super) fn timestamp(time: SystemTime) -> Option<Timestamp> {
 
 pub(super) fn duration(duration: Duration) -> Option<prost_types::Duration> {
     duration.try_into().ok()
+}
+
+/// Waits for `event` until the deadline, and returns the rest of the deadline.
+pub(super) async fn wait_within(
+    deadline: Option<Duration>,
+    event: impl Future<Output = ()>,
+) -> Option<Duration> {
+    let Some(limit) = deadline else {
+        event.await;
+        return None;
+    };
+    #[expect(clippy::disallowed_methods, reason = "stops in suspend, as the timer of the deadline does")]
+    let started = Instant::now();
+    drop(tokio::time::timeout(limit, event).await);
+    Some(limit.saturating_sub(started.elapsed()))
+}
+
+/// The caller's `grpc-timeout` less a margin, so that the broker can still report what it waits for.
+pub(super) fn deadline(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get("grpc-timeout")?.to_str().ok()?;
+    let timeout = timeout(text)?;
+    Some(timeout.saturating_sub((timeout / 10).min(MARGIN)))
+}
+
+/// Parses at most eight digits and a unit, as gRPC defines them. `None`: not a valid timeout, which means no deadline.
+fn timeout(text: &str) -> Option<Duration> {
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let valid = (1..=8).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let count: u64 = digits.parse().ok().filter(|_| valid)?;
+    Some(match unit {
+        "H" => Duration::from_secs(count * 3600),
+        "M" => Duration::from_secs(count * 60),
+        "S" => Duration::from_secs(count),
+        "m" => Duration::from_millis(count),
+        "u" => Duration::from_micros(count),
+        "n" => Duration::from_nanos(count),
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

@@ -11,6 +11,8 @@ use std::{
 
 use bytes::Bytes;
 use credbroker_proto::v1 as pb;
+use futures_util::future::BoxFuture;
+use http::Extensions;
 use prost::Message as _;
 use tonic::{Request, Response, Status};
 use tracing::{Instrument as _, debug_span};
@@ -18,8 +20,7 @@ use tracing::{Instrument as _, debug_span};
 use super::{
     access::Access,
     audit_record::{self, Asked},
-    convert,
-    deadline::{deadline, wait_within},
+    convert::{self, deadline, wait_within},
     follow::{CredentialStream, watch_slot},
     preencoded::{self, MessageStream, Preencoded},
     service::BrokerService,
@@ -27,6 +28,7 @@ use super::{
 };
 use credbroker_cache as cache;
 use credbroker_cache::{Caller, Failed, Lookup, ReportOutcome, Reported};
+use credbroker_credential::Issued;
 use credbroker_fleet::resolver::CredentialRequest;
 use credbroker_observe::trace;
 use credbroker_plugin::{PluginSpec, access::Verb, verifiable_at};
@@ -36,24 +38,33 @@ use credbroker_uds_server::Peer;
 /// The path of `GetCredential`.
 pub(super) const GET: &str = "/credbroker.v1.CredentialBroker/GetCredential";
 
-/// Answers `GetCredential` from memory.
-pub(super) trait Memory: Send + Sync {
-    /// The framed answer to `message`, an encoded request. `None`: the service must decide, and reports any error.
-    fn recall(&self, access: &Access, message: Bytes) -> Option<Bytes>;
+/// Answers `GetCredential`: from memory, or later from where the look-up left off.
+pub(super) trait Gets: Send + Sync {
+    /// The framed answer to `message`, an encoded request, from memory. Never waits. `None`: memory has none, and the
+    /// [`Get`] is in `learned` if the request is valid. If not, the service reads it, and reports the error.
+    fn recall(&self, access: &Access, message: Bytes, learned: &mut Extensions) -> Option<Bytes>;
+
+    /// The framed answer to a request that memory did not answer.
+    fn get<'a>(
+        &'a self,
+        access: &'a Arc<Access>,
+        get: Get,
+        deadline: Option<Duration>,
+    ) -> BoxFuture<'a, Result<Bytes, Status>>;
 }
 
 /// A `GetCredential`: who asks for what.
 #[derive(Clone, Debug)]
-struct Get {
+pub(super) struct Get {
     caller: Caller,
     ask: CredentialRequest,
-    /// Read only if memory has no answer: where the caller runs takes longer to find out than the rest of a call.
+    /// Counts only if memory has no answer: where the caller runs takes longer to read than the rest of a call.
     session: BTreeMap<String, String>,
 }
 
 impl Get {
     /// Takes the request by value, so that the caller's name is freed before a wait.
-    fn of(request: pb::GetCredentialRequest, access: &Access) -> Result<Self, Status> {
+    pub(super) fn of(request: pb::GetCredentialRequest, access: &Access) -> Result<Self, Status> {
         let pb::GetCredentialRequest { r#ref, exec_plugin_caller, at_terminal, session } = request;
         let pb::ExecPluginCaller { id, without_exec_info } = exec_plugin_caller.unwrap_or_default();
         let caller = Caller { without_exec_info, at_terminal, ..named(&access.peer, &id) };
@@ -62,50 +73,48 @@ impl Get {
     }
 }
 
-impl<R: PluginRunner> Memory for BrokerService<R> {
-    fn recall(&self, access: &Access, message: Bytes) -> Option<Bytes> {
+impl<R: PluginRunner> Gets for BrokerService<R> {
+    fn recall(&self, access: &Access, message: Bytes, learned: &mut Extensions) -> Option<Bytes> {
         let get = Get::of(pb::GetCredentialRequest::decode(message).ok()?, access).ok()?;
-        self.recalled(access, &get)
-    }
-}
-
-impl<R: PluginRunner> BrokerService<R> {
-    /// The answer from memory. Never waits.
-    fn recalled(&self, access: &Access, Get { caller, ask, .. }: &Get) -> Option<Bytes> {
-        let key = self.resolver.key(ask).ok().filter(|_| access.is_current(&ask.permit))?;
-        match self.cache.lookup(&key, caller) {
-            Lookup::Served(issued) => {
-                self.audit.hit(|| audit_record::hit(access, &ask.source, issued.generation.to_string()));
-                if trace::is_recording() {
-                    // The key alone does not say which provider it is.
-                    self.resolver.resolve(ask.clone()).iter().for_each(trace::names);
-                }
-                Some(issued.encoded.frame.clone())
-            }
-            Lookup::Undecided => None,
+        let key = self.resolver.key(&get.ask).ok().filter(|_| access.is_current(&get.ask.permit));
+        let found = key.map_or(Lookup::Undecided, |key| self.cache.lookup(&key, &get.caller));
+        let Lookup::Served(issued) = found else {
+            learned.insert(get);
+            return None;
+        };
+        self.audit.hit(|| audit_record::hit(access, &get.ask.source, issued.generation.to_string()));
+        if trace::is_recording() {
+            // The key alone does not say which provider it is.
+            self.resolver.resolve(get.ask).iter().for_each(trace::names);
         }
+        Some(issued.encoded.frame.clone())
     }
 
-    pub(super) async fn get(
-        &self,
-        request: Request<pb::GetCredentialRequest>,
-    ) -> Result<Response<pb::GetCredentialResponse>, Status> {
-        let (access, deadline) = (Arc::clone(Access::of(&request)?), deadline(&request));
-        let Get { caller, ask, session } = Get::of(request.into_inner(), &access)?;
-        let peer = access.peer;
-        let session = convert::session(session, &access);
-        let asked = Asked::credential(&self.audit, &access, Verb::Get, &ask.source);
-        let get = async {
-            let (spec, request) = self.resolve(ask, &access, caller, deadline).await?;
+    fn get<'a>(
+        &'a self,
+        access: &'a Arc<Access>,
+        Get { caller, ask, session }: Get,
+        deadline: Option<Duration>,
+    ) -> BoxFuture<'a, Result<Bytes, Status>> {
+        let span =
+            debug_span!("request", rpc = "get_credential", uid = access.peer.uid, pid = access.peer.pid);
+        let asked = Asked::credential(&self.audit, access, Verb::Get, &ask.source);
+        let get = async move {
+            let session = convert::session(session, access);
+            let (spec, request) = self.resolve(ask, access, caller, deadline).await?;
             let request = cache::Request { session, ..request };
             let subject = Subject::of(&spec);
             self.cache.get(spec, &request).await.map_err(|failed| refused(&subject, &failed))
         };
-        let span = debug_span!("request", rpc = "get_credential", uid = peer.uid, pid = peer.pid);
-        let issued = asked.issued(get.instrument(span).await, |issued| Some(issued.generation.to_string()));
-        issued.map(|issued| Preencoded::message(issued.encoded.frame.clone()))
+        Box::pin(async move {
+            let generation = |issued: &Arc<Issued>| Some(issued.generation.to_string());
+            let issued = asked.issued(get.instrument(span).await, generation)?;
+            Ok(issued.encoded.frame.clone())
+        })
     }
+}
 
+impl<R: PluginRunner> BrokerService<R> {
     pub(super) async fn watch(
         &self,
         request: Request<pb::WatchCredentialRequest>,
@@ -126,7 +135,7 @@ impl<R: PluginRunner> BrokerService<R> {
         &self,
         request: Request<pb::ReportRejectedRequest>,
     ) -> Result<Response<pb::ReportRejectedResponse>, Status> {
-        let (access, deadline) = (Arc::clone(Access::of(&request)?), deadline(&request));
+        let (access, deadline) = (Arc::clone(Access::of(&request)?), deadline(request.metadata().as_ref()));
         let peer = access.peer;
         let pb::ReportRejectedRequest { r#ref, generation } = request.into_inner();
         if generation.is_empty() {

@@ -13,7 +13,8 @@ use uds::{CallKind, Loss, PeerIdentity, PeerProcess, Refusal, RequestBody};
 use super::{
     access::{Access, Policies},
     audit_record,
-    credentials::GET,
+    convert::deadline,
+    credentials::{GET, Get},
     preencoded::{self, Preencoded},
     rpc_metrics::{answered, tally},
     service::Services,
@@ -194,18 +195,24 @@ impl uds::Program for Gate {
         span.around(call)
     }
 
-    /// A cache hit is only a look-up, so it bypasses the services.
-    fn recall(&self, guest: &Guest, head: &Parts, body: &Bytes) -> Option<Bytes> {
+    /// A cache hit is only a look-up, so it bypasses the services. Of another request, its head has what was learned.
+    fn recall(&self, guest: &Guest, head: &mut Parts, body: &Bytes) -> Option<Bytes> {
         if head.uri.path() != GET {
             return None;
         }
         let message = preencoded::message(body).filter(|_| is_grpc(head))?;
-        let frame = self.services.memory.recall(&guest.access, message)?;
+        let frame = self.services.gets.recall(&guest.access, message, &mut head.extensions)?;
         answered(&self.services.metrics, Rpc::GET);
         Some(frame)
     }
 
     async fn call(&self, guest: &Arc<Guest>, mut request: Request<RequestBody>) -> Response<Body> {
+        if let Some(get) = request.extensions_mut().remove::<Get>() {
+            let deadline = deadline(request.headers());
+            drop(request);
+            let answer = self.services.gets.get(&guest.access, get, deadline).await;
+            return answer.map_or_else(Status::into_http, preencoded::response);
+        }
         request.extensions_mut().insert(Arc::clone(&guest.access));
         let is_reflection = request.uri().path().starts_with(REFLECTION);
         let mut routes =

@@ -10,7 +10,6 @@ mod audit_record;
 mod clusters;
 mod convert;
 mod credentials;
-mod deadline;
 mod follow;
 mod gate;
 mod health;

@@ -16,6 +16,7 @@ use std::{
 use bytes::{BufMut as _, Bytes, BytesMut};
 use credbroker_proto::v1 as pb;
 use futures_util::{Stream, StreamExt as _, stream};
+use http::{HeaderValue, header::CONTENT_TYPE};
 use hyper::body::{Body as HttpBody, Frame};
 use prost::{Message, encoding::encoded_len_varint};
 use tonic::{Response, Status, body::Body};
@@ -134,6 +135,14 @@ impl Preencoded {
             *response.body_mut() = Body::new(FrameBody { frames: Some(frames) });
         }
     }
+}
+
+/// A response of this frame.
+pub(super) fn response(frame: Bytes) -> http::Response<Body> {
+    let frames = stream::once(ready(Ok(frame))).boxed();
+    let mut response = http::Response::new(Body::new(FrameBody { frames: Some(frames) }));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    response
 }
 
 struct FrameBody {

@@ -18,12 +18,13 @@ use super::{
     access::Access,
     audit_record::Asked,
     clusters::{self, Clusters},
-    credentials::Memory,
+    convert::deadline,
+    credentials::{Get, Gets},
     follow::watch_slot,
     health::Health,
     info::BrokerInfo,
     lease::Leases,
-    preencoded::MessageStream,
+    preencoded::{MessageStream, Preencoded},
     ready::HealthChecks,
     status,
 };
@@ -50,7 +51,7 @@ pub struct BrokerService<R> {
 #[derive(Clone)]
 pub struct Services {
     pub(super) routes: Routes,
-    pub(super) memory: Arc<dyn Memory>,
+    pub(super) gets: Arc<dyn Gets>,
     pub(super) audit: Audit,
     pub(super) metrics: Arc<Metrics>,
     pub(super) reflection: Arc<OnceLock<Routes>>,
@@ -80,12 +81,12 @@ pub fn services<R: PluginRunner>(
         audit: audit.clone(),
         leases: Leases::default(),
     });
-    let memory = Arc::clone(&broker) as Arc<dyn Memory>;
+    let gets = Arc::clone(&broker) as Arc<dyn Gets>;
     let health = HealthServer::new(Health::of(health, readiness));
     let admin = CredentialBrokerAdminServer::from_arc(Arc::clone(&broker)).max_decoding_message_size(REQUEST);
     let broker = CredentialBrokerServer::from_arc(broker).max_decoding_message_size(REQUEST);
     let routes = Routes::new(broker).add_service(admin).add_service(health).prepare();
-    Services { routes, memory, metrics, audit, reflection: Arc::default() }
+    Services { routes, gets, metrics, audit, reflection: Arc::default() }
 }
 
 impl Services {
@@ -110,11 +111,14 @@ impl Services {
 
 #[tonic::async_trait]
 impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
+    /// For requests that the look-up in memory could not read.
     async fn get_credential(
         &self,
         request: Request<pb::GetCredentialRequest>,
     ) -> Result<Response<pb::GetCredentialResponse>, Status> {
-        self.get(request).await
+        let (access, deadline) = (Arc::clone(Access::of(&request)?), deadline(request.metadata().as_ref()));
+        let get = Get::of(request.into_inner(), &access)?;
+        self.get(&access, get, deadline).await.map(Preencoded::message)
     }
 
     async fn watch_credential(

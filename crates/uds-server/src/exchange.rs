@@ -84,7 +84,7 @@ fn serve_call<P: Program>(
             }
         };
         let program = &shared.connections.program;
-        if let Some(frame) = body.complete().and_then(|body| program.recall(&shared.peer, &head, body)) {
+        if let Some(frame) = body.complete().and_then(|body| program.recall(&shared.peer, &mut head, body)) {
             return whole(ResponseBody::whole(frame, &shared.traffic, call));
         }
         let loss = slot.as_ref().and_then(|_| program.loss(&shared.peer, head.uri.path()));

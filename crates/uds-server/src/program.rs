@@ -43,8 +43,9 @@ pub trait Program: Send + Sync + 'static {
     /// The call within its span.
     fn within<F: Future + Send>(span: Self::Span, call: F) -> impl Future<Output = F::Output> + Send;
 
-    /// The framed answer to a request, if it is known without a wait. `None`: [`call`](Self::call) decides.
-    fn recall(&self, peer: &Self::Peer, head: &Parts, body: &Bytes) -> Option<Bytes>;
+    /// The framed answer to a request, if it is known without a wait. `None`: [`call`](Self::call) decides, and finds in the
+    /// extensions of `head` what this has put there.
+    fn recall(&self, peer: &Self::Peer, head: &mut Parts, body: &Bytes) -> Option<Bytes>;
 
     /// Answers a request. Its extensions have the [`WatchSlots`](crate::WatchSlots) of the connection.
     fn call(

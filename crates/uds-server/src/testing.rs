@@ -38,7 +38,7 @@ impl Program for Nothing {
         call
     }
 
-    fn recall(&self, (): &(), _: &Parts, _: &Bytes) -> Option<Bytes> {
+    fn recall(&self, (): &(), _: &mut Parts, _: &Bytes) -> Option<Bytes> {
         None
     }
 
