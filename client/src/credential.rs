@@ -147,8 +147,8 @@ impl Credential {
     /// Sets `Authorization` to the token, marked as sensitive, and replaces what was there. A credential without a token
     /// changes nothing.
     pub fn authorize(&self, headers: &mut HeaderMap) {
-        if let Some(bearer) = &self.bearer {
-            headers.insert(AUTHORIZATION, bearer.header.clone());
+        if let Some(header) = self.bearer.as_ref().and_then(Bearer::header) {
+            headers.insert(AUTHORIZATION, header.clone());
         }
     }
 

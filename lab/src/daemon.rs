@@ -29,11 +29,22 @@ printf '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1",
 printf '"status":{"token":"%s","expirationTimestamp":"%s"}}\n' "$token" "$expiry"
 "#;
 
+/// A provider with the same plugin, which takes what kubectl gives to an exec plugin.
+pub const KUBECTL: &str = "kubectl";
+
 /// Starts it in a new `directory`, with nothing in its cache.
 pub fn start(directory: &Path, subject: Subject) -> Result<Running> {
     broker::private(directory)?;
     match subject {
-        Subject::Daemon => broker::start(directory, PLUGIN, ""),
+        Subject::Daemon => {
+            let command = directory.join("plugin");
+            let kubectl = format!(
+                "- name: {KUBECTL}\n  callerEnv: ['AWS_*']\n  execConfig: {{apiVersion: client.authentication.k8s.io/v1, command: {}, \
+                 interactiveMode: Never, provideClusterInfo: true}}\n",
+                command.display()
+            );
+            broker::start(directory, PLUGIN, &kubectl)
+        }
         Subject::StandIn => {
             let token = Some("x".repeat(1200));
             start_echo(directory, &Credential { token, ..Credential::default() })

@@ -13,8 +13,6 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 
-use crate::broker::PROVIDER;
-
 /// The broker as it is released. Cargo builds it once for each process, and does nothing when it is there already.
 pub fn credbroker() -> Result<PathBuf> {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
@@ -63,10 +61,15 @@ pub fn c_program(name: &str, directory: &Path, define: Option<&str>) -> Result<P
     Ok(program)
 }
 
-/// The C program that sends to the broker what `shim` sends.
-pub fn recorded(directory: &Path, shim: &Path) -> Result<PathBuf> {
+/// The C program that sends to the broker what `shim` sends for `provider` and with `environment`.
+pub fn recorded(
+    directory: &Path,
+    shim: &Path,
+    provider: &str,
+    environment: &[(String, String)],
+) -> Result<PathBuf> {
     let mut numbers = String::new();
-    for byte in request_of(shim, &directory.join("record.sock"))? {
+    for byte in request_of(shim, provider, &directory.join("record.sock"), environment)? {
         write!(numbers, "{byte},")?;
     }
     let file = directory.join("request");
@@ -75,10 +78,16 @@ pub fn recorded(directory: &Path, shim: &Path) -> Result<PathBuf> {
 }
 
 /// The first thing that the shim writes, which must be the whole request.
-fn request_of(shim: &Path, socket: &Path) -> Result<Vec<u8>> {
+fn request_of(
+    shim: &Path,
+    provider: &str,
+    socket: &Path,
+    environment: &[(String, String)],
+) -> Result<Vec<u8>> {
     let listener = UnixListener::bind(socket)?;
     let mut command = Command::new(shim);
-    command.args(["--provider", PROVIDER, "--socket"]).arg(socket).env_clear();
+    command.args(["--provider", provider, "--socket"]).arg(socket);
+    command.env_clear().envs(environment.iter().cloned());
     command.stdin(Stdio::null()).stdout(Stdio::null());
     let mut shim = command.spawn()?;
     let (mut stream, _) = listener.accept()?;

@@ -26,6 +26,20 @@ pub const IDENTITY_VARIABLES: [&str; 20] = [
     "KRB5CCNAME",
 ];
 
+/// Whether a variable with this name is one of [`IDENTITY_VARIABLES`]. As [`Globs`] of them, without building these: the shim
+/// asks once for each of its caller's variables.
+pub fn is_identity_variable(name: &[u8]) -> bool {
+    IDENTITY_VARIABLES.iter().any(|pattern| {
+        let pattern = pattern.as_bytes();
+        // Few have the same first letter, and a comparison of slices is a call.
+        pattern.first() == name.first()
+            && match pattern.strip_suffix(b"*") {
+                Some(prefix) => name.starts_with(prefix),
+                None => name == pattern,
+            }
+    })
+}
+
 /// The variables of a person's session: how a plugin reaches the screen, the browser and the agents of the person who waits
 /// for it. The shim sends them at a terminal, and they reach only the run that its request starts.
 pub const SESSION_VARIABLES: [&str; 7] = [

@@ -31,7 +31,7 @@ impl SocketArg {
     /// The socket, from the flags and from `environment`.
     pub(super) fn locate(&self, environment: &Environment) -> Result<Socket, SocketError> {
         let is_root = || rustix::process::geteuid().is_root();
-        socket(self.path.as_deref(), self.server_uid.as_deref(), &environment.0, is_root)
+        socket(self.path.as_deref(), self.server_uid.as_deref(), &(&environment.0).into(), is_root)
     }
 }
 

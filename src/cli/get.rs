@@ -130,7 +130,7 @@ fn ask(
 ) -> Result<Credential, Failure> {
     let socket = args.socket.locate(environment)?;
     let terminal = io::stderr().is_terminal();
-    let request = request(source.clone(), cluster, &environment.0, None, terminal)?;
+    let request = request(source.clone(), cluster, &(&environment.0).into(), None, terminal)?;
     let ask = |notice: Option<Notice<'_>>| request_patiently(&socket, &request, args.timeout, true, notice);
     let got = if terminal {
         with_notice("credbroker get", source, err, |notice| ask(Some(notice)))

@@ -80,7 +80,7 @@ fn log_in(
     err: &mut dyn Write,
 ) -> Result<Credential, Failure> {
     let socket = args.socket.locate(environment)?;
-    let request = request(source.clone(), None, &environment.0, None, true)?;
+    let request = request(source.clone(), None, &(&environment.0).into(), None, true)?;
     let logged_in = with_notice("credbroker login", source, err, |notice| {
         log_in_patiently(&socket, &request, args.timeout, notice)
     });

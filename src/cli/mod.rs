@@ -102,8 +102,8 @@ fn run_once(command: OnceCommand, environment: &Environment, out: &mut dyn Write
         OnceCommand::Man(args) => man::run(&args, out),
         OnceCommand::Demo(args) => demo::run(&args, environment, out),
         OnceCommand::Shim { arguments } => {
-            let edges = credbroker_exec::Edges::of_this_process();
-            Ok(credbroker_exec::run(arguments.into_iter(), edges))
+            let mut edges = credbroker_exec::Edges::of_this_process();
+            Ok(credbroker_exec::run(arguments.into_iter(), &mut edges))
         }
         OnceCommand::SamplePlugin(args) => demo::run_sample(&args, out),
     }

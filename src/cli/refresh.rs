@@ -79,7 +79,7 @@ pub(super) fn run(args: &RefreshArgs, environment: &Environment, out: &mut dyn W
 fn first_run(args: &RefreshArgs, source: &Source, environment: &Environment) -> Result<(), Failure> {
     let (socket, mut err) = (args.socket.locate(environment)?, io::stderr());
     let is_terminal = err.is_terminal();
-    let request = request(source.clone(), None, &environment.0, None, is_terminal)?;
+    let request = request(source.clone(), None, &(&environment.0).into(), None, is_terminal)?;
     let get = |notice: Option<Notice<'_>>| {
         request_patiently(&socket, &request, Some(args.timeout), is_terminal, notice)
     };

@@ -3,7 +3,6 @@
 use std::time::SystemTime;
 
 use credbroker_client::{Credential, Error, ExposeSecret};
-use serde::Serialize;
 
 use crate::expiry::expiration_for_client;
 
@@ -35,27 +34,6 @@ impl ApiVersion {
     }
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct PrintedCredential<'a> {
-    kind: &'static str,
-    api_version: &'static str,
-    status: Status<'a>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Status<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    expiration_timestamp: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    token: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    client_certificate_data: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    client_key_data: Option<&'a str>,
-}
-
 /// One line of JSON, with its newline: what an exec plugin prints.
 ///
 /// # Errors
@@ -63,18 +41,45 @@ struct Status<'a> {
 /// The certificate or the key is not UTF-8, so it is not PEM.
 pub fn document(version: ApiVersion, credential: &Credential, now: SystemTime) -> Result<String, Error> {
     let identity = credential.identity();
-    let status = Status {
-        expiration_timestamp: expiration_for_client(credential.expires_at(), credential.lifetime(), now)
-            .map(|timestamp| timestamp.to_string()),
-        token: credential.token().map(ExposeSecret::expose_secret),
-        client_certificate_data: identity.map(|identity| text(identity.chain_pem())).transpose()?,
-        client_key_data: identity.map(|identity| text(identity.key_pem().expose_secret())).transpose()?,
-    };
-    let document = PrintedCredential { kind: "ExecCredential", api_version: version.name(), status };
-    // Strings with fixed names always serialize.
-    let mut line = serde_json::to_string(&document).ok().ok_or(NOT_TEXT)?;
-    line.push('\n');
+    let expiry = expiration_for_client(credential.expires_at(), credential.lifetime(), now)
+        .map(|timestamp| timestamp.to_string());
+    let fields = [
+        ("expirationTimestamp", expiry.as_deref()),
+        ("token", credential.token().map(ExposeSecret::expose_secret)),
+        ("clientCertificateData", identity.map(|identity| text(identity.chain_pem())).transpose()?),
+        ("clientKeyData", identity.map(|identity| text(identity.key_pem().expose_secret())).transpose()?),
+    ];
+    // Once as large as it becomes, so that the secret is not copied.
+    let length = fields.iter().filter_map(|(_, value)| *value).map(str::len).sum::<usize>();
+    let mut line = String::with_capacity(length + length / 16 + 256);
+    line.push_str(r#"{"kind":"ExecCredential","apiVersion":""#);
+    line.push_str(version.name());
+    line.push_str(r#"","status":{"#);
+    let mut separator = "\"";
+    for (name, value) in fields {
+        if let Some(value) = value {
+            line.push_str(separator);
+            line.push_str(name);
+            line.push_str("\":");
+            push_json(&mut line, value)?;
+            separator = ",\"";
+        }
+    }
+    line.push_str("}}\n");
     Ok(line)
+}
+
+/// A token has nothing to escape, and `serde_json` looks at each of its bytes for longer than the call takes.
+fn push_json(line: &mut String, text: &str) -> Result<(), Error> {
+    if text.bytes().any(|byte| matches!(byte, ..b' ' | b'"' | b'\\')) {
+        // A string always serializes.
+        line.push_str(&serde_json::to_string(text).ok().ok_or(NOT_TEXT)?);
+    } else {
+        line.push('"');
+        line.push_str(text);
+        line.push('"');
+    }
+    Ok(())
 }
 
 const NOT_TEXT: Error = Error::Unusable { problem: "its certificate or its key is not text" };

@@ -19,8 +19,39 @@ use rustix::{
 
 use crate::caller::{Parent, is_shell, runs_one_command, started_by};
 
-/// Variables by name.
-pub type Environment = BTreeMap<OsString, OsString>;
+/// Variables with their names. Most of them are of no interest to the shim, so they are searched and not sorted.
+#[derive(Clone, Default)]
+pub struct Environment(Vec<(OsString, OsString)>);
+
+impl Environment {
+    /// The value of `name`, the last one if there are several.
+    pub fn get(&self, name: &str) -> Option<&OsStr> {
+        self.iter().rev().find(|(set, _)| *set == name).map(|(_, value)| value)
+    }
+
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (&OsStr, &OsStr)> {
+        self.0.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()))
+    }
+}
+
+impl FromIterator<(OsString, OsString)> for Environment {
+    fn from_iter<I: IntoIterator<Item = (OsString, OsString)>>(variables: I) -> Self {
+        Self(variables.into_iter().collect())
+    }
+}
+
+impl From<&BTreeMap<OsString, OsString>> for Environment {
+    fn from(variables: &BTreeMap<OsString, OsString>) -> Self {
+        variables.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
+}
+
+/// Names of variables, never their values.
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter().map(|(name, _)| name)).finish()
+    }
+}
 
 /// The process around [`run`](crate::run). The shim does not read standard input, which belongs to the client. Values that
 /// need a system call and are seldom used are functions.
@@ -45,12 +76,10 @@ pub struct Edges {
 impl Edges {
     /// The edges of this process.
     pub fn of_this_process() -> Self {
-        let mut environment = Environment::new();
-        // `collect` would sort, with more code.
         #[expect(clippy::disallowed_methods, reason = "the one reader of the shim's environment")]
-        environment.extend(std::env::vars_os());
+        let environment = std::env::vars_os().collect::<Environment>();
         // Without TERM there is no terminal, and no system call is needed.
-        let terminal = environment.contains_key(OsStr::new("TERM")) && io::stderr().is_terminal();
+        let terminal = environment.get("TERM").is_some() && io::stderr().is_terminal();
         #[expect(clippy::disallowed_methods, reason = "the one reader of the shim's clock")]
         let clock = SystemTime::now;
         Self {
@@ -75,8 +104,8 @@ impl Edges {
         drop(self.stderr.write_all(text.as_bytes()).and_then(|()| self.stderr.flush()));
     }
 
-    pub(crate) fn variable(&self, name: &str) -> Option<&OsString> {
-        self.environment.get(OsStr::new(name))
+    pub(crate) fn variable(&self, name: &str) -> Option<&OsStr> {
+        self.environment.get(name)
     }
 }
 
@@ -112,9 +141,8 @@ fn of_process(pid: i32, name: &str) -> Option<Vec<u8>> {
     Some(content)
 }
 
-/// Names of variables, never their values.
 impl fmt::Debug for Edges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Edges").field("environment", &self.environment.keys()).finish_non_exhaustive()
+        f.debug_struct("Edges").field("environment", &self.environment).finish_non_exhaustive()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, ffi::OsStr};
 
-use credbroker_proto::{Globs, IDENTITY_VARIABLES, SESSION_VARIABLES};
+use credbroker_proto::{Globs, SESSION_VARIABLES, is_identity_variable};
 
 use crate::edges::Environment;
 
@@ -22,14 +22,18 @@ pub struct ForwardError {
 /// The variables that match the identity list or a glob of `CREDBROKER_CALLER_ENV`.
 pub(crate) fn forwarded(environment: &Environment) -> Result<BTreeMap<String, String>, ForwardError> {
     let refused = |name: &str| ForwardError { name: name.to_owned() };
-    let more = match environment.get(OsStr::new(MORE)) {
-        Some(globs) => globs.to_str().ok_or_else(|| refused(MORE))?,
-        None => "",
+    let more = match environment.get(MORE) {
+        Some(globs) => {
+            let globs = globs.to_str().ok_or_else(|| refused(MORE))?;
+            Some(Globs::new(globs.split(',').map(str::trim)))
+        }
+        None => None,
     };
-    let globs = Globs::new(IDENTITY_VARIABLES.into_iter().chain(more.split(',').map(str::trim)));
+    let more = |name: &OsStr| Some(more.as_ref()?.matches(name.to_str()?));
     let mut sent = BTreeMap::new();
-    for (name, value) in environment {
-        if let Some(name) = name.to_str().filter(|name| globs.matches(name)) {
+    for (name, value) in environment.iter() {
+        if is_identity_variable(name.as_encoded_bytes()) || more(name) == Some(true) {
+            let Some(name) = name.to_str() else { continue };
             sent.insert(name.to_owned(), value.to_str().ok_or_else(|| refused(name))?.to_owned());
         }
     }
@@ -40,7 +44,7 @@ pub(crate) fn forwarded(environment: &Environment) -> Result<BTreeMap<String, St
 /// way, but the identity is the same.
 pub(crate) fn session(environment: &Environment) -> impl Iterator<Item = (String, String)> {
     SESSION_VARIABLES.into_iter().filter_map(|name| {
-        let value = environment.get(OsStr::new(name))?.to_str().filter(|value| !value.is_empty())?;
+        let value = environment.get(name)?.to_str().filter(|value| !value.is_empty())?;
         Some((name.to_owned(), value.to_owned()))
     })
 }

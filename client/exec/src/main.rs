@@ -7,5 +7,6 @@ use signal_hook::low_level::exit;
 
 /// Exits without cleaning up: everything is written, and the kernel frees the rest.
 fn main() {
-    exit(run(args_os().skip(1), Edges::of_this_process()).into())
+    let mut edges = Edges::of_this_process();
+    exit(run(args_os().skip(1), &mut edges).into())
 }

@@ -1,6 +1,6 @@
 //! The request, from the caller's environment.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 
 use credbroker_client::{
     Cluster, CredentialRef, Socket, SocketError, SocketSources, blocking::CredentialRequest,
@@ -26,8 +26,8 @@ pub fn request(
     caller: Option<String>,
     at_terminal: bool,
 ) -> Result<CredentialRequest, ForwardError> {
-    let exec_info = environment.get(OsStr::new("KUBERNETES_EXEC_INFO"));
-    let without_exec_info = exec_info.is_none_or(|info| info.is_empty());
+    let exec_info = environment.get("KUBERNETES_EXEC_INFO");
+    let without_exec_info = exec_info.is_none_or(OsStr::is_empty);
     let mut reference = CredentialRef::from(source);
     if let Some(cluster) = cluster {
         reference = reference.cluster(cluster);
@@ -54,7 +54,7 @@ pub fn socket(
     environment: &Environment,
     is_root: fn() -> bool,
 ) -> Result<Socket, SocketError> {
-    let variable = |name: &str| environment.get(OsStr::new(name)).map(OsString::as_os_str);
+    let variable = |name: &str| environment.get(name);
     let named = variable("CREDBROKER_SOCKET").filter(|value| !value.is_empty());
     // `is_root` is a system call, which is seldom needed.
     let is_root = flag.is_none() && named.is_none() && is_root();

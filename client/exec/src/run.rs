@@ -25,20 +25,20 @@ const BROKER_START_AT_TERMINAL: Duration = Duration::from_secs(2);
 const BROKER_START: Duration = Duration::from_secs(5);
 
 /// The shim: prints one `ExecCredential` and returns the exit code. `args` is without the program's name.
-pub fn run(args: impl Iterator<Item = OsString>, mut edges: Edges) -> u8 {
+pub fn run(args: impl Iterator<Item = OsString>, edges: &mut Edges) -> u8 {
     let provider = edges.variable("CREDBROKER_PROVIDER");
-    let arguments = match parse(args, provider.map(OsString::as_os_str)) {
+    let arguments = match parse(args, provider) {
         Ok(Command::Ask(arguments)) => arguments,
-        Ok(Command::Help) => return print(&mut edges, HELP, None),
+        Ok(Command::Help) => return print(edges, HELP, None),
         Ok(Command::Version) => {
-            return print(&mut edges, concat!("credbroker-exec ", env!("CARGO_PKG_VERSION"), "\n"), None);
+            return print(edges, concat!("credbroker-exec ", env!("CARGO_PKG_VERSION"), "\n"), None);
         }
-        Err(error) => return fail(&mut edges, &error.into(), None),
+        Err(error) => return fail(edges, &error.into(), None),
     };
     let source = Some(&arguments.source);
-    match credential_line(&arguments, &mut edges) {
-        Ok(line) => print(&mut edges, &line, source),
-        Err(failure) => fail(&mut edges, &failure, source),
+    match credential_line(&arguments, edges) {
+        Ok(line) => print(edges, &line, source),
+        Err(failure) => fail(edges, &failure, source),
     }
 }
 
@@ -122,7 +122,10 @@ fn credential_line(arguments: &Arguments, edges: &mut Edges) -> Result<String, F
         edges.complain(&format!("credbroker-exec: {ignored}\n"));
     }
     let credential = credential?;
-    Ok(document(version, &credential, (edges.clock)())?)
+    let line = document(version, &credential, (edges.clock)())?;
+    // The process ends now, and what is printed has the same secret.
+    forget((credential, request));
+    Ok(line)
 }
 
 /// `None`: the client sets no `KUBERNETES_EXEC_INFO`, as those for JavaScript and Java.

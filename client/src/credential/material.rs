@@ -1,6 +1,6 @@
 //! The secrets of a credential.
 
-use std::fmt;
+use std::{fmt, sync::OnceLock};
 
 use http::HeaderValue;
 use secrecy::{ExposeSecret, SecretSlice, SecretString};
@@ -8,16 +8,25 @@ use secrecy::{ExposeSecret, SecretSlice, SecretString};
 pub(super) struct Bearer {
     pub(super) token: SecretString,
     /// Built once, so that a request costs a reference count and no copy of the token.
-    pub(super) header: HeaderValue,
+    header: OnceLock<Option<HeaderValue>>,
 }
 
 impl Bearer {
+    /// `None`: the token does not fit into a header.
     pub(super) fn new(token: String) -> Option<Self> {
-        let token = SecretString::from(token);
-        let value = SecretString::from(format!("Bearer {}", token.expose_secret()));
-        let mut header = HeaderValue::from_str(value.expose_secret()).ok()?;
-        header.set_sensitive(true);
-        Some(Self { token, header })
+        // As `HeaderValue::from_str` has it. A process that makes one request as an exec plugin needs no header.
+        let fits = token.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~'));
+        fits.then(|| Self { token: token.into(), header: OnceLock::new() })
+    }
+
+    pub(super) fn header(&self) -> Option<&HeaderValue> {
+        let build = || {
+            let value = SecretString::from(format!("Bearer {}", self.token.expose_secret()));
+            let mut header = HeaderValue::from_str(value.expose_secret()).ok()?;
+            header.set_sensitive(true);
+            Some(header)
+        };
+        self.header.get_or_init(build).as_ref()
     }
 }
 
@@ -48,5 +57,21 @@ impl TlsIdentity {
 impl fmt::Debug for TlsIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TlsIdentity").field("fingerprint", &self.fingerprint).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_token_that_is_accepted_fits_into_a_header() {
+        for character in (0..=u8::MAX).map(char::from) {
+            let token = format!("a{character}");
+            let header = HeaderValue::from_str(&format!("Bearer {token}"));
+            let bearer = Bearer::new(token);
+            assert_eq!(bearer.is_some(), header.is_ok(), "{character:?}");
+            assert_eq!(bearer.as_ref().and_then(Bearer::header), header.ok().as_ref(), "{character:?}");
+        }
     }
 }

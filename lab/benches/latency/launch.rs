@@ -23,7 +23,7 @@ pub(crate) fn measure(report: &mut Report, directory: &Path) -> Result<()> {
         launcher
     };
     let programs = [Command::new(&plugin), launched("strict"), launched("compatible")];
-    let rounds = lives(directory, &programs)?;
+    let rounds = lives(directory, &programs, &[])?;
 
     section(&format!(
         "Launcher: a plugin that does nothing, {RUNS} runs in each of {ROUNDS} rounds, in turns"

@@ -5,6 +5,7 @@
 #![expect(clippy::disallowed_methods, reason = "measures real processes in real time")]
 
 mod cold;
+mod kubectl;
 mod launch;
 mod shim;
 mod timer;

@@ -25,14 +25,23 @@ impl Life {
     }
 }
 
-/// The lives of `programs` in each round. Their environment is empty, because variables cost a process time and memory.
-pub(crate) fn lives(directory: &Path, programs: &[Command]) -> Result<Vec<Vec<Life>>> {
+/// The lives of `programs` in each round, all of them with `environment`: variables cost a process time and memory.
+pub(crate) fn lives(
+    directory: &Path,
+    programs: &[Command],
+    environment: &[(String, String)],
+) -> Result<Vec<Vec<Life>>> {
     let mut timer = Command::new(programs::c_program("timer", directory, None)?);
     timer.args([ROUNDS.to_string(), RUNS.to_string()]);
     for (index, program) in programs.iter().enumerate() {
         timer.args((index > 0).then_some("--")).arg(program.get_program()).args(program.get_args());
     }
-    let output = timer.env_clear().stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
+    let output = timer
+        .env_clear()
+        .envs(environment.iter().cloned())
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()?;
     ensure!(output.status.success(), "{timer:?}: {}", output.status);
     let round = |line| round(line, programs.len());
     String::from_utf8(output.stdout)?.lines().map(round).collect()

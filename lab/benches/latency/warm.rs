@@ -1,6 +1,7 @@
 //! The shim's whole life, beside those of the least programs that could do its job.
 
 use std::{
+    fs,
     io::Write,
     os::unix::net::UnixListener,
     path::Path,
@@ -11,14 +12,14 @@ use std::{
 use anyhow::Result;
 use credbroker_lab::{
     broker::PROVIDER,
-    daemon::{self, Subject},
+    daemon::{self, KUBECTL, Subject},
     programs,
     report::{Report, figure, median, percentile, section},
 };
 
 use crate::{
-    shim,
-    timer::{ROUNDS, RUNS, lives},
+    kubectl, shim,
+    timer::{Life, ROUNDS, RUNS, lives},
 };
 
 const PROGRAMS: [&str; 4] = [
@@ -33,50 +34,70 @@ const FAULTS: u64 = 50;
 
 pub(crate) fn measure(report: &mut Report, directory: &Path, shim: &Path, subject: Subject) -> Result<()> {
     let broker = daemon::start(directory, subject)?;
-    let mut first = Command::new(shim);
-    first.args(["--provider", PROVIDER, "--socket"]).arg(&broker.socket).stdin(Stdio::null());
-    let document = first.output()?.stdout;
+    let asking = |provider| {
+        let mut command = Command::new(shim);
+        command.args(["--provider", provider, "--socket"]).arg(&broker.socket).stdin(Stdio::null());
+        command
+    };
+    let document = asking(PROVIDER).output()?.stdout;
     let length = document.len();
     shim::measure(report, shim, &broker)?;
 
     let socket = directory.join("baseline.sock");
     serve(UnixListener::bind(&socket)?, document);
-    let c_program = |name| programs::c_program(name, directory, None);
-    let with_socket = |program: &Path, socket: &Path| {
-        let mut command = Command::new(program);
-        command.arg(socket);
-        command
-    };
-    let mut last = Command::new(shim);
-    last.args(["--provider", PROVIDER, "--socket"]).arg(&broker.socket);
     let programs = [
-        Command::new(c_program("nothing")?),
-        with_socket(&c_program("baseline")?, &socket),
-        with_socket(&programs::recorded(directory, shim)?, &broker.socket),
-        last,
+        Command::new(programs::c_program("nothing", directory, None)?),
+        with_socket(&programs::c_program("baseline", directory, None)?, &socket),
+        with_socket(&programs::recorded(directory, shim, PROVIDER, &[])?, &broker.socket),
+        asking(PROVIDER),
     ];
-    let rounds = lives(directory, &programs)?;
-
     section(&format!(
         "Warm: whole processes, {RUNS} runs in each of {ROUNDS} rounds, in turns, {length} bytes printed"
     ));
-    for (index, name) in PROGRAMS.into_iter().enumerate() {
+    let rounds = lives(directory, &programs, &[])?;
+    times(&PROGRAMS, &rounds);
+    figure("recorded.c / baseline.c, 1.30 on a quiet machine", &format!("{:.2}", ratio(&rounds, 2, 1)));
+    figure("credbroker-exec / baseline.c", &format!("{:.2}", ratio(&rounds, 3, 1)));
+    report.ratio("credbroker-exec / recorded.c", ratio(&rounds, 3, 2), LIMIT);
+    page_faults(report, &rounds, 3);
+
+    let environment = kubectl::environment();
+    let directory = directory.join("kubectl");
+    fs::create_dir(&directory)?;
+    let recorded = programs::recorded(&directory, shim, KUBECTL, &environment)?;
+    let programs = [with_socket(&recorded, &broker.socket), asking(KUBECTL)];
+    section(&format!("Warm: the same in an environment of kubectl, {} variables", environment.len()));
+    let rounds = lives(&directory, &programs, &environment)?;
+    times(&PROGRAMS[2..], &rounds);
+    report.ratio("credbroker-exec / recorded.c", ratio(&rounds, 1, 0), LIMIT);
+    page_faults(report, &rounds, 1);
+    Ok(())
+}
+
+fn with_socket(program: &Path, socket: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.arg(socket);
+    command
+}
+
+fn times(programs: &[&str], rounds: &[Vec<Life>]) {
+    for (index, name) in programs.iter().enumerate() {
         let mut p50s: Vec<_> = rounds.iter().filter_map(|round| Some(round.get(index)?.time)).collect();
         let each = p50s.iter().map(|time| time.as_micros().to_string()).collect::<Vec<_>>().join(" ");
         p50s.sort_unstable();
         figure(&format!("{name}, p50"), &format!("{} µs ({each})", percentile(&p50s, 50).as_micros()));
     }
-    let ratio = |above: usize, below: usize| {
-        median(rounds.iter().filter_map(|round| Some(round.get(above)?.over(round.get(below)?))))
-    };
-    figure("recorded.c / baseline.c, 1.30 on a quiet machine", &format!("{:.2}", ratio(2, 1)));
-    figure("credbroker-exec / baseline.c", &format!("{:.2}", ratio(3, 1)));
-    report.ratio("credbroker-exec / recorded.c", ratio(3, 2), LIMIT);
-    let faults =
-        rounds.iter().filter_map(|round| round.get(3)).map(|shim| shim.faults).max().unwrap_or(u64::MAX);
+}
+
+/// The median of the rounds.
+fn ratio(rounds: &[Vec<Life>], above: usize, below: usize) -> f64 {
+    median(rounds.iter().filter_map(|round| Some(round.get(above)?.over(round.get(below)?))))
+}
+
+fn page_faults(report: &mut Report, rounds: &[Vec<Life>], program: usize) {
+    let faults = rounds.iter().filter_map(|round| Some(round.get(program)?.faults)).max().unwrap_or(u64::MAX);
     let (value, limit) = (faults.to_string(), FAULTS.to_string());
     report.limited("page faults of credbroker-exec", &value, &limit, faults <= FAULTS);
-    Ok(())
 }
 
 fn serve(listener: UnixListener, document: Vec<u8>) {

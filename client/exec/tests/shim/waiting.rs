@@ -110,7 +110,7 @@ fn a_broker_that_has_sent_anything_has_the_whole_timeout() {
 /// Runs the shim in this process, for a person at a terminal who is not root.
 fn run_at_a_terminal(args: &[&str], environment: &[(&str, &Path)]) -> (u8, String, String) {
     let (stdout, stderr) = (Shared::default(), Shared::default());
-    let edges = Edges {
+    let mut edges = Edges {
         parent: |_| None,
         environment: environment.iter().map(|(name, path)| (name.into(), path.into())).collect(),
         clock: SystemTime::now,
@@ -119,7 +119,7 @@ fn run_at_a_terminal(args: &[&str], environment: &[(&str, &Path)]) -> (u8, Strin
         terminal: true,
         is_root: || false,
     };
-    let code = run(args.iter().map(Into::into), edges);
+    let code = run(args.iter().map(Into::into), &mut edges);
     (code, stdout.text(), stderr.text())
 }
 
