@@ -77,7 +77,14 @@ fn is_writable(found: &Metadata) -> bool {
 }
 
 /// The first directory or link on the way to `path`, or what it leads to, that is not safe and not on a read-only mount.
-fn first_on_the_way(path: &Path, is_safe: impl Fn(&Path, &Metadata) -> bool) -> io::Result<Option<Exposed>> {
+///
+/// # Errors
+///
+/// The way cannot be looked at, or does not exist.
+pub fn first_on_the_way(
+    path: &Path,
+    is_safe: impl Fn(&Path, &Metadata) -> bool,
+) -> io::Result<Option<Exposed>> {
     let at = |path: &Path, found: &Metadata| {
         Some(Exposed { path: path.to_owned(), owner: found.uid(), mode: found.mode() & 0o7777 })
     };

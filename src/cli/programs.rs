@@ -7,7 +7,8 @@ use tokio::{
     process::Command,
 };
 
-use credbroker_plugin::{Environment, find_in_path};
+use credbroker_plugin::Environment;
+use credbroker_runner::find_in_path;
 
 /// How long a program may take.
 const LIMIT: Duration = Duration::from_secs(10);

@@ -14,6 +14,7 @@ use credbroker_plugin::{
     Origin, PluginKey, PluginSpec, ProfileName, ProviderRef, Providers, ResolveError,
     access::{self, Permit},
 };
+use credbroker_runner::look_up_files;
 
 pub use world::World;
 
@@ -188,7 +189,7 @@ impl Resolver {
         loop {
             let providers = self.providers();
             // Not waited for: a mount that hangs holds this thread, and the next look leaves its file out.
-            drop(spawn_blocking(move || providers.look_up_files()));
+            drop(spawn_blocking(move || look_up_files(&providers)));
             beat.next(LOOK_EVERY).await;
         }
     }

@@ -3,10 +3,9 @@
 use std::{io, sync::Arc, time::Duration};
 
 use super::{
-    command::Command,
     definition::Definition,
+    file::{Command, Refusal},
     profile::{ProfileError, ProfileName},
-    refusal::Refusal,
 };
 use credbroker_credential::text::{listed, listed_all, nearest, shown, shown_path};
 

@@ -1,28 +1,168 @@
-//! The file of a plugin, as the last look-up found it.
+//! The file of a plugin: the command that names it, the last look-up of it, and why it must not run. The runner looks it
+//! up.
 
 use std::{
     ffi::{OsStr, OsString},
     fmt, io,
-    path::Path,
+    path::{Component, Path, PathBuf},
     sync::{
         Arc, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::SystemTime,
 };
 
-use tokio::{sync::Mutex, task::spawn_blocking, time::timeout};
+use tokio::sync::Mutex;
 
-use super::{
-    command::{Command, Executable, look},
-    pin::FilePin,
-    refusal::Refusal,
-    sha256::Sha256,
-    trust::distrust,
-};
+use super::hash::Sha256;
+use credbroker_credential::text::shown_path;
 
-/// How long a run waits for the look-up of its file. The file system of a hung mount never answers.
-const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
+/// How a plugin's executable is named.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Command {
+    /// A bare name, looked up in the `PATH` that the plugin inherits. As with client-go, a `PATH` in the stanza's own
+    /// `env` reaches the plugin but does not change the look-up.
+    Name(String),
+    /// An absolute path.
+    Path(PathBuf),
+}
+
+/// A file to run, and the values that change when it is replaced.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Executable {
+    /// Absolute path.
+    pub path: PathBuf,
+    /// Inode number.
+    pub inode: u64,
+    /// Time of the last change to its contents.
+    pub modified: SystemTime,
+}
+
+impl Command {
+    /// Where the command is looked up, for the end of the message that it is not installed.
+    pub fn place(&self) -> &'static str {
+        match self {
+            Self::Name(_) => " in the broker's PATH",
+            Self::Path(_) => "",
+        }
+    }
+}
+
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => f.write_str(name),
+            Self::Path(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// Which plugins may run.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub enum PluginPolicy {
+    /// All.
+    #[default]
+    AllowAll,
+    /// None.
+    DenyAll,
+    /// Those in the list: names and absolute paths, cleaned.
+    Allowlist(Vec<String>),
+}
+
+impl PluginPolicy {
+    /// Why `command`, for which `file` was found (`None`: nothing), may not run.
+    ///
+    /// As in client-go, an entry permits the plugin if it equals the command or the path, or if it is a bare name that
+    /// leads to the same path through `PATH`. Symbolic links are not followed. A plugin that is not permitted is refused
+    /// whether it exists or not.
+    pub(super) fn refusal(&self, command: &Command, file: Option<&FoundFile>) -> Option<Refusal> {
+        let entries = match self {
+            Self::AllowAll => return None,
+            Self::DenyAll => return Some(Refusal::DenyAll),
+            Self::Allowlist(entries) => entries,
+        };
+        let (written, path) = (command.to_string(), file.map(|file| &*file.executable.path));
+        let its_name =
+            file.filter(|file| file.is_first_in_path).and_then(|file| file.executable.path.file_name());
+        let permits = |entry: &String| {
+            *entry == written || path == Some(Path::new(entry)) || its_name == Some(OsStr::new(entry))
+        };
+        let refused = || path.map_or_else(|| written.clone().into(), Path::to_owned);
+        (!entries.iter().any(permits)).then(|| Refusal::NotListed { command: refused() })
+    }
+}
+
+/// `path` without `.`, `..` and double separators, as Go's `filepath.Clean` writes it. client-go runs the cleaned path, so
+/// that `..` after a symbolic link leads to the same file as in its allowlist.
+pub fn cleaned(path: &Path) -> PathBuf {
+    let mut clean = PathBuf::new();
+    for part in path.components() {
+        match (part, clean.components().next_back()) {
+            (Component::CurDir, _) | (Component::ParentDir, Some(Component::RootDir)) => {}
+            (Component::ParentDir, Some(Component::Normal(_))) => {
+                clean.pop();
+            }
+            _ => clean.push(part),
+        }
+    }
+    if clean.as_os_str().is_empty() { ".".into() } else { clean }
+}
+
+/// Why a plugin that exists is not started.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Refusal {
+    /// `credentialPluginPolicy` is `DenyAll`.
+    #[error("`credentialPluginPolicy` is `DenyAll`")]
+    DenyAll,
+    /// The file has another SHA-256 than the provider's `sha256`.
+    #[error(
+        "its SHA-256 is {actual}, which is not the provider's `sha256`; if the plugin was upgraded, change that value"
+    )]
+    Digest {
+        /// Its SHA-256, in hexadecimal.
+        actual: String,
+    },
+    /// The allowlist does not have the plugin.
+    #[error("`credentialPluginAllowlist` does not permit it; add `- command: {}` to it", shown_path(.command))]
+    NotListed {
+        /// The file, or the command if there is none.
+        command: PathBuf,
+    },
+    /// Another user owns the file, or a directory or link on the way to it.
+    #[error(
+        "{} belongs to uid {owner}, who can replace it; run `chown root {}`, or set `sandbox: compatible` for the provider",
+        shown_path(.path), shown_path(.path)
+    )]
+    Owner {
+        /// The file, directory or link.
+        path: PathBuf,
+        /// Its owner.
+        owner: u32,
+    },
+    /// Users other than the owner can write the file, or a directory on the way to it.
+    #[error(
+        "users other than its owner can write {} (mode {mode:04o}); run `chmod go-w {}`, or set `sandbox: compatible` for the provider",
+        shown_path(.path), shown_path(.path)
+    )]
+    Writable {
+        /// The file or directory.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+}
+
+impl Refusal {
+    /// Whether the plugin policy refuses it, which client-go has too.
+    pub fn is_of_policy(&self) -> bool {
+        matches!(self, Self::DenyAll | Self::NotListed { .. })
+    }
+
+    /// Whether the compatible sandbox starts the plugin nevertheless.
+    pub(super) fn is_tolerable(&self) -> bool {
+        matches!(self, Self::Owner { .. } | Self::Writable { .. })
+    }
+}
 
 /// A file that the last look-up found.
 #[derive(Clone, Debug)]
@@ -33,6 +173,8 @@ pub struct FoundFile {
     pub version: u64,
     /// Why it must not run, as far as its contents, owners and modes say.
     pub refusal: Option<Refusal>,
+    /// Whether the name of the file alone leads to it through `PATH`; false if the [`FileQuery`] does not ask for it.
+    pub is_first_in_path: bool,
 }
 
 /// Why there is no file to run.
@@ -49,24 +191,40 @@ pub enum FileError {
     Unreadable(#[source] Arc<io::Error>),
 }
 
-/// Looks up a command. The argument is the path where the file was found last.
-type Look = dyn Fn(Option<&Path>) -> io::Result<Option<Executable>> + Send + Sync;
-/// Checks the owners and modes of a file.
-type Check = fn(&Path) -> io::Result<Option<Refusal>>;
+/// What a look-up is to find out.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct FileQuery {
+    /// The command.
+    pub command: Command,
+    /// The `PATH` in which a bare name is looked up.
+    pub path: OsString,
+    /// The SHA-256 that the file must have.
+    pub sha256: Option<Sha256>,
+    /// Whether an allowlist may name the file without its directory.
+    pub is_listed: bool,
+}
 
-/// The file of a plugin: the result of the last look-up, and the number of replacements.
-///
-/// All other methods read memory only. Look-ups run on the blocking pool, one at a time for each file: a file on a hung
-/// mount blocks one thread, and the runs that need it fail.
+/// What a look-up found.
+#[derive(Debug)]
+pub struct Sighting {
+    /// The file.
+    pub executable: Executable,
+    /// Why it must not run.
+    pub refusal: Option<Refusal>,
+    /// As [`FoundFile::is_first_in_path`].
+    pub is_first_in_path: bool,
+}
+
+/// Changes with each write to a file, even if its times are set back: the kernel alone sets the time of the last status
+/// change. Device, inode, size, and the times of the last modification and status change.
+pub type FileIdentity = (u64, u64, u64, (i64, i64), (i64, i64));
+
+/// The file of a plugin: the result of the last look-up, and the number of replacements. Reads memory only.
 pub struct PluginFile {
-    command: Command,
-    look: Box<Look>,
-    check: Check,
-    pin: Option<FilePin>,
+    query: FileQuery,
     seen: RwLock<Seen>,
     version: AtomicU64,
-    /// Held during a look-up.
-    turn: Arc<Mutex<()>>,
+    turn: Arc<Mutex<Option<(FileIdentity, Sha256)>>>,
 }
 
 #[derive(Debug, Default)]
@@ -80,42 +238,46 @@ struct Seen {
 enum Presence {
     #[default]
     Unknown,
-    There(Option<Refusal>),
+    There {
+        refusal: Option<Refusal>,
+        is_first_in_path: bool,
+    },
     Missing,
     Unreadable(Arc<io::Error>),
 }
 
 impl PluginFile {
-    /// The file of `command`; `path` is the `PATH` in which a bare name is looked up. Does not look it up yet.
+    /// The file of `command`; `path` is the `PATH` in which a bare name is looked up. It was not looked up yet.
     pub fn new(command: Command, path: Option<&OsStr>) -> Self {
-        let (searched, path) = (command.clone(), path.map_or_else(OsString::new, OsStr::to_owned));
-        let file = Self::with(command, move |known| look(&searched, &path, known));
-        Self { check: distrust, ..file }
+        let path = path.map_or_else(OsString::new, OsStr::to_owned);
+        Self::of(FileQuery { command, path, sha256: None, is_listed: false })
     }
 
-    /// The same with a SHA-256 that the file must have.
-    #[must_use]
-    pub fn pinned(self, wanted: Option<Sha256>) -> Self {
-        Self { pin: wanted.map(FilePin::new), ..self }
+    /// The file that `query` asks for. It was not looked up yet.
+    pub fn of(query: FileQuery) -> Self {
+        Self { query, seen: RwLock::default(), version: AtomicU64::new(0), turn: Arc::default() }
     }
 
-    pub(super) fn with(
-        command: Command,
-        look: impl Fn(Option<&Path>) -> io::Result<Option<Executable>> + Send + Sync + 'static,
-    ) -> Self {
-        let (seen, version, turn) = (RwLock::default(), AtomicU64::new(0), Arc::default());
-        Self { command, look: Box::new(look), check: |_| Ok(None), pin: None, seen, version, turn }
+    /// What a look-up is to find out.
+    pub fn query(&self) -> &FileQuery {
+        &self.query
     }
 
-    /// The configured command.
-    pub fn command(&self) -> &Command {
-        &self.command
+    /// Held during a look-up, because there is one at a time for each file. Has the digest of the contents that were read
+    /// last: they are read again only when they have changed.
+    pub fn turn(&self) -> &Arc<Mutex<Option<(FileIdentity, Sha256)>>> {
+        &self.turn
     }
 
     /// Number of different files found so far. It grows when a look-up finds a file that differs from the last one in
     /// path, inode or modification time. A file that vanishes does not change it.
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::Relaxed)
+    }
+
+    /// The path where the file was found last, even if it is no longer there.
+    pub fn last_path(&self) -> Option<PathBuf> {
+        self.last().map(|executable| executable.path.clone())
     }
 
     /// The result of the last look-up.
@@ -126,58 +288,25 @@ impl PluginFile {
     pub fn found(&self) -> Result<FoundFile, FileError> {
         let seen = self.seen.read().unwrap_or_else(PoisonError::into_inner);
         match (&seen.now, &seen.last) {
-            (Presence::There(refusal), Some(executable)) => {
-                let (executable, refusal) = (Arc::clone(executable), refusal.clone());
-                Ok(FoundFile { executable, version: self.version(), refusal })
-            }
+            (Presence::There { refusal, is_first_in_path }, Some(executable)) => Ok(FoundFile {
+                executable: Arc::clone(executable),
+                version: self.version(),
+                refusal: refusal.clone(),
+                is_first_in_path: *is_first_in_path,
+            }),
             (Presence::Missing, _) => Err(FileError::NotFound),
             (Presence::Unreadable(error), _) => Err(FileError::Unreadable(Arc::clone(error))),
-            (Presence::Unknown | Presence::There(_), _) => Err(FileError::Unanswered),
+            (Presence::Unknown | Presence::There { .. }, _) => Err(FileError::Unanswered),
         }
     }
 
-    /// Looks up the file and returns the result. Waits a bounded time for the file system.
-    ///
-    /// # Errors
-    ///
-    /// As [`found`](Self::found); [`FileError::Unanswered`] if this look-up, or one before it, does not end in time.
-    pub async fn look(self: &Arc<Self>) -> Result<FoundFile, FileError> {
-        let look = async {
-            let (turn, file) = (Arc::clone(&self.turn).lock_owned().await, Arc::clone(self));
-            // Not on the tracker: on a hung mount it never ends, and a drain must not wait for it. It keeps its turn, so no
-            // other look-up starts.
-            let look = spawn_blocking(move || {
-                let _turn = turn;
-                file.look_now();
-            });
-            look.await
-        };
-        match timeout(LOOK_TIMEOUT, look).await {
-            Ok(Ok(())) => self.found(),
-            Ok(Err(_)) | Err(_) => Err(FileError::Unanswered),
-        }
-    }
-
-    /// Looks up the file on this thread, unless a look-up is in progress.
-    pub(super) fn look_unless_looking(&self) {
-        if let Ok(_turn) = self.turn.try_lock() {
-            self.look_now();
-        }
-    }
-
-    /// Looks up the file on this thread, without a time limit.
-    pub(super) fn look_now(&self) {
-        let known = self.last().map(|executable| executable.path.clone());
-        let looked = (self.look)(known.as_deref());
-        let looked = looked.and_then(|found| match found {
-            Some(executable) => self.refusal(&executable.path).map(|refusal| Some((executable, refusal))),
-            None => Ok(None),
-        });
+    /// Notes what a look-up found; `None`: there is no such file.
+    pub fn note(&self, looked: io::Result<Option<Sighting>>) {
         let mut seen = self.seen.write().unwrap_or_else(PoisonError::into_inner);
         seen.now = match looked {
-            Ok(Some((executable, refusal))) => {
+            Ok(Some(Sighting { executable, refusal, is_first_in_path })) => {
                 if let Some(refusal) = &refusal
-                    && !matches!(&seen.now, Presence::There(Some(known)) if known == refusal)
+                    && !matches!(&seen.now, Presence::There { refusal: Some(known), .. } if known == refusal)
                 {
                     tracing::warn!(plugin = %executable.path.display(), "the file of a plugin is not safe: {refusal}");
                 }
@@ -185,27 +314,19 @@ impl PluginFile {
                     seen.last = Some(Arc::new(executable));
                     self.version.fetch_add(1, Ordering::Relaxed);
                 }
-                Presence::There(refusal)
+                Presence::There { refusal, is_first_in_path }
             }
             Ok(None) => Presence::Missing,
             Err(error) => Presence::Unreadable(Arc::new(error)),
         };
     }
 
-    /// Another digest is refused in every sandbox, so it is checked first.
-    fn refusal(&self, path: &Path) -> io::Result<Option<Refusal>> {
-        let digest = self.pin.as_ref().map_or(Ok(None), |pin| pin.refusal(path))?;
-        digest.map_or_else(|| (self.check)(path), |refusal| Ok(Some(refusal)))
-    }
-
     /// Acts as if a look-up had found another file.
     #[cfg(any(test, feature = "test-util"))]
     pub fn replace(&self) {
-        let mut seen = self.seen.write().unwrap_or_else(PoisonError::into_inner);
-        let inode = self.version.fetch_add(1, Ordering::Relaxed) + 1;
         let executable =
-            Executable { path: "/fake".into(), inode, modified: std::time::SystemTime::UNIX_EPOCH };
-        *seen = Seen { last: Some(Arc::new(executable)), now: Presence::There(None) };
+            Executable { path: "/fake".into(), inode: self.version() + 1, modified: SystemTime::UNIX_EPOCH };
+        self.note(Ok(Some(Sighting { executable, refusal: None, is_first_in_path: false })));
     }
 
     fn last(&self) -> Option<Arc<Executable>> {
@@ -218,18 +339,19 @@ impl fmt::Display for PluginFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.last() {
             Some(executable) => write!(f, "{}", executable.path.display()),
-            None => write!(f, "{}", self.command),
+            None => write!(f, "{}", self.query.command),
         }
     }
 }
 
+/// Without the environment's `PATH`.
 impl fmt::Debug for PluginFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("PluginFile");
-        shown.field("command", &self.command).field("seen", &self.seen);
+        shown.field("command", &self.query.command).field("seen", &self.seen);
         shown.field("version", &self.version).finish_non_exhaustive()
     }
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+mod tests;

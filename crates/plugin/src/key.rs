@@ -8,7 +8,7 @@ use std::{
     os::unix::ffi::OsStrExt as _,
 };
 
-use super::{command::Command, hash::HashInput, profile::ProfileName, provider::Provider};
+use super::{file::Command, hash::HashInput, profile::ProfileName, provider::Provider};
 use credbroker_credential::Cluster;
 
 /// SHA-256 over everything in a request and the configuration that can change a plugin's answer, and nothing else.

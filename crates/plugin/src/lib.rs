@@ -1,66 +1,47 @@
-//! Configured plugins, and how a request becomes one invocation of a plugin.
+//! Configured plugins, and how a request becomes one invocation of a plugin. Pure: nothing here starts a process, reads a
+//! file or uses the network.
+//!
+//! A [`Provider`] is one configured plugin, and [`Providers`] are all of a configuration. A request names one of them or a
+//! ClusterProfile, which [`cluster_profile`] resolves to a [`Target`]. Both lead to a [`Route`], which checks what the caller
+//! sent and gives the [`PluginKey`] of its credential, and the [`PluginSpec`] of the run that issues it. [`access`] decides
+//! who may request what.
 
 pub mod access;
-mod behaviour;
-mod caller;
 pub mod cluster_profile;
-mod command;
+mod clusters;
 mod definition;
 mod environment;
 mod error;
 mod file;
 mod hash;
-mod issuer;
 mod key;
-mod matching;
 mod parts;
-mod pin;
-mod policy;
 mod profile;
 mod provider;
 mod providers;
-mod reaching;
-mod refusal;
 mod retirement;
 mod route;
-mod session;
-mod sha256;
-mod spec;
-mod succession;
-mod target;
 #[cfg(any(test, feature = "test-util"))]
 pub mod testing;
-mod trust;
 mod variables;
-mod verifiable;
 
-pub use behaviour::{ArgsPolicy, ClusterInfo, EnvPolicy, Interactive, ProfileSourced, Sandbox, Verify};
-pub use caller::Origin;
-pub use command::{Command, Executable, find_in_path};
+pub use clusters::{difference, verifiable_at};
 pub use credbroker_proto::Globs;
 pub use definition::{Definition, ProviderRef};
-pub use environment::Environment;
+pub use environment::{Environment, Origin, Session};
 pub use error::ResolveError;
-pub use file::{FileError, FoundFile, PluginFile};
-pub use issuer::Issuer;
-#[cfg(test)]
-use key::RunDigest;
+pub use file::{
+    Command, Executable, FileError, FileIdentity, FileQuery, FoundFile, PluginFile, PluginPolicy, Refusal,
+    Sighting, cleaned,
+};
+pub use hash::Sha256;
 pub use key::{KeyHasher, PluginKey};
-pub use matching::difference;
 pub use parts::{KeyPart, PartKind, PartOrigin};
-pub use policy::{PluginPolicy, cleaned};
 pub use profile::{ProfileError, ProfileName};
-pub use provider::Provider;
-pub use providers::Entry;
-pub use providers::Providers;
-pub use reaching::{identity_variables, is_denied};
-pub use refusal::Refusal;
+pub use provider::{
+    ArgsPolicy, ClusterInfo, EnvPolicy, Interactive, Issuer, ProfileSourced, Provider, Sandbox, Verify,
+};
+pub use providers::{Entry, ProviderChanges, Providers, Succession};
 pub use retirement::{Retirement, Standing};
-pub use route::Route;
-pub use session::Session;
-pub use sha256::Sha256;
-pub use spec::PluginSpec;
-pub use succession::{ProviderChanges, Succession};
-pub use target::Target;
-pub use variables::{is_known_danger, may_select_identity};
-pub use verifiable::verifiable_at;
+pub use route::{PluginSpec, Route, Target};
+pub use variables::{identity_variables, is_denied, is_known_danger, may_select_identity};

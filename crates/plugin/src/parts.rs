@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap, ffi::OsStr, fmt, os::unix::ffi::OsStrExt as _};
 
-use super::{command::Command, provider::Provider, reaching::is_standing, spec::PluginSpec};
+use super::{file::Command, provider::Provider, route::PluginSpec, variables::is_standing};
 use credbroker_credential::Cluster;
 pub use credbroker_proto::v1::key_part::{Kind as PartKind, Origin as PartOrigin};
 

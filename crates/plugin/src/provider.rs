@@ -1,22 +1,16 @@
 //! Providers: the configuration of a plugin, which no request changes.
 
-use std::{fmt, sync::Arc, time::Duration};
-
-use credbroker_proto::Globs;
+use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use super::{
-    behaviour::{ClusterInfo, Interactive, ProfileSourced, Sandbox, Verify},
-    command::Command,
     definition::Definition,
     environment::Environment,
-    file::FoundFile,
-    issuer::Issuer,
-    policy::PluginPolicy,
-    refusal::Refusal,
+    file::{Command, FoundFile, PluginPolicy, Refusal},
+    hash::Sha256,
     retirement::Standing,
-    sha256::Sha256,
 };
 use credbroker_credential::{ApiVersion, Cluster, LifetimeLimits};
+use credbroker_proto::Globs;
 
 /// One configured plugin, validated and immutable.
 #[derive(Clone)]
@@ -80,8 +74,7 @@ pub struct Provider {
 impl Provider {
     /// Why this provider does not start its plugin; `file` is the one that was found for its command.
     pub fn refusal(&self, file: Option<&FoundFile>) -> Option<Refusal> {
-        let path = file.map(|file| &*file.executable.path);
-        let policy = self.policy.refusal(&self.command, path, self.inherited.get("PATH"));
+        let policy = self.policy.refusal(&self.command, file);
         let is_tolerated = |refusal: &Refusal| self.sandbox == Sandbox::Compatible && refusal.is_tolerable();
         policy.or_else(|| file?.refusal.clone().filter(|refusal| !is_tolerated(refusal)))
     }
@@ -154,6 +147,114 @@ impl fmt::Debug for Provider {
         let mut shown = f.debug_struct("Provider");
         shown.field("name", &self.name).field("command", &self.command).field("args", &self.args.len());
         shown.field("env", &env).finish_non_exhaustive()
+    }
+}
+
+/// How the broker uses the cluster that a caller of a provider sends.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum ClusterInfo {
+    /// The plugin receives the cluster, which is part of the key.
+    #[default]
+    FromCaller,
+    /// The cluster must match one that the broker knows for this provider; the plugin receives the broker's value.
+    Match,
+}
+
+/// Whether the broker verifies a suspected rejection.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Verify {
+    /// If the broker knows the cluster.
+    #[default]
+    Auto,
+    /// Never.
+    Never,
+}
+
+/// `interactiveMode` of a stanza: whether the plugin reads from a terminal.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Interactive {
+    /// It never does.
+    Never,
+    /// It does if it has one and needs it.
+    #[default]
+    IfAvailable,
+    /// It does not work without one.
+    Always,
+}
+
+/// How far a plugin run is confined. Each run has its own session, limits and process tree; these differ.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Sandbox {
+    /// It gains no privileges by setuid programs, and all of its processes end with it.
+    #[default]
+    Strict,
+    /// Processes that it leaves behind outlive it if it succeeds, such as a browser or an agent.
+    Compatible,
+}
+
+impl Sandbox {
+    /// The name in the configuration.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Strict => "strict",
+            Self::Compatible => "compatible",
+        }
+    }
+
+    /// The sandbox of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Strict, Self::Compatible].into_iter().find(|sandbox| sandbox.as_str() == name)
+    }
+}
+
+/// Whether the arguments in a profile reach the plugin.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum ArgsPolicy {
+    /// They do not.
+    #[default]
+    Ignore,
+    /// They follow the provider's own.
+    Append,
+}
+
+/// Whether the variables in a profile reach the plugin.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum EnvPolicy {
+    /// They do not.
+    #[default]
+    Ignore,
+    /// Those that the provider does not set.
+    AppendIfNotExists,
+    /// All, even if the provider sets another value.
+    Replace,
+}
+
+/// What a provider takes from profiles.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ProfileSourced {
+    /// `profileSourcedCLIArgsPolicy`.
+    pub args: ArgsPolicy,
+    /// `profileSourcedEnvVarsPolicy`.
+    pub env: EnvPolicy,
+}
+
+/// The service that issues the credentials of one or more providers: an identity provider, a cloud account. The runs of
+/// these providers share its budget.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Issuer {
+    /// Name of the issuer: the provider's `issuer`, else the provider's own name, with the file of a kubeconfig's user.
+    pub name: Arc<str>,
+    /// Maximum number of runs that start in any second.
+    pub runs_per_second: NonZeroUsize,
+    /// Maximum number of runs at a time.
+    pub concurrency: NonZeroUsize,
+}
+
+impl Issuer {
+    /// An issuer with the default rate, 10 runs in a second.
+    pub fn new(name: impl Into<Arc<str>>, concurrency: NonZeroUsize) -> Self {
+        let runs_per_second = NonZeroUsize::new(10).unwrap_or(NonZeroUsize::MIN);
+        Self { name: name.into(), runs_per_second, concurrency }
     }
 }
 

@@ -7,12 +7,12 @@ use std::{
 };
 
 use super::{
-    command::Command,
     definition::ProviderRef,
     error::ResolveError,
-    file::{FileError, PluginFile},
+    file::{FileError, FileQuery, PluginFile, PluginPolicy},
     key::RunDigest,
     provider::Provider,
+    retirement::Retirement,
 };
 
 /// All configured plugins by name. No request changes them.
@@ -66,20 +66,16 @@ impl Providers {
     /// Takes providers in the configuration's order. The configuration has checked that pairs of name and definition
     /// are distinct; the last of two equal pairs is kept.
     pub fn new(providers: impl IntoIterator<Item = Provider>) -> Self {
-        Self::with(providers, PluginFile::new)
-    }
-
-    /// As [`new`](Self::new), with files that `file` makes from a command and a `PATH`.
-    pub(super) fn with(
-        providers: impl IntoIterator<Item = Provider>,
-        file: impl Fn(Command, Option<&OsStr>) -> PluginFile,
-    ) -> Self {
         let (mut all, mut files) = (Self::default(), HashMap::new());
         for provider in providers {
-            let path = provider.inherited.get("PATH");
-            let named = (provider.command.clone(), path.map(OsStr::to_owned), provider.sha256);
-            let file = Arc::clone(files.entry(named).or_insert_with(|| {
-                let file = Arc::new(file(provider.command.clone(), path).pinned(provider.sha256));
+            let query = FileQuery {
+                command: provider.command.clone(),
+                path: provider.inherited.get("PATH").map(OsStr::to_owned).unwrap_or_default(),
+                sha256: provider.sha256,
+                is_listed: matches!(*provider.policy, PluginPolicy::Allowlist(_)),
+            };
+            let file = Arc::clone(files.entry(query).or_insert_with_key(|query| {
+                let file = Arc::new(PluginFile::of(query.clone()));
                 all.files.push(Arc::clone(&file));
                 file
             }));
@@ -96,23 +92,9 @@ impl Providers {
         all
     }
 
-    /// Looks up each of the plugins' files once, on this thread, except those whose last look-up has not ended. A file on
-    /// a hung mount holds this thread; the next call leaves it out.
-    pub fn look_up_files(&self) {
-        for file in &self.files {
-            file.look_unless_looking();
-        }
-    }
-
-    #[cfg(test)]
-    pub(super) fn files(&self) -> &[Arc<PluginFile>] {
+    /// Each plugin's file once.
+    pub fn files(&self) -> &[Arc<PluginFile>] {
         &self.files
-    }
-
-    /// Looks up every file on this thread.
-    #[cfg(any(test, feature = "test-util"))]
-    pub fn look(&self) {
-        self.files.iter().for_each(|file| file.look_now());
     }
 
     /// Providers that may serve ClusterProfiles, in the configuration's order.
@@ -207,6 +189,93 @@ impl Providers {
 
     fn unknown(&self, name: &str) -> ResolveError {
         ResolveError::UnknownProvider { name: name.to_owned(), known: self.names() }
+    }
+}
+
+/// The providers of a newer configuration, and those that they retire.
+#[derive(Debug)]
+pub struct Succession {
+    /// The new providers. Those that have not changed are the same as before, with the file that they have seen.
+    pub providers: Arc<Providers>,
+    retired: Vec<(Arc<Provider>, Retirement)>,
+}
+
+/// Providers of a newer configuration that differ from those before.
+#[derive(Debug, Default, Eq, PartialEq)]
+pub struct ProviderChanges {
+    /// Providers that were not there before.
+    pub added: Vec<Arc<str>>,
+    /// Providers with another definition.
+    pub changed: Vec<Arc<str>>,
+    /// Providers that are gone.
+    pub removed: Vec<Arc<str>>,
+}
+
+impl Succession {
+    /// Compares `new` with `old`. Changes nothing.
+    pub fn of(mut new: Providers, old: &Providers) -> Self {
+        let mut retired: Vec<_> = Vec::new();
+        for entry in new.entries_mut() {
+            match old.same_identity(&entry.provider) {
+                Some(earlier) if earlier.provider.is_same_definition(&entry.provider) => {
+                    entry.succeed(earlier);
+                }
+                Some(earlier) => retired.push((Arc::clone(&earlier.provider), Retirement::Changed)),
+                None => {}
+            }
+        }
+        let gone = old.entries().filter(|entry| new.same_identity(&entry.provider).is_none());
+        retired.extend(gone.map(|entry| (Arc::clone(&entry.provider), Retirement::Removed)));
+        new.relink();
+        Self { providers: Arc::new(new), retired }
+    }
+
+    /// Retires the providers that are gone or have another definition. A request that resolves to a retired provider is
+    /// refused until the new ones are in force.
+    pub fn commit(&self) {
+        for (provider, why) in &self.retired {
+            provider.standing.retire(*why);
+        }
+    }
+
+    /// What differs from `old`, by name; each list is sorted.
+    pub fn changes(&self, old: &Providers) -> ProviderChanges {
+        let retired = |wanted| {
+            let names = self.retired.iter().filter(move |(_, why)| *why == wanted);
+            sorted(names.map(|(provider, _)| &provider.name))
+        };
+        let added = self.providers.entries().filter(|entry| old.same_identity(&entry.provider).is_none());
+        ProviderChanges {
+            added: sorted(added.map(|entry| &entry.provider.name)),
+            changed: retired(Retirement::Changed),
+            removed: retired(Retirement::Removed),
+        }
+    }
+}
+
+impl ProviderChanges {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.changed.is_empty() && self.removed.is_empty()
+    }
+}
+
+fn sorted<'a>(names: impl Iterator<Item = &'a Arc<str>>) -> Vec<Arc<str>> {
+    let mut names: Vec<_> = names.cloned().collect();
+    names.sort_unstable();
+    names
+}
+
+impl Entry {
+    /// Continues `earlier`, which has the same definition: its credentials stay valid.
+    fn succeed(&mut self, earlier: &Self) {
+        self.file = Arc::clone(&earlier.file);
+        self.provider = if earlier.provider.is_same(&self.provider) {
+            Arc::clone(&earlier.provider)
+        } else {
+            let standing = earlier.provider.standing.clone();
+            Arc::new(Provider { standing, ..(*self.provider).clone() })
+        };
     }
 }
 

@@ -1,20 +1,26 @@
 //! How a provider and a request lead to one run.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    ffi::{OsStr, OsString},
+    fmt,
+    sync::{Arc, LazyLock},
+};
 
 use serde::de::IgnoredAny;
 
 use super::{
-    behaviour::Interactive,
-    caller::{Origin, check, reaches},
+    environment::{Origin, Session},
     error::ResolveError,
-    key::PluginKey,
-    provider::Provider,
+    file::PluginFile,
+    key::{PluginKey, RunDigest},
+    profile::ProfileName,
+    provider::{Interactive, Provider},
     providers::Entry,
-    spec::PluginSpec,
-    target::Target,
+    variables::{Effect, effect, identity_variables, is_denied, may_select_identity},
 };
 use credbroker_credential::Cluster;
+use credbroker_proto::Globs;
 
 /// The run that a request leads to. The cluster and the variables of the caller are passed to each method.
 #[derive(Debug)]
@@ -145,3 +151,199 @@ fn check_config(cluster: &Cluster, provider: &Arc<str>) -> Result<(), ResolveErr
         ResolveError::ClusterConfig { provider, line: error.line(), column: error.column() }
     })
 }
+
+/// Everything that a run needs, resolved for one request. Equal keys mean equal runs.
+pub struct PluginSpec {
+    /// Key of the run: a hash of everything that can change the answer, and nothing else.
+    pub key: PluginKey,
+    /// The configured plugin.
+    pub provider: Arc<Provider>,
+    /// The file that runs. It is not part of the key: after an upgrade, a credential in the cache is due but usable.
+    pub file: Arc<PluginFile>,
+    /// Cluster that the plugin receives; `None` unless the provider wants it.
+    pub cluster: Option<Arc<Cluster>>,
+    /// Variables of the caller that reach the plugin.
+    pub caller_env: BTreeMap<String, String>,
+    /// ClusterProfile that the run is for; `None`: the request named the provider.
+    pub target: Option<Arc<Target>>,
+}
+
+/// Shows the names of variables, never their values.
+impl fmt::Debug for PluginSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("PluginSpec");
+        shown.field("key", &self.key).field("provider", &self.provider.name);
+        shown.field("profile", &self.target.as_ref().map(|target| &target.profile));
+        shown.field("file", &self.file);
+        shown.field("cluster", &self.cluster.as_ref().map(|cluster| &cluster.server));
+        shown.field("caller_env", &self.caller_env.keys()).finish()
+    }
+}
+
+impl PluginSpec {
+    /// Version of the plugin's file that was found last; see [`PluginFile::version`]. Reads memory only.
+    pub fn file_version(&self) -> u64 {
+        self.file.version()
+    }
+
+    /// Cluster that the credential is for, if known: the ClusterProfile's endpoint, else what the plugin receives.
+    pub fn endpoint(&self) -> Option<&Cluster> {
+        let endpoint = self.target.as_ref().map(|target| &*target.endpoint);
+        endpoint.or(self.cluster.as_deref())
+    }
+
+    /// Name of the plugin in messages: its executable, without arguments or environment.
+    pub fn command(&self) -> Arc<str> {
+        self.file.to_string().into()
+    }
+
+    /// The plugin's environment without `KUBERNETES_EXEC_INFO`. The stanza's values override those of `session` and of the
+    /// caller, which override the inherited ones.
+    pub fn environment(&self, session: Option<&Session>) -> BTreeMap<OsString, OsString> {
+        let mut env = self.provider.inherited.0.clone();
+        env.extend(self.caller_env.iter().map(|(name, value)| (name.into(), value.into())));
+        env.extend(self.provider.env.iter().map(|(name, value)| (name.into(), value.into())));
+        let is_set = |name: &str| self.provider.env.iter().any(|(set, _)| set == name);
+        Session::put(session, &mut env, is_set);
+        env
+    }
+}
+
+/// The plugin run that a ClusterProfile leads to, and the cluster that its credential is for.
+#[derive(Debug)]
+pub struct Target {
+    /// The profile.
+    pub profile: ProfileName,
+    /// The plugin, with what the profile adds.
+    pub provider: Arc<Provider>,
+    /// The same plugin as configured, without what the profile adds.
+    pub(super) configured: Arc<Provider>,
+    /// The cluster and how to reach it.
+    pub endpoint: Arc<Cluster>,
+    /// Digest of the profile, the run and the cluster.
+    pub(super) digest: RunDigest,
+}
+
+impl Target {
+    /// A run of `provider` for `profile`, whose cluster is `endpoint`. `provider` is `configured` with what the profile
+    /// adds.
+    pub fn new(
+        profile: ProfileName,
+        provider: Arc<Provider>,
+        configured: Arc<Provider>,
+        endpoint: Arc<Cluster>,
+    ) -> Self {
+        let digest = RunDigest::of_target(&provider, &profile, &endpoint);
+        Self { profile, provider, configured, endpoint, digest }
+    }
+
+    /// Whether the profile, the run and the cluster are the same.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.digest == other.digest
+    }
+
+    /// Whether the plugin runs in the same way for the same cluster, for any profile.
+    pub fn is_same_run(&self, other: &Self) -> bool {
+        let (run, others) = (&self.provider, &other.provider);
+        run.name == others.name
+            && run.args == others.args
+            && run.env == others.env
+            && self.endpoint == other.endpoint
+    }
+}
+
+/// Whether the caller's variable `name` reaches the plugin. A variable that the stanza sets does not: the stanza's
+/// value wins, and the caller's would only give equal runs different keys.
+fn reaches(name: &str, provider: &Provider) -> bool {
+    provider.caller_env.matches(name) && !is_denied(name) && !is_set(name, provider)
+}
+
+/// Checks the variables of a caller. One that the provider does not take is refused only if it may select another
+/// identity.
+fn check(env: &BTreeMap<String, String>, origin: Origin, provider: &Provider) -> Result<(), ResolveError> {
+    for (name, value) in env {
+        if !provider.caller_env.matches(name) {
+            if provider.refuses_other_identities && conflicts(name, value, provider) {
+                return Err(conflict(name, provider));
+            }
+        } else if is_set(name, provider) {
+            // The stanza's value reaches the plugin.
+        } else if !is_possible(name, value) {
+            let (provider, variable) = (Arc::clone(&provider.name), name.clone());
+            return Err(ResolveError::InvalidVariable { provider, variable });
+        } else if !value.is_empty() && !is_allowed(name, origin, provider) {
+            // An empty value would name no file or program.
+            return Err(not_allowed(name, provider));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a caller at `origin` may send the variable, which `callerEnv` names.
+fn is_allowed(name: &str, origin: Origin, provider: &Provider) -> bool {
+    match effect(name) {
+        Effect::Program => false,
+        // The variable reaches no plugin.
+        _ if is_denied(name) => true,
+        Effect::Place => origin == Origin::Beside,
+        Effect::Unknown => origin == Origin::Beside || provider.caller_env.lists(name),
+        Effect::Identity | Effect::Value => true,
+    }
+}
+
+/// Whether the kernel can give a process this variable.
+fn is_possible(name: &str, value: &str) -> bool {
+    !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
+}
+
+/// Whether the caller selects an identity with a value that the plugin would not receive.
+fn conflicts(name: &str, value: &str, provider: &Provider) -> bool {
+    selects_identity(name) && run_value(name, provider).unwrap_or_default() != OsStr::new(value)
+}
+
+/// Whether a caller may select an identity with the variable. One that is in no table counts if it looks so, and if callers
+/// do not send it by default: this caller chose to.
+fn selects_identity(name: &str) -> bool {
+    static SENT: LazyLock<Globs> = LazyLock::new(identity_variables);
+    match effect(name) {
+        Effect::Identity => true,
+        Effect::Unknown => !SENT.matches(name) && may_select_identity(name),
+        Effect::Program | Effect::Place | Effect::Value => false,
+    }
+}
+
+/// The value that the plugin would receive; `None`: unset.
+fn run_value<'a>(name: &str, provider: &'a Provider) -> Option<&'a OsStr> {
+    let set = provider.env.iter().rev().find(|(set, _)| set == name);
+    set.map(|(_, value)| OsStr::new(value)).or_else(|| provider.inherited.get(name))
+}
+
+fn is_set(name: &str, provider: &Provider) -> bool {
+    provider.env.iter().any(|(set, _)| set == name)
+}
+
+fn conflict(name: &str, provider: &Provider) -> ResolveError {
+    let runs_with = run_value(name, provider).is_some_and(|value| !value.is_empty());
+    let (provider, variable) = (Arc::clone(&provider.name), name.to_owned());
+    ResolveError::IdentityConflict { provider, variable, runs_with }
+}
+
+/// The error for a variable that `callerEnv` names and that the caller may not send.
+fn not_allowed(name: &str, provider: &Provider) -> ResolveError {
+    let (danger, remedy) = match effect(name) {
+        Effect::Program => ("it can make the plugin run another program", ""),
+        Effect::Place => (
+            "it names a file or a service, which only a process of the broker's own user, mount namespace and PID namespace may choose",
+            "",
+        ),
+        Effect::Unknown | Effect::Identity | Effect::Value => (
+            "the broker does not know what it can change, and the caller is not a process of the broker's own user, mount namespace and PID namespace",
+            ", or name it in `callerEnv` without a `*`",
+        ),
+    };
+    let (provider, variable) = (Arc::clone(&provider.name), name.to_owned());
+    ResolveError::VariableNotAllowed { provider, variable, danger, remedy }
+}
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::HashMap, sync::LazyLock};
 
-use credbroker_proto::Globs;
+use credbroker_proto::{Globs, IDENTITY_VARIABLES};
 
 /// What a variable can change in a plugin.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -78,6 +78,34 @@ pub fn is_known_danger(name: &str) -> bool {
     static KNOWN: LazyLock<Globs> =
         LazyLock::new(|| Globs::new([PROGRAMS, PLACES].into_iter().flat_map(str::split_whitespace)));
     KNOWN.matches(name)
+}
+
+/// Whether a variable of that name reaches every plugin from the broker.
+pub(super) fn is_standing(name: &str) -> bool {
+    static GLOBS: LazyLock<Globs> = LazyLock::new(|| Globs::new(STANDING.split_whitespace()));
+    GLOBS.matches(name)
+}
+
+/// Whether a variable of that name reaches no plugin.
+pub fn is_denied(name: &str) -> bool {
+    static GLOBS: LazyLock<Globs> = LazyLock::new(|| Globs::new(DENIED.split_whitespace()));
+    GLOBS.matches(name)
+}
+
+/// Whether a profile may not set this variable under any policy. Names in lower case count too: programs read some of
+/// them, for example those of proxies.
+pub(super) fn is_denied_to_profiles(name: &str, value: &str) -> bool {
+    static GLOBS: LazyLock<Globs> = LazyLock::new(|| Globs::new(DENIED_TO_PROFILES.split_whitespace()));
+    if AUTHORITY.contains(&name) && AUTHORITIES.contains(&value.trim_end_matches('/')) {
+        return false;
+    }
+    let upper = name.to_ascii_uppercase();
+    is_denied(&upper) || is_known_danger(&upper) || GLOBS.matches(&upper)
+}
+
+/// The variables with which common plugins select an identity: `callerEnv` of a provider from a kubeconfig.
+pub fn identity_variables() -> Globs {
+    Globs::new(IDENTITY_VARIABLES)
 }
 
 /// The first row that matches decides: known names come first, then endings of names.
@@ -182,6 +210,38 @@ const IDENTITY_ENDINGS: &str = "
 const VALUE_ENDINGS: &str = "
     *_NAMESPACE *_REGION
 ";
+
+/// Variables that reach every plugin from the broker: a program needs them to run and to reach its issuer.
+const STANDING: &str = "
+    PATH HOME USER LOGNAME LANG LC_* TZ TMPDIR SSL_CERT_FILE SSL_CERT_DIR HTTP_PROXY HTTPS_PROXY NO_PROXY
+    http_proxy https_proxy no_proxy KUBERNETES_SERVICE_*
+";
+
+/// Variables that reach no plugin from any source: they load code into it, belong to the broker's service manager, or
+/// hold the broker's own settings. The broker writes `KUBERNETES_EXEC_INFO` for each run.
+const DENIED: &str = "
+    LD_* DYLD_* LISTEN_* NOTIFY_SOCKET WATCHDOG_* CREDENTIALS_DIRECTORY CREDBROKER_* KUBERNETES_EXEC_INFO
+";
+
+/// What a profile can never set, besides [`DENIED`], [`PROGRAMS`] and [`PLACES`]: which code the plugin runs, where its
+/// settings and caches are, or which servers it uses and trusts. With them a writer of a profile could take over the
+/// plugin's own identity.
+const DENIED_TO_PROFILES: &str = "
+    USER LOGNAME *_PROXY AWS_*_URI AWS_ENDPOINT_URL* AWS_DATA_PATH AAD_AUTHORITY_HOST IDENTITY_ENDPOINT MSI_ENDPOINT
+    AZURE_CLIENT_CERTIFICATE_PATH CLOUDSDK_CORE_CUSTOM_CA_* GOOGLE_EXTERNAL_ACCOUNT_* GOOGLE_GHA_CREDS_PATH
+    VAULT_*ADDR VAULT_CA* VAULT_CONFIG_PATH GRPC_DEFAULT_SSL_ROOTS_FILE_PATH RUST_* DOCKER_* GNUPGHOME
+    *ASKPASS *PAGER *EDITOR *BROWSER
+";
+
+/// Where a plugin for Azure authenticates. A profile may select one of Microsoft's clouds.
+const AUTHORITY: [&str; 2] = ["AZURE_AUTHORITY_HOST", "AAD_AUTHORITY_HOST"];
+const AUTHORITIES: [&str; 5] = [
+    "https://login.microsoftonline.com",
+    "https://login.microsoftonline.us",
+    "https://login.chinacloudapi.cn",
+    "https://login.partner.microsoftonline.cn",
+    "https://login.microsoftonline.de",
+];
 
 #[cfg(test)]
 mod tests;

@@ -10,6 +10,7 @@ mod live;
 mod orphans;
 mod output;
 mod parts;
+mod plugin_file;
 mod process;
 mod removal;
 mod runner;
@@ -29,6 +30,7 @@ pub use lease::{Deposit, LeasedCommand, Lender, Offer};
 pub use live::{CallingRun, LiveRuns};
 pub use orphans::reap_orphans;
 pub use parts::{RunLimits, RunnerParts};
+pub use plugin_file::{find_in_path, look_up_files};
 pub use runner::ProcessRunner;
 pub use schedule::PROBE_EVERY;
 pub use schedule::{

@@ -17,6 +17,7 @@ use super::{
     Attendance, LeasedCommand, LiveRuns, PluginRunner, RunBudget, RunError, RunLimits, RunOutput,
     RunnerParts,
     directory::Scratch,
+    plugin_file::find,
     process::Invocation,
     supervise::{Finished, RunEnd, supervise},
 };
@@ -60,7 +61,7 @@ impl ProcessRunner {
             exec_info(provider.api_version, spec.cluster.as_deref(), attendance.lender().is_some())
                 .map_err(|source| RunError::ExecInfo { command: command_of(spec), source })?;
         // Before the start: a file that is replaced later is not the one that ran.
-        let file = match spec.file.look().await {
+        let file = match find(&spec.file).await {
             Ok(file) => Some(file),
             Err(FileError::NotFound) => None,
             Err(error) => return Err(no_file(spec, error)),

@@ -15,7 +15,8 @@ use crate::cli::{
 };
 use credbroker_config as config;
 use credbroker_credential::text::{listed, shown};
-use credbroker_plugin::{Command, Environment, find_in_path};
+use credbroker_plugin::{Command, Environment};
+use credbroker_runner::find_in_path;
 
 /// What a running broker says about itself.
 #[derive(Debug)]

@@ -6,7 +6,8 @@ use super::finding::Finding;
 use crate::cli::programs;
 use credbroker_config as config;
 use credbroker_credential::text::listed;
-use credbroker_plugin::{Command, Environment, find_in_path};
+use credbroker_plugin::{Command, Environment};
+use credbroker_runner::find_in_path;
 
 /// Whether programs that a desktop starts find what a shell finds: they have the environment of the user manager.
 pub(super) fn graphical_path(file: Option<&Path>, environment: &Environment) -> Finding {

@@ -7,7 +7,8 @@ use crate::cli::EX_CONFIG;
 use credbroker_config as config;
 use credbroker_config::kubeconfig::{Kubeconfig, is_shim};
 use credbroker_credential::{document::Node, text::listed};
-use credbroker_plugin::{Environment, find_in_path};
+use credbroker_plugin::Environment;
+use credbroker_runner::find_in_path;
 
 const CHECK: &str = "kubeconfig";
 

@@ -4,7 +4,8 @@ use std::{ffi::OsStr, path::Path};
 
 use super::{broker::RunningBroker, finding::Finding};
 use crate::cli::programs;
-use credbroker_plugin::{Environment, find_in_path};
+use credbroker_plugin::Environment;
+use credbroker_runner::find_in_path;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 

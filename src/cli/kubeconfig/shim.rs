@@ -10,7 +10,8 @@ use super::{
     merge::{entry, string},
 };
 use credbroker_credential::document::{Key, Node, Value};
-use credbroker_plugin::{Environment, find_in_path};
+use credbroker_plugin::Environment;
+use credbroker_runner::find_in_path;
 
 /// What a client prints if it does not find the shim.
 const INSTALL_HINT: &str = "The user of this kubeconfig requests its credential from credbroker, through credbroker-exec. \

@@ -84,7 +84,7 @@ fn a_peer_must_be_in_each_list_that_a_rule_has() {
         gid: Some(70),
         process: Process::new(|| Facts {
             groups: [71].into(),
-            executable: Some(std::path::Path::new("/usr/bin/kubectl").into()),
+            executable: Some(Path::new("/usr/bin/kubectl").into()),
             ..Facts::default()
         }),
         listener: "apps".into(),

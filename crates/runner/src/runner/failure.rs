@@ -2,7 +2,7 @@
 
 use std::{io, sync::Arc};
 
-use crate::RunError;
+use crate::{RunError, plugin_file::find};
 use credbroker_credential::text::sanitize;
 use credbroker_plugin::{FileError, PluginSpec};
 
@@ -12,7 +12,7 @@ pub(super) async fn refused(spec: &PluginSpec, size: usize, cause: io::Error) ->
     match cause.kind() {
         io::ErrorKind::ArgumentListTooLong => RunError::ArgumentsTooLong { command, size },
         // A missing interpreter of a script gives the same error.
-        io::ErrorKind::NotFound => match spec.file.look().await {
+        io::ErrorKind::NotFound => match find(&spec.file).await {
             Err(error @ FileError::NotFound) => no_file(spec, error),
             _ => RunError::Spawn { command, cause: cause.into() },
         },

@@ -115,8 +115,8 @@ async fn a_key_for_which_nothing_is_held_does_not_hide_that_the_plugin_is_gone()
     let known = fleet.get(&name).unwrap();
     let of = |resolver| Readiness::of(&cache, resolver).of_profile(&known);
     assert_eq!(of(&gone), (State::Idle, None), "no look has found yet that it is not there");
-    there.providers().look();
-    gone.providers().look();
+    credbroker_runner::look_up_files(&there.providers());
+    credbroker_runner::look_up_files(&gone.providers());
     assert_eq!((cache.len(), of(&there)), (1, (State::Idle, None)));
     assert_eq!(of(&gone), (State::Unusable, Some(Reason::PluginNotFound)));
 }

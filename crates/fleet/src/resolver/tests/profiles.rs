@@ -149,7 +149,7 @@ fn what_a_caller_adds_is_another_run_of_a_profile_and_an_upgrade_is_none() {
     fs::create_dir(dir.path().join("other")).unwrap();
     plugin(&dir.path().join("other"));
     fs::rename(dir.path().join("other/plugin"), dir.path().join("plugin")).unwrap();
-    resolver.providers().look();
+    look_up_files(&resolver.providers());
     assert_eq!(before, key("1"));
 }
 

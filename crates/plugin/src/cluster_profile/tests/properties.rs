@@ -2,8 +2,8 @@
 
 use proptest::{prelude::*, sample::select};
 
-use super::{super::denied::is_denied_to_profiles, *};
-use crate::RunDigest;
+use super::*;
+use crate::{key::RunDigest, variables::is_denied_to_profiles};
 use credbroker_credential::Cluster;
 
 /// Any JSON, in which the reserved names are frequent.

@@ -1,6 +1,6 @@
 use std::{num::NonZeroUsize, time::Duration};
 
-use super::*;
+use super::super::*;
 use crate::{
     ClusterInfo, Command, Definition, Environment, Globs, Issuer, ProviderRef, Verify,
     testing::provider as bare,

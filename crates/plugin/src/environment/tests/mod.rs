@@ -1,3 +1,5 @@
+mod session;
+
 use std::os::unix::ffi::OsStringExt;
 
 use super::*;

@@ -1,6 +1,6 @@
 use bytes::Bytes;
 
-use super::*;
+use super::super::*;
 use crate::{Command, ProfileName, testing::provider as bare};
 
 /// Description, known clusters, cluster that the caller sent, cluster to ask.

@@ -1,4 +1,4 @@
-use super::*;
+use super::super::*;
 
 fn sent(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()

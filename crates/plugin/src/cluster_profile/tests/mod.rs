@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::{resolve::Resolution, *};
+use super::*;
 use crate::{
     ArgsPolicy, Command, EnvPolicy, Globs, ProfileError, ProfileName, ProfileSourced, Provider,
     testing::provider,

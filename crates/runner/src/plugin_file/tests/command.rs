@@ -1,6 +1,6 @@
 use std::os::unix::fs::OpenOptionsExt as _;
 
-use super::*;
+use super::super::*;
 
 fn file(path: &Path, mode: u32) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -9,7 +9,7 @@ fn file(path: &Path, mode: u32) {
 
 fn find(name: &str, path: &[&Path], known: Option<&Path>) -> Option<PathBuf> {
     let path = std::env::join_paths(path).unwrap();
-    look(&Command::Name(name.into()), &path, known).unwrap().map(|executable| executable.path)
+    current(&Command::Name(name.into()), &path, known).unwrap().map(|executable| executable.path)
 }
 
 #[test]
@@ -61,10 +61,10 @@ fn an_upgraded_file_is_another_executable() {
     let path = dir.path().join("plugin");
     file(&path, 0o700);
     let command = Command::Path(path.clone());
-    let first = look(&command, OsStr::new(""), None).unwrap().unwrap();
+    let first = current(&command, OsStr::new(""), None).unwrap().unwrap();
     file(&dir.path().join("new"), 0o700);
     fs::rename(dir.path().join("new"), &path).unwrap();
-    let second = look(&command, OsStr::new(""), None).unwrap().unwrap();
+    let second = current(&command, OsStr::new(""), None).unwrap().unwrap();
     assert_eq!((&first.path, &second.path), (&path, &path));
     assert_ne!(first, second);
 }
@@ -75,6 +75,6 @@ fn a_path_that_leads_nowhere_is_not_found() {
     file(&dir.path().join("file"), 0o700);
     for path in ["absent", "file/below"] {
         let command = Command::Path(dir.path().join(path));
-        assert_eq!(look(&command, OsStr::new(""), None).unwrap(), None, "{path}");
+        assert_eq!(current(&command, OsStr::new(""), None).unwrap(), None, "{path}");
     }
 }
