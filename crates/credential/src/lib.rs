@@ -1,14 +1,15 @@
-//! Credentials as plugins issue them: values and the `ExecCredential` documents. Pure; no I/O.
+//! Credentials as plugins issue them. Pure: no I/O.
+//!
+//! [`exec_info`] writes the input of a plugin, and [`decode`] reads its output: a [`Material`], whose certificate and key
+//! were checked against each other. [`lifetime`] says how long it may be served, and [`Issued`] is what is served.
+//! [`document`] is one tree for JSON and YAML with positions, and [`text`] makes what others wrote safe to print.
 
-mod certificate;
 pub mod document;
-pub mod encoded;
 mod exec_credential;
+mod exec_info;
 mod issued;
-mod jwt;
 mod key;
 mod lifetime;
-mod material;
 mod pair;
 mod pem;
 #[cfg(any(test, feature = "test-util"))]
@@ -16,10 +17,9 @@ pub mod testing;
 pub mod text;
 mod timestamp;
 
-pub use encoded::{Draft, EncodeFn, EncodedCredential};
-pub use exec_credential::{ApiVersion, Cluster, DecodeError, Decoded, ExecInfoError, decode, exec_info};
-pub use issued::{Generation, Issued, Now, Validity};
+pub use exec_credential::{DecodeError, Decoded, Material, Token, decode};
+pub use exec_info::{ApiVersion, Cluster, ExecInfoError, exec_info};
+pub use issued::{Draft, EncodeFn, EncodedCredential, Generation, Issued, Now, Validity};
 pub use lifetime::{Lifetime, LifetimeBound, LifetimeError, LifetimeLimits, lifetime};
-pub use material::{ClientPair, Fingerprint, Material, Token};
-pub use pair::PairError;
+pub use pair::{ClientPair, Fingerprint, PairError};
 pub use timestamp::rfc3339;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::Decoded;
+use crate::exec_credential::Decoded;
 
 /// The bounds of a provider on lifetimes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -1,12 +1,22 @@
 //! A client certificate and its key, checked against each other.
 
+use std::{
+    fmt,
+    time::{Duration, SystemTime},
+};
+
 use aws_lc_rs::digest::{Context, SHA256};
+use secrecy::SecretSlice;
+use x509_parser::{
+    certificate::{X509Certificate, X509CertificateParser},
+    nom::Parser,
+    time::ASN1Time,
+    x509::{SubjectPublicKeyInfo, X509Version},
+};
 use zeroize::Zeroizing;
 
-use super::{
-    certificate::Certificate,
+use crate::{
     key::{PrivateKey, is_secp256k1},
-    material::{ClientPair, Fingerprint},
     pem::{self, Block},
 };
 
@@ -19,6 +29,37 @@ const LONGEST_CHAIN: usize = 16;
 const KEY_IN_CERTIFICATE: &str = "`clientCertificateData` contains a private key, which is left out of the certificate that callers get; the plugin should print it only in `clientKeyData`";
 const UNJUDGED: &str = "whether the private key belongs to the client certificate cannot be checked for this kind of key; both are passed on unchanged";
 const VERSION_1: &str = "the client certificate is X.509 version 1, which some TLS libraries refuse";
+
+/// A client certificate chain and its private key, byte for byte as the plugin printed them.
+#[derive(Debug)]
+pub struct ClientPair {
+    /// PEM, leaf first.
+    pub chain_pem: SecretSlice<u8>,
+    /// PEM; belongs to the leaf.
+    pub key_pem: SecretSlice<u8>,
+    /// Changes if and only if the TLS identity does.
+    pub fingerprint: Fingerprint,
+    /// `NotBefore` of the leaf.
+    pub not_before: SystemTime,
+    /// `NotAfter` of the leaf.
+    pub not_after: SystemTime,
+}
+
+/// SHA-256 of the DER certificates of a chain. It does not include the key, which belongs to the leaf.
+#[derive(Clone, Copy, Eq, Hash, PartialEq)]
+pub struct Fingerprint(pub [u8; 32]);
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fingerprint({self})")
+    }
+}
 
 /// Why a client certificate and its key are not accepted. Never contains them.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
@@ -173,6 +214,44 @@ fn fingerprint(certificates: &[&Zeroizing<Vec<u8>>]) -> Fingerprint {
     let mut sum = [0; 32];
     sum.iter_mut().zip(context.finish().as_ref()).for_each(|(to, from)| *to = *from);
     Fingerprint(sum)
+}
+
+/// A parsed certificate.
+struct Certificate<'a> {
+    inner: X509Certificate<'a>,
+}
+
+impl<'a> Certificate<'a> {
+    /// Reads exactly one DER certificate, without its extensions.
+    fn read(der: &'a [u8]) -> Option<Self> {
+        let mut parser = X509CertificateParser::new().with_deep_parse_extensions(false);
+        let (rest, inner) = parser.parse(der).ok()?;
+        rest.is_empty().then_some(Self { inner })
+    }
+
+    fn public_key(&self) -> &SubjectPublicKeyInfo<'_> {
+        self.inner.public_key()
+    }
+
+    fn is_version_1(&self) -> bool {
+        self.inner.version() == X509Version::V1
+    }
+
+    fn not_before(&self) -> SystemTime {
+        time(self.inner.validity().not_before)
+    }
+
+    fn not_after(&self) -> SystemTime {
+        time(self.inner.validity().not_after)
+    }
+}
+
+fn time(time: ASN1Time) -> SystemTime {
+    let seconds = time.timestamp();
+    let distance = Duration::from_secs(seconds.unsigned_abs());
+    let epoch = SystemTime::UNIX_EPOCH;
+    let time = if seconds < 0 { epoch.checked_sub(distance) } else { epoch.checked_add(distance) };
+    time.unwrap_or(epoch) // not reached: an ASN.1 year has four digits
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::{cell::Cell, collections::HashSet, fmt};
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-use super::{Key, MAX_DEPTH, MAX_NODES, Node, ParseError, ParseErrorKind, Position, Value, text};
+use super::node::{Key, MAX_DEPTH, MAX_NODES, Node, ParseError, ParseErrorKind, Position, Value, text};
 
 /// Reads exactly one JSON value. Its nodes have no positions; errors have.
 pub fn json(bytes: &[u8]) -> Result<Node, ParseError> {

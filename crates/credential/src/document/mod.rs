@@ -5,28 +5,16 @@
 //! neither its `Debug` nor an error shows any of the text.
 
 mod edit;
-mod error;
 mod json;
 mod node;
-mod outline;
-mod position;
-mod scalar;
 mod yaml;
 
-pub use edit::{fitted, means, replaced};
-pub use error::{ParseError, ParseErrorKind};
+pub use edit::{Outline, fitted, means, replaced};
 pub use json::json;
-pub use node::{Key, Node, Value};
-pub use outline::Outline;
-pub use position::Position;
+pub use node::{Key, Node, ParseError, ParseErrorKind, Position, Value};
 pub use yaml::{Aliases, yaml};
 
-/// Collections inside each other, at most.
-const MAX_DEPTH: usize = 64;
-/// Keys and values of a file, at most: a kubeconfig with ten thousand clusters. Each takes about a hundred bytes of memory.
-const MAX_NODES: usize = 400_000;
-/// Keys and values of the output of a plugin, at most.
-const MAX_OUTPUT_NODES: usize = 10_000;
+use node::{MAX_OUTPUT_NODES, text};
 
 /// Reads one JSON or YAML document that a plugin printed: JSON if it starts like an object and is JSON, else YAML.
 ///
@@ -42,15 +30,6 @@ pub fn parse(bytes: &[u8], aliases: Aliases) -> Result<Node, ParseError> {
         }
         _ => Err(error),
     })
-}
-
-/// The text without its byte order mark.
-fn text(bytes: &[u8]) -> Result<&str, ParseError> {
-    let text = str::from_utf8(bytes).map_err(|error| {
-        let valid = bytes.get(..error.valid_up_to()).unwrap_or_default();
-        ParseErrorKind::NotUtf8.at(Position::after(&String::from_utf8_lossy(valid)))
-    })?;
-    Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
 
 #[cfg(test)]

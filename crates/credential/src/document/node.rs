@@ -1,11 +1,135 @@
-//! The tree.
+//! The tree, places in it, and why a document is refused.
 
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 use serde_json::Number;
 
-use super::Position;
+/// Collections inside each other, at most.
+pub(super) const MAX_DEPTH: usize = 64;
+/// Keys and values of a file, at most: a kubeconfig with ten thousand clusters. Each takes about a hundred bytes of memory.
+pub(super) const MAX_NODES: usize = 400_000;
+/// Keys and values of the output of a plugin, at most.
+pub(super) const MAX_OUTPUT_NODES: usize = 10_000;
+
+/// Keys and values that aliases may add to a document. Each takes about a hundred bytes of memory.
+pub(super) const MAX_ADDED: usize = 200_000;
+/// Bytes of text that aliases may add to a document.
+pub(super) const MAX_ADDED_BYTES: usize = 4 << 20;
+
+/// A place in a document: 1-based, columns in characters. Zero within JSON, whose parser does not report positions.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Position {
+    /// Line.
+    pub line: u32,
+    /// Column.
+    pub column: u32,
+}
+
+impl Position {
+    /// An unknown position.
+    pub const UNKNOWN: Self = Self { line: 0, column: 0 };
+
+    /// Whether the position is known.
+    pub const fn is_known(self) -> bool {
+        self.line != 0
+    }
+
+    /// The position in parentheses after a blank, for the end of a message; empty if it is not known.
+    pub fn suffix(self) -> String {
+        if self.is_known() { format!(" ({self})") } else { String::new() }
+    }
+
+    pub(super) fn new(line: usize, column: usize) -> Self {
+        let number = |value| u32::try_from(value).unwrap_or(u32::MAX);
+        Self { line: number(line), column: number(column) }
+    }
+
+    /// The position after `text`.
+    pub(super) fn after(text: &str) -> Self {
+        let last = text.rsplit('\n').next().unwrap_or_default();
+        Self::new(text.matches('\n').count() + 1, last.chars().count() + 1)
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}, column {}", self.line, self.column)
+    }
+}
+
+/// Why a document is not accepted. It never contains text of the document, which may be a secret.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{kind}{}", at.suffix())]
+pub struct ParseError {
+    /// What is wrong.
+    pub kind: ParseErrorKind,
+    /// Where.
+    pub at: Position,
+}
+
+/// What is wrong with a document.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ParseErrorKind {
+    /// `*name` where aliases are not followed, or without a finished anchor.
+    #[error("an alias is not accepted here")]
+    Alias,
+    /// The same key twice in one map.
+    #[error("a key appears twice in one map")]
+    DuplicateKey,
+    /// Nothing but blanks and comments.
+    #[error("the document is empty")]
+    Empty,
+    /// A key that is a list, a map or null.
+    #[error("a key must be a string")]
+    Key,
+    /// `<<` where merges are not followed, or with a value that is not a map.
+    #[error("a merge key (`<<`) is not accepted here")]
+    MergeKey,
+    /// Bytes that are not UTF-8.
+    #[error("the document is not UTF-8")]
+    NotUtf8,
+    /// A second document after the first.
+    #[error("expected one document, found a second one")]
+    SecondDocument,
+    /// A syntax error.
+    #[error("the document is not well-formed")]
+    Syntax,
+    /// `!tag`.
+    #[error("a YAML tag is not accepted here")]
+    Tag,
+    /// Something after the end of the document.
+    #[error("expected the end of the document, found more text")]
+    TextAfter,
+    /// Aliases that make the document too large.
+    #[error(
+        "anchors and aliases add more than {} keys and values, or more than {} MiB of text; write fewer of them",
+        MAX_ADDED,
+        MAX_ADDED_BYTES >> 20
+    )]
+    TooBig,
+    /// More keys and values than this.
+    #[error("the document has more than {0} keys and values")]
+    TooMany(usize),
+    /// Collections that are nested too deeply.
+    #[error("lists and maps are nested more than {max} deep", max = MAX_DEPTH)]
+    TooDeep,
+}
+
+impl ParseErrorKind {
+    pub(super) const fn at(self, at: Position) -> ParseError {
+        ParseError { kind: self, at }
+    }
+}
+
+/// The text without its byte order mark.
+pub(super) fn text(bytes: &[u8]) -> Result<&str, ParseError> {
+    let text = str::from_utf8(bytes).map_err(|error| {
+        let valid = bytes.get(..error.valid_up_to()).unwrap_or_default();
+        ParseErrorKind::NotUtf8.at(Position::after(&String::from_utf8_lossy(valid)))
+    })?;
+    Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
+}
 
 /// A value and its position. Its `Debug` shows kinds, lengths and positions only.
 #[derive(Clone)]
@@ -99,17 +223,8 @@ impl Node {
 
     /// The same value as JSON. A number that JSON cannot hold becomes text.
     pub fn to_json(&self) -> serde_json::Value {
-        use serde_json::Value as Json;
-        match &self.value {
-            Value::Null => Json::Null,
-            Value::Bool(value) => Json::Bool(*value),
-            Value::Number(text) => json_number(text).map_or_else(|| Json::String(text.clone()), Json::Number),
-            Value::String(text) => Json::String(text.clone()),
-            Value::Sequence(items) => items.iter().map(Self::to_json).collect(),
-            Value::Mapping(entries) => {
-                entries.iter().map(|(key, node)| (key.name.clone(), node.to_json())).collect()
-            }
-        }
+        // Not reached: every key is text.
+        serde_json::to_value(self).unwrap_or_default()
     }
 }
 

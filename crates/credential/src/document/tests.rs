@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::{
     ParseErrorKind::{self, *},
+    node::MAX_NODES,
     *,
 };
 

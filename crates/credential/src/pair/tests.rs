@@ -296,3 +296,8 @@ fn a_curve_that_tls_does_not_have_is_refused() {
     }
     assert_eq!(refused(SECP256K1.0, &key), PairError::Secp256k1, "the certificate alone");
 }
+
+#[test]
+fn a_fingerprint_prints_in_hexadecimal() {
+    assert_eq!(Fingerprint([0xa1; 32]).to_string(), "a1".repeat(32));
+}

@@ -17,8 +17,8 @@ use crate::{
 
 mod canary;
 
-const CHAIN: &str = include_str!("../../fixtures/rsa2048.crt.pem");
-const KEY: &str = include_str!("../../fixtures/rsa2048-pkcs1.key.pem");
+const CHAIN: &str = include_str!("../fixtures/rsa2048.crt.pem");
+const KEY: &str = include_str!("../fixtures/rsa2048-pkcs1.key.pem");
 
 fn document(status: &Value) -> String {
     json!({ "kind": "ExecCredential", "apiVersion": ApiVersion::V1.as_str(), "status": status }).to_string()
@@ -240,8 +240,8 @@ fn a_pair_is_accepted_with_and_without_a_token() {
     );
     assert!(decoded(yaml).material.pair.is_some());
     let unknown = json!({
-        "clientCertificateData": include_str!("../../fixtures/ed448.crt.pem"),
-        "clientKeyData": include_str!("../../fixtures/ed448.key.pem"),
+        "clientCertificateData": include_str!("../fixtures/ed448.crt.pem"),
+        "clientKeyData": include_str!("../fixtures/ed448.key.pem"),
     });
     assert_eq!(decoded(document(&unknown)).warnings.len(), 1);
 }
@@ -320,4 +320,43 @@ proptest! {
         let key = encode(KEY, "RSA PRIVATE KEY", of_key);
         drop(decode(document(&json!({ "clientCertificateData": chain, "clientKeyData": key })).as_bytes(), ApiVersion::V1));
     }
+}
+
+fn jwt(payload: &str) -> String {
+    format!("e30.{}.c2ln", BASE64_URL_SAFE_NO_PAD.encode(payload))
+}
+
+fn at(seconds: f64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs_f64(seconds)
+}
+
+#[test]
+fn the_claim_is_read_as_an_integer_or_a_fraction() {
+    assert_eq!(token_expiry(&jwt(r#"{"aud":["x"],"exp":1784888430}"#)), Some(at(1_784_888_430.0)));
+    assert_eq!(token_expiry(&jwt(r#"{"exp":1784888430.5}"#)), Some(at(1_784_888_430.5)));
+    assert_eq!(token_expiry(&jwt(r#"{"exp":1.7e9}"#)), Some(at(1.7e9)));
+    assert!(token_expiry(&jwt(r#"{"exp":-1}"#)) < Some(at(0.0)));
+}
+
+#[test]
+fn a_text_that_is_not_a_jwt_has_no_expiry() {
+    let payloads = [
+        r#"{"exp":"1784888430"}"#,
+        r#"{"exp":null}"#,
+        r#"{"EXP":1}"#,
+        "{}",
+        "[1]",
+        "1",
+        "",
+        r#"{"exp":1e300}"#,
+    ];
+    for text in payloads.map(jwt) {
+        assert_eq!(token_expiry(&text), None, "{text}");
+    }
+    let good = jwt(r#"{"exp":1}"#);
+    for text in ["", ".", "..", "a.b.c", "opaque", "k8s-aws-v1.aHR0cHM6Ly9zdHM"] {
+        assert_eq!(token_expiry(text), None, "{text}");
+    }
+    assert_eq!(token_expiry(&format!("{good}.e30")), None, "five parts or four are encrypted or unknown");
+    assert_eq!(token_expiry(good.strip_suffix(".c2ln").unwrap()), None);
 }

@@ -60,3 +60,58 @@ fn the_tail_is_the_last_whole_lines_in_one() {
     assert_eq!(last_lines("long äöü".as_bytes(), false, 5), "…öü");
     assert_eq!(last_lines(b"ok\xff\x1b[1m", true, 100), "ok\u{fffd}U+001B[1m");
 }
+
+#[derive(Debug, thiserror::Error)]
+#[error("{text}")]
+struct Layer {
+    text: &'static str,
+    source: Option<Box<Layer>>,
+}
+
+fn layers(texts: &[&'static str]) -> Option<Box<Layer>> {
+    let (text, below) = texts.split_first()?;
+    Some(Box::new(Layer { text, source: layers(below) }))
+}
+
+#[test]
+fn a_chain_names_each_cause_once() {
+    let chained = |texts: &[&'static str]| chain(&*layers(texts).unwrap());
+    assert_eq!(chained(&["cannot connect"]), "cannot connect");
+    assert_eq!(
+        chained(&["cannot connect", "TLS failed", "bad certificate"]),
+        "cannot connect: TLS failed: bad certificate"
+    );
+    assert_eq!(
+        chained(&["cannot connect: TLS failed", "TLS failed", "expired"]),
+        "cannot connect: TLS failed: expired"
+    );
+}
+
+#[test]
+fn a_typo_gets_a_suggestion_and_another_word_does_not() {
+    let known = ["connections", "watchesPerConnection", "pluginRuns", "gke"];
+    assert_eq!(nearest("conections", known), Some("connections"));
+    assert_eq!(nearest("plugin_runs", known), Some("pluginRuns"));
+    assert_eq!(nearest("PLUGINRUNS", known), Some("pluginRuns"));
+    assert_eq!(nearest("gek", known), Some("gke"));
+    assert_eq!(nearest("socket", known), None);
+    assert_eq!(nearest("", known), None);
+    assert_eq!(nearest(&"x".repeat(1 << 20), ["x".repeat(1 << 20).as_str()]), None);
+}
+
+#[test]
+fn a_name_is_short_and_cannot_control_a_terminal() {
+    assert_eq!(shown("a\u{1b}[2J\n"), "a\\u{1b}[2J\\n");
+    assert_eq!(shown(&"x".repeat(101)), format!("{}…", "x".repeat(100)));
+    assert_eq!(one_line(" a\n\tb\u{1b}[2J "), "a bU+001B[2J");
+    assert_eq!(listed(&[]), "none");
+    assert_eq!(listed(&vec!["x".to_owned(); 21]), format!("{} and 1 more", ["x"; 20].join(", ")));
+}
+
+#[test]
+fn a_path_that_is_shown_keeps_its_end_and_steers_no_terminal() {
+    let path = format!("/{}/\u{1b}[2J/config", "x".repeat(500));
+    let shown = shown_path(Path::new(&path));
+    assert!(shown.starts_with('…') && shown.ends_with("/\\u{1b}[2J/config"), "{shown}");
+    assert_eq!(shown.chars().count(), 121);
+}
