@@ -1,4 +1,4 @@
-//! What only Linux has: protection of the process, and inotify.
+//! What only Linux has: protection of the process, processes behind sockets, and inotify.
 //!
 //! A program beside a followed file may write, create and rename others as fast as it can. Directories are watched for names
 //! only, few of the events are read at a time, and none are waited for in between: the kernel keeps those that fit its
@@ -9,7 +9,10 @@ use std::{
     ffi::{OsStr, OsString},
     fs,
     mem::{self, MaybeUninit},
-    os::{fd::OwnedFd, unix::ffi::OsStrExt as _},
+    os::{
+        fd::OwnedFd,
+        unix::{ffi::OsStrExt as _, net::UnixStream},
+    },
     path::{Component, Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -22,7 +25,10 @@ use rustix::{
         stat, statfs,
     },
     io::Errno,
-    process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit, umask},
+    process::{
+        DumpableBehavior, Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_open,
+        pidfd_send_signal, set_dumpable_behavior, setrlimit, umask,
+    },
 };
 use tokio::{
     io::{Interest, unix::AsyncFd},
@@ -90,6 +96,21 @@ pub fn harden() {
     let raised = Rlimit { current: descriptors.maximum, ..descriptors };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
         warn!(%error, "cannot raise the limit of open files; it bounds the number of connections");
+    }
+}
+
+/// Asks the process that listens on `socket` to end, if its command line is `command`: words that end with NUL.
+pub fn terminate_listener(socket: &Path, command: &[u8]) {
+    let peer = UnixStream::connect(socket)
+        .ok()
+        .and_then(|stream| Some(rustix::net::sockopt::socket_peercred(stream).ok()?.pid));
+    let is_it = |pid: Pid| {
+        fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).is_ok_and(|found| found == command)
+    };
+    // Held before the look: its number may be another process's afterwards.
+    let held = peer.and_then(|pid| Some((pid, pidfd_open(pid, PidfdFlags::empty()).ok()?)));
+    if let Some((_, held)) = held.filter(|(pid, _)| is_it(*pid)) {
+        let _gone_already = pidfd_send_signal(held, Signal::TERM);
     }
 }
 

@@ -16,7 +16,7 @@ mod systemd;
 pub use bound::{Bound, Drained, GRACE};
 pub use build::build;
 pub use edges::{Edges, Signals, environment};
-pub use linux::harden;
+pub use linux::{harden, terminate_listener};
 pub use logs::{FilterProblem, LogFormat, LogOptions, LogQueue, start as start_logs};
 pub use reload::{ConfigPlace, ReloadRequest};
 pub use sockets::{BuildError, Listening, SocketSource, socket_options};

@@ -7,12 +7,16 @@ use std::{
 };
 
 use anyhow::Context as _;
-use credbroker_client::{Client, Error, Socket, SocketError};
+use credbroker_client::{Client, Error, Failure as Reported, HubState, Reason, Socket, SocketError};
 use credbroker_exec::{Failure, duration, socket};
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::screen::rfc3339;
 use credbroker_credential::text::escape_json;
 use credbroker_plugin::Environment;
+
+/// Exit code of a bad configuration (`EX_CONFIG`).
+pub(super) const EX_CONFIG: u8 = 78;
 
 /// Where the broker listens.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -51,6 +55,26 @@ pub(super) struct TimeoutArg {
 impl Default for TimeoutArg {
     fn default() -> Self {
         Self { limit: Duration::from_secs(5) }
+    }
+}
+
+/// The broker that a command asks.
+#[derive(Debug, Default, clap::Args)]
+pub(super) struct BrokerArgs {
+    #[command(flatten)]
+    pub(super) socket: SocketArg,
+    #[command(flatten)]
+    pub(super) timeout: TimeoutArg,
+}
+
+impl BrokerArgs {
+    /// As [`ask`], for a command that ends with the failure of its request.
+    pub(super) fn ask<T>(
+        &self,
+        environment: &Environment,
+        request: impl AsyncFnOnce(Client) -> Result<T, Error>,
+    ) -> anyhow::Result<T> {
+        Ok(ask(&self.socket, self.timeout.limit, environment, request)??)
     }
 }
 
@@ -102,23 +126,33 @@ pub(super) fn write_json(document: &Value, out: &mut dyn Write) -> io::Result<()
     writeln!(out, "{}", escape_json(&format!("{document:#}")))
 }
 
-/// Prints an answer on `out` with `print`, or a failure on stderr; returns the exit code.
-pub(super) fn finish<T>(
-    answer: Result<T, Failure>,
-    out: &mut dyn Write,
-    print: impl FnOnce(T, &mut dyn Write) -> io::Result<()>,
-) -> anyhow::Result<u8> {
-    match answer {
-        Ok(answer) => {
-            print(answer, out)?;
-            Ok(0)
-        }
-        Err(failure) => Ok(fail(&failure, &mut io::stderr())?),
-    }
+/// Prints why a command has failed and what to do; returns the exit code. The failure of a request has the line and the
+/// exit code of `credbroker-exec`.
+pub(super) fn fail(error: &anyhow::Error, err: &mut dyn Write) -> u8 {
+    let (line, code) = match error.downcast_ref::<Failure>() {
+        Some(failure) => (failure.line(None), failure.exit_code()),
+        None => (format!("{error:#}"), 1),
+    };
+    // If it cannot be written, there is no other place for the error.
+    let _ignored = writeln!(err, "credbroker: {line}");
+    code
 }
 
-/// Prints why there is no answer and what to do; returns the exit code, which is that of `credbroker-exec`.
-pub(super) fn fail(failure: &Failure, err: &mut dyn Write) -> io::Result<u8> {
-    writeln!(err, "credbroker: {}", failure.line(None))?;
-    Ok(failure.exit_code())
+/// A failure that the broker reports, as every command prints it in JSON.
+pub(super) fn failure_json(failure: &Reported) -> Value {
+    json!({"reason": reason(failure), "message": failure.message})
+}
+
+/// The name of a failure's reason.
+pub(super) fn reason(failure: &Reported) -> &'static str {
+    failure.reason.map_or("ERROR_REASON_UNSPECIFIED", Reason::name)
+}
+
+/// The hub, as every command prints it in JSON.
+pub(super) fn hub_json(hub: &HubState) -> Value {
+    json!({
+        "synced": hub.synced,
+        "failure": hub.failure.as_ref().map(failure_json),
+        "sinceTime": hub.since.map(rfc3339),
+    })
 }

@@ -1,19 +1,20 @@
 //! `credbroker clusters`: the clusters of the fleet, and whether the broker has credentials for them.
 
-mod json;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::{self, Write},
+};
 
-use std::io::{self, Write};
-
-use credbroker_client::{ClusterState, Readiness};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use credbroker_client::{Client, Cluster, ClusterState, HubState, Readiness};
+use serde_json::{Value, json};
 
 use super::{
-    broker::{OutputFormat, fail, write_json},
-    fleet::{ClusterList, ClusterQuery},
-    table,
+    broker::{BrokerArgs, OutputFormat, failure_json, hub_json, reason, write_json},
+    screen::{shortened, unfitted},
 };
 use credbroker_credential::text::one_line;
 use credbroker_plugin::Environment;
-pub(super) use json::{failure, reason};
 
 /// List the clusters of the fleet, which are the ClusterProfiles that a running broker reads
 ///
@@ -52,21 +53,14 @@ pub(super) fn run(
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> anyhow::Result<u8> {
-    let list = match args.query.ask(environment)? {
-        Ok(list) => list,
-        Err(failure) => return Ok(fail(&failure, err)?),
-    };
-    print(&list, args.output, out)?;
+    let list = args.query.ask(environment)?;
+    match args.output {
+        OutputFormat::Table => write!(out, "{}", as_table(&list))?,
+        OutputFormat::Json => write_json(&document(&list), out)?,
+    }
+    out.flush()?;
     list.warn(err)?;
     Ok(0)
-}
-
-fn print(list: &ClusterList, format: OutputFormat, out: &mut dyn Write) -> io::Result<()> {
-    match format {
-        OutputFormat::Table => write!(out, "{}", as_table(list))?,
-        OutputFormat::Json => write_json(&json::document(list), out)?,
-    }
-    out.flush()
 }
 
 /// The most characters of a cell; the middle of a longer value is replaced.
@@ -86,7 +80,7 @@ fn as_table(list: &ClusterList) -> String {
             cell(&cluster.cluster_manager, NARROW),
         ]
     });
-    let mut text = table::text(head, rows);
+    let mut text = unfitted(head, rows);
     let failed = list.clusters.iter().filter_map(|(name, cluster)| Some((name, failure_message(cluster)?)));
     let below = failed
         .map(|(name, message)| format!("{}: {}\n", one_line(&name.to_string()), one_line(message)))
@@ -116,7 +110,7 @@ fn state(cluster: &ClusterState) -> String {
 /// `-` for an empty text, so that every line has as many words as the head.
 fn cell(text: &str, most: usize) -> String {
     let text = one_line(text);
-    if text.is_empty() { "-".to_owned() } else { table::shortened(&text, most) }
+    if text.is_empty() { "-".to_owned() } else { shortened(&text, most) }
 }
 
 /// Its name in the table and in JSON.
@@ -131,5 +125,144 @@ fn name(readiness: Readiness) -> &'static str {
     }
 }
 
+fn document(list: &ClusterList) -> Value {
+    json!({
+        "clusters": list.clusters.iter().map(|(name, cluster)| one(name, cluster)).collect::<Vec<_>>(),
+        "hub": list.hub.as_ref().map(hub_json),
+    })
+}
+
+fn one(at: &ClusterName, cluster: &ClusterState) -> Value {
+    json!({
+        "clusterProfile": {"namespace": at.namespace, "name": at.name},
+        "displayName": cluster.display_name,
+        "clusterManager": cluster.cluster_manager,
+        "kubernetesVersion": cluster.kubernetes_version,
+        "properties": cluster.properties.iter().map(|property| json!({
+            "name": property.name,
+            "value": property.value,
+        })).collect::<Vec<_>>(),
+        "provider": cluster.provider,
+        "skippedProviders": cluster.skipped_providers.iter().map(|skipped| json!({
+            "name": skipped.name,
+            "message": skipped.message,
+        })).collect::<Vec<_>>(),
+        "cluster": cluster.cluster.as_ref().map(endpoint),
+        "readiness": name(cluster.readiness),
+        "failure": cluster.failure.as_ref().map(failure_json),
+    })
+}
+
+/// With the field names of `spec.cluster` of an ExecCredential.
+fn endpoint(cluster: &Cluster) -> Value {
+    json!({
+        "server": cluster.server,
+        "tlsServerName": cluster.tls_server_name,
+        "insecureSkipTlsVerify": cluster.insecure_skip_tls_verify,
+        "certificateAuthorityData": cluster.certificate_authority_data.as_ref().map(|data| STANDARD.encode(data)),
+        "proxyUrl": cluster.proxy_url,
+        "disableCompression": cluster.disable_compression,
+        "config": cluster.config.as_ref().and_then(|config| serde_json::from_slice::<Value>(config).ok()),
+    })
+}
+/// The clusters to list, and the broker to ask.
+#[derive(Debug, Default, clap::Args)]
+pub(super) struct ClusterQuery {
+    /// Only clusters of this namespace; can be repeated [default: all namespaces that the broker reads]
+    #[arg(short, long = "namespace", value_name = "NAMESPACE")]
+    pub(super) namespaces: Vec<String>,
+    #[command(flatten)]
+    pub(super) broker: BrokerArgs,
+}
+
+/// The requested clusters, sorted, and the state of the hub.
+#[derive(Debug, Default)]
+pub(super) struct ClusterList {
+    pub(super) clusters: BTreeMap<ClusterName, ClusterState>,
+    /// `None`: the broker reads no ClusterProfiles.
+    pub(super) hub: Option<HubState>,
+}
+
+/// Namespace and name of a ClusterProfile.
+pub(super) use credbroker_client::ClusterProfileRef as ClusterName;
+
+impl ClusterQuery {
+    /// Requests all pages. The fleet may change between two pages; if a cluster is in both, its later state counts.
+    pub(super) fn ask(&self, environment: &Environment) -> anyhow::Result<ClusterList> {
+        let mut namespaces: BTreeSet<Option<&str>> =
+            self.namespaces.iter().map(|name| Some(name.as_str())).collect();
+        if namespaces.is_empty() {
+            namespaces.insert(None);
+        }
+        self.broker.ask(environment, async |client: Client| {
+            let mut list = ClusterList::default();
+            for namespace in namespaces {
+                let answer = client.clusters(namespace).await?;
+                list.add(answer.clusters);
+                list.hub = answer.hub;
+            }
+            Ok(list)
+        })
+    }
+}
+
+impl ClusterList {
+    pub(super) fn add(&mut self, clusters: Vec<ClusterState>) {
+        for cluster in clusters {
+            self.clusters.insert(cluster.profile.clone(), cluster);
+        }
+    }
+
+    /// Writes one line to `err` if the list may be incomplete or out of date.
+    pub(super) fn warn(&self, err: &mut dyn Write) -> io::Result<()> {
+        match self.caveat() {
+            Some(caveat) => writeln!(err, "credbroker: {caveat}"),
+            None => Ok(()),
+        }
+    }
+
+    fn caveat(&self) -> Option<String> {
+        let is_empty = self.clusters.is_empty();
+        let Some(hub) = &self.hub else {
+            return is_empty.then(|| NOT_CONFIGURED.to_owned());
+        };
+        let problem = hub.failure.as_ref().map(|failure| one_line(&failure.message)).unwrap_or_default();
+        match (hub.synced, problem.as_str(), is_empty) {
+            (true, "", false) => None,
+            (true, "", true) => Some(NONE_SELECTED.to_owned()),
+            (true, problem, false) => {
+                Some(format!("this list may be out of date, because the hub cannot be read: {problem}"))
+            }
+            (false, "", true) => {
+                Some("the broker has not read the ClusterProfiles yet; try again in a few seconds".to_owned())
+            }
+            (false, "", false) => Some(
+                "clusters may be missing, because the broker has not read all ClusterProfiles yet".to_owned(),
+            ),
+            (false, problem, false) => {
+                Some(format!("clusters may be missing, because the hub cannot be read: {problem}"))
+            }
+            (_, problem, true) => {
+                Some(format!("the broker has no ClusterProfiles, because the hub cannot be read: {problem}"))
+            }
+        }
+    }
+}
+
+const NOT_CONFIGURED: &str = "the broker reads no ClusterProfiles; name the hub in its configuration: \
+                              `clusterProfiles: {kubeconfig: FILE or in-cluster, namespaces: [NAMESPACE]}`";
+
+const NONE_SELECTED: &str = "the hub has no matching ClusterProfile; check --namespace, and `namespaces` and \
+                             `labelSelector` of `clusterProfiles` in the broker's configuration";
+
+/// Why a cluster cannot be used; empty if it can.
+pub(super) fn problem(cluster: &ClusterState) -> String {
+    let Some(failure) = &cluster.failure else { return String::new() };
+    match (one_line(&failure.message), reason(failure)) {
+        (message, reason) if message.is_empty() => reason.to_owned(),
+        (message, reason) => format!("{message} ({reason})"),
+    }
+}
+
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -1,29 +1,53 @@
 //! Completions: the shell calls this program, so that it can offer the names that a running broker has.
 
-mod script;
-
 use std::{ffi::OsString, io::Write, time::Duration};
 
-use clap::{Arg, Command, CommandFactory as _};
-use clap_complete::{ArgValueCandidates, CompletionCandidate, env::CompleteEnv};
+use clap::{Arg, Command};
+use clap_complete::{
+    ArgValueCandidates, CompletionCandidate,
+    env::{CompleteEnv, Shells},
+};
 use credbroker_client::{Client, Error, admin::Selector};
 use tokio::time::timeout;
 
-use super::{
-    Cli,
-    broker::{SocketArg, ask},
-};
+use super::broker::{BrokerArgs, TimeoutArg};
 use crate::app;
 use credbroker_config as config;
 use credbroker_config::kubeconfig::{Kubeconfig, Mode};
 use credbroker_credential::text::one_line;
 
-pub(super) use script::script;
-
 /// The variable by which the script of a shell calls this program. It has the name of the shell.
 const VARIABLE: &str = "CREDBROKER_COMPLETE";
 /// How long a person waits for names at most. Without a broker there are none.
 const LIMIT: Duration = Duration::from_millis(500);
+
+/// The library's script divides words as bash does, at `:`, `=` and `@`, which names of providers often have, and inserts
+/// candidates without quotes: bash would run what a name has in `$()`.
+const BASH: &str = r#"_credbroker() {
+    local line=${COMP_LINE:0:COMP_POINT} words candidates candidate current replaced
+    # Without `-r`, so that `\` is removed.
+    read -a words <<<"$line"
+    if [[ $line == *[[:blank:]] && $line != *\\[[:blank:]] ]]; then words+=(""); fi
+    current=${words[-1]}
+    # The last part of the current word, which bash replaces.
+    read replaced <<<"$2"
+    mapfile -t candidates < <(_CLAP_IFS=$'\n' _CLAP_COMPLETE_INDEX=$((${#words[@]} - 1)) VARIABLE=bash \
+        PROGRAM -- "${words[@]}" 2>/dev/null)
+    COMPREPLY=()
+    for candidate in "${candidates[@]}"; do
+        printf -v candidate %q "${candidate#"${current%"$replaced"}"}"
+        COMPREPLY+=("$candidate")
+    done
+    if [[ ${#COMPREPLY[@]} == 1 && ${COMPREPLY[0]} == */ ]]; then compopt -o nospace; fi
+}
+complete -o bashdefault -o nosort -F _credbroker credbroker
+"#;
+
+/// Changes of the library's other scripts: the words reach this program as the person means them, without quotes.
+const UNQUOTED: [(&str, &str); 2] = [
+    (r#""${words[@]}""#, r#""${(@Q)words}""#),
+    ("(commandline --current-token)", "(commandline --current-token | string unescape)"),
+];
 
 /// Print the completion script of a shell
 ///
@@ -70,10 +94,13 @@ pub(super) fn run(args: &CompletionsArgs, out: &mut dyn Write) -> anyhow::Result
     Ok(0)
 }
 
-/// Answers the script of a shell if this is a call of it. Returns whether it was one.
-pub(super) fn answer(arguments: impl Iterator<Item = OsString>) -> anyhow::Result<bool> {
+/// Answers the script of a shell with what `command` offers, if this is a call of it. Returns whether it was one.
+pub(super) fn answer(
+    command: fn() -> Command,
+    arguments: impl Iterator<Item = OsString>,
+) -> anyhow::Result<bool> {
     let directory = std::env::current_dir().ok();
-    let completion = CompleteEnv::with_factory(|| with_names(Cli::command())).var(VARIABLE);
+    let completion = CompleteEnv::with_factory(|| with_names(command())).var(VARIABLE);
     Ok(completion.try_complete(arguments, directory.as_deref())?)
 }
 
@@ -89,11 +116,26 @@ fn with_names(command: Command) -> Command {
 
 fn candidates(arg: &Arg) -> Option<ArgValueCandidates> {
     Some(match arg.get_id().as_str() {
-        "provider" => ArgValueCandidates::new(|| names(providers)),
-        "definition" => ArgValueCandidates::new(|| names(definitions)),
-        "cluster_profile" => ArgValueCandidates::new(|| names(cluster_profiles)),
-        "namespaces" => ArgValueCandidates::new(|| names(namespaces)),
-        "key" => ArgValueCandidates::new(|| names(keys)),
+        "provider" => names(async |client| {
+            let providers = client.admin().providers().await?.into_iter();
+            Ok(providers.map(|provider| (provider.name, Some(provider.command))).collect())
+        }),
+        "definition" => names(async |client| {
+            let providers = client.admin().providers().await?.into_iter();
+            Ok(providers.filter_map(|provider| Some((provider.definition?, Some(provider.name)))).collect())
+        }),
+        "cluster_profile" => names(async |client| {
+            let clusters = client.clusters(None).await?.clusters.into_iter();
+            Ok(clusters.map(|cluster| (cluster.profile.to_string(), cluster.provider)).collect())
+        }),
+        "namespaces" => names(async |client| {
+            let clusters = client.clusters(None).await?.clusters.into_iter();
+            Ok(clusters.map(|cluster| (cluster.profile.namespace, None)).collect())
+        }),
+        "key" => names(async |client| {
+            let held = client.admin().credentials(&Selector::All).await?.into_iter();
+            Ok(held.map(|held| (held.key, Some(held.provider))).collect())
+        }),
         "context" => ArgValueCandidates::new(contexts),
         _ => return None,
     })
@@ -103,11 +145,18 @@ fn candidates(arg: &Arg) -> Option<ArgValueCandidates> {
 type Candidate = (String, Option<String>);
 
 /// What the broker offers, within the limit; nothing if there is no broker.
-fn names(request: impl AsyncFnOnce(Client) -> Result<Vec<Candidate>, Error>) -> Vec<CompletionCandidate> {
-    let answer = ask(&SocketArg::default(), LIMIT, &app::environment(), async |client| {
+fn names(
+    request: impl AsyncFn(Client) -> Result<Vec<Candidate>, Error> + Send + Sync + 'static,
+) -> ArgValueCandidates {
+    ArgValueCandidates::new(move || offered(&request))
+}
+
+fn offered(request: &impl AsyncFn(Client) -> Result<Vec<Candidate>, Error>) -> Vec<CompletionCandidate> {
+    let broker = BrokerArgs { timeout: TimeoutArg { limit: LIMIT }, ..BrokerArgs::default() };
+    let answer = broker.ask(&app::environment(), async |client| {
         timeout(LIMIT, request(client)).await.unwrap_or_else(|_elapsed| Ok(Vec::new()))
     });
-    let mut offers = answer.ok().and_then(Result::ok).unwrap_or_default();
+    let mut offers = answer.unwrap_or_default();
     offers.sort();
     offers.dedup_by(|one, other| one.0 == other.0);
     // A shell would insert a control character as it is.
@@ -118,34 +167,23 @@ fn names(request: impl AsyncFnOnce(Client) -> Result<Vec<Candidate>, Error>) -> 
     offers.into_iter().map(candidate).collect()
 }
 
-async fn providers(client: Client) -> Result<Vec<Candidate>, Error> {
-    let providers = client.admin().providers().await?;
-    Ok(providers.into_iter().map(|provider| (provider.name, Some(provider.command))).collect())
-}
-
-async fn definitions(client: Client) -> Result<Vec<Candidate>, Error> {
-    let providers = client.admin().providers().await?.into_iter();
-    Ok(providers.filter_map(|provider| Some((provider.definition?, Some(provider.name)))).collect())
-}
-
-async fn cluster_profiles(client: Client) -> Result<Vec<Candidate>, Error> {
-    let clusters = client.clusters(None).await?.clusters;
-    Ok(clusters.into_iter().map(|cluster| (cluster.profile.to_string(), cluster.provider)).collect())
-}
-
-async fn namespaces(client: Client) -> Result<Vec<Candidate>, Error> {
-    let clusters = client.clusters(None).await?.clusters;
-    Ok(clusters.into_iter().map(|cluster| (cluster.profile.namespace, None)).collect())
-}
-
-async fn keys(client: Client) -> Result<Vec<Candidate>, Error> {
-    let held = client.admin().credentials(&Selector::All).await?;
-    Ok(held.into_iter().map(|held| (held.key, Some(held.provider))).collect())
-}
-
 fn contexts() -> Vec<CompletionCandidate> {
     let paths = Kubeconfig::default_paths(&app::environment());
     let kubeconfig = config::read_kubeconfig(&paths, Mode::Ambient).ok();
     let names = kubeconfig.map(|kubeconfig| kubeconfig.context_names()).unwrap_or_default();
     names.into_iter().filter(|name| one_line(name) == *name).map(CompletionCandidate::new).collect()
+}
+/// The script that lets `shell` complete `credbroker` by calling `program`, a path or a name in `PATH`.
+pub(super) fn script(shell: Shell, program: &str) -> String {
+    if shell == Shell::Bash {
+        let program = format!("'{}'", program.replace('\'', r"'\''"));
+        return BASH.replace("VARIABLE", VARIABLE).replace("PROGRAM", &program);
+    }
+    let mut script = Vec::new();
+    if let Some(completer) = Shells::builtins().completer(shell.name()) {
+        // Writing to a vector does not fail.
+        drop(completer.write_registration(VARIABLE, "credbroker", "credbroker", program, &mut script));
+    }
+    let script = String::from_utf8_lossy(&script).into_owned();
+    UNQUOTED.iter().fold(script, |script, (quoted, unquoted)| script.replace(quoted, unquoted))
 }

@@ -13,12 +13,8 @@ use credbroker_client::{
 use serde_json::{Value, json};
 
 use super::{
-    broker::{OutputFormat, write_json},
-    clusters::{failure, reason},
-    screen::{Screen, Tone},
-    table,
-    time::{ahead, expiry, rfc3339},
-    wrapped::wrapped,
+    broker::{OutputFormat, failure_json, reason, write_json},
+    screen::{Screen, Tone, ahead, expiry, fitted, rfc3339, wrapped},
 };
 use credbroker_credential::text::one_line;
 use credbroker_observe::clock::{Clock as _, SystemClock};
@@ -30,16 +26,16 @@ pub(super) fn print(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let now = SystemClock.now().wall;
-    let rows = || states.iter().map(|held| CredentialRow::of(held, now)).collect::<Vec<_>>();
     match format {
-        OutputFormat::Table => write!(out, "{}", table(&rows(), screen)),
-        OutputFormat::Json => write_json(&json!({"credentials": json(states)}), out),
+        OutputFormat::Table => {
+            let rows: Vec<_> = states.iter().map(|held| CredentialRow::of(held, now)).collect();
+            write!(out, "{}", table(&rows, screen))
+        }
+        OutputFormat::Json => {
+            let states: Vec<_> = states.iter().map(state_json).collect();
+            write_json(&json!({ "credentials": states }), out)
+        }
     }
-}
-
-/// `states` for programs.
-pub(super) fn json(states: &[CredentialState]) -> Vec<Value> {
-    states.iter().map(state_json).collect()
 }
 
 /// A row of the table: a credential, or a provider without one.
@@ -104,7 +100,7 @@ pub(super) fn described(name: &str, failure: &Failure) -> String {
 /// `rows` and what there is to say about them, in the width of `screen`.
 pub(super) fn table(rows: &[CredentialRow], screen: Screen) -> String {
     let cells: Vec<_> = rows.iter().map(|row| (row.tone, row.cells.clone())).collect();
-    let mut text = table::fitted(HEAD, &cells, LAYOUT, screen);
+    let mut text = fitted(HEAD, &cells, LAYOUT, screen);
     let notes: String =
         rows.iter().flat_map(|row| &row.notes).map(|note| wrapped(note, 2, screen.width())).collect();
     if !notes.is_empty() {
@@ -163,7 +159,7 @@ pub(super) fn state_json(held: &CredentialState) -> Value {
         "nextRefreshTime": held.next_refresh.map(rfc3339),
         "watchers": held.watchers,
         "runs": held.runs,
-        "lastFailure": held.last_failure.as_ref().map(failure),
+        "lastFailure": held.last_failure.as_ref().map(failure_json),
         "failedAttempts": held.failed_attempts,
         "rejections": held.rejections.as_ref().map(|rejections| json!({
             "rejections": rejections.rejections,

@@ -2,10 +2,7 @@
 
 use std::io::Write;
 
-use super::{
-    broker::{SocketArg, TimeoutArg, ask, finish},
-    selection::SelectionArgs,
-};
+use super::{broker::BrokerArgs, selection::SelectionArgs};
 use credbroker_plugin::Environment;
 
 /// Make the broker forget credentials, for example after a change of account
@@ -17,9 +14,7 @@ pub(super) struct EvictArgs {
     #[command(flatten)]
     selection: SelectionArgs,
     #[command(flatten)]
-    socket: SocketArg,
-    #[command(flatten)]
-    timeout: TimeoutArg,
+    broker: BrokerArgs,
 }
 
 const USAGE: &str = "credbroker evict [OPTIONS] <NAME|--cluster-profile <NAMESPACE/NAME>|--key <KEY>|--all>";
@@ -32,11 +27,8 @@ Examples:
 
 pub(super) fn run(args: &EvictArgs, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
     let selector = args.selection.selector();
-    let evicted = ask(&args.socket, args.timeout.limit, environment, async |client| {
-        client.admin().evict(&selector).await
-    })?;
-    finish(evicted, out, |count, out| {
-        let credentials = if count == 1 { "credential" } else { "credentials" };
-        writeln!(out, "evicted {count} {credentials}")
-    })
+    let count = args.broker.ask(environment, async |client| client.admin().evict(&selector).await)?;
+    let credentials = if count == 1 { "credential" } else { "credentials" };
+    writeln!(out, "evicted {count} {credentials}")?;
+    Ok(0)
 }

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use credbroker_client::{Client, ClusterProfileRef, Error, Readiness};
 
-use super::broker::{SocketArg, TimeoutArg, ask, finish};
+use super::broker::BrokerArgs;
 use credbroker_plugin::Environment;
 
 /// Check whether the running broker is healthy
@@ -25,9 +25,7 @@ pub(super) struct HealthcheckArgs {
     #[arg(long, value_name = "NAMESPACE/NAME", conflicts_with_all = ["ready", "provider"])]
     cluster_profile: Option<ClusterProfileRef>,
     #[command(flatten)]
-    socket: SocketArg,
-    #[command(flatten)]
-    timeout: TimeoutArg,
+    broker: BrokerArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -46,21 +44,17 @@ pub(super) fn run(
         Some(name) => Some(name.as_str()),
         None => args.ready.then_some("ready"),
     };
-    let answer =
-        ask(&args.socket, args.timeout.limit, environment, async |client| match &args.cluster_profile {
-            Some(profile) => is_ready(&client, profile).await,
-            None => client.is_serving(service).await,
-        })?;
-    let mut code = 0;
-    let printed = finish(answer, out, |is_serving, out| {
-        if is_serving {
-            return writeln!(out, "ok");
-        }
-        code = 1;
-        let command = if args.cluster_profile.is_some() { "clusters" } else { "status" };
-        writeln!(out, "not ready; `credbroker {command}` has the reasons")
+    let is_healthy = args.broker.ask(environment, async |client| match &args.cluster_profile {
+        Some(profile) => is_ready(&client, profile).await,
+        None => client.is_serving(service).await,
     })?;
-    Ok(printed.max(code))
+    if is_healthy {
+        writeln!(out, "ok")?;
+        return Ok(0);
+    }
+    let command = if args.cluster_profile.is_some() { "clusters" } else { "status" };
+    writeln!(out, "not ready; `credbroker {command}` has the reasons")?;
+    Ok(1)
 }
 
 /// Whether the cluster can be used, as far as the broker knows. One that it does not know cannot.

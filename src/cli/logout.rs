@@ -7,10 +7,7 @@ use credbroker_client::{
     admin::{ProviderState, Selector},
 };
 
-use super::{
-    broker::{SocketArg, TimeoutArg, ask, finish},
-    selection::DefinitionArg,
-};
+use super::{broker::BrokerArgs, selection::DefinitionArg};
 use credbroker_credential::text::shown;
 use credbroker_plugin::Environment;
 
@@ -34,9 +31,7 @@ pub(super) struct LogoutArgs {
     #[arg(long, value_name = "NAMESPACE/NAME")]
     cluster_profile: Option<ClusterProfileRef>,
     #[command(flatten)]
-    socket: SocketArg,
-    #[command(flatten)]
-    timeout: TimeoutArg,
+    broker: BrokerArgs,
 }
 
 const USAGE: &str = "credbroker logout [OPTIONS] <NAME|--cluster-profile <NAMESPACE/NAME>>";
@@ -47,21 +42,19 @@ Examples:
   credbroker logout --cluster-profile fleet/paris";
 
 pub(super) fn run(args: &LogoutArgs, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
-    let answer =
-        ask(&args.socket, args.timeout.limit, environment, async |client| log_out(args, &client).await)?;
-    finish(answer, out, |(evicted, commands), out| {
-        let credentials = if evicted == 1 { "credential" } else { "credentials" };
-        let what = match (&args.provider, &args.cluster_profile) {
-            (Some(name), _) => format!("provider {}", shown(name)),
-            (None, Some(profile)) => format!("cluster {}", shown(&profile.to_string())),
-            (None, None) => String::new(), // clap requires one of them
-        };
-        writeln!(out, "evicted {evicted} {credentials} of {what}")?;
-        if commands.is_empty() {
-            writeln!(out, "no provider serves it; see `credbroker status`")?;
-        }
-        commands.iter().try_for_each(|command| writeln!(out, "{}", advice(command)))
-    })
+    let (evicted, commands) = args.broker.ask(environment, async |client| log_out(args, &client).await)?;
+    let credentials = if evicted == 1 { "credential" } else { "credentials" };
+    let what = match (&args.provider, &args.cluster_profile) {
+        (Some(name), _) => format!("provider {}", shown(name)),
+        (None, Some(profile)) => format!("cluster {}", shown(&profile.to_string())),
+        (None, None) => String::new(), // clap requires one of them
+    };
+    writeln!(out, "evicted {evicted} {credentials} of {what}")?;
+    if commands.is_empty() {
+        writeln!(out, "no provider serves it; see `credbroker status`")?;
+    }
+    commands.iter().try_for_each(|command| writeln!(out, "{}", advice(command)))?;
+    Ok(0)
 }
 
 /// Evicts the credentials; returns their number, and the commands of the plugins.

@@ -3,10 +3,8 @@
 use std::{fs, io::Write, os::unix::fs::PermissionsExt as _, path::PathBuf};
 
 use anyhow::Context as _;
-use clap::{Command, CommandFactory as _};
+use clap::Command;
 use clap_mangen::Man;
-
-use super::Cli;
 
 /// Write the man pages of all commands into a directory
 ///
@@ -23,8 +21,9 @@ const EXAMPLES: &str = "\
 Examples:
   credbroker man ~/.local/share/man/man1";
 
-pub(super) fn run(args: &ManArgs, out: &mut dyn Write) -> anyhow::Result<u8> {
-    let pages = pages();
+/// Writes the pages of `command` and all commands below it.
+pub(super) fn run(args: &ManArgs, command: Command, out: &mut dyn Write) -> anyhow::Result<u8> {
+    let pages = pages(command);
     for (name, text) in &pages {
         let path = args.directory.join(name);
         let written = fs::write(&path, text)
@@ -36,8 +35,8 @@ pub(super) fn run(args: &ManArgs, out: &mut dyn Write) -> anyhow::Result<u8> {
 }
 
 /// The names of the pages and their texts.
-pub(super) fn pages() -> Vec<(String, String)> {
-    let mut command = Cli::command().disable_help_subcommand(true);
+pub(super) fn pages(command: Command) -> Vec<(String, String)> {
+    let mut command = command.disable_help_subcommand(true);
     // Gives the commands below their whole names.
     command.build();
     let mut pages = Vec::new();
@@ -57,19 +56,23 @@ fn add(command: &Command, pages: &mut Vec<(String, String)>) {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
+    use crate::cli::Cli;
 
     #[test]
     fn each_command_has_a_page() {
         let directory = credbroker_test_support::private_directory();
         let mut out = Vec::new();
-        run(&ManArgs { directory: directory.path().to_owned() }, &mut out).unwrap();
+        run(&ManArgs { directory: directory.path().to_owned() }, Cli::command(), &mut out).unwrap();
         let read = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap_or_default();
         assert!(read("credbroker.1").contains(".TH credbroker 1"));
         assert!(read("credbroker-status.1").contains("\\-\\-watch"));
         assert!(read("credbroker-kubeconfig-wrap.1").contains(".SH SYNOPSIS"));
         assert!(!directory.path().join("credbroker-shim.1").exists(), "it is hidden");
-        let error = run(&ManArgs { directory: directory.path().join("none") }, &mut out).unwrap_err();
+        let error =
+            run(&ManArgs { directory: directory.path().join("none") }, Cli::command(), &mut out).unwrap_err();
         assert!(error.to_string().starts_with("cannot write"), "{error}");
     }
 }

@@ -6,14 +6,12 @@ mod arguments;
 mod broker;
 mod clusters;
 mod complete;
-mod configuration;
 mod credentials;
 mod demo;
 mod doctor;
 mod evict;
 mod explain;
 mod files;
-mod fleet;
 mod get;
 mod healthcheck;
 mod kubeconfig;
@@ -27,12 +25,8 @@ mod screen;
 mod selection;
 mod serve;
 mod setup;
-mod signals;
 mod status;
-mod table;
-mod time;
 mod validate;
-mod wrapped;
 
 use std::{
     ffi::OsString,
@@ -41,23 +35,21 @@ use std::{
     process::ExitCode,
 };
 
-use self::arguments::{CliCommand, OnceCommand};
+use clap::CommandFactory as _;
+
+use self::{
+    arguments::{CliCommand, OnceCommand},
+    broker::fail,
+};
 use credbroker_plugin::Environment;
 
 pub use self::arguments::Cli;
 
-/// Exit code of a bad configuration (`EX_CONFIG`).
-const EX_CONFIG: u8 = 78;
-
 /// Answers the completion script of a shell; returns the exit code. `None`: this process was not started by one.
 pub fn complete(arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
-    match complete::answer(arguments) {
-        Ok(false) => None,
-        Ok(true) => Some(ExitCode::SUCCESS),
-        Err(error) => {
-            let _ignored = writeln!(io::stderr(), "credbroker: {error:#}");
-            Some(ExitCode::FAILURE)
-        }
+    match complete::answer(Cli::command, arguments) {
+        Ok(is_answered) => is_answered.then_some(ExitCode::SUCCESS),
+        Err(error) => Some(fail(&error, &mut io::stderr()).into()),
     }
 }
 
@@ -71,11 +63,7 @@ pub fn run(cli: Cli, environment: &Environment, out: &mut dyn Write) -> ExitCode
         Ok(code) => code.into(),
         // The reader of the output, such as `head`, has closed the pipe.
         Err(error) if is_closed_pipe(&error) => ExitCode::FAILURE,
-        Err(error) => {
-            // If stderr is closed, there is no other place for the error.
-            let _ignored = writeln!(io::stderr(), "credbroker: {error:#}");
-            ExitCode::FAILURE
-        }
+        Err(error) => fail(&error, &mut io::stderr()).into(),
     }
 }
 
@@ -85,9 +73,7 @@ fn run_once(command: OnceCommand, environment: &Environment, out: &mut dyn Write
     match command {
         OnceCommand::Validate(args) => validate::run(&args, environment, out),
         OnceCommand::Kubeconfig(args) => kubeconfig::run(&args, environment, &shim(), out),
-        OnceCommand::Setup(args) => {
-            setup::program().and_then(|program| setup::run(&args, environment, &program, &shim(), out))
-        }
+        OnceCommand::Setup(args) => setup::run(&args, environment, &shim(), &man::pages(Cli::command()), out),
         OnceCommand::Doctor(args) => doctor::run(&args, environment, &shim(), out),
         OnceCommand::Get(args) => get::run(&args, environment, out),
         OnceCommand::Login(args) => login::run(&args, environment, out),
@@ -99,7 +85,7 @@ fn run_once(command: OnceCommand, environment: &Environment, out: &mut dyn Write
         OnceCommand::Evict(args) => evict::run(&args, environment, out),
         OnceCommand::Clusters(args) => clusters::run(&args, environment, out, &mut io::stderr()),
         OnceCommand::Completions(args) => complete::run(&args, out),
-        OnceCommand::Man(args) => man::run(&args, out),
+        OnceCommand::Man(args) => man::run(&args, Cli::command(), out),
         OnceCommand::Demo(args) => demo::run(&args, environment, out),
         OnceCommand::Shim { arguments } => {
             let mut edges = credbroker_exec::Edges::of_this_process();

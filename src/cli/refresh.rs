@@ -1,16 +1,17 @@
 //! `credbroker refresh`: plugin runs now.
 
 use std::{
-    io::{self, IsTerminal as _, Write},
+    io::{self, Write},
     time::Duration,
 };
 
 use credbroker_client::Error;
-use credbroker_exec::{Failure, Notice, Source, request, request_patiently, with_notice};
+use credbroker_exec::{Failure, Source, request_patiently};
 
 use super::{
-    broker::{OutputFormat, SocketArg, ask, fail, finish, timeout},
+    broker::{BrokerArgs, OutputFormat, SocketArg, TimeoutArg, timeout},
     credentials,
+    get::noticed,
     progress::explained,
     screen::Screen,
     selection::SelectionArgs,
@@ -48,45 +49,42 @@ Examples:
   credbroker refresh gke --timeout 30s";
 
 pub(super) fn run(args: &RefreshArgs, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
-    let (selector, screen) = (args.selection.selector(), Screen::of_stdout(environment));
-    let mut refreshed = ask(&args.socket, args.timeout, environment, async |client| {
+    let selector = args.selection.selector();
+    let broker = BrokerArgs { socket: args.socket.clone(), timeout: TimeoutArg { limit: args.timeout } };
+    let refreshed = broker.ask(environment, async |client| {
         let what = format!("credbroker: waiting for the plugin runs of {} ...", args.selection);
         let admin = client.admin();
         explained(&what, admin.refresh(&selector)).await?;
         admin.credentials(&selector).await
-    })?;
-    if let (Ok([]), Some(source)) = (refreshed.as_deref(), args.selection.source()) {
+    });
+    let mut states = match refreshed {
+        Ok(states) => states,
+        Err(error) => match error.downcast_ref::<Failure>() {
+            Some(failure @ Failure::Broker(Error::Timeout { .. })) => {
+                let remedy = "see `credbroker status`, or wait longer with --timeout";
+                writeln!(io::stderr(), "credbroker: {failure}; the plugin runs continue: {remedy}")?;
+                return Ok(failure.exit_code());
+            }
+            _ => return Err(error),
+        },
+    };
+    if let ([], Some(source)) = (states.as_slice(), args.selection.source()) {
         let first = first_run(args, &source, environment);
-        refreshed = ask(&args.socket, args.timeout, environment, async |client| {
-            client.admin().credentials(&selector).await
-        })?;
-        if let (Ok([]), Err(failure)) = (refreshed.as_deref(), first) {
-            return Ok(fail(&failure, &mut io::stderr())?);
+        states = broker.ask(environment, async |client| client.admin().credentials(&selector).await)?;
+        if states.is_empty() {
+            first?;
         }
     }
-    if let Err(failure @ Failure::Broker(Error::Timeout { .. })) = &refreshed {
-        let remedy = "see `credbroker status`, or wait longer with --timeout";
-        writeln!(io::stderr(), "credbroker: {failure}; the plugin runs continue: {remedy}")?;
-        return Ok(failure.exit_code());
-    }
-    let failed =
-        refreshed.as_ref().is_ok_and(|states| states.iter().any(|state| state.last_failure.is_some()));
-    let code = finish(refreshed, out, |states, out| credentials::print(&states, (args.output, screen), out))?;
-    Ok(if failed { 1 } else { code })
+    credentials::print(&states, (args.output, Screen::of_stdout(environment)), out)?;
+    Ok(u8::from(states.iter().any(|state| state.last_failure.is_some())))
 }
 
 /// Requests a credential that the broker does not hold.
 fn first_run(args: &RefreshArgs, source: &Source, environment: &Environment) -> Result<(), Failure> {
-    let (socket, mut err) = (args.socket.locate(environment)?, io::stderr());
-    let is_terminal = err.is_terminal();
-    let request = request(source.clone(), None, &(&environment.0).into(), None, is_terminal)?;
-    let get = |notice: Option<Notice<'_>>| {
-        request_patiently(&socket, &request, Some(args.timeout), is_terminal, notice)
-    };
-    let got = if is_terminal {
-        with_notice("credbroker refresh", source, &mut err, |notice| get(Some(notice)))
-    } else {
-        get(None)
-    };
-    got.map(drop)
+    let (socket, timeout) = (args.socket.locate(environment)?, Some(args.timeout));
+    let what = ("credbroker refresh", source, None);
+    noticed(what, environment, &mut io::stderr(), |request, notice| {
+        let is_terminal = notice.is_some();
+        request_patiently(&socket, request, timeout, is_terminal, notice).map(drop)
+    })
 }

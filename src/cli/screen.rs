@@ -1,7 +1,11 @@
-//! How wide the output may be, and whether it may have colours.
+//! Text for a person at a screen: its width and colours, tables, wrapped lines, and times.
 
-use std::io::{self, IsTerminal as _};
+use std::{
+    io::{self, IsTerminal as _},
+    time::{Duration, SystemTime},
+};
 
+use prost_types::Timestamp;
 use rustix::termios::tcgetwinsize;
 
 use credbroker_plugin::Environment;
@@ -10,6 +14,10 @@ use credbroker_plugin::Environment;
 const USUAL: usize = 80;
 /// No text fits a narrower one.
 const NARROWEST: usize = 20;
+/// The most characters of a first column before other columns are left out.
+const NAME: usize = 20;
+/// The fewest characters of it.
+const SHORT_NAME: usize = 8;
 
 /// Where a command writes its output.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -69,6 +77,140 @@ impl Screen {
         };
         format!("\x1b[{code}m{text}\x1b[0m")
     }
+}
+
+/// `rows` under `head` in at most the width of `screen`. If they are wider, the texts of the first column are shortened and
+/// the columns in `optional` are left out, the first of them first. Column `painted` has the tone of its row.
+pub(super) fn fitted<const N: usize>(
+    head: [&str; N],
+    rows: &[(Tone, [String; N])],
+    (painted, optional): (usize, &[usize]),
+    screen: Screen,
+) -> String {
+    let length = |text: &str| text.chars().count();
+    let widest = |column: usize| {
+        let cells = rows.iter().filter_map(|(_, cells)| cells.get(column)).map(|cell| length(cell));
+        cells.max().unwrap_or_default().max(head.get(column).map_or(0, |cell| length(cell)))
+    };
+    let mut widths: Vec<_> = (0..N).map(|column| (column, widest(column))).collect();
+    let mut optional = optional.iter();
+    let limit = |widths: &mut [(usize, usize)], most: usize, least: usize| {
+        let total = widths.iter().map(|(_, width)| width + 2).sum::<usize>().saturating_sub(2);
+        let excess = total.saturating_sub(most);
+        if let Some((0, first)) = widths.first_mut() {
+            *first = first.saturating_sub(excess).max(least.min(*first));
+        }
+        widths.iter().map(|(_, width)| width + 2).sum::<usize>() <= most.saturating_add(2)
+    };
+    while !limit(&mut widths, screen.width(), NAME) {
+        let Some(left_out) = optional.next() else {
+            limit(&mut widths, screen.width(), SHORT_NAME);
+            break;
+        };
+        widths.retain(|(column, _)| column != left_out);
+    }
+    let mut text = String::new();
+    let head = (Tone::Plain, head.map(str::to_owned));
+    for (tone, cells) in std::iter::once(&head).chain(rows) {
+        let mut blanks = 0;
+        for (column, width) in &widths {
+            let cell = cells.get(*column).map_or("", String::as_str);
+            let cell = if *column == 0 { shortened(cell, *width) } else { cell.to_owned() };
+            if !cell.is_empty() {
+                text.extend(std::iter::repeat_n(' ', blanks));
+                text.push_str(&screen.paint(if *column == painted { *tone } else { Tone::Plain }, &cell));
+                blanks = 0;
+            }
+            blanks += width + 2 - length(&cell);
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// `rows` under `head`, for a screen without a width or colours.
+pub(super) fn unfitted<const N: usize>(
+    head: [&str; N],
+    rows: impl IntoIterator<Item = [String; N]>,
+) -> String {
+    let rows: Vec<_> = rows.into_iter().map(|cells| (Tone::Plain, cells)).collect();
+    fitted(head, &rows, (0, &[]), Screen::default())
+}
+
+/// Shortens `text` to at most `most` characters. `…` replaces the middle, because servers and paths differ at their ends.
+pub(super) fn shortened(text: &str, most: usize) -> String {
+    let length = text.chars().count();
+    if length <= most {
+        return text.to_owned();
+    }
+    let kept = most.saturating_sub(1);
+    let (start, end) = (kept.div_ceil(2), kept / 2);
+    text.chars().take(start).chain(['…']).chain(text.chars().skip(length - end)).collect()
+}
+
+/// `text` in lines of at most `width` characters; all but the first begin with `indent` blanks. A word that is longer is
+/// divided.
+pub(super) fn wrapped(text: &str, indent: usize, width: usize) -> String {
+    let words = text.trim_start_matches(' ');
+    let blanks = |count: usize| " ".repeat(if count + 10 > width { 0 } else { count });
+    let mut line = blanks(text.len() - words.len());
+    let (mut lines, mut start, mut length) = (String::new(), line.len(), line.len());
+    for mut word in words.split(' ') {
+        loop {
+            let blank = usize::from(length > start);
+            let count = word.chars().count();
+            if length + blank + count <= width {
+                line.extend(std::iter::repeat_n(' ', blank));
+                line.push_str(word);
+                length += blank + count;
+                break;
+            }
+            if blank == 0 {
+                let (first, rest) = split(word, width - length);
+                line.push_str(first);
+                word = rest;
+            }
+            lines.push_str(&std::mem::replace(&mut line, blanks(indent)));
+            lines.push('\n');
+            (start, length) = (line.len(), line.len());
+        }
+    }
+    lines + &line + "\n"
+}
+
+fn split(text: &str, at: usize) -> (&str, &str) {
+    let at = text.char_indices().nth(at).map_or(text.len(), |(at, _)| at);
+    text.split_at_checked(at).unwrap_or((text, ""))
+}
+
+/// `2026-11-20T10:00:00Z`: the only format of times in JSON.
+pub(super) fn rfc3339(at: SystemTime) -> String {
+    Timestamp { nanos: 0, ..Timestamp::from(at) }.to_string()
+}
+
+/// `42m`: one unit, and at least two digits of precision for what is soon.
+pub(super) fn span(span: Duration) -> String {
+    match span.as_secs() {
+        secs @ 0..120 => format!("{secs}s"),
+        secs @ 120..7200 => format!("{}m", secs / 60),
+        secs @ 7200..172_800 => format!("{}h", secs / 3600),
+        secs => format!("{}d", secs / 86_400),
+    }
+}
+
+/// `in 42m`, or `past` if `at` is not after `now`.
+pub(super) fn ahead(at: SystemTime, now: SystemTime, past: &str) -> String {
+    // Whole seconds, so that what is printed as the same second is not in the future.
+    let whole = |at: SystemTime| at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    match whole(at).saturating_sub(whole(now)) {
+        0 => past.to_owned(),
+        left => format!("in {}", span(Duration::from_secs(left))),
+    }
+}
+
+/// `2026-11-20T10:00:00Z (in 42m)`.
+pub(super) fn expiry(at: SystemTime, now: SystemTime) -> String {
+    format!("{} ({})", rfc3339(at), ahead(at, now, "expired"))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::{io::Write, path::PathBuf};
 
-use super::EX_CONFIG;
+use super::broker::EX_CONFIG;
 use credbroker_config as config;
 use credbroker_plugin::Environment;
 

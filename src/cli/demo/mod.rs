@@ -14,7 +14,10 @@ use std::{
 use anyhow::{Context as _, anyhow, ensure};
 use credbroker_client::{Client, CredentialRef, Socket};
 
-use super::{progress::Progress, signals::CommandSignals, table};
+use super::{
+    progress::{CommandSignals, Progress},
+    screen::unfitted,
+};
 use crate::app::{self, Drained, Edges, Listening};
 use credbroker_config as config;
 use credbroker_config::Config;
@@ -175,7 +178,7 @@ fn print(steps: &[DemoStep], out: &mut dyn Write) -> anyhow::Result<()> {
         };
         [step.what.to_owned(), calls, took, step.runs.to_string(), step.remark.clone()]
     });
-    write!(out, "{}", table::text(["WHAT RAN", "CALLS", "TOOK", "RUNS", ""], rows))?;
+    write!(out, "{}", unfitted(["WHAT RAN", "CALLS", "TOOK", "RUNS", ""], rows))?;
     let (calls, runs): (usize, usize) =
         (steps.iter().map(|step| step.calls).sum(), steps.iter().map(|step| step.runs).sum());
     writeln!(

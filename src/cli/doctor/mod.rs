@@ -1,10 +1,7 @@
 //! `credbroker doctor`.
 
-mod broker;
+mod checks;
 mod finding;
-mod host;
-mod users;
-mod versions;
 
 use std::{
     io::Write,
@@ -12,7 +9,7 @@ use std::{
 };
 
 use self::finding::{exit_code, json, print};
-use super::broker::{OutputFormat, SocketArg, TimeoutArg, write_json};
+use super::broker::{BrokerArgs, OutputFormat, write_json};
 use credbroker_plugin::Environment;
 
 /// Check everything that credbroker needs on this machine, and say what to do
@@ -35,9 +32,7 @@ pub(super) struct DoctorArgs {
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Table)]
     output: OutputFormat,
     #[command(flatten)]
-    socket: SocketArg,
-    #[command(flatten)]
-    timeout: TimeoutArg,
+    broker: BrokerArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -51,14 +46,15 @@ pub(super) fn run(
     shim: &Path,
     out: &mut dyn Write,
 ) -> anyhow::Result<u8> {
-    let (mut findings, running) = broker::check(&args.socket, args.timeout.limit, environment)?;
-    findings.extend(versions::check(running.as_ref(), shim, environment));
-    findings.extend(broker::configuration(running.as_ref(), args.config.as_deref(), environment));
-    findings.extend(users::check(args.kubeconfig.as_deref(), running.as_ref(), environment));
-    findings.extend(broker::plugins(running.as_ref(), args.config.as_deref(), environment));
-    findings.extend(broker::failures(running.as_ref()));
-    findings.push(host::graphical_path(args.config.as_deref(), environment));
-    findings.push(host::clock(environment));
+    let (mut findings, running) = checks::broker(&args.broker, environment)?;
+    let (running, config) = (running.as_ref(), args.config.as_deref());
+    findings.extend(checks::versions(running, shim, environment));
+    findings.extend(checks::configuration(running, config, environment));
+    findings.extend(checks::kubeconfig(args.kubeconfig.as_deref(), running, environment));
+    findings.extend(checks::plugins(running, config, environment));
+    findings.extend(checks::failures(running));
+    findings.push(checks::graphical_path(config, environment));
+    findings.push(checks::clock(environment));
     match args.output {
         OutputFormat::Table => print(&findings, out)?,
         OutputFormat::Json => write_json(&json(&findings), out)?,

@@ -13,10 +13,7 @@ use super::{
     output::Output,
     shim::{BareArg, Shim},
 };
-use crate::cli::{
-    broker::fail,
-    fleet::{ClusterList, ClusterQuery, problem},
-};
+use crate::cli::clusters::{ClusterList, ClusterQuery, problem};
 use credbroker_config as config;
 use credbroker_config::kubeconfig::Mode;
 use credbroker_credential::text::one_line;
@@ -62,12 +59,9 @@ pub(super) fn run(
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> anyhow::Result<u8> {
-    let shim = Shim::find(environment, shim, &args.query.socket, args.bare)?;
+    let shim = Shim::find(environment, shim, &args.query.broker.socket, args.bare)?;
     let path = Output::named(args.output.as_deref());
-    let fleet = match args.query.ask(environment)? {
-        Ok(fleet) => fleet,
-        Err(failure) => return Ok(fail(&failure, err)?),
-    };
+    let fleet = args.query.ask(environment)?;
     fleet.warn(err)?;
     for (name, why) in skipped(&fleet) {
         writeln!(err, "credbroker: skipped {name}: {why}")?;

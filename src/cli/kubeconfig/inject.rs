@@ -17,10 +17,7 @@ use super::{
     shim::{BareArg, Shim},
     targets::plans,
 };
-use crate::cli::{
-    EX_CONFIG,
-    broker::{SocketArg, fail, timeout},
-};
+use crate::cli::broker::{EX_CONFIG, SocketArg, fail, timeout};
 use credbroker_config as config;
 use credbroker_config::kubeconfig::Kubeconfig;
 use credbroker_plugin::Environment;
@@ -111,7 +108,7 @@ pub(super) fn run(
             args.timeout.as_secs_f32()
         ),
         Err(failure) => {
-            let code = fail(&failure, err)?;
+            let code = fail(&failure.into(), err);
             writeln!(
                 err,
                 "credbroker: your kubeconfig was not changed; run this command again when the broker runs"

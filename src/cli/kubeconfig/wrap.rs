@@ -18,10 +18,7 @@ use super::{
     running::advice,
     shim::{BareArg, Shim},
 };
-use crate::cli::{
-    EX_CONFIG,
-    broker::{SocketArg, TimeoutArg},
-};
+use crate::cli::broker::{EX_CONFIG, SocketArg, TimeoutArg};
 use credbroker_config as config;
 use credbroker_config::kubeconfig::{Kubeconfig, is_shim};
 use credbroker_credential::document::{Node, Value};

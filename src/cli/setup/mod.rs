@@ -1,23 +1,24 @@
 //! `credbroker setup`.
 
-mod apply;
-mod manifest;
-mod pages;
 mod plan;
-mod start;
-mod undo;
-mod units;
 
 use std::{
     fs,
     io::{self, BufRead as _, IsTerminal as _, Write},
+    os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
 };
 
 use anyhow::Context as _;
+use credbroker_client::safety::shell_word;
 
-use self::{apply::apply, manifest::Manifest, plan::Plan};
-use super::kubeconfig;
+use self::plan::{Manifest, Plan, Start};
+use super::{
+    files,
+    kubeconfig::{self, BrokerConfig},
+    programs,
+};
+use crate::app;
 use credbroker_plugin::Environment;
 
 /// Set credbroker up for this user: one command, and one to undo it
@@ -50,8 +51,8 @@ Examples:
 pub(super) fn run(
     args: &SetupArgs,
     environment: &Environment,
-    program: &Path,
     shim: &Path,
+    man_pages: &[(String, String)],
     out: &mut dyn Write,
 ) -> anyhow::Result<u8> {
     let own = kubeconfig::own_directory(environment)?;
@@ -62,14 +63,17 @@ pub(super) fn run(
             return Ok(0);
         };
         writeln!(out, "This removes:")?;
-        undo::lines(&manifest).iter().try_for_each(|line| writeln!(out, "  {line}"))?;
+        undo_lines(&manifest).iter().try_for_each(|line| writeln!(out, "  {line}"))?;
         if confirmed(args.yes, out)? {
-            undo::undo(&manifest, &own, environment, out)?;
+            undo(&manifest, &own, environment, out)?;
         }
         return Ok(0);
     }
     let mut manifest = manifest.unwrap_or_default();
-    let plan = Plan::of(environment, program, !args.no_systemd, &manifest)?;
+    // With symbolic links followed, because a unit or the shim starts it.
+    let program = std::env::current_exe().and_then(fs::canonicalize);
+    let program = program.context("the path of this program cannot be found")?;
+    let plan = Plan::of(environment, &program, man_pages, !args.no_systemd, &manifest)?;
     writeln!(out, "This writes:")?;
     plan.lines().iter().try_for_each(|line| writeln!(out, "  {line}"))?;
     if confirmed(args.yes, out)? {
@@ -98,9 +102,169 @@ fn confirmed(yes: bool, out: &mut dyn Write) -> anyhow::Result<bool> {
     Ok(is_yes)
 }
 
-/// This program, with symbolic links followed: a unit or the shim starts it.
-pub(super) fn program() -> anyhow::Result<PathBuf> {
-    std::env::current_exe().and_then(fs::canonicalize).context("the path of this program cannot be found")
+/// Does what is planned.
+fn apply(
+    plan: &Plan,
+    manifest: &mut Manifest,
+    environment: &Environment,
+    shim: &Path,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    configure(plan, manifest, environment)?;
+    let mut files: Vec<_> = plan.unit_files.iter().chain(&plan.pages).cloned().collect();
+    if let Start::OnDemand(path, mark) = &plan.start {
+        files.push((path.clone(), serde_json::to_string_pretty(mark)?));
+        manifest.on_demand = Some(mark.program.clone());
+        mark.log.parent().map(files::private_directory).transpose()?;
+    }
+    // Before the files are there, so that an interrupted setup can be undone or continued.
+    for (path, text) in &files {
+        manifest.will_write(path, text);
+    }
+    manifest.units |= matches!(plan.start, Start::Units);
+    manifest.write(&plan.own)?;
+    for (path, text) in &files {
+        files::shared_directory(path.parent().unwrap_or(Path::new("/")))?;
+        files::write_private(path, text)?;
+        manifest.has_written(path, text);
+    }
+    manifest.write(&plan.own)?;
+    if matches!(plan.start, Start::Units) {
+        systemctl(&["daemon-reload"], environment)?;
+        systemctl(&["enable", "--now", "credbroker.socket"], environment)?;
+    }
+    if plan.kubeconfigs.is_empty() {
+        writeln!(
+            out,
+            "No user of your kubeconfig runs an exec plugin. When one does, run `credbroker setup` again."
+        )?;
+        return Ok(());
+    }
+    manifest.copy = Some(plan.copy.clone());
+    manifest.write(&plan.own)?;
+    if let Some(dir) = plan.copy.parent() {
+        files::private_directory(dir)?;
+    }
+    let code = kubeconfig::wrap_to(&plan.copy, environment, shim, out)?;
+    anyhow::ensure!(code == 0, "the copy of your kubeconfig was not written; see the message above");
+    writeln!(
+        out,
+        "\nAdd this line to the profile of your shell:\n\n  export KUBECONFIG={}",
+        shell_word(&plan.copy)
+    )?;
+    Ok(())
+}
+
+/// Names the kubeconfigs in the configuration of the broker.
+fn configure(plan: &Plan, manifest: &mut Manifest, environment: &Environment) -> anyhow::Result<()> {
+    if plan.kubeconfigs.is_empty() {
+        return Ok(());
+    }
+    let exists = plan.config.try_exists().unwrap_or(true);
+    let config = BrokerConfig { path: plan.config.clone(), exists };
+    let missing = config.missing(&plan.kubeconfigs, environment)?;
+    let is_ours = manifest.may_write(&plan.config);
+    config.add(&plan.kubeconfigs, environment, |text| {
+        if is_ours {
+            manifest.will_write(&plan.config, text);
+        } else {
+            let (_, added) = manifest.added.get_or_insert_with(|| (plan.config.clone(), Vec::new()));
+            added.extend(missing);
+        }
+        manifest.write(&plan.own)
+    })?;
+    Ok(())
+}
+
+/// Runs `systemctl --user`.
+fn systemctl(args: &[&str], environment: &Environment) -> anyhow::Result<()> {
+    let shown = args.join(" ");
+    let ran = programs::systemctl(args, environment);
+    let ran = ran
+        .with_context(|| format!("`systemctl --user {shown}` did not run or did not end; run it yourself"))?;
+    anyhow::ensure!(ran.succeeded, "`systemctl --user {shown}` failed: {}", ran.stderr.trim());
+    Ok(())
+}
+/// For a person, one line each.
+fn undo_lines(manifest: &Manifest) -> Vec<String> {
+    let mut lines = Vec::new();
+    if manifest.units {
+        lines.push("the user units of systemd, which are stopped and disabled".to_owned());
+    }
+    lines.extend(
+        manifest
+            .on_demand
+            .iter()
+            .map(|program| format!("the broker that was started on demand: {}", program.display())),
+    );
+    if let Some((config, added)) = &manifest.added {
+        lines.extend(
+            added.iter().map(|path| format!("{} from `kubeconfigs` of {}", path.display(), config.display())),
+        );
+    }
+    lines.extend(manifest.files().chain(&manifest.copy).map(|path| path.display().to_string()));
+    lines
+}
+
+fn undo(
+    manifest: &Manifest,
+    own: &Path,
+    environment: &Environment,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    // This step can need a person; until it is done, nothing is gone.
+    if let Some((path, added)) = &manifest.added {
+        let config = BrokerConfig { path: path.clone(), exists: path.exists() };
+        for kubeconfig in added {
+            config.remove(kubeconfig, environment)?;
+        }
+    }
+    // The units may be gone already, or the user manager.
+    let mut manage = |args: &[&str]| match manifest.units.then(|| systemctl(args, environment)) {
+        Some(Err(error)) => writeln!(out, "{error:#}"),
+        _ => Ok(()),
+    };
+    manage(&["disable", "--now", "credbroker.socket", "credbroker.service"])?;
+    let mut left = Vec::new();
+    for path in manifest.files() {
+        if manifest.may_write(path) { remove(path)? } else { left.push(path.clone()) }
+    }
+    if let Some(program) = &manifest.on_demand {
+        stop(program, environment);
+    }
+    manage(&["daemon-reload"])?;
+    if let Some(copy) = manifest.copy.as_ref().filter(|copy| copy.exists()) {
+        if kubeconfig::is_unchanged_copy(copy) { remove(copy)? } else { left.push(copy.clone()) }
+    }
+    remove(&Manifest::path(own))?;
+    // Only an empty directory is removed.
+    drop(fs::remove_dir(own));
+    for path in &left {
+        writeln!(out, "{} was changed since, and stays; remove it if you do not need it", path.display())?;
+    }
+    let line = manifest
+        .copy
+        .as_ref()
+        .map(|copy| format!(" Remove the line with {} from the profile of your shell.", copy.display()));
+    writeln!(out, "Undone.{}", line.unwrap_or_default())?;
+    Ok(())
+}
+
+fn remove(path: &PathBuf) -> anyhow::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("{} cannot be removed", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Stops the broker that listens on this user's own socket, if it is `program`.
+fn stop(program: &Path, environment: &Environment) {
+    let Some(runtime) = environment.set("XDG_RUNTIME_DIR").map(Path::new) else { return };
+    // The broker hides the link to its program; its command line is what the shim gave it.
+    let command = [program.as_os_str().as_bytes(), b"\0serve\0--detached\0"].concat();
+    app::terminate_listener(&runtime.join("credbroker/credbroker.sock"), &command);
 }
 
 #[cfg(test)]

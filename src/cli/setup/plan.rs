@@ -1,20 +1,27 @@
-//! What `credbroker setup` would do here. Changes nothing.
+//! What `credbroker setup` would do here, and what it wrote, so that `--undo` removes exactly that.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fs, io,
     path::{Path, PathBuf},
 };
 
 use anyhow::Context as _;
+use credbroker_client::{Socket, SocketSources, safety::unsafe_file};
+use credbroker_exec::OnDemand;
+use serde::{Deserialize, Serialize};
 
-use super::{
-    manifest::Manifest,
-    pages::{PagePlaces, completions, man_pages},
-    start::Start,
-    units::units,
+use crate::cli::{
+    complete::{Shell, script},
+    files, kubeconfig, programs,
 };
-use crate::cli::{files, kubeconfig};
-use credbroker_plugin::Environment;
+use credbroker_plugin::{Environment, Globs, Sha256};
+
+/// The variables that a broker which the shim starts gets besides those that plugins inherit from it.
+const RECORDED: [&str; 2] = ["XDG_RUNTIME_DIR", "XDG_CONFIG_HOME"];
+const SERVICE: &str = include_str!("../../../systemd/user/credbroker.service");
+const SOCKET: &str = include_str!("../../../systemd/user/credbroker.socket");
+const START: &str = "ExecStart=/usr/bin/credbroker serve\n";
 
 /// Everything that is done, in this order.
 #[derive(Debug)]
@@ -38,6 +45,7 @@ impl Plan {
     pub(super) fn of(
         environment: &Environment,
         program: &Path,
+        man_pages: &[(String, String)],
         with_systemd: bool,
         manifest: &Manifest,
     ) -> anyhow::Result<Self> {
@@ -60,8 +68,8 @@ impl Plan {
             let units = units(name, has_config.then_some(config.as_path()));
             unit_files.extend(units.map(|(name, text)| (dir.join(name), text)));
         }
-        let places = PagePlaces { data: &data, config: &config_home };
-        let mut pages = [completions(places), man_pages(places)].concat();
+        let mut pages = completions(&data, &config_home).to_vec();
+        pages.extend(man_pages.iter().map(|(name, text)| (data.join("man/man1").join(name), text.clone())));
         let is_foreign = |(path, _): &mut (PathBuf, String)| !manifest.may_write(path);
         let foreign = unit_files.extract_if(.., is_foreign).chain(pages.extract_if(.., is_foreign));
         let mut foreign: Vec<_> = foreign.map(|(path, _)| path).collect();
@@ -142,3 +150,165 @@ impl Plan {
         lines
     }
 }
+/// How the broker is started.
+#[derive(Debug)]
+pub(super) enum Start {
+    /// By systemd, when a client connects.
+    Units,
+    /// By the shim, when no broker runs. The path of the mark and what is in it.
+    OnDemand(PathBuf, OnDemand),
+    /// By hand, for this reason.
+    ByHand(&'static str),
+}
+
+impl Start {
+    /// As it can be started here.
+    fn of(
+        environment: &Environment,
+        program: &Path,
+        state: &Path,
+        with_systemd: bool,
+    ) -> anyhow::Result<Self> {
+        let user = rustix::process::geteuid();
+        if user.is_root() {
+            return Ok(Self::ByHand(
+                "you are root, whose broker is that of the machine; see docs/operations.md for its units",
+            ));
+        }
+        let uid = user.as_raw();
+        let runtime = environment.set("XDG_RUNTIME_DIR").map(Path::new).filter(|path| path.is_absolute());
+        anyhow::ensure!(
+            runtime.is_some(),
+            "XDG_RUNTIME_DIR is not set, as after su and in cron, so there is no place for the socket; log in with a session of your own user, or run `export XDG_RUNTIME_DIR=/run/user/{uid}` if that directory exists"
+        );
+        let sources = SocketSources::new().runtime_directory(runtime.map(Path::as_os_str));
+        if let Some(ignored) = Socket::locate(&sources)?.ignored_runtime_directory() {
+            anyhow::bail!("there is no place for the socket: {ignored}");
+        }
+        let is_there =
+            || programs::systemctl(&["show-environment"], environment).is_some_and(|ran| ran.succeeded);
+        if with_systemd && is_there() {
+            return Ok(Self::Units);
+        }
+        let found = program.metadata().and_then(|found| unsafe_file(program, &found));
+        let found = found.with_context(|| format!("{} cannot be checked", program.display()))?;
+        if let Some(by) = found.first() {
+            anyhow::bail!(
+                "the program cannot be started on demand: {}: {}",
+                program.display(),
+                by.problem("decide what is started")
+            );
+        }
+        let recorded = environment.inherited(&Globs::new(RECORDED), &Globs::default()).0.into_iter();
+        let pairs =
+            recorded.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        let path = OnDemand::path(
+            environment.set("XDG_CONFIG_HOME").map(Path::new),
+            environment.set("HOME").map(Path::new),
+        );
+        let path = path.context("HOME is not set, so there is no place for the files; set it")?;
+        let log = state.join("credbroker/broker.log");
+        Ok(Self::OnDemand(path, OnDemand { program: program.to_owned(), log, environment: pairs.collect() }))
+    }
+}
+/// The paths of the completions and their contents.
+fn completions(data: &Path, config: &Path) -> [(PathBuf, String); 3] {
+    [
+        (data.join("bash-completion/completions/credbroker"), Shell::Bash),
+        (data.join("zsh/site-functions/_credbroker"), Shell::Zsh),
+        (config.join("fish/completions/credbroker.fish"), Shell::Fish),
+    ]
+    .map(|(path, shell)| (path, script(shell, "credbroker")))
+}
+
+/// Names and contents. The service runs `program`, with the configuration `config`.
+fn units(program: &str, config: Option<&Path>) -> [(&'static str, String); 2] {
+    let config = config.map(|config| format!(" --config {}", quoted(&config.to_string_lossy())));
+    let start = format!("ExecStart={} serve{}\n", quoted(program), config.unwrap_or_default());
+    // The advice for another path of the program is not needed.
+    let service = SERVICE.replacen(START, &start, 1);
+    [("credbroker.service", service), ("credbroker.socket", SOCKET.to_owned())]
+}
+
+/// A word of a command line, as systemd reads it.
+fn quoted(word: &str) -> String {
+    let mut quoted = String::from('"');
+    for character in word.chars() {
+        match character {
+            '"' | '\\' => quoted.extend(['\\', character]),
+            '%' | '$' => quoted.extend([character, character]),
+            _ => quoted.push(character),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// The file `setup.json`.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Manifest {
+    /// The files that were written, and the SHA-256 of what was written. If setup was interrupted, also of what it wrote
+    /// before.
+    files: BTreeMap<PathBuf, BTreeSet<String>>,
+    /// The copy of the kubeconfig.
+    pub(super) copy: Option<PathBuf>,
+    /// A configuration that was there before, and the kubeconfigs that were added to it.
+    pub(super) added: Option<(PathBuf, Vec<PathBuf>)>,
+    /// Whether the socket unit was enabled.
+    pub(super) units: bool,
+    /// The program that the shim starts.
+    pub(super) on_demand: Option<PathBuf>,
+}
+
+impl Manifest {
+    pub(super) fn path(own: &Path) -> PathBuf {
+        own.join("setup.json")
+    }
+
+    /// `None`: setup has not run.
+    pub(super) fn read(own: &Path) -> anyhow::Result<Option<Self>> {
+        let path = Self::path(own);
+        let text = match fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error).with_context(|| format!("{} cannot be read", path.display())),
+        };
+        let read = serde_json::from_slice(&text);
+        read.map(Some).with_context(|| format!("{} is not a file of `credbroker setup`", path.display()))
+    }
+
+    pub(super) fn write(&self, own: &Path) -> anyhow::Result<()> {
+        files::private_directory(own)?;
+        files::write_private(&Self::path(own), &serde_json::to_string_pretty(self)?)
+    }
+
+    /// Whether setup may write `path`: it is not there, or it is as setup wrote it.
+    pub(super) fn may_write(&self, path: &Path) -> bool {
+        match fs::read(path) {
+            Ok(contents) => self.files.get(path).is_some_and(|known| known.contains(&hash(&contents))),
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        }
+    }
+
+    /// The files that were written.
+    pub(super) fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        self.files.keys()
+    }
+
+    /// Records that `contents` will be written to `path`, which may fail.
+    pub(super) fn will_write(&mut self, path: &Path, contents: &str) {
+        self.files.entry(path.to_owned()).or_default().insert(hash(contents.as_bytes()));
+    }
+
+    /// Records that `contents` were written to `path`.
+    pub(super) fn has_written(&mut self, path: &Path, contents: &str) {
+        self.files.insert(path.to_owned(), [hash(contents.as_bytes())].into());
+    }
+}
+
+fn hash(contents: &[u8]) -> String {
+    Sha256::of(contents).to_hex()
+}
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 use credbroker_test_support::private_directory;
 
-use super::{start::Start, *};
+use super::*;
 
 /// Otherwise a file that setup wrote would be a foreign one for good.
 #[test]

@@ -1,23 +1,19 @@
 //! `credbroker status`: what a running broker is, and the credentials that it holds.
 
-mod json;
 mod overview;
-mod sparkline;
-mod view;
 mod watch;
 
 use std::io::{self, Write};
 
 use credbroker_client::{ClusterProfileRef, admin::Selector};
 
+use self::overview::{Overview, document, text};
 use super::{
-    broker::{OutputFormat, SocketArg, TimeoutArg, ask, finish, write_json},
+    broker::{BrokerArgs, OutputFormat, write_json},
     screen::Screen,
 };
 use credbroker_observe::clock::{Clock as _, SystemClock};
 use credbroker_plugin::Environment;
-pub(super) use json::hub;
-use overview::StatusFilter;
 
 /// Show a running broker, its providers and its credentials, without their secrets
 ///
@@ -52,9 +48,7 @@ pub(super) struct StatusArgs {
     #[arg(short, long, conflicts_with_all = ["output", "exit_code"])]
     watch: bool,
     #[command(flatten)]
-    socket: SocketArg,
-    #[command(flatten)]
-    timeout: TimeoutArg,
+    broker: BrokerArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -66,31 +60,23 @@ Examples:
 
 pub(super) fn run(args: &StatusArgs, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
     let screen = Screen::of_stdout(environment);
-    let filter = args.filter();
+    let selector = match (&args.provider, &args.cluster_profile) {
+        (Some(name), _) => Selector::Provider(name.clone()),
+        (None, Some(profile)) => Selector::ClusterProfile(profile.clone()),
+        (None, None) => Selector::All,
+    };
     if args.watch {
         if screen.size.is_none() {
             let remedy = "run this command at a terminal, or use `credbroker status -o json`";
             writeln!(io::stderr(), "credbroker: --watch needs a terminal as standard output; {remedy}")?;
             return Ok(2);
         }
-        return watch::run(args, &filter, environment, out);
+        return watch::run(&args.broker, &selector, environment, out);
     }
-    let overview =
-        ask(&args.socket, args.timeout.limit, environment, async |client| filter.read(&client).await)?;
-    let has_failed = overview.as_ref().is_ok_and(overview::Overview::has_failed);
-    let code = finish(overview, out, |overview, out| match args.output {
-        OutputFormat::Table => write!(out, "{}", view::text(&overview, screen, SystemClock.now().wall)),
-        OutputFormat::Json => write_json(&json::document(&overview), out),
-    })?;
-    Ok(if args.exit_code && has_failed { code.max(1) } else { code })
-}
-
-impl StatusArgs {
-    fn filter(&self) -> StatusFilter {
-        match (&self.provider, &self.cluster_profile) {
-            (Some(name), _) => StatusFilter(Selector::Provider(name.clone())),
-            (None, Some(profile)) => StatusFilter(Selector::ClusterProfile(profile.clone())),
-            (None, None) => StatusFilter(Selector::All),
-        }
+    let overview = args.broker.ask(environment, async |client| Overview::read(&client, &selector).await)?;
+    match args.output {
+        OutputFormat::Table => write!(out, "{}", text(&overview, screen, SystemClock.now().wall))?,
+        OutputFormat::Json => write_json(&document(&overview), out)?,
     }
+    Ok(u8::from(args.exit_code && overview.has_failed()))
 }

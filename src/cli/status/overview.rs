@@ -1,11 +1,19 @@
-//! What `credbroker status` asks the broker.
+//! What `credbroker status` asks the broker, and how it is shown: as text, and as JSON.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, fmt::Write as _, time::SystemTime};
 
 use credbroker_client::{
     Client, Error,
-    admin::{BrokerInfo, CredentialState, ProviderState, Selector, State},
+    admin::{BrokerInfo, ConfigurationState, CredentialState, ProviderState, Selector, State},
 };
+use serde_json::{Value, json};
+
+use crate::cli::{
+    broker::{failure_json, hub_json},
+    credentials::{CredentialRow, state_json, table},
+    screen::{Screen, Tone, rfc3339, span, wrapped},
+};
+use credbroker_credential::text::one_line;
 
 /// A broker, and what of it was selected.
 #[derive(Debug)]
@@ -15,25 +23,20 @@ pub(super) struct Overview {
     pub(super) credentials: Vec<CredentialState>,
 }
 
-/// What to show.
-#[derive(Clone, Debug)]
-pub(super) struct StatusFilter(pub(super) Selector);
-
-impl StatusFilter {
-    pub(super) async fn read(&self, client: &Client) -> Result<Overview, Error> {
+impl Overview {
+    /// Reads what `selector` selects.
+    pub(super) async fn read(client: &Client, selector: &Selector) -> Result<Self, Error> {
         let admin = client.admin();
-        let credentials = admin.credentials(&self.0).await?;
+        let credentials = admin.credentials(selector).await?;
         let mut providers = admin.providers().await?;
-        match &self.0 {
+        match selector {
             Selector::Provider(name) => providers.retain(|provider| provider.name == *name),
             Selector::All => {}
             _ => providers.clear(),
         }
-        Ok(Overview { broker: admin.broker_info().await?, providers, credentials })
+        Ok(Self { broker: admin.broker_info().await?, providers, credentials })
     }
-}
 
-impl Overview {
     /// The providers that no credential is of.
     pub(super) fn idle(&self) -> impl Iterator<Item = &ProviderState> {
         let held: HashSet<_> =
@@ -50,3 +53,128 @@ impl Overview {
             || self.broker.configuration.as_ref().is_some_and(|state| !state.problems.is_empty())
     }
 }
+/// The whole text.
+pub(super) fn text(overview: &Overview, screen: Screen, now: SystemTime) -> String {
+    let mut text = header(&overview.broker, screen, now);
+    text.push('\n');
+    text.push_str(&table(&rows(overview, now), screen));
+    let configuration = overview.broker.configuration.as_ref().map(configuration_text).unwrap_or_default();
+    if !configuration.is_empty() {
+        text.push('\n');
+    }
+    text.extend(configuration.lines().map(|line| wrapped(line, 4, screen.width())));
+    text
+}
+
+/// The credentials and the providers without one, by the names of the providers.
+fn rows(overview: &Overview, now: SystemTime) -> Vec<CredentialRow> {
+    let held = overview.credentials.iter().map(|held| (&held.provider, CredentialRow::of(held, now)));
+    let idle = overview.idle().map(|provider| (&provider.name, CredentialRow::idle(provider)));
+    let mut rows: Vec<_> = held.chain(idle).collect();
+    rows.sort_by_key(|(name, _)| *name);
+    rows.into_iter().map(|(_, row)| row).collect()
+}
+
+/// `credbroker 0.1.0 (3f2a9c1), up 3h`.
+pub(super) fn title(broker: &BrokerInfo, now: SystemTime) -> String {
+    let mut title = format!("credbroker {}", one_line(&broker.version));
+    if let Some(commit) = &broker.commit {
+        let short: String = one_line(commit).chars().take(7).collect();
+        let _infallible = write!(title, " ({short})");
+    }
+    if let Some(up) = broker.started_at.and_then(|at| now.duration_since(at).ok()) {
+        let _infallible = write!(title, ", up {}", span(up));
+    }
+    title
+}
+
+fn header(broker: &BrokerInfo, screen: Screen, now: SystemTime) -> String {
+    let mut lines = vec![title(broker, now)];
+    let labelled = |label: &str, texts: &[String]| -> Vec<String> {
+        let labels = std::iter::once(label).chain(std::iter::repeat(""));
+        labels.zip(texts).map(|(label, text)| format!("{label:<6}  {}", one_line(text))).collect()
+    };
+    lines.extend(labelled("config", &broker.config_files));
+    lines.extend(labelled("socket", &broker.sockets));
+    let mut text: String = lines.iter().map(|line| wrapped(line, 8, screen.width())).collect();
+    if let Some(hub) = &broker.hub {
+        let (tone, state) = match (&hub.failure, hub.synced) {
+            (Some(failure), _) => (Tone::Bad, format!("failed: {}", one_line(&failure.message))),
+            (None, true) => (Tone::Good, "ready".to_owned()),
+            (None, false) => (Tone::Pending, "not read yet".to_owned()),
+        };
+        let since = hub.since.and_then(|at| now.duration_since(at).ok());
+        let since = since.map(|ago| format!(", for {}", span(ago))).unwrap_or_default();
+        let line = wrapped(&format!("hub     {state}{since}"), 8, screen.width());
+        text.extend(line.lines().map(|line| screen.paint(tone, line) + "\n"));
+    }
+    text
+}
+
+pub(super) fn document(overview: &Overview) -> Value {
+    json!({
+        "broker": broker_json(&overview.broker),
+        "configuration": overview.broker.configuration.as_ref().map(configuration_json),
+        "providers": overview.providers.iter().map(provider_json).collect::<Vec<_>>(),
+        "credentials": overview.credentials.iter().map(state_json).collect::<Vec<_>>(),
+    })
+}
+
+fn broker_json(broker: &BrokerInfo) -> Value {
+    json!({
+        "version": broker.version,
+        "commit": broker.commit,
+        "startTime": broker.started_at.map(rfc3339),
+        "configFiles": broker.config_files,
+        "sockets": broker.sockets,
+        "hub": broker.hub.as_ref().map(hub_json),
+    })
+}
+
+fn provider_json(provider: &ProviderState) -> Value {
+    json!({
+        "name": provider.name,
+        "definition": provider.definition,
+        "command": provider.command,
+        "servesClusterProfiles": provider.serves_cluster_profiles,
+        "failure": provider.failure.as_ref().map(failure_json),
+    })
+}
+/// Why the files are not in force as they are; empty: they are.
+fn configuration_text(state: &ConfigurationState) -> String {
+    let mut text = String::new();
+    if !state.problems.is_empty() {
+        let _infallible = writeln!(
+            text,
+            "The files of the configuration have problems since {}. The broker continues with those of {}:",
+            shown(state.problems_since),
+            shown(state.read_at)
+        );
+    }
+    for problem in &state.problems {
+        let _infallible = writeln!(text, "  {}", one_line(problem));
+    }
+    for key in &state.restart_needed {
+        let _infallible =
+            writeln!(text, "`{}` has changed. Restart the broker to use the new value.", one_line(key));
+    }
+    text
+}
+
+/// The same for programs.
+fn configuration_json(state: &ConfigurationState) -> Value {
+    json!({
+        "readTime": state.read_at.map(rfc3339),
+        "reloads": state.reloads,
+        "problems": state.problems,
+        "problemsSinceTime": state.problems_since.map(rfc3339),
+        "restartNeeded": state.restart_needed,
+    })
+}
+
+fn shown(at: Option<SystemTime>) -> String {
+    at.map_or_else(|| "an unknown time".to_owned(), rfc3339)
+}
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,29 +1,23 @@
 //! `credbroker status --watch`: a view that is drawn again every second.
 
 use std::{
+    collections::{HashMap, VecDeque},
     io::{self, Write},
     time::{Duration, SystemTime},
 };
 
 use credbroker_client::{
     Client, Error,
-    admin::{CredentialState, State},
+    admin::{CredentialState, Selector, State},
 };
 use tokio::time::sleep;
 
-use super::{
-    StatusArgs,
-    overview::{Overview, StatusFilter},
-    sparkline::Runs,
-    view::title,
-};
+use super::overview::{Overview, title};
 use crate::cli::{
-    broker::{ask, fail},
+    broker::BrokerArgs,
     credentials::{CredentialRow, table},
-    screen::{Screen, Tone},
-    signals::CommandSignals,
-    table::shortened,
-    wrapped::wrapped,
+    progress::CommandSignals,
+    screen::{Screen, Tone, shortened, wrapped},
 };
 use credbroker_credential::text::one_line;
 use credbroker_observe::clock::{Clock as _, SystemClock};
@@ -31,20 +25,23 @@ use credbroker_plugin::Environment;
 
 /// The time between two frames.
 const INTERVAL: Duration = Duration::from_secs(1);
+const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+/// The longest history.
+const MOST: usize = 200;
 
 /// Draws until a signal ends it.
 pub(super) fn run(
-    args: &StatusArgs,
-    filter: &StatusFilter,
+    broker: &BrokerArgs,
+    selector: &Selector,
     environment: &Environment,
     out: &mut dyn Write,
 ) -> anyhow::Result<u8> {
-    let limit = args.timeout.limit;
-    let socket = args.socket.locate(environment);
-    let ended = ask(&args.socket, limit, environment, async |mut client| {
+    let limit = broker.timeout.limit;
+    let socket = broker.socket.locate(environment);
+    broker.ask(environment, async |mut client| {
         let mut signals = CommandSignals::new();
         // A failure before the first frame ends the command.
-        let mut last = filter.read(&client).await?;
+        let mut last = Overview::read(&client, selector).await?;
         let (mut runs, mut outage, mut view) = (Runs::default(), None, AlternateScreen::enter(out));
         loop {
             if outage.is_none() {
@@ -62,7 +59,7 @@ pub(super) fn run(
                         .unwrap_or(Err(Error::Timeout { limit }))?
                         .timeout(limit);
                 }
-                filter.read(&client).await
+                Overview::read(&client, selector).await
             };
             let read = tokio::select! {
                 () = signals.received() => return Ok(()),
@@ -77,10 +74,7 @@ pub(super) fn run(
             }
         }
     })?;
-    match ended {
-        Ok(()) => Ok(0),
-        Err(failure) => Ok(fail(&failure, &mut io::stderr())?),
-    }
+    Ok(0)
 }
 
 /// One picture. `lost`: why it is not of now.
@@ -155,6 +149,46 @@ impl<'a> AlternateScreen<'a> {
 impl Drop for AlternateScreen<'_> {
     fn drop(&mut self) {
         self.write("\x1b[?25h\x1b[?1049l");
+    }
+}
+
+/// The runs between two readings, of the last readings.
+#[derive(Debug, Default)]
+struct Runs {
+    /// Of each key, the runs until the last reading. `None`: there was no reading yet.
+    known: Option<HashMap<String, u64>>,
+    history: VecDeque<u64>,
+    total: u64,
+}
+
+impl Runs {
+    fn read(&mut self, credentials: &[CredentialState]) {
+        let now: HashMap<_, _> = credentials.iter().map(|held| (held.key.clone(), held.runs)).collect();
+        if let Some(known) = &self.known {
+            // A key that was forgotten begins at 0 again.
+            let since = |key: &String, runs: u64| match known.get(key) {
+                Some(before) if runs >= *before => runs - before,
+                _ => runs,
+            };
+            let runs = now.iter().map(|(key, runs)| since(key, *runs)).sum();
+            self.history.push_back(runs);
+            self.total += runs;
+        }
+        if self.history.len() > MOST {
+            self.history.pop_front();
+        }
+        self.known = Some(now);
+    }
+
+    /// The last `width` readings; the highest bar is the most runs.
+    fn bars(&self, width: usize) -> String {
+        let shown = self.history.iter().skip(self.history.len().saturating_sub(width));
+        let most = shown.clone().copied().max().unwrap_or_default().max(1);
+        let level = |runs: u64| match runs {
+            0 => 0,
+            runs => usize::try_from((runs * 7).div_ceil(most)).unwrap_or(7),
+        };
+        shown.filter_map(|runs| BARS.get(level(*runs))).collect()
     }
 }
 

@@ -8,7 +8,7 @@ use super::super::{
     merge::{Entries, entry, string},
     shim::Shim,
 };
-use crate::cli::fleet::ClusterList;
+use crate::cli::clusters::ClusterList;
 use credbroker_config::kubeconfig::{extension, is_shim};
 use credbroker_credential::document::{Node, Value};
 

@@ -8,8 +8,8 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::cli::{
-    broker::{SocketArg, TimeoutArg},
-    fleet::tests::{FakeBroker, Fleet, fleet, hub, ready, unusable},
+    broker::{BrokerArgs, SocketArg, fail},
+    clusters::tests::fleet::{FakeBroker, Fleet, fleet, hub, ready, unusable},
 };
 use credbroker_config::kubeconfig::Kubeconfig;
 
@@ -339,14 +339,17 @@ fn without_a_broker_it_ends_as_the_shim_does() {
         force: false,
         bare: BareArg::default(),
         query: ClusterQuery {
-            socket: SocketArg { path: Some("/nonexistent/broker.sock".into()), ..SocketArg::default() },
-            timeout: TimeoutArg::default(),
+            broker: BrokerArgs {
+                socket: SocketArg { path: Some("/nonexistent/broker.sock".into()), ..SocketArg::default() },
+                ..BrokerArgs::default()
+            },
             namespaces: vec![],
         },
     };
     let (_directory, environment) = bin();
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    assert_eq!(run(&args, &environment, Path::new("/absent"), &mut out, &mut err).unwrap(), 69);
+    let error = run(&args, &environment, Path::new("/absent"), &mut out, &mut err).unwrap_err();
+    assert_eq!(fail(&error, &mut err), 69);
     assert!(out.is_empty());
     assert!(String::from_utf8(err).unwrap().contains("no broker answers on /nonexistent/broker.sock"));
 }

@@ -1,0 +1,252 @@
+//! `credbroker explain`: why credentials are two and not one, why they live as long as they do, and when their plugin runs
+//! next.
+
+use std::{
+    io::Write,
+    time::{Duration, SystemTime},
+};
+
+use credbroker_client::admin::{CredentialState, KeyPart};
+use serde_json::{Value, json};
+
+use super::{
+    broker::{BrokerArgs, OutputFormat, write_json},
+    credentials::{self, described, lifetime, provider, state_json, summary},
+    screen::{Screen, Tone, ahead, expiry, fitted, rfc3339, span, wrapped},
+    selection::SelectionArgs,
+};
+use credbroker_credential::text::{one_line, shown};
+use credbroker_observe::clock::{Clock as _, SystemClock};
+use credbroker_plugin::Environment;
+
+/// Explain credentials: why there are several, what limits their lifetime, and when and why the plugin runs next
+///
+/// A credential has a key, which is made of everything that can change what the plugin prints: the provider, its command
+/// and arguments, each variable of the plugin's environment, and the cluster. For each part this command shows where it
+/// comes from. Parts that differ between the credentials of a provider are marked with *, and have a number instead of
+/// their value: credentials with equal values have equal numbers. The values stay in the broker.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, override_usage = USAGE)]
+pub(super) struct ExplainArgs {
+    #[command(flatten)]
+    selection: SelectionArgs,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Table)]
+    output: OutputFormat,
+    #[command(flatten)]
+    broker: BrokerArgs,
+}
+
+const USAGE: &str =
+    "credbroker explain [OPTIONS] <NAME|--cluster-profile <NAMESPACE/NAME>|--key <KEY>|--all>";
+
+const EXAMPLES: &str = "\
+Examples:
+  credbroker explain eks
+  credbroker explain --cluster-profile fleet/paris -o json";
+
+pub(super) fn run(args: &ExplainArgs, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
+    let selector = args.selection.selector();
+    let pages = args.broker.ask(environment, async |client| client.admin().explain(&selector).await)?;
+    // Numbers of values can be compared within a page.
+    let groups = pages.iter().flat_map(|page| page.chunk_by(|one, other| one.provider == other.provider));
+    let groups: Vec<_> = groups.collect();
+    let selected = &args.selection;
+    match args.output {
+        OutputFormat::Json => write_json(&document(&groups), out)?,
+        OutputFormat::Table if groups.is_empty() => {
+            writeln!(out, "the broker holds no credential of {selected}; the first request runs the plugin")?;
+        }
+        OutputFormat::Table => {
+            let (screen, now) = (Screen::of_stdout(environment), SystemClock.now().wall);
+            write!(out, "{}", text(&groups, screen, now))?;
+        }
+    }
+    Ok(0)
+}
+
+/// For programs. Each of `groups` has the credentials of one provider.
+fn document(groups: &[&[CredentialState]]) -> Value {
+    let mut credentials = Vec::new();
+    for group in groups {
+        let differing = differing(group);
+        let part = |part: &KeyPart| {
+            json!({
+                "kind": part.kind,
+                "name": part.name,
+                "origin": part.origin,
+                "valueNumber": part.value_number,
+                "differs": differing.contains(&name(part)),
+            })
+        };
+        credentials.extend(group.iter().map(|held| {
+            let mut document = state_json(held);
+            if let Value::Object(fields) = &mut document {
+                fields.insert("keyParts".to_owned(), held.key_parts.iter().map(part).collect());
+            }
+            document
+        }));
+    }
+    json!({ "credentials": credentials })
+}
+/// Kind and name of a part.
+type PartName<'a> = (&'a str, &'a str);
+
+fn name(part: &KeyPart) -> PartName<'_> {
+    (&part.kind, &part.name)
+}
+
+fn find<'a>(held: &'a CredentialState, part: PartName<'_>) -> Option<&'a KeyPart> {
+    held.key_parts.iter().find(|found| name(found) == part)
+}
+
+/// The parts that not all of `group` have, or whose values or origins differ between them.
+fn differing(group: &[CredentialState]) -> Vec<PartName<'_>> {
+    let mut names = Vec::new();
+    for part in group.iter().flat_map(|held| &held.key_parts) {
+        if !names.contains(&name(part)) {
+            names.push(name(part));
+        }
+    }
+    names.retain(|part| {
+        group.windows(2).any(|pair| matches!(pair, [one, other] if find(one, *part) != find(other, *part)))
+    });
+    names
+}
+
+/// The whole text. Each of `groups` has the credentials of one provider.
+fn text(groups: &[&[CredentialState]], screen: Screen, now: SystemTime) -> String {
+    groups.iter().map(|group| of_provider(group, screen, now)).collect::<Vec<_>>().join("\n")
+}
+
+/// What differs in each of the credentials, and then what is equal in all.
+fn of_provider(group: &[CredentialState], screen: Screen, now: SystemTime) -> String {
+    let differing = differing(group);
+    let mut text = String::new();
+    for held in group {
+        text.extend(head(held, now).iter().map(|line| wrapped(line, 12, screen.width())));
+        if !differing.is_empty() {
+            text.push_str(&table("VALUE", differing.iter().map(|part| differing_row(*part, held)), screen));
+        }
+        text.push('\n');
+    }
+    let title = match (group.len(), differing.len()) {
+        (1, _) => "The key is made of these parts:".to_owned(),
+        (count, 0) => format!("These parts are equal in all {count} keys:"),
+        (count, 1) => {
+            format!("The keys of these {count} credentials differ in the part marked with *. Equal in all:")
+        }
+        (count, differing) => {
+            format!(
+                "The keys of these {count} credentials differ in the {differing} parts marked with *. Equal in all:"
+            )
+        }
+    };
+    text.push_str(&wrapped(&title, 0, screen.width()));
+    let parts = group.first().map(|first| first.key_parts.as_slice()).unwrap_or_default();
+    let equal = parts.iter().filter(|part| !differing.contains(&name(part)));
+    text + &table("", equal.map(|part| row(" ", name(part), &part.origin, String::new())), screen)
+}
+
+fn differing_row(part: PartName<'_>, held: &CredentialState) -> [String; 3] {
+    match find(held, part) {
+        Some(KeyPart { kind, origin, value_number, .. }) => {
+            let digest = held.definition.as_deref().filter(|_| kind == "definition");
+            let value = digest.map_or_else(|| format!("#{value_number}"), one_line);
+            row("*", part, origin, value)
+        }
+        None => row("*", part, "-", "absent".to_owned()),
+    }
+}
+
+fn row(mark: &str, (kind, name): PartName<'_>, origin: &str, value: String) -> [String; 3] {
+    let name = if name.is_empty() { String::new() } else { format!(" {}", shown(name)) };
+    [format!("{mark} {kind}{name}"), origin.to_owned(), value]
+}
+
+fn table(value: &str, rows: impl Iterator<Item = [String; 3]>, screen: Screen) -> String {
+    let rows: Vec<_> = rows.map(|cells| (Tone::Plain, cells)).collect();
+    fitted(["  PART", "FROM", value], &rows, (1, &[]), screen)
+}
+
+/// The credential, its lifetime and its next run.
+fn head(held: &CredentialState, now: SystemTime) -> Vec<String> {
+    let mut lines = vec![format!("{} {}: {}", provider(held), held.key, credentials::name(held.state))];
+    let mut add = |label: &str, text: &str| lines.push(format!("  {label:<8}  {text}"));
+    if let Some(bound) = &held.bound {
+        add("lifetime", &bounded(held, bound, now));
+    }
+    add("next run", &next_run(held, now));
+    if let Some(failure) = &held.last_failure {
+        let attempts = held.failed_attempts;
+        add("failure", &described(&format!("{attempts} in a row, the last one"), failure));
+    }
+    if let Some(rejections) = &held.rejections {
+        add("rejected", &summary(rejections, now));
+    }
+    lines
+}
+
+fn bounded(held: &CredentialState, bound: &str, now: SystemTime) -> String {
+    let bound = match bound {
+        "expirationTimestamp" => "the expirationTimestamp that the plugin printed",
+        "certificateNotAfter" => "NotAfter of the client certificate",
+        "tokenExp" => "exp of the token, which is a JWT",
+        "maxAge" => "maxAge of the provider",
+        "unknownExpiryMaxAge" => "unknownExpiryMaxAge of the provider, because it names no expiry",
+        "clockSkew" => "it had expired when it arrived; check the clock of this machine",
+        _ => "a bound that this release does not know",
+    };
+    let lasts = lifetime(held).map(|lasts| format!("{}, ", span(lasts))).unwrap_or_default();
+    let until = held.expires_at.map(|at| format!("until {}", expiry(at, now))).unwrap_or_default();
+    format!("{lasts}{until}: {bound}")
+}
+
+fn next_run(held: &CredentialState, now: SystemTime) -> String {
+    let at = held.next_run.filter(|at| at.duration_since(now).unwrap_or_default() >= Duration::from_secs(1));
+    let when = at.map_or_else(|| "now".to_owned(), |at| expiry_ahead(at, now));
+    match held.next_run_cause.as_str() {
+        "inProgress" => "a run is queued or in progress".to_owned(),
+        "refreshPoint" => format!("{when}: the credential is due for renewal"),
+        "sameCredential" => {
+            format!("{when}: the plugin returned the same credential, and is asked again")
+        }
+        "pluginChanged" => format!("{when}: the file of the plugin has changed"),
+        "backOff" => format!("{when}: the last run failed, and the back-off ends then"),
+        "issuerPaused" => {
+            format!("{when}: the issuer asked for fewer requests, and its pause ends then")
+        }
+        "watched" => format!("{when}: it is watched and has no valid credential"),
+        "personNeeded" => {
+            format!("with a request at a terminal, or `{}`: the plugin needs a person", login(held))
+        }
+        "loginNeeded" => {
+            format!("only with `{}`: no person answered the last prompts", login(held))
+        }
+        "notInUse" if at.is_some() => {
+            format!("with the first request after {when}: it will not be in use then")
+        }
+        "notInUse" => "with the next request: it is not in use".to_owned(),
+        "nextRequest" if at.is_some() => {
+            format!("with the first request after {when}: until then callers get the last failure")
+        }
+        "nextRequest" => "with the next request: it has no valid credential".to_owned(),
+        _ => format!("{when}: a cause that this release does not know"),
+    }
+}
+
+/// `2026-11-20T10:00:00Z (in 42m)`.
+fn expiry_ahead(at: SystemTime, now: SystemTime) -> String {
+    format!("{} ({})", rfc3339(at), ahead(at, now, "now"))
+}
+
+/// The command with which a person logs in.
+fn login(state: &CredentialState) -> String {
+    match &state.cluster_profile {
+        Some(profile) => one_line(&format!("credbroker login --cluster-profile {profile}")),
+        None => format!("credbroker login {}", shown(&state.provider)),
+    }
+}
+
+#[cfg(test)]
+mod tests;
