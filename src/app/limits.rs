@@ -35,13 +35,7 @@ pub(super) fn shares(limits: &Limits) -> RunShares {
 }
 
 pub(super) fn entries(limits: &Limits) -> EntryLimits {
-    EntryLimits {
-        total: limits.entries.get(),
-        in_use_per_uid: limits.entries_per_uid.get(),
-        in_use_per_process: limits.entries_per_process.get(),
-        bytes_per_uid: limits.bytes_per_uid.get(),
-        bytes_per_process: limits.bytes_per_process.get(),
-    }
+    EntryLimits { entries: limits.entries.get(), bytes: limits.entry_bytes.get() }
 }
 
 pub(super) fn connections(limits: &Limits) -> ConnectionLimits {

@@ -17,7 +17,6 @@ use super::{
     entry::KeyEntry,
     error::Failure,
     flight::Flight,
-    makers::Made,
     state::{self, Current, Decision, KeyState, Replacement},
 };
 use credbroker_credential::{Draft, Generation, Issued, Lifetime, Material, Validity, lifetime};
@@ -179,7 +178,7 @@ impl<R: PluginRunner> Claim<R> {
         if flight.attendance.session().is_none() && entry.spec.foreign_parts().is_empty() {
             return RunSource::Configuration(entry.spec.key);
         }
-        RunSource::Others { uid: entry.made.as_ref().map(Made::uid).or(flight.session_uid()) }
+        RunSource::Others { uid: entry.share.party.or(flight.session_uid()) }
     }
 
     /// Runs the plugin. If it waits for a person, it gives its slot to other runs. One line says that it may run into its
@@ -287,6 +286,7 @@ impl<R: PluginRunner> Claim<R> {
         // Not even the callers that wait get the credential of a definition that is no longer in force, or one that another
         // user could have forged.
         flight.publish(Some(issued).filter(|_| !is_refused));
+        self.cache.resized(&self.entry);
     }
 
     /// Counts and logs the run, which found `held` in the entry.

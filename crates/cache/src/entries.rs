@@ -1,25 +1,19 @@
 //! All entries, by key, by provider and key, and by ClusterProfile.
 
-mod room;
-
 use std::{
     collections::{BTreeMap, HashMap},
     hash::BuildHasherDefault,
     ops::Bound,
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, Mutex, atomic::Ordering},
 };
 
 use super::{
-    EntryLimits, Selector,
-    entry::{Interest, KeyEntry},
-    full::Room,
-    makers::{Makers, sent_bytes},
+    bounds::{Bounds, EntryLimits, Full, Party, Share},
+    entry::{Interest, KeyEntry, lock},
+    request::Selector,
 };
 use credbroker_observe::clock::Now;
 use credbroker_plugin::{KeyHasher, PluginKey, PluginSpec, ProfileName, Retirement};
-
-/// Up to so many entries are removed from the maps one by one.
-const FEW: usize = 16;
 
 /// The position of a key in the list: its provider's name, then the key.
 pub type ListPosition = (Arc<str>, PluginKey);
@@ -27,15 +21,10 @@ pub type ListPosition = (Arc<str>, PluginKey);
 /// All entries. Every map has the same ones.
 #[derive(Debug)]
 pub(crate) struct KeyEntries {
-    pub limits: EntryLimits,
     by_key: HashMap<PluginKey, Arc<KeyEntry>, BuildHasherDefault<KeyHasher>>,
     in_order: BTreeMap<ListPosition, Arc<KeyEntry>>,
     by_profile: HashMap<ProfileName, Vec<Arc<KeyEntry>>>,
-    makers: Makers,
-    /// The entries that could give way at the last search, the one that goes first last.
-    spare: room::Candidates,
-    /// The entries that were idle at the last search, the one that was idle for the longest time last.
-    idle: room::Candidates,
+    bounds: Arc<Mutex<Bounds>>,
     /// The entries that gave way. [`forget`](KeyEntry::forget) them when the lock is free.
     pub displaced: Vec<Arc<KeyEntry>>,
 }
@@ -43,13 +32,10 @@ pub(crate) struct KeyEntries {
 impl KeyEntries {
     pub(crate) fn new(limits: EntryLimits) -> Self {
         Self {
-            limits,
             by_key: HashMap::default(),
             in_order: BTreeMap::new(),
             by_profile: HashMap::new(),
-            makers: Makers::default(),
-            spare: room::Candidates::default(),
-            idle: room::Candidates::default(),
+            bounds: Arc::new(Mutex::new(Bounds::new(limits))),
             displaced: Vec::new(),
         }
     }
@@ -62,46 +48,54 @@ impl KeyEntries {
         self.by_key.get(key)
     }
 
-    /// The entry of `spec`, made if there is none, for a caller in `process`; `None`: for the broker itself.
+    /// The entry of `spec`, made if there is none, for a caller in `peer`.
     ///
     /// # Errors
     ///
     /// There is no room, and no entry gives way.
-    pub(crate) fn enter(
-        &mut self,
-        spec: PluginSpec,
-        process: Option<u64>,
-        now: Now,
-    ) -> Result<Interest, Room> {
-        let limits = self.limits;
-        let found = self.by_key.get(&spec.key).cloned();
-        let sent = process.zip(match &found {
-            Some(entry) => entry.made.as_ref().filter(|_| !entry.is_in_use()).map(|_| 0),
-            None => sent_bytes(&spec),
-        });
-        let maker = sent.map(|(process, bytes)| (self.makers.get(process), bytes));
-        if let Some((maker, _)) = &maker {
-            maker.check_use(&limits)?;
+    pub(crate) fn enter(&mut self, spec: PluginSpec, peer: u64, now: Now) -> Result<Interest, Full> {
+        if let Some(entry) = self.by_key.get(&spec.key) {
+            entry.share.touch(now);
+            return Ok(Interest::new(entry));
         }
-        let entry = if let Some(entry) = found {
-            entry.touch(now);
-            entry
-        } else {
-            if let Some((maker, bytes)) = &maker {
-                while let Err(full) = maker.check_bytes(*bytes, &limits) {
-                    self.displace_own(maker.process(), now).ok_or(full)?;
-                }
-            }
-            self.make_room(limits.total, now)?;
-            let made = maker.clone().map(|(maker, bytes)| maker.makes(bytes));
-            let entry = Arc::new(KeyEntry::new(Arc::new(spec), made, now));
-            self.insert(&entry);
-            entry
-        };
-        Ok(match maker {
-            Some((maker, _)) => Interest::counted(&entry, maker.uses()),
-            None => Interest::new(&entry),
-        })
+        let share = Share::new(&spec, peer, now);
+        lock(&self.bounds).add(&share);
+        let entry = Arc::new(KeyEntry::new(spec, share, &self.bounds));
+        let interest = Interest::new(&entry);
+        if let Err(full) = self.make_room(entry.share.party, now) {
+            lock(&self.bounds).remove(entry.spec.key, &entry.share);
+            return Err(full);
+        }
+        self.insert(&entry);
+        Ok(interest)
+    }
+
+    /// Removes idle entries until the others are within the bounds, for something new of `newcomer`.
+    ///
+    /// # Errors
+    ///
+    /// A bound is exceeded, and no entry gives way.
+    pub(crate) fn make_room(&mut self, newcomer: Party, now: Now) -> Result<(), Full> {
+        loop {
+            let victim = {
+                let mut bounds = lock(&self.bounds);
+                let Some(full) = bounds.exceeded() else { return Ok(()) };
+                let idle = |key: &PluginKey| {
+                    self.by_key.get(key).filter(|entry| !entry.is_running()).map(|entry| &entry.share)
+                };
+                let victim = bounds.victim(full, newcomer, now, idle);
+                victim.and_then(|key| self.by_key.get(&key)).cloned().ok_or(full)?
+            };
+            self.remove(&victim);
+            self.displaced.push(victim);
+        }
+    }
+
+    /// Sets the bounds. What is held beyond them and in use stays until it is idle.
+    pub(crate) fn set_limits(&mut self, limits: EntryLimits, now: Now) {
+        lock(&self.bounds).limits = limits;
+        // Full: the next entry finds that too.
+        let _full = self.make_room(None, now);
     }
 
     fn insert(&mut self, entry: &Arc<KeyEntry>) {
@@ -124,6 +118,7 @@ impl KeyEntries {
         }
         entry.leaves.store(true, Ordering::Relaxed);
         let spec = &entry.spec;
+        lock(&self.bounds).remove(spec.key, &entry.share);
         self.by_key.remove(&spec.key);
         self.in_order.remove(&position(spec));
         let profile = spec.target.as_ref().map(|target| &target.profile);
@@ -141,26 +136,7 @@ impl KeyEntries {
     pub(crate) fn take_out(&mut self, selector: &Selector) -> Vec<Arc<KeyEntry>> {
         let entries = self.select(selector, None, usize::MAX);
         // Interest grows only under the lock of the maps, so an entry without interest is not found by a request later.
-        for entry in &entries {
-            entry.leaves.store(entry.interest.load(Ordering::Relaxed) == 0, Ordering::Relaxed);
-        }
-        let stays = |entry: &Arc<KeyEntry>| !entry.leaves.load(Ordering::Relaxed);
-        if entries.len() == self.len() {
-            // Few entries stay, and inserting those again is faster than removing the others.
-            self.by_key.clear();
-            self.in_order.clear();
-            self.by_profile.clear();
-            entries.iter().filter(|entry| stays(entry)).for_each(|entry| self.insert(entry));
-        } else if entries.len() <= FEW {
-            entries.iter().filter(|entry| !stays(entry)).for_each(|entry| self.remove(entry));
-        } else {
-            self.by_key.retain(|_, entry| stays(entry));
-            self.in_order.retain(|_, entry| stays(entry));
-            self.by_profile.retain(|_, entries| {
-                entries.retain(stays);
-                !entries.is_empty()
-            });
-        }
+        entries.iter().filter(|entry| !entry.share.is_in_use()).for_each(|entry| self.remove(entry));
         entries
     }
 

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use super::{attention::Unattended, full::Room, waiting};
+use super::{attention::Unattended, bounds::Full};
 use credbroker_credential::{LifetimeError, Now};
 use credbroker_observe::clock::full_jitter;
 use credbroker_plugin::Retirement;
@@ -22,7 +22,7 @@ pub enum CacheError {
     Draining,
     /// There is no room for another key, and none gives way.
     #[error("{0}")]
-    Full(Room),
+    Full(Full),
     /// The plugin's credential had expired when it arrived, or is not valid yet.
     #[error("plugin `{command}` printed {}", source.found())]
     Lifetime {
@@ -43,12 +43,6 @@ pub enum CacheError {
     /// The plugin needs a person, and there is none.
     #[error(transparent)]
     Unattended(Unattended),
-    /// Too many callers wait for runs, or too many of one process.
-    #[error(
-        "too many requests wait for plugin runs (the limit is {}, and a lower one for each process); try again later",
-        waiting::LIMIT
-    )]
-    TooManyWaiting,
 }
 
 /// What a caller waited for when its deadline passed.

@@ -9,8 +9,8 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    bounds::uid,
     error::{Failure, Pending},
-    makers::uid,
     request::Request,
 };
 use credbroker_credential::Issued;

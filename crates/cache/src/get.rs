@@ -65,7 +65,6 @@ impl<R: PluginRunner> CredentialCache<R> {
         let caller = &request.caller;
         let limit = request.deadline.unwrap_or(WITHOUT_DEADLINE);
         let mut waiter = None;
-        let mut place = None;
         let mut may_fail = false;
         let answer = async {
             let mut first = first.await;
@@ -77,12 +76,6 @@ impl<R: PluginRunner> CredentialCache<R> {
                 let step =
                     if request.is_login { first } else { std::mem::replace(&mut first, FirstStep::Decide) };
                 let is_cold = step == FirstStep::Decide;
-                // Before a run is queued: a caller without a place must not leave one behind. A watch has no deadline, and
-                // the server limits the number of watches.
-                if place.is_none() && limit < Duration::MAX && (!is_cold || must_wait(entry, asker, now)) {
-                    let taken = self.inner.waiting.take(caller.peer);
-                    place = Some(taken.ok_or(CacheError::TooManyWaiting)?);
-                }
                 let cause = if request.is_login { RunReason::Requested } else { RunReason::Rejected };
                 let reason = matches!(step, FirstStep::Run { .. }).then_some(cause);
                 let claim = (Urgency::Waited { peer: caller.peer }, reason, Some(request));
@@ -159,12 +152,6 @@ impl<R: PluginRunner> CredentialCache<R> {
 /// Whether the next run of the plugin is in the terminal of the caller.
 fn may_lend(entry: &KeyEntry, request: &Request) -> bool {
     request.asker(&entry.spec).lends() && entry.cell.borrow().attention.reads_terminal()
-}
-
-/// Whether a request at `now` has to wait for a run.
-fn must_wait(entry: &KeyEntry, asker: Asker, now: Now) -> bool {
-    let state = entry.cell.borrow();
-    matches!(decide(&state, asker, entry.spec.file_version(), now), Decision::Wait)
 }
 
 /// An open watch. Its key is refreshed, and not forgotten, while it is open.

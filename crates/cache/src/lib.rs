@@ -4,15 +4,14 @@
 
 mod account;
 mod attention;
+mod bounds;
 mod claim;
 mod entries;
 mod entry;
 mod error;
 mod flight;
-mod full;
 mod get;
 mod maintenance;
-mod makers;
 mod parts;
 mod rejection;
 mod report;
@@ -23,7 +22,6 @@ mod status;
 mod testing;
 #[cfg(test)]
 mod tests;
-mod waiting;
 
 use std::{
     future::ready,
@@ -38,11 +36,10 @@ use parts::Inner;
 use state::FirstStep;
 
 pub use attention::Unattended;
+pub use bounds::{EntryLimits, Full};
 pub use entries::ListPosition;
 pub use error::{CacheError, Failed, Pending};
-pub use full::Room;
 pub use get::CredentialWatch;
-pub use makers::EntryLimits;
 pub use parts::{CacheParts, RunEndFn};
 pub use rejection::{Caller, Verdict, VerifyFn};
 pub use report::{ReportOutcome, Reported};
@@ -72,7 +69,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         let now = self.now();
         let entry = self.lock().find(key).map(Arc::clone);
         entry.map_or(Lookup::Undecided, |entry| {
-            entry.touch(now);
+            entry.share.touch(now);
             self.serve_from_memory(&entry, caller, now).map_or(Lookup::Undecided, Lookup::Served)
         })
     }
@@ -92,7 +89,7 @@ impl<R: PluginRunner> CredentialCache<R> {
     ///
     /// [`Failed`] has the cause and how long the failure is held.
     pub async fn get(&self, spec: PluginSpec, request: &Request) -> Result<Arc<Issued>, Failed> {
-        let interest = self.enter(spec, Some(request.caller.peer))?;
+        let interest = self.enter(spec, request.caller.peer)?;
         let (entry, caller) = (&interest.0, &request.caller);
         let now = self.now();
         let served = if request.is_login {
@@ -131,7 +128,7 @@ impl<R: PluginRunner> CredentialCache<R> {
     ///
     /// There is no room for another key.
     pub fn watch(&self, spec: PluginSpec, caller: Caller) -> Result<CredentialWatch<R>, Failed> {
-        Ok(CredentialWatch::new(self.clone(), self.enter(spec, Some(caller.peer))?, caller))
+        Ok(CredentialWatch::new(self.clone(), self.enter(spec, caller.peer)?, caller))
     }
 
     /// Fetches the credential of `spec` before a caller asks for it, as background work.
@@ -140,7 +137,7 @@ impl<R: PluginRunner> CredentialCache<R> {
     ///
     /// As [`get`](Self::get).
     pub async fn fetch_ahead(&self, spec: PluginSpec) -> Result<(), Failed> {
-        self.run_ahead(&self.enter(spec, None)?.0).await
+        self.run_ahead(&self.enter(spec, Caller::BROKER)?.0).await
     }
 
     /// Returns what to use instead of `generation`, which an API server rejected: the current generation if it is
@@ -155,7 +152,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         generation: &str,
         request: &Request,
     ) -> Result<Reported, Failed> {
-        let (interest, asked) = (self.enter(spec, Some(request.caller.peer))?, self.now());
+        let (interest, asked) = (self.enter(spec, request.caller.peer)?, self.now());
         let answer = self.answer_report(&interest.0, generation, request).await;
         self.count(&interest.0, answer.is_ok(), asked);
         answer
@@ -197,9 +194,11 @@ impl<R: PluginRunner> CredentialCache<R> {
         self.take_leased();
     }
 
-    /// Sets how many keys there may be. If more are held, they stay until they are idle.
-    pub fn set_limits(&self, entries: EntryLimits) {
-        self.lock().limits = entries;
+    /// Sets how much there may be. What is held beyond that stays until it is idle.
+    pub fn set_limits(&self, limits: EntryLimits) {
+        let mut entries = self.lock();
+        entries.set_limits(limits, self.now());
+        self.forget_displaced(entries);
     }
 
     /// Returns at most `count` of the selected keys, without their credentials, in the order of provider and key,

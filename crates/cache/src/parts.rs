@@ -14,12 +14,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     CacheError, CredentialCache, Failed,
+    bounds::{EVICTABLE_AFTER, EntryLimits},
     entries::KeyEntries,
     entry::{Interest, KeyEntry},
-    makers::EntryLimits,
     rejection::VerifyFn,
-    state,
-    waiting::{self, WaitingPlaces},
 };
 use credbroker_credential::{EncodeFn, Issued};
 use credbroker_observe::{
@@ -53,7 +51,7 @@ pub struct CacheParts<R> {
     pub jitter: fn() -> f64,
     /// Identifies this start of the broker in every generation.
     pub epoch: Arc<str>,
-    /// How many keys there may be, until [`CredentialCache::set_limits`](super::CredentialCache::set_limits).
+    /// How much there may be, until [`CredentialCache::set_limits`](super::CredentialCache::set_limits).
     pub entries: EntryLimits,
     /// Owns the runs.
     pub tasks: TaskTracker,
@@ -76,7 +74,6 @@ pub(super) struct Inner<R> {
     pub(super) generations: AtomicU64,
     /// Increases with each change of what the cache holds.
     pub(super) changes: AtomicU64,
-    pub(super) waiting: WaitingPlaces,
 }
 
 impl<R> Inner<R> {
@@ -87,33 +84,45 @@ impl<R> Inner<R> {
             occupied: Notify::new(),
             generations: AtomicU64::new(1),
             changes: AtomicU64::default(),
-            waiting: WaitingPlaces::new(waiting::LIMIT),
         }
     }
 }
 
 impl<R: PluginRunner> CredentialCache<R> {
-    /// The entry of `spec`, made if there is none, for a caller in `process`; `None`: for the broker itself. It stays in
-    /// the map while the caller holds it.
-    pub(super) fn enter(&self, spec: PluginSpec, process: Option<u64>) -> Result<Interest, Failed> {
+    /// The entry of `spec`, made if there is none, for a caller in `peer`. It stays in the map while the caller holds it.
+    pub(super) fn enter(&self, spec: PluginSpec, peer: u64) -> Result<Interest, Failed> {
         let standing = spec.provider.standing.clone();
-        let (interest, displaced) = {
+        let mut entries = self.lock();
+        // Checked under the lock: the request may have been resolved before a reload whose keys are forgotten already.
+        if let Some(why) = standing.retirement() {
+            return Err(CacheError::Retired(why).into());
+        }
+        let interest = entries.enter(spec, peer, self.now());
+        self.forget_displaced(entries);
+        self.inner.occupied.notify_one();
+        interest.map_err(|full| Failed { error: CacheError::Full(full), retry_after: EVICTABLE_AFTER })
+    }
+
+    /// The credential of `entry` has changed. If there is no room for it, idle entries give way; if none is idle, the next
+    /// entry finds no room.
+    pub(super) fn resized(&self, entry: &KeyEntry) {
+        if entry.resize() {
             let mut entries = self.lock();
-            // Checked under the lock: the request may have been resolved before a reload whose keys are forgotten already.
-            if let Some(why) = standing.retirement() {
-                return Err(CacheError::Retired(why).into());
-            }
-            let interest = entries.enter(spec, process, self.now());
-            (interest, std::mem::take(&mut entries.displaced))
-        };
+            let _full = entries.make_room(entry.share.party, self.now());
+            self.forget_displaced(entries);
+        }
+    }
+
+    /// Frees the lock, and forgets the entries that gave way.
+    pub(super) fn forget_displaced(&self, mut entries: MutexGuard<'_, KeyEntries>) {
+        let displaced = std::mem::take(&mut entries.displaced);
+        drop(entries);
         if !displaced.is_empty() {
             self.changed();
         }
         for entry in displaced {
             entry.forget();
         }
-        self.inner.occupied.notify_one();
-        interest.map_err(|room| Failed { error: CacheError::Full(room), retry_after: state::EVICTABLE_AFTER })
     }
 
     /// What an entry holds changes, or an entry was removed. Called before another task can see it, so that a reader of the

@@ -21,12 +21,12 @@ const GROWTH: usize = 16;
 pub(crate) const SATISFIED_AFTER: Duration = Duration::from_secs(10);
 
 /// The caller of a request.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Caller {
     /// A hash of the name that the caller gave for the process that uses the credential; 0: it gave none.
     pub name: u64,
     /// The process according to the kernel: its uid in the upper half, its process ID in the lower one, or 0 if the kernel
-    /// does not show that. Processes share runs, entries and waiting places fairly.
+    /// does not show that. Uids and processes share runs and entries fairly.
     pub peer: u64,
     /// It set no `KUBERNETES_EXEC_INFO`: its repeated requests are verified, and are not evidence by themselves.
     pub without_exec_info: bool,
@@ -34,7 +34,17 @@ pub struct Caller {
     pub at_terminal: bool,
 }
 
+/// The broker itself.
+impl Default for Caller {
+    fn default() -> Self {
+        Self { name: 0, peer: Self::BROKER, without_exec_info: false, at_terminal: false }
+    }
+}
+
 impl Caller {
+    /// The peer that is the broker itself: no process has this uid.
+    pub const BROKER: u64 = (u32::MAX as u64) << 32;
+
     /// Whether the kernel shows its process ID.
     pub fn has_process(&self) -> bool {
         self.peer & u64::from(u32::MAX) != 0

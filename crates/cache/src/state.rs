@@ -18,8 +18,6 @@ use credbroker_runner::Urgency;
 
 /// An entry without a valid credential is forgotten when there was no request for it in this time.
 pub(crate) const IDLE: Duration = Duration::from_secs(300);
-/// When the cache is full, an entry is replaced only if there was no request for it in this time.
-pub(crate) const EVICTABLE_AFTER: Duration = Duration::from_secs(60);
 /// A queued run is abandoned when there was no request for its key in this time.
 const ABANDONED_AFTER: Duration = Duration::from_secs(60);
 

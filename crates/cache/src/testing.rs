@@ -10,10 +10,9 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{CacheParts, EntryLimits, Verdict};
 
 impl EntryLimits {
-    /// So many entries, of which one process or uid may use all.
-    pub fn for_tests(total: usize) -> Self {
-        let (in_use_per_uid, in_use_per_process) = (total, total);
-        Self { total, in_use_per_uid, in_use_per_process, bytes_per_uid: 1 << 20, bytes_per_process: 1 << 20 }
+    /// So many entries of any size.
+    pub fn for_tests(entries: usize) -> Self {
+        Self { entries, bytes: 1 << 30 }
     }
 }
 

@@ -38,16 +38,13 @@ pub struct Limits {
     pub interactive_runs: NonZeroUsize,
     /// Credentials in memory; one more replaces the least recently used.
     pub entries: NonZeroUsize,
-    /// Credentials in use that the variables of callers of one uid select.
-    pub entries_per_uid: NonZeroUsize,
-    /// Credentials in use that the variables of one process select.
-    pub entries_per_process: NonZeroUsize,
+    /// Bytes of these credentials, and of the variables and clusters of callers that select them.
+    pub entry_bytes: NonZeroUsize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         let (connections, runs) = (limits::CONNECTIONS.absent.0, limits::PLUGIN_RUNS.absent.0);
-        let entries = limits::ENTRIES.absent.0;
         Self {
             connections,
             connections_per_uid: connections_per_uid(connections),
@@ -60,9 +57,8 @@ impl Default for Limits {
             plugin_runs_per_uid: runs,
             plugin_runs_per_process: all_but_a_quarter(runs),
             interactive_runs: limits::INTERACTIVE_RUNS.absent.0,
-            entries,
-            entries_per_uid: all_but_a_quarter(entries),
-            entries_per_process: half(entries),
+            entries: limits::ENTRIES.absent.0,
+            entry_bytes: limits::ENTRY_BYTES.absent.0,
         }
     }
 }
@@ -71,7 +67,6 @@ pub(super) fn limits_section(root: &Fields<'_>) -> Limits {
     let Some(fields) = root::LIMITS.read(root) else { return Limits::default() };
     let connections = limits::CONNECTIONS.read(&fields);
     let plugin_runs = limits::PLUGIN_RUNS.read(&fields);
-    let entries = limits::ENTRIES.read(&fields);
     Limits {
         connections,
         connections_per_uid: limits::CONNECTIONS_PER_UID
@@ -90,9 +85,8 @@ pub(super) fn limits_section(root: &Fields<'_>) -> Limits {
             .read(&fields)
             .unwrap_or_else(|| all_but_a_quarter(plugin_runs)),
         interactive_runs: limits::INTERACTIVE_RUNS.read(&fields),
-        entries,
-        entries_per_uid: limits::ENTRIES_PER_UID.read(&fields).unwrap_or_else(|| all_but_a_quarter(entries)),
-        entries_per_process: limits::ENTRIES_PER_PROCESS.read(&fields).unwrap_or_else(|| half(entries)),
+        entries: limits::ENTRIES.read(&fields),
+        entry_bytes: limits::ENTRY_BYTES.read(&fields),
     }
 }
 
@@ -107,10 +101,6 @@ fn connections_per_process(connections: NonZeroUsize) -> NonZeroUsize {
 /// Three quarters, rounded up.
 fn all_but_a_quarter(count: NonZeroUsize) -> NonZeroUsize {
     at_least(count.get() - count.get() / 4, 1)
-}
-
-fn half(count: NonZeroUsize) -> NonZeroUsize {
-    at_least(count.get().div_ceil(2), 1)
 }
 
 fn at_least(count: usize, least: usize) -> NonZeroUsize {
@@ -131,6 +121,5 @@ mod tests {
         for (runs, per_process) in [(1, 1), (2, 2), (3, 3), (4, 3), (8, 6)] {
             assert_eq!(all_but_a_quarter(count(runs)).get(), per_process);
         }
-        assert_eq!([1, 5, 10_000].map(|entries| half(count(entries)).get()), [1, 3, 5000]);
     }
 }

@@ -109,7 +109,7 @@ pub(super) fn no_hub() -> Status {
 pub(super) fn failed(subject: &Subject, failed: &Failed) -> Status {
     let provider = subject.provider();
     let retry = match &failed.error {
-        CacheError::Draining | CacheError::Pending(_) | CacheError::TooManyWaiting => SUCCESSOR,
+        CacheError::Draining | CacheError::Pending(_) => SUCCESSOR,
         _ => failed.retry_after,
     };
     let mut message = format!("provider `{provider}`: {}", chain(&failed.error));
@@ -130,8 +130,7 @@ pub(super) fn failed(subject: &Subject, failed: &Failed) -> Status {
         let _infallible = write!(message, "; to run it now, use `credbroker refresh {provider}`");
     }
     let limit = match failed.error {
-        CacheError::Full(room) => Some(room.key()),
-        CacheError::TooManyWaiting => Some("waiting requests"),
+        CacheError::Full(full) => Some(full.key()),
         _ => None,
     };
     let named = [(PROVIDER, provider.to_owned()), (KEY, subject.key.to_string())];

@@ -35,7 +35,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{CacheParts, Caller, CredentialCache, EntryLimits, Failed, Request, Room, Selector};
+use super::{CacheParts, Caller, CredentialCache, EntryLimits, Failed, Full, Request, Selector};
 use crate::Verdict;
 use credbroker_credential::{Decoded, Material, Token};
 use credbroker_observe::clock::{Clock, Now};
@@ -44,7 +44,7 @@ use credbroker_plugin::{
     cluster_profile::{ClusterProfile, EndpointRules, Resolution, resolve},
     testing::provider as test_provider,
 };
-use credbroker_runner::{Attendance, PluginRunner, RunBudget, RunError, RunOutput, Scheduler};
+use credbroker_runner::{Attendance, PluginRunner, RunBudget, RunError, RunOutput, RunShares, Scheduler};
 
 /// How long a fake run takes.
 const RUN: Duration = Duration::from_secs(2);

@@ -44,14 +44,30 @@ fn holds(setup: &Setup, spec: &PluginSpec) -> bool {
 async fn ten_thousand_keys_of_one_process_refuse_no_other() {
     let setup = setup_with(100, &[Token(mins(60))]);
     setup.cache.get(spec("before"), &of(1, 2)).await.unwrap();
-    fill(&setup, "old", 5, &of(1, 2)).await;
+    fill(&setup, "old", 5, &of(2, 2)).await;
     fill(&setup, "flood", 1000, &of(1, 1)).await;
     assert_eq!(setup.cache.len(), 100);
     setup.cache.get(spec("first ask"), &of(1, 3)).await.unwrap();
     setup.cache.get(variant("another"), &of(2, 4)).await.unwrap();
     assert!(holds(&setup, &spec("before")), "no variable selected it");
-    assert!((0..5).all(|number| holds(&setup, &variant(&format!("old{number}")))), "of a process with few");
+    assert!((0..5).all(|number| holds(&setup, &variant(&format!("old{number}")))), "of a uid with few");
     assert!(!holds(&setup, &variant("flood0")) && holds(&setup, &variant("flood999")), "the oldest went");
+}
+
+#[tokio::test(start_paused = true)]
+async fn idle_entries_of_processes_that_have_exited_lock_out_neither_their_uid_nor_another() {
+    let limits = EntryLimits { bytes: 10 * 100, ..EntryLimits::for_tests(20) };
+    let setup = setup_within(limits, &[Token(mins(60))]);
+    for number in 0..50_u64 {
+        setup.cache.get(large(&format!("a{number}"), 80), &of(1, number)).await.unwrap();
+    }
+    // All of uid 1, used in the last minute, and idle.
+    setup.cache.get(large("b", 80), &of(2, 1)).await.unwrap();
+    assert!(holds(&setup, &large("b", 80)) && holds(&setup, &large("a49", 80)));
+    for number in 50..200_u64 {
+        setup.cache.get(large(&format!("a{number}"), 80), &of(1, number)).await.unwrap();
+        assert!(holds(&setup, &large("b", 80)), "it is below its fair part");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -90,49 +106,72 @@ async fn what_is_watched_or_waited_for_never_gives_way() {
     let setup = setup_with(10, &[Token(mins(60))]);
     let (watches, refused) = watch(&setup, 10, &of(1, 1));
     assert!(refused.is_none());
-    let failed = setup.cache.get(variant("one more"), &of(1, 1)).await.unwrap_err();
-    assert!(matches!(failed.error, CacheError::Full(Room::OfProcess { limit: 10 })), "{failed:?}");
-    let failed = setup.cache.get(spec("of another"), &of(1, 2)).await.unwrap_err();
-    assert!(matches!(failed.error, CacheError::Full(Room::Entries { limit: 10 })), "{failed:?}");
-    drop(watches);
-    tokio::time::sleep(secs(1)).await; // the next search
-    setup.cache.get(spec("of another"), &of(1, 2)).await.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_process_and_a_uid_use_their_share_of_the_keys_and_no_more() {
-    let limits = EntryLimits { in_use_per_process: 5, in_use_per_uid: 7, ..EntryLimits::for_tests(10) };
-    let setup = setup_within(limits, &[Token(mins(60))]);
-    let (first, refused) = watch(&setup, 10, &of(1, 1));
-    assert!(matches!(refused, Some(CacheError::Full(Room::OfProcess { limit: 5 }))), "{refused:?}");
-    let by_sibling = |name| setup.cache.watch(variant(name), of(1, 2).caller);
-    let second = [by_sibling("x").unwrap(), by_sibling("y").unwrap()];
-    let refused = by_sibling("z").unwrap_err().error;
-    assert!(matches!(refused, CacheError::Full(Room::OfUid { limit: 7 })), "{refused:?}");
-    assert!(by_sibling("w0").is_ok(), "a key that is in use is counted once");
-    assert!(setup.cache.watch(spec("no variable"), of(1, 1).caller).is_ok());
-    assert!(setup.cache.watch(variant("z"), of(2, 3).caller).is_ok(), "another uid");
-    drop((first, second));
-    let (_again, refused) = watch(&setup, 5, &of(1, 1));
-    assert!(refused.is_none(), "their use is no longer counted");
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_variables_of_a_process_have_a_limit_in_bytes() {
-    let limits = EntryLimits { bytes_per_process: 1000, ..EntryLimits::for_tests(100) };
-    let setup = setup_within(limits, &[Token(mins(60))]);
-    let large = |name: &str| PluginSpec {
-        caller_env: BTreeMap::from([("V".to_owned(), "x".repeat(400))]),
-        ..spec(name)
-    };
-    for name in ["a", "b", "c"] {
-        setup.cache.get(large(name), &of(1, 1)).await.unwrap();
+    for spec in [variant("one more"), spec("of another")] {
+        let failed = setup.cache.get(spec, &of(1, 2)).await.unwrap_err();
+        assert!(matches!(failed.error, CacheError::Full(Full::Entries { limit: 10 })), "{failed:?}");
     }
-    assert!(!holds(&setup, &large("a")) && holds(&setup, &large("b")) && holds(&setup, &large("c")));
-    setup.cache.get(large("d"), &of(1, 2)).await.unwrap();
-    assert_eq!(setup.cache.len(), 3);
-    let huge =
-        PluginSpec { caller_env: BTreeMap::from([("V".to_owned(), "x".repeat(1000))]), ..spec("huge") };
-    let failed = setup.cache.get(huge, &of(1, 1)).await.unwrap_err();
-    assert!(matches!(failed.error, CacheError::Full(Room::BytesOfProcess { limit: 1000 })), "{failed:?}");
+    drop(watches);
+    setup.cache.get(spec("of another"), &of(1, 2)).await.unwrap();
+    assert_eq!(setup.cache.len(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_watches_of_one_process_fit() {
+    let setup = setup_with(10_000, &[Token(mins(60))]);
+    let (watches, refused) = watch(&setup, 10_000, &of(1, 1));
+    assert!(watches.len() == 10_000 && refused.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn variables_and_credentials_have_a_bound_in_bytes() {
+    let credential = {
+        let setup = setup(&[Token(mins(60))]);
+        setup.cache.get(spec("any"), &of(1, 1)).await.unwrap().encoded.frame.len()
+    };
+    assert!(credential > 0);
+    let limits = EntryLimits { bytes: 2 * (401 + credential), ..EntryLimits::for_tests(100) };
+    let setup = setup_within(limits, &[Token(mins(60))]);
+    for name in ["a", "b", "c"] {
+        setup.cache.get(large(name, 400), &of(1, 1)).await.unwrap();
+    }
+    let held = ["a", "b", "c"].map(|name| holds(&setup, &large(name, 400)));
+    assert_eq!(held, [false, true, true]);
+    let failed = setup.cache.get(large("huge", limits.bytes + 1), &of(1, 1)).await.unwrap_err();
+    assert!(matches!(failed.error, CacheError::Full(Full::Bytes { .. })), "{failed:?}");
+    setup.cache.evict(&Selector::All);
+    // A credential that has arrived counts: none of the three is in use.
+    for name in ["d", "e", "f"] {
+        setup.cache.get(large(name, 400 + credential / 2), &of(1, 1)).await.unwrap();
+    }
+    assert_eq!(setup.cache.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn fewer_entries_after_a_reload_forget_what_is_idle() {
+    let setup = setup_with(10, &[Token(mins(60))]);
+    let (watches, _) = watch(&setup, 3, &of(1, 1));
+    fill(&setup, "idle", 7, &of(1, 1)).await;
+    setup.cache.set_limits(EntryLimits::for_tests(2));
+    assert_eq!(setup.cache.len(), 3, "those in use stay");
+    drop(watches);
+    setup.cache.get(variant("new"), &of(1, 1)).await.unwrap();
+    assert_eq!(setup.cache.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_runs_of_the_broker_are_not_those_of_root() {
+    let setup = setup(&[Late(secs(30)), Token(mins(60))]);
+    setup.cache.inner.parts.scheduler.set_shares(RunShares { per_uid: 1, per_process: 1 });
+    // A process of root that the kernel does not show has its share.
+    let (cache, root) = (setup.cache.clone(), of(0, 0));
+    let asked = tokio::spawn(async move { cache.get(variant("slow"), &root).await.map(|_| ()) });
+    tokio::time::sleep(secs(1)).await;
+    let mut watch = setup.cache.watch(spec("hub"), Caller::default()).unwrap();
+    tokio::time::timeout(RUN + secs(1), watch.next()).await.unwrap().unwrap();
+    asked.await.unwrap().unwrap();
+}
+
+/// A run whose variable has so many bytes.
+fn large(name: &str, bytes: usize) -> PluginSpec {
+    PluginSpec { caller_env: BTreeMap::from([("V".to_owned(), "x".repeat(bytes))]), ..spec(name) }
 }

@@ -22,9 +22,8 @@ section! {
     /// Streams of a connection at the same time: watches, gRPC health watches and reflection. One more fails with
     /// `RESOURCE_EXHAUSTED`; other calls of the connection do not.
     WATCHES_PER_CONNECTION: Count, Is<NonZeroUsize> = ("watchesPerConnection", Count(MOST), Is(count(1000)), "100");
-    /// Bytes that the broker holds for the processes of one uid, in unfinished requests and in answers that are not read;
-    /// and as many again in the variables and clusters that select their credentials. More fails with
-    /// `RESOURCE_EXHAUSTED`.
+    /// Bytes that the broker holds for the processes of one uid, in unfinished requests and in answers that are not read.
+    /// More fails with `RESOURCE_EXHAUSTED`.
     BYTES_PER_UID: Count, Is<NonZeroUsize> = ("bytesPerUid", Count(u32::MAX), Is(count(64 << 20)), "33554432");
     /// The same for one process.
     BYTES_PER_PROCESS: Count, Is<NonZeroUsize> = ("bytesPerProcess", Count(u32::MAX), Is(count(16 << 20)), "8388608");
@@ -41,13 +40,13 @@ section! {
     /// or have used half of their `timeout`. They do not count among `pluginRuns`. While there are as many as this, a
     /// further one keeps its `timeout` and its place among `pluginRuns`.
     INTERACTIVE_RUNS: Count, Is<NonZeroUsize> = ("interactiveRuns", Count(MOST_RUNS), Is(count(8)), "4");
-    /// Maximum number of credentials in memory. A further one replaces a credential that a caller's variables or cluster
-    /// selected and that no caller waits for or watches, beginning with the process that selected the most. Otherwise it
-    /// replaces the least recently used credential without a request in the last minute, or fails with `OVERLOADED`.
+    /// Maximum number of credentials in memory. A further one replaces a credential that the variables or the cluster of a
+    /// caller selected and that is idle: no caller waits for it or watches it. It is the least recently used one of the uid
+    /// that selected the most; a uid with less than its fair part loses nothing to others. Otherwise, a further one replaces
+    /// the least recently used of the other credentials, if it is idle and had no request in the last minute, or fails with
+    /// `OVERLOADED`.
     ENTRIES: Count, Is<NonZeroUsize> = ("entries", Count(MOST), Is(count(10_000)), "1000");
-    /// Credentials that the variables or clusters of callers of one uid selected and that callers wait for or watch. One
-    /// more fails with `RESOURCE_EXHAUSTED`.
-    ENTRIES_PER_UID: Count, Optional = ("entriesPerUid", Count(MOST), Optional("three quarters of `entries`"), "800");
-    /// The same for one process.
-    ENTRIES_PER_PROCESS: Count, Optional = ("entriesPerProcess", Count(MOST), Optional("half of `entries`"), "400");
+    /// Maximum number of bytes of the credentials in memory, and of the variables and clusters of callers that select them.
+    /// Where there is no room for more, credentials are replaced in the same order.
+    ENTRY_BYTES: Count, Is<NonZeroUsize> = ("entryBytes", Count(u32::MAX), Is(count(64 << 20)), "33554432");
 }

@@ -49,7 +49,7 @@ pub(crate) fn profile_reason(error: &ProfileError) -> Reason {
 pub(crate) fn cache_reason(error: &CacheError) -> Reason {
     match error {
         CacheError::Draining => Reason::Draining,
-        CacheError::Full(_) | CacheError::TooManyWaiting => Reason::Overloaded,
+        CacheError::Full(_) => Reason::Overloaded,
         CacheError::Pending(_) => Reason::RunPending,
         CacheError::Retired(_) => Reason::ProviderChanged,
         CacheError::Unattended(_) => Reason::InteractionRequired,

@@ -3,7 +3,7 @@
 use std::{io, sync::Arc};
 
 use super::*;
-use credbroker_cache::{Room, Unattended};
+use credbroker_cache::{Full as CacheFull, Unattended};
 use credbroker_credential::{
     ApiVersion, DecodeError, ExecInfoError, LifetimeError, PairError,
     document::{self, Aliases, Position},
@@ -110,12 +110,8 @@ fn cache_errors() -> Vec<CacheError> {
     let ago = Duration::from_secs(600);
     let mut errors = vec![
         CacheError::Draining,
-        CacheError::Full(Room::Entries { limit: 10_000 }),
-        CacheError::Full(Room::OfProcess { limit: 5000 }),
-        CacheError::Full(Room::OfUid { limit: 7500 }),
-        CacheError::Full(Room::BytesOfProcess { limit: 1 << 24 }),
-        CacheError::Full(Room::BytesOfUid { limit: 1 << 26 }),
-        CacheError::TooManyWaiting,
+        CacheError::Full(CacheFull::Entries { limit: 10_000 }),
+        CacheError::Full(CacheFull::Bytes { limit: 1 << 26 }),
         CacheError::Unattended(Unattended::NeedsTerminal),
         CacheError::Unattended(Unattended::NeedsPerson),
         CacheError::Unattended(Unattended::Unanswered),
@@ -307,7 +303,7 @@ fn the_metadata_names_provider_key_cluster_and_limit_where_they_apply() {
     let pairs = |pairs: &[(&str, &str)]| -> Vec<_> {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     };
-    let full = failed(&cloud(), &CacheError::Full(Room::Entries { limit: 1 }).into());
+    let full = failed(&cloud(), &CacheError::Full(CacheFull::Entries { limit: 1 }).into());
     let named = [
         ("cluster", "fleet/paris"),
         ("key", "abababababab"),
@@ -356,7 +352,7 @@ fn an_error_without_a_retry_delay_has_no_retry_info() {
 #[test]
 fn a_connection_with_too_many_watches_is_distinguished_from_every_other_limit() {
     let limit = |status: Status| status.get_details_error_info().unwrap().metadata.remove(LIMIT);
-    let full = CacheError::Full(Room::Entries { limit: 1 });
+    let full = CacheError::Full(CacheFull::Entries { limit: 1 });
     assert_eq!(limit(refusal(Refused::Watches(7))).as_deref(), Some("limits.watchesPerConnection"));
     for (full, expected) in [
         (Full::Connections(7), "limits.connections"),

@@ -20,7 +20,7 @@ use super::{
     scene::Scene,
     verifications::{PLACES, verifier},
 };
-use crate::{CacheParts, CredentialCache};
+use crate::{CacheParts, CredentialCache, EntryLimits};
 use credbroker_observe::clock::Clock;
 use credbroker_runner::{RunShares, Scheduler};
 
@@ -39,6 +39,8 @@ pub(super) struct World {
     /// Places for verifications.
     pub(super) places: Arc<Semaphore>,
     pub(super) scene: Scene,
+    /// The bounds of the cache.
+    pub(super) limits: Arc<Mutex<EntryLimits>>,
 }
 
 /// Simulates one broker from its start to its end, and returns what happened.
@@ -99,7 +101,8 @@ impl World {
             ..parts
         });
         let watches = Arc::default();
-        Self { cache, model, catalog, tasks, draining, watches, scheduler, places, scene }
+        let limits = Arc::new(Mutex::new(entry_limits(scene.capacity)));
+        Self { cache, model, catalog, tasks, draining, watches, scheduler, places, scene, limits }
     }
 
     pub(super) fn is_fine(&self) -> bool {

@@ -25,6 +25,7 @@ impl World {
     /// began.
     pub(super) async fn ends_well(&self) {
         self.restore();
+        *self.limits.lock().unwrap() = entry_limits(None);
         self.cache.set_limits(entry_limits(None));
         let quiet = {
             let mut model = self.model.lock().unwrap();

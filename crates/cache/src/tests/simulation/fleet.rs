@@ -30,7 +30,7 @@ const PERSONS: usize = 3;
 /// One of this many keys is for a ClusterProfile.
 const PROFILES: usize = 7;
 /// The variable of a caller selects one of this many keys.
-const VARIABLES: usize = 9;
+const VARIABLES: usize = 4;
 /// The length of the shortest piece of a value that counts as a quotation.
 const QUOTED: usize = 3;
 /// The variable.

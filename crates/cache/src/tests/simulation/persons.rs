@@ -101,7 +101,7 @@ impl World {
         };
         let answer = tokio::select! {
             biased;
-            answer = self.cache.get(self.catalog.spec(key), &request) => Some(answer),
+            answer = self.with_room(key, request.caller.peer, self.cache.get(self.catalog.spec(key), &request)) => Some(answer),
             () = leaves => None,
             () = lending => None,
         };

@@ -225,7 +225,11 @@ impl PluginRunner for Plugins {
             return Err(error);
         }
         sleep(takes).await;
-        let issued = self.0.lock().unwrap().ends(&going.1);
+        let issued = {
+            let mut model = self.0.lock().unwrap();
+            model.evicts_for(going.1.key);
+            model.ends(&going.1)
+        };
         self.pauses_begin(going.1.key);
         let (text, expires) = issued.map_err(|mut stderr| {
             // What the caller of a run sent is not what its issuer says.

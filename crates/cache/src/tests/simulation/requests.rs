@@ -44,13 +44,10 @@ impl World {
             let answer = match world.cache.lookup(&spec.key, &request.caller) {
                 Lookup::Served(issued) => Some(Ok(issued)),
                 Lookup::Undecided => {
-                    let get = world.cache.get(spec, &request);
+                    let get = world.with_room(key, request.caller.peer, world.cache.get(spec, &request));
                     timeout(patience.unwrap_or(Duration::MAX), get).await.ok()
                 }
             };
-            if let Some(answer) = &answer {
-                world.judge_room(answer);
-            }
             let mut model = world.model.lock().unwrap();
             match answer {
                 Some(_) if world.draining.is_cancelled() => {}
@@ -72,7 +69,8 @@ impl World {
         let world = self.clone();
         self.tasks.spawn(async move {
             let asked = world.asks(key, RequestKind::Report, &request);
-            let answer = world.cache.report(world.catalog.spec(key), &generation, &request).await;
+            let report = world.cache.report(world.catalog.spec(key), &generation, &request);
+            let answer = world.with_room(key, request.caller.peer, report).await;
             if !world.draining.is_cancelled() {
                 world.model.lock().unwrap().judge_report(asked, &generation, &answer);
             }
@@ -86,7 +84,7 @@ impl World {
         let (world, closing) = (self.clone(), self.draining.child_token());
         self.watches.lock().unwrap().push(closing.clone());
         // Watches of one key wake in any order. The hub watches as the broker.
-        let peer = if key.is_multiple_of(11) { 0 } else { PEERS[key % PEERS.len()] };
+        let peer = if key.is_multiple_of(11) { Caller::BROKER } else { PEERS[key % PEERS.len()] };
         let caller = Caller { peer, ..caller() };
         self.tasks.spawn(async move {
             while !closing.is_cancelled() {
@@ -100,8 +98,8 @@ impl World {
     /// Watches `key` until its provider is retired.
     async fn watches(&self, key: usize, caller: Caller, closing: &CancellationToken) {
         self.model.lock().unwrap().evicts_for(key);
-        let opened = self.cache.watch(self.catalog.spec(key), caller);
-        self.judge_room(&opened);
+        let watch = || self.cache.watch(self.catalog.spec(key), caller);
+        let opened = self.judge_room(key, caller.peer, watch);
         let Ok(mut watch) = opened else { return };
         let id = self.model.lock().unwrap().watch_opened(key);
         while watch.retirement().is_none() {
@@ -156,7 +154,8 @@ impl World {
             model.keys[key].last_used = (now.boot, now.awake);
         }
         self.tasks.spawn(async move {
-            drop(world.cache.fetch_ahead(world.catalog.spec(key)).await);
+            let fetch = world.cache.fetch_ahead(world.catalog.spec(key));
+            drop(world.with_room(key, Caller::BROKER, fetch).await);
             let mut model = world.model.lock().unwrap();
             let now = model.now();
             model.keys[key].prewarms -= 1;

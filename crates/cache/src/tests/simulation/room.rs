@@ -1,6 +1,6 @@
-//! Few entries: some give way when a caller asks for another key.
+//! Few entries and few bytes: some entries give way when a caller asks for another key.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
 
 use super::{
     driver::World,
@@ -8,37 +8,174 @@ use super::{
     keys::{Content, KeyModel, Reading},
     model::Model,
 };
-use crate::{CacheError, EntryLimits, Failed};
+use crate::{
+    CacheError, EntryLimits, Failed,
+    bounds::{Party, Share},
+    entry::KeyEntry,
+};
 
-/// An entry that was idle for so long may give way to any other, less the precision of its clock.
+/// An entry of the broker that was idle for so long may give way, less the precision of its clock.
 const IDLE: Duration = Duration::from_secs(59);
+/// The same to the millisecond.
+const EVICTABLE_AFTER: Duration = Duration::from_secs(60);
 
-/// How many entries there may be, and how many bytes the variables of callers may have.
-pub(super) fn entry_limits(capacity: Option<usize>) -> EntryLimits {
+/// How much there may be.
+pub(super) fn entry_limits(capacity: Option<(usize, usize)>) -> EntryLimits {
     match capacity {
-        Some(total) => {
-            EntryLimits { bytes_per_uid: 150, bytes_per_process: 80, ..EntryLimits::for_tests(total) }
-        }
+        Some((entries, bytes)) => EntryLimits { entries, bytes },
         None => EntryLimits::for_tests(2000),
     }
 }
 
-impl World {
-    /// Only a full cache refuses a key.
-    pub(super) fn judge_room<T>(&self, answer: &Result<T, Failed>) {
-        let Err(Failed { error: CacheError::Full(room), .. }) = answer else { return };
-        let is_full = self.scene.capacity.is_some_and(|capacity| self.cache.len() >= capacity);
-        if !is_full && room.key() == "limits.entries" {
-            self.model
-                .lock()
-                .unwrap()
-                .broken(|| format!("there is room for {} keys: {room}", self.cache.len()));
+/// All entries at one moment.
+struct Census(Vec<Counted>);
+
+struct Counted {
+    entry: Arc<KeyEntry>,
+    bytes: usize,
+    is_idle: bool,
+    /// The time since the last request.
+    unused: Duration,
+}
+
+/// Entries and bytes.
+type Held = [usize; 2];
+
+impl Census {
+    /// What each party has, with one entry more that counts `new`.
+    fn held(&self, new: Option<&Share>) -> BTreeMap<Party, Held> {
+        let mut held = BTreeMap::<_, Held>::new();
+        let entries = self.0.iter().map(|counted| (counted.entry.share.party, counted.bytes));
+        for (party, bytes) in entries.chain(new.map(|share| (share.party, share.bytes()))) {
+            let held = held.entry(party).or_default();
+            *held = [held[0] + 1, held[1] + bytes];
         }
+        held
+    }
+
+    /// Whether an idle entry of `party` gives way for one of `newcomer`, where the parties have `held`.
+    fn gives_way(counted: &Counted, newcomer: Party, held: &BTreeMap<Party, Held>, limits: Held) -> bool {
+        let party = counted.entry.share.party;
+        let of_broker = held.get(&None).copied().unwrap_or_default();
+        let uids = held.keys().flatten().count();
+        let has_more = |bound: usize| {
+            let own = held.get(&party).map_or(0, |held| held[bound]);
+            own * uids > limits[bound].saturating_sub(of_broker[bound])
+        };
+        counted.is_idle
+            && match party {
+                Some(_) => party == newcomer || has_more(0) || has_more(1),
+                None => counted.unused >= EVICTABLE_AFTER,
+            }
     }
 }
 
+impl World {
+    fn census(&self) -> Census {
+        let now = self.cache.now();
+        let entries = self.cache.lock().after(None, None, usize::MAX);
+        let counted = entries.into_iter().map(|entry| Counted {
+            bytes: entry.share.bytes(),
+            is_idle: !entry.share.is_in_use() && !entry.is_running(),
+            unused: entry.share.idle(now),
+            entry,
+        });
+        Census(counted.collect())
+    }
+
+    /// The answer of `call`, which a caller in `peer` begins for `key`, and which may need room.
+    pub(super) async fn with_room<T>(
+        &self,
+        key: usize,
+        peer: u64,
+        call: impl Future<Output = Result<T, Failed>>,
+    ) -> Result<T, Failed> {
+        let mut call = pin!(call);
+        let first = poll_fn(|context| {
+            Poll::Ready(self.judge_room(key, peer, || match call.as_mut().poll(context) {
+                Poll::Ready(answer) => answer.map(Some),
+                Poll::Pending => Ok(None),
+            }))
+        });
+        match first.await {
+            Ok(None) => call.await,
+            Ok(Some(answer)) => Ok(answer),
+            Err(failed) => Err(failed),
+        }
+    }
+
+    /// What `enter` returns, which makes an entry for `key` if there is none. Checks what gives way for it.
+    pub(super) fn judge_room<T>(
+        &self,
+        key: usize,
+        peer: u64,
+        enter: impl FnOnce() -> Result<T, Failed>,
+    ) -> Result<T, Failed> {
+        if self.scene.capacity.is_none() {
+            return enter();
+        }
+        let spec = self.catalog.spec(key);
+        let new = Share::new(&spec, peer, self.cache.now());
+        let before = self.census();
+        let limits = *self.limits.lock().unwrap();
+        let answer = enter();
+        let after = self.census();
+        let full = matches!(answer, Err(Failed { error: CacheError::Full(_), .. }));
+        if let Some(broken) = judge(&spec.key, &new, &before, &after, full, limits) {
+            self.model.lock().unwrap().broken(|| format!("for key {key} of {:?}: {broken}", new.party));
+        }
+        answer
+    }
+}
+
+fn judge(
+    key: &credbroker_plugin::PluginKey,
+    new: &Share,
+    before: &Census,
+    after: &Census,
+    full: bool,
+    limits: EntryLimits,
+) -> Option<String> {
+    let limits = [limits.entries, limits.bytes];
+    let was_there = before.0.iter().any(|counted| counted.entry.spec.key == *key);
+    let stays = |counted: &&Counted| after.0.iter().any(|other| Arc::ptr_eq(&other.entry, &counted.entry));
+    let (_, lost): (Vec<_>, Vec<_>) = before.0.iter().partition(stays);
+    if was_there {
+        return (!lost.is_empty() || full).then(|| "something gives way for an entry that is there".into());
+    }
+    let held = before.held(Some(new));
+    let total =
+        |held: &BTreeMap<Party, Held>, bound: usize| held.values().map(|held| held[bound]).sum::<usize>();
+    if full {
+        let has_room = (0..2).all(|bound| total(&held, bound) <= limits[bound]);
+        let held = after.held(Some(new));
+        let idle = after.0.iter().find(|counted| Census::gives_way(counted, new.party, &held, limits));
+        return match idle {
+            _ if has_room => Some("refused, and there is room".into()),
+            Some(idle) => Some(format!("refused, and {} is idle", idle.entry.spec.key)),
+            None => None,
+        };
+    }
+    let now = after.held(None);
+    if let Some(bound) = (0..2).find(|bound| total(&now, *bound) > limits[*bound]) {
+        return Some(format!("{} of {} are held", total(&now, bound), limits[bound]));
+    }
+    if (0..2).all(|bound| total(&held, bound) <= limits[bound]) && !lost.is_empty() {
+        return Some("something gives way although there is room".into());
+    }
+    let wrong = lost.iter().find(|counted| !Census::gives_way(counted, new.party, &held, limits));
+    if let Some(wrong) = wrong {
+        return Some(format!("{} of {:?} gives way", wrong.entry.spec.key, wrong.entry.share.party));
+    }
+    let is_older = |kept: &Counted, lost: &Counted| {
+        kept.is_idle && kept.entry.share.party == lost.entry.share.party && kept.unused > lost.unused
+    };
+    let recent = lost.iter().find(|lost| before.0.iter().filter(stays).any(|kept| is_older(kept, lost)));
+    recent.map(|lost| format!("{} gives way, and another was idle for longer", lost.entry.spec.key))
+}
+
 impl Model {
-    /// A caller asks for `key`. If there is no entry and no room for it, another one gives way.
+    /// A caller asks for `key`, or its credential arrives. If there is no room, other entries give way.
     pub(super) fn evicts_for(&mut self, key: usize) {
         if self.scene.capacity.is_none() {
             return;
@@ -46,8 +183,11 @@ impl Model {
         let now = self.now();
         for (index, other) in self.keys.iter_mut().enumerate().filter(|(index, _)| *index != key) {
             let is_idle = now.boot.saturating_sub(other.last_used.0) >= IDLE || is_made(index);
-            if is_idle && !other.is_in_use(now) && !matches!(other.content, Content::Nothing) {
-                other.content = Content::Unsure;
+            if is_idle && !other.is_in_use(now) {
+                (other.back_off_since, other.attempts) = (None, 0);
+                if !matches!(other.content, Content::Nothing) {
+                    other.content = Content::Unsure;
+                }
             }
         }
     }

@@ -13,8 +13,8 @@ pub(super) struct Scene {
     /// Few runs at a time, and many requests at a time.
     pub(super) is_crowded: bool,
     pub(super) keys: usize,
-    /// The number of entries, if there is no room for all keys.
-    pub(super) capacity: Option<usize>,
+    /// The number of entries and of their bytes, if there is no room for all keys.
+    pub(super) capacity: Option<(usize, usize)>,
 }
 
 impl Scene {
@@ -22,7 +22,9 @@ impl Scene {
         let is_large = seed % LARGE == LARGE - 1;
         let is_crowded = !is_large && fastrand::u8(..3) > 0;
         let keys = if is_large { 1000 } else { fastrand::usize(6..36) };
-        let capacity = (!is_large && fastrand::u8(..4) == 0).then_some(keys * 2 / 3);
+        // A key that a variable selects has about 40 bytes with its credential, another one 7.
+        let capacity = || (keys * 2 / 3, keys * fastrand::usize(8..20));
+        let capacity = (!is_large && fastrand::bool()).then(capacity);
         Self { is_large, is_crowded, keys, capacity }
     }
 

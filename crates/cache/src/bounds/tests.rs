@@ -1,0 +1,189 @@
+//! Which entry gives way, and how many are looked at for it.
+
+use std::cell::Cell;
+
+use super::*;
+
+/// Entries of a test, by number.
+struct Entries {
+    bounds: Bounds,
+    shares: Vec<Option<Share>>,
+    looked_at: Cell<usize>,
+}
+
+fn key(number: usize) -> PluginKey {
+    let mut key = [0; 32];
+    key[..8].copy_from_slice(&(number as u64).to_be_bytes());
+    PluginKey(key)
+}
+
+fn number(key: &PluginKey) -> usize {
+    let (number, _) = key.0.split_first_chunk().unwrap();
+    usize::try_from(u64::from_be_bytes(*number)).unwrap()
+}
+
+fn at(millis: u64) -> Now {
+    let boot = Duration::from_millis(millis);
+    Now { wall: std::time::SystemTime::UNIX_EPOCH + boot, boot }
+}
+
+impl Entries {
+    fn new(entries: usize, bytes: usize) -> Self {
+        let bounds = Bounds::new(EntryLimits { entries, bytes });
+        Self { bounds, shares: Vec::new(), looked_at: Cell::default() }
+    }
+
+    /// A new entry of `party` at `now`, and the numbers of those that give way. It is idle afterwards.
+    fn add(&mut self, party: Party, sent: usize, now: u64) -> Result<Vec<usize>, Full> {
+        let result = self.add_in_use(party, sent, now);
+        if result.is_ok() {
+            self.leave(self.shares.len() - 1);
+        }
+        result
+    }
+
+    fn add_in_use(&mut self, party: Party, sent: usize, now: u64) -> Result<Vec<usize>, Full> {
+        let share = Share {
+            party,
+            sent,
+            credential: AtomicUsize::default(),
+            uses: AtomicUsize::default(),
+            last_used: AtomicU64::new(now),
+            listed: AtomicU64::new(NOT_LISTED),
+            is_counted: AtomicBool::default(),
+        };
+        let new = self.shares.len();
+        self.bounds.add(&share);
+        self.bounds.enter(key(new), &share);
+        self.shares.push(Some(share));
+        let mut gone = Vec::new();
+        while let Some(full) = self.bounds.exceeded() {
+            let find = |key: &PluginKey| {
+                self.looked_at.set(self.looked_at.get() + 1);
+                self.shares[number(key)].as_ref()
+            };
+            let Some(victim) = self.bounds.victim(full, party, at(now), find) else {
+                self.remove(new);
+                return Err(full);
+            };
+            gone.push(number(&victim));
+            self.remove(number(&victim));
+        }
+        Ok(gone)
+    }
+
+    fn leave(&mut self, number: usize) {
+        self.bounds.leave(key(number), self.shares[number].as_ref().unwrap());
+    }
+
+    fn remove(&mut self, number: usize) {
+        self.bounds.remove(key(number), &self.shares[number].take().unwrap());
+    }
+
+    fn touch(&self, number: usize, now: u64) {
+        self.shares[number].as_ref().unwrap().touch(at(now));
+    }
+
+    fn of(&self, party: Party) -> usize {
+        self.shares.iter().flatten().filter(|share| share.party == party).count()
+    }
+}
+
+const A: Party = Some(1000);
+const B: Party = Some(1001);
+const C: Party = Some(0);
+
+#[test]
+fn the_least_recently_used_entry_of_the_uid_with_the_most_gives_way() {
+    let mut entries = Entries::new(6, 1 << 20);
+    for (party, now) in [(A, 1), (A, 2), (B, 3), (A, 4), (A, 5), (C, 6)] {
+        assert_eq!(entries.add(party, 1, now), Ok(vec![]));
+    }
+    assert_eq!(entries.add(B, 1, 7), Ok(vec![0]));
+    entries.touch(1, 8); // an answer from memory
+    assert_eq!(entries.add(A, 1, 9), Ok(vec![3]), "its own, which was used before the first");
+    assert_eq!(entries.add(B, 1, 10), Ok(vec![2]), "its own: A does not have more");
+    assert_eq!(entries.add(C, 1, 11), Ok(vec![4]));
+}
+
+#[test]
+fn a_uid_below_its_fair_part_loses_nothing_while_another_makes_ten_times_the_bound() {
+    for (entries, bytes) in [(100, 1 << 20), (1 << 20, 100 * 7)] {
+        let mut entries = Entries::new(entries, bytes);
+        for now in 0..33 {
+            entries.add(B, 7, now).unwrap();
+            entries.add(None, 7, now).unwrap();
+        }
+        for now in 100..1100 {
+            entries.add(A, 7, now).unwrap();
+        }
+        assert_eq!([A, B, None].map(|party| entries.of(party)), [34, 33, 33]);
+        for _ in 0..34 {
+            entries.add_in_use(A, 7, 1200).unwrap();
+        }
+        assert!(entries.add(A, 7, 1201).is_err(), "all that it has are in use");
+        assert_eq!([A, B, None].map(|party| entries.of(party)), [34, 33, 33]);
+        let first = entries.add(C, 7, 1202);
+        assert!(matches!(first.as_deref(), Ok([_])), "a third of the rest is less than B has: {first:?}");
+        assert_eq!(entries.of(B), 32);
+    }
+}
+
+#[test]
+fn an_entry_of_the_broker_gives_way_last_and_after_a_minute_without_a_request() {
+    let mut entries = Entries::new(3, 1 << 20);
+    entries.add(None, 0, 0).unwrap();
+    entries.add(None, 0, 1).unwrap();
+    entries.add(A, 1, 2).unwrap();
+    assert_eq!(entries.add(None, 0, 59_999), Ok(vec![2]));
+    assert_eq!(entries.add(A, 1, 59_999), Err(Full::Entries { limit: 3 }));
+    assert_eq!(entries.add(A, 1, 60_000), Ok(vec![0]));
+}
+
+#[test]
+fn what_grows_and_what_is_in_use_counts() {
+    let mut entries = Entries::new(10, 100);
+    for now in 0..3 {
+        entries.add(A, 20, now).unwrap();
+    }
+    let share = entries.shares[2].as_ref().unwrap();
+    assert!(!entries.bounds.resize(share, 40), "100 bytes");
+    assert!(entries.bounds.resize(share, 41));
+    assert!(!entries.bounds.resize(share, 30));
+    assert_eq!(entries.add(B, 20, 5), Ok(vec![0]));
+    assert_eq!(entries.add_in_use(B, 101, 6), Err(Full::Bytes { limit: 100 }), "more than there may be");
+    assert_eq!(entries.of(None) + entries.of(A) + entries.of(B), entries.bounds.total.entries);
+    for number in 0..entries.shares.len() {
+        if entries.shares[number].is_some() {
+            entries.remove(number);
+        }
+    }
+    assert!(entries.bounds.parties.is_empty() && entries.bounds.total.bytes == 0);
+}
+
+#[test]
+fn the_cost_of_room_does_not_grow_with_the_entries() {
+    let most = |count: usize, in_use: bool, is_touched: bool| {
+        let mut entries = Entries::new(count, 1 << 30);
+        for number in 0..count {
+            entries.add_in_use(A, 1, number as u64).unwrap();
+            if !in_use || number % 2 == 0 {
+                entries.leave(number);
+            }
+        }
+        if is_touched {
+            (0..count).for_each(|number| entries.touch(number, 1_000_000 + number as u64));
+        }
+        entries.looked_at.set(0);
+        let looked_at = (0..100).map(|number| {
+            let before = entries.looked_at.get();
+            assert_eq!(entries.add(B, 1, 2_000_000 + number).unwrap().len(), 1);
+            entries.looked_at.get() - before
+        });
+        looked_at.max().unwrap()
+    };
+    for (in_use, is_touched, bound) in [(false, false, 1), (true, false, 1), (false, true, LOOKED_AT + 1)] {
+        assert!(most(200, in_use, is_touched) <= bound);
+        assert_eq!(most(20_000, in_use, is_touched), most(2_000, in_use, is_touched));
+    }
+}
