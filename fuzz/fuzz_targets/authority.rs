@@ -1,14 +1,10 @@
 //! Any bytes of a peer in any chunks: the filter changes nothing but authorities that h2 would refuse.
 #![no_main]
 
-#[path = "../../crates/h2-unix-authority/src/block.rs"]
-mod block;
-#[path = "../../crates/h2-unix-authority/src/filter.rs"]
-mod filter;
+#[path = "../../crates/h2-unix-authority/src/frames.rs"]
+mod frames;
 #[path = "../../crates/h2-unix-authority/src/hpack.rs"]
 mod hpack;
-#[path = "../../crates/h2-unix-authority/src/huffman.rs"]
-mod huffman;
 #[path = "../../crates/h2-unix-authority/src/property.rs"]
 mod property;
 

@@ -8,14 +8,24 @@
 //! The replacement has the same decoded length. HPACK's dynamic table depends only on lengths, so the tables of both
 //! sides stay in step, and the rest of the connection decodes as the peer sent it.
 //!
-//! All modules below [`AuthorityFilter`] work on byte slices, without I/O.
+//! ```
+//! # fn serve<S>(stream: S) {
+//! let stream = h2_unix_authority::AuthorityFilter::new(stream);
+//! // Give it to hyper, tonic or h2 instead of the stream.
+//! # }
+//! ```
+//!
+//! This crate is to be deleted when h2 accepts such values ([h2#487]). Clients that need it: the C core since 1.58 with
+//! Python, Ruby and C++ ([grpc#38142]), grpc-java ([grpc-java#12664]), and Swift ([grpc-swift-nio-transport#176]).
 //!
 //! [`h2`]: https://docs.rs/h2
+//! [h2#487]: https://github.com/hyperium/h2/pull/487
+//! [grpc#38142]: https://github.com/grpc/grpc/issues/38142
+//! [grpc-java#12664]: https://github.com/grpc/grpc-java/issues/12664
+//! [grpc-swift-nio-transport#176]: https://github.com/grpc/grpc-swift-nio-transport/issues/176
 
-mod block;
-mod filter;
+mod frames;
 mod hpack;
-mod huffman;
 #[cfg(test)]
 mod property;
 #[cfg(test)]
@@ -29,7 +39,7 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use self::filter::{Filter, HELD};
+use self::frames::{Filter, HELD};
 
 /// Bytes to read at a time while a header block is incomplete.
 const READ: usize = 4 * 1024;

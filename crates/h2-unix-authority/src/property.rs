@@ -3,7 +3,7 @@
 use http::uri::Authority;
 use loona_hpack::Decoder;
 
-use super::filter::{Filter, HELD};
+use super::frames::{Filter, HELD};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const HEAD: usize = 9;

@@ -7,7 +7,7 @@ mod wire;
 use loona_hpack::Decoder;
 
 use super::{
-    filter::HELD,
+    frames::HELD,
     property::{accepted, check, filtered},
 };
 use wire::{Field, HELLO, authority, frame, framed, headers, text};

@@ -1,6 +1,6 @@
 //! Encodes frames and header fields as a peer does.
 
-use super::super::huffman;
+use super::super::hpack;
 
 /// The preface and an empty SETTINGS frame.
 pub(super) const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
@@ -37,7 +37,7 @@ pub(super) fn authority(value: &[u8], coded: bool) -> Vec<u8> {
 }
 
 pub(super) fn text(value: &[u8], coded: bool) -> Vec<u8> {
-    let (flag, data) = if coded { (0x80, huffman::encode(value)) } else { (0, value.to_vec()) };
+    let (flag, data) = if coded { (0x80, hpack::encode(value)) } else { (0, value.to_vec()) };
     [integer(flag, 7, data.len()), data].concat()
 }
 
