@@ -2,26 +2,32 @@
 
 use std::sync::Arc;
 
-use credbroker_proto::v1 as pb;
+use credbroker_proto::v1::{self as pb, credential_selector::Selector as Selected};
 use pb::credential_broker_admin_server::CredentialBrokerAdmin;
 use tonic::{Request, Response, Status};
-use tracing::Instrument as _;
+use tracing::{Instrument as _, debug_span};
 
 use super::{
     access::Access,
     audit_record::Asked,
-    numbers::ValueNumbers,
-    overview::{self, PAGE},
+    convert,
+    overview::{self, ValueNumbers},
     paging::{self, Paging},
-    selector::{administered, selector},
-    service::{BrokerService, span},
+    service::BrokerService,
+    status,
 };
-use credbroker_cache::{KeyStatus, Selector};
+use credbroker_cache::{KeyStatus, ListPosition, Selector};
+use credbroker_fleet::resolver::Source;
 use credbroker_plugin::{
-    Definition, Provider,
+    Definition, PluginKey, PluginSpec, Provider, ProviderRef, ResolveError,
     access::{CallTarget, Permit, Rights, Verb},
 };
 use credbroker_runner::PluginRunner;
+
+/// Bytes of one page. Many clients limit a message to 4 MiB, and a key that fails has an error message of 2 KiB.
+const PAGE: usize = 1 << 20;
+/// Number of keys that are read from the cache at a time.
+const BATCH: usize = 512;
 
 #[tonic::async_trait]
 impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
@@ -29,18 +35,33 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         &self,
         request: Request<pb::ListCredentialsRequest>,
     ) -> Result<Response<pb::ListCredentialsResponse>, Status> {
-        span(&request, "list_credentials")?;
         let rights = self.need(&request, "list_credentials", Verb::List)?;
         let pb::ListCredentialsRequest { selector, page_size, page_token, with_key_parts } =
             request.into_inner();
-        let selector = self.listed(selector, &rights)?;
-        let mut numbers = with_key_parts.then(ValueNumbers::default);
-        let row = |held: &KeyStatus| pb::CredentialState {
-            key_parts: numbers.as_mut().map(|numbers| numbers.key_parts(&held.spec)).unwrap_or_default(),
-            ..overview::state(held)
+        let selector = match selector {
+            None => Selector::All,
+            selector => self.selector(selector, &Permit::new(Arc::clone(&rights), Verb::List))?,
         };
-        let page = (page_size, page_token.as_str());
-        let (credentials, next_page_token) = overview::page(&self.cache, &selector, &rights, page, row)?;
+        let (paging, after) =
+            Paging::read("credentials", &format!("{selector:?}"), PAGE, page_size, &page_token)?;
+        let mut after = match after {
+            None => None,
+            Some(position) => Some(read(position).ok_or_else(paging::foreign)?),
+        };
+        let batches = std::iter::from_fn(|| {
+            let batch = self.cache.list(&selector, after.as_ref(), BATCH);
+            after = Some(batch.last()?.position());
+            Some(batch)
+        });
+        let shown = batches.flatten().filter(|held| is_about(&rights, Verb::List, &held.spec));
+        let mut numbers = with_key_parts.then(ValueNumbers::default);
+        let row = |held: KeyStatus| {
+            let key_parts = numbers.as_mut().map(|numbers| numbers.key_parts(&held.spec));
+            let state =
+                pb::CredentialState { key_parts: key_parts.unwrap_or_default(), ..overview::state(&held) };
+            (state, held.position())
+        };
+        let (credentials, next_page_token) = paging.fill(shown.map(row), position);
         Ok(Response::new(pb::ListCredentialsResponse { credentials, next_page_token }))
     }
 
@@ -48,11 +69,10 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         &self,
         request: Request<pb::RefreshCredentialsRequest>,
     ) -> Result<Response<pb::RefreshCredentialsResponse>, Status> {
-        let span = span(&request, "refresh_credentials")?;
+        let peer = Access::of(&request)?.peer;
+        let span = debug_span!("request", rpc = "refresh_credentials", uid = peer.uid, pid = peer.pid);
         let rights = self.need(&request, "refresh_credentials", Verb::Admin)?;
-        let permit = Permit::new(Arc::clone(&rights), Verb::Admin);
-        let selector = selector(request.into_inner().selector, &self.resolver, &permit)?;
-        let selector = administered(selector, &self.cache, &rights);
+        let selector = self.administered(request.into_inner().selector, rights)?;
         let refreshed = count(self.cache.refresh(&selector).instrument(span).await);
         Ok(Response::new(pb::RefreshCredentialsResponse { refreshed }))
     }
@@ -61,11 +81,8 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         &self,
         request: Request<pb::EvictCredentialsRequest>,
     ) -> Result<Response<pb::EvictCredentialsResponse>, Status> {
-        span(&request, "evict_credentials")?;
         let rights = self.need(&request, "evict_credentials", Verb::Admin)?;
-        let permit = Permit::new(Arc::clone(&rights), Verb::Admin);
-        let selector = selector(request.into_inner().selector, &self.resolver, &permit)?;
-        let selector = administered(selector, &self.cache, &rights);
+        let selector = self.administered(request.into_inner().selector, rights)?;
         let evicted = count(self.cache.evict(&selector));
         Ok(Response::new(pb::EvictCredentialsResponse { evicted }))
     }
@@ -74,7 +91,6 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         &self,
         request: Request<pb::ListProvidersRequest>,
     ) -> Result<Response<pb::ListProvidersResponse>, Status> {
-        span(&request, "list_providers")?;
         let rights = self.need(&request, "list_providers", Verb::List)?;
         let pb::ListProvidersRequest { page_size, page_token } = request.into_inner();
         let (paging, after) = Paging::read("providers", &(), PAGE, page_size, &page_token)?;
@@ -89,12 +105,12 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         let shows = |name: &str| rights.allows(Verb::List, CallTarget::Provider(name));
         let mut rest: Vec<_> = providers
             .iter()
-            .filter(|provider| shows(&provider.name) && after.is_none_or(|after| position(provider) > after))
+            .filter(|provider| shows(&provider.name) && after.is_none_or(|after| place(provider) > after))
             .collect();
-        rest.sort_unstable_by(|one, other| position(one).cmp(&position(other)));
+        rest.sort_unstable_by(|one, other| place(one).cmp(&place(other)));
         let rows = rest.into_iter().map(|provider| (overview::provider(&providers, provider), provider));
         let (providers, next_page_token) = paging.fill(rows, |provider| {
-            let (name, definition) = position(provider);
+            let (name, definition) = place(provider);
             format!("{definition}/{name}")
         });
         Ok(Response::new(pb::ListProvidersResponse { providers, next_page_token }))
@@ -104,7 +120,6 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         &self,
         request: Request<pb::GetBrokerInfoRequest>,
     ) -> Result<Response<pb::GetBrokerInfoResponse>, Status> {
-        span(&request, "get_broker_info")?;
         self.need(&request, "get_broker_info", Verb::List)?;
         let hub = self.resolver.fleet().map(|_| self.clusters.hub());
         Ok(Response::new(self.info.message(hub)))
@@ -118,26 +133,141 @@ impl<R: PluginRunner> BrokerService<R> {
         Asked::call(&self.audit, access, call).decided(access.need(verb))
     }
 
-    /// What a request selects to see; everything if it has no selector.
-    fn listed(
+    /// What a request selects, and `rights` allow to administer.
+    fn administered(
         &self,
         selector: Option<pb::CredentialSelector>,
-        rights: &Arc<Rights>,
+        rights: Arc<Rights>,
     ) -> Result<Selector, Status> {
-        match selector {
-            None => Ok(Selector::All),
-            selector => {
-                self::selector(selector, &self.resolver, &Permit::new(Arc::clone(rights), Verb::List))
-            }
+        let selector = self.selector(selector, &Permit::new(Arc::clone(&rights), Verb::Admin))?;
+        if !rights.is_limited() {
+            return Ok(selector);
         }
+        let (mut keys, mut after) = (Vec::new(), None);
+        loop {
+            let batch = self.cache.list(&selector, after.as_ref(), BATCH);
+            let Some(last) = batch.last() else { return Ok(Selector::Keys(keys.into())) };
+            after = Some(last.position());
+            let allowed = batch.iter().filter(|held| is_about(&rights, Verb::Admin, &held.spec));
+            keys.extend(allowed.map(|held| held.spec.key));
+        }
+    }
+
+    /// Reads a selector that must be set.
+    ///
+    /// # Errors
+    ///
+    /// The selector is empty or not valid, it names a provider or a hub that is not configured, or `permit` does not allow
+    /// what it names.
+    fn selector(&self, message: Option<pb::CredentialSelector>, permit: &Permit) -> Result<Selector, Status> {
+        let resolver = &self.resolver;
+        let allowed = |source: &Source| {
+            let allowed = if permit.allows(source.target()) { Ok(()) } else { Err(source.not_allowed()) };
+            allowed.map_err(|error| status::unresolved(&error, source))
+        };
+        let providers = resolver.providers();
+        let known = |name: &str| {
+            let source = Source::Provider(ProviderRef::named(name));
+            allowed(&source)?;
+            let hidden = |error| if permit.hides_unknown() { source.not_allowed() } else { error };
+            providers.find(name).map_err(|error| status::unresolved(&hidden(error), &source))
+        };
+        Ok(match message.and_then(|message| message.selector) {
+            None | Some(Selected::All(false)) => {
+                return Err(status::invalid(
+                    "`selector` is empty: set `provider`, `definition`, `cluster_profile`, `key` or `all`",
+                ));
+            }
+            Some(Selected::All(true)) => Selector::All,
+            Some(Selected::Provider(name)) => Selector::Provider(Arc::clone(&known(&name)?.name)),
+            Some(Selected::Definition(wanted)) => {
+                let provider = Arc::clone(&known(&wanted.name)?.name);
+                let pb::ProviderRef { name, definition: Some(definition) } = wanted else {
+                    return Err(status::invalid("`selector.definition.definition` is empty"));
+                };
+                let wanted = ProviderRef { name, definition: Some(definition.clone()) };
+                let entry = providers.entry(&wanted).map(drop);
+                entry.map_err(|error| status::unresolved(&error, &Source::Provider(wanted)))?;
+                Selector::Definition { provider, definition: definition.into() }
+            }
+            Some(Selected::ClusterProfile(profile)) => {
+                let profile = convert::profile_name(profile, "selector.cluster_profile")?;
+                let source = Source::ClusterProfile(profile.clone());
+                allowed(&source)?;
+                if resolver.fleet().is_none() {
+                    let error = ResolveError::UnknownProfile { profile, is_configured: false };
+                    return Err(status::unresolved(&error, &source));
+                }
+                Selector::ClusterProfile(profile)
+            }
+            Some(Selected::Key(key)) => Selector::Key(
+                key.parse()
+                    .map_err(|error| status::invalid(&format!("`selector.key` is not valid: {error}")))?,
+            ),
+        })
     }
 }
 
 /// Place of a provider in the list. A page token has it too, and is valid without that provider.
-fn position(provider: &Provider) -> (&str, &str) {
+fn place(provider: &Provider) -> (&str, &str) {
     (&provider.name, provider.definition.as_ref().map_or("", Definition::digest))
 }
 
 fn count(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+/// Whether `rights` allow `verb` for the credential of `spec`.
+fn is_about(rights: &Rights, verb: Verb, spec: &PluginSpec) -> bool {
+    let provider = &spec.provider.name;
+    match spec.target.as_ref().map(|target| &target.profile) {
+        None => rights.allows(verb, CallTarget::Provider(provider)),
+        Some(profile) => {
+            rights.allows(verb, CallTarget::Profile(profile, Some(provider)))
+                || rights.allows(verb, CallTarget::Through(provider, profile))
+        }
+    }
+}
+
+/// Writes a position for a page token, with the whole key.
+fn position((provider, key): &ListPosition) -> String {
+    let key: Vec<_> = key.0.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{}/{provider}", key.concat())
+}
+
+/// Reads what [`position`] writes.
+fn read(position: &str) -> Option<ListPosition> {
+    let (key, provider) = position.split_once('/')?;
+    let mut bytes = [0; 32];
+    if !key.is_ascii() || key.len() != 2 * bytes.len() {
+        return None;
+    }
+    for (byte, digits) in bytes.iter_mut().zip(key.as_bytes().chunks_exact(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+    }
+    Some((provider.into(), PluginKey(bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_position_is_read_as_it_is_written_and_others_are_refused() {
+        for provider in ["gke", "a/b", ""] {
+            let place: ListPosition = (provider.into(), PluginKey([0xa7; 32]));
+            assert_eq!(read(&position(&place)), Some(place));
+        }
+        let zeros = "0".repeat(64);
+        for token in [
+            "gke",
+            "/gke",
+            "00/gke",
+            &zeros,
+            &format!("{}é/gke", "0".repeat(62)),
+            &format!("{}g/x", &zeros[1..]),
+        ] {
+            assert_eq!(read(token), None, "{token}");
+        }
+    }
 }

@@ -15,7 +15,7 @@ use tonic_health::{
 use super::{
     access::{Access, Policies},
     preencoded::{self, Preencoded},
-    ready::HealthChecks,
+    readiness::HealthChecks,
 };
 use credbroker_plugin::access::CallTarget;
 use credbroker_runner::PluginRunner;

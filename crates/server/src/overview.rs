@@ -1,79 +1,20 @@
-//! Messages that describe the broker's credentials and providers.
+//! Messages that describe the broker, its credentials and its providers.
 
-use credbroker_proto::v1::{CredentialState, Failure, ProviderState, credential_state};
-use tonic::Status;
-
-use super::{
-    convert,
-    paging::{self, Paging},
-    status,
+use std::{
+    collections::{HashMap, hash_map::RandomState},
+    hash::BuildHasher as _,
+    path::PathBuf,
+    sync::Arc,
+    time::SystemTime,
 };
-use credbroker_cache::{CredentialCache, Holding, KeyStatus, ListPosition, Selector, Verdict};
+
+use credbroker_proto::v1::{self as pb, CredentialState, Failure, ProviderState, credential_state};
+use tokio::sync::watch;
+
+use super::{convert, status};
+use credbroker_cache::{Holding, KeyStatus, Verdict};
 use credbroker_credential::{LifetimeBound, text::chain};
-use credbroker_plugin::{
-    PluginKey, PluginSpec, Provider, Providers,
-    access::{CallTarget, Rights, Verb},
-};
-use credbroker_runner::PluginRunner;
-
-/// Bytes of one page. Many clients limit a message to 4 MiB, and a key that fails has an error message of 2 KiB.
-pub(super) const PAGE: usize = 1 << 20;
-/// Number of keys that are read from the cache at a time.
-const BATCH: usize = 512;
-
-/// The page of credentials that follows the one with `page_token`, with its own token. `row` makes the message of one key.
-pub(super) fn page<R: PluginRunner>(
-    cache: &CredentialCache<R>,
-    selector: &Selector,
-    rights: &Rights,
-    (page_size, page_token): (i32, &str),
-    mut row: impl FnMut(&KeyStatus) -> CredentialState,
-) -> Result<(Vec<CredentialState>, String), Status> {
-    let (paging, after) = Paging::read("credentials", &format!("{selector:?}"), PAGE, page_size, page_token)?;
-    let mut after = match after {
-        None => None,
-        Some(position) => Some(read(position).ok_or_else(paging::foreign)?),
-    };
-    let batches = std::iter::from_fn(|| {
-        let batch = cache.list(selector, after.as_ref(), BATCH);
-        after = Some(batch.last()?.position());
-        Some(batch)
-    });
-    let shown = batches.flatten().filter(|held| is_about(rights, Verb::List, &held.spec));
-    let rows = shown.map(|held| (row(&held), held.position()));
-    Ok(paging.fill(rows, position))
-}
-
-/// Whether `rights` allow `verb` for the credential of `spec`.
-pub(super) fn is_about(rights: &Rights, verb: Verb, spec: &PluginSpec) -> bool {
-    let provider = &spec.provider.name;
-    match spec.target.as_ref().map(|target| &target.profile) {
-        None => rights.allows(verb, CallTarget::Provider(provider)),
-        Some(profile) => {
-            rights.allows(verb, CallTarget::Profile(profile, Some(provider)))
-                || rights.allows(verb, CallTarget::Through(provider, profile))
-        }
-    }
-}
-
-/// Writes a position for a page token, with the whole key.
-fn position((provider, key): &ListPosition) -> String {
-    let key: Vec<_> = key.0.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{}/{provider}", key.concat())
-}
-
-/// Reads what [`position`] writes.
-fn read(position: &str) -> Option<ListPosition> {
-    let (key, provider) = position.split_once('/')?;
-    let mut bytes = [0; 32];
-    if !key.is_ascii() || key.len() != 2 * bytes.len() {
-        return None;
-    }
-    for (byte, digits) in bytes.iter_mut().zip(key.as_bytes().chunks_exact(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
-    }
-    Some((provider.into(), PluginKey(bytes)))
-}
+use credbroker_plugin::{KeyPart, PluginSpec, Provider, Providers};
 
 /// State of one provider, and whether its plugin can run.
 pub(super) fn provider(providers: &Providers, provider: &Provider) -> ProviderState {
@@ -154,26 +95,124 @@ fn bound(bound: LifetimeBound) -> credential_state::Bound {
     }
 }
 
+/// The values of one response. It keeps hashes with a random key, and no value.
+#[derive(Debug, Default)]
+pub(super) struct ValueNumbers {
+    hasher: RandomState,
+    /// For each part of a provider, the number of each value.
+    numbers: HashMap<u64, HashMap<u64, u32>>,
+}
+
+impl ValueNumbers {
+    /// The parts of the key of `spec`.
+    pub(super) fn key_parts(&mut self, spec: &PluginSpec) -> Vec<pb::KeyPart> {
+        let parts = spec.key_parts();
+        parts.iter().map(|part| self.part(&spec.provider.name, part)).collect()
+    }
+
+    fn part(&mut self, provider: &str, part: &KeyPart<'_>) -> pb::KeyPart {
+        let KeyPart { kind, name, origin, value } = part;
+        let values = self.numbers.entry(self.hasher.hash_one((provider, kind, name))).or_default();
+        let next = u32::try_from(values.len() + 1).unwrap_or(u32::MAX);
+        let value_number = *values.entry(self.hasher.hash_one(value)).or_insert(next);
+        pb::KeyPart { kind: (*kind).into(), name: name.to_string(), origin: (*origin).into(), value_number }
+    }
+}
+
+/// Facts about a broker.
+#[derive(Clone, Debug)]
+pub struct BrokerInfo {
+    /// Time when the broker started.
+    pub started: SystemTime,
+    /// The configuration in force, and the problems of a newer one.
+    pub configuration: watch::Receiver<Arc<ReloadState>>,
+    /// Paths of the sockets that the broker listens on. Sockets without a path are left out.
+    pub sockets: Vec<PathBuf>,
+}
+
+/// Which configuration is in force, and why a newer one is not.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ReloadState {
+    /// Files that the configuration in force was read from.
+    pub files: Vec<PathBuf>,
+    /// When they were read last and had no problem.
+    pub last_success: SystemTime,
+    /// Changed configurations that were put in force since the broker started.
+    pub reloads: u64,
+    /// Changed configurations that were not, since the broker started.
+    pub failures: u64,
+    /// Why the files are not in force as they are now; `None`: they are.
+    pub failure: Option<ReloadFailure>,
+    /// Keys that have changed, and whose new value is used after a restart.
+    pub restart_needed: Vec<&'static str>,
+}
+
+/// Why a changed configuration is not in force.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ReloadFailure {
+    /// When the first of the failures in a row was noticed.
+    pub since: SystemTime,
+    /// Each problem with its file, line and column. At least one.
+    pub problems: Vec<String>,
+}
+
+impl ReloadState {
+    /// The state of a broker that has read `files` at `now`, when it started.
+    pub fn started(files: Vec<PathBuf>, now: SystemTime) -> Self {
+        Self { files, last_success: now, reloads: 0, failures: 0, failure: None, restart_needed: Vec::new() }
+    }
+
+    fn message(&self) -> pb::ConfigurationState {
+        pb::ConfigurationState {
+            read_time: convert::timestamp(self.last_success),
+            reloads: self.reloads,
+            problems: self.failure.as_ref().map(|failure| failure.problems.clone()).unwrap_or_default(),
+            problems_since_time: self.failure.as_ref().and_then(|failure| convert::timestamp(failure.since)),
+            restart_needed: self.restart_needed.iter().map(|key| (*key).to_owned()).collect(),
+        }
+    }
+}
+
+impl BrokerInfo {
+    pub(super) fn message(&self, hub: Option<pb::HubState>) -> pb::GetBrokerInfoResponse {
+        let configuration = Arc::clone(&self.configuration.borrow());
+        let paths = |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect();
+        pb::GetBrokerInfoResponse {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            commit: option_env!("CREDBROKER_COMMIT").and_then(|commit| convert::present(commit.to_owned())),
+            start_time: convert::timestamp(self.started),
+            config_files: paths(&configuration.files),
+            sockets: paths(&self.sockets),
+            hub,
+            configuration: Some(configuration.message()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use credbroker_plugin::{PartKind, PartOrigin};
+
     use super::*;
 
     #[test]
-    fn a_position_is_read_as_it_is_written_and_others_are_refused() {
-        for provider in ["gke", "a/b", ""] {
-            let place: ListPosition = (provider.into(), PluginKey([0xa7; 32]));
-            assert_eq!(read(&position(&place)), Some(place));
-        }
-        let zeros = "0".repeat(64);
-        for token in [
-            "gke",
-            "/gke",
-            "00/gke",
-            &zeros,
-            &format!("{}é/gke", "0".repeat(62)),
-            &format!("{}g/x", &zeros[1..]),
+    fn equal_values_of_one_part_of_a_provider_have_equal_numbers() {
+        let mut numbers = ValueNumbers::default();
+        let mut number = |provider, kind, name: &'static str, value: &'static str| {
+            let (name, value) = (name.into(), value.as_bytes().into());
+            let part = KeyPart { kind, name, origin: PartOrigin::Stanza, value };
+            numbers.part(provider, &part).value_number
+        };
+        for (expected, provider, kind, name, value) in [
+            (1, "eks", PartKind::Variable, "A", "x"),
+            (2, "eks", PartKind::Variable, "A", "y"),
+            (1, "eks", PartKind::Variable, "A", "x"),
+            (1, "eks", PartKind::Variable, "B", "y"),
+            (1, "eks", PartKind::Argument, "A", "y"),
+            (1, "gke", PartKind::Variable, "A", "y"),
+            (3, "eks", PartKind::Variable, "A", ""),
         ] {
-            assert_eq!(read(token), None, "{token}");
+            assert_eq!(number(provider, kind, name, value), expected, "{provider} {kind:?} {name} {value}");
         }
     }
 }

@@ -12,20 +12,19 @@ use pb::{
 };
 use tonic::{Request, Response, Status, service::Routes};
 use tonic_health::{pb::health_server::HealthServer, server::HealthReporter};
-use tracing::{Span, debug_span};
 
 use super::{
     access::Access,
+    attend::Leases,
     audit_record::Asked,
     clusters::{self, Clusters},
     convert::deadline,
     credentials::{Get, Gets},
     follow::watch_slot,
     health::Health,
-    info::BrokerInfo,
-    lease::Leases,
+    overview::BrokerInfo,
     preencoded::{MessageStream, Preencoded},
-    ready::HealthChecks,
+    readiness::HealthChecks,
     status,
 };
 use credbroker_cache::CredentialCache;
@@ -146,7 +145,6 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
         &self,
         request: Request<pb::ListClustersRequest>,
     ) -> Result<Response<pb::ListClustersResponse>, Status> {
-        span(&request, "list_clusters")?;
         let access = Access::of(&request)?;
         let rights = Asked::call(&self.audit, access, "list_clusters").decided(access.need(Verb::List))?;
         Ok(Response::new(self.clusters()?.page(request.into_inner(), rights).await?))
@@ -156,7 +154,6 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
         &self,
         request: Request<pb::DepositOutputRequest>,
     ) -> Result<Response<pb::DepositOutputResponse>, Status> {
-        span(&request, "deposit_output")?;
         let access = Arc::clone(Access::of(&request)?);
         let deposited = self.leases.deposit(&access.peer, request.into_inner());
         Asked::call(&self.audit, &access, "deposit_output").decided(deposited)?;
@@ -167,7 +164,6 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
         &self,
         request: Request<pb::WatchClustersRequest>,
     ) -> Result<Response<clusters::ClusterMessages>, Status> {
-        span(&request, "watch_clusters")?;
         let (access, slot) = (Arc::clone(Access::of(&request)?), watch_slot(&request)?);
         Asked::call(&self.audit, &access, "watch_clusters").decided(access.need(Verb::List))?;
         Ok(self.clusters()?.follow(request.into_inner().namespace, access, slot).await)
@@ -178,10 +174,4 @@ impl<R: PluginRunner> BrokerService<R> {
     fn clusters(&self) -> Result<&Clusters<R>, Status> {
         self.resolver.fleet().map(|_| &self.clusters).ok_or_else(status::no_hub)
     }
-}
-
-/// The span of a call, at debug level: a span that is not recorded costs nothing.
-pub(super) fn span<T>(request: &Request<T>, name: &'static str) -> Result<Span, Status> {
-    let peer = Access::of(request)?.peer;
-    Ok(debug_span!("request", rpc = name, uid = peer.uid, pid = peer.pid))
 }

@@ -1,8 +1,5 @@
 //! The one table from errors to gRPC statuses.
 
-mod denied;
-mod fitted;
-mod limits;
 mod reasons;
 #[cfg(test)]
 mod tests;
@@ -13,16 +10,13 @@ use credbroker_proto::{CLUSTER, DOMAIN, KEY, LIMIT, PROVIDER, Reason, to_tonic};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
-pub(super) use self::{
-    denied::{NoRights, descendant, login_denied, no_peer, peer_denied, verb_denied},
-    limits::refusal,
-    reasons::{cache_reason, profile_reason, resolve_reason},
-};
+pub(super) use self::reasons::{cache_reason, profile_reason, resolve_reason};
 use credbroker_cache::{CacheError, Failed};
-use credbroker_credential::text::chain;
+use credbroker_credential::text::{chain, shown};
 use credbroker_fleet::resolver::Source;
-use credbroker_plugin::{PluginKey, PluginSpec, ProfileName, ResolveError};
+use credbroker_plugin::{PluginKey, PluginSpec, ProfileName, ResolveError, access::Verb};
 use credbroker_runner::RunError;
+use credbroker_uds_server::{Full, Refusal, TooManyBytes};
 
 /// Retry delay when the broker drains or is busy.
 const SUCCESSOR: Duration = Duration::from_secs(1);
@@ -31,6 +25,10 @@ const HUB: Duration = Duration::from_secs(2);
 
 /// Maximum bytes of a metadata value. Longer values, which only callers can send, are left out.
 const LONGEST_VALUE: usize = 200;
+
+/// Bytes of headers for the message. gRPC for Java and the C core accept 8 KiB of headers in all, and replace a larger
+/// response with an error without the message.
+const ROOM: usize = 5632;
 
 /// What a request resolved to, for the metadata of its errors.
 #[derive(Clone, Debug)]
@@ -154,6 +152,135 @@ pub(super) fn defect() -> Status {
     Status::internal("a bug in the broker ended this request; please report it")
 }
 
+/// Why a peer has no right at all.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum NoRights {
+    /// There are no access rules, and it is neither the broker's own user nor root.
+    Stranger,
+    /// No access rule is for it.
+    Unlisted,
+    /// Its uid identifies no user.
+    Unmapped,
+}
+
+/// The policy gives the peer no right.
+pub(super) fn peer_denied(uid: u32, why: NoRights) -> Status {
+    let cause = match why {
+        NoRights::Stranger => "it serves its own uid and root; run a broker of your own (`credbroker serve`)",
+        NoRights::Unlisted => {
+            "no access rule allows this process to use it; ask the operator of the broker for a rule"
+        }
+        NoRights::Unmapped => {
+            "the kernel uses that number for all users that it cannot map; run the broker and the client as another user"
+        }
+    };
+    let message = format!("uid {uid} may not use this broker: {cause}");
+    status(Reason::PeerDenied, &message, None, [])
+}
+
+/// The peer has rights, but none for this call.
+pub(super) fn verb_denied(verb: Verb) -> Status {
+    let message = format!(
+        "no access rule allows this process to `{}`; ask the operator of the broker for a rule",
+        verb.name()
+    );
+    status(Reason::PeerDenied, &message, None, [])
+}
+
+/// The peer may get the credential of `source`, but not attend its runs.
+pub(super) fn login_denied(source: &Source) -> Status {
+    let (key, noun, name) = match source {
+        Source::Provider(provider) => (PROVIDER, "provider", provider.name.clone()),
+        Source::ClusterProfile(profile) => (CLUSTER, "ClusterProfile", profile.to_string()),
+    };
+    let message = format!(
+        "{noun} `{}`: no access rule allows this process to `login`; ask the operator of the broker for a rule",
+        shown(&name)
+    );
+    status(Reason::PeerDenied, &message, None, [(key, name)])
+}
+
+/// The peer is a process of a plugin run.
+pub(super) fn descendant() -> Status {
+    let message = "a plugin run may not send requests to the broker; give the plugin a kubeconfig whose users do not run credbroker-exec";
+    status(Reason::Recursion, message, None, [])
+}
+
+/// The request has no peer.
+pub(super) fn no_peer() -> Status {
+    status(Reason::PeerDenied, "the connection has no identity", None, [])
+}
+
+/// The status of a call that the server on the socket refuses or ends.
+pub(super) fn refusal(why: Refusal) -> Status {
+    match why {
+        Refusal::Connections(full) => too_many_connections(full),
+        Refusal::Bytes(bytes) => too_many_bytes(bytes),
+        Refusal::Watches(limit) => too_many_watches(limit),
+        Refusal::Incomplete(limit) => unfinished(limit),
+        Refusal::Draining => draining(),
+        Refusal::Defect => defect(),
+    }
+}
+
+/// One connection too many.
+fn too_many_connections(full: Full) -> Status {
+    let (limit, who, count) = match full {
+        Full::Connections(count) => ("limits.connections", "the broker serves", count),
+        Full::OpenFiles(count) => {
+            let message = format!(
+                "the broker serves {count} connections, as many as its limit of open files allows beside plugin runs; try again when one is closed, or raise the limit (`LimitNOFILE=` of systemd, `ulimit -n`)"
+            );
+            return overloaded("open files", &message, Some(SUCCESSOR));
+        }
+        Full::Silent(count) => {
+            let message = format!(
+                "this process has {count} connections without a call, which is the limit; send calls on those, or try again"
+            );
+            return overloaded("silent connections", &message, Some(SUCCESSOR));
+        }
+        Full::Process(count) => ("limits.connectionsPerProcess", "this process has", count),
+        Full::Uid(count) => ("limits.connectionsPerUid", "the processes of this uid have", count),
+    };
+    let message = format!(
+        "{who} {count} connections, which is the limit (`{limit}`), and all are in use; try again when one is closed"
+    );
+    overloaded(limit, &message, Some(SUCCESSOR))
+}
+
+/// One watch too many on one connection.
+fn too_many_watches(limit: usize) -> Status {
+    let message = format!(
+        "this connection has {limit} watches, which is the limit (`limits.watchesPerConnection`); open another connection"
+    );
+    overloaded("limits.watchesPerConnection", &message, None)
+}
+
+/// The unfinished requests of one connection are too large, or the bytes of all connections of a process or a uid.
+fn too_many_bytes(TooManyBytes { name, limit }: TooManyBytes) -> Status {
+    if name.starts_with("limits.") {
+        let message = format!(
+            "the unfinished requests and unread answers of this process or uid exceed {limit} bytes, which is the limit (`{name}`); finish and read some"
+        );
+        return overloaded(name, &message, Some(SUCCESSOR));
+    }
+    let limit = limit >> 20;
+    let message = format!(
+        "the unfinished requests of this connection exceed {limit} MiB, which is the limit; finish some, or open another connection"
+    );
+    overloaded(name, &message, None)
+}
+
+/// A request was not received in time.
+fn unfinished(limit: Duration) -> Status {
+    let message = format!("the request was not received completely within {limit:?}; send it again");
+    status(Reason::RequestIncomplete, &message, None, [])
+}
+
+fn overloaded(limit: &str, message: &str, retry: Option<Duration>) -> Status {
+    status(Reason::Overloaded, message, retry, [(LIMIT, limit.to_owned())])
+}
+
 /// Makes every status. The message ends with the reason, for clients that do not decode details.
 fn status(
     reason: Reason,
@@ -169,5 +296,30 @@ fn status(
     if retry.is_some() && matches!(code, Code::Unavailable | Code::ResourceExhausted) {
         details.set_retry_info(retry);
     }
-    Status::with_error_details(code, fitted::fitted(format!("{message} ({})", reason.name())), details)
+    Status::with_error_details(code, fitted(format!("{message} ({})", reason.name())), details)
+}
+
+/// Removes the middle of a message that is too long: it begins with what failed, and ends with the reason.
+fn fitted(message: String) -> String {
+    let half = |characters: &mut dyn Iterator<Item = char>| {
+        let mut used = 0;
+        let fitting = characters.take_while(|character| {
+            used += thirds(*character);
+            used <= 3 * ROOM / 2
+        });
+        fitting.map(char::len_utf8).sum::<usize>()
+    };
+    let (head, tail) = (half(&mut message.chars()), half(&mut message.chars().rev()));
+    match (message.get(..head), message.get(message.len() - tail..)) {
+        (Some(head), Some(tail)) if head.len() + tail.len() < message.len() => format!("{head} … {tail}"),
+        _ => message,
+    }
+}
+
+/// Size of a character in thirds of a byte, in `grpc-message` (percent-encoded) and `grpc-status-details-bin` (base64)
+/// together.
+fn thirds(character: char) -> usize {
+    let length = character.len_utf8();
+    let plain = character.is_ascii_graphic() && !"\"#%<>`?{}".contains(character);
+    (if plain { 1 } else { 3 * length }) * 3 + length * 4
 }

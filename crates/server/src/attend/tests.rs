@@ -1,11 +1,13 @@
-use prost::Message as _;
+use std::collections::BTreeMap;
 
+use prost::Message as _;
 use tokio::sync::watch;
 
 use super::*;
 use credbroker_plugin::{
-    Globs, ProviderRef,
-    access::{Grant, Peers, Policy, Rule},
+    Command, Globs, PluginFile, PluginKey, Provider, ProviderRef,
+    access::{Facts, Grant, Peers, Policy, Principal, Process, Rule},
+    testing::provider as test_provider,
 };
 
 #[test]
@@ -36,4 +38,84 @@ fn a_message_has_lines_and_how_long_the_run_may_take() {
     let sent = pb::AttendCredentialResponse::decode(sent).unwrap();
     assert_eq!((sent.stderr_lines, sent.time_left.unwrap().seconds), (vec!["code".to_owned()], 3));
     assert!(sent.credential.is_none());
+}
+
+fn own() -> u32 {
+    geteuid().as_raw()
+}
+
+/// Whether a caller with these properties may lend its terminal to a provider of `mode`, for which there are rules for
+/// `uids`.
+fn lends((uid, pid, origin): (u32, Option<i32>, Origin), mode: Interactive, uids: &[u32]) -> bool {
+    let facts = Facts { origin, ..Facts::default() };
+    let process = Process::new(move || facts);
+    let principal = Principal { uid: Some(uid), process, ..Principal::default() };
+    let rule = |uid: &u32| {
+        let peers = Peers { uids: vec![*uid], ..Peers::default() };
+        let verbs = [Verb::Get].into_iter().collect();
+        Rule {
+            name: "r".into(),
+            peers,
+            allow: Grant { providers: Globs::new(["p"]), verbs, ..Grant::default() },
+        }
+    };
+    let policies = watch::Sender::new(Arc::new(Policy::new(uids.iter().map(rule)))).subscribe();
+    let access = Access::new(Peer { listener: 0, uid, gid: uid, pid }, principal, policies);
+    let command = Command::Path("/fake".into());
+    let spec = PluginSpec {
+        key: PluginKey([0; 32]),
+        provider: Arc::new(Provider { interactive: mode, ..test_provider("p", command.clone()) }),
+        file: Arc::new(PluginFile::new(command, None)),
+        cluster: None,
+        caller_env: BTreeMap::new(),
+        target: None,
+    };
+    lender(&access, &spec).is_some()
+}
+
+#[test]
+fn only_a_process_of_the_brokers_user_beside_the_broker_lends_its_terminal() {
+    let beside = Origin::Beside;
+    for (caller, mode, uids, expected) in [
+        ((own(), Some(7), beside), Interactive::Always, &[][..], true),
+        ((own(), Some(7), beside), Interactive::IfAvailable, &[], true),
+        ((own(), Some(7), beside), Interactive::Never, &[], false),
+        ((own() + 1, Some(7), beside), Interactive::Always, &[], false),
+        ((own(), Some(7), Origin::Elsewhere), Interactive::Always, &[], false),
+        ((own(), None, beside), Interactive::Always, &[], false),
+        ((own(), Some(7), beside), Interactive::Always, &[own()], true),
+        ((own(), Some(7), beside), Interactive::Always, &[own(), own() + 1], false),
+    ] {
+        assert_eq!(lends(caller, mode, uids), expected, "{caller:?} {mode:?} {uids:?}");
+    }
+}
+
+fn offer() -> (Offer, oneshot::Receiver<Deposit>) {
+    let (deposit, deposited) = oneshot::channel();
+    let environment = [("A".into(), "b=c".into())].into();
+    let command = LeasedCommand { program: "/bin/pw".into(), args: vec!["-x".into()], environment };
+    (Offer { command, deposit }, deposited)
+}
+
+#[test]
+fn only_the_holder_brings_the_output_and_only_while_it_holds_the_lease() {
+    let leases = Leases::default();
+    let peer = |pid| Peer { listener: 0, uid: 1, gid: 1, pid: Some(pid) };
+    let (offer, mut deposited) = offer();
+    let (lease, command) = leases.grant(&peer(7), offer);
+    assert_eq!(command.command, [&b"/bin/pw"[..], b"-x"]);
+    assert_eq!(command.environment, [b"A=b=c"]);
+    let output = |lease_id| pb::DepositOutputRequest { lease_id, stdout: b"out".to_vec(), exit_code: 0 };
+    assert!(leases.deposit(&peer(8), output(command.id)).is_err(), "another process");
+    assert!(leases.deposit(&peer(7), output(command.id + 1)).is_err(), "another lease");
+    leases.deposit(&peer(7), output(command.id)).unwrap();
+    assert_eq!(*deposited.try_recv().unwrap().stdout, b"out");
+    assert!(leases.deposit(&peer(7), output(command.id)).is_err(), "a second time");
+    drop(lease);
+
+    let (offer, mut deposited) = self::offer();
+    let (lease, command) = leases.grant(&peer(7), offer);
+    drop(lease);
+    assert!(deposited.try_recv().is_err() && leases.lock().is_empty(), "the run is free at once");
+    assert!(leases.deposit(&peer(7), output(command.id)).is_err());
 }

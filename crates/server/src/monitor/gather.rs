@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 
 use super::Monitor;
-use crate::ready::ProviderChecks;
+use crate::readiness::ProviderChecks;
 use credbroker_cache::ProviderSummary;
 use credbroker_observe::{
     clock::{Clock as _, SystemClock},

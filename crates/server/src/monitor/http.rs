@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tracing::debug;
 
 use super::{Monitor, places::MonitorPlace};
-use crate::ready::Checks;
+use crate::readiness::Checks;
 use credbroker_observe::metrics::Exposition;
 use credbroker_runner::PluginRunner;
 

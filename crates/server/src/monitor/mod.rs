@@ -22,7 +22,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
 
 use self::places::MonitorPlaces;
-use super::{access::Policies, info::ReloadState, ready::HealthChecks};
+use super::{access::Policies, overview::ReloadState, readiness::HealthChecks};
 use credbroker_observe::metrics::Metrics;
 use credbroker_runner::PluginRunner;
 

@@ -368,3 +368,20 @@ fn a_connection_with_too_many_watches_is_distinguished_from_every_other_limit() 
     }
     assert_ne!(limit(failed(&cloud(), &full.into())).as_deref(), Some("limits.watchesPerConnection"));
 }
+
+#[test]
+fn a_short_message_stays_as_it_is() {
+    let message = format!("plugin `/p` failed: {}", "no session ".repeat(186)); // 2 KiB
+    assert_eq!(fitted(message.clone()), message);
+}
+
+#[test]
+fn a_long_one_keeps_its_start_and_its_end() {
+    for filler in ["x", " ", "é", "日", "\u{1f511}"] {
+        let message = format!("plugin failed: {}: try again", filler.repeat(10_000));
+        let fitted = fitted(message);
+        assert!(fitted.starts_with("plugin failed: ") && fitted.ends_with(": try again"), "{fitted}");
+        let used = fitted.chars().map(thirds).sum::<usize>() / 3;
+        assert!((ROOM - 100..=ROOM + 30).contains(&used), "{filler:?}: {used}");
+    }
+}
