@@ -44,16 +44,12 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         };
         let (paging, after) =
             Paging::read("credentials", &format!("{selector:?}"), PAGE, page_size, &page_token)?;
-        let mut after = match after {
+        let after = match after {
             None => None,
             Some(position) => Some(read(position).ok_or_else(paging::foreign)?),
         };
-        let batches = std::iter::from_fn(|| {
-            let batch = self.cache.list(&selector, after.as_ref(), BATCH);
-            after = Some(batch.last()?.position());
-            Some(batch)
-        });
-        let shown = batches.flatten().filter(|held| is_about(&rights, Verb::List, &held.spec));
+        let held = self.held(&selector, after);
+        let shown = held.filter(|held| is_about(&rights, Verb::List, &held.spec));
         let mut numbers = with_key_parts.then(ValueNumbers::default);
         let row = |held: KeyStatus| {
             let key_parts = numbers.as_mut().map(|numbers| numbers.key_parts(&held.spec));
@@ -72,7 +68,7 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         let peer = Access::of(&request)?.peer;
         let span = debug_span!("request", rpc = "refresh_credentials", uid = peer.uid, pid = peer.pid);
         let rights = self.need(&request, "refresh_credentials", Verb::Admin)?;
-        let selector = self.administered(request.into_inner().selector, rights)?;
+        let selector = self.administered(request.into_inner().selector, &rights)?;
         let refreshed = count(self.cache.refresh(&selector).instrument(span).await);
         Ok(Response::new(pb::RefreshCredentialsResponse { refreshed }))
     }
@@ -82,7 +78,7 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         request: Request<pb::EvictCredentialsRequest>,
     ) -> Result<Response<pb::EvictCredentialsResponse>, Status> {
         let rights = self.need(&request, "evict_credentials", Verb::Admin)?;
-        let selector = self.administered(request.into_inner().selector, rights)?;
+        let selector = self.administered(request.into_inner().selector, &rights)?;
         let evicted = count(self.cache.evict(&selector));
         Ok(Response::new(pb::EvictCredentialsResponse { evicted }))
     }
@@ -137,20 +133,24 @@ impl<R: PluginRunner> BrokerService<R> {
     fn administered(
         &self,
         selector: Option<pb::CredentialSelector>,
-        rights: Arc<Rights>,
+        rights: &Arc<Rights>,
     ) -> Result<Selector, Status> {
-        let selector = self.selector(selector, &Permit::new(Arc::clone(&rights), Verb::Admin))?;
+        let selector = self.selector(selector, &Permit::new(Arc::clone(rights), Verb::Admin))?;
         if !rights.is_limited() {
             return Ok(selector);
         }
-        let (mut keys, mut after) = (Vec::new(), None);
-        loop {
-            let batch = self.cache.list(&selector, after.as_ref(), BATCH);
-            let Some(last) = batch.last() else { return Ok(Selector::Keys(keys.into())) };
-            after = Some(last.position());
-            let allowed = batch.iter().filter(|held| is_about(&rights, Verb::Admin, &held.spec));
-            keys.extend(allowed.map(|held| held.spec.key));
-        }
+        let allowed = self.held(&selector, None).filter(|held| is_about(rights, Verb::Admin, &held.spec));
+        Ok(Selector::Keys(allowed.map(|held| held.spec.key).collect()))
+    }
+
+    /// What is selected, from the position `after` on.
+    fn held(&self, selector: &Selector, mut after: Option<ListPosition>) -> impl Iterator<Item = KeyStatus> {
+        let batches = std::iter::from_fn(move || {
+            let batch = self.cache.list(selector, after.as_ref(), BATCH);
+            after = Some(batch.last()?.position());
+            Some(batch)
+        });
+        batches.flatten()
     }
 
     /// Reads a selector that must be set.

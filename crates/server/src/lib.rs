@@ -10,6 +10,7 @@ mod audit_record;
 mod clusters;
 mod convert;
 mod credentials;
+mod exposition;
 mod follow;
 mod gate;
 mod health;

@@ -17,7 +17,7 @@ use super::{
     access::Access,
     attend::Leases,
     audit_record::Asked,
-    clusters::{self, Clusters},
+    clusters::Clusters,
     convert::deadline,
     credentials::{Get, Gets},
     follow::watch_slot,
@@ -163,7 +163,7 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
     async fn watch_clusters(
         &self,
         request: Request<pb::WatchClustersRequest>,
-    ) -> Result<Response<clusters::ClusterMessages>, Status> {
+    ) -> Result<Response<MessageStream<pb::WatchClustersResponse>>, Status> {
         let (access, slot) = (Arc::clone(Access::of(&request)?), watch_slot(&request)?);
         Asked::call(&self.audit, &access, "watch_clusters").decided(access.need(Verb::List))?;
         Ok(self.clusters()?.follow(request.into_inner().namespace, access, slot).await)

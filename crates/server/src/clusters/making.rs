@@ -2,31 +2,42 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex as StdMutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
+use credbroker_proto::v1 as pb;
 use tokio::{
     sync::{Mutex, Notify, watch},
     task::spawn_blocking,
     time::{MissedTickBehavior, interval, sleep},
 };
 
-use super::{
-    Clusters, LOOK_EVERY,
-    hub::{HubHistory, TimedHubState},
-    snapshot::Snapshot,
-};
+use super::snapshot::{NotMade, Snapshot, TimedHubState};
 use crate::readiness::Readiness;
 use credbroker_cache::CredentialCache;
 use credbroker_fleet::{Fleet, HubState, resolver::Resolver};
 use credbroker_observe::clock::Clock;
 use credbroker_runner::PluginRunner;
 
+/// Interval between snapshots while there are watches: changes of credentials send no notification.
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Delay after a change, so that changes close together share one message.
 pub(super) const GATHER: Duration = Duration::from_millis(50);
+
+/// The fleet as its readers see it. Clones share it.
+#[derive(Debug)]
+pub struct Clusters<R> {
+    pub(super) shared: Arc<Shared<R>>,
+}
+
+impl<R> Clone for Clusters<R> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
 
 /// How new a snapshot must be.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -37,15 +48,6 @@ pub(super) enum Freshness {
     Current,
     /// Begun at most a second before the call.
     Recent,
-}
-
-/// Why there is no snapshot.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum NoSnapshot {
-    /// Making it panicked.
-    Defect,
-    /// The runtime ends.
-    Ending,
 }
 
 /// What a snapshot shows.
@@ -69,18 +71,45 @@ pub(super) struct Shared<R> {
     pub(super) fleet: Arc<Fleet>,
     pub(super) resolver: Arc<Resolver>,
     pub(super) cache: CredentialCache<R>,
-    pub(super) clock: Arc<dyn Clock>,
+    clock: Arc<dyn Clock>,
     pub(super) snapshots: watch::Sender<Arc<Snapshot>>,
-    pub(super) history: HubHistory,
+    /// The state of the hub when it was last looked at.
+    hub: StdMutex<TimedHubState>,
     /// The lock ensures that one snapshot is made at a time.
-    pub(super) making: Mutex<Option<LastSnapshot>>,
+    making: Mutex<Option<LastSnapshot>>,
     /// Number of snapshots that were begun.
     pub(super) begun: AtomicU64,
     /// Notified when a watch begins.
-    pub(super) wanted: Notify,
+    wanted: Notify,
 }
 
 impl<R: PluginRunner> Clusters<R> {
+    /// Creates the readers of `fleet`. `cache` and `resolver` provide the readiness of each cluster.
+    pub fn new(
+        fleet: Arc<Fleet>,
+        resolver: Arc<Resolver>,
+        cache: CredentialCache<R>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let snapshots = watch::Sender::new(Arc::new(Snapshot::default()));
+        let (hub, making, begun, wanted) =
+            (StdMutex::default(), Mutex::new(None), AtomicU64::new(0), Notify::new());
+        let shared = Shared { fleet, resolver, cache, clock, snapshots, hub, making, begun, wanted };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// The newest snapshot, and each that follows it. It is kept current while there are readers.
+    pub(super) fn subscribe(&self) -> watch::Receiver<Arc<Snapshot>> {
+        let snapshots = self.shared.snapshots.subscribe();
+        self.shared.wanted.notify_one();
+        snapshots
+    }
+
+    /// The state of the hub now.
+    pub(crate) fn hub(&self) -> pb::HubState {
+        self.shared.hub().message()
+    }
+
     /// Keeps the watched snapshot current, and records changes of the hub. Returns only if no snapshot can be made.
     pub async fn run(&self) {
         let mut hubs = self.shared.fleet.hub_states();
@@ -129,7 +158,7 @@ impl<R: PluginRunner> Clusters<R> {
 
     /// The newest snapshot if nothing has changed, otherwise a new one; but not more than one each [`GATHER`], however many
     /// callers there are.
-    pub(super) async fn current(&self) -> Result<Arc<Snapshot>, NoSnapshot> {
+    pub(super) async fn current(&self) -> Result<Arc<Snapshot>, NotMade> {
         let pause = {
             let made = self.shared.making.lock().await;
             match &*made {
@@ -144,7 +173,7 @@ impl<R: PluginRunner> Clusters<R> {
     }
 
     /// Returns the newest snapshot if it is new enough, otherwise a new one.
-    pub(super) async fn make(&self, freshness: Freshness) -> Result<Arc<Snapshot>, NoSnapshot> {
+    pub(super) async fn make(&self, freshness: Freshness) -> Result<Arc<Snapshot>, NotMade> {
         let Shared { fleet, clock, snapshots, making, begun, .. } = &*self.shared;
         let earlier = begun.load(Ordering::Acquire);
         let mut made = making.lock().await;
@@ -170,10 +199,7 @@ impl<R: PluginRunner> Clusters<R> {
             let readiness = Readiness::of(&cache, &resolver);
             Snapshot::next(&before, fleet.list(None), hub, &readiness)
         });
-        let next = next
-            .await
-            .map_err(|error| if error.is_panic() { NoSnapshot::Defect } else { NoSnapshot::Ending })?;
-        let next = Arc::new(next);
+        let next = Arc::new(next.await?);
         // Set only after success: a cancelled call must not mark a snapshot as made.
         *made = Some(LastSnapshot { at, basis });
         snapshots.send_if_modified(|current| {
@@ -214,6 +240,8 @@ impl<R> Shared<R> {
 
     /// The state of the hub now.
     pub(super) fn hub(&self) -> TimedHubState {
-        self.history.observe(self.fleet.hub(), self.clock.now().wall)
+        let mut last = self.hub.lock().unwrap_or_else(PoisonError::into_inner);
+        last.observe(self.fleet.hub(), self.clock.now().wall);
+        last.clone()
     }
 }

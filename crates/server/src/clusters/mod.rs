@@ -5,93 +5,39 @@
 //! snapshot its peer has, and a message is encoded once for all peers that have the same one. Lists show the newest
 //! snapshot; they make one only if something has changed since.
 
-mod hub;
 mod making;
-mod row;
 mod snapshot;
-mod watching;
 
-use std::{
-    sync::{Arc, atomic::AtomicU64},
-    time::Duration,
-};
+use std::sync::Arc;
 
+use bytes::Bytes;
 use credbroker_proto::v1 as pb;
-use tokio::sync::{Mutex, Notify, watch};
+use futures_util::{Stream, stream::unfold};
+use tokio::sync::watch;
 use tonic::{Response, Status};
 
 use self::{
-    hub::HubHistory,
-    making::{Freshness, NoSnapshot, Shared},
-    row::View,
-    snapshot::Snapshot,
+    making::Freshness,
+    snapshot::{DiffPosition, MESSAGE, NotMade, ShownView, Snapshot, View},
 };
-use super::{
-    access::Access,
-    convert,
+use crate::{
+    access::{Access, Policies},
     paging::{self, Paging},
-    preencoded::Preencoded,
+    preencoded::{MessageStream, Preencoded},
     status,
 };
-use credbroker_cache::CredentialCache;
-use credbroker_fleet::{Fleet, resolver::Resolver};
-use credbroker_observe::clock::Clock;
-use credbroker_plugin::{ProfileName, access::Rights};
+use credbroker_plugin::{
+    ProfileName,
+    access::{Rights, Verb},
+};
 use credbroker_runner::PluginRunner;
 use credbroker_uds_server::WatchSlot;
 
-pub(super) use watching::ClusterMessages;
-
-/// Bytes of clusters per message. Many clients accept at most 4 MiB, and a slow reader holds one message in memory.
-const MESSAGE: usize = 256 * 1024;
-/// Interval between snapshots while there are watches: changes of credentials send no notification.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-
-/// The fleet as its readers see it. Clones share it.
-#[derive(Debug)]
-pub struct Clusters<R> {
-    shared: Arc<Shared<R>>,
-}
-
-impl<R> Clone for Clusters<R> {
-    fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared) }
-    }
-}
+pub use making::Clusters;
 
 impl<R: PluginRunner> Clusters<R> {
-    /// Creates the readers of `fleet`. `cache` and `resolver` provide the readiness of each cluster.
-    pub fn new(
-        fleet: Arc<Fleet>,
-        resolver: Arc<Resolver>,
-        cache: CredentialCache<R>,
-        clock: Arc<dyn Clock>,
-    ) -> Self {
-        let snapshots = watch::Sender::new(Arc::new(Snapshot::default()));
-        let (making, begun, wanted) = (Mutex::new(None), AtomicU64::new(0), Notify::new());
-        let history = HubHistory::default();
-        Self {
-            shared: Arc::new(Shared {
-                fleet,
-                resolver,
-                cache,
-                clock,
-                snapshots,
-                history,
-                making,
-                begun,
-                wanted,
-            }),
-        }
-    }
-
-    /// The state of the hub now.
-    pub(super) fn hub(&self) -> pb::HubState {
-        self.shared.hub().message()
-    }
-
     /// One page of the list.
-    pub(super) async fn page(
+    pub(crate) async fn page(
         &self,
         request: pb::ListClustersRequest,
         rights: Arc<Rights>,
@@ -111,8 +57,8 @@ impl<R: PluginRunner> Clusters<R> {
             Some(_) => self.make(Freshness::Recent).await,
         };
         let snapshot = snapshot.map_err(|cause| match cause {
-            NoSnapshot::Defect => status::defect(),
-            NoSnapshot::Ending => status::draining(),
+            NotMade::Defect => status::defect(),
+            NotMade::Ending => status::draining(),
         })?;
         let view = View { namespace: namespace.as_deref(), rights: &rights };
         let rows = snapshot.after(after.as_ref(), view);
@@ -122,17 +68,105 @@ impl<R: PluginRunner> Clusters<R> {
     }
 
     /// Sends the current clusters, then changes.
-    pub(super) async fn follow(
+    pub(crate) async fn follow(
         &self,
         namespace: Option<String>,
         access: Arc<Access>,
         slot: WatchSlot,
-    ) -> Response<ClusterMessages> {
-        let snapshots = self.shared.snapshots.subscribe();
-        self.shared.wanted.notify_one();
+    ) -> Response<MessageStream<pb::WatchClustersResponse>> {
+        let snapshots = self.subscribe();
         // Later changes are sent as changes. Without a snapshot, the task that makes them has ended too.
         drop(self.make(Freshness::Recent).await);
-        Preencoded::response(watching::messages(snapshots, namespace, access, slot))
+        Preencoded::response(messages(snapshots, namespace, access, slot))
+    }
+}
+
+/// The state of one watch.
+struct ClusterStream {
+    snapshots: watch::Receiver<Arc<Snapshot>>,
+    namespace: Option<Arc<str>>,
+    access: Arc<Access>,
+    /// Notified when the access rules change.
+    policies: Policies,
+    rights: Arc<Rights>,
+    /// The snapshot that the peer has, and the rights that it was shown under.
+    known: Option<(Arc<Snapshot>, Arc<Rights>)>,
+    /// The snapshot that is being sent, and the position of its next message.
+    sending: Option<(Arc<Snapshot>, DiffPosition)>,
+    _slot: WatchSlot,
+}
+
+/// Sends the current clusters, then changes, as encoded frames. A frame is made when the peer can take it, so a slow
+/// reader gets the newest state.
+fn messages(
+    snapshots: watch::Receiver<Arc<Snapshot>>,
+    namespace: Option<String>,
+    access: Arc<Access>,
+    slot: WatchSlot,
+) -> impl Stream<Item = Result<Bytes, Status>> + Send {
+    // Before the rights are read: a change in between is not lost.
+    let policies = access.changes();
+    let rights = access.rights();
+    let following = ClusterStream {
+        snapshots,
+        namespace: namespace.map(Arc::from),
+        access,
+        policies,
+        rights,
+        known: None,
+        sending: None,
+        _slot: slot,
+    };
+    unfold(Some(following), async |following| {
+        let mut following = following?;
+        match following.next().await? {
+            Ok(message) => Some((Ok(message), Some(following))),
+            Err(status) => Some((Err(status), None)),
+        }
+    })
+}
+
+impl ClusterStream {
+    /// `None`: the broker stops, so there are no further snapshots.
+    async fn next(&mut self) -> Option<Result<Bytes, Status>> {
+        loop {
+            if let Some((newer, at)) = self.sending.take() {
+                let shown = ShownView { namespace: self.namespace.clone(), rights: Arc::clone(&self.rights) };
+                let page = match newer.news(self.known.clone(), &shown, at).await {
+                    Ok(page) => page,
+                    Err(NotMade::Defect) => return Some(Err(status::defect())),
+                    Err(NotMade::Ending) => return None,
+                };
+                match page.rest {
+                    Some(rest) => self.sending = Some((newer, rest)),
+                    None => self.known = Some((newer, Arc::clone(&self.rights))),
+                }
+                if let Some(frame) = page.frame {
+                    return Some(Ok(frame));
+                }
+                continue;
+            }
+            // Between two snapshots, because all messages of one are for the same rights.
+            if self.policies.has_changed().is_ok_and(|changed| changed) {
+                self.policies.mark_unchanged();
+                self.rights = match self.access.need(Verb::List) {
+                    Ok(rights) => rights,
+                    Err(status) => return Some(Err(status)),
+                };
+            }
+            let newest = Arc::clone(&self.snapshots.borrow_and_update());
+            let is_current = |(known, rights): &(Arc<Snapshot>, Arc<Rights>)| {
+                known.number() == newest.number() && rights.view() == self.rights.view()
+            };
+            if !self.known.as_ref().is_some_and(is_current) {
+                self.sending = Some((newest, DiffPosition::default()));
+                continue;
+            }
+            tokio::select! {
+                changed = self.snapshots.changed() => changed.ok()?,
+                Ok(()) = self.policies.changed() => self.policies.mark_changed(),
+            }
+        }
     }
 }
 

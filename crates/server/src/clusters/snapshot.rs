@@ -1,30 +1,152 @@
-//! The state of every cluster at one moment, and the difference between two such states.
+//! The state of every cluster at one moment, who may see it, and the difference between two such states.
 
 use std::{
     cmp::Ordering,
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
+    time::SystemTime,
 };
 
 use bytes::Bytes;
-use credbroker_proto::v1 as pb;
+use credbroker_proto::{
+    Reason,
+    v1::{self as pb, cluster_state},
+};
 use prost::Message as _;
 use tokio::{
     sync::{OnceCell, Semaphore},
-    task::spawn_blocking,
+    task::{JoinError, spawn_blocking},
 };
 
-use super::{
-    MESSAGE, convert,
-    hub::TimedHubState,
-    row::{Row, View},
+use crate::{convert, preencoded, readiness::Readiness};
+use credbroker_fleet::{HubState, KnownProfile};
+use credbroker_plugin::{
+    ProfileName, Target,
+    access::{self, Rights, Verb},
 };
-use crate::{preencoded, readiness::Readiness};
-use credbroker_fleet::KnownProfile;
-use credbroker_plugin::{ProfileName, access::Rights};
 
+/// Bytes of clusters per message. Many clients accept at most 4 MiB, and a slow reader holds one message in memory.
+pub(super) const MESSAGE: usize = 256 * 1024;
 /// Messages that are encoded at the same time. Each needs a thread, and memory for its clusters.
 const ENCODERS: usize = 4;
+
+/// The state of the hub, and the time since when it has been so.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct TimedHubState {
+    state: HubState,
+    since: Option<SystemTime>,
+}
+
+impl TimedHubState {
+    pub(super) fn message(&self) -> pb::HubState {
+        let failure = self.state.problem.as_deref().map(|problem| pb::Failure {
+            reason: Reason::HubUnavailable.into(),
+            message: problem.to_owned(),
+            retry_after: None,
+        });
+        let since_time = self.since.and_then(convert::timestamp);
+        pb::HubState { synced: self.state.synced, failure, since_time }
+    }
+
+    /// Records `state` at `now`. The time changes when `synced` changes or a failure begins or ends, not when only the
+    /// message of a failure changes.
+    pub(super) fn observe(&mut self, state: HubState, now: SystemTime) {
+        let kind = |state: &HubState| (state.synced, state.problem.is_some());
+        if kind(&self.state) != kind(&state) {
+            self.since = Some(now);
+        }
+        self.state = state;
+    }
+}
+
+/// One cluster.
+#[derive(Debug)]
+pub(super) struct Row {
+    known: Arc<KnownProfile>,
+    ready: cluster_state::Readiness,
+    reason: Option<Reason>,
+    message: String,
+    /// The number of the snapshot in which this state first appeared.
+    since: u64,
+}
+
+/// The part of the fleet that a peer asked for and may see.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct View<'a> {
+    /// `None`: all namespaces.
+    pub(super) namespace: Option<&'a str>,
+    pub(super) rights: &'a Rights,
+}
+
+impl View<'_> {
+    /// Whether it has this cluster.
+    pub(super) fn shows(self, row: &Row) -> bool {
+        let provider = row.target().map(|target| &*target.provider.name);
+        self.namespace.is_none_or(|namespace| *row.name().namespace == *namespace)
+            && self.rights.allows(Verb::List, access::CallTarget::Profile(row.name(), provider))
+    }
+}
+
+impl Row {
+    /// The state of `known` in the snapshot `number`, after its `earlier` one.
+    pub(super) fn of(
+        known: Arc<KnownProfile>,
+        readiness: &Readiness,
+        number: u64,
+        earlier: Option<&Arc<Self>>,
+    ) -> Self {
+        let (ready, reason) = readiness.of_profile(&known);
+        let is_same = |row: &&Arc<Self>| {
+            row.known.revision == known.revision && row.ready == ready && row.reason == reason
+        };
+        let since = earlier.filter(is_same).map_or(number, |row| row.since);
+        let message = readiness.message(&known);
+        Self { known, ready, reason, message, since }
+    }
+
+    pub(super) fn name(&self) -> &ProfileName {
+        &self.known.profile.name
+    }
+
+    fn target(&self) -> Option<&Arc<Target>> {
+        self.known.outcome.as_ref().ok()
+    }
+
+    /// The cluster, without its credential. Names only providers that `rights` show, besides those of the profile itself.
+    pub(super) fn message(&self, rights: &Rights) -> pb::ClusterState {
+        let known = &self.known;
+        let profile = &known.profile;
+        let target = self.target();
+        let sees = |provider: &str| rights.allows(Verb::List, access::CallTarget::Provider(provider));
+        let skipped = known.skipped.iter().filter(|skipped| !rights.is_limited() || sees(&skipped.name));
+        let skipped = skipped.map(|skipped| cluster_state::SkippedProvider {
+            name: skipped.name.clone(),
+            message: skipped.reason.clone(),
+        });
+        let properties = profile.properties.iter();
+        let properties = properties
+            .map(|(name, value)| cluster_state::Property { name: name.clone(), value: value.clone() });
+        pb::ClusterState {
+            cluster_profile: Some(convert::profile(&profile.name)),
+            display_name: profile.display_name.clone(),
+            cluster_manager: profile.cluster_manager.clone(),
+            kubernetes_version: profile.kubernetes_version.clone(),
+            properties: properties.collect(),
+            provider: target.map(|target| target.provider.name.to_string()),
+            skipped_providers: skipped.collect(),
+            cluster: target.map(|target| convert::cluster_message(&target.endpoint)),
+            readiness: self.ready.into(),
+            failure: self.reason.map(|reason| pb::Failure {
+                reason: reason.into(),
+                message: match &known.outcome {
+                    Err(error) if rights.is_limited() => error.without_configured(sees).to_string(),
+                    _ => self.message.clone(),
+                },
+                retry_after: None,
+            }),
+        }
+    }
+}
 
 /// Immutable except for the encoded messages, which are added when a watch first needs them.
 #[derive(Debug)]
@@ -46,10 +168,19 @@ pub(super) struct Snapshot {
 /// position.
 type PageKey = (Option<Arc<str>>, u64, u64, DiffPosition);
 
-/// Encoding panicked, or the runtime ends.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct NotEncoded {
-    pub(super) is_defect: bool,
+/// Why there is no snapshot or message.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum NotMade {
+    /// Making it panicked.
+    Defect,
+    /// The runtime ends.
+    Ending,
+}
+
+impl From<JoinError> for NotMade {
+    fn from(error: JoinError) -> Self {
+        if error.is_panic() { Self::Defect } else { Self::Ending }
+    }
 }
 
 /// What a watch shows: a namespace, or all; under these rights.
@@ -155,7 +286,7 @@ impl Snapshot {
         older: Option<(Arc<Self>, Arc<Rights>)>,
         shown: &ShownView,
         at: DiffPosition,
-    ) -> Result<Page, NotEncoded> {
+    ) -> Result<Page, NotMade> {
         let view = shown.rights.view();
         // Watches that are further behind are few and slow: their messages are not kept.
         let from = match &older {
@@ -177,9 +308,9 @@ impl Snapshot {
         older: Option<(Arc<Self>, Arc<Rights>)>,
         shown: ShownView,
         at: DiffPosition,
-    ) -> Result<Page, NotEncoded> {
+    ) -> Result<Page, NotMade> {
         let permit = Arc::clone(&self.encoders).acquire_owned().await;
-        let permit = permit.map_err(|_closed| NotEncoded { is_defect: true })?;
+        let permit = permit.map_err(|_closed| NotMade::Defect)?;
         let newer = Arc::clone(self);
         let encoded = spawn_blocking(move || {
             let _permit = permit;
@@ -187,7 +318,7 @@ impl Snapshot {
             let older = older.as_ref().map(|(older, had)| (&**older, View { namespace, rights: had }));
             newer.encode(older, shown.view(), at)
         });
-        encoded.await.map_err(|error| NotEncoded { is_defect: error.is_panic() })
+        Ok(encoded.await?)
     }
 
     fn encode(&self, before: Option<(&Self, View<'_>)>, view: View<'_>, mut at: DiffPosition) -> Page {

@@ -2,7 +2,11 @@
 
 #![expect(clippy::disallowed_methods, reason = "tokio's paused clock is the tests' clock")]
 
-use std::{pin::Pin, sync::atomic::Ordering};
+use std::{
+    pin::Pin,
+    sync::atomic::Ordering,
+    time::{Duration, SystemTime},
+};
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
@@ -11,13 +15,17 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{making::GATHER, *};
-use credbroker_cache::{CacheParts, Request};
-use credbroker_fleet::{
-    HubState,
-    resolver::{CredentialRequest, Source},
+use super::{
+    making::{GATHER, LOOK_EVERY, Shared},
+    snapshot::TimedHubState,
+    *,
 };
-use credbroker_observe::clock::{Now, SystemClock};
+use credbroker_cache::{CacheParts, CredentialCache, Request};
+use credbroker_fleet::{
+    Fleet, HubState,
+    resolver::{CredentialRequest, Resolver, Source},
+};
+use credbroker_observe::clock::{Clock, Now, SystemClock};
 use credbroker_plugin::{
     Command, PluginSpec, Providers,
     access::{Grant, Peers, Policy, ProfileGlobs, Rule, Verb},
@@ -380,4 +388,24 @@ async fn a_watch_shows_only_what_the_peer_may_see_and_follows_the_rules() {
     assert_eq!(listed.collect::<Vec<_>>(), names(&["b", "c", "d"]));
     policies.send_replace(Arc::new(Policy::new([])));
     assert_eq!(seen().await.unwrap_err().code(), tonic::Code::PermissionDenied);
+}
+
+#[test]
+fn the_time_changes_when_the_hub_is_read_fails_or_recovers() {
+    let mut hub = TimedHubState::default();
+    let state = |synced, problem: &str| HubState {
+        synced,
+        problem: Some(problem).filter(|problem| !problem.is_empty()).map(Into::into),
+    };
+    let mut since = |state, second| {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(second);
+        hub.observe(state, now);
+        hub.message().since_time.map(|at| at.seconds)
+    };
+    assert_eq!(since(state(false, ""), 1), None, "the hub has not answered yet");
+    assert_eq!(since(state(false, "refused"), 2), Some(2));
+    assert_eq!(since(state(false, "reset"), 3), Some(2), "it still fails");
+    assert_eq!(since(state(true, ""), 4), Some(4));
+    assert_eq!(since(state(true, ""), 5), Some(4));
+    assert_eq!(since(state(true, "reset"), 6), Some(6));
 }

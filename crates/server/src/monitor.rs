@@ -1,0 +1,369 @@
+//! Metrics and health over HTTP, for Prometheus and for probes. It answers with stable reasons, and never with a message,
+//! which may have the output of a plugin. With access rules, answers on a loopback address have no names of providers.
+
+use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    io,
+    net::IpAddr,
+    os::unix::net::UnixListener as StdUnixListener,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use bytes::Bytes;
+use credbroker_proto::Reason;
+use futures_util::FutureExt as _;
+use http::{
+    HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
+    header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST},
+};
+use http_body_util::Full;
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde_json::{Map, Value, json};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, UnixListener},
+    sync::watch,
+    time::{sleep, timeout},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::{debug, warn};
+
+use super::{
+    access::Policies,
+    exposition::exposition,
+    overview::ReloadState,
+    readiness::{Checks, HealthChecks},
+};
+use credbroker_observe::metrics::{Exposition, Metrics};
+use credbroker_runner::PluginRunner;
+
+/// The most bytes of the head of a request.
+const HEAD: usize = 8 * 1024;
+/// How long a peer has to send the head of its request.
+const HEAD_TIME: Duration = Duration::from_secs(1);
+const TEXT: &str = "text/plain; charset=utf-8";
+const JSON: &str = "application/json";
+/// Connections at a time.
+const CONNECTIONS: usize = 16;
+/// How long a connection lives: one request.
+const EXCHANGE: Duration = Duration::from_secs(10);
+/// The pause after a failed accept.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Where the monitor listens.
+#[derive(Debug)]
+pub enum MonitorListener {
+    /// A loopback address. Browsers of this machine can reach it.
+    Loopback(TcpListener),
+    /// A Unix socket.
+    Unix(UnixListener),
+}
+
+/// The parts of the monitor.
+#[derive(Debug)]
+pub struct MonitorParts<R> {
+    /// What is ready.
+    pub health: HealthChecks<R>,
+    /// What was counted.
+    pub metrics: Arc<Metrics>,
+    /// Which configuration is in force.
+    pub configuration: watch::Receiver<Arc<ReloadState>>,
+    /// Whether answers have the names of providers.
+    pub names: ProviderNames,
+    /// When the broker started.
+    pub started: SystemTime,
+    /// Owns the connections.
+    pub tasks: TaskTracker,
+    /// When cancelled, no more connections are accepted.
+    pub draining: CancellationToken,
+}
+
+/// Whether answers have the names of providers.
+#[derive(Debug)]
+pub struct ProviderNames {
+    /// The access rules in force.
+    pub policies: Policies,
+    /// As configured; `None`: unless there are rules and the address is a loopback one.
+    pub setting: Option<bool>,
+}
+
+/// Answers over HTTP.
+#[derive(Debug)]
+pub struct Monitor<R> {
+    parts: MonitorParts<R>,
+    places: Arc<MonitorPlaces>,
+}
+
+impl MonitorListener {
+    /// Takes a Unix listener.
+    ///
+    /// # Errors
+    ///
+    /// The runtime cannot use it.
+    pub fn unix(listener: StdUnixListener) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        UnixListener::from_std(listener).map(Self::Unix)
+    }
+}
+
+impl<R: PluginRunner> Monitor<R> {
+    /// Creates a monitor that does not listen yet.
+    pub fn new(parts: MonitorParts<R>) -> Self {
+        Self { parts, places: Arc::default() }
+    }
+
+    /// Whether answers have the names of providers. The mode of a Unix socket admits the operator; a process of any user
+    /// can connect to a loopback address.
+    fn names_providers(&self, is_loopback: bool) -> bool {
+        let ProviderNames { policies, setting } = &self.parts.names;
+        setting.unwrap_or_else(|| !is_loopback || !policies.borrow().has_rules())
+    }
+
+    /// Accepts connections until the broker drains.
+    pub async fn run(self: Arc<Self>, listener: MonitorListener) {
+        let draining = self.parts.draining.clone();
+        let accepting = async {
+            loop {
+                let accepted = match &listener {
+                    MonitorListener::Loopback(listener) => {
+                        listener.accept().await.map(|(stream, _)| self.serve(stream, true))
+                    }
+                    MonitorListener::Unix(listener) => {
+                        listener.accept().await.map(|(stream, _)| self.serve(stream, false))
+                    }
+                };
+                if let Err(error) = accepted {
+                    warn!(%error, "a connection to the metrics cannot be accepted");
+                    sleep(PAUSE).await;
+                }
+            }
+        };
+        draining.run_until_cancelled(accepting).await;
+    }
+
+    fn serve(
+        self: &Arc<Self>,
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        is_loopback: bool,
+    ) {
+        let Some(place) = self.places.take() else {
+            return debug!("a connection to the metrics was closed: all others are being answered");
+        };
+        let (monitor, place) = (Arc::clone(self), Arc::new(place));
+        self.parts.tasks.spawn(async move {
+            let exchange = exchange(monitor, stream, Arc::clone(&place), is_loopback);
+            // Without an answer in time, the connection is closed.
+            let _ended = place.displaced().run_until_cancelled(timeout(EXCHANGE, exchange)).await;
+        });
+    }
+}
+
+/// Answers one request.
+async fn exchange<R: PluginRunner>(
+    monitor: Arc<Monitor<R>>,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    place: Arc<MonitorPlace>,
+    is_loopback: bool,
+) {
+    let answer = move |request: Request<Incoming>| {
+        let (monitor, place) = (Arc::clone(&monitor), Arc::clone(&place));
+        async move { place.answer(answer(&monitor, &request, is_loopback)).await }
+    };
+    serve(stream, answer).await;
+}
+
+/// Serves one request with `answer`.
+async fn serve<A: Future<Output = Response<Full<Bytes>>>>(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    answer: impl Fn(Request<Incoming>) -> A,
+) {
+    let service = service_fn(|request| answer(request).map(Ok::<_, Infallible>));
+    let served = http1::Builder::new()
+        .keep_alive(false)
+        .max_buf_size(HEAD)
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME)
+        .serve_connection(TokioIo::new(stream), service);
+    if let Err(error) = served.await {
+        debug!(%error, "a connection to the metrics ended");
+    }
+}
+
+async fn answer<R: PluginRunner, B>(
+    monitor: &Monitor<R>,
+    request: &Request<B>,
+    is_loopback: bool,
+) -> Response<Full<Bytes>> {
+    if is_loopback && !is_local(request.headers()) {
+        // A web page could make a browser on this machine ask, by a name that it resolves to a loopback address.
+        return plain(StatusCode::FORBIDDEN, "the Host header must be a loopback address\n");
+    }
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET is supported\n");
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        return response;
+    }
+    let (readiness, with_names) = (&monitor.parts.health, monitor.names_providers(is_loopback));
+    match request.uri().path() {
+        "/metrics" => response(StatusCode::OK, Exposition::CONTENT_TYPE, {
+            let parts = &monitor.parts;
+            let is_current = parts.configuration.borrow().failure.is_none();
+            exposition(&parts.metrics, &parts.health, (is_current, parts.started), with_names).await
+        }),
+        // Says that the runtime works. Plugins, issuers and the hub have no part in it.
+        "/livez" => plain(StatusCode::OK, "ok\n"),
+        "/readyz" => {
+            let query = request.uri().query().filter(|_| with_names).unwrap_or_default();
+            let mut checks = readiness.all().await;
+            if !with_names {
+                checks.merge_providers();
+            }
+            report(checks.is_ready(&excluded(query)), &shown(&checks))
+        }
+        path => match path.strip_prefix("/readyz/").map(decoded) {
+            Some(name) => {
+                let (checks, _) = readiness.providers(Some(&name)).await;
+                match checks.get(name.as_str()).filter(|_| with_names) {
+                    Some(reason) => report(reason.is_none(), &check(*reason)),
+                    None => plain(StatusCode::NOT_FOUND, "no such provider\n"),
+                }
+            }
+            None => plain(StatusCode::NOT_FOUND, "try /metrics, /livez, /readyz or /readyz/PROVIDER\n"),
+        },
+    }
+}
+
+/// Whether the request names this machine. A request without the header does not come from a browser.
+fn is_local(headers: &HeaderMap) -> bool {
+    let Some(host) = headers.get(HOST) else { return true };
+    let Ok(host) = host.to_str() else { return false };
+    let name = host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
+    let name = name.map_or(host, |(name, _)| name).trim_matches(['[', ']']);
+    name == "localhost" || name.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+}
+
+/// The providers in `exclude=NAME&exclude=NAME`.
+fn excluded(query: &str) -> Vec<String> {
+    query.split('&').filter_map(|pair| pair.strip_prefix("exclude=")).map(decoded).collect()
+}
+
+/// A part of a URL as its author meant it.
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let escaped = after.split_at_checked(2).filter(|_| *first == b'%');
+        let escaped = escaped.and_then(|(digits, after)| {
+            let digits = str::from_utf8(digits).ok()?;
+            Some((u8::from_str_radix(digits, 16).ok()?, after))
+        });
+        let (byte, after) = escaped.unwrap_or((*first, after));
+        bytes.push(byte);
+        rest = after;
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn shown(checks: &Checks) -> Value {
+    let providers: Map<_, _> =
+        checks.providers.iter().map(|(name, reason)| (name.to_string(), check(*reason))).collect();
+    let parts = checks.parts.iter().map(|(name, reason)| ((*name).to_owned(), check(*reason)));
+    Value::Object(parts.chain([("providers".to_owned(), Value::Object(providers))]).collect())
+}
+
+fn check(reason: Option<Reason>) -> Value {
+    match reason {
+        None => json!({"ready": true}),
+        Some(reason) => json!({"ready": false, "reason": reason.name()}),
+    }
+}
+
+fn report(is_ready: bool, body: &Value) -> Response<Full<Bytes>> {
+    let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    response(status, JSON, format!("{body}\n"))
+}
+
+fn plain(status: StatusCode, text: &str) -> Response<Full<Bytes>> {
+    response(status, TEXT, text.to_owned())
+}
+
+fn response(status: StatusCode, kind: &'static str, body: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// Which connections are open. No process can keep all places: what waits for its peer gives way.
+///
+/// The open connections, the oldest one first.
+#[derive(Debug, Default)]
+struct MonitorPlaces(Mutex<VecDeque<Arc<OpenConnection>>>);
+
+#[derive(Debug, Default)]
+struct OpenConnection {
+    /// Its request is here, and its answer is not made yet.
+    is_answered: AtomicBool,
+    displaced: CancellationToken,
+}
+
+/// The place of one connection, until it is dropped.
+#[derive(Debug)]
+struct MonitorPlace {
+    connection: Arc<OpenConnection>,
+    places: Arc<MonitorPlaces>,
+}
+
+impl MonitorPlaces {
+    /// A place for a new connection. If there is none, the oldest connection that waits for its peer is displaced: it has
+    /// not sent a whole head, or does not read its answer. `None`: all are being answered.
+    fn take(self: &Arc<Self>) -> Option<MonitorPlace> {
+        let mut open = self.lock();
+        if open.len() >= CONNECTIONS {
+            let waits = |connection: &Arc<OpenConnection>| !connection.is_answered.load(Ordering::Relaxed);
+            let oldest = open.iter().position(waits)?;
+            if let Some(connection) = open.remove(oldest) {
+                connection.displaced.cancel();
+            }
+        }
+        let connection = Arc::<OpenConnection>::default();
+        open.push_back(Arc::clone(&connection));
+        Some(MonitorPlace { connection, places: Arc::clone(self) })
+    }
+
+    /// The list is consistent whenever the lock is free, so a poisoned lock is still usable.
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<OpenConnection>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl MonitorPlace {
+    /// Is cancelled when another connection gets the place.
+    fn displaced(&self) -> &CancellationToken {
+        &self.connection.displaced
+    }
+
+    /// Makes an answer, for which the connection keeps its place.
+    async fn answer<T>(&self, answer: impl Future<Output = T>) -> T {
+        self.connection.is_answered.store(true, Ordering::Relaxed);
+        let answer = answer.await;
+        self.connection.is_answered.store(false, Ordering::Relaxed);
+        answer
+    }
+}
+
+impl Drop for MonitorPlace {
+    fn drop(&mut self) {
+        self.places.lock().retain(|open| !Arc::ptr_eq(open, &self.connection));
+    }
+}
+
+#[cfg(test)]
+mod tests;
