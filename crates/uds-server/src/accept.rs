@@ -22,7 +22,7 @@ use crate::{
     connection::Connections,
     identity::Identities,
     places::{ConnectionLimits, Places},
-    socket::BACKLOG,
+    publication::BACKLOG,
     traffic::Watchdog,
 };
 

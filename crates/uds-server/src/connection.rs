@@ -18,7 +18,6 @@ use tracing::debug;
 use crate::{
     Peer, Program,
     exchange::{Exchanges, exchange},
-    greeting::{GOAWAY, Greeted, Greeting, greet},
     places::Full,
     settings::http2,
     traffic::{Noted, Traffic, Watchdog},
@@ -60,38 +59,11 @@ impl<P> Clone for Connections<P> {
 }
 
 impl<P: Program> Connections<P> {
-    /// Serves `stream` until the peer is done, stops reading, another connection needs the place, or the server drains.
+    /// Serves `stream` until the peer is done, makes no call, stops reading, another connection needs the place, or the
+    /// server drains.
     pub(crate) async fn serve(
         self,
-        mut stream: UnixStream,
-        (peer, known): (Peer, Arc<P::Peer>),
-        traffic: Arc<Traffic>,
-        refusal: Option<ConnectionRefusal>,
-    ) {
-        let end = traffic.end().clone();
-        let greeted = {
-            let mut greeting = pin!(greet(&mut stream));
-            match greeting.as_mut().with_cancellation_token(&end).await {
-                None if self.draining.is_cancelled() => timeout(LAST_CALL, greeting).await.ok(),
-                greeted => greeted,
-            }
-        };
-        let (uid, pid) = (peer.uid, peer.pid);
-        match greeted {
-            // Boxed, because a connection without a call would reserve its space.
-            Some(Ok(greeting)) => {
-                Box::pin(self.serve_calls((stream, greeting), (peer, known), traffic, refusal)).await;
-            }
-            Some(Err(error)) => debug!(uid, pid, %error, "a connection ended before its first call"),
-            // A socket that has sent so little takes it at once, and a peer that has closed needs it no more.
-            None => drop(stream.try_write(&GOAWAY)),
-        }
-    }
-
-    /// Serves the calls of a connection from the first one on.
-    async fn serve_calls(
-        self,
-        (stream, greeting): (UnixStream, Greeting),
+        stream: UnixStream,
         (peer, known): (Peer, Arc<P::Peer>),
         traffic: Arc<Traffic>,
         refusal: Option<ConnectionRefusal>,
@@ -99,11 +71,7 @@ impl<P: Program> Connections<P> {
         let (end, draining) = (traffic.end().clone(), self.draining.clone());
         self.watchdog.watch(&traffic);
         let builder = http2(self.tasks.clone());
-        let io = TokioIo::new(AuthorityFilter::new(Greeted::new(
-            Noted::new(stream, &traffic),
-            greeting,
-            &traffic,
-        )));
+        let io = TokioIo::new(AuthorityFilter::new(Noted::new(stream, &traffic)));
         let watches = WatchSlots::new(self.watches, self.draining.clone());
         let exchanges = Arc::new(Exchanges {
             connections: self,
@@ -121,7 +89,7 @@ impl<P: Program> Connections<P> {
             poll_fn(move |cx| {
                 let polled = call.as_mut().poll(cx);
                 if polled.is_pending() {
-                    traffic.let_go();
+                    traffic.uncork();
                 }
                 polled
             })
@@ -140,11 +108,11 @@ impl<P: Program> Connections<P> {
             if polled.is_ready() {
                 return polled;
             }
-            if traffic.is_held_back() {
+            if traffic.is_corked() {
                 if !traffic.is_busy() {
-                    traffic.let_go();
+                    traffic.writes_on();
                 }
-                return match traffic.poll_let_go(cx) {
+                return match traffic.poll_uncorked(cx) {
                     Poll::Ready(()) => connection.as_mut().poll(cx),
                     Poll::Pending => polled,
                 };

@@ -11,17 +11,18 @@
 mod accept;
 mod connection;
 mod exchange;
-mod greeting;
 mod identity;
+mod keeper;
 mod origin;
 mod peer;
 mod places;
 mod process;
 mod program;
+mod publication;
 mod request_body;
 mod response_body;
 mod settings;
-mod socket;
+mod socket_place;
 #[cfg(test)]
 mod testing;
 mod traffic;
@@ -30,11 +31,13 @@ mod watches;
 
 pub use accept::Acceptor;
 pub use identity::{PeerIdentity, PeerProcess, ProcessFacts};
+pub use keeper::{Keeper, SocketOrigin};
 pub use peer::Peer;
 pub use places::{ConnectionLimits, Full, TooManyBytes, affordable_runs};
 pub use program::{CallKind, Program, Refusal};
+pub use publication::{Publication, publish};
 pub use request_body::RequestBody;
 pub use response_body::{Loss, error_trailers, ok_trailers};
 pub use settings::REQUEST;
-pub use socket::{Keeper, Publication, SocketError, SocketOptions, SocketOrigin, publish};
+pub use socket_place::{SocketError, SocketOptions};
 pub use watches::{WatchSlot, WatchSlots};

@@ -52,11 +52,12 @@ pub(super) struct Traffic {
     blocked: AtomicBool,
     room: Arc<Notify>,
     stalled: AtomicBool,
-    /// Whether the first frames of the broker wait for the answer to the first call.
-    held_back: AtomicBool,
-    /// Wakes the connection when they no longer do.
-    let_go: AtomicWaker,
-    /// Cancelled to end the connection: the broker drains, the peer reads nothing, or another connection needs the place.
+    /// Whether what the server writes waits for the answer to the first call.
+    corked: AtomicBool,
+    /// Wakes the connection when it no longer does.
+    uncorked: AtomicWaker,
+    /// Cancelled to end the connection: the server drains, the peer makes no call or reads nothing, or another connection
+    /// needs the place.
     end: CancellationToken,
     /// The bytes that count against the limits of the peer's uid and process.
     holding: HeldCounts,
@@ -83,8 +84,8 @@ impl Traffic {
             blocked: AtomicBool::new(false),
             room: Arc::new(Notify::new()),
             stalled: AtomicBool::new(false),
-            held_back: AtomicBool::new(false),
-            let_go: AtomicWaker::new(),
+            corked: AtomicBool::new(true),
+            uncorked: AtomicWaker::new(),
             end,
             holding,
             statuses,
@@ -111,33 +112,29 @@ impl Traffic {
         self.taken.load(Ordering::Relaxed) > 0 || self.ended.load(Ordering::Relaxed) > 0
     }
 
-    /// From now on, the first frames of the broker wait for an answer.
-    pub(super) fn hold_back(&self) {
-        self.held_back.store(true, Ordering::Release);
+    /// Whether what the server writes first waits for the first answer: a peer that has made its call already, as a shim
+    /// does, then wakes once and reads once.
+    pub(super) fn is_corked(&self) -> bool {
+        self.corked.load(Ordering::Acquire)
     }
 
-    /// Whether the first frames of the broker wait for an answer.
-    pub(super) fn is_held_back(&self) -> bool {
-        self.held_back.load(Ordering::Acquire)
-    }
-
-    /// The first frames of the broker no longer wait: the answer takes its time.
-    pub(super) fn let_go(&self) {
-        if self.is_held_back() {
-            self.held_back.store(false, Ordering::Release);
-            self.let_go.wake();
+    /// What was written so far goes out: there is an answer, or none comes soon.
+    pub(super) fn uncork(&self) {
+        if self.is_corked() {
+            self.writes_on();
+            self.uncorked.wake();
         }
     }
 
-    /// The first frames of the broker were sent.
-    pub(super) fn has_sent_first(&self) {
-        self.held_back.store(false, Ordering::Release);
+    /// As [`uncork`](Self::uncork), by the connection itself.
+    pub(super) fn writes_on(&self) {
+        self.corked.store(false, Ordering::Release);
     }
 
-    /// Ready when the first frames of the broker no longer wait.
-    pub(super) fn poll_let_go(&self, cx: &Context<'_>) -> Poll<()> {
-        self.let_go.register(cx.waker());
-        if self.is_held_back() { Poll::Pending } else { Poll::Ready(()) }
+    /// Ready when nothing waits for the first answer any longer.
+    pub(super) fn poll_uncorked(&self, cx: &Context<'_>) -> Poll<()> {
+        self.uncorked.register(cx.waker());
+        if self.is_corked() { Poll::Pending } else { Poll::Ready(()) }
     }
 
     /// The time without a call until `now`; `None`: a call is under way.

@@ -1,7 +1,8 @@
-//! Records which writes the socket takes.
+//! The stream of a connection: what HTTP/2 reads and writes.
 
 use std::{
-    io, mem,
+    io::{self, IoSlice},
+    mem,
     pin::Pin,
     sync::{Arc, atomic::Ordering},
     task::{Context, Poll, ready},
@@ -13,20 +14,24 @@ use super::Traffic;
 
 /// Bytes of a read that contains many requests, or large ones.
 const MANY: usize = 2 * 1024;
+/// The most bytes that wait for the first answer. The first frames of HTTP/2 are shorter.
+const CORKED: usize = 1024;
 
-/// A stream whose writes are recorded.
+/// A stream whose writes are recorded, and whose first ones wait while its [`Traffic`] is corked.
 #[derive(Debug)]
 pub(crate) struct Noted<S> {
     stream: S,
     traffic: Arc<Traffic>,
+    /// What waits. It goes out with the next write.
+    corked: Vec<u8>,
     /// Whether the last read was long. The requests in it are handled before the next read, so that a peer that sends a
-    /// thousand requests at once does not make the broker hold all of them half done.
+    /// thousand requests at once does not make the server hold all of them half done.
     is_due_to_yield: bool,
 }
 
 impl<S> Noted<S> {
     pub(crate) fn new(stream: S, traffic: &Arc<Traffic>) -> Self {
-        Self { stream, traffic: Arc::clone(traffic), is_due_to_yield: false }
+        Self { stream, traffic: Arc::clone(traffic), corked: Vec::new(), is_due_to_yield: false }
     }
 
     fn note(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
@@ -35,6 +40,42 @@ impl<S> Noted<S> {
             self.traffic.written.fetch_add(1, Ordering::Relaxed);
         }
         written
+    }
+}
+
+impl<S: AsyncWrite + Unpin> Noted<S> {
+    /// Whether `bytes` wait too. Nothing waits from the first answer on.
+    fn corks(&mut self, bytes: &[u8]) -> bool {
+        if !self.traffic.is_corked() {
+            return false;
+        }
+        if self.traffic.has_answered() || self.corked.len() + bytes.len() > CORKED {
+            self.traffic.writes_on();
+            return false;
+        }
+        self.corked.extend_from_slice(bytes);
+        true
+    }
+
+    /// Writes what has waited, and as many of `bytes` as fit into the same write; returns their number.
+    fn poll_corked(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        while !self.corked.is_empty() {
+            let both = [IoSlice::new(&self.corked), IoSlice::new(bytes)];
+            let written = Pin::new(&mut self.stream).poll_write_vectored(cx, &both);
+            let count = match ready!(self.note(written))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                count => count,
+            };
+            let further = count.saturating_sub(self.corked.len());
+            self.corked.drain(..count.min(self.corked.len()));
+            if self.corked.is_empty() {
+                self.corked = Vec::new();
+            }
+            if further > 0 {
+                return Poll::Ready(Ok(further));
+            }
+        }
+        Poll::Ready(Ok(0))
     }
 }
 
@@ -59,23 +100,43 @@ impl<S: AsyncRead + Unpin> AsyncRead for Noted<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for Noted<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        let written = Pin::new(&mut this.stream).poll_write(cx, bytes);
-        this.note(written)
+        if this.corks(bytes) {
+            return Poll::Ready(Ok(bytes.len()));
+        }
+        match ready!(this.poll_corked(cx, bytes))? {
+            0 => {
+                let written = Pin::new(&mut this.stream).poll_write(cx, bytes);
+                this.note(written)
+            }
+            count => Poll::Ready(Ok(count)),
+        }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+        let this = self.get_mut();
+        if this.traffic.is_corked() {
+            return Poll::Ready(Ok(()));
+        }
+        ready!(this.poll_corked(cx, &[]))?;
+        Pin::new(&mut this.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+        let this = self.get_mut();
+        this.traffic.writes_on();
+        ready!(this.poll_corked(cx, &[]))?;
+        Pin::new(&mut this.stream).poll_shutdown(cx)
     }
 
     fn poll_write_vectored(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        bytes: &[io::IoSlice<'_>],
+        bytes: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        if self.traffic.is_corked() || !self.corked.is_empty() {
+            let first = bytes.iter().find(|slice| !slice.is_empty()).map_or(&[][..], |slice| slice);
+            return self.poll_write(cx, first);
+        }
         let this = self.get_mut();
         let written = Pin::new(&mut this.stream).poll_write_vectored(cx, bytes);
         this.note(written)
@@ -93,7 +154,7 @@ mod tests {
     use std::pin::pin;
 
     use futures_util::poll;
-    use tokio::io::AsyncReadExt as _;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
 
@@ -107,5 +168,33 @@ mod tests {
         let mut read = pin!(stream.read(&mut buffer));
         assert!(poll!(&mut read).is_pending(), "the task yields first");
         assert_eq!(read.await.unwrap(), MANY);
+    }
+
+    /// What the peer gets of `written`, of which nothing goes out before `uncork`.
+    async fn gets(written: &[&[u8]], uncork: impl Fn(&Arc<Traffic>)) -> Vec<u8> {
+        let (ours, mut theirs) = tokio::io::duplex(4096);
+        let traffic = Traffic::for_tests();
+        let mut ours = Noted::new(ours, &traffic);
+        let (last, first) = written.split_last().unwrap();
+        for bytes in first {
+            ours.write_all(bytes).await.unwrap();
+            ours.flush().await.unwrap();
+            assert!(poll!(pin!(theirs.read_u8())).is_pending(), "it waits for an answer");
+        }
+        uncork(&traffic);
+        ours.write_all(last).await.unwrap();
+        ours.flush().await.unwrap();
+        let mut got = [0; 4096];
+        let count = theirs.read(&mut got).await.unwrap();
+        got[..count].to_vec()
+    }
+
+    #[tokio::test]
+    async fn what_is_written_first_goes_out_with_the_first_answer_or_when_none_comes_soon() {
+        let answer = |traffic: &Arc<Traffic>| drop(super::super::Call::of(traffic));
+        assert_eq!(gets(&[b"settings", b"more", b"answer"], answer).await, b"settingsmoreanswer");
+        assert_eq!(gets(&[b"settings", b""], |traffic| traffic.uncork()).await, b"settings");
+        let long = [7; CORKED + 1];
+        assert_eq!(gets(&[b"settings", &long], |_| {}).await, [b"settings", &long[..]].concat());
     }
 }

@@ -1,4 +1,4 @@
-//! Closes the connections of peers that do not read their responses.
+//! Closes the connections of peers that make no call, or do not read their responses.
 
 use std::{
     sync::{Arc, Mutex, PoisonError, Weak, atomic::Ordering},
@@ -9,12 +9,15 @@ use tokio::sync::Notify;
 use tracing::debug;
 
 use super::Traffic;
+use crate::process::coarse;
 
+/// Time from accept to the first call.
+const FIRST_CALL: Duration = Duration::from_secs(5);
 /// Interval between checks, and the number of checks without progress after which a connection ends.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 const LOOKS: u8 = 6;
 
-/// Ends connections whose peers do not read. One timer serves all connections, so a request sets none.
+/// Ends connections whose peers make no call or do not read. One timer serves all connections, so a request sets none.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watchdog {
     watched: Arc<Mutex<Vec<WatchedConnection>>>,
@@ -73,14 +76,19 @@ impl Watchdog {
                 self.occupied.notified().await;
             }
             tick(LOOK_EVERY).await;
-            self.look();
+            self.look(coarse());
         }
     }
 
-    fn look(&self) {
+    fn look(&self, now: Duration) {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         watched.retain_mut(|connection| {
             let Some(traffic) = connection.traffic.upgrade() else { return false };
+            if traffic.is_silent() && traffic.idle(now) >= Some(FIRST_CALL) {
+                debug!("a peer made no call: its connection is closed");
+                traffic.end.cancel();
+                return false;
+            }
             let marks = traffic.marks();
             let is_stuck = marks.is_stuck_since(connection.marks);
             connection.looks = if is_stuck { connection.looks + 1 } else { 0 };

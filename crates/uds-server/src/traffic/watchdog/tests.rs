@@ -1,7 +1,7 @@
 use bytes::{Buf as _, Bytes};
 
 use super::{
-    super::{Noted, Unsent},
+    super::{Call, Noted, Unsent},
     *,
 };
 
@@ -13,7 +13,7 @@ fn watched() -> (Watchdog, Arc<Traffic>) {
 
 fn looks(watchdog: &Watchdog, times: u8) {
     for _ in 0..times {
-        watchdog.look();
+        watchdog.look(Duration::ZERO);
     }
 }
 
@@ -27,6 +27,23 @@ fn a_peer_that_takes_nothing_is_cut_off_and_one_that_takes_a_little_is_not() {
     assert!(!traffic.is_stalled(), "it took a byte");
     looks(&watchdog, 1);
     assert!(traffic.is_stalled() && traffic.end.is_cancelled());
+}
+
+#[test]
+fn a_peer_without_a_call_is_cut_off_and_one_that_has_made_one_is_not() {
+    let watchdog = Watchdog::default();
+    let [silent, calls, called] = [(); 3].map(|()| Traffic::for_tests());
+    for traffic in [&silent, &calls, &called] {
+        watchdog.watch(traffic);
+    }
+    drop(Call::of(&called));
+    let _call = Call::of(&calls);
+    watchdog.look(FIRST_CALL / 2);
+    assert!(!silent.end.is_cancelled(), "its call may still come");
+    watchdog.look(FIRST_CALL);
+    assert!(silent.end.is_cancelled() && !silent.is_stalled());
+    watchdog.look(FIRST_CALL * 10);
+    assert!(!calls.end.is_cancelled() && !called.end.is_cancelled());
 }
 
 #[test]
@@ -45,6 +62,7 @@ async fn a_socket_that_takes_nothing_is_noticed() {
     use tokio::io::AsyncWriteExt as _;
     let (watchdog, traffic) = watched();
     let (ours, theirs) = tokio::io::duplex(4);
+    traffic.uncork();
     let mut ours = Noted::new(ours, &traffic);
     let mut write = Box::pin(ours.write_all(b"more than four"));
     assert!(futures_util::poll!(&mut write).is_pending() && traffic.blocked.load(Ordering::Relaxed));

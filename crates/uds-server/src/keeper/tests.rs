@@ -2,15 +2,12 @@ use std::{
     fs,
     os::unix::{
         fs::{DirBuilderExt as _, symlink},
-        net::{UnixListener as StdListener, UnixStream},
+        net::UnixStream,
     },
 };
 
-use super::{
-    look::{CHECKS_BETWEEN_CONNECTS, PathLoss},
-    *,
-};
-use crate::socket::{SocketOptions, publish};
+use super::*;
+use crate::{SocketOptions, publish};
 
 fn directory() -> tempfile::TempDir {
     credbroker_test_support::private_directory()

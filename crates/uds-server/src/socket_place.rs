@@ -1,4 +1,4 @@
-//! Which directory the socket is in, and whether only the broker and root can replace it there.
+//! Where a socket is, and whether only its own user and root can replace it there.
 
 use std::{
     fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions},
@@ -10,24 +10,143 @@ use std::{
 use credbroker_client::paths::{OWN_SOCKET, exposed, own_folder};
 use rustix::fs::OFlags;
 
-use super::{FileId, SocketError, SocketOptions, checks::split};
-
+/// Maximum length of a socket path on Linux in bytes, without the terminating NUL.
+const LONGEST_PATH: usize = 107;
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 const SET_GROUP: u32 = 0o2000;
 
+/// Why the socket cannot be published.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    /// A broker listens on the path.
+    #[error("a broker is already running on {}; stop it first, or choose another socket with --socket", path.display())]
+    AlreadyRunning {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// Other users could replace the socket in this directory.
+    #[error("the directory {} belongs to uid {owner} and has mode {mode:04o}; it must belong to uid {own} or root and be writable by no other user (`chmod go-w`), or set `listen.sharedDirectory: true` if its mount is the protection", path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// Uid of its owner.
+        owner: u32,
+        /// Its permission bits.
+        mode: u32,
+        /// Uid of the broker.
+        own: u32,
+    },
+    /// Other users could replace the socket's directory.
+    #[error("other users can replace the directory {}, because {} belongs to uid {owner} and has mode {mode:04o}; it must belong to uid {own} or root and be writable by no other user (`chmod go-w`), or set `listen.sharedDirectory: true` if its mount is the protection", directory.display(), by.display())]
+    Exposed {
+        /// The socket's directory.
+        directory: PathBuf,
+        /// A directory or link on the way to it, which makes that possible.
+        by: PathBuf,
+        /// Uid of its owner.
+        owner: u32,
+        /// Its permission bits.
+        mode: u32,
+        /// Uid of the broker.
+        own: u32,
+    },
+    /// Something else is in the place of the broker's own folder.
+    #[error("{} must be a directory of the broker's user, uid {own}, but belongs to uid {owner} or is not a directory; remove it, or choose another socket", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// Uid of its owner.
+        owner: u32,
+        /// Uid of the broker.
+        own: u32,
+    },
+    /// The path names a file that is not a socket.
+    #[error("{} is not a socket; the broker replaces only a stale socket, so move it away or choose another path with --socket", path.display())]
+    ForeignFile {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A system call failed.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        /// The attempted action.
+        action: &'static str,
+        /// The file that it applies to.
+        path: PathBuf,
+        /// The kernel's error.
+        source: io::Error,
+    },
+    /// The path is longer than the kernel allows.
+    #[error("the socket path {} has {length} bytes; the kernel allows {LONGEST_PATH}, so choose a shorter one with --socket", path.display())]
+    PathTooLong {
+        /// The path.
+        path: PathBuf,
+        /// Length of the path in bytes.
+        length: usize,
+    },
+    /// The path is not absolute, or does not name a file.
+    #[error("the socket path {} must be absolute and name a file", path.display())]
+    PathInvalid {
+        /// The path.
+        path: PathBuf,
+    },
+}
+
+/// Path and permissions of the socket.
+#[derive(Clone, Debug)]
+pub struct SocketOptions {
+    /// Absolute path of the socket.
+    pub path: PathBuf,
+    /// Permission bits of the socket.
+    pub mode: u32,
+    /// Group of the socket, by number.
+    pub group: Option<u32>,
+    /// Others can write to the directory, or to the one above it. The socket is then in the broker's own folder.
+    pub shared_directory: bool,
+}
+
+/// Identifies a file independently of its path.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct FileId {
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+}
+
+impl FileId {
+    pub(crate) fn of(found: &Metadata) -> Self {
+        Self { device: found.dev(), inode: found.ino() }
+    }
+
+    /// The file at `path`; does not follow a link.
+    pub(crate) fn at(path: &Path) -> io::Result<Self> {
+        fs::symlink_metadata(path).map(|found| Self::of(&found))
+    }
+
+    /// Like [`at`](Self::at), but `None` if the file does not exist.
+    pub(crate) fn find(path: &Path) -> io::Result<Option<Self>> {
+        match Self::at(path) {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
 /// The names of a socket.
 #[derive(Clone, Debug)]
-pub(super) struct SocketPlace {
+pub(crate) struct SocketPlace {
     /// Where the socket is.
-    pub(super) socket: PathBuf,
+    pub(crate) socket: PathBuf,
     /// The configured path, if it is directly in a shared directory: a second name, for clients that do not look for the
     /// broker's own folder.
-    pub(super) link: Option<PathBuf>,
+    pub(crate) link: Option<PathBuf>,
 }
 
 impl SocketPlace {
     /// Creates the directory of the socket, or checks the existing one.
-    pub(super) fn prepare(options: &SocketOptions) -> Result<Self, SocketError> {
+    pub(crate) fn prepare(options: &SocketOptions) -> Result<Self, SocketError> {
         let directory = split(&options.path)?.0;
         let place = Self { socket: options.path.clone(), link: None };
         match find(directory)? {
@@ -57,13 +176,13 @@ impl SocketPlace {
     }
 
     /// Every name that must lead to the socket.
-    pub(super) fn names(&self) -> impl Iterator<Item = &Path> {
+    pub(crate) fn names(&self) -> impl Iterator<Item = &Path> {
         [Some(&self.socket), self.link.as_ref()].into_iter().flatten().map(PathBuf::as_path)
     }
 
     /// Checks that no user besides the broker's own and root can replace the socket, its directory, or a directory above
     /// it. One that is shared on purpose does not count.
-    pub(super) fn check(&self, options: &SocketOptions) -> Result<(), SocketError> {
+    pub(crate) fn check(&self, options: &SocketOptions) -> Result<(), SocketError> {
         let directory = split(&self.socket)?.0;
         let look = io_error("look at", directory);
         let found = fs::metadata(directory).map_err(look)?;
@@ -156,4 +275,13 @@ fn unsafe_directory(directory: &Path, found: &Metadata) -> SocketError {
 fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SocketError + use<> {
     let path = path.to_owned();
     move |source| SocketError::Io { action, path, source }
+}
+
+pub(crate) fn split(path: &Path) -> Result<(&Path, &std::ffi::OsStr), SocketError> {
+    let length = path.as_os_str().len();
+    match (path.parent(), path.file_name()) {
+        _ if length > LONGEST_PATH => Err(SocketError::PathTooLong { path: path.to_owned(), length }),
+        (Some(directory), Some(name)) if path.is_absolute() => Ok((directory, name)),
+        _ => Err(SocketError::PathInvalid { path: path.to_owned() }),
+    }
 }
