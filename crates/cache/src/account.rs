@@ -7,45 +7,28 @@ use std::{
 
 use tracing::{debug, info, warn};
 
-use super::{CacheError, entry::KeyEntry, error::Failure, state::Current};
+use super::{
+    entry::KeyEntry,
+    error::{CacheError, Failure},
+    run::{Ended, Run},
+    state::Current,
+};
 use credbroker_credential::{Issued, rfc3339, text::chain};
 use credbroker_observe::{
     clock::Now,
-    metrics::{CallStatus, Metrics, RunOutcome, RunReason},
+    metrics::{CallStatus, Metrics, RunOutcome},
 };
 use credbroker_runner::{RunError, RunOutput};
-
-/// A credential that passed every check.
-#[derive(Debug)]
-pub(crate) struct Accepted {
-    pub current: Current,
-    /// What it is beside the one that was held.
-    pub outcome: RunOutcome,
-}
 
 /// Failures in a row that are warnings. Later ones, until the next success, are information.
 const WARNED: u32 = 3;
 
-/// How the process of a plugin ended.
-#[derive(Debug)]
-pub(super) struct Ended {
-    /// How long it ran.
-    pub(super) ran: Duration,
-    /// Why it brought no output that can be used; `None`: it did.
-    pub(super) failure: Option<(RunOutcome, String)>,
-}
-
-/// A run that has ended.
+/// A run that has ended, and the credential that it found held.
 #[derive(Debug)]
 pub(super) struct Account<'a> {
     pub(super) entry: &'a KeyEntry,
+    pub(super) run: &'a Run,
     pub(super) metrics: &'a Metrics,
-    pub(super) reason: RunReason,
-    /// How long it was queued; `None`: it never started.
-    pub(super) queued: Option<Duration>,
-    /// `None`: its process did not end, or there was none.
-    pub(super) ended: Option<&'a Ended>,
-    /// The credential that was held.
     pub(super) held: Option<&'a Current>,
     pub(super) now: Now,
 }
@@ -53,7 +36,8 @@ pub(super) struct Account<'a> {
 /// What a run led to.
 #[derive(Debug)]
 pub(super) enum RunEffect<'a> {
-    Accepted(&'a Accepted),
+    /// A credential that passed every check, and what it is beside the one that was held.
+    Accepted(RunOutcome, &'a Current),
     Failed(&'a Failure),
     /// No caller needed it.
     Abandoned,
@@ -61,28 +45,29 @@ pub(super) enum RunEffect<'a> {
 
 impl Account<'_> {
     /// Counts and logs the run, and returns its outcome.
-    pub(super) fn close(&self, end: &RunEffect<'_>) -> RunOutcome {
-        let outcome = self.outcome(end);
-        let ran = self.ended.map(|ended| ended.ran);
-        if self.queued.is_some() || outcome.is_success().is_some() {
-            self.entry.counts(self.metrics).ran(self.reason, outcome, self.queued, ran);
+    pub(super) fn close(&self, effect: &RunEffect<'_>) -> RunOutcome {
+        let (outcome, reason, queued) = (self.outcome(effect), self.run.reason, self.run.queued());
+        if queued.is_some() || outcome.is_success().is_some() {
+            let ran = self.run.ended.get().map(|ended| ended.ran);
+            self.entry.counts(self.metrics).ran(reason, outcome, queued, ran);
         }
-        match end {
-            RunEffect::Accepted(accepted) => self.accepted(accepted),
+        match effect {
+            RunEffect::Accepted(_, current) => self.accepted(current, outcome),
             RunEffect::Failed(failure) if outcome.is_success().is_some() => self.failed(failure, outcome),
-            RunEffect::Failed(_) | RunEffect::Abandoned if self.queued.is_some() => {
-                info!(reason = %self.reason.name(), outcome = %outcome.name(), "plugin run ended without an outcome");
+            RunEffect::Failed(_) | RunEffect::Abandoned if queued.is_some() => {
+                info!(reason = %reason.name(), outcome = %outcome.name(), "plugin run ended without an outcome");
             }
             RunEffect::Failed(_) | RunEffect::Abandoned => {
-                debug!(reason = %self.reason.name(), outcome = %outcome.name(), "plugin run not started");
+                debug!(reason = %reason.name(), outcome = %outcome.name(), "plugin run not started");
             }
         }
         outcome
     }
 
-    fn outcome(&self, end: &RunEffect<'_>) -> RunOutcome {
-        match (end, self.ended) {
-            (RunEffect::Accepted(accepted), _) => accepted.outcome,
+    fn outcome(&self, effect: &RunEffect<'_>) -> RunOutcome {
+        match (effect, self.run.ended.get()) {
+            (RunEffect::Accepted(outcome, _), _) => *outcome,
+            (RunEffect::Abandoned, _) => RunOutcome::Cancelled,
             // The error that callers get may name another cause, such as an issuer that is paused now.
             (RunEffect::Failed(_), Some(Ended { failure: Some((outcome, _)), .. })) => *outcome,
             (RunEffect::Failed(failure), _) => match &failure.error {
@@ -90,24 +75,24 @@ impl Account<'_> {
                 CacheError::Run(error) => outcome(error),
                 _ => RunOutcome::Cancelled,
             },
-            (RunEffect::Abandoned, _) => RunOutcome::Cancelled,
         }
     }
 
-    fn accepted(&self, Accepted { current, outcome }: &Accepted) {
+    fn accepted(&self, current: &Current, outcome: RunOutcome) {
         let issued = &current.issued;
         let (generation, expires) = (&issued.generation, rfc3339(issued.expires_at));
-        let (ran, queued) = self.millis();
+        let (ran, queued) = self.times();
         info!(
-            reason = %self.reason.name(),
+            reason = %self.run.reason.name(),
             outcome = %outcome.name(),
-            duration_ms = ran,
-            queued_ms = queued,
+            duration_ms = ran.map(millis),
+            queued_ms = queued.map(millis),
             %generation,
             %expires,
             "plugin run finished"
         );
-        self.entry.run_micros.store(self.ended.map_or(0, |ended| micros(ended.ran)), Ordering::Relaxed);
+        let micros = ran.map_or(0, |ran| u64::try_from(ran.as_micros()).unwrap_or(u64::MAX));
+        self.entry.run_micros.store(micros, Ordering::Relaxed);
         let old = self.held.map(|held| &held.issued).filter(|old| old.generation != *generation);
         if let Some(old) = old {
             let watchers = self.entry.watchers.load(Ordering::Relaxed);
@@ -119,7 +104,7 @@ impl Account<'_> {
     }
 
     fn failed(&self, failure: &Failure, outcome: RunOutcome) {
-        let cause = match self.ended {
+        let cause = match self.run.ended.get() {
             Some(Ended { failure: Some((_, cause)), .. }) => cause.clone(),
             _ => chain(&failure.error),
         };
@@ -131,14 +116,14 @@ impl Account<'_> {
         } else {
             (failure.attempts <= WARNED).then_some(0)
         };
-        let (ran, queued) = self.millis();
+        let (ran, queued) = self.times();
         macro_rules! line {
             ($level:ident, $($more:tt)*) => {
                 $level!(
-                    reason = %self.reason.name(),
+                    reason = %self.run.reason.name(),
                     outcome = %outcome.name(),
-                    duration_ms = ran,
-                    queued_ms = queued,
+                    duration_ms = ran.map(millis),
+                    queued_ms = queued.map(millis),
                     attempts = failure.attempts,
                     retry_ms = millis(retry),
                     still_served = served,
@@ -155,8 +140,8 @@ impl Account<'_> {
     }
 
     /// How long it ran and was queued.
-    fn millis(&self) -> (Option<u64>, Option<u64>) {
-        (self.ended.map(|ended| millis(ended.ran)), self.queued.map(millis))
+    fn times(&self) -> (Option<Duration>, Option<Duration>) {
+        (self.run.ended.get().map(|ended| ended.ran), self.run.queued())
     }
 }
 
@@ -168,10 +153,6 @@ fn replaced_certificate(old: &Issued, new: &Issued, now: SystemTime) -> Option<D
 
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// The outcome and the cause of a failed run.

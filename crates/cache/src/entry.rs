@@ -9,8 +9,8 @@ use tokio::sync::watch;
 
 use super::{
     bounds::{Bounds, Share},
-    flight::Flight,
     rejection::{Callers, Verification},
+    run::Run,
     state::{KeyState, NextAction, Usage, next_action},
 };
 use credbroker_credential::Now;
@@ -64,7 +64,7 @@ impl KeyEntry {
 
     /// Whether its plugin is running, or a caller waits for the run.
     pub(crate) fn is_running(&self) -> bool {
-        self.cell.borrow().flight.as_ref().is_some_and(|flight| !flight.is_background())
+        self.cell.borrow().run.as_ref().is_some_and(|run| !run.is_background())
     }
 
     /// Counts the bytes of its credential, which has changed. Returns whether a bound of the cache is exceeded.
@@ -110,40 +110,38 @@ impl KeyEntry {
     /// Forgets everything. A run in flight continues only for the callers that wait for it, and its outcome is not kept:
     /// it may have started as another account.
     pub(crate) fn forget(&self) {
-        if let Some(flight) = self.clear(|_| true) {
-            flight.detach();
+        if let Some(run) = self.clear(|_| true) {
+            run.detach();
         }
     }
 
     /// Forgets everything because the provider was retired. The run in flight ends, and its callers and the watches get
     /// the reason.
     pub(crate) fn retire(&self, why: Retirement) {
-        let flight = self.clear(|state| {
+        let run = self.clear(|state| {
             state.retired = Some(why);
             true
         });
-        if let Some(flight) = flight {
-            flight.abandoned.cancel();
+        if let Some(run) = run {
+            run.abandoned.cancel();
         }
     }
 
     /// Forgets everything if the credential came out of the terminal of a caller, or a run in one is in flight, which ends.
     pub(crate) fn forget_leased(&self) {
-        let is_lent = |flight: &Arc<Flight>| flight.attendance.lender().is_some();
-        if let Some(flight) =
-            self.clear(|state| state.is_leased || state.flight.as_ref().is_some_and(is_lent))
-        {
-            flight.abandoned.cancel();
+        let is_lent = |run: &Arc<Run>| run.attendance.lender().is_some();
+        if let Some(run) = self.clear(|state| state.is_leased || state.run.as_ref().is_some_and(is_lent)) {
+            run.abandoned.cancel();
         }
     }
 
     /// Forgets everything if `is_wanted`, and returns the run in flight.
-    fn clear(&self, is_wanted: impl FnOnce(&mut KeyState) -> bool) -> Option<Arc<Flight>> {
-        let mut flight = None;
+    fn clear(&self, is_wanted: impl FnOnce(&mut KeyState) -> bool) -> Option<Arc<Run>> {
+        let mut run = None;
         let is_cleared = self.cell.send_if_modified(|state| {
             let is_wanted = is_wanted(state);
             if is_wanted {
-                flight = state.clear();
+                run = state.clear();
             }
             is_wanted
         });
@@ -151,7 +149,7 @@ impl KeyEntry {
             self.forget_verification();
             self.resize();
         }
-        flight
+        run
     }
 
     /// Forgets the last verification: while it is in progress, it holds the credential.

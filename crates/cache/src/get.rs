@@ -12,7 +12,7 @@ use super::{
     CacheError, Caller, CredentialCache, Failed, Pending, Request,
     attention::Asker,
     entry::{Interest, KeyEntry},
-    flight::Waiter,
+    run::Waiter,
     state::{Decision, FirstStep, KeyState, decide},
 };
 use credbroker_credential::{Generation, Issued};
@@ -79,10 +79,8 @@ impl<R: PluginRunner> CredentialCache<R> {
                 let cause = if request.is_login { RunReason::Requested } else { RunReason::Rejected };
                 let reason = matches!(step, FirstStep::Run { .. }).then_some(cause);
                 let claim = (Urgency::Waited { peer: caller.peer }, reason, Some(request));
-                let (decision, flight) = self.try_claim_for(entry, claim, |state| match step {
-                    FirstStep::Join { .. } | FirstStep::Run { .. } if state.flight.is_some() => {
-                        Decision::Wait
-                    }
+                let (decision, run, is_new) = self.try_claim_for(entry, claim, |state| match step {
+                    FirstStep::Join { .. } | FirstStep::Run { .. } if state.run.is_some() => Decision::Wait,
                     FirstStep::Run { .. } => match state.attention.refusal(asker) {
                         None => state.paused(now).map_or(Decision::Wait, Decision::Fail),
                         Some(refusal) if request.is_login => {
@@ -97,8 +95,8 @@ impl<R: PluginRunner> CredentialCache<R> {
                     Decision::Fail(failed) => return Err(failed),
                     Decision::Wait => {}
                 }
-                let Some(flight) = flight else { continue };
-                let joined = Waiter::new(flight, request).map_err(|throttled| {
+                let Some(run) = run else { continue };
+                let joined = Waiter::new(run, request, is_new).map_err(|throttled| {
                     let retry_after = throttled.retry_after;
                     let error = throttled.into_error(entry.spec.command()).into();
                     Failed { error, retry_after }
@@ -140,7 +138,7 @@ impl<R: PluginRunner> CredentialCache<R> {
             decide(state, Asker::Program, file, now)
         }) {
             (Decision::Fail(failed), _) => Err(failed),
-            (Decision::Wait, Some(flight)) => match flight.outcome().await {
+            (Decision::Wait, Some(run)) => match run.outcome().await {
                 Some(Err(failure)) => Err(failure.at(self.now(), false)),
                 Some(Ok(_)) | None => Ok(()),
             },

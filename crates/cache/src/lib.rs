@@ -9,13 +9,13 @@ mod claim;
 mod entries;
 mod entry;
 mod error;
-mod flight;
 mod get;
 mod maintenance;
 mod parts;
 mod rejection;
 mod report;
 mod request;
+mod run;
 mod state;
 mod status;
 #[cfg(any(test, feature = "test-util"))]

@@ -69,10 +69,10 @@ impl<R: PluginRunner> CredentialCache<R> {
                 self.try_claim(entry, urgency, None, |state| decide(state, Asker::Broker, file, now));
             }
             NextAction::Adjust { urgency, abandon } => {
-                let flight = entry.cell.borrow().flight.clone();
-                match flight.filter(|flight| flight.is_background()) {
-                    Some(flight) if abandon => flight.abandoned.cancel(),
-                    Some(flight) => flight.set_floor(urgency),
+                let run = entry.cell.borrow().run.clone();
+                match run.filter(|run| run.is_background()) {
+                    Some(run) if abandon => run.abandoned.cancel(),
+                    Some(run) => run.set_floor(urgency),
                     None => {}
                 }
             }
@@ -94,18 +94,18 @@ impl<R: PluginRunner> CredentialCache<R> {
         // The interest is held until the end: a queued run without a caller is abandoned.
         let selected: Vec<_> =
             { self.lock().select(selector, None, usize::MAX).iter().map(Interest::new).collect() };
-        let (mut issuers, mut flights) = (HashSet::new(), Vec::with_capacity(selected.len()));
+        let (mut issuers, mut runs) = (HashSet::new(), Vec::with_capacity(selected.len()));
         for Interest(entry) in &selected {
             let is_first = issuers.insert(&entry.spec.provider.issuer.name);
             let urgency = if is_first { Urgency::Forced } else { Urgency::Background };
-            if let Some(flight) = self.force_claim(entry, urgency) {
-                flight.set_floor(urgency);
-                flights.push(flight);
+            if let Some(run) = self.force_claim(entry, urgency) {
+                run.set_floor(urgency);
+                runs.push(run);
             }
         }
-        for flight in flights {
+        for run in runs {
             // The list shows the outcome.
-            drop(flight.outcome().await);
+            drop(run.outcome().await);
         }
         selected.len()
     }
@@ -113,9 +113,8 @@ impl<R: PluginRunner> CredentialCache<R> {
     pub(super) fn take_out(&self, selector: &Selector) -> usize {
         let evicted = self.lock().take_out(selector);
         let count = evicted.len();
-        let is_unused = |entry: &Arc<KeyEntry>| {
-            entry.leaves.load(Ordering::Relaxed) && entry.cell.borrow().flight.is_none()
-        };
+        let is_unused =
+            |entry: &Arc<KeyEntry>| entry.leaves.load(Ordering::Relaxed) && entry.cell.borrow().run.is_none();
         let (unused, used): (Vec<_>, Vec<_>) = evicted.into_iter().partition(is_unused);
         for entry in &used {
             entry.forget();

@@ -112,7 +112,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         }
         let rejections = state.rejections.get_or_insert_default();
         rejections.note();
-        if state.flight.is_some() {
+        if state.run.is_some() {
             return ReportPlan::Run(FirstStep::Join { may_fail: true });
         }
         let failure = state.failure.as_ref();
@@ -160,7 +160,7 @@ impl<R: PluginRunner> CredentialCache<R> {
                 rejections.admit(&current, &request.caller, evidence, failed.is_some(), now).is_ok()
             };
             first = match evidence {
-                Some(_) if state.flight.is_some() => FirstStep::Join { may_fail: false },
+                Some(_) if state.run.is_some() => FirstStep::Join { may_fail: false },
                 Some(evidence) if !is_held && admit(evidence) => FirstStep::Run { may_fail: false },
                 _ => FirstStep::Decide,
             };

@@ -8,8 +8,8 @@ use std::{
 use super::{
     attention::{Asker, Attention},
     error::{CacheError, Failed, Failure},
-    flight::Flight,
     rejection::{self, Rejections},
+    run::Run,
 };
 use credbroker_credential::{Generation, Issued, Lifetime, Material, Now};
 use credbroker_observe::metrics::RunReason;
@@ -34,7 +34,7 @@ pub(crate) struct KeyState {
     /// The failure of the last run; `None` after a success.
     pub failure: Option<Failure>,
     /// The run whose outcome is kept: queued or in progress.
-    pub flight: Option<Arc<Flight>>,
+    pub run: Option<Arc<Run>>,
     /// What is known about rejections; `None` before the first one.
     pub rejections: Option<Box<Rejections>>,
     /// The numbers of the last generations that were replaced or evicted, the newest first; 0: none.
@@ -91,12 +91,12 @@ impl KeyState {
     }
 
     /// Forgets everything but the names of earlier generations. Returns the run in flight.
-    pub(crate) fn clear(&mut self) -> Option<Arc<Flight>> {
+    pub(crate) fn clear(&mut self) -> Option<Arc<Run>> {
         self.forget_credential();
         (self.failure, self.rejections, self.attention) = (None, None, self.attention.forgotten());
         self.is_leased = false;
         self.logged_in = None;
-        self.flight.take()
+        self.run.take()
     }
 
     /// Whether `generation` is one of the last that this key had before the current one.
@@ -183,7 +183,7 @@ pub(crate) enum Decision {
 /// Decides what `asker` gets at `now`: never an expired credential.
 pub(crate) fn decide(state: &KeyState, asker: Asker, file: u64, now: Now) -> Decision {
     let Some(current) = state.valid(now) else {
-        let refusal = state.attention.refusal(asker).filter(|_| state.flight.is_none());
+        let refusal = state.attention.refusal(asker).filter(|_| state.run.is_none());
         if let Some(refusal) = refusal {
             return Decision::Fail(CacheError::Unattended(refusal).into());
         }
@@ -203,7 +203,7 @@ pub(crate) fn decide(state: &KeyState, asker: Asker, file: u64, now: Now) -> Dec
 }
 
 fn may_refresh(state: &KeyState, now: Now) -> bool {
-    state.flight.is_none() && !backs_off(state, now) && state.attention.refusal(Asker::Broker).is_none()
+    state.run.is_none() && !backs_off(state, now) && state.attention.refusal(Asker::Broker).is_none()
 }
 
 fn backs_off(state: &KeyState, now: Now) -> bool {
@@ -266,7 +266,7 @@ pub(crate) fn next_action(state: &KeyState, usage: Usage, now: Now) -> NextActio
     let used = usage.is_used(state, now);
     let is_urgent = used && valid.is_none_or(|current| expires_soon(&current.issued, usage.timeout, now));
     let urgency = if is_urgent { Urgency::Urgent } else { Urgency::Background };
-    if state.flight.is_some() {
+    if state.run.is_some() {
         let due = valid.is_some_and(|current| current.is_due_at(now, usage.file));
         let abandon = !usage.awaited && if due { !used } else { usage.idle >= ABANDONED_AFTER };
         return NextAction::Adjust { urgency, abandon };
@@ -293,7 +293,7 @@ pub(crate) fn next_action(state: &KeyState, usage: Usage, now: Now) -> NextActio
 /// starts one.
 pub(crate) fn next_run(state: &KeyState, usage: Usage, now: Now) -> Option<Duration> {
     let due = match state.valid(now) {
-        _ if state.flight.is_some() || state.attention.refusal(Asker::Broker).is_some() => return None,
+        _ if state.run.is_some() || state.attention.refusal(Asker::Broker).is_some() => return None,
         Some(current) => current.due_in(now, usage.file),
         None => Duration::ZERO,
     };

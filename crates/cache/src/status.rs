@@ -151,7 +151,7 @@ impl<R: PluginRunner> CredentialCache<R> {
 }
 
 pub(super) fn holding(state: &KeyState, now: Now) -> Holding {
-    match (state.valid(now).is_some(), state.flight.is_some(), &state.failure) {
+    match (state.valid(now).is_some(), state.run.is_some(), &state.failure) {
         (true, true, _) | (true, _, Some(_)) => Holding::Renewing,
         (true, false, None) => Holding::Valid,
         (false, true, _) => Holding::Waiting,
@@ -168,7 +168,7 @@ pub(super) fn outlook(
     paused: Option<Duration>,
     now: Now,
 ) -> (RunCause, Option<Duration>) {
-    if state.flight.is_some() {
+    if state.run.is_some() {
         return (RunCause::InProgress, None);
     }
     match state.attention.refusal(Asker::Broker) {

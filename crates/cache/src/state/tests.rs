@@ -9,7 +9,7 @@ use super::{
     *,
 };
 use credbroker_credential::{Draft, Generation, Lifetime, LifetimeBound, Material, Token, testing::plain};
-use credbroker_runner::{RunError, Urgency};
+use credbroker_runner::{Attendance, RunError, Urgency};
 
 const BOOT: Duration = Duration::from_secs(1_000);
 
@@ -89,14 +89,11 @@ pub(crate) fn state(current: Option<Current>, retry_at: Option<u64>, running: bo
             terminal_at: at,
         }
     });
-    let flight = running.then(|| {
-        Arc::new(Flight::new(
-            Urgency::Background,
-            RunReason::Refresh,
-            credbroker_runner::Attendance::default(),
-        ))
+    let run = running.then(|| {
+        let (spec, attendance) = (crate::tests::spec("a"), Attendance::default());
+        Arc::new(Run::new(&spec, Urgency::Background, RunReason::Refresh, attendance, after(0)))
     });
-    KeyState { current, failure, flight, ..KeyState::default() }
+    KeyState { current, failure, run, ..KeyState::default() }
 }
 
 pub(crate) fn usage(idle: u64, watched: bool) -> Usage {

@@ -227,7 +227,7 @@ fn caller(name: &str) -> Request {
 }
 
 /// A different key for each text.
-fn spec(text: &str) -> PluginSpec {
+pub(super) fn spec(text: &str) -> PluginSpec {
     let mut key = [0; 32];
     key[..text.len()].copy_from_slice(text.as_bytes());
     let command = Command::Path("/fake".into());

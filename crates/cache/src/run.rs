@@ -1,4 +1,4 @@
-//! A run in flight: all callers that wait for it share its outcome, also a failure.
+//! A run of the plugin of one key: all callers that wait for it share its outcome, also a failure.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
@@ -19,33 +19,45 @@ use credbroker_observe::{
     metrics::{RunOutcome, RunReason},
     trace::RunSpan,
 };
+use credbroker_plugin::PluginSpec;
 use credbroker_runner::{Attendance, Attending, Throttled, Ticket, TicketHandle, Urgency};
 
 /// The outcome of a run; `None`: it was abandoned, and callers that started to wait meanwhile decide again.
 pub(crate) type RunResult = Option<Result<Arc<Issued>, Failure>>;
 
-/// A run that is queued or in progress. The entry keeps the outcome, unless it was evicted meanwhile: then only the
-/// callers that wait get it.
+/// A run from its claim to the publication of its outcome. The entry keeps the outcome, unless it was evicted meanwhile:
+/// then only the callers that wait get it.
 #[derive(Debug)]
-pub(crate) struct Flight {
+pub(crate) struct Run {
     /// Why the run was started.
     pub reason: RunReason,
-    outcome: watch::Sender<Option<RunResult>>,
-    progress: Mutex<FlightProgress>,
-    trace: OnceLock<RunSpan>,
     /// What it shares with those who attend it.
     pub attendance: Arc<Attendance>,
     /// Cancelled when the outcome is not needed.
     pub abandoned: CancellationToken,
+    pub span: RunSpan,
+    /// Time since boot.
+    claimed_at: Duration,
+    /// Not set before the plugin has ended.
+    pub ended: OnceLock<Ended>,
+    outcome: watch::Sender<Option<RunResult>>,
+    progress: Mutex<Progress>,
+}
+
+/// How the process of a plugin ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// How long it ran.
+    pub ran: Duration,
+    /// Why it brought no output that can be used; `None`: it did.
+    pub failure: Option<(RunOutcome, String)>,
 }
 
 #[derive(Debug)]
-struct FlightProgress {
+struct Progress {
     /// The processes of the callers that wait now. The run is queued for all of them, and starts in the first turn of any:
     /// a caller that joins it delays no other.
     peers: Vec<u64>,
-    /// The first of them is that of the caller for whom the run is started, who does not wait yet.
-    is_starting: bool,
     /// The urgency while no caller waits; [`Urgency::Waited`]: only callers need it.
     floor: Urgency,
     /// `None` before it is queued.
@@ -56,58 +68,29 @@ struct FlightProgress {
     is_detached: bool,
 }
 
-impl FlightProgress {
-    /// Notes that a caller in `peer` waits.
-    fn join(&mut self, peer: u64) -> Result<(), Throttled> {
-        if let Some(ticket) = &self.ticket {
-            ticket.join(peer)?;
-        }
-        self.peers.push(peer);
-        Ok(())
-    }
-
-    /// Notes that a caller in `peer` no longer waits.
-    fn part(&mut self, peer: u64) {
-        if let Some(index) = self.peers.iter().position(|waiting| *waiting == peer) {
-            self.peers.swap_remove(index);
-            if let Some(ticket) = &self.ticket {
-                ticket.part(peer);
-            }
-        }
-    }
-}
-
-impl Flight {
-    /// A run that is not queued yet. `floor` is its urgency while no caller waits. With [`Urgency::Waited`], that caller
-    /// waits next.
-    pub(crate) fn new(floor: Urgency, reason: RunReason, attendance: Attendance) -> Self {
-        let starts = if let Urgency::Waited { peer } = floor { Some(peer) } else { None };
-        let progress = FlightProgress {
-            peers: starts.into_iter().collect(),
-            is_starting: starts.is_some(),
-            floor,
-            ticket: None,
-            started: None,
-            is_detached: false,
-        };
+impl Run {
+    /// A run that is not queued yet. `floor` is its urgency while no caller waits. With [`Urgency::Waited`], that caller is
+    /// the first one that waits: see [`Waiter::new`].
+    pub(crate) fn new(
+        spec: &PluginSpec,
+        floor: Urgency,
+        reason: RunReason,
+        attendance: Attendance,
+        now: Now,
+    ) -> Self {
+        let first = if let Urgency::Waited { peer } = floor { Some(peer) } else { None };
+        let peers = first.into_iter().collect();
+        let progress = Progress { peers, floor, ticket: None, started: None, is_detached: false };
         Self {
             reason,
-            outcome: watch::Sender::new(None),
-            progress: Mutex::new(progress),
-            trace: OnceLock::new(),
             attendance: Arc::new(attendance),
             abandoned: CancellationToken::new(),
+            span: RunSpan::start(spec, reason),
+            claimed_at: now.boot,
+            ended: OnceLock::new(),
+            outcome: watch::Sender::new(None),
+            progress: Mutex::new(progress),
         }
-    }
-
-    /// Sets the span of the run.
-    pub(crate) fn trace(&self, span: RunSpan) {
-        let _first = self.trace.set(span);
-    }
-
-    /// Ends the span of the run.
-    pub(crate) fn end_trace(&self, outcome: RunOutcome, queued: Option<Duration>) {
-        self.trace.get().inspect(|span| span.end(outcome, queued));
     }
 
     /// Queues the run with `enter`. From now on its place in the queue follows the callers that wait.
@@ -149,6 +132,17 @@ impl Flight {
         self.lock().started
     }
 
+    /// How long it was queued; `None`: it has not started.
+    pub(crate) fn queued(&self) -> Option<Duration> {
+        Some(self.started_at()?.saturating_sub(self.claimed_at))
+    }
+
+    /// How long the plugin has run at `now`, or ran until its end; `None`: it has not started.
+    pub(crate) fn took(&self, now: Now) -> Option<Duration> {
+        let started = self.started_at()?;
+        Some(self.ended.get().map_or(now.boot.saturating_sub(started), |ended| ended.ran))
+    }
+
     /// Whether it is queued and no caller waits for it.
     pub(crate) fn is_background(&self) -> bool {
         let progress = self.lock();
@@ -181,13 +175,18 @@ impl Flight {
         self.outcome.send_replace(Some(outcome));
     }
 
+    /// Whether the outcome was published.
+    pub(crate) fn is_over(&self) -> bool {
+        self.outcome.borrow().is_some()
+    }
+
     /// Waits for the outcome without being a caller: the run stays background work.
     pub(crate) async fn outcome(&self) -> RunResult {
         let outcome = self.outcome.subscribe().wait_for(Option::is_some).await.map(|outcome| outcome.clone());
         outcome.ok().flatten().flatten()
     }
 
-    fn lock(&self) -> MutexGuard<'_, FlightProgress> {
+    fn lock(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -195,51 +194,45 @@ impl Flight {
 /// A caller that waits for a run. While there is one, the run is not background work.
 #[derive(Debug)]
 pub(crate) struct Waiter {
-    flight: Arc<Flight>,
+    run: Arc<Run>,
     peer: u64,
-    outcome: watch::Receiver<Option<RunResult>>,
     _attending: Option<Attending>,
 }
 
 impl Waiter {
-    /// Lets the caller of `request` wait for `flight`. The caller attends it if it attends all of its runs, or has started
-    /// this one in its own session.
+    /// Lets the caller of `request` wait for `run`; `is_first`: the run was made for it. The caller attends it if it attends
+    /// all of its runs, or has started this one in its own session.
     ///
     /// # Errors
     ///
     /// The run is queued, and its issuer is paused.
-    pub(crate) fn new(flight: Arc<Flight>, request: &Request) -> Result<Self, Throttled> {
-        {
-            let mut progress = flight.lock();
-            progress.join(request.caller.peer)?;
-            if std::mem::take(&mut progress.is_starting)
-                && let Some(starting) = progress.peers.first().copied()
-            {
-                progress.part(starting);
+    pub(crate) fn new(run: Arc<Run>, request: &Request, is_first: bool) -> Result<Self, Throttled> {
+        let peer = request.caller.peer;
+        if !is_first {
+            let mut progress = run.lock();
+            if let Some(ticket) = &progress.ticket {
+                ticket.join(peer)?;
             }
+            progress.peers.push(peer);
         }
-        let (peer, attendance) = (request.caller.peer, &flight.attendance);
-        let sessions = request.session.as_ref().zip(attendance.session());
+        let sessions = request.session.as_ref().zip(run.attendance.session());
         let has_started_it = sessions.is_some_and(|(own, of_run)| Arc::ptr_eq(own, of_run));
         let attending = match &request.attendant {
-            Some(attendant) => Some(attendant.attend(attendance)),
-            None => has_started_it.then(|| attendance.attend()),
+            Some(attendant) => Some(attendant.attend(&run.attendance)),
+            None => has_started_it.then(|| run.attendance.attend()),
         };
-        let outcome = flight.outcome.subscribe();
-        flight.trace.get().inspect(|span| span.awaited());
-        Ok(Self { flight, peer, outcome, _attending: attending })
+        run.span.awaited();
+        Ok(Self { run, peer, _attending: attending })
     }
 
     /// Waits for the outcome.
-    pub(crate) async fn outcome(&mut self) -> RunResult {
-        let outcome = self.outcome.wait_for(Option::is_some).await;
-        // `self.flight` keeps the sender alive.
-        outcome.ok().and_then(|outcome| outcome.clone().flatten())
+    pub(crate) async fn outcome(&self) -> RunResult {
+        self.run.outcome().await
     }
 
     /// What it waits for at `now`, when its deadline has passed.
     pub(crate) fn pending(&self, now: Now) -> Pending {
-        let progress = self.flight.lock();
+        let progress = self.run.lock();
         match progress.started {
             Some(started) => Pending::Running(now.boot.saturating_sub(started)),
             None => {
@@ -251,10 +244,15 @@ impl Waiter {
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        let mut progress = self.flight.lock();
-        progress.part(self.peer);
+        let mut progress = self.run.lock();
+        if let Some(index) = progress.peers.iter().position(|waiting| *waiting == self.peer) {
+            progress.peers.swap_remove(index);
+        }
+        if let Some(ticket) = &progress.ticket {
+            ticket.part(self.peer);
+        }
         if progress.peers.is_empty() && progress.is_detached {
-            self.flight.abandoned.cancel();
+            self.run.abandoned.cancel();
         }
     }
 }
