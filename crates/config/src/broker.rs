@@ -20,22 +20,31 @@ use super::{
     table::root,
 };
 use credbroker_credential::document::Node;
-use credbroker_plugin::{ClusterInfo, Environment, Globs, Provider, access::Rule};
+use credbroker_plugin::{ClusterInfo, Environment, Globs, Provider, Providers, access::Rule};
 
-/// The sections of a configuration.
+/// A configuration, checked. Immutable.
 #[derive(Debug, Default)]
-pub(super) struct Sections {
-    pub(super) listen: Vec<Listen>,
-    pub(super) limits: Limits,
-    pub(super) metrics: Option<MetricsListen>,
-    pub(super) providers: Vec<Provider>,
-    pub(super) cluster_profiles: Option<ClusterProfiles>,
-    pub(super) access: Vec<Rule>,
-    pub(super) audit: AuditTo,
+pub struct Config {
+    /// The sockets that the broker listens on; at least one.
+    pub listen: Vec<Listen>,
+    /// Every configured plugin.
+    pub providers: Providers,
+    /// Limits of the whole broker.
+    pub limits: Limits,
+    /// Where metrics and health are served over HTTP; `None`: nowhere.
+    pub metrics: Option<MetricsListen>,
+    /// The hub that ClusterProfiles are read from; `None`: no ClusterProfiles are read.
+    pub cluster_profiles: Option<ClusterProfiles>,
+    /// The access rules; empty: the broker's own user and root may do everything.
+    pub access: Vec<Rule>,
+    /// Where decisions and runs are recorded.
+    pub audit: AuditTo,
+    /// The files that it was read from, including kubeconfigs.
+    pub files: Vec<PathBuf>,
 }
 
 /// Reads a whole configuration, and the kubeconfigs that it names; `None`: it is something else.
-pub(super) fn sections(path: &Path, node: &Node, env: &Environment, report: &Report) -> Option<Sections> {
+pub(super) fn config(path: &Path, node: &Node, env: &Environment, report: &Report) -> Option<Config> {
     let at = Cursor::new(path, Dialect::Strict, node, report);
     let is = |key, value| node.get(key).and_then(Node::as_str) == Some(value);
     if is("apiVersion", "v1") && is("kind", "Config") {
@@ -79,7 +88,8 @@ pub(super) fn sections(path: &Path, node: &Node, env: &Environment, report: &Rep
     if report.problems() == 0 {
         access::warn_of_nothing(&root, &providers, &listen, has_hub);
     }
-    Some(Sections { listen, limits, metrics, providers, cluster_profiles, access, audit })
+    let providers = Providers::new(providers);
+    Some(Config { listen, providers, limits, metrics, cluster_profiles, access, audit, files: Vec::new() })
 }
 
 /// The providers of the kubeconfigs `paths`.

@@ -22,12 +22,13 @@ mod schema;
 mod stanza;
 mod table;
 
+pub use broker::Config;
 pub use cluster_profiles::{ClusterProfiles, HUB_PROVIDER, HubAccess, Prewarm};
 pub use endpoints::{AuditTo, Listen, MetricsAddress, MetricsListen, group_id};
 pub use file::{authorities, distrust};
 pub use kubeconfig::{Definitions, HubSource, definitions};
 pub use limits::Limits;
-pub use load::{Config, Loaded, expanded, load, place, read_kubeconfig, reload};
+pub use load::{Loaded, expanded, load, place, read_kubeconfig, reload};
 pub use problem::{ConfigError, Problem, Sources};
 pub use reference::{json_schema, markdown};
 

@@ -3,38 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    broker::{Sections, sections},
-    cluster_profiles::ClusterProfiles,
-    endpoints::{AuditTo, Listen, MetricsListen},
+    broker::{Config, config},
+    endpoints::Listen,
     file,
     kubeconfig::{Kubeconfig, Mode, variables},
-    limits::Limits,
     problem::{ConfigError, Location, Problem, Report, Sources},
     provider::{inventory, is_inventory},
 };
 use credbroker_credential::document::json;
-use credbroker_plugin::{Environment, Globs, Providers, access::Rule};
-
-/// A configuration, checked. Immutable.
-#[derive(Debug)]
-pub struct Config {
-    /// The sockets that the broker listens on; at least one.
-    pub listen: Vec<Listen>,
-    /// Every configured plugin.
-    pub providers: Providers,
-    /// Limits of the whole broker.
-    pub limits: Limits,
-    /// Where metrics and health are served over HTTP; `None`: nowhere.
-    pub metrics: Option<MetricsListen>,
-    /// The hub that ClusterProfiles are read from; `None`: no ClusterProfiles are read.
-    pub cluster_profiles: Option<ClusterProfiles>,
-    /// The access rules; empty: the broker's own user and root may do everything.
-    pub access: Vec<Rule>,
-    /// Where decisions and runs are recorded.
-    pub audit: AuditTo,
-    /// The files that it was read from, including kubeconfigs.
-    pub files: Vec<PathBuf>,
-}
+use credbroker_plugin::{Environment, Globs, Providers};
 
 /// A configuration and the files that it was read from.
 #[derive(Debug)]
@@ -66,18 +43,15 @@ pub fn reload(flag: Option<&Path>, env: &Environment, providers: &Providers) -> 
 }
 
 fn load_with(flag: Option<&Path>, env: &Environment, report: Report) -> Result<Loaded, ConfigError> {
-    let (sections, source) = match path(flag, env, &report) {
+    let (mut config, source) = match path(flag, env, &report) {
         Some(path) => (read(&path, env, &report), path.display().to_string()),
         None => ambient(env, &report),
     };
-    report.refuse_duplicates();
-    let Sections { mut listen, limits, metrics, providers, cluster_profiles, access, audit } = sections;
-    if listen.is_empty() {
-        listen.push(Listen::default());
+    if config.listen.is_empty() {
+        config.listen.push(Listen::default());
     }
-    let providers = Providers::new(providers);
-    let (files, sources) = (report.findings().files.clone(), report.findings().sources.clone());
-    let config = Config { listen, providers, limits, metrics, cluster_profiles, access, audit, files };
+    config.files.clone_from(&report.findings().files);
+    let sources = report.findings().sources.clone();
     let (config, warnings) = report.finish(config)?;
     Ok(Loaded { config, source, warnings, sources })
 }
@@ -108,8 +82,8 @@ fn path(flag: Option<&Path>, env: &Environment, report: &Report) -> Option<PathB
     places.into_iter().find(|path| path.try_exists().unwrap_or(true))
 }
 
-fn read(path: &Path, env: &Environment, report: &Report) -> Sections {
-    let Some(bytes) = file::config(path, report) else { return Sections::default() };
+fn read(path: &Path, env: &Environment, report: &Report) -> Config {
+    let Some(bytes) = file::config(path, report) else { return Config::default() };
     if let Ok(node) = json(&bytes)
         && is_inventory(&node)
     {
@@ -117,12 +91,12 @@ fn read(path: &Path, env: &Environment, report: &Report) -> Sections {
         if providers.is_empty() && report.problems() == 0 {
             report.warning(Location::whole(path), "names no provider");
         }
-        return Sections { providers, ..Sections::default() };
+        return Config { providers: Providers::new(providers), ..Config::default() };
     }
-    file::tree(path, &bytes, report).and_then(|node| sections(path, &node, env, report)).unwrap_or_default()
+    file::tree(path, &bytes, report).and_then(|node| config(path, &node, env, report)).unwrap_or_default()
 }
 
-fn ambient(env: &Environment, report: &Report) -> (Sections, String) {
+fn ambient(env: &Environment, report: &Report) -> (Config, String) {
     let paths = Kubeconfig::default_paths(env);
     let kubeconfig = Kubeconfig::read(&paths, Mode::Ambient, report);
     let variables = variables(env, Globs::default());
@@ -143,7 +117,7 @@ fn ambient(env: &Environment, report: &Report) -> (Sections, String) {
         };
         report.problem_at_start(Location::whole(first), problem);
     }
-    (Sections { providers, ..Sections::default() }, source)
+    (Config { providers: Providers::new(providers), ..Config::default() }, source)
 }
 
 /// Reads kubeconfigs for a command that rewrites them.

@@ -110,17 +110,8 @@ pub(super) struct Findings {
     pub(super) files: Vec<PathBuf>,
     /// Every file that matters.
     pub(super) sources: Sources,
-    /// The providers' names and where each is: also of those that something else is wrong with.
-    names: Vec<ProviderName>,
-}
-
-#[derive(Debug)]
-struct ProviderName {
-    name: String,
-    file: PathBuf,
-    at: Position,
-    /// Whether it is a kubeconfig's user.
-    is_user: bool,
+    /// Where the first provider of each name is, and whether it is a kubeconfig's user.
+    names: HashMap<String, (PathBuf, Position, bool)>,
 }
 
 impl Report {
@@ -158,23 +149,16 @@ impl Report {
         self.findings.borrow().problems.len()
     }
 
-    /// At `place` is a provider of this name, which is a kubeconfig's user (`is_user`) or an item of `providers`.
+    /// At `place` is a provider of this name, which is a kubeconfig's user (`is_user`) or an item of `providers`: the latter
+    /// is identified by its name alone, and users of kubeconfigs by their file too.
     pub(super) fn provider(&self, place: Location<'_>, name: &str, is_user: bool) {
-        let (name, file) = (name.to_owned(), place.file.to_owned());
-        self.findings.borrow_mut().names.push(ProviderName { name, file, at: place.at, is_user });
-    }
-
-    /// A configured provider is identified by its name alone; users of kubeconfigs by their file too.
-    pub(super) fn refuse_duplicates(&self) {
         let Findings { names, problems, .. } = &mut *self.findings.borrow_mut();
-        let mut first: HashMap<&str, (Location<'_>, bool)> = HashMap::new();
-        for ProviderName { name, file, at, is_user } in names {
-            let place = Location { file, at: *at };
-            let (other, other_is_user) = *first.entry(name).or_insert((place, *is_user));
-            if other != place && !(*is_user && other_is_user) {
-                let message = format!("provider `{name}` is defined already at {other}; rename one of them");
-                problems.push(place.problem(message));
-            }
+        let first =
+            names.entry(name.to_owned()).or_insert_with(|| (place.file.to_owned(), place.at, is_user));
+        let (other, other_is_user) = (Location { file: &first.0, at: first.1 }, first.2);
+        if other != place && !(is_user && other_is_user) {
+            let message = format!("provider `{name}` is defined already at {other}; rename one of them");
+            problems.push(place.problem(message));
         }
     }
 
@@ -192,28 +176,13 @@ impl Report {
         }
     }
 
-    /// Takes over what `other` found.
-    pub(super) fn append(&self, other: Self) {
-        let mut found = self.findings.borrow_mut();
-        let mut other = other.into_findings();
-        found.problems.append(&mut other.problems);
-        found.warnings.append(&mut other.warnings);
-        found.refused.append(&mut other.refused);
-        found.names.append(&mut other.names);
-        other.files.iter().for_each(|file| add(&mut found.files, file));
-        other.sources.followed.iter().for_each(|file| add(&mut found.sources.followed, file));
-        other.sources.filled.iter().for_each(|file| add(&mut found.sources.filled, file));
-    }
-
-    /// Takes over what `other` found, of which only files that other users decide are to stop something.
-    pub(super) fn append_as_warnings(&self, other: Self) {
-        {
-            let mut findings = other.findings.borrow_mut();
-            let problems = std::mem::take(&mut findings.problems);
-            findings.warnings.splice(..0, problems);
-            findings.names.clear();
-        }
-        self.append(other);
+    /// What `read` finds are only warnings, except for files that other users decide.
+    pub(super) fn as_warnings<T>(&self, read: impl FnOnce() -> T) -> T {
+        let before = self.problems();
+        let value = read();
+        let Findings { problems, warnings, .. } = &mut *self.findings.borrow_mut();
+        warnings.extend(problems.drain(before..));
+        value
     }
 
     /// For a reader to whom all of it is only a warning.

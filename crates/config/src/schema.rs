@@ -348,22 +348,6 @@ impl Kind for Id {
     }
 }
 
-/// The only string that is valid.
-pub(super) struct Constant(pub(super) &'static str);
-
-impl Kind for Constant {
-    type Value<'a> = ();
-
-    fn shape(&self) -> Shape {
-        Shape::OneOf(vec![self.0])
-    }
-
-    fn read(&self, at: &Cursor<'_>) -> Option<()> {
-        let is_it = at.node.as_str() == Some(self.0);
-        is_it.then_some(()).or_else(|| at.reject(format!("must be `{}`", self.0)))
-    }
-}
-
 /// One of these strings. An empty one is accepted and not documented.
 pub(super) struct Enumeration<T: 'static>(pub(super) &'static [(&'static str, T)]);
 
@@ -379,8 +363,10 @@ impl<T: Copy + PartialEq> Kind for Enumeration<T> {
         let found = self.0.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
         found.or_else(|| {
             let names = self.0.iter().filter(|(name, _)| !name.is_empty());
-            let names = names.map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-            at.reject(format!("must be one of {names}, not `{text}`"))
+            match names.map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>().as_slice() {
+                [only] => at.reject(format!("must be {only}")),
+                names => at.reject(format!("must be one of {}, not `{text}`", names.join(", "))),
+            }
         })
     }
 

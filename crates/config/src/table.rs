@@ -4,8 +4,8 @@
 use std::{num::NonZeroUsize, time::Duration};
 
 use super::schema::{
-    Boolean, Checked, ConfigKey, Constant, Count, Enumeration, Id, Is, ListOf, Map, MapOrMaps, Optional,
-    Required, Section, SocketMode, Text, TimeSpan, text_if,
+    Boolean, Checked, ConfigKey, Count, Enumeration, Id, Is, ListOf, Map, MapOrMaps, Optional, Required,
+    Section, SocketMode, Text, TimeSpan, text_if,
 };
 use credbroker_plugin::{
     ArgsPolicy, ClusterInfo, EnvPolicy, Interactive, Sandbox, Sha256, Verify, access::Verb,
@@ -89,9 +89,9 @@ section! {
     root;
 
     /// Version of this format.
-    API_VERSION: Constant, Required = ("apiVersion", Constant("credbroker.io/v1alpha1"), Required("`apiVersion: credbroker.io/v1alpha1`"), "credbroker.io/v1alpha1");
+    API_VERSION: Enumeration<()>, Required = ("apiVersion", Enumeration(&[("credbroker.io/v1alpha1", ())]), Required("`apiVersion: credbroker.io/v1alpha1`"), "credbroker.io/v1alpha1");
     /// Kind of the file.
-    KIND: Constant, Required = ("kind", Constant("BrokerConfig"), Required("`kind: BrokerConfig`"), "BrokerConfig");
+    KIND: Enumeration<()>, Required = ("kind", Enumeration(&[("BrokerConfig", ())]), Required("`kind: BrokerConfig`"), "BrokerConfig");
     /// The socket that the broker listens on, or a list of several. With a list, access rules can name the listener that
     /// they are for, and each item after the first needs `name` and `socket`.
     LISTEN: MapOrMaps, Optional = ("listen", MapOrMaps(&listen::SECTION), Optional("the defaults of the section"), "{mode: \"0660\"}");

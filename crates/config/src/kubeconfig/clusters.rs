@@ -60,12 +60,12 @@ impl Kubeconfig {
         let Some(found) = contexts.iter().find(|found| found.name == context) else {
             return Err(ContextError::Unknown { context: context.to_owned(), known: self.context_names() });
         };
+        let Some(cluster) = self.cluster(found.text("cluster")) else {
+            return Err(ContextError::NoCluster { context: context.to_owned() });
+        };
         let report = Report::default();
-        match ContextClusters::of(self, Mode::Ambient).named(found.text("cluster"), &report) {
-            Ok(Some(cluster)) => Ok(cluster),
-            Ok(None) => Err(ContextError::NoCluster { context: context.to_owned() }),
-            Err(Unreadable) => Err(ContextError::Invalid { problems: report.into_warnings() }),
-        }
+        let read = cluster_of(&cluster, &mut HashMap::new(), &report);
+        read.ok_or_else(|| ContextError::Invalid { problems: report.into_warnings() })
     }
 }
 
@@ -82,25 +82,20 @@ fn reference<'a>(named: &Named<'a>) -> DefinitionRef<'a> {
 pub(super) struct ContextClusters<'a> {
     /// Of a user, the clusters of the contexts that lead to it.
     by_user: HashMap<DefinitionRef<'a>, Vec<Named<'a>>>,
-    all: DefinedItems<'a>,
-    read: HashMap<DefinitionRef<'a>, Result<Cluster, Unreadable>>,
+    read: HashMap<DefinitionRef<'a>, Option<Cluster>>,
     files: HashMap<PathBuf, Bytes>,
 }
-
-/// Why is in the report.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Unreadable;
 
 impl<'a> ContextClusters<'a> {
     /// A context leads to the user and the cluster of the same file, or to the first ones of these names. In a list that
     /// is used as one kubeconfig (`Mode::Ambient`), client-go lets it lead to the first ones in any case.
     pub(super) fn of(kubeconfig: &'a Kubeconfig, mode: Mode) -> Self {
         let users = DefinedItems::of(kubeconfig, "users", "user");
-        let all = DefinedItems::of(kubeconfig, "clusters", "cluster");
+        let clusters = DefinedItems::of(kubeconfig, "clusters", "cluster");
         let mut by_user: HashMap<_, Vec<_>> = HashMap::new();
         let mut lead = |context: &Named<'a>, file: Option<&'a Path>| {
             let (user, cluster) = (context.text("user"), context.text("cluster"));
-            if let (Some(user), Some(cluster)) = (users.find(user, file), all.find(cluster, file)) {
+            if let (Some(user), Some(cluster)) = (users.find(user, file), clusters.find(cluster, file)) {
                 by_user.entry(reference(&user)).or_default().push(cluster);
             }
         };
@@ -110,7 +105,7 @@ impl<'a> ContextClusters<'a> {
         if mode == Mode::Ambient {
             kubeconfig.contexts().iter().for_each(|context| lead(context, None));
         }
-        Self { by_user, all, read: HashMap::new(), files: HashMap::new() }
+        Self { by_user, read: HashMap::new(), files: HashMap::new() }
     }
 
     /// The distinct clusters of the contexts that lead to `user`. If one of them cannot be read there are none: the
@@ -122,29 +117,15 @@ impl<'a> ContextClusters<'a> {
             if !seen.insert(reference(&named)) {
                 continue;
             }
-            match self.read(&named, report) {
-                Ok(cluster) if !clusters.contains(&cluster) => clusters.push(cluster),
-                Ok(_) => {}
-                Err(Unreadable) => return Vec::new(),
+            let Self { read, files, .. } = &mut *self;
+            let read = read.entry(reference(&named)).or_insert_with(|| cluster_of(&named, files, report));
+            match read {
+                Some(cluster) if !clusters.contains(cluster) => clusters.push(cluster.clone()),
+                Some(_) => {}
+                None => return Vec::new(),
             }
         }
         clusters
-    }
-
-    /// The first cluster of that name; `None`: there is none.
-    pub(super) fn named(&mut self, name: &'a str, report: &Report) -> Result<Option<Cluster>, Unreadable> {
-        self.all.find(name, None).map(|named| self.read(&named, report)).transpose()
-    }
-
-    fn read(&mut self, named: &Named<'a>, report: &Report) -> Result<Cluster, Unreadable> {
-        let Self { read, files, .. } = self;
-        let read = read.entry(reference(named)).or_insert_with(|| {
-            let found = Report::default();
-            let read = cluster(named, files, &found).filter(|_| found.problems() == 0);
-            report.append_as_warnings(found);
-            read.ok_or(Unreadable)
-        });
-        read.clone()
     }
 }
 
@@ -169,6 +150,18 @@ impl<'a> DefinedItems<'a> {
     fn find(&self, name: &'a str, file: Option<&'a Path>) -> Option<Named<'a>> {
         file.and_then(|file| self.at.get(&(file, name))).or_else(|| self.first.get(name)).copied()
     }
+}
+
+/// Reads a cluster. Why it cannot be read is only a warning. `files` are the authorities that were read.
+pub(super) fn cluster_of(
+    named: &Named<'_>,
+    files: &mut HashMap<PathBuf, Bytes>,
+    report: &Report,
+) -> Option<Cluster> {
+    report.as_warnings(|| {
+        let before = report.problems();
+        cluster(named, files, report).filter(|_| report.problems() == before)
+    })
 }
 
 fn cluster(named: &Named<'_>, files: &mut HashMap<PathBuf, Bytes>, report: &Report) -> Option<Cluster> {

@@ -128,9 +128,9 @@ impl Kubeconfig {
         self.first_of_each("users", "user")
     }
 
-    /// The clusters; of one name the first.
-    pub(super) fn clusters(&self) -> Vec<Named<'_>> {
-        self.first_of_each("clusters", "cluster")
+    /// The first cluster of that name.
+    pub(super) fn cluster(&self, name: &str) -> Option<Named<'_>> {
+        self.files.iter().flat_map(|file| file.items("clusters", "cluster")).find(|item| item.name == name)
     }
 
     /// The contexts; of one name the first.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    clusters::ContextClusters,
+    clusters::{ContextClusters, cluster_of},
     files::{KubeFile, Kubeconfig, Mode, Named},
 };
 use crate::{
@@ -77,22 +77,20 @@ impl Kubeconfig {
             if is_moved && defined.contains(&key) {
                 continue;
             }
-            let found = Report::default();
             let first = *first.entry(user.name).or_insert(user.identity);
-            if let Some(mut provider) = import(&user, variables, &found) {
-                provider.clusters = clusters.of_user(&user, &found);
+            let definition = Definition::new(user.identity.to_owned(), user.name);
+            let mut read = || {
+                let provider = import(&user, definition.clone(), variables, report)?;
+                Some(Provider { clusters: clusters.of_user(&user, report), ..provider })
+            };
+            let is_needed = mode == Mode::Named || report.runs(&definition);
+            if let Some(mut provider) = if is_needed { read() } else { report.as_warnings(read) } {
                 // In the whole list another definition would hide that of a later file.
                 let own = [if is_moved { user.identity } else { user.file }.to_owned()];
                 let is_first = first == user.identity && !self.list.is_empty();
                 with_kubeconfig(&mut provider, if is_first { &self.list } else { &own });
                 providers.push(provider);
                 defined.insert(key);
-            }
-            let definition = Definition::new(user.identity.to_owned(), user.name);
-            if mode == Mode::Named || report.runs(&definition) {
-                report.append(found);
-            } else {
-                report.append_as_warnings(found);
             }
         }
         providers
@@ -122,7 +120,7 @@ impl Kubeconfig {
     ) -> (HubSource, Option<Provider>) {
         let Some((file, context)) = self.hub_context(context, at) else { return Default::default() };
         let (cluster, user) = (context.text("cluster"), context.text("user"));
-        let found = self.clusters().into_iter().find(|found| found.name == cluster);
+        let found = self.cluster(cluster);
         let source = HubSource {
             server: found.map(|found| found.text("server")).unwrap_or_default().into(),
             contents: file.digest.clone(),
@@ -140,7 +138,7 @@ impl Kubeconfig {
             at.problem(format!("context `{wanted}` names user `{user}`, which is not there"));
         }
         // Also without a plugin: then nothing else looks at the certificate authorities here.
-        let known = ContextClusters::of(self, Mode::Named).named(cluster, at.report).ok().flatten();
+        let known = found.and_then(|found| cluster_of(&found, &mut HashMap::new(), at.report));
         let plugin = found_user.and_then(|user| self.hub_plugin(&user, name, env, at));
         (source, plugin.map(|plugin| Provider { clusters: known.into_iter().collect(), ..plugin }))
     }
@@ -183,8 +181,13 @@ impl Kubeconfig {
 }
 
 /// The provider of `user`, without its clusters.
-fn import(user: &Named<'_>, variables: &Variables<'_>, report: &Report) -> Option<Provider> {
-    let exec = plugin(user)?;
+fn import(
+    user: &Named<'_>,
+    definition: Definition,
+    variables: &Variables<'_>,
+    report: &Report,
+) -> Option<Provider> {
+    let (exec, before) = (plugin(user)?, report.problems());
     report.provider(user.place(), user.name, true);
     let at = user.cursor(format!("user `{}`", user.name.escape_debug()), user.body, report);
     if user.name.is_empty() || user.name.chars().any(char::is_control) {
@@ -194,8 +197,7 @@ fn import(user: &Named<'_>, variables: &Variables<'_>, report: &Report) -> Optio
         at.problem("authProvider cannot be provided in combination with an exec plugin");
     }
     let provider =
-        from_stanza(user, exec, user.name, variables, report).filter(|_| report.problems() == 0)?;
-    let definition = Definition::new(user.identity.to_owned(), user.name);
+        from_stanza(user, exec, user.name, variables, report).filter(|_| report.problems() == before)?;
     // Users of the same name in two files can have different issuers, so each is its own.
     let issuer = format!("{} ({})", user.name, definition.shown_file());
     let issuer = Arc::new(Issuer { name: issuer.into(), ..(*provider.issuer).clone() });
