@@ -10,12 +10,10 @@ use super::{
     cluster_profiles::{ClusterProfiles, cluster_profiles},
     endpoints::{AuditTo, Listen, MetricsListen, audit_section, listeners, metrics_section},
     file::expand,
-    issuers::issuers,
     kubeconfig::{Kubeconfig, Mode, variables},
     limits::{Limits, limits_section},
-    policy::policy,
     problem::Report,
-    provider::section,
+    provider::{issuers, policy, section},
     reader::{Cursor, Dialect, Fields},
     table::root,
 };

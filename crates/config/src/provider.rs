@@ -1,22 +1,24 @@
-//! Providers: the items of `providers` in our own configuration, and cluster-inventory-api's provider file.
+//! Providers: the items of `providers` in our own configuration, and cluster-inventory-api's provider file; and what they
+//! share: issuers with their rate limits, and the policy for plugins.
 
 use std::{
+    collections::{HashMap, HashSet},
+    num::NonZeroUsize,
     path::Path,
     sync::{Arc, LazyLock},
     time::Duration,
 };
 
 use super::{
-    issuers::default_issuer,
-    problem::Report,
+    problem::{Report, suggestion},
     reader::{Cursor, Dialect, Fields},
     stanza::{Stanza, StanzaRules, stanza},
-    table::{limits, provider as table, root},
+    table::{PolicyType, allowlist, issuer, limits, provider as table, root},
 };
 use credbroker_credential::{LifetimeLimits, document::Node};
 use credbroker_plugin::{
-    ClusterInfo, Command, EnvPolicy, Environment, Globs, Issuer, ProfileSourced, Provider, Sandbox, Standing,
-    Verify, identity_variables, may_select_identity,
+    ClusterInfo, Command, EnvPolicy, Environment, Globs, Issuer, PluginPolicy, ProfileSourced, Provider,
+    Sandbox, Standing, Verify, cleaned, identity_variables, may_select_identity,
 };
 
 /// How long credbroker-exec waits for a response by default.
@@ -256,6 +258,100 @@ fn inventory_item(at: &Cursor<'_>, dir: &Path, broker: &Environment) -> Option<P
     let profile_env = Globs::new(["*"]);
     let (profile_sourced, sandbox) = (Some(sourced), Sandbox::Strict);
     Some(Provider { refuses_other_identities, sandbox, profile_sourced, profile_env, ..provider })
+}
+
+/// Reads the section, if there is one, and gives each provider its issuer, of which only the name is known before. An
+/// issuer without a section gets the defaults, with `concurrency`. A section with the name of a kubeconfig's user is the
+/// issuer of all users of that name, each of which is its own issuer otherwise.
+pub(super) fn issuers<'a>(
+    root: &Fields<'_>,
+    concurrency: NonZeroUsize,
+    providers: impl Iterator<Item = &'a mut Provider>,
+) {
+    let sections = root::ISSUERS.read(root).unwrap_or_default();
+    let mut places: HashMap<Arc<str>, &Fields<'_>> = HashMap::new();
+    let mut issuers: HashMap<Arc<str>, Arc<Issuer>> = HashMap::new();
+    for fields in &sections {
+        let Some(issuer) = issuer_section(fields, concurrency) else { continue };
+        let (name, place) = (Arc::clone(&issuer.name), fields.map.place());
+        let first = places.entry(Arc::clone(&name)).or_insert(fields).map.place();
+        if first != place {
+            fields.map.problem(format!("issuer `{name}` is defined already at {first}; remove one of them"));
+        }
+        issuers.insert(name, Arc::new(issuer));
+    }
+    let mut used = HashSet::new();
+    for provider in providers {
+        let is_named = provider.definition.is_some() && places.contains_key(&provider.name);
+        let name = Arc::clone(if is_named { &provider.name } else { &provider.issuer.name });
+        let default = || Arc::new(default_issuer(Arc::clone(&name), concurrency));
+        provider.issuer = Arc::clone(issuers.entry(Arc::clone(&name)).or_insert_with(default));
+        used.insert(name);
+    }
+    if root.map.report.problems() > 0 {
+        return; // a provider that could not be read may have the issuer
+    }
+    for (name, fields) in places.iter().filter(|(name, _)| !used.contains(*name)) {
+        let meant = suggestion(';', name, used.iter().map(|name| &**name));
+        fields.map.warning(format!("no provider has the issuer `{name}`, so this has no effect{meant}"));
+    }
+}
+
+fn issuer_section(fields: &Fields<'_>, concurrency: NonZeroUsize) -> Option<Issuer> {
+    let runs_per_second = issuer::RUNS_PER_SECOND.read(fields);
+    let concurrency = issuer::CONCURRENCY.read(fields).unwrap_or(concurrency);
+    let name = issuer::NAME.read(fields)?.into();
+    Some(Issuer { name, runs_per_second, concurrency })
+}
+
+/// The issuer of that name without a section.
+fn default_issuer(name: Arc<str>, concurrency: NonZeroUsize) -> Issuer {
+    Issuer { name, runs_per_second: issuer::RUNS_PER_SECOND.absent.0, concurrency }
+}
+
+/// Reads `credentialPluginPolicy` and `credentialPluginAllowlist`, with the checks of client-go (KEP-3104): a mistake in them
+/// must not permit more than was meant, so after a problem the policy permits nothing.
+pub(super) fn policy(fields: &Fields<'_>) -> PluginPolicy {
+    let report = fields.map.report;
+    let before = report.problems();
+    let kind = root::PLUGIN_POLICY.read(fields);
+    let list = fields.get(root::PLUGIN_ALLOWLIST.name);
+    let policy = match (kind, &list) {
+        (PolicyType::Allowlist, Some(_)) => PluginPolicy::Allowlist(allowed(fields)),
+        (PolicyType::Allowlist, None) => {
+            if let Some(kind) = fields.get(root::PLUGIN_POLICY.name) {
+                kind.problem("is `Allowlist`, but there is no `credentialPluginAllowlist`");
+            }
+            PluginPolicy::DenyAll
+        }
+        (_, Some(list)) => {
+            list.problem("has an effect only with `credentialPluginPolicy: Allowlist`");
+            PluginPolicy::DenyAll
+        }
+        (PolicyType::AllowAll, None) => PluginPolicy::AllowAll,
+        (PolicyType::DenyAll, None) => PluginPolicy::DenyAll,
+    };
+    if report.problems() > before { PluginPolicy::DenyAll } else { policy }
+}
+
+fn allowed(root: &Fields<'_>) -> Vec<String> {
+    let entry = |fields: &Fields<'_>| {
+        let (at, text) = allowlist::COMMAND.read(fields)?;
+        let clean = cleaned(Path::new(text));
+        if text.is_empty() || text.contains('\0') || (text.contains('/') && !text.starts_with('/')) {
+            at.problem("must be a name or an absolute path");
+        } else if clean.as_os_str() != text {
+            at.problem(format!("is not a clean path; write `{}`", clean.display()));
+        }
+        Some(text.to_owned())
+    };
+    let items = root::PLUGIN_ALLOWLIST.read(root).unwrap_or_default();
+    if let Some(list) = root.get(root::PLUGIN_ALLOWLIST.name)
+        && list.node.as_sequence().is_none_or(<[_]>::is_empty)
+    {
+        list.problem("is empty; to permit no plugin, use `credentialPluginPolicy: DenyAll`");
+    }
+    items.iter().filter_map(entry).collect()
 }
 
 #[cfg(test)]

@@ -11,7 +11,6 @@ mod issued;
 mod key;
 mod lifetime;
 mod pair;
-mod pem;
 #[cfg(any(test, feature = "test-util"))]
 pub mod testing;
 pub mod text;

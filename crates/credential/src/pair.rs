@@ -6,6 +6,7 @@ use std::{
 };
 
 use aws_lc_rs::digest::{Context, SHA256};
+use base64::prelude::{BASE64_STANDARD, Engine};
 use secrecy::SecretSlice;
 use x509_parser::{
     certificate::{X509Certificate, X509CertificateParser},
@@ -15,10 +16,7 @@ use x509_parser::{
 };
 use zeroize::Zeroizing;
 
-use crate::{
-    key::{PrivateKey, is_secp256k1},
-    pem::{self, Block},
-};
+use crate::key::{PrivateKey, is_secp256k1};
 
 const CERTIFICATE: &str = "clientCertificateData";
 const KEY: &str = "clientKeyData";
@@ -126,7 +124,7 @@ pub enum PairError {
 /// Checks a pair, and keeps its bytes unchanged, except for a private key among the certificates. The second value are
 /// warnings about what is unusual.
 pub(super) fn client_pair(chain: &str, key: &str) -> Result<(ClientPair, Vec<&'static str>), PairError> {
-    let (chain_blocks, key_blocks) = (pem::blocks(chain), pem::blocks(key));
+    let (chain_blocks, key_blocks) = (blocks(chain), blocks(key));
     let certificates = certificates(chain, &chain_blocks, &key_blocks)?;
     if certificates.len() > LONGEST_CHAIN {
         return Err(PairError::ChainTooLong { count: certificates.len() });
@@ -166,7 +164,7 @@ pub(super) fn client_pair(chain: &str, key: &str) -> Result<(ClientPair, Vec<&'s
 
 /// The certificates alone, if there is anything in the text that may be a private key: a part of a broken block too.
 fn without_private_key(text: &str, certificates: &[&Zeroizing<Vec<u8>>]) -> Option<String> {
-    text.contains("PRIVATE KEY").then(|| certificates.iter().map(|der| pem::certificate(der)).collect())
+    text.contains("PRIVATE KEY").then(|| certificates.iter().map(|der| certificate_block(der)).collect())
 }
 
 /// The certificates of the chain field; other blocks are skipped, as Go does.
@@ -181,7 +179,7 @@ fn certificates<'a>(
             blocks.iter().any(Block::is_private_key) && key_blocks.iter().any(Block::is_certificate);
         return Err(match () {
             () if swapped => PairError::Swapped,
-            () if blocks.is_empty() && pem::is_base64(text) => PairError::Base64 { field: CERTIFICATE },
+            () if blocks.is_empty() && is_base64(text) => PairError::Base64 { field: CERTIFICATE },
             () => PairError::CertificateMissing,
         });
     }
@@ -194,7 +192,7 @@ fn certificates<'a>(
 /// The first private key of the key field, which may also contain a certificate.
 fn private_key(text: &str, blocks: &[Block<'_>]) -> Result<PrivateKey, PairError> {
     let Some(block) = blocks.iter().find(|block| block.is_private_key()) else {
-        let base64 = blocks.is_empty() && pem::is_base64(text);
+        let base64 = blocks.is_empty() && is_base64(text);
         return Err(if base64 { PairError::Base64 { field: KEY } } else { PairError::KeyMissing });
     };
     if block.encrypted || block.label.contains("ENCRYPTED") {
@@ -252,6 +250,81 @@ fn time(time: ASN1Time) -> SystemTime {
     let epoch = SystemTime::UNIX_EPOCH;
     let time = if seconds < 0 { epoch.checked_sub(distance) } else { epoch.checked_add(distance) };
     time.unwrap_or(epoch) // not reached: an ASN.1 year has four digits
+}
+
+/// One PEM block, found by its label as in Go: text around blocks is skipped.
+struct Block<'a> {
+    /// The label after `BEGIN`.
+    label: &'a str,
+    /// The line of `BEGIN`, counted from 1.
+    line: usize,
+    /// A `Proc-Type` header says that it is encrypted.
+    encrypted: bool,
+    /// The content; `None` if it is not base64 or its `END` is missing.
+    der: Option<Zeroizing<Vec<u8>>>,
+}
+
+impl Block<'_> {
+    /// Whether it contains a private key in any format.
+    fn is_private_key(&self) -> bool {
+        self.label.strip_suffix("PRIVATE KEY").is_some_and(|kind| kind.is_empty() || kind.ends_with(' '))
+    }
+
+    /// Whether it contains a certificate.
+    fn is_certificate(&self) -> bool {
+        self.label == "CERTIFICATE"
+    }
+}
+
+/// The blocks of `text` in their order.
+fn blocks(text: &str) -> Vec<Block<'_>> {
+    let mut lines = text.lines().enumerate().peekable();
+    let mut blocks = Vec::new();
+    while let Some((number, line)) = lines.next() {
+        let Some(label) = label(line, "-----BEGIN ") else { continue };
+        let mut block = Block { label, line: number + 1, encrypted: false, der: None };
+        let mut base64 = Zeroizing::new(String::new());
+        // The beginning of the next block ends an unfinished one.
+        while let Some((_, line)) = lines.next_if(|(_, line)| !line.starts_with("-----BEGIN ")) {
+            if self::label(line, "-----END ") == Some(label) {
+                block.der = BASE64_STANDARD.decode(base64.as_bytes()).ok().map(Zeroizing::new);
+                break;
+            }
+            match line.split_once(':') {
+                Some((name, value)) => {
+                    block.encrypted |= name.trim() == "Proc-Type" && value.trim().ends_with("ENCRYPTED");
+                }
+                None => base64.extend(line.chars().filter(|character| !character.is_ascii_whitespace())),
+            }
+        }
+        blocks.push(block);
+    }
+    blocks
+}
+
+/// A block labelled CERTIFICATE, in lines of 64 characters as RFC 7468 demands.
+fn certificate_block(der: &[u8]) -> String {
+    let base64 = BASE64_STANDARD.encode(der);
+    let mut text = "-----BEGIN CERTIFICATE-----\n".to_owned();
+    for (index, character) in base64.chars().enumerate() {
+        if index > 0 && index % 64 == 0 {
+            text.push('\n');
+        }
+        text.push(character);
+    }
+    text.push_str("\n-----END CERTIFICATE-----\n");
+    text
+}
+
+/// Whether this is base64 of PEM or of DER: the output of a plugin that encodes twice.
+fn is_base64(text: &str) -> bool {
+    let text: String = text.chars().filter(|character| !character.is_ascii_whitespace()).collect();
+    !text.is_empty() && BASE64_STANDARD.decode(text).is_ok()
+}
+
+/// The label of a line that starts with `prefix`. Spaces may follow it.
+fn label<'a>(line: &'a str, prefix: &str) -> Option<&'a str> {
+    line.trim_end().strip_prefix(prefix)?.strip_suffix("-----")
 }
 
 #[cfg(test)]

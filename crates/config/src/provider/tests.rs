@@ -1,3 +1,6 @@
+mod issuers;
+mod policy;
+
 use super::*;
 use crate::tests::{Home, provider};
 use credbroker_plugin::{ArgsPolicy, Interactive};

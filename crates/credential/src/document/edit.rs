@@ -88,11 +88,6 @@ impl Outline {
     pub fn items(&self) -> &[Self] {
         if let Parts::Sequence(items) = &self.parts { items } else { &[] }
     }
-
-    /// Whether this is a map.
-    pub fn is_mapping(&self) -> bool {
-        matches!(self.parts, Parts::Mapping(_))
-    }
 }
 
 struct OutlineReader<'a> {

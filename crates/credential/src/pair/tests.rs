@@ -1,3 +1,5 @@
+mod pem;
+
 use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::{
@@ -55,8 +57,8 @@ fn refused(chain: &str, key: &str) -> PairError {
 
 /// The first block of `pem` with another label.
 fn relabelled(pem: &str, label: &str) -> String {
-    let blocks = pem::blocks(pem);
-    block(label, blocks[0].der.as_ref().unwrap())
+    let found = blocks(pem);
+    block(label, found[0].der.as_ref().unwrap())
 }
 
 fn block(label: &str, der: &[u8]) -> String {
@@ -65,7 +67,7 @@ fn block(label: &str, der: &[u8]) -> String {
 
 /// The same EC key as SEC1 and as version 1 of PKCS#8.
 fn sec1(curve: &'static EcdsaSigningAlgorithm, pem: &str) -> Vec<u8> {
-    let der = pem::blocks(pem)[0].der.as_ref().unwrap().to_vec();
+    let der = blocks(pem)[0].der.as_ref().unwrap().to_vec();
     let pair = EcdsaKeyPair::from_pkcs8(curve, &der).unwrap();
     AsDer::<EcPrivateKeyRfc5915Der<'_>>::as_der(&pair.private_key()).unwrap().as_ref().to_vec()
 }
@@ -94,7 +96,7 @@ fn every_kind_of_key_is_accepted_with_any_label() {
 
 #[test]
 fn rsa_is_accepted_as_pkcs8_too() {
-    let pkcs1 = pem::blocks(RSA.1)[0].der.as_ref().unwrap().to_vec();
+    let pkcs1 = blocks(RSA.1)[0].der.as_ref().unwrap().to_vec();
     let mut pkcs8 =
         b"\x30\x82\0\0\x02\x01\0\x30\x0d\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01\x01\x05\0\x04\x82".to_vec();
     pkcs8.extend(u16::try_from(pkcs1.len()).unwrap().to_be_bytes());
@@ -108,7 +110,7 @@ fn rsa_is_accepted_as_pkcs8_too() {
 fn a_compressed_point_is_the_same_key() {
     assert_eq!(accepted(COMPRESSED, P256_SEC1).1, [""; 0]);
     assert_eq!(refused(COMPRESSED, &issue(&PKCS_ECDSA_P256_SHA256).1), PairError::KeyMismatch);
-    let mut der = pem::blocks(COMPRESSED)[0].der.as_ref().unwrap().to_vec();
+    let mut der = blocks(COMPRESSED)[0].der.as_ref().unwrap().to_vec();
     let point = der.windows(4).position(|window| window == [3, 0xe8, 0x90, 0x35]).unwrap();
     der[point] = 2; // the point on the other side of the curve
     assert_eq!(refused(&block("CERTIFICATE", &der), P256_SEC1), PairError::KeyMismatch);
@@ -137,7 +139,7 @@ fn surrounding_text_other_blocks_and_crlf_are_ignored() {
 
 #[test]
 fn the_fingerprint_covers_the_whole_chain() {
-    let ders = [RSA.0, ED448.0].map(|pem| pem::blocks(pem)[0].der.as_ref().unwrap().to_vec());
+    let ders = [RSA.0, ED448.0].map(|pem| blocks(pem)[0].der.as_ref().unwrap().to_vec());
     let mut bytes = Vec::new();
     for der in &ders {
         bytes.extend((der.len() as u64).to_be_bytes());
@@ -225,7 +227,7 @@ fn a_block_that_is_not_a_key_or_certificate_is_refused_with_its_field() {
     let junk = block("CERTIFICATE", b"junk");
     assert_eq!(refused(&junk, &key), PairError::CertificateUnreadable { number: 1 });
     assert_eq!(refused(&(chain.clone() + &junk), &key), PairError::CertificateUnreadable { number: 2 });
-    let mut longer = pem::blocks(&chain)[0].der.as_ref().unwrap().to_vec();
+    let mut longer = blocks(&chain)[0].der.as_ref().unwrap().to_vec();
     longer.push(0);
     assert_eq!(refused(&block("CERTIFICATE", &longer), &key), PairError::CertificateUnreadable { number: 1 });
 }
@@ -233,12 +235,12 @@ fn a_block_that_is_not_a_key_or_certificate_is_refused_with_its_field() {
 #[test]
 fn junk_is_not_a_key_of_an_unknown_kind() {
     let (chain, key) = issue(&PKCS_ECDSA_P256_SHA256);
-    let mut broken = pem::blocks(&key)[0].der.as_ref().unwrap().to_vec();
+    let mut broken = blocks(&key)[0].der.as_ref().unwrap().to_vec();
     let mut longer = broken.clone();
     longer.push(0);
     let half = broken.len() / 2;
     broken[half..].fill(0xff); // the structure is still that of a PKCS#8 P-256 key
-    let certificate = pem::blocks(&chain)[0].der.as_ref().unwrap().to_vec();
+    let certificate = blocks(&chain)[0].der.as_ref().unwrap().to_vec();
     for der in [&b""[..], b"junk", b"\x30\x00", b"\x30\x03\x02\x01\x00", &broken, &longer, &certificate] {
         assert_eq!(refused(&chain, &block("PRIVATE KEY", der)), PairError::KeyUnreadable);
     }
@@ -247,7 +249,7 @@ fn junk_is_not_a_key_of_an_unknown_kind() {
 #[test]
 fn both_versions_of_pkcs8_are_read() {
     let (chain, key) = issue(&PKCS_ED25519);
-    let pair = Ed25519KeyPair::from_pkcs8(pem::blocks(&key)[0].der.as_ref().unwrap()).unwrap();
+    let pair = Ed25519KeyPair::from_pkcs8(blocks(&key)[0].der.as_ref().unwrap()).unwrap();
     let (first, second) = (pair.to_pkcs8v1().unwrap(), pair.to_pkcs8().unwrap());
     assert_ne!(first.as_ref(), second.as_ref());
     for der in [first, second] {

@@ -43,7 +43,7 @@ fn headers_are_not_content() {
 fn a_certificate_is_written_as_it_is_read() {
     for length in [0, 1, 47, 48, 49, 200] {
         let der = vec![7; length];
-        let text = certificate(&der);
+        let text = certificate_block(&der);
         assert_eq!(found(&text), vec![("CERTIFICATE", 1, Some(der))], "{length}");
         assert!(text.lines().all(|line| line.len() <= 64), "{text}");
     }
