@@ -1,22 +1,20 @@
 //! Resolves a request to one invocation of one plugin.
 
-mod world;
-
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use tokio::{sync::watch, task::spawn_blocking, time::timeout};
 
-use crate::Fleet;
+use crate::fleet::{Fleet, HubState};
 use credbroker_credential::Cluster;
 use credbroker_observe::clock::Beat;
 use credbroker_plugin::{
-    Origin, PluginKey, PluginSpec, ProfileName, ProviderRef, Providers, ResolveError,
-    access::{self, Permit},
+    ClusterInfo, Entry, Origin, PluginKey, PluginSpec, ProfileName, ProviderRef, Providers, ResolveError,
+    Route, Target,
+    access::{CallTarget, Permit},
+    difference,
 };
 use credbroker_runner::look_up_files;
-
-pub use world::World;
 
 /// How long a request waits for the outcome of an attempt to read a hub that was not read yet.
 const FIRST_LOOK: Duration = Duration::from_secs(5);
@@ -49,10 +47,10 @@ pub enum Source {
 
 impl Source {
     /// What access rules say about it.
-    pub fn target(&self) -> access::CallTarget<'_> {
+    pub fn target(&self) -> CallTarget<'_> {
         match self {
-            Self::Provider(provider) => access::CallTarget::Provider(&provider.name),
-            Self::ClusterProfile(profile) => access::CallTarget::Profile(profile, None),
+            Self::Provider(provider) => CallTarget::Provider(&provider.name),
+            Self::ClusterProfile(profile) => CallTarget::Profile(profile, None),
         }
     }
 
@@ -65,9 +63,9 @@ impl Source {
         profile: Option<&ProfileName>,
     ) -> Result<(), ResolveError> {
         let run = match (self, profile) {
-            (Self::Provider(_), Some(profile)) => access::CallTarget::Through(provider, profile),
-            (Self::Provider(_), None) => access::CallTarget::Provider(provider),
-            (Self::ClusterProfile(profile), _) => access::CallTarget::Profile(profile, Some(provider)),
+            (Self::Provider(_), Some(profile)) => CallTarget::Through(provider, profile),
+            (Self::Provider(_), None) => CallTarget::Provider(provider),
+            (Self::ClusterProfile(profile), _) => CallTarget::Profile(profile, Some(provider)),
         };
         if permit.allows(run) { Ok(()) } else { Err(self.not_allowed()) }
     }
@@ -132,9 +130,9 @@ impl Resolver {
     /// As [`resolve`](Self::resolve), which checks more. The cache has no entry for a request that it refuses.
     pub fn key(&self, ask: &CredentialRequest) -> Result<PluginKey, ResolveError> {
         let (world, sent) = (self.world.load(), ask.cluster.as_ref());
-        let lead = world.permitted(&ask.source, sent, &ask.permit)?;
-        lead.check(&ask.env, ask.origin)?;
-        Ok(lead.key(sent, &ask.env))
+        let route = world.permitted(&ask.source, sent, &ask.permit)?;
+        route.check(&ask.env, ask.origin)?;
+        Ok(route.key(sent, &ask.env))
     }
 
     /// Resolves a request to one invocation. Reads memory only; the run looks up the plugin's file.
@@ -145,9 +143,9 @@ impl Resolver {
     pub fn resolve(&self, ask: CredentialRequest) -> Result<PluginSpec, ResolveError> {
         let CredentialRequest { source, cluster, env, origin, permit } = ask;
         let world = self.world.load();
-        let lead = world.permitted(&source, cluster.as_ref(), &permit)?;
-        lead.check(&env, origin)?;
-        lead.spec(cluster, env)
+        let route = world.permitted(&source, cluster.as_ref(), &permit)?;
+        route.check(&env, origin)?;
+        route.spec(cluster, env)
     }
 
     /// If the request depends on a hub that was not read yet, waits for the outcome of the attempt to read it that is in
@@ -192,6 +190,147 @@ impl Resolver {
             drop(spawn_blocking(move || look_up_files(&providers)));
             beat.next(LOOK_EVERY).await;
         }
+    }
+}
+
+/// Everything that requests are resolved against. A reload replaces it as a whole.
+#[derive(Clone, Debug)]
+pub struct World {
+    /// The configured providers.
+    pub providers: Arc<Providers>,
+    /// The known ClusterProfiles; `None`: the broker reads none.
+    pub fleet: Option<Arc<Fleet>>,
+}
+
+impl World {
+    /// The run that a caller with `permit` may have. If access rules limit the caller, what does not exist gives the same
+    /// error as what they forbid, and the rules are asked before anything is looked up.
+    fn permitted(
+        &self,
+        source: &Source,
+        sent: Option<&Cluster>,
+        permit: &Permit,
+    ) -> Result<Route<'_>, ResolveError> {
+        if !permit.allows(source.target()) {
+            return Err(source.not_allowed());
+        }
+        let route = self.route(source, sent, permit);
+        route.map_err(|error| match error {
+            ResolveError::UnknownProvider { .. }
+            | ResolveError::UnknownProfile { is_configured: true, .. }
+                if permit.hides_unknown() =>
+            {
+                source.not_allowed()
+            }
+            // Without a known definition there is no provider of that name.
+            ResolveError::UnknownDefinition { known, .. } if permit.hides_unknown() && known.is_empty() => {
+                source.not_allowed()
+            }
+            ResolveError::Profile { profile, source } => {
+                let shows = |name: &str| permit.allows(CallTarget::Provider(name));
+                ResolveError::Profile { profile, source: source.without_configured(shows) }
+            }
+            other => other,
+        })
+    }
+
+    fn route(
+        &self,
+        source: &Source,
+        sent: Option<&Cluster>,
+        permit: &Permit,
+    ) -> Result<Route<'_>, ResolveError> {
+        match source {
+            Source::Provider(provider) => {
+                let entry = self.providers.entry(provider)?;
+                match sent {
+                    Some(sent) if entry.provider.cluster_info == ClusterInfo::Match => {
+                        self.matched(entry, sent, permit)
+                    }
+                    sent => entry.of_provider(sent),
+                }
+            }
+            Source::ClusterProfile(profile) => {
+                let target = self.target(profile)?;
+                source.check(permit, &target.provider.name, None)?;
+                if let Some(difference) = sent.and_then(|sent| difference(sent, &target.endpoint)) {
+                    let provider = Arc::clone(&target.provider.name);
+                    let profile = Some(profile.clone());
+                    return Err(ResolveError::ClusterMismatch { provider, profile, difference });
+                }
+                self.providers.configured(&target.provider.name)?.of_target(target)
+            }
+        }
+    }
+
+    fn target(&self, profile: &ProfileName) -> Result<Arc<Target>, ResolveError> {
+        let unknown =
+            |is_configured| ResolveError::UnknownProfile { profile: profile.clone(), is_configured };
+        let fleet = self.fleet.as_ref().ok_or_else(|| unknown(false))?;
+        let Some(known) = fleet.get(profile) else {
+            return Err(match fleet.hub() {
+                HubState { synced: true, .. } => unknown(true),
+                unread => {
+                    let (profile, retry_after) = (profile.clone(), fleet.reads().borrow().pause());
+                    ResolveError::ProfileUnread { profile, problem: unread.why_unread(), retry_after }
+                }
+            });
+        };
+        let refused = |source| ResolveError::Profile { profile: profile.clone(), source };
+        known.outcome.clone().map_err(refused)
+    }
+
+    fn matches_clusters(&self, provider: &ProviderRef) -> bool {
+        let entry = self.providers.entry(provider);
+        entry.is_ok_and(|entry| entry.provider.cluster_info == ClusterInfo::Match)
+    }
+
+    /// Finds a known cluster that matches the one that the caller sent. The plugin receives the broker's value.
+    fn matched<'a>(
+        &'a self,
+        entry: &'a Entry,
+        sent: &Cluster,
+        permit: &Permit,
+    ) -> Result<Route<'a>, ResolveError> {
+        let provider = &entry.provider;
+        let named = || Arc::clone(&provider.name);
+        let mismatch =
+            |difference| ResolveError::ClusterMismatch { provider: named(), profile: None, difference };
+        let mut fitting = provider.clusters.iter().filter(|known| difference(sent, known).is_none());
+        if let Some(known) = fitting.next() {
+            if provider.provide_cluster_info && fitting.next().is_some() {
+                return Err(mismatch(
+                    "it fits several of them that the plugin would tell apart; send its exec extension too",
+                ));
+            }
+            return entry.of_known(known);
+        }
+        let mut differs = None;
+        let at_server = self.fleet.as_ref().map(|fleet| fleet.at(&provider.name, &sent.server));
+        let mut same = at_server.unwrap_or_default();
+        same.retain(|target| permit.allows(CallTarget::Through(&provider.name, &target.profile)));
+        same.retain(|target| {
+            let difference = difference(sent, &target.endpoint);
+            differs = difference.or(differs);
+            difference.is_none()
+        });
+        let mut same = same.into_iter();
+        let Some(target) = same.next() else {
+            return Err(match self.fleet.as_ref().map(|fleet| (fleet.hub(), fleet.reads())) {
+                // The first read of the hub may still find it.
+                Some((unread, reads)) if !unread.synced => {
+                    let (problem, retry_after) = (unread.why_unread(), reads.borrow().pause());
+                    ResolveError::ClusterUnread { provider: named(), problem, retry_after }
+                }
+                _ => mismatch(differs.unwrap_or("its server is not one of theirs")),
+            });
+        };
+        if same.any(|other| !target.is_same_run(&other)) {
+            return Err(mismatch(
+                "several ClusterProfiles have it and lead to different runs; ask with --cluster-profile NAMESPACE/NAME",
+            ));
+        }
+        entry.of_target(target)
     }
 }
 

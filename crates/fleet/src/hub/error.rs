@@ -1,13 +1,57 @@
-//! Why the hub cannot be read.
+//! Why the hub cannot be read, and the limits of what is read.
 
-use std::{error::Error, path::PathBuf};
+use std::{error::Error, path::PathBuf, time::Duration};
 
 use kube::config::KubeconfigError;
 
-use super::bounds::Excess;
 use credbroker_cache::Failed;
 use credbroker_credential::text::{chain, one_line};
 use credbroker_plugin::ResolveError;
+
+/// Bytes of one response, without compression. An API server stores objects of 1.5 MiB at most.
+pub(super) const PAGE: usize = 16 << 20;
+/// Bytes of one watch event: an object, and what the API server adds to it.
+pub(super) const EVENT: usize = 2 << 20;
+/// Number of known ClusterProfiles.
+pub(super) const PROFILES: usize = 20_000;
+/// Bytes of all known ClusterProfiles.
+pub(super) const TOTAL: usize = 256 << 20;
+
+/// An exceeded limit.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub(super) enum Excess {
+    /// The size of a response.
+    #[error("a response is larger than the limit of {} MiB", PAGE >> 20)]
+    Page,
+    /// The size of a watch event.
+    #[error("a watch event is larger than the limit of {} MiB", EVENT >> 20)]
+    Event,
+    /// The time for one response, or for a whole list.
+    #[error("the request took longer than the limit of {0:?}")]
+    Time(Duration),
+    /// The number of pages in a row without progress.
+    #[error(
+        "the list does not end: the hub sent {0} pages in a row without a new ClusterProfile, each with a `continue` token"
+    )]
+    EmptyPages(u32),
+    /// A page whose `continue` token is that of the request for it.
+    #[error("the list does not end: the hub sent a page whose `continue` token leads to the same page")]
+    RepeatedPage,
+    /// The number of pages.
+    #[error("the list has more than {0} pages, which is the limit")]
+    Pages(u32),
+    /// The number of profiles.
+    #[error(
+        "the hub has more than {PROFILES} ClusterProfiles, which is the limit; select fewer with `namespaces` or `labelSelector`"
+    )]
+    Profiles,
+    /// The bytes of all profiles.
+    #[error(
+        "the ClusterProfiles are larger than the limit of {} MiB in total; select fewer with `namespaces` or `labelSelector`",
+        TOTAL >> 20
+    )]
+    Total,
+}
 
 /// Characters of a problem that are shown.
 const LONGEST: usize = 400;

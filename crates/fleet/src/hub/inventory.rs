@@ -1,24 +1,21 @@
 //! Writes the hub's profiles into the fleet, and updates cache and prewarming.
 
-mod lists;
-mod log;
-mod sizes;
-
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use kube::api::DynamicObject;
 use serde_json::Value;
-use tracing::info;
+use tracing::{debug, info, warn};
 
-use self::{
-    lists::Lists,
-    log::log,
-    sizes::{Sizes, size},
+use super::{
+    error::{Excess, PROFILES, TOTAL},
+    prewarm::Prewarmer,
 };
-use super::{Prewarmer, bounds::Excess};
-use crate::{Fleet, HubState, KnownProfile, ProfileChange};
+use crate::fleet::{Fleet, HubState, KnownProfile, ProfileChange};
 use credbroker_cache::CredentialCache;
-use credbroker_plugin::{ProfileName, Target, cluster_profile::ClusterProfile};
+use credbroker_plugin::{ProfileError, ProfileName, Target, cluster_profile::ClusterProfile};
 use credbroker_runner::PluginRunner;
 
 /// Writes the fleet.
@@ -27,13 +24,12 @@ pub(super) struct Inventory<R> {
     fleet: Arc<Fleet>,
     cache: CredentialCache<R>,
     prewarmer: Prewarmer<R>,
-    lists: Mutex<Lists>,
-    sizes: Mutex<Sizes>,
+    counts: Mutex<Counts>,
 }
 
 impl<R: PluginRunner> Inventory<R> {
     pub(super) fn new(fleet: Arc<Fleet>, cache: CredentialCache<R>, prewarmer: Prewarmer<R>) -> Self {
-        Self { fleet, cache, prewarmer, lists: Mutex::default(), sizes: Mutex::default() }
+        Self { fleet, cache, prewarmer, counts: Mutex::default() }
     }
 
     pub(super) fn fleet(&self) -> &Fleet {
@@ -46,7 +42,7 @@ impl<R: PluginRunner> Inventory<R> {
 
     /// A list begins. The known profiles stay until it ends, also if it fails in the middle.
     pub(super) fn begin(&self, namespace: Option<&str>) {
-        self.lists().begin(namespace);
+        self.counts().begin(namespace);
     }
 
     /// Writes a new or changed object.
@@ -57,8 +53,7 @@ impl<R: PluginRunner> Inventory<R> {
     pub(super) fn apply(&self, object: &DynamicObject) -> Result<(), Excess> {
         let Some(profile) = read(object) else { return Ok(()) };
         let name = profile.name.clone();
-        let is_listing = self.lists().note(&name)?;
-        self.sizes().put(&name, size(&object.data), is_listing)?;
+        self.counts().put(&name, size(&object.data))?;
         let before = self.fleet.get(&name);
         let change = self.fleet.apply(profile);
         self.follow_up(&name, before.as_deref(), change);
@@ -97,7 +92,7 @@ impl<R: PluginRunner> Inventory<R> {
 
     /// A list ended: profiles that it did not return are removed.
     pub(super) fn end(&self, namespace: Option<&str>) {
-        let Some(listed) = self.lists().end(namespace) else { return };
+        let Some(listed) = self.counts().end(namespace) else { return };
         for known in self.fleet.list(namespace) {
             if !listed.contains(&known.profile.name) {
                 self.remove(&known.profile.name);
@@ -134,7 +129,7 @@ impl<R: PluginRunner> Inventory<R> {
         for known in known {
             let name = &known.profile.name;
             self.fleet.remove(name);
-            self.sizes().remove(name);
+            self.counts().remove(name);
             self.cache.forget(name, None);
         }
         self.fleet.set_hub(HubState::default());
@@ -144,18 +139,13 @@ impl<R: PluginRunner> Inventory<R> {
         if self.fleet.remove(name) {
             info!(profile = %name, "ClusterProfile deleted: its credentials are removed and its watches end");
         }
-        self.sizes().remove(name);
+        self.counts().remove(name);
         self.cache.forget(name, None);
     }
 
     /// Every update is complete when the lock is released, so a poisoned lock is usable.
-    fn sizes(&self) -> std::sync::MutexGuard<'_, Sizes> {
-        self.sizes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Every update is complete when the lock is released, so a poisoned lock is usable.
-    fn lists(&self) -> std::sync::MutexGuard<'_, Lists> {
-        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -167,6 +157,89 @@ fn read(object: &DynamicObject) -> Option<ClusterProfile> {
 fn name(object: &DynamicObject) -> Option<ProfileName> {
     let metadata = &object.metadata;
     ProfileName::of_object(metadata.namespace.as_deref()?, metadata.name.as_deref()?)
+}
+
+/// What limits count: the lists that are being read, and the sizes of the known profiles.
+#[derive(Debug, Default)]
+struct Counts {
+    /// The names that each unfinished list has returned so far, by scope (a namespace, or all).
+    lists: HashMap<Option<String>, HashSet<ProfileName>>,
+    /// The sizes of the known profiles in memory, in bytes.
+    sizes: HashMap<ProfileName, usize>,
+    total: usize,
+}
+
+impl Counts {
+    /// A list begins.
+    fn begin(&mut self, namespace: Option<&str>) {
+        self.lists.insert(namespace.map(str::to_owned), HashSet::new());
+    }
+
+    /// Notes the name in all lists, and its size. While a list is read, the profiles that it replaces are still counted, so
+    /// the limits are doubled.
+    ///
+    /// # Errors
+    ///
+    /// A limit is exceeded; the size was not noted.
+    fn put(&mut self, name: &ProfileName, size: usize) -> Result<(), Excess> {
+        for listed in self.lists.values_mut() {
+            if listed.len() >= PROFILES && !listed.contains(name) {
+                return Err(Excess::Profiles);
+            }
+            listed.insert(name.clone());
+        }
+        let scale = if self.lists.is_empty() { 1 } else { 2 };
+        let before = self.sizes.get(name).copied();
+        if before.is_none() && self.sizes.len() >= scale * PROFILES {
+            return Err(Excess::Profiles);
+        }
+        let total = self.total - before.unwrap_or_default() + size;
+        if total > scale * TOTAL && size > before.unwrap_or_default() {
+            return Err(Excess::Total);
+        }
+        self.total = total;
+        self.sizes.insert(name.clone(), size);
+        Ok(())
+    }
+
+    fn remove(&mut self, name: &ProfileName) {
+        self.total -= self.sizes.remove(name).unwrap_or_default();
+    }
+
+    /// A list ended. Returns the names in it; `None`: it did not begin.
+    fn end(&mut self, namespace: Option<&str>) -> Option<HashSet<ProfileName>> {
+        self.lists.remove(&namespace.map(str::to_owned))
+    }
+}
+
+/// The approximate size of a value in memory.
+fn size(value: &Value) -> usize {
+    let content = match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.len(),
+        Value::Array(values) => values.iter().map(size).sum(),
+        Value::Object(fields) => fields.iter().map(|(name, value)| name.len() + size(value)).sum(),
+    };
+    size_of::<Value>() + content
+}
+
+/// Logs warnings and errors that `before` did not have. A status may be written often.
+fn log(known: &KnownProfile, before: Option<&KnownProfile>) {
+    let profile = &known.profile.name;
+    let is_logged = |warning: &&String| before.is_some_and(|before| before.warnings.contains(warning));
+    for warning in known.warnings.iter().filter(|warning| !is_logged(warning)) {
+        warn!(%profile, "{warning}");
+    }
+    let logged = before.and_then(|before| before.outcome.as_ref().err());
+    match &known.outcome {
+        Ok(_) => {}
+        Err(error) if Some(error) == logged => {}
+        // Normal for a new object: its status is written later.
+        Err(ProfileError::NoMatch { profile: listed, .. }) if listed.is_empty() => {
+            debug!(%profile, "ClusterProfile does not list an access provider yet");
+        }
+        Err(error) => warn!(%profile, "ClusterProfile cannot be used: {error}"),
+    }
 }
 
 #[cfg(test)]

@@ -3,39 +3,39 @@
 //!
 //! When the hub fails, the profiles that were read stay in use.
 
-mod access;
-mod bounds;
+mod client;
 mod error;
 mod inventory;
-mod pages;
 mod prewarm;
-mod reader;
-mod scope;
 mod session;
 #[cfg(test)]
 mod tests;
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
-use tokio::{sync::Notify, time::sleep};
+use tokio::{
+    sync::{Notify, watch},
+    time::sleep,
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, info, warn};
 
 use self::{
-    access::HubConnector,
+    client::{HubConnection, HubConnector},
     error::HubError,
     inventory::Inventory,
     prewarm::Prewarmer,
-    session::{HubSession, Scopes, SessionEnd},
+    session::{Scopes, SessionEnd},
 };
-use crate::{Fleet, HubState, resolver::Resolver};
+use crate::{
+    fleet::{Fleet, HubState},
+    resolver::Resolver,
+};
 use credbroker_cache::CredentialCache;
-use credbroker_config::ClusterProfiles;
+use credbroker_config::{ClusterProfiles, HubAccess};
 use credbroker_observe::clock::full_jitter;
-use credbroker_plugin::Providers;
+use credbroker_plugin::{Provider, Providers, Succession};
 use credbroker_runner::PluginRunner;
-
-pub use reader::HubReader;
 
 /// A session that lasts this long ends the back-off.
 const STEADY: Duration = Duration::from_secs(30);
@@ -120,14 +120,14 @@ impl<R: PluginRunner> Hub<R> {
         let mut failures = 0;
         loop {
             self.fleet().begin_read();
-            let error = match HubSession::open(&self.access, &self.scopes, &self.inventory).await {
-                Ok(mut session) => match self.follow(&mut session, &mut failures).await {
+            let error = match self.access.connect().await {
+                Ok(mut connection) => match self.follow(&mut connection, &mut failures).await {
                     SessionEnd::Moved => {
                         debug!("the hub's kubeconfig leads to another server or user: listing again");
                         continue;
                     }
                     SessionEnd::Failed(error) => {
-                        session.report(&error).await;
+                        connection.report(&error).await;
                         error
                     }
                 },
@@ -149,13 +149,14 @@ impl<R: PluginRunner> Hub<R> {
 
     /// Follows the session to its end. The back-off ends only after a steady session, so that a hub that answers and then
     /// fails is listed less and less often.
-    async fn follow(&self, session: &mut HubSession<'_, R>, failures: &mut u32) -> SessionEnd {
+    async fn follow(&self, connection: &mut HubConnection<R>, failures: &mut u32) -> SessionEnd {
         let read = Notify::new();
-        let followed = session.follow(|| {
+        let is_read = || {
             self.is_read();
             read.notify_one();
-        });
-        watched_over(followed, &read, || *failures = 0).await
+        };
+        let session = session::follow(connection, &self.access, &self.scopes, &self.inventory, is_read);
+        watched_over(session, &read, || *failures = 0).await
     }
 
     /// Every profile was read once, and the watches run.
@@ -184,7 +185,7 @@ impl<R: PluginRunner> Hub<R> {
 
 /// Waits for the end of `session`. Calls `is_steady` if it goes on for [`STEADY`] after `read`.
 async fn watched_over<T>(session: impl Future<Output = T>, read: &Notify, is_steady: impl FnOnce()) -> T {
-    let mut session = std::pin::pin!(session);
+    let mut session = pin!(session);
     let steady = async {
         read.notified().await;
         sleep(STEADY).await;
@@ -194,4 +195,99 @@ async fn watched_over<T>(session: impl Future<Output = T>, read: &Notify, is_ste
         () = steady => is_steady(),
     }
     session.await
+}
+
+/// Reads the hub of the configuration in force, if it has one. A reload may replace the hub.
+#[derive(Debug)]
+pub struct HubReader<R> {
+    parts: HubParts<R>,
+    current: watch::Sender<Option<Arc<Hub<R>>>>,
+}
+
+impl<R: PluginRunner> HubReader<R> {
+    /// A reader of the hub that `section` names. It does not connect yet.
+    pub fn new(section: Option<ClusterProfiles>, parts: HubParts<R>) -> Self {
+        let hub = section.map(|section| {
+            let plugins = Arc::new(Providers::new(plugin(&section)));
+            Arc::new(Hub::new(section, plugins, parts.clone()))
+        });
+        Self { parts, current: watch::Sender::new(hub) }
+    }
+
+    /// Reads the newest hub until the future is dropped. Returns only if a task that fetches ahead has ended.
+    pub async fn run(&self) {
+        let (mut hubs, mut before) = (self.current.subscribe(), None::<Arc<Hub<R>>>);
+        loop {
+            let hub = hubs.borrow_and_update().clone();
+            let is_same = |before: &Arc<Hub<R>>| {
+                hub.as_ref().is_some_and(|hub| before.section.is_same_hub(&hub.section))
+            };
+            // Not earlier: the reader before has ended by now, so that it adds no profile afterwards.
+            if let Some(before) = before.take().filter(|before| !is_same(before)) {
+                before.inventory.clear();
+            }
+            before.clone_from(&hub);
+            let mut reading = pin!(async {
+                match &hub {
+                    Some(hub) => hub.run().await,
+                    None => std::future::pending().await,
+                }
+            });
+            tokio::select! {
+                () = &mut reading => return,
+                // Never an error: `self` holds the sender.
+                changed = hubs.changed() => drop(changed),
+            }
+        }
+    }
+
+    /// Continues with `section` of a newer configuration, whose providers are `providers`. A reader that is not affected
+    /// goes on. The profiles of another hub are removed; those of the same one stay while it is read again.
+    ///
+    /// Returns whether the section has changed.
+    pub fn replace(&self, section: Option<ClusterProfiles>, providers: &Arc<Providers>) -> bool {
+        let before = self.current.borrow().clone();
+        let Some(section) = section else {
+            let Some(hub) = before else { return false };
+            self.current.send_replace(None);
+            self.plugins(&hub.plugins, None);
+            return true;
+        };
+        let is_rebased = self.parts.fleet.rebase(Arc::clone(providers), section.rules);
+        let Some(hub) = before else {
+            let plugins = self.plugins(&Providers::default(), plugin(&section));
+            self.start(section, plugins);
+            return true;
+        };
+        if is_rebased {
+            hub.inventory.resolve_again();
+        }
+        if hub.section.is_read_alike(&section) {
+            return false;
+        }
+        let plugins = self.plugins(&hub.plugins, plugin(&section));
+        self.start(section, plugins);
+        true
+    }
+
+    fn start(&self, section: ClusterProfiles, plugins: Arc<Providers>) {
+        info!("reading the hub with the changed configuration");
+        let hub = Hub::new(section, plugins, self.parts.clone());
+        self.current.send_replace(Some(Arc::new(hub)));
+    }
+
+    /// The plugin of the hub's user, of which `old` is the earlier one. A changed one starts cold.
+    fn plugins(&self, old: &Providers, new: Option<Provider>) -> Arc<Providers> {
+        let succession = Succession::of(Providers::new(new), old);
+        succession.commit();
+        self.parts.cache.forget_retired();
+        succession.providers
+    }
+}
+
+fn plugin(section: &ClusterProfiles) -> Option<Provider> {
+    match &section.hub {
+        HubAccess::Kubeconfig { plugin, .. } => plugin.as_deref().cloned(),
+        HubAccess::InCluster => None,
+    }
 }

@@ -1,22 +1,21 @@
 //! Fetches credentials before they are requested, within a budget.
 
-mod queue;
-
 use std::{
-    collections::HashMap,
-    future::Future,
+    collections::{HashMap, HashSet},
     panic::AssertUnwindSafe,
-    pin::{Pin, pin},
+    pin::pin,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use futures_util::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
+use tokio::{
+    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    time::{MissedTickBehavior, interval, sleep},
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, error};
 
-use self::queue::{Offers, QueueTurns, queue};
 use crate::resolver::{CredentialRequest, Resolver, Source};
 use credbroker_cache::CredentialCache;
 use credbroker_config::Prewarm;
@@ -39,7 +38,17 @@ pub(super) struct Prewarmer<R> {
 }
 
 /// By rule and provider.
-type Queues = HashMap<(usize, Arc<str>), Offers>;
+type Queues = HashMap<(usize, Arc<str>), Queue>;
+
+/// The profiles that wait to be fetched. Each profile is in it at most once, however often it changes while it waits: the
+/// queue is never longer than the fleet, and a profile that changes often does not delay the others.
+#[derive(Debug)]
+struct Queue {
+    sender: UnboundedSender<ProfileName>,
+    waiting: Waiting,
+}
+
+type Waiting = Arc<Mutex<HashSet<ProfileName>>>;
 
 #[derive(Debug)]
 struct Fetcher<R> {
@@ -47,15 +56,8 @@ struct Fetcher<R> {
     cache: CredentialCache<R>,
 }
 
-/// One profile to fetch.
-#[derive(Debug)]
-struct WantedProfile {
-    profile: ProfileName,
-    provider: Arc<str>,
-    attempts: u32,
-}
-
-type Later = Pin<Box<dyn Future<Output = WantedProfile> + Send>>;
+/// A profile to fetch, and how many attempts have failed.
+type Wanted = (ProfileName, u32);
 
 impl<R: PluginRunner> Prewarmer<R> {
     pub(super) fn new(
@@ -80,22 +82,26 @@ impl<R: PluginRunner> Prewarmer<R> {
         let covering = self.rules.iter().enumerate().find(|(_, rule)| rule.covers(profile, provider));
         let Some((index, rule)) = covering else { return };
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        let start = || self.start(rule.clone(), Arc::clone(provider));
-        queues.entry((index, Arc::clone(provider))).or_insert_with(start).offer(profile);
+        let queue = queues.entry((index, Arc::clone(provider))).or_insert_with(|| self.start(rule.clone()));
+        if queue.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(profile.clone()) {
+            // Closed only when the broker drains.
+            drop(queue.sender.send(profile.clone()));
+        }
     }
 
-    fn start(&self, rule: Prewarm, provider: Arc<str>) -> Offers {
-        let (offers, turns) = queue();
+    fn start(&self, rule: Prewarm) -> Queue {
+        let ((sender, offers), waiting) = (unbounded_channel(), Waiting::default());
+        let queue = Queue { sender, waiting: Arc::clone(&waiting) };
         let (fetcher, draining) = (Arc::clone(&self.fetcher), self.draining.clone());
         let ended = self.ended.clone().drop_guard();
         self.tasks.spawn(async move {
             let _ended = ended;
             tokio::select! {
                 () = draining.cancelled() => {}
-                () = work(&fetcher, &rule, &provider, turns) => {}
+                () = work(&fetcher, &rule, offers, &waiting) => {}
             }
         });
-        offers
+        queue
     }
 }
 
@@ -104,14 +110,14 @@ impl<R: PluginRunner> Prewarmer<R> {
 async fn work<R: PluginRunner>(
     fetcher: &Fetcher<R>,
     rule: &Prewarm,
-    provider: &Arc<str>,
-    mut turns: QueueTurns,
+    mut offers: UnboundedReceiver<ProfileName>,
+    waiting: &Waiting,
 ) {
     let mut pace =
         interval(Duration::from_secs(1) / u32::try_from(rule.runs_per_second.get()).unwrap_or(u32::MAX));
     pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut running = FuturesUnordered::new();
-    let mut later: FuturesUnordered<Later> = FuturesUnordered::new();
+    let mut later = FuturesUnordered::new();
     loop {
         let has_room = running.len() < rule.concurrency.get();
         let wanted = tokio::select! {
@@ -120,8 +126,10 @@ async fn work<R: PluginRunner>(
                 continue;
             }
             Some(wanted) = later.next(), if has_room => wanted,
-            Some(profile) = turns.next(), if has_room => {
-                WantedProfile { profile, provider: Arc::clone(provider), attempts: 0 }
+            Some(profile) = offers.recv(), if has_room => {
+                // It can be offered again from now on, because its target is looked up later.
+                waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&profile);
+                (profile, 0)
             }
             else => return,
         };
@@ -139,8 +147,8 @@ async fn work<R: PluginRunner>(
 
 impl<R: PluginRunner> Fetcher<R> {
     /// One fetch. A panic ends it, and no other.
-    async fn fetch_or_log(&self, wanted: WantedProfile) -> Option<Later> {
-        let profile = wanted.profile.clone();
+    async fn fetch_or_log(&self, wanted: Wanted) -> Option<BoxFuture<'static, Wanted>> {
+        let profile = wanted.0.clone();
         // What fetches share is consistent whenever its lock is free.
         let fetched = AssertUnwindSafe(self.fetch(wanted)).catch_unwind().await;
         fetched.unwrap_or_else(|_panic| {
@@ -150,8 +158,7 @@ impl<R: PluginRunner> Fetcher<R> {
     }
 
     /// One fetch. Returns the retry, if there is to be one.
-    async fn fetch(&self, wanted: WantedProfile) -> Option<Later> {
-        let WantedProfile { profile, provider, attempts } = wanted;
+    async fn fetch(&self, (profile, failures): Wanted) -> Option<BoxFuture<'static, Wanted>> {
         let ask = CredentialRequest {
             source: Source::ClusterProfile(profile.clone()),
             ..CredentialRequest::default()
@@ -159,15 +166,13 @@ impl<R: PluginRunner> Fetcher<R> {
         // A profile that has changed in the meantime was offered again.
         let spec = self.resolver.resolve(ask).ok()?;
         let failed = self.cache.fetch_ahead(spec).await.err()?;
-        let attempts = attempts + 1;
+        let attempts = failures + 1;
         debug!(%profile, attempts, "fetching ahead failed: {failed}");
-        let again = WantedProfile { profile, provider, attempts };
-        (attempts < ATTEMPTS).then(|| -> Later {
-            Box::pin(async move {
-                sleep(failed.retry_after).await;
-                again
-            })
-        })
+        let again = async move {
+            sleep(failed.retry_after).await;
+            (profile, attempts)
+        };
+        (attempts < ATTEMPTS).then(|| again.boxed())
     }
 }
 

@@ -1,5 +1,6 @@
 //! Real TLS on loopback. Tests of timeouts pause the time.
 
+mod request;
 mod server;
 
 use std::time::SystemTime;
@@ -349,5 +350,5 @@ the cluster's proxy-url is not a URL
 the cluster's server is not an https URL without a user
 ");
     let unreachable = Cluster { server: user.into(), ..cluster };
-    assert_eq!(request::host(&unreachable), None, "what a server's URL may hide is not logged");
+    assert_eq!(host(&unreachable), None, "what a server's URL may hide is not logged");
 }

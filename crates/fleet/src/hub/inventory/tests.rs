@@ -114,3 +114,22 @@ async fn only_what_leads_elsewhere_is_fetched_ahead_again() {
     inventory.apply(&object("fleet/a", "new")).unwrap();
     settled(3, "it leads somewhere again").await;
 }
+
+#[test]
+fn what_is_known_has_a_limit_in_number_and_in_bytes() {
+    let name = |number: usize| ProfileName::new("fleet", format!("c{number}"));
+    let mut counts = Counts::default();
+    for number in 0..PROFILES {
+        counts.put(&name(number), TOTAL / PROFILES).unwrap();
+    }
+    assert_eq!(counts.put(&name(PROFILES), 1), Err(Excess::Profiles));
+    assert_eq!(counts.put(&name(0), TOTAL), Err(Excess::Total));
+    counts.put(&name(0), 1).unwrap();
+    counts.begin(None);
+    counts.put(&name(PROFILES), 1).expect("a list may replace all that is known");
+    assert_eq!(counts.end(None), Some([name(PROFILES)].into()));
+    counts.remove(&name(PROFILES));
+    counts.remove(&name(1));
+    counts.put(&name(PROFILES), 1).unwrap();
+    assert_eq!(counts.sizes.values().sum::<usize>(), counts.total);
+}

@@ -5,7 +5,7 @@ use tempfile::TempDir;
 use tokio::time::timeout;
 
 use super::*;
-use crate::hub::access::HubTimeouts;
+use crate::hub::client::HubTimeouts;
 use credbroker_config::{HUB_PROVIDER, HubAccess, HubSource};
 
 /// Longer than any step of these tests takes, on any machine.

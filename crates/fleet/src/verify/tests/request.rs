@@ -1,4 +1,4 @@
-use super::*;
+use super::super::*;
 use crate::verify::tests::token;
 
 /// A change of a good cluster, and what comes of it.

@@ -3,7 +3,7 @@ use std::convert::Infallible;
 use futures_util::{Stream, StreamExt as _, stream};
 use http_body_util::{BodyExt as _, StreamBody};
 
-use super::*;
+use super::super::*;
 
 const BOUNDS: Bounds = Bounds { answer: Duration::from_secs(60), watch: Duration::from_secs(90) };
 

@@ -1,28 +1,33 @@
-//! A client for the hub, and its identity there.
+//! A client for the hub whose responses are limited, and its identity there.
 
 use std::{
     path::Path,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
     },
+    task::{Context, Poll},
     time::Duration,
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use futures_util::future::{BoxFuture, FutureExt as _};
+use http::{Request, Response};
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use kube::{
     Client, Config,
     client::ClientBuilder,
     config::{AuthInfo, KubeConfigOptions, Kubeconfig},
 };
 use secrecy::SecretString;
+use tokio::time::{Sleep, sleep};
+use tower::{BoxError, Layer, Service};
 
-use super::{
-    HubError,
-    bounds::{Bounds, Excess},
-};
+use super::error::{EVENT, Excess, HubError, PAGE};
 use crate::resolver::{CredentialRequest, Resolver, Source};
-use credbroker_cache::{Caller, CredentialCache, CredentialWatch, Request};
+use credbroker_cache::{Caller, CredentialCache, CredentialWatch, Request as CacheRequest};
 use credbroker_config::{HubAccess, distrust};
 use credbroker_credential::Issued;
 use credbroker_plugin::{PluginSpec, ProviderRef, Providers};
@@ -176,6 +181,17 @@ impl<R: PluginRunner> HubConnector<R> {
     }
 }
 
+impl<R: PluginRunner> HubConnection<R> {
+    /// Reports the credential if the hub rejected it, and waits for the result. The next attempt sees it.
+    pub(super) async fn report(self, error: &HubError) {
+        if let Some(HubIdentity { cache, spec, issued, .. }) =
+            self.identity.filter(|_| error.is_unauthorized())
+        {
+            drop(cache.report(spec, &issued.generation.to_string(), &CacheRequest::default()).await);
+        }
+    }
+}
+
 impl<R: PluginRunner> HubIdentity<R> {
     /// Waits for the next credential. Fails if the old one expired and could not be replaced.
     pub(super) async fn rotated(&mut self) -> Result<(), HubError> {
@@ -187,13 +203,6 @@ impl<R: PluginRunner> HubIdentity<R> {
                 return Ok(());
             }
         }
-    }
-
-    /// Reports that the hub rejected it, and waits for the result.
-    pub(super) async fn rejected(self) {
-        // The next attempt sees the result.
-        let generation = self.issued.generation.to_string();
-        drop(self.cache.report(self.spec, &generation, &Request::default()).await);
     }
 }
 
@@ -245,24 +254,114 @@ fn auth_info(issued: &Issued, of_file: AuthInfo) -> AuthInfo {
     auth
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use secrecy::ExposeSecret as _;
+/// A layer that limits each response of a client.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    /// Time limit from the head of a response to its end.
+    answer: Duration,
+    /// The same for a watch.
+    watch: Duration,
+}
 
-    #[test]
-    fn impersonation_is_kept_with_a_credential_of_the_plugin() {
-        let of_file = AuthInfo {
-            impersonate: Some("reader".into()),
-            impersonate_groups: Some(vec!["fleet".into()]),
-            token_file: Some("/elsewhere".into()),
-            ..AuthInfo::default()
-        };
-        let issued = credbroker_credential::testing::with_token("t");
-        let auth = auth_info(&issued, of_file);
-        assert_eq!(auth.impersonate.as_deref(), Some("reader"));
-        assert_eq!(auth.impersonate_groups, Some(vec!["fleet".to_owned()]));
-        assert_eq!(auth.token.unwrap().expose_secret(), "t");
-        assert!(auth.token_file.is_none(), "the credential is the plugin's alone");
+impl<S> Layer<S> for Bounds {
+    type Service = Bounded<S>;
+
+    fn layer(&self, inner: S) -> Bounded<S> {
+        Bounded { inner, bounds: *self }
     }
 }
+
+/// A client's service whose responses are limited.
+#[derive(Clone, Debug)]
+struct Bounded<S> {
+    inner: S,
+    bounds: Bounds,
+}
+
+impl<S, Q, B> Service<Request<Q>> for Bounded<S>
+where
+    S: Service<Request<Q>, Response = Response<B>>,
+    S::Future: Send + 'static,
+    S::Error: 'static,
+{
+    type Response = Response<BoundedBody<B>>;
+    type Error = S::Error;
+    type Future = BoxFuture<'static, Result<Self::Response, S::Error>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Q>) -> Self::Future {
+        let query = request.uri().query().unwrap_or_default();
+        let is_watch = query.split('&').any(|part| part == "watch=true");
+        let limit = if is_watch { self.bounds.watch } else { self.bounds.answer };
+        let answered = self.inner.call(request);
+        let bounded =
+            move |body| BoundedBody { body, is_watch, received: 0, limit, late: Box::pin(sleep(limit)) };
+        async move { Ok(answered.await?.map(bounded)) }.boxed()
+    }
+}
+
+/// A body that fails when it exceeds a limit.
+#[derive(Debug)]
+struct BoundedBody<B> {
+    body: B,
+    is_watch: bool,
+    /// Bytes of the body, or of the current event.
+    received: usize,
+    limit: Duration,
+    late: Pin<Box<Sleep>>,
+}
+
+impl<B> BoundedBody<B> {
+    fn note(&mut self, data: &[u8]) -> Result<(), Excess> {
+        if !self.is_watch {
+            self.received += data.len();
+            return if self.received > PAGE { Err(Excess::Page) } else { Ok(()) };
+        }
+        for (index, part) in data.split(|byte| *byte == b'\n').enumerate() {
+            self.received = if index == 0 { self.received + part.len() } else { part.len() };
+            if self.received > EVENT {
+                return Err(Excess::Event);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<B> HttpBody for BoundedBody<B>
+where
+    B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Unpin,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = self.get_mut();
+        // Checked first, so that a body that never pauses is limited too.
+        if this.late.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Some(Err(Excess::Time(this.limit).into())));
+        }
+        Pin::new(&mut this.body).poll_frame(cx).map(|frame| {
+            Some(frame?.map_err(Into::into).and_then(|frame| {
+                this.note(frame.data_ref().map(Bytes::as_ref).unwrap_or_default())?;
+                Ok(frame)
+            }))
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,394 @@
+//! The known ClusterProfiles, each resolved to its plugin invocation, and the state of the hub that they come from.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    time::Duration,
+};
+
+use tokio::{sync::watch, time::Instant};
+
+use credbroker_credential::Cluster;
+use credbroker_plugin::{
+    ProfileError, ProfileName, Provider, Providers, Target,
+    cluster_profile::{ClusterProfile, EndpointRules, Resolution, Skipped, resolve},
+};
+
+/// Every known profile. The hub writes it, and requests read it.
+///
+/// A profile is resolved once, when it changes, into an immutable value; a request only looks it up.
+#[derive(Debug)]
+pub struct Fleet {
+    state: RwLock<FleetState>,
+    revision: watch::Sender<u64>,
+    hub: watch::Sender<HubState>,
+    reads: watch::Sender<HubReads>,
+}
+
+#[derive(Debug)]
+struct FleetState {
+    basis: Arc<Basis>,
+    profiles: Profiles,
+}
+
+/// What profiles are resolved against. A reload replaces it.
+#[derive(Debug)]
+struct Basis {
+    providers: Arc<Providers>,
+    rules: EndpointRules,
+}
+
+impl Fleet {
+    /// A fleet without profiles. It resolves profiles to the access providers among `providers`.
+    pub fn new(providers: Arc<Providers>, rules: EndpointRules) -> Self {
+        let (revision, hub, reads) =
+            (watch::Sender::default(), watch::Sender::default(), watch::Sender::default());
+        let basis = Arc::new(Basis { providers, rules });
+        let state = FleetState { basis, profiles: Profiles::default() };
+        Self { state: RwLock::new(state), revision, hub, reads }
+    }
+
+    /// From now on resolves against other providers. Known profiles change only with
+    /// [`resolve_again`](Self::resolve_again), which is needed if this returns true: an access provider or a rule differs.
+    pub fn rebase(&self, providers: Arc<Providers>, rules: EndpointRules) -> bool {
+        let basis = Arc::new(Basis { providers, rules });
+        let before = std::mem::replace(&mut self.write().basis, Arc::clone(&basis));
+        let (old, new) = (before.providers.access_providers(), basis.providers.access_providers());
+        let is_same = |(one, other): (&Arc<Provider>, &Arc<Provider>)| Arc::ptr_eq(one, other);
+        before.rules != rules || old.len() != new.len() || !old.iter().zip(new).all(is_same)
+    }
+
+    /// Adds or replaces a profile.
+    pub fn apply(&self, profile: ClusterProfile) -> ProfileChange {
+        if self.get(&profile.name).is_some_and(|old| old.profile == profile) {
+            return ProfileChange::None;
+        }
+        let (known, state) = self.resolved(profile);
+        self.put(state, known)
+    }
+
+    /// Resolves a known profile against the current providers, if it is still `old`.
+    pub fn resolve_again(&self, old: &Arc<KnownProfile>) -> ProfileChange {
+        let (mut known, mut state) = self.resolved(old.profile.clone());
+        let current = state.profiles.get(&known.profile.name);
+        if !current.is_some_and(|current| Arc::ptr_eq(current, old)) {
+            return ProfileChange::None;
+        }
+        if old.looks_like(&known) {
+            // Watchers see no difference. The provider may be a newer one with other settings.
+            known.revision = old.revision;
+            state.profiles.replace(known);
+            return ProfileChange::None;
+        }
+        self.put(state, known)
+    }
+
+    /// Resolves `profile`, and takes the lock while the result is up to date.
+    fn resolved(&self, mut profile: ClusterProfile) -> (KnownProfile, RwLockWriteGuard<'_, FleetState>) {
+        loop {
+            let basis = Arc::clone(&self.read().basis);
+            let known = KnownProfile::new(profile, basis.providers.access_providers(), basis.rules);
+            let state = self.write();
+            if Arc::ptr_eq(&state.basis, &basis) {
+                return (known, state);
+            }
+            profile = known.profile;
+        }
+    }
+
+    fn put(&self, mut state: RwLockWriteGuard<'_, FleetState>, mut known: KnownProfile) -> ProfileChange {
+        known.revision = *self.revision.borrow() + 1;
+        let revision = known.revision;
+        let change = state.profiles.put(known);
+        // Under the lock, so that a reader of the number sees the change.
+        self.revision.send_replace(revision);
+        change
+    }
+
+    /// Removes a profile. Returns whether it was known.
+    pub fn remove(&self, name: &ProfileName) -> bool {
+        let mut state = self.write();
+        let was_known = state.profiles.remove(name);
+        if was_known {
+            self.revision.send_modify(|revision| *revision += 1);
+        }
+        was_known
+    }
+
+    /// The current profile of that name.
+    pub fn get(&self, name: &ProfileName) -> Option<Arc<KnownProfile>> {
+        self.read().profiles.get(name).map(Arc::clone)
+    }
+
+    /// Notifies when the profile of `target` resolves to another target, at once if it already does. Closed when the
+    /// profile is deleted.
+    pub fn follow(&self, target: &Arc<Target>) -> watch::Receiver<u64> {
+        self.read().profiles.follow(target)
+    }
+
+    /// Every profile, or those of one namespace, sorted by name.
+    pub fn list(&self, namespace: Option<&str>) -> Vec<Arc<KnownProfile>> {
+        self.read().profiles.list(namespace)
+    }
+
+    /// The targets of `provider` at that server, sorted by name.
+    pub fn at(&self, provider: &str, server: &str) -> Vec<Arc<Target>> {
+        self.read().profiles.at(provider, server)
+    }
+
+    /// A number that every change of any profile increases.
+    pub fn revisions(&self) -> watch::Receiver<u64> {
+        self.revision.subscribe()
+    }
+
+    /// The number of the last change of any profile.
+    pub fn revision(&self) -> u64 {
+        *self.revision.borrow()
+    }
+
+    /// The state of the hub.
+    pub fn hub(&self) -> HubState {
+        self.hub.borrow().clone()
+    }
+
+    /// Notifies when the state of the hub changes.
+    pub fn hub_states(&self) -> watch::Receiver<HubState> {
+        self.hub.subscribe()
+    }
+
+    /// Sets the state of the hub.
+    pub fn set_hub(&self, state: HubState) {
+        self.hub.send_if_modified(|now| std::mem::replace(now, state) != *now);
+    }
+
+    /// The attempts to read the hub.
+    pub fn reads(&self) -> watch::Receiver<HubReads> {
+        self.reads.subscribe()
+    }
+
+    /// An attempt to read the hub begins.
+    pub fn begin_read(&self) {
+        self.reads.send_modify(HubReads::begin);
+    }
+
+    /// An attempt to read the hub has succeeded, or has failed and is followed by another one after `pause`. The state of
+    /// the hub is already set.
+    pub fn end_read(&self, pause: Option<Duration>) {
+        self.reads.send_modify(|reads| reads.end(pause));
+    }
+
+    /// The maps are consistent after every step, so a poisoned lock is usable.
+    fn read(&self) -> RwLockReadGuard<'_, FleetState> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, FleetState> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A ClusterProfile that was read and resolved.
+#[derive(Debug)]
+pub struct KnownProfile {
+    /// The object, as the hub has it.
+    pub profile: ClusterProfile,
+    /// Its target, or why it has none.
+    pub outcome: Result<Arc<Target>, ProfileError>,
+    /// Providers that were not chosen.
+    pub skipped: Vec<Skipped>,
+    /// Problems that do not make the profile unusable.
+    pub warnings: Vec<String>,
+    /// The fleet's revision when this was written, which every change of the fleet increases. 0: not part of a fleet yet.
+    pub revision: u64,
+}
+
+impl KnownProfile {
+    /// Resolves `profile` against `configured`.
+    fn new(profile: ClusterProfile, configured: &[Arc<Provider>], rules: EndpointRules) -> Self {
+        let (resolution, skipped) = resolve(&profile, configured, rules);
+        let (outcome, warnings) = match resolution {
+            Ok(Resolution { provider, configured, endpoint, warnings }) => {
+                (Ok(Arc::new(Target::new(profile.name.clone(), provider, configured, endpoint))), warnings)
+            }
+            Err(error) => (Err(error), Vec::new()),
+        };
+        Self { profile, outcome, skipped, warnings, revision: 0 }
+    }
+
+    /// Whether readers see no difference to `newer`, and its credential is the same.
+    fn looks_like(&self, newer: &Self) -> bool {
+        let leads_alike = match (&self.outcome, &newer.outcome) {
+            (Ok(one), Ok(other)) => one.is_same(other),
+            (Err(one), Err(other)) => one == other,
+            _ => false,
+        };
+        leads_alike && (&self.skipped, &self.warnings) == (&newer.skipped, &newer.warnings)
+    }
+
+    /// Its target, if it has one.
+    fn target(&self) -> Option<&Target> {
+        self.outcome.as_deref().ok()
+    }
+}
+
+/// The known profiles.
+#[derive(Debug, Default)]
+struct Profiles {
+    by_name: BTreeMap<ProfileName, Cell>,
+    /// By server, for callers that name a cluster and no profile.
+    by_server: HashMap<String, BTreeSet<ProfileName>>,
+}
+
+/// One profile and its followers.
+#[derive(Debug)]
+struct Cell {
+    known: Arc<KnownProfile>,
+    /// The revision of its last move. Closed when the profile is deleted.
+    changed: watch::Sender<u64>,
+}
+
+/// The effect of a change on the credentials in the cache.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ProfileChange {
+    /// The profile did not change.
+    None,
+    /// The profile is new, or only its descriptive fields changed.
+    Shown,
+    /// It resolves to another cluster or another plugin invocation, so its credential is outdated.
+    Moved,
+}
+
+impl Profiles {
+    /// The current profile of that name.
+    fn get(&self, name: &ProfileName) -> Option<&Arc<KnownProfile>> {
+        self.by_name.get(name).map(|cell| &cell.known)
+    }
+
+    /// Replaces a profile by one that looks the same to watchers.
+    fn replace(&mut self, known: KnownProfile) {
+        if let Some(cell) = self.by_name.get_mut(&known.profile.name) {
+            cell.known = Arc::new(known);
+        }
+    }
+
+    /// Adds or replaces a profile, with its revision.
+    fn put(&mut self, known: KnownProfile) -> ProfileChange {
+        let (name, revision, known) = (known.profile.name.clone(), known.revision, Arc::new(known));
+        let old = self.by_name.get(&name).map(|cell| Arc::clone(&cell.known));
+        let before = old.as_ref().and_then(|old| old.target());
+        let moved = match (before, known.target()) {
+            (Some(before), Some(now)) => !before.is_same(now),
+            (before, now) => before.is_some() || now.is_some(),
+        };
+        if let Some(old) = &old {
+            self.forget_server(old);
+        }
+        if let Ok(target) = &known.outcome {
+            self.by_server.entry(server(&target.endpoint).to_owned()).or_default().insert(name.clone());
+        }
+        if let Some(cell) = self.by_name.get_mut(&name) {
+            cell.known = known;
+            if moved {
+                cell.changed.send_replace(revision);
+            }
+        } else {
+            self.by_name.insert(name, Cell { known, changed: watch::Sender::new(revision) });
+        }
+        if before.is_some() && moved { ProfileChange::Moved } else { ProfileChange::Shown }
+    }
+
+    /// Removes a profile. Returns whether it was known.
+    fn remove(&mut self, name: &ProfileName) -> bool {
+        let Some(cell) = self.by_name.remove(name) else { return false };
+        self.forget_server(&cell.known);
+        true
+    }
+
+    /// See [`Fleet::follow`](Fleet::follow).
+    fn follow(&self, target: &Arc<Target>) -> watch::Receiver<u64> {
+        let Some(cell) = self.by_name.get(&target.profile) else {
+            return watch::Sender::default().subscribe();
+        };
+        let mut receiver = cell.changed.subscribe();
+        if !matches!(&cell.known.outcome, Ok(now) if now.is_same(target)) {
+            receiver.mark_changed();
+        }
+        receiver
+    }
+
+    /// Every profile, or those of one namespace, sorted by name.
+    fn list(&self, namespace: Option<&str>) -> Vec<Arc<KnownProfile>> {
+        let wanted = |name: &ProfileName| namespace.is_none_or(|namespace| *name.namespace == *namespace);
+        let cells = self.by_name.iter().filter(|(name, _)| wanted(name));
+        cells.map(|(_, cell)| Arc::clone(&cell.known)).collect()
+    }
+
+    /// The targets of `provider` at that server, sorted by name.
+    fn at(&self, provider: &str, server: &str) -> Vec<Arc<Target>> {
+        let names = self.by_server.get(server.trim_end_matches('/')).into_iter().flatten();
+        let known = names.filter_map(|name| self.get(name));
+        let targets = known.filter_map(|known| known.outcome.as_ref().ok().cloned());
+        targets.filter(|target| *target.provider.name == *provider).collect()
+    }
+
+    fn forget_server(&mut self, known: &KnownProfile) {
+        let Ok(target) = &known.outcome else { return };
+        let server = server(&target.endpoint);
+        if let Some(names) = self.by_server.get_mut(server) {
+            names.remove(&target.profile);
+            if names.is_empty() {
+                self.by_server.remove(server);
+            }
+        }
+    }
+}
+
+/// The server without a trailing slash, for comparisons.
+fn server(endpoint: &Cluster) -> &str {
+    endpoint.server.trim_end_matches('/')
+}
+
+/// Whether the hub was read, and why it cannot be read now.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct HubState {
+    /// All profiles were read at least once.
+    pub synced: bool,
+    /// Why the hub cannot be read now.
+    pub problem: Option<Arc<str>>,
+}
+
+impl HubState {
+    /// Why the hub was not read, for a request that needs a profile.
+    pub fn why_unread(self) -> Arc<str> {
+        self.problem.unwrap_or_else(|| "the hub has not answered yet".into())
+    }
+}
+
+/// The attempts to read the hub.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct HubReads {
+    /// How many have succeeded or failed.
+    pub ended: u64,
+    /// When the next one begins; `None`: one is in progress.
+    next: Option<Instant>,
+}
+
+#[expect(clippy::disallowed_methods, reason = "stops in suspend, as the timer of the pause does")]
+impl HubReads {
+    /// The time until the next one begins; zero: it is in progress.
+    pub fn pause(&self) -> Duration {
+        self.next.map_or(Duration::ZERO, |next| next.saturating_duration_since(Instant::now()))
+    }
+
+    fn begin(&mut self) {
+        self.next = None;
+    }
+
+    fn end(&mut self, pause: Option<Duration>) {
+        self.ended += 1;
+        self.next = pause.and_then(|pause| Instant::now().checked_add(pause));
+    }
+}
+
+#[cfg(test)]
+mod tests;
