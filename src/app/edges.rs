@@ -52,7 +52,7 @@ pub fn environment() -> Environment {
     #[expect(clippy::disallowed_methods, reason = "the one reader of the daemon's environment")]
     Environment(std::env::vars_os().collect())
 }
-/// The signals of a broker, none of which ends the process by itself.
+/// Signals that ask a process to end or to read its files again. None of them ends it by itself.
 #[derive(Debug)]
 pub struct Signals {
     terminate: Signal,
@@ -74,14 +74,21 @@ impl Signals {
         })
     }
 
-    /// Waits for the next signal that asks to stop, and returns its name. Calls `reload` for each SIGHUP, which the end of
-    /// the terminal sends too.
+    /// Waits for the next signal, and returns its name. The end of the terminal sends SIGHUP too.
+    pub async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+            _ = self.hangup.recv() => "SIGHUP",
+        }
+    }
+
+    /// Waits for the next signal that asks a broker to stop, and returns its name. Calls `reload` for each SIGHUP.
     pub async fn stop(&mut self, mut reload: impl FnMut()) -> &'static str {
         loop {
-            tokio::select! {
-                _ = self.terminate.recv() => return "SIGTERM",
-                _ = self.interrupt.recv() => return "SIGINT",
-                _ = self.hangup.recv() => reload(),
+            match self.next().await {
+                "SIGHUP" => reload(),
+                name => return name,
             }
         }
     }

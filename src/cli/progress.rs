@@ -1,16 +1,12 @@
-//! What a command shows while it waits, and the signals that end it.
+//! A line on a terminal that says what a command is waiting for.
 
 use std::{
-    future::pending,
     io::{self, IsTerminal as _, Write as _},
     pin::pin,
     time::Duration,
 };
 
-use tokio::{
-    signal::unix::{Signal, SignalKind, signal},
-    time::timeout,
-};
+use tokio::time::timeout;
 
 /// Work that takes no longer than this shows no line.
 const DELAY: Duration = Duration::from_secs(1);
@@ -48,32 +44,5 @@ pub(super) async fn explained<T>(what: &str, work: impl Future<Output = T>) -> T
 impl Drop for Progress {
     fn drop(&mut self) {
         self.show("");
-    }
-}
-/// Ctrl-C, a service manager, and the end of the terminal. From its creation on they no longer end the process.
-pub(super) struct CommandSignals([Option<Signal>; 3]);
-
-impl CommandSignals {
-    /// Must be called in a runtime.
-    pub(super) fn new() -> Self {
-        let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
-        Self(kinds.map(|kind| signal(kind).ok()))
-    }
-
-    /// Returns when one of them arrives.
-    pub(super) async fn received(&mut self) {
-        let [interrupt, terminate, hangup] = &mut self.0;
-        tokio::select! {
-            () = next(interrupt) => {}
-            () = next(terminate) => {}
-            () = next(hangup) => {}
-        }
-    }
-}
-
-async fn next(signal: &mut Option<Signal>) {
-    match signal {
-        Some(signal) => drop(signal.recv().await),
-        None => pending().await,
     }
 }

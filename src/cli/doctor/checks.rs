@@ -12,7 +12,7 @@ use credbroker_client::{
 };
 use credbroker_exec::Failure;
 
-use super::finding::Finding;
+use super::finding::{Finding, or_ok};
 use crate::cli::{
     broker::{BrokerArgs, EX_CONFIG, ask},
     programs,
@@ -106,10 +106,7 @@ pub(super) fn configuration(
         let remedy = "restart the broker, for example with `systemctl --user restart credbroker.service`";
         findings.push(Finding::warning(CHECK, text, remedy));
     }
-    if findings.is_empty() {
-        findings.push(Finding::ok(CHECK, format!("in force: {}", listed(&running.info.config_files))));
-    }
-    findings
+    or_ok(findings, CHECK, || format!("in force: {}", listed(&running.info.config_files)))
 }
 
 /// Whether the plugins are there and may run.
@@ -133,12 +130,8 @@ pub(super) fn plugins(
         .providers
         .iter()
         .filter_map(|provider| Some(Finding::error(CHECK, 1, provider.failure.as_ref()?.message.clone())));
-    let mut findings: Vec<_> = broken.collect();
-    if findings.is_empty() {
-        let count = running.providers.len();
-        findings.push(Finding::ok(CHECK, format!("the plugins of all {count} providers can run")));
-    }
-    findings
+    let count = running.providers.len();
+    or_ok(broken.collect(), CHECK, || format!("the plugins of all {count} providers can run"))
 }
 
 /// The providers of the configuration whose plugin is not there, with its command.
@@ -166,12 +159,8 @@ pub(super) fn failures(running: Option<&RunningBroker>) -> Vec<Finding> {
             Finding::warning(CHECK, message, remedy)
         })
     });
-    let mut findings: Vec<_> = failed.collect();
-    if findings.is_empty() {
-        let count = running.credentials.len();
-        findings.push(Finding::ok(CHECK, format!("the last runs of all {count} credentials succeeded")));
-    }
-    findings
+    let count = running.credentials.len();
+    or_ok(failed.collect(), CHECK, || format!("the last runs of all {count} credentials succeeded"))
 }
 /// A finding for each difference.
 pub(super) fn versions(
@@ -203,10 +192,7 @@ pub(super) fn versions(
         )),
         Some(_) => {}
     }
-    if findings.is_empty() {
-        findings.push(Finding::ok(CHECK, format!("the programs have version {VERSION}")));
-    }
-    findings
+    or_ok(findings, CHECK, || format!("the programs have version {VERSION}"))
 }
 
 /// The shim, and the version that it prints.

@@ -64,6 +64,18 @@ impl Finding {
     }
 }
 
+/// `found`, or if there is none, that `check` is as it should be.
+pub(super) fn or_ok(
+    mut found: Vec<Finding>,
+    check: &'static str,
+    text: impl FnOnce() -> String,
+) -> Vec<Finding> {
+    if found.is_empty() {
+        found.push(Finding::ok(check, text()));
+    }
+    found
+}
+
 /// The exit code: that of the first error, else 0. A warning does not change it.
 pub(super) fn exit_code(findings: &[Finding]) -> u8 {
     let errors = findings.iter().filter_map(|finding| match finding.level {

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
+    future::pending,
     io::{self, Write},
     time::{Duration, SystemTime},
 };
@@ -13,10 +14,10 @@ use credbroker_client::{
 use tokio::time::sleep;
 
 use super::overview::{Overview, title};
+use crate::app::Signals;
 use crate::cli::{
     broker::BrokerArgs,
     credentials::{CredentialRow, table},
-    progress::CommandSignals,
     screen::{Screen, Tone, shortened, wrapped},
 };
 use credbroker_credential::text::one_line;
@@ -39,7 +40,11 @@ pub(super) fn run(
     let limit = broker.timeout.limit;
     let socket = broker.socket.locate(environment);
     broker.ask(environment, async |mut client| {
-        let mut signals = CommandSignals::new();
+        let mut signals = Signals::catch();
+        let mut ended = async || match &mut signals {
+            Ok(signals) => drop(signals.next().await),
+            Err(_refused) => pending().await,
+        };
         // A failure before the first frame ends the command.
         let mut last = Overview::read(&client, selector).await?;
         let (mut runs, mut outage, mut view) = (Runs::default(), None, AlternateScreen::enter(out));
@@ -62,7 +67,7 @@ pub(super) fn run(
                 Overview::read(&client, selector).await
             };
             let read = tokio::select! {
-                () = signals.received() => return Ok(()),
+                () = ended() => return Ok(()),
                 read = next => read,
             };
             match read {
