@@ -10,12 +10,11 @@ use anyhow::Context as _;
 
 use super::{
     broker_config::BrokerConfig,
-    exchange::{prepare, swap},
+    exchange::{plans, prepare, swap},
     known::{Known, Wanted, wait},
     moved::Moved,
     record::Record,
     shim::{BareArg, Shim},
-    targets::plans,
 };
 use crate::cli::broker::{EX_CONFIG, SocketArg, fail, timeout};
 use credbroker_config as config;

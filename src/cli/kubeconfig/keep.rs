@@ -1,9 +1,8 @@
 //! What a person changed in a wrapped kubeconfig, carried over to the next version of it.
 
 use super::{
-    digest::digest,
-    merge::{entry, name, string},
-    record::{LISTS, Record, current_context},
+    nodes::{entry, name, string},
+    record::{LISTS, Record, current_context, digest},
 };
 use credbroker_config::kubeconfig::is_shim;
 use credbroker_credential::document::{Node, Value};

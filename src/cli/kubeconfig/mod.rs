@@ -1,26 +1,18 @@
 //! `credbroker kubeconfig`.
 
 mod broker_config;
-mod config_text;
-mod copy;
-mod digest;
-mod emit;
 mod exchange;
 mod fleet;
 mod inject;
 mod keep;
 mod known;
-mod mark;
-mod merge;
 mod moved;
+mod nodes;
 mod output;
 mod record;
-mod report;
 mod restore;
-mod running;
 mod shim;
 mod swap;
-mod targets;
 mod wrap;
 
 use std::{
@@ -31,8 +23,8 @@ use std::{
 use clap::Subcommand;
 
 pub(super) use broker_config::BrokerConfig;
-pub(super) use copy::{is_place_for_copy, is_unchanged_copy, originals_with_plugins, wrap_to};
 pub(super) use inject::own_directory;
+pub(super) use wrap::{is_place_for_copy, is_unchanged_copy, originals_with_plugins, wrap_to};
 
 use credbroker_plugin::Environment;
 

@@ -8,10 +8,7 @@ use std::{
 
 use anyhow::Context as _;
 
-use super::{
-    emit, mark,
-    merge::{entry, name, string},
-};
+use super::nodes::{entry, marks, name, string, yaml};
 use crate::cli::files;
 use credbroker_config::kubeconfig::{INJECTED, extension};
 use credbroker_credential::document::{self, Aliases, Node, Value};
@@ -117,7 +114,7 @@ impl Moved {
         if let Some(dir) = path.parent() {
             files::private_directory(dir)?;
         }
-        files::write_private(path, &emit::yaml(&self.document())?)
+        files::write_private(path, &yaml(&self.document())?)
     }
 
     fn document(&self) -> Node {
@@ -143,7 +140,7 @@ impl Moved {
         let entries = vec![
             entry("apiVersion", string("v1")),
             entry("kind", string("Config")),
-            entry("extensions", mark::list(INJECTED, extension)),
+            entry("extensions", marks(INJECTED, extension)),
             entry("users", Value::Sequence(users.collect())),
         ];
         Value::Mapping(entries).into()

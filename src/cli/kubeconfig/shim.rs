@@ -5,10 +5,8 @@ use std::{ffi::OsStr, path::Path};
 use anyhow::Context as _;
 use credbroker_client::{Socket, SocketSources};
 
-use super::{
-    super::broker::SocketArg,
-    merge::{entry, string},
-};
+use super::nodes::{entry, string};
+use crate::cli::broker::SocketArg;
 use credbroker_credential::document::{Key, Node, Value};
 use credbroker_plugin::Environment;
 use credbroker_runner::find_in_path;

@@ -4,10 +4,7 @@ use std::ops::Range;
 
 use anyhow::Context as _;
 
-use super::{
-    emit,
-    merge::{Entries, map, name},
-};
+use super::nodes::{Entries, map, name, yaml};
 use credbroker_credential::document::{self, Aliases, Node, Outline, Value};
 
 /// A kubeconfig and where each part of it is in its text.
@@ -83,7 +80,7 @@ impl<'a> Editable<'a> {
             let (value, text) = match new {
                 New::Text(text, value) => (*value, (*text).to_owned()),
                 New::Value(value) => {
-                    let block = emit::yaml(value).ok()?;
+                    let block = yaml(value).ok()?;
                     (*value, document::fitted(self.text, part, &block, value))
                 }
             };

@@ -1,26 +1,24 @@
-//! `credbroker kubeconfig wrap`.
+//! `credbroker kubeconfig wrap`: a copy of a kubeconfig whose users request credentials from the broker.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     ffi::OsString,
-    io::Write,
+    fs,
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
 use super::{
-    copy::{self, originals},
-    emit,
-    keep::keep,
-    merge::{Entries, merged},
-    output::Output,
+    keep::{is_unchanged, keep},
+    known::advice,
+    nodes::{Entries, merged, yaml},
+    output::{Output, carried_over, nothing, summarise, warn},
     record::Record,
-    report,
-    running::advice,
     shim::{BareArg, Shim},
 };
 use crate::cli::broker::{EX_CONFIG, SocketArg, TimeoutArg};
 use credbroker_config as config;
-use credbroker_config::kubeconfig::{Kubeconfig, is_shim};
+use credbroker_config::kubeconfig::{Kubeconfig, Mode, is_shim};
 use credbroker_credential::document::{Node, Value};
 use credbroker_plugin::{Definition, Environment};
 
@@ -89,10 +87,10 @@ pub(super) fn run(
         }
     };
     let definitions = config::definitions(&kubeconfig, environment);
-    report::warn(&definitions, err)?;
+    warn(&definitions, err)?;
     let runs_shim = || kubeconfig.users().iter().any(|user| user.body.get("exec").is_some_and(is_shim));
     if definitions.served.is_empty() && !runs_shim() {
-        writeln!(err, "credbroker: {}", report::nothing(&paths, &kubeconfig))?;
+        writeln!(err, "credbroker: {}", nothing(&paths, &kubeconfig))?;
         return Ok(EX_CONFIG);
     }
     let socket = SocketArg {
@@ -104,21 +102,21 @@ pub(super) fn run(
     let record = Record::of(&document, &paths);
     let Some(path) = Output::named(args.output.as_deref()) else {
         record.attach(&mut document);
-        out.write_all(emit::yaml(&document)?.as_bytes())?;
+        out.write_all(yaml(&document)?.as_bytes())?;
         writeln!(err, "credbroker: {}", advice(&socket, &args.timeout, environment, &definitions.served)?)?;
         return Ok(0);
     };
     let mut earlier = None;
     let output = Output::open(path, &paths, "wrap", || {
-        earlier = copy::earlier(path);
+        earlier = earlier_copy(path);
         earlier.is_some() || args.force
     })?;
     let kept = earlier.map(|(record, old)| keep(&mut document, &old, &record)).unwrap_or_default();
     record.attach(&mut document);
-    let note = output.write(&emit::yaml(&document)?)?;
-    report::summarise(path, definitions.served.iter().map(|(name, _)| name.as_str()), out)?;
+    let note = output.write(&yaml(&document)?)?;
+    summarise(path, definitions.served.iter().map(|(name, _)| name.as_str()), out)?;
     note.map(|note| writeln!(out, "{note}")).transpose()?;
-    report::carried_over(&kept, path, out, err)?;
+    carried_over(&kept, path, out, err)?;
     if !args.of_setup {
         writeln!(out, "Use it with `KUBECONFIG={} kubectl …`.", path.display())?;
         writeln!(out, "{}", advice(&socket, &args.timeout, environment, &definitions.served)?)?;
@@ -154,6 +152,58 @@ pub(super) fn replaced_exec(shim: &Shim, name: &str, definition: &Definition, ex
     entries.retain(|(key, _)| !is_ours(&key.name));
     entries.extend(ours);
     Node { at: exec.at, value: Value::Mapping(entries) }
+}
+
+/// Writes the copy to `path`.
+pub(in crate::cli) fn wrap_to(
+    path: &Path,
+    environment: &Environment,
+    shim: &Path,
+    out: &mut dyn Write,
+) -> anyhow::Result<u8> {
+    run(&WrapArgs::to(path), environment, shim, out, &mut io::stderr())
+}
+
+/// The files of `KUBECONFIG` that exist, if one of their users runs a plugin or the shim; a copy counts as the files that
+/// it was written from.
+pub(in crate::cli) fn originals_with_plugins(environment: &Environment) -> anyhow::Result<Vec<PathBuf>> {
+    let kubeconfig =
+        config::read_kubeconfig(&originals(Kubeconfig::default_paths(environment)), Mode::Ambient)?;
+    let served = config::definitions(&kubeconfig, environment).served;
+    let runs_shim = kubeconfig.users().iter().any(|user| user.body.get("exec").is_some_and(is_shim));
+    let files = kubeconfig.files().iter().map(|file| file.path.clone());
+    Ok(if served.is_empty() && !runs_shim { Vec::new() } else { files.collect() })
+}
+
+/// Whether there is nothing but a copy at `path`, so that another copy may replace it.
+pub(in crate::cli) fn is_place_for_copy(path: &Path) -> bool {
+    match fs::read(path) {
+        Ok(contents) => contents.trim_ascii().is_empty() || earlier_copy(path).is_some(),
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
+}
+
+/// Whether the copy at `path` has nothing that a person added or changed, except for the current context.
+pub(in crate::cli) fn is_unchanged_copy(path: &Path) -> bool {
+    earlier_copy(path).is_some_and(|(record, copy)| is_unchanged(&copy, &record))
+}
+
+/// What `kubeconfig wrap` wrote to `path`, and the file as it is now, with absolute paths; `None`: another program wrote it.
+pub(super) fn earlier_copy(path: &Path) -> Option<(Record, Node)> {
+    let kubeconfig = config::read_kubeconfig(&[std::path::absolute(path).ok()?], Mode::Named).ok()?;
+    let record = Record::read(&kubeconfig.files().first()?.root)?;
+    Some((record, merged(&kubeconfig, |_, _| {})))
+}
+
+/// The files of `paths`, and instead of a copy those that it was written from.
+pub(super) fn originals(paths: Vec<PathBuf>) -> Vec<PathBuf> {
+    let sources = |path: &PathBuf| {
+        let read = config::read_kubeconfig(std::slice::from_ref(path), Mode::Ambient).ok()?;
+        Some(Record::read(&read.files().first()?.root)?.sources).filter(|sources| !sources.is_empty())
+    };
+    let mut seen = HashSet::new();
+    let all = paths.into_iter().flat_map(|path| sources(&path).unwrap_or_else(|| vec![path]));
+    all.filter(|path| seen.insert(path.clone())).collect()
 }
 
 #[cfg(test)]

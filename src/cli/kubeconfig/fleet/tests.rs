@@ -26,7 +26,7 @@ fn rendered(fleet: &Fleet) -> String {
     let (directory, environment) = bin();
     let shim =
         Shim::find(&environment, directory.path(), &SocketArg::default(), BareArg { bare: true }).unwrap();
-    emit::yaml(&kubeconfig(&fleet.clone().into(), &shim, ExecVersion::V1)).unwrap()
+    yaml(&kubeconfig(&fleet.clone().into(), &shim, ExecVersion::V1)).unwrap()
 }
 
 struct Ran {
@@ -361,7 +361,7 @@ fn an_old_kubectl_is_spoken_to_in_its_own_version() {
         Shim::find(&environment, directory.path(), &SocketArg::default(), BareArg { bare: true }).unwrap();
     let paris =
         fleet(vec![("fleet/paris", with(Cluster { server: "https://paris".into(), ..Cluster::default() }))]);
-    let text = emit::yaml(&kubeconfig(&paris.into(), &shim, ExecVersion::V1beta1)).unwrap();
+    let text = yaml(&kubeconfig(&paris.into(), &shim, ExecVersion::V1beta1)).unwrap();
     assert!(text.contains("apiVersion: client.authentication.k8s.io/v1beta1\n"), "{text}");
     assert!(text.contains("--api-version\n") && text.contains("v1beta1\n"), "{text}");
 }

@@ -53,7 +53,7 @@ fn without_an_answer_of_the_broker_the_text_has_the_remedy() {
         source: Arc::new(io::Error::from_raw_os_error(2)),
     });
     insta::assert_snapshot!(text(&definitions()[..1], Err(&unreachable)), @"No broker is running. Add `kubeconfigs: [/home/jane/.kube/config]` to its configuration, or if it has none set KUBECONFIG=/home/jane/.kube/config for it and start it.");
-    let timeout = Failure::from(Error::Timeout { limit: std::time::Duration::from_secs(5) });
+    let timeout = Failure::from(Error::Timeout { limit: Duration::from_secs(5) });
     let said = text(&definitions(), Err(&timeout));
     assert!(said.starts_with("The broker did not say which providers it has: "), "{said}");
 }

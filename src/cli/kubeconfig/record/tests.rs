@@ -34,7 +34,7 @@ fn what_has_a_meaning_counts() {
         "{name: u, cluster: {server: s, extensions: [{name: e, extension: {future: 1}}]}}",
         "{name: u, cluster: {server: s, extensions: [{name: e, extension: {future: 2}}]}}",
     ];
-    let mut seen = std::collections::HashMap::new();
+    let mut seen = HashMap::new();
     for text in table {
         assert_eq!(seen.insert(of(text), text), None, "{text}");
     }
