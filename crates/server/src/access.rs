@@ -17,17 +17,29 @@ use credbroker_plugin::{
     Origin, PluginSpec, ResolveError,
     access::{Permit, Policy, Principal, Rights, Verb},
 };
-use credbroker_uds_server::Peer;
+use credbroker_runner::CallingRun;
+use credbroker_uds_server::{Peer, WatchSlot, WatchSlots};
 
 /// The policy in force, and each that follows it.
 pub type Policies = watch::Receiver<Arc<Policy>>;
 
 /// Who the peer of a connection is, and what it may do. The calls of the connection share it.
 #[derive(Debug)]
-pub(super) struct Access {
+pub struct Access {
     pub(super) peer: Peer,
+    /// The plugin run that the peer is a process of.
+    pub(super) run: Option<PeerRun>,
     principal: Principal,
     current: ArcSwap<CurrentRights>,
+}
+
+/// The plugin run of a peer.
+#[derive(Clone, Debug)]
+pub(super) enum PeerRun {
+    /// The peer is the plugin or descends from it.
+    Known(Arc<CallingRun>),
+    /// The peer has ended, and its connection may be one of a run.
+    Possible,
 }
 
 /// The rights under one policy.
@@ -48,7 +60,7 @@ impl CurrentRights {
 impl Access {
     pub(super) fn new(peer: Peer, principal: Principal, policies: Policies) -> Self {
         let current = ArcSwap::from_pointee(CurrentRights::of(&principal, policies));
-        Self { peer, principal, current }
+        Self { peer, run: None, principal, current }
     }
 
     /// The access of the connection that `request` came on.
@@ -157,6 +169,12 @@ impl Access {
             Some(_) => NoRights::Stranger,
         }
     }
+}
+
+/// Takes a slot of the connection that `request` came on.
+pub(super) fn watch_slot<T>(request: &Request<T>) -> Result<WatchSlot, Status> {
+    let Some(slots) = request.extensions().get::<WatchSlots>() else { return Err(status::no_peer()) };
+    slots.acquire().map_err(status::refusal)
 }
 
 #[cfg(test)]

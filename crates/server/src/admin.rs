@@ -9,7 +9,6 @@ use tracing::{Instrument as _, debug_span};
 
 use super::{
     access::Access,
-    audit_record::Asked,
     convert,
     overview::{self, ValueNumbers},
     paging::{self, Paging},
@@ -69,7 +68,7 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         let span = debug_span!("request", rpc = "refresh_credentials", uid = peer.uid, pid = peer.pid);
         let rights = self.need(&request, "refresh_credentials", Verb::Admin)?;
         let selector = self.administered(request.into_inner().selector, &rights)?;
-        let refreshed = count(self.cache.refresh(&selector).instrument(span).await);
+        let refreshed = count(self.credentials.cache.refresh(&selector).instrument(span).await);
         Ok(Response::new(pb::RefreshCredentialsResponse { refreshed }))
     }
 
@@ -79,7 +78,7 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
     ) -> Result<Response<pb::EvictCredentialsResponse>, Status> {
         let rights = self.need(&request, "evict_credentials", Verb::Admin)?;
         let selector = self.administered(request.into_inner().selector, &rights)?;
-        let evicted = count(self.cache.evict(&selector));
+        let evicted = count(self.credentials.cache.evict(&selector));
         Ok(Response::new(pb::EvictCredentialsResponse { evicted }))
     }
 
@@ -97,7 +96,7 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
                 Some((name, definition))
             }
         };
-        let providers = self.resolver.providers();
+        let providers = self.credentials.resolver.providers();
         let shows = |name: &str| rights.allows(Verb::List, CallTarget::Provider(name));
         let mut rest: Vec<_> = providers
             .iter()
@@ -117,18 +116,12 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         request: Request<pb::GetBrokerInfoRequest>,
     ) -> Result<Response<pb::GetBrokerInfoResponse>, Status> {
         self.need(&request, "get_broker_info", Verb::List)?;
-        let hub = self.resolver.fleet().map(|_| self.clusters.hub());
+        let hub = self.credentials.resolver.fleet().map(|_| self.clusters.hub());
         Ok(Response::new(self.info.message(hub)))
     }
 }
 
 impl<R: PluginRunner> BrokerService<R> {
-    /// The rights of the caller, if it may do `verb` with anything. Records the decision.
-    fn need<T>(&self, request: &Request<T>, call: &'static str, verb: Verb) -> Result<Arc<Rights>, Status> {
-        let access = Access::of(request)?;
-        Asked::call(&self.audit, access, call).decided(access.need(verb))
-    }
-
     /// What a request selects, and `rights` allow to administer.
     fn administered(
         &self,
@@ -146,7 +139,7 @@ impl<R: PluginRunner> BrokerService<R> {
     /// What is selected, from the position `after` on.
     fn held(&self, selector: &Selector, mut after: Option<ListPosition>) -> impl Iterator<Item = KeyStatus> {
         let batches = std::iter::from_fn(move || {
-            let batch = self.cache.list(selector, after.as_ref(), BATCH);
+            let batch = self.credentials.cache.list(selector, after.as_ref(), BATCH);
             after = Some(batch.last()?.position());
             Some(batch)
         });
@@ -160,7 +153,7 @@ impl<R: PluginRunner> BrokerService<R> {
     /// The selector is empty or not valid, it names a provider or a hub that is not configured, or `permit` does not allow
     /// what it names.
     fn selector(&self, message: Option<pb::CredentialSelector>, permit: &Permit) -> Result<Selector, Status> {
-        let resolver = &self.resolver;
+        let resolver = &self.credentials.resolver;
         let allowed = |source: &Source| {
             let allowed = if permit.allows(source.target()) { Ok(()) } else { Err(source.not_allowed()) };
             allowed.map_err(|error| status::unresolved(&error, source))

@@ -22,13 +22,11 @@ use tonic::{Request, Response, Status};
 use tracing::{Instrument as _, debug_span};
 
 use super::{
-    access::Access,
+    access::{Access, watch_slot},
     audit_record::Asked,
     convert::{self, deadline},
-    credentials::{named, refused},
-    follow::{CredentialMessages, watch_slot},
+    credentials::{Credentials, named, refused},
     preencoded::{self, MessageStream, Preencoded},
-    service::BrokerService,
     status::{self, Subject},
 };
 use credbroker_cache as cache;
@@ -45,9 +43,10 @@ const QUEUED: Duration = Duration::from_secs(60);
 /// The end of the request.
 type PendingAnswer = Pin<Box<dyn Future<Output = Result<Arc<Issued>, Status>> + Send>>;
 
-impl<R: PluginRunner> BrokerService<R> {
+impl<R: PluginRunner> Credentials<R> {
     pub(super) async fn attend(
         &self,
+        leases: &Leases,
         request: Request<pb::AttendCredentialRequest>,
     ) -> Result<Response<MessageStream<pb::AttendCredentialResponse>>, Status> {
         let (access, slot) = (Arc::clone(Access::of(&request)?), watch_slot(&request)?);
@@ -88,7 +87,7 @@ impl<R: PluginRunner> BrokerService<R> {
             end: None,
             offered,
             lease: None,
-            leases: self.leases.clone(),
+            leases: leases.clone(),
             peer,
             _slot: slot,
         };
@@ -132,7 +131,7 @@ impl fmt::Debug for AttendStream {
 }
 
 impl AttendStream {
-    fn messages(self) -> CredentialMessages {
+    fn messages(self) -> MessageStream<Bytes> {
         Box::pin(unfold(Some(self), async |attended| {
             let mut attended = attended?;
             if let Some(end) = attended.end.take() {

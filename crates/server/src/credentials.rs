@@ -4,6 +4,7 @@
 
 use std::{
     collections::BTreeMap,
+    fmt,
     hash::{BuildHasher as _, RandomState},
     sync::{Arc, LazyLock},
     time::Duration,
@@ -11,32 +12,48 @@ use std::{
 
 use bytes::Bytes;
 use credbroker_proto::v1 as pb;
-use futures_util::future::BoxFuture;
+use futures_util::{future::BoxFuture, stream::unfold};
 use http::Extensions;
 use prost::Message as _;
+use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 use tracing::{Instrument as _, debug_span};
 
 use super::{
-    access::Access,
+    access::{Access, Policies, watch_slot},
     audit_record::{self, Asked},
     convert::{self, deadline, wait_within},
-    follow::{CredentialStream, watch_slot},
     preencoded::{self, MessageStream, Preencoded},
-    service::BrokerService,
     status::{self, Subject},
 };
 use credbroker_cache as cache;
-use credbroker_cache::{Caller, Failed, Lookup, ReportOutcome, Reported};
+use credbroker_cache::{
+    CacheError, Caller, CredentialCache, CredentialWatch, Failed, Lookup, ReportOutcome, Reported,
+};
 use credbroker_credential::Issued;
-use credbroker_fleet::resolver::CredentialRequest;
-use credbroker_observe::trace;
+use credbroker_fleet::resolver::{CredentialRequest, Resolver};
+use credbroker_observe::{audit::Audit, trace};
 use credbroker_plugin::{PluginSpec, access::Verb, verifiable_at};
 use credbroker_runner::PluginRunner;
-use credbroker_uds_server::Peer;
+use credbroker_uds_server::{Peer, WatchSlot};
 
 /// The path of `GetCredential`.
 pub(super) const GET: &str = "/credbroker.v1.CredentialBroker/GetCredential";
+
+/// Finds and fetches credentials. Clones share them.
+#[derive(Debug)]
+pub(super) struct Credentials<R> {
+    pub(super) cache: CredentialCache<R>,
+    pub(super) resolver: Arc<Resolver>,
+    pub(super) audit: Audit,
+}
+
+impl<R> Clone for Credentials<R> {
+    fn clone(&self) -> Self {
+        let (cache, resolver, audit) = (self.cache.clone(), Arc::clone(&self.resolver), self.audit.clone());
+        Self { cache, resolver, audit }
+    }
+}
 
 /// Answers `GetCredential`: from memory, or later from where the look-up left off.
 pub(super) trait Gets: Send + Sync {
@@ -73,7 +90,7 @@ impl Get {
     }
 }
 
-impl<R: PluginRunner> Gets for BrokerService<R> {
+impl<R: PluginRunner> Gets for Credentials<R> {
     fn recall(&self, access: &Access, message: Bytes, learned: &mut Extensions) -> Option<Bytes> {
         let get = Get::of(pb::GetCredentialRequest::decode(message).ok()?, access).ok()?;
         let key = self.resolver.key(&get.ask).ok().filter(|_| access.is_current(&get.ask.permit));
@@ -114,19 +131,17 @@ impl<R: PluginRunner> Gets for BrokerService<R> {
     }
 }
 
-impl<R: PluginRunner> BrokerService<R> {
+impl<R: PluginRunner> Credentials<R> {
     pub(super) async fn watch(
         &self,
         request: Request<pb::WatchCredentialRequest>,
     ) -> Result<Response<MessageStream<pb::WatchCredentialResponse>>, Status> {
         let (access, slot) = (Arc::clone(Access::of(&request)?), watch_slot(&request)?);
-        let peer = access.peer;
         let ask = convert::ask(request.into_inner().r#ref, &access, Verb::Watch)?;
         let asked = Asked::credential(&self.audit, &access, Verb::Watch, &ask.source);
         self.resolver.settled(&ask).await;
-        let (cache, resolver) = (self.cache.clone(), Arc::clone(&self.resolver));
-        let caller = (Arc::clone(&access), named(&peer, ""));
-        let following = CredentialStream::start(cache, resolver, ask, (caller, self.audit.clone()), slot);
+        let caller = named(&access.peer, "");
+        let following = CredentialStream::start(self.clone(), ask, (Arc::clone(&access), caller), slot);
         let following = asked.decided(following)?;
         Ok(Preencoded::response(following.messages()))
     }
@@ -170,6 +185,122 @@ impl<R: PluginRunner> BrokerService<R> {
         trace::names(&spec);
         let verify_at = verifiable_at(&spec.provider, spec.target.as_ref(), ask.cluster.as_ref());
         Ok((spec, cache::Request { caller, deadline, verify_at, ..cache::Request::default() }))
+    }
+}
+
+/// An open watch: the request, and the run that it currently leads to.
+struct CredentialStream<R> {
+    credentials: Credentials<R>,
+    ask: CredentialRequest,
+    access: Arc<Access>,
+    /// Notified when the access rules change.
+    policies: Policies,
+    caller: Caller,
+    subject: Subject,
+    watch: CredentialWatch<R>,
+    /// Notified when the ClusterProfile changes. `None`: the watch is not for a profile.
+    profile: Option<watch::Receiver<u64>>,
+    _slot: WatchSlot,
+}
+
+impl<R> fmt::Debug for CredentialStream<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CredentialStream").field("subject", &self.subject).finish_non_exhaustive()
+    }
+}
+
+impl<R: PluginRunner> CredentialStream<R> {
+    fn start(
+        credentials: Credentials<R>,
+        mut ask: CredentialRequest,
+        (access, caller): (Arc<Access>, Caller),
+        slot: WatchSlot,
+    ) -> Result<Self, Status> {
+        // Before the rights are read: a change in between is not lost.
+        let policies = access.changes();
+        let Credentials { cache, resolver, .. } = &credentials;
+        let spec = access.resolve(resolver, &mut ask);
+        let spec = spec.map_err(|error| status::unresolved(&error, &ask.source))?;
+        trace::names(&spec);
+        let subject = Subject::of(&spec);
+        let profile = resolver.follow(&spec);
+        let watch = cache.watch(spec, caller).map_err(|failed| status::failed(&subject, &failed))?;
+        Ok(Self { credentials, ask, access, policies, caller, subject, watch, profile, _slot: slot })
+    }
+
+    /// A message is made when the peer can take it, so a slow reader gets only the latest and does not delay other readers.
+    fn messages(self) -> MessageStream<Bytes> {
+        Box::pin(unfold(Some(self), async |following| {
+            let mut following = following?;
+            match following.next().await {
+                Ok(message) => Some((Ok(message), Some(following))),
+                Err(status) => Some((Err(status), None)),
+            }
+        }))
+    }
+
+    async fn next(&mut self) -> Result<Bytes, Status> {
+        loop {
+            let news = tokio::select! {
+                biased;
+                Ok(()) = self.policies.changed() => {
+                    self.keep_right()?;
+                    continue;
+                }
+                () = changed(self.profile.as_mut()) => {
+                    self.move_with_profile()?;
+                    continue;
+                }
+                news = self.watch.next() => news,
+            };
+            match news {
+                Ok(issued) => return Ok(issued.encoded.frame.clone()),
+                Err(failed) => return Err(status::failed(&self.subject, &failed)),
+            }
+        }
+    }
+
+    /// Ends the watch if the new access rules do not allow it.
+    fn keep_right(&mut self) -> Result<(), Status> {
+        self.ask.permit = self.ask.permit.with(self.access.rights());
+        let CredentialRequest { source, permit, .. } = &self.ask;
+        let allowed = source.check(permit, self.subject.provider(), self.subject.profile());
+        if allowed.is_ok() {
+            return Ok(());
+        }
+        let asked = Asked::credential(&self.credentials.audit, &self.access, Verb::Watch, source);
+        asked.decided(allowed.map_err(|error| status::unresolved(&error, source)))
+    }
+
+    /// Follows the profile to another endpoint or provider, which has another key. If the profile no longer leads to a
+    /// run, the watch ends: its credential is for another cluster. So it does if the provider has another definition.
+    fn move_with_profile(&mut self) -> Result<(), Status> {
+        if let Some(why) = self.watch.retirement() {
+            return Err(status::failed(&self.subject, &CacheError::Retired(why).into()));
+        }
+        let spec = self.access.resolve(&self.credentials.resolver, &mut self.ask);
+        let spec = spec.map_err(|error| status::unresolved(&error, &self.ask.source))?;
+        self.move_to(spec).map_err(|failed| status::failed(&self.subject, &failed))
+    }
+
+    /// Replaces the watch even if the key is the same. A profile that is deleted and created again at once keeps its
+    /// key, but the cache has dropped the entry that the old watch follows.
+    fn move_to(&mut self, spec: PluginSpec) -> Result<(), Failed> {
+        let profile = self.credentials.resolver.follow(&spec);
+        let subject = Subject::of(&spec);
+        let mut watch = self.credentials.cache.watch(spec, self.caller)?;
+        watch.succeeds(&self.watch);
+        (self.watch, self.profile, self.subject) = (watch, profile, subject);
+        Ok(())
+    }
+}
+
+/// Waits until the profile changes or is deleted; without end if there is no profile.
+async fn changed(profile: Option<&mut watch::Receiver<u64>>) {
+    match profile {
+        // An error means that the profile was deleted, which is also a change.
+        Some(profile) => drop(profile.changed().await),
+        None => std::future::pending().await,
     }
 }
 

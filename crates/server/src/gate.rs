@@ -11,7 +11,7 @@ use tower::Service as _;
 use uds::{CallKind, Loss, PeerIdentity, PeerProcess, Refusal, RequestBody};
 
 use super::{
-    access::{Access, Policies},
+    access::{Access, PeerRun, Policies},
     audit_record,
     convert::deadline,
     credentials::{GET, Get},
@@ -25,7 +25,7 @@ use credbroker_plugin::{
     Origin,
     access::{Facts, Principal, Process},
 };
-use credbroker_runner::{CallingRun, LiveRuns};
+use credbroker_runner::LiveRuns;
 
 /// Prefix of streaming methods that count as watches. Their requests are streams too.
 const REFLECTION: &str = "/grpc.reflection.";
@@ -51,23 +51,6 @@ pub struct Gate {
     services: Services,
     admission: Admission,
     own_pid: u32,
-}
-
-/// The peer of one connection.
-#[derive(Debug)]
-pub struct Guest {
-    access: Arc<Access>,
-    /// The plugin run that it is a process of.
-    run: Option<PeerRun>,
-}
-
-/// The plugin run of a peer.
-#[derive(Clone, Debug)]
-enum PeerRun {
-    /// The peer is the plugin or descends from it.
-    Known(Arc<CallingRun>),
-    /// The peer has ended, and its connection may be one of a run.
-    Possible,
 }
 
 impl Gate {
@@ -129,11 +112,11 @@ fn process(process: PeerProcess) -> Process {
 }
 
 impl uds::Program for Gate {
-    type Peer = Guest;
+    type Peer = Access;
     type Method = Rpc;
     type Span = RequestSpan;
 
-    fn meet(&self, identity: PeerIdentity) -> Guest {
+    fn meet(&self, identity: PeerIdentity) -> Access {
         let run = identity.process.as_ref().and_then(|process| self.run(process));
         let principal = Principal {
             uid: identity.uid,
@@ -142,17 +125,18 @@ impl uds::Program for Gate {
             listener: self.admission.listeners.get(identity.peer.listener).cloned().unwrap_or_default(),
             is_owner: identity.is_owner,
         };
-        let access = Access::new(identity.peer, principal, self.admission.policies.clone());
-        Guest { access: Arc::new(access), run }
+        let mut access = Access::new(identity.peer, principal, self.admission.policies.clone());
+        access.run = run;
+        access
     }
 
     /// The broker's own user and root may always, because they may ask for its health.
-    fn may_connect(&self, Guest { access, run }: &Guest) -> bool {
-        run.is_none() && (!access.rights().is_empty() || access.may_ask_for_health())
+    fn may_connect(&self, access: &Access) -> bool {
+        access.run.is_none() && (!access.rights().is_empty() || access.may_ask_for_health())
     }
 
-    fn admit(&self, Guest { access, run }: &Guest, path: &str) -> Result<CallKind, Status> {
-        if let Some(run) = run {
+    fn admit(&self, access: &Access, path: &str) -> Result<CallKind, Status> {
+        if let Some(run) = &access.run {
             if let PeerRun::Known(run) = run {
                 run.refused();
             }
@@ -170,11 +154,11 @@ impl uds::Program for Gate {
         })
     }
 
-    fn loss(&self, guest: &Arc<Guest>, path: &str) -> Option<Loss> {
-        if is_for_owners(&guest.access, path) {
+    fn loss(&self, access: &Arc<Access>, path: &str) -> Option<Loss> {
+        if is_for_owners(access, path) {
             return None;
         }
-        let (access, audit, path) = (Arc::clone(&guest.access), self.services.audit.clone(), path.to_owned());
+        let (access, audit, path) = (Arc::clone(access), self.services.audit.clone(), path.to_owned());
         Some(Box::pin(async move {
             access.lost_all().await;
             let status = status::peer_denied(access.peer.uid, access.no_rights());
@@ -196,24 +180,24 @@ impl uds::Program for Gate {
     }
 
     /// A cache hit is only a look-up, so it bypasses the services. Of another request, its head has what was learned.
-    fn recall(&self, guest: &Guest, head: &mut Parts, body: &Bytes) -> Option<Bytes> {
+    fn recall(&self, access: &Access, head: &mut Parts, body: &Bytes) -> Option<Bytes> {
         if head.uri.path() != GET {
             return None;
         }
         let message = preencoded::message(body).filter(|_| is_grpc(head))?;
-        let frame = self.services.gets.recall(&guest.access, message, &mut head.extensions)?;
+        let frame = self.services.gets.recall(access, message, &mut head.extensions)?;
         answered(&self.services.metrics, Rpc::GET);
         Some(frame)
     }
 
-    async fn call(&self, guest: &Arc<Guest>, mut request: Request<RequestBody>) -> Response<Body> {
+    async fn call(&self, access: &Arc<Access>, mut request: Request<RequestBody>) -> Response<Body> {
         if let Some(get) = request.extensions_mut().remove::<Get>() {
             let deadline = deadline(request.headers());
             drop(request);
-            let answer = self.services.gets.get(&guest.access, get, deadline).await;
+            let answer = self.services.gets.get(access, get, deadline).await;
             return answer.map_or_else(Status::into_http, preencoded::response);
         }
-        request.extensions_mut().insert(Arc::clone(&guest.access));
+        request.extensions_mut().insert(Arc::clone(access));
         let is_reflection = request.uri().path().starts_with(REFLECTION);
         let mut routes =
             if is_reflection { self.services.reflection() } else { &self.services.routes }.clone();
@@ -226,11 +210,11 @@ impl uds::Program for Gate {
         status::refusal(why)
     }
 
-    fn answered(&self, guest: &Guest, method: Rpc, headers: &HeaderMap) {
-        tally(&self.services.metrics, method, &guest.access.peer, headers);
+    fn answered(&self, access: &Access, method: Rpc, headers: &HeaderMap) {
+        tally(&self.services.metrics, method, &access.peer, headers);
     }
 
-    fn settle(&self, guest: &Guest) {
-        guest.access.settle();
+    fn settle(&self, access: &Access) {
+        access.settle();
     }
 }

@@ -14,13 +14,12 @@ use tonic::{Request, Response, Status, service::Routes};
 use tonic_health::{pb::health_server::HealthServer, server::HealthReporter};
 
 use super::{
-    access::Access,
+    access::{Access, watch_slot},
     attend::Leases,
     audit_record::Asked,
     clusters::Clusters,
     convert::deadline,
-    credentials::{Get, Gets},
-    follow::watch_slot,
+    credentials::{Credentials, Get, Gets},
     health::Health,
     overview::BrokerInfo,
     preencoded::{MessageStream, Preencoded},
@@ -30,20 +29,18 @@ use super::{
 use credbroker_cache::CredentialCache;
 use credbroker_fleet::resolver::Resolver;
 use credbroker_observe::{audit::Audit, metrics::Metrics};
-use credbroker_plugin::access::Verb;
+use credbroker_plugin::access::{Rights, Verb};
 use credbroker_runner::PluginRunner;
 use credbroker_uds_server::REQUEST;
 
 /// The broker's own service, over one cache and one configuration.
 #[derive(Debug)]
 pub struct BrokerService<R> {
-    pub(super) cache: CredentialCache<R>,
-    pub(super) resolver: Arc<Resolver>,
+    pub(super) credentials: Arc<Credentials<R>>,
     /// Empty while the broker reads no ClusterProfiles.
     pub(super) clusters: Clusters<R>,
     pub(super) info: BrokerInfo,
-    pub(super) audit: Audit,
-    pub(super) leases: Leases,
+    leases: Leases,
 }
 
 /// The services that answer requests. Clones share them.
@@ -72,15 +69,9 @@ pub fn services<R: PluginRunner>(
     (metrics, audit): (Arc<Metrics>, Audit),
 ) -> Services {
     let readiness = HealthChecks::new(cache.clone(), Arc::clone(&resolver));
-    let broker = Arc::new(BrokerService {
-        cache,
-        resolver,
-        clusters,
-        info,
-        audit: audit.clone(),
-        leases: Leases::default(),
-    });
-    let gets = Arc::clone(&broker) as Arc<dyn Gets>;
+    let credentials = Arc::new(Credentials { cache, resolver, audit: audit.clone() });
+    let gets = Arc::clone(&credentials) as Arc<dyn Gets>;
+    let broker = Arc::new(BrokerService { credentials, clusters, info, leases: Leases::default() });
     let health = HealthServer::new(Health::of(health, readiness));
     let admin = CredentialBrokerAdminServer::from_arc(Arc::clone(&broker)).max_decoding_message_size(REQUEST);
     let broker = CredentialBrokerServer::from_arc(broker).max_decoding_message_size(REQUEST);
@@ -117,36 +108,35 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
     ) -> Result<Response<pb::GetCredentialResponse>, Status> {
         let (access, deadline) = (Arc::clone(Access::of(&request)?), deadline(request.metadata().as_ref()));
         let get = Get::of(request.into_inner(), &access)?;
-        self.get(&access, get, deadline).await.map(Preencoded::message)
+        self.credentials.get(&access, get, deadline).await.map(Preencoded::message)
     }
 
     async fn watch_credential(
         &self,
         request: Request<pb::WatchCredentialRequest>,
     ) -> Result<Response<MessageStream<pb::WatchCredentialResponse>>, Status> {
-        self.watch(request).await
+        self.credentials.watch(request).await
     }
 
     async fn attend_credential(
         &self,
         request: Request<pb::AttendCredentialRequest>,
     ) -> Result<Response<MessageStream<pb::AttendCredentialResponse>>, Status> {
-        self.attend(request).await
+        self.credentials.attend(&self.leases, request).await
     }
 
     async fn report_rejected(
         &self,
         request: Request<pb::ReportRejectedRequest>,
     ) -> Result<Response<pb::ReportRejectedResponse>, Status> {
-        self.report(request).await
+        self.credentials.report(request).await
     }
 
     async fn list_clusters(
         &self,
         request: Request<pb::ListClustersRequest>,
     ) -> Result<Response<pb::ListClustersResponse>, Status> {
-        let access = Access::of(&request)?;
-        let rights = Asked::call(&self.audit, access, "list_clusters").decided(access.need(Verb::List))?;
+        let rights = self.need(&request, "list_clusters", Verb::List)?;
         Ok(Response::new(self.clusters()?.page(request.into_inner(), rights).await?))
     }
 
@@ -156,7 +146,7 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
     ) -> Result<Response<pb::DepositOutputResponse>, Status> {
         let access = Arc::clone(Access::of(&request)?);
         let deposited = self.leases.deposit(&access.peer, request.into_inner());
-        Asked::call(&self.audit, &access, "deposit_output").decided(deposited)?;
+        Asked::call(&self.credentials.audit, &access, "deposit_output").decided(deposited)?;
         Ok(Response::new(pb::DepositOutputResponse {}))
     }
 
@@ -165,13 +155,24 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
         request: Request<pb::WatchClustersRequest>,
     ) -> Result<Response<MessageStream<pb::WatchClustersResponse>>, Status> {
         let (access, slot) = (Arc::clone(Access::of(&request)?), watch_slot(&request)?);
-        Asked::call(&self.audit, &access, "watch_clusters").decided(access.need(Verb::List))?;
+        self.need(&request, "watch_clusters", Verb::List)?;
         Ok(self.clusters()?.follow(request.into_inner().namespace, access, slot).await)
     }
 }
 
 impl<R: PluginRunner> BrokerService<R> {
     fn clusters(&self) -> Result<&Clusters<R>, Status> {
-        self.resolver.fleet().map(|_| &self.clusters).ok_or_else(status::no_hub)
+        self.credentials.resolver.fleet().map(|_| &self.clusters).ok_or_else(status::no_hub)
+    }
+
+    /// The rights of the caller, if it may do `verb` with anything. Records the decision.
+    pub(super) fn need<T>(
+        &self,
+        request: &Request<T>,
+        call: &'static str,
+        verb: Verb,
+    ) -> Result<Arc<Rights>, Status> {
+        let access = Access::of(request)?;
+        Asked::call(&self.credentials.audit, access, call).decided(access.need(verb))
     }
 }
