@@ -1,7 +1,7 @@
 //! Reading files that decide what runs.
 
 use std::{
-    fs::{File, FileType, OpenOptions},
+    fs::{File, FileType, Metadata, OpenOptions},
     io::{self, Read as _},
     os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
@@ -44,16 +44,30 @@ pub(super) fn kubeconfig(path: &Path, report: &Report) -> Option<Vec<u8>> {
 /// A user who can write such a file can run programs as the broker, so it must belong to the broker's user or to root, and
 /// no other user may be able to write it. The same holds for every directory on the way to it.
 fn read(path: &Path, limit: u64, report: &Report) -> Option<Vec<u8>> {
-    let mut file = opened(path, report)?;
-    match file.metadata().and_then(|found| unsafe_file(path, &found)) {
-        Ok(found) => found.iter().for_each(|by| report.problem(Location::whole(path), by.problem(SO))),
-        Err(error) => {
-            report.problem(Location::whole(path), format!("its owner and mode cannot be checked: {error}"));
+    let problem = |message: String| report.problem(Location::whole(path), message);
+    let (file, found) = match open(path) {
+        Ok((file, found)) if found.is_file() => (file, found),
+        Ok((_, found)) => {
+            problem(format!("is {}; it must be a regular file", name(found.file_type())));
+            return None;
         }
+        Err(error) => {
+            problem(format!("cannot be read: {error}"));
+            return None;
+        }
+    };
+    match unsafe_file(path, &found) {
+        Ok(found) => found.iter().map(|by| by.problem(SO)).for_each(problem),
+        Err(error) => problem(format!("its owner and mode cannot be checked: {error}")),
     }
-    let bytes = bytes(&mut file, path, limit, report);
-    report.read(path, bytes.as_deref());
-    bytes
+    let bytes = contents(file, &found, limit);
+    report.read(path, bytes.as_ref().ok().and_then(|bytes| bytes.as_deref()));
+    match bytes {
+        Ok(Some(bytes)) => return Some(bytes),
+        Ok(None) => problem(format!("has more than {limit} bytes")),
+        Err(error) => problem(format!("cannot be read: {error}")),
+    }
+    None
 }
 
 /// Why the file at `path` must not decide whom the broker trusts; `None`: only the broker's user and root can change it.
@@ -72,16 +86,13 @@ pub fn distrust(path: &Path) -> io::Result<Option<String>> {
 ///
 /// It cannot be read, is not a regular file, or is larger than 1 MiB.
 pub fn authorities(path: &Path) -> io::Result<Vec<u8>> {
-    let unusable = |problem: String| Err(io::Error::new(io::ErrorKind::InvalidData, problem));
-    if !std::fs::metadata(path)?.is_file() {
-        return unusable("it is not a regular file".to_owned());
+    let unusable = |problem: String| io::Error::new(io::ErrorKind::InvalidData, problem);
+    let (file, found) = open(path)?;
+    if !found.is_file() {
+        return Err(unusable("it is not a regular file".to_owned()));
     }
-    let mut bytes = Vec::new();
-    File::open(path)?.take(MAX_AUTHORITIES + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MAX_AUTHORITIES {
-        return unusable(format!("it has more than {MAX_AUTHORITIES} bytes"));
-    }
-    Ok(bytes)
+    let bytes = contents(file, &found, MAX_AUTHORITIES)?;
+    bytes.ok_or_else(|| unusable(format!("it has more than {MAX_AUTHORITIES} bytes")))
 }
 
 /// The document in `bytes`: YAML, of which nearly all JSON is a part, or else JSON.
@@ -113,17 +124,12 @@ pub(super) fn below(dir: &Path, path: &str) -> PathBuf {
     dir.join(path).components().collect()
 }
 
-/// Opens a regular file. Others are refused before they are read: a pipe could keep the broker waiting without end.
-fn opened(path: &Path, report: &Report) -> Option<File> {
+/// Opens a file without waiting: a pipe could keep the broker from starting.
+fn open(path: &Path) -> io::Result<(File, Metadata)> {
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits();
-    let opened = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path);
-    let problem = match opened.and_then(|file| Ok((file.metadata()?.file_type(), file))) {
-        Ok((kind, file)) if kind.is_file() => return Some(file),
-        Ok((kind, _)) => format!("is {}; it must be a regular file", name(kind)),
-        Err(error) => format!("cannot be read: {error}"),
-    };
-    report.problem(Location::whole(path), problem);
-    None
+    let file = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path)?;
+    let found = file.metadata()?;
+    Ok((file, found))
 }
 
 fn name(kind: FileType) -> &'static str {
@@ -134,24 +140,16 @@ fn name(kind: FileType) -> &'static str {
     }
 }
 
-fn bytes(file: &mut File, path: &Path, limit: u64, report: &Report) -> Option<Vec<u8>> {
-    // A file that is too large is not read. Any other one is read into one block of its size, which is not copied and wiped
-    // while it grows.
-    let read = file.metadata().and_then(|found| {
-        let mut bytes = Vec::new();
-        if found.len() <= limit {
-            bytes.reserve_exact(usize::try_from(found.len()).unwrap_or_default());
-            file.take(limit + 1).read_to_end(&mut bytes)?;
-        }
-        let is_whole = found.len() <= limit && bytes.len() as u64 <= limit;
-        Ok(is_whole.then_some(bytes))
-    });
-    match read {
-        Ok(Some(bytes)) => return Some(bytes),
-        Ok(None) => report.problem(Location::whole(path), format!("has more than {limit} bytes")),
-        Err(error) => report.problem(Location::whole(path), format!("cannot be read: {error}")),
+/// The contents of a file; `None`: they are more than `limit`. A file that is too large is not read. Any other one is read
+/// into one block of its size, which is not copied and wiped while it grows.
+fn contents(file: File, found: &Metadata, limit: u64) -> io::Result<Option<Vec<u8>>> {
+    if found.len() > limit {
+        return Ok(None);
     }
-    None
+    let mut bytes = Vec::new();
+    bytes.reserve_exact(usize::try_from(found.len()).unwrap_or_default());
+    file.take(limit + 1).read_to_end(&mut bytes)?;
+    Ok(Some(bytes).filter(|bytes| bytes.len() as u64 <= limit))
 }
 
 #[cfg(test)]
