@@ -66,15 +66,15 @@ impl Account<'_> {
 
     fn outcome(&self, effect: &RunEffect<'_>) -> RunOutcome {
         match (effect, self.run.ended.get()) {
-            (RunEffect::Accepted(outcome, _), _) => *outcome,
-            (RunEffect::Abandoned, _) => RunOutcome::Cancelled,
             // The error that callers get may name another cause, such as an issuer that is paused now.
-            (RunEffect::Failed(_), Some(Ended { failure: Some((outcome, _)), .. })) => *outcome,
+            (RunEffect::Accepted(outcome, _), _)
+            | (RunEffect::Failed(_), Some(Ended { failure: Some((outcome, _)), .. })) => *outcome,
             (RunEffect::Failed(failure), _) => match &failure.error {
                 CacheError::Lifetime { .. } => RunOutcome::ExpiredOutput,
                 CacheError::Run(error) => outcome(error),
                 _ => RunOutcome::Cancelled,
             },
+            (RunEffect::Abandoned, _) => RunOutcome::Cancelled,
         }
     }
 

@@ -10,9 +10,9 @@ use tokio::time::sleep;
 use tracing::{Instrument as _, info, info_span, warn};
 
 use super::{
-    CredentialCache,
     account::{self, Account, RunEffect},
     attention::{Asker, EndResult, Ending, Unattended},
+    cache::CredentialCache,
     entry::KeyEntry,
     error::{CacheError, Failure},
     request::Request,

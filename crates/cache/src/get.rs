@@ -9,21 +9,111 @@ use std::{
 use tokio::{sync::watch, time::timeout};
 
 use super::{
-    CacheError, Caller, CredentialCache, Failed, Pending, Request,
     attention::Asker,
+    cache::CredentialCache,
     entry::{Interest, KeyEntry},
+    error::{CacheError, Failed, Pending},
+    rejection::Caller,
+    request::{Lookup, Request},
     run::Waiter,
     state::{Decision, FirstStep, KeyState, decide},
 };
 use credbroker_credential::{Generation, Issued};
 use credbroker_observe::{clock::Now, metrics::RunReason};
-use credbroker_plugin::Retirement;
+use credbroker_plugin::{PluginKey, PluginSpec, Retirement};
 use credbroker_runner::{PluginRunner, Urgency};
 
 /// How long a caller without a deadline waits.
 const WITHOUT_DEADLINE: Duration = Duration::from_secs(60);
 
 impl<R: PluginRunner> CredentialCache<R> {
+    /// Returns the credential of `key` from memory if it is valid and `caller` does not have it yet. Never waits.
+    pub fn lookup(&self, key: &PluginKey, caller: &Caller) -> Lookup {
+        let now = self.now();
+        let entry = self.lock().find(key).map(Arc::clone);
+        entry.map_or(Lookup::Undecided, |entry| {
+            entry.share.touch(now);
+            self.serve_from_memory(&entry, caller, now).map_or(Lookup::Undecided, Lookup::Served)
+        })
+    }
+
+    /// Returns the credential of `spec`: from memory while it is valid, otherwise from one plugin run that all callers
+    /// share.
+    ///
+    /// A login ([`Request::is_login`]) runs the plugin even if there is a credential, unless a login succeeded in the last ten
+    /// seconds.
+    ///
+    /// A caller that asks again for the generation that it has, before that is due, may have seen it rejected; see
+    /// [`Request::verify_at`].
+    ///
+    /// Dropping the future does not stop a run that it started: the run belongs to the cache, and others may wait for it.
+    ///
+    /// # Errors
+    ///
+    /// [`Failed`] has the cause and how long the failure is held.
+    pub async fn get(&self, spec: PluginSpec, request: &Request) -> Result<Arc<Issued>, Failed> {
+        let interest = self.enter(spec, request.caller.peer)?;
+        let (entry, caller) = (&interest.0, &request.caller);
+        let now = self.now();
+        let served = if request.is_login {
+            entry.cell.borrow().after_login(now).inspect(|_| self.count_served(entry))
+        } else {
+            self.serve_from_memory(entry, caller, now)
+        };
+        if let Some(issued) = served {
+            return Ok(issued);
+        }
+        let repeated = entry.cell.borrow().valid(now).map(|current| Arc::clone(&current.issued));
+        let answer = match repeated {
+            _ if request.is_login => {
+                let answer = self.get_or_run(entry, request, ready(FirstStep::Run { may_fail: true })).await;
+                if answer.is_ok() {
+                    let now = self.now();
+                    entry.cell.send_if_modified(|state| {
+                        state.logged_in = Some(now.boot);
+                        false
+                    });
+                }
+                answer
+            }
+            Some(issued) => self.get_or_run(entry, request, self.suspect(entry, issued, request)).await,
+            None => self.get_or_run(entry, request, ready(FirstStep::Decide)).await,
+        };
+        self.count(entry, answer.is_ok(), now);
+        let issued = answer?;
+        entry.callers.repeats(caller.name, issued.generation.number(), self.now().boot);
+        Ok(issued)
+    }
+
+    /// Watches the credential of `spec`, and keeps it refreshed while the watch is open.
+    ///
+    /// # Errors
+    ///
+    /// There is no room for another key.
+    pub fn watch(&self, spec: PluginSpec, caller: Caller) -> Result<CredentialWatch<R>, Failed> {
+        Ok(CredentialWatch::new(self.clone(), self.enter(spec, caller.peer)?, caller))
+    }
+
+    /// Fetches the credential of `spec` before a caller asks for it, as background work.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get).
+    pub async fn fetch_ahead(&self, spec: PluginSpec) -> Result<(), Failed> {
+        let Interest(entry) = &self.enter(spec, Caller::BROKER)?;
+        let (now, file) = (self.now(), entry.spec.file_version());
+        match self.try_claim(entry, Urgency::Background, Some(RunReason::Prewarm), |state| {
+            decide(state, Asker::Program, file, now)
+        }) {
+            (Decision::Fail(failed), _) => Err(failed),
+            (Decision::Wait, Some(run)) => match run.outcome().await {
+                Some(Err(failure)) => Err(failure.at(self.now(), false)),
+                Some(Ok(_)) | None => Ok(()),
+            },
+            _ => Ok(()),
+        }
+    }
+
     /// The valid credential of `entry`, unless `caller` asks for it again before it is due. Starts a refresh if one is
     /// due.
     pub(super) fn serve_from_memory(
@@ -128,22 +218,6 @@ impl<R: PluginRunner> CredentialCache<R> {
         // Another run may have brought a credential, or a step of the clock made one valid again.
         let held = || entry.cell.borrow().valid(now).map(|current| Arc::clone(&current.issued));
         outcome.or_else(|failed| if may_fail { Err(failed) } else { held().ok_or(failed) })
-    }
-
-    /// Runs the plugin of `entry` as background work if its credential is missing or due, and waits for the outcome if
-    /// it is missing.
-    pub(super) async fn run_ahead(&self, entry: &Arc<KeyEntry>) -> Result<(), Failed> {
-        let (now, file) = (self.now(), entry.spec.file_version());
-        match self.try_claim(entry, Urgency::Background, Some(RunReason::Prewarm), |state| {
-            decide(state, Asker::Program, file, now)
-        }) {
-            (Decision::Fail(failed), _) => Err(failed),
-            (Decision::Wait, Some(run)) => match run.outcome().await {
-                Some(Err(failure)) => Err(failure.at(self.now(), false)),
-                Some(Ok(_)) | None => Ok(()),
-            },
-            _ => Ok(()),
-        }
     }
 }
 

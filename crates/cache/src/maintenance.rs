@@ -9,10 +9,11 @@ use std::{
 use tracing::debug;
 
 use super::{
-    CredentialCache, Selector,
     attention::Asker,
+    cache::CredentialCache,
     entries::position,
     entry::{Interest, KeyEntry},
+    request::Selector,
     state::{NextAction, decide},
 };
 use credbroker_observe::clock::{Beat, Now};
@@ -26,8 +27,15 @@ const PERIOD: Duration = Duration::from_secs(1);
 const AT_A_TIME: usize = 256;
 
 impl<R: PluginRunner> CredentialCache<R> {
+    /// Refreshes credentials ahead of their expiry, forgets idle keys, and starts the queued runs whose time has come,
+    /// until the broker drains.
+    pub async fn keep_fresh(&self, beat: Beat) {
+        let parts = &self.inner.parts;
+        tokio::join!(self.maintain(beat), parts.draining.run_until_cancelled(parts.scheduler.keep_time()));
+    }
+
     /// Handles every entry once a second while there are any, until the broker drains.
-    pub(super) async fn maintain(&self, beat: Beat) {
+    async fn maintain(&self, beat: Beat) {
         loop {
             let is_empty = self.is_empty();
             let wake = async {
@@ -90,7 +98,11 @@ impl<R: PluginRunner> CredentialCache<R> {
 }
 
 impl<R: PluginRunner> CredentialCache<R> {
-    pub(super) async fn run_now(&self, selector: &Selector) -> usize {
+    /// Runs the plugin of every selected key now, waits for the outcomes, and returns the number of keys. The old
+    /// credentials are served meanwhile, and stay if a run fails.
+    ///
+    /// The first run of each issuer starts even while the issuer is paused; the others are background work.
+    pub async fn refresh(&self, selector: &Selector) -> usize {
         // The interest is held until the end: a queued run without a caller is abandoned.
         let selected: Vec<_> =
             { self.lock().select(selector, None, usize::MAX).iter().map(Interest::new).collect() };
@@ -110,7 +122,12 @@ impl<R: PluginRunner> CredentialCache<R> {
         selected.len()
     }
 
-    pub(super) fn take_out(&self, selector: &Selector) -> usize {
+    /// Forgets the selected keys and returns their number. Secrets are wiped when the last response that holds them has
+    /// been sent. Open watches receive the next credential.
+    ///
+    /// The outcome of a run that started before goes only to the callers that wait for it: the run may have started as
+    /// another account.
+    pub fn evict(&self, selector: &Selector) -> usize {
         let evicted = self.lock().take_out(selector);
         let count = evicted.len();
         let is_unused =
@@ -129,7 +146,9 @@ impl<R: PluginRunner> CredentialCache<R> {
         count
     }
 
-    pub(super) fn take_retired(&self) -> usize {
+    /// Forgets the credentials of providers that are no longer in force, and returns their number. Their runs end, and
+    /// callers that wait or watch get [`CacheError::Retired`].
+    pub fn forget_retired(&self) -> usize {
         let retired = self.lock().take_retired();
         for (entry, why) in &retired {
             entry.retire(*why);
@@ -138,7 +157,9 @@ impl<R: PluginRunner> CredentialCache<R> {
         retired.len()
     }
 
-    pub(super) fn take_leased(&self) {
+    /// Forgets the credentials that came out of the terminal of a caller, which could have forged them, and ends the runs in
+    /// terminals, if their provider is shared with other users by now.
+    pub fn forget_leased(&self) {
         // A run that starts afterwards finds the provider shared when it ends.
         let shared = self.lock().shared();
         for entry in &shared {
@@ -146,7 +167,10 @@ impl<R: PluginRunner> CredentialCache<R> {
         }
     }
 
-    pub(super) fn forget_profile(&self, profile: &ProfileName, now: Option<&Arc<Target>>) {
+    /// Forgets the credentials of `profile`, except those for its current target `now`: the profile changed or was
+    /// deleted. Callers that wait for a run still get its outcome, for the target that they asked for; a run without
+    /// callers is ended.
+    pub fn forget(&self, profile: &ProfileName, now: Option<&Arc<Target>>) {
         let is_stale = |entry: &Arc<KeyEntry>| {
             let target = entry.spec.target.as_ref();
             target.is_some_and(|target| !now.is_some_and(|now| now.is_same(target)))

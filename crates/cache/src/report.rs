@@ -12,13 +12,16 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
 
 use super::{
-    CredentialCache, Failed, Request,
+    cache::CredentialCache,
     entry::KeyEntry,
+    error::Failed,
     rejection::{Evidence, SharedVerdict, VERIFY_EVERY, Verdict, Verification},
+    request::Request,
     state::{FirstStep, KeyState},
 };
 use credbroker_credential::{Cluster, Issued};
 use credbroker_observe::clock::Now;
+use credbroker_plugin::PluginSpec;
 use credbroker_runner::PluginRunner;
 
 /// The answer to a report of a rejected credential.
@@ -61,7 +64,25 @@ enum ReportPlan {
 }
 
 impl<R: PluginRunner> CredentialCache<R> {
-    pub(super) async fn answer_report(
+    /// Returns what to use instead of `generation`, which an API server rejected: the current generation if it is
+    /// another one, otherwise the outcome of one run that all reports share. [`Reported::outcome`] says which.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get). The rejected credential stays in memory for callers that did not report it.
+    pub async fn report(
+        &self,
+        spec: PluginSpec,
+        generation: &str,
+        request: &Request,
+    ) -> Result<Reported, Failed> {
+        let (interest, asked) = (self.enter(spec, request.caller.peer)?, self.now());
+        let answer = self.answer_report(&interest.0, generation, request).await;
+        self.count(&interest.0, answer.is_ok(), asked);
+        answer
+    }
+
+    async fn answer_report(
         &self,
         entry: &Arc<KeyEntry>,
         generation: &str,

@@ -7,12 +7,13 @@ use std::{
 };
 
 use super::{
-    CacheError, CredentialCache, Failed,
     attention::{Asker, Unattended},
+    cache::CredentialCache,
     entries::{ListPosition, position},
     entry::KeyEntry,
-    error::Failure,
+    error::{CacheError, Failed, Failure},
     rejection::Verdict,
+    request::Selector,
     state::{KeyState, Usage, next_run},
 };
 use credbroker_credential::{Issued, Now};
@@ -97,7 +98,22 @@ impl KeyStatus {
 }
 
 impl<R: PluginRunner> CredentialCache<R> {
-    pub(super) fn status_of(&self, entry: &KeyEntry, now: Now) -> KeyStatus {
+    /// Returns at most `count` of the selected keys, without their credentials, in the order of provider and key,
+    /// starting after `after`.
+    pub fn list(&self, selector: &Selector, after: Option<&ListPosition>, count: usize) -> Vec<KeyStatus> {
+        let entries = self.lock().select(selector, after, count);
+        let now = self.now();
+        entries.iter().map(|entry| self.status_of(entry, now)).collect()
+    }
+
+    /// Returns the state of each key of a ClusterProfile, and why it has no credential.
+    pub fn profile_states(&self) -> Vec<(ProfileName, Holding, Option<Failed>)> {
+        let entries: Vec<_> = self.lock().profiles().flatten().cloned().collect();
+        let now = self.now();
+        entries.iter().filter_map(|entry| self.profile_state(entry, now)).collect()
+    }
+
+    fn status_of(&self, entry: &KeyEntry, now: Now) -> KeyStatus {
         let usage = entry.usage(now);
         let paused = self.inner.parts.scheduler.paused(&entry.spec.provider);
         let state = entry.cell.borrow();
@@ -125,11 +141,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         }
     }
 
-    pub(super) fn profile_state(
-        &self,
-        entry: &KeyEntry,
-        now: Now,
-    ) -> Option<(ProfileName, Holding, Option<Failed>)> {
+    fn profile_state(&self, entry: &KeyEntry, now: Now) -> Option<(ProfileName, Holding, Option<Failed>)> {
         let profile = entry.spec.target.as_ref()?.profile.clone();
         let state = entry.cell.borrow();
         let failed = state.failure.as_ref().map(|failure| self.failed(entry, failure, now));
@@ -251,11 +263,6 @@ impl<R: PluginRunner> CredentialCache<R> {
             }
             tokio::task::yield_now().await;
         }
-    }
-
-    /// Whether the broker drains: no more runs start.
-    pub fn is_draining(&self) -> bool {
-        self.inner.parts.draining.is_cancelled()
     }
 }
 

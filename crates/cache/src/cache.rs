@@ -1,4 +1,4 @@
-//! What a cache is made of, and what its clones share.
+//! The cache, what it is made of, and what its clones share.
 
 use std::{
     fmt,
@@ -13,10 +13,10 @@ use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    CacheError, CredentialCache, Failed,
     bounds::{EVICTABLE_AFTER, EntryLimits},
     entries::KeyEntries,
     entry::{Interest, KeyEntry},
+    error::{CacheError, Failed},
     rejection::VerifyFn,
 };
 use credbroker_credential::{EncodeFn, Issued};
@@ -51,7 +51,7 @@ pub struct CacheParts<R> {
     pub jitter: fn() -> f64,
     /// Identifies this start of the broker in every generation.
     pub epoch: Arc<str>,
-    /// How much there may be, until [`CredentialCache::set_limits`](super::CredentialCache::set_limits).
+    /// How much there may be, until [`CredentialCache::set_limits`].
     pub entries: EntryLimits,
     /// Owns the runs.
     pub tasks: TaskTracker,
@@ -65,30 +65,70 @@ impl<R> fmt::Debug for CacheParts<R> {
     }
 }
 
+/// Serves credentials from memory and runs plugins for those that are missing or due. Clones share the memory.
+#[derive(Debug)]
+pub struct CredentialCache<R> {
+    pub(super) inner: Arc<Inner<R>>,
+}
+
 #[derive(Debug)]
 pub(super) struct Inner<R> {
     pub(super) parts: CacheParts<R>,
-    pub(super) entries: Mutex<KeyEntries>,
+    entries: Mutex<KeyEntries>,
     /// Wakes the maintenance when the first entry is made.
     pub(super) occupied: Notify,
     pub(super) generations: AtomicU64,
     /// Increases with each change of what the cache holds.
-    pub(super) changes: AtomicU64,
+    changes: AtomicU64,
 }
 
-impl<R> Inner<R> {
-    pub(super) fn new(parts: CacheParts<R>) -> Self {
-        Self {
+impl<R> Clone for CredentialCache<R> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner) }
+    }
+}
+
+impl<R: PluginRunner> CredentialCache<R> {
+    /// An empty cache.
+    pub fn new(parts: CacheParts<R>) -> Self {
+        let inner = Inner {
             entries: Mutex::new(KeyEntries::new(parts.entries)),
             parts,
             occupied: Notify::new(),
             generations: AtomicU64::new(1),
             changes: AtomicU64::default(),
-        }
+        };
+        Self { inner: Arc::new(inner) }
     }
-}
 
-impl<R: PluginRunner> CredentialCache<R> {
+    /// Sets how much there may be. What is held beyond that stays until it is idle.
+    pub fn set_limits(&self, limits: EntryLimits) {
+        let mut entries = self.lock();
+        entries.set_limits(limits, self.now());
+        self.forget_displaced(entries);
+    }
+
+    /// A number that increases with each change of [`profile_states`](Self::profile_states), except those that time alone
+    /// causes.
+    pub fn changes(&self) -> u64 {
+        self.inner.changes.load(Ordering::Acquire)
+    }
+
+    /// The number of keys in memory.
+    pub fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Whether no key is in memory.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether the broker drains: no more runs start.
+    pub fn is_draining(&self) -> bool {
+        self.inner.parts.draining.is_cancelled()
+    }
+
     /// The entry of `spec`, made if there is none, for a caller in `peer`. It stays in the map while the caller holds it.
     pub(super) fn enter(&self, spec: PluginSpec, peer: u64) -> Result<Interest, Failed> {
         let standing = spec.provider.standing.clone();
