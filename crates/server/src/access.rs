@@ -14,7 +14,7 @@ use tonic::{Request, Status};
 use super::status::{self, NoRights};
 use credbroker_fleet::resolver::{CredentialRequest, Resolver};
 use credbroker_plugin::{
-    Origin, PluginSpec, ResolveError,
+    Origin, PluginSpec,
     access::{Permit, Policy, Principal, Rights, Verb},
 };
 use credbroker_runner::CallingRun;
@@ -98,12 +98,12 @@ impl Access {
         &self,
         resolver: &Resolver,
         ask: &mut CredentialRequest,
-    ) -> Result<PluginSpec, ResolveError> {
+    ) -> Result<PluginSpec, Status> {
         loop {
             ask.permit = ask.permit.with(self.rights());
             let spec = resolver.resolve(ask.clone());
             if self.is_current(&ask.permit) {
-                return spec;
+                return spec.map_err(|error| status::unresolved(&error, &ask.source));
             }
         }
     }

@@ -178,9 +178,8 @@ impl<R: PluginRunner> Credentials<R> {
         deadline: Option<Duration>,
     ) -> Result<(PluginSpec, cache::Request), Status> {
         let deadline = wait_within(deadline, self.resolver.settled(&ask)).await;
-        let spec = access.resolve(&self.resolver, &mut ask).map_err(|error| {
-            tracing::debug!("request refused: {error}");
-            status::unresolved(&error, &ask.source)
+        let spec = access.resolve(&self.resolver, &mut ask).inspect_err(|status| {
+            tracing::debug!("request refused: {}", status.message());
         })?;
         trace::names(&spec);
         let verify_at = verifiable_at(&spec.provider, spec.target.as_ref(), ask.cluster.as_ref());
@@ -219,8 +218,7 @@ impl<R: PluginRunner> CredentialStream<R> {
         // Before the rights are read: a change in between is not lost.
         let policies = access.changes();
         let Credentials { cache, resolver, .. } = &credentials;
-        let spec = access.resolve(resolver, &mut ask);
-        let spec = spec.map_err(|error| status::unresolved(&error, &ask.source))?;
+        let spec = access.resolve(resolver, &mut ask)?;
         trace::names(&spec);
         let subject = Subject::of(&spec);
         let profile = resolver.follow(&spec);
@@ -278,8 +276,7 @@ impl<R: PluginRunner> CredentialStream<R> {
         if let Some(why) = self.watch.retirement() {
             return Err(status::failed(&self.subject, &CacheError::Retired(why).into()));
         }
-        let spec = self.access.resolve(&self.credentials.resolver, &mut self.ask);
-        let spec = spec.map_err(|error| status::unresolved(&error, &self.ask.source))?;
+        let spec = self.access.resolve(&self.credentials.resolver, &mut self.ask)?;
         self.move_to(spec).map_err(|failed| status::failed(&self.subject, &failed))
     }
 

@@ -80,26 +80,23 @@ pub(super) fn message(body: &Bytes) -> Option<Bytes> {
 
 /// `message` as one uncompressed gRPC message on the wire.
 pub(super) fn frame(message: &impl Message) -> Bytes {
-    let length = message.encoded_len();
-    let mut frame = BytesMut::with_capacity(HEAD + length);
-    frame.put_u8(0);
-    frame.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
-    // Cannot fail: the buffer has the capacity.
-    let _complete = message.encode(&mut frame);
-    frame.freeze()
+    framed(&[], message)
 }
 
 /// The message of `frame` with the fields of `more` appended, framed. Appended fields are part of the message.
 pub(super) fn extended(frame: &Bytes, more: &impl Message) -> Bytes {
-    let message = frame.get(HEAD..).unwrap_or_default();
-    let length = message.len() + more.encoded_len();
-    let mut extended = BytesMut::with_capacity(HEAD + length);
-    extended.put_u8(0);
-    extended.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
-    extended.put(message);
+    framed(frame.get(HEAD..).unwrap_or_default(), more)
+}
+
+fn framed(begin: &[u8], rest: &impl Message) -> Bytes {
+    let length = begin.len() + rest.encoded_len();
+    let mut frame = BytesMut::with_capacity(HEAD + length);
+    frame.put_u8(0);
+    frame.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
+    frame.put(begin);
     // Cannot fail: the buffer has the capacity.
-    let _complete = more.encode(&mut extended);
-    extended.freeze()
+    let _complete = rest.encode(&mut frame);
+    frame.freeze()
 }
 
 impl Preencoded {

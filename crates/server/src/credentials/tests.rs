@@ -138,3 +138,29 @@ fn a_watch_that_begins_while_the_broker_drains_is_refused() {
     assert_eq!(refused.code(), tonic::Code::Unavailable);
     assert!(refused.message().ends_with("(DRAINING)"), "{refused}");
 }
+
+#[tokio::test]
+async fn a_get_that_memory_does_not_answer_continues_from_what_the_look_up_learned() {
+    let providers = Arc::new(Providers::new([test_provider("p", Command::Path("/bin/sh".into()))]));
+    let parts = CacheParts::for_tests(
+        ServerAsToken,
+        Arc::new(SystemClock),
+        &TaskTracker::new(),
+        &CancellationToken::new(),
+    );
+    let cache = CredentialCache::new(CacheParts { encode: crate::encode, ..parts });
+    let resolver = Arc::new(Resolver::new(providers, None));
+    let credentials = Credentials { cache, resolver, audit: Audit::default() };
+    let (access, mut learned) = (Access::of_the_owner(), Extensions::new());
+    let provider = pb::ProviderRef { name: "p".into(), ..pb::ProviderRef::default() };
+    let source = Some(pb::credential_ref::Source::Provider(provider));
+    let r#ref = Some(pb::CredentialRef { source, ..pb::CredentialRef::default() });
+    let request = pb::GetCredentialRequest { r#ref, ..pb::GetCredentialRequest::default() };
+    let encoded = Bytes::from(request.encode_to_vec());
+    assert_eq!(credentials.recall(&access, encoded.clone(), &mut learned), None);
+    let get = learned.remove::<Get>().unwrap();
+    let frame = credentials.get(&access, get, None).await.unwrap();
+    assert_eq!(credentials.recall(&access, encoded, &mut learned), Some(frame));
+    assert_eq!(credentials.recall(&access, Bytes::new(), &mut learned), None, "it names nothing");
+    assert!(learned.is_empty());
+}

@@ -42,7 +42,7 @@ fn a_name_that_a_page_chose_is_not_local() {
 fn names_in_urls_may_be_escaped() {
     assert_eq!(decoded("a%2Fb%20%C3%A9"), "a/b é");
     assert_eq!(decoded("100%"), "100%");
-    assert_eq!(decoded("%zz%4"), "%zz%4");
+    assert_eq!(decoded("%zz%+4%4"), "%zz%+4%4");
     assert_eq!(excluded("verbose&exclude=a%26b&exclude=c"), ["a&b", "c"]);
 }
 
