@@ -14,7 +14,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     bounds::{EVICTABLE_AFTER, EntryLimits},
-    entries::KeyEntries,
+    entries::{KeyEntries, position},
     entry::{Interest, KeyEntry},
     error::{CacheError, Failed},
     rejection::VerifyFn,
@@ -26,6 +26,9 @@ use credbroker_observe::{
 };
 use credbroker_plugin::PluginSpec;
 use credbroker_runner::{PluginRunner, Scheduler};
+
+/// Entries that are handled before other tasks run.
+pub(super) const AT_A_TIME: usize = 256;
 
 /// Called at the end of each run that started, with what it issued or why it failed, and how long it took. `None`: it was
 /// ended because it was not needed.
@@ -162,6 +165,25 @@ impl<R: PluginRunner> CredentialCache<R> {
         }
         for entry in displaced {
             entry.forget();
+        }
+    }
+
+    /// Visits the entries of one provider or of all, and lets other tasks run between a few of them.
+    pub(super) async fn visit(
+        &self,
+        provider: Option<&str>,
+        mut visit: impl FnMut(&Arc<KeyEntry>, Now) + Send,
+    ) {
+        let mut last = None;
+        loop {
+            let entries = self.lock().after(provider, last.as_ref(), AT_A_TIME);
+            let Some(end) = entries.last() else { return };
+            last = Some(position(&end.spec));
+            let now = self.now();
+            for entry in &entries {
+                visit(entry, now);
+            }
+            tokio::task::yield_now().await;
         }
     }
 

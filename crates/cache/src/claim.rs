@@ -272,10 +272,9 @@ impl<R: PluginRunner> Claim<R> {
     /// Ends without an outcome, because it is not needed.
     fn abandon(self) {
         self.account(None, &RunEffect::Abandoned);
-        self.entry.cell.send_if_modified(|state| {
+        self.entry.update(|state| {
             state.run.take_if(|found| Arc::ptr_eq(found, &self.run));
             self.cache.changed();
-            false
         });
         self.run.publish(None);
     }

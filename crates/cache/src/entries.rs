@@ -132,12 +132,10 @@ impl KeyEntries {
         }
     }
 
-    /// The selected entries. Those without interest are removed from the maps.
-    pub(crate) fn take_out(&mut self, selector: &Selector) -> Vec<Arc<KeyEntry>> {
-        let entries = self.select(selector, None, usize::MAX);
-        // Interest grows only under the lock of the maps, so an entry without interest is not found by a request later.
+    /// Removes those of `entries` without interest. Interest grows only under the lock of the maps, so a request does not
+    /// find them later.
+    pub(crate) fn take_out(&mut self, entries: &[Arc<KeyEntry>]) {
         entries.iter().filter(|entry| !entry.share.is_in_use()).for_each(|entry| self.remove(entry));
-        entries
     }
 
     /// The entries of providers that are shared with other users than the broker's own.

@@ -101,6 +101,16 @@ impl KeyEntry {
         next_action(&self.cell.borrow(), self.usage(now), now)
     }
 
+    /// Changes its state without waking the watches.
+    pub(crate) fn update<T: Default>(&self, change: impl FnOnce(&mut KeyState) -> T) -> T {
+        let mut result = T::default();
+        self.cell.send_if_modified(|state| {
+            result = change(state);
+            false
+        });
+        result
+    }
+
     /// Waits until `is_true` for its state.
     pub(crate) async fn becomes(&self, mut is_true: impl FnMut(&KeyState) -> bool) {
         // The entry keeps the sender alive.

@@ -63,25 +63,21 @@ impl<R: PluginRunner> CredentialCache<R> {
         if let Some(issued) = served {
             return Ok(issued);
         }
-        let repeated = entry.cell.borrow().valid(now).map(|current| Arc::clone(&current.issued));
-        let answer = match repeated {
-            _ if request.is_login => {
-                let answer = self.get_or_run(entry, request, ready(FirstStep::Run { may_fail: true })).await;
-                if answer.is_ok() {
-                    let now = self.now();
-                    entry.cell.send_if_modified(|state| {
-                        state.logged_in = Some(now.boot);
-                        false
-                    });
-                }
-                answer
+        let current = entry.cell.borrow().valid(now).map(|current| Arc::clone(&current.issued));
+        let first = async {
+            match current {
+                _ if request.is_login => FirstStep::Run { may_fail: true },
+                Some(issued) => self.suspect(entry, issued, request).await,
+                None => FirstStep::Decide,
             }
-            Some(issued) => self.get_or_run(entry, request, self.suspect(entry, issued, request)).await,
-            None => self.get_or_run(entry, request, ready(FirstStep::Decide)).await,
         };
+        let answer = self.get_or_run(entry, request, first).await;
         self.count(entry, answer.is_ok(), now);
-        let issued = answer?;
-        entry.callers.repeats(caller.name, issued.generation.number(), self.now().boot);
+        let (issued, now) = (answer?, self.now());
+        if request.is_login {
+            entry.update(|state| state.logged_in = Some(now.boot));
+        }
+        entry.callers.repeats(caller.name, issued.generation.number(), now.boot);
         Ok(issued)
     }
 

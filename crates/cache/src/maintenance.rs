@@ -10,8 +10,7 @@ use tracing::debug;
 
 use super::{
     attention::Asker,
-    cache::CredentialCache,
-    entries::position,
+    cache::{AT_A_TIME, CredentialCache},
     entry::{Interest, KeyEntry},
     request::Selector,
     state::{NextAction, decide},
@@ -23,8 +22,6 @@ use credbroker_runner::{PluginRunner, Urgency};
 /// How often the maintenance runs. Validity is checked at each request; this bounds how late a refresh starts, also after
 /// a step of the clock and a suspend.
 const PERIOD: Duration = Duration::from_secs(1);
-/// Entries that are handled before other tasks run.
-const AT_A_TIME: usize = 256;
 
 impl<R: PluginRunner> CredentialCache<R> {
     /// Refreshes credentials ahead of their expiry, forgets idle keys, and starts the queued runs whose time has come,
@@ -47,22 +44,8 @@ impl<R: PluginRunner> CredentialCache<R> {
             };
             tokio::select! {
                 () = self.inner.parts.draining.cancelled() => return,
-                () = wake => self.maintain_all().await,
+                () = wake => self.visit(None, |entry, now| self.maintain_one(entry, now)).await,
             }
-        }
-    }
-
-    async fn maintain_all(&self) {
-        let mut last = None;
-        loop {
-            let entries = self.lock().after(None, last.as_ref(), AT_A_TIME);
-            let Some(end) = entries.last() else { return };
-            last = Some(position(&end.spec));
-            let now = self.now();
-            for entry in &entries {
-                self.maintain_one(entry, now);
-            }
-            tokio::task::yield_now().await;
         }
     }
 
@@ -128,7 +111,10 @@ impl<R: PluginRunner> CredentialCache<R> {
     /// The outcome of a run that started before goes only to the callers that wait for it: the run may have started as
     /// another account.
     pub fn evict(&self, selector: &Selector) -> usize {
-        let evicted = self.lock().take_out(selector);
+        let evicted = { self.lock().select(selector, None, usize::MAX) };
+        for entries in evicted.chunks(AT_A_TIME) {
+            self.lock().take_out(entries);
+        }
         let count = evicted.len();
         let is_unused =
             |entry: &Arc<KeyEntry>| entry.leaves.load(Ordering::Relaxed) && entry.cell.borrow().run.is_none();

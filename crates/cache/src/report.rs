@@ -57,10 +57,8 @@ pub enum ReportOutcome {
 enum ReportPlan {
     /// At once.
     Answer(Result<Reported, Failed>),
-    /// With the current credential: the report is about another one.
-    Current(ReportOutcome),
-    /// With the outcome of a run.
-    Run(FirstStep),
+    /// With what the first step leads to. The outcome is known if the report is about another credential.
+    Wait(FirstStep, Option<ReportOutcome>),
 }
 
 impl<R: PluginRunner> CredentialCache<R> {
@@ -77,44 +75,26 @@ impl<R: PluginRunner> CredentialCache<R> {
         request: &Request,
     ) -> Result<Reported, Failed> {
         let (interest, asked) = (self.enter(spec, request.caller.peer)?, self.now());
-        let answer = self.answer_report(&interest.0, generation, request).await;
-        self.count(&interest.0, answer.is_ok(), asked);
-        answer
-    }
-
-    async fn answer_report(
-        &self,
-        entry: &Arc<KeyEntry>,
-        generation: &str,
-        request: &Request,
-    ) -> Result<Reported, Failed> {
-        let now = self.now();
-        let mut plan = ReportPlan::Current(ReportOutcome::UnknownGeneration);
-        entry.cell.send_if_modified(|state| {
-            plan = self.plan(state, generation, request, now);
-            false
-        });
-        if !matches!(plan, ReportPlan::Current(_)) {
-            let (provider, key, run) =
-                (&entry.spec.provider.name, &entry.spec.key, matches!(plan, ReportPlan::Run(_)));
+        let (entry, mut plan) = (&interest.0, ReportPlan::Wait(FirstStep::Decide, None));
+        entry.update(|state| plan = self.plan(state, generation, request, asked));
+        if !matches!(plan, ReportPlan::Wait(_, Some(_))) {
+            let (provider, key) = (&entry.spec.provider.name, &entry.spec.key);
+            let run = matches!(plan, ReportPlan::Wait(..));
             info!(%provider, %key, generation, run, "a client reports that the credential was rejected");
         }
-        match plan {
+        let answer = match plan {
             ReportPlan::Answer(answer) => answer,
-            ReportPlan::Current(outcome) => {
-                let issued = self.get_or_run(entry, request, ready(FirstStep::Decide)).await?;
-                Ok(Reported { issued, outcome })
+            ReportPlan::Wait(first, outcome) => {
+                let answer = self.get_or_run(entry, request, ready(first)).await;
+                answer.map(|issued| {
+                    let is_same = issued.generation.to_string() == generation;
+                    let of_run = if is_same { ReportOutcome::NothingNewer } else { ReportOutcome::Replaced };
+                    Reported { issued, outcome: outcome.unwrap_or(of_run) }
+                })
             }
-            ReportPlan::Run(first) => {
-                let issued = self.get_or_run(entry, request, ready(first)).await?;
-                let outcome = if issued.generation.to_string() == generation {
-                    ReportOutcome::NothingNewer
-                } else {
-                    ReportOutcome::Replaced
-                };
-                Ok(Reported { issued, outcome })
-            }
-        }
+        };
+        self.count(entry, answer.is_ok(), asked);
+        answer
     }
 
     fn plan(&self, state: &mut KeyState, generation: &str, request: &Request, now: Now) -> ReportPlan {
@@ -122,26 +102,27 @@ impl<R: PluginRunner> CredentialCache<R> {
         let current = state.current.as_ref().map(|current| Arc::clone(&current.issued));
         let reported = current.filter(|issued| issued.generation.to_string() == generation);
         let Some(issued) = reported else {
-            return match state.was_replaced(&self.inner.parts.epoch, generation) {
-                false => ReportPlan::Current(ReportOutcome::UnknownGeneration),
-                true if state.valid(now).is_some() => ReportPlan::Current(ReportOutcome::AlreadyReplaced),
-                true => ReportPlan::Run(FirstStep::Decide),
+            let outcome = if state.was_replaced(&self.inner.parts.epoch, generation) {
+                state.valid(now).map(|_| ReportOutcome::AlreadyReplaced)
+            } else {
+                Some(ReportOutcome::UnknownGeneration)
             };
+            return ReportPlan::Wait(FirstStep::Decide, outcome);
         };
         if !issued.is_valid_at(now) {
-            return ReportPlan::Run(FirstStep::Decide);
+            return ReportPlan::Wait(FirstStep::Decide, None);
         }
         let rejections = state.rejections.get_or_insert_default();
         rejections.note();
         if state.run.is_some() {
-            return ReportPlan::Run(FirstStep::Join { may_fail: true });
+            return ReportPlan::Wait(FirstStep::Join { may_fail: true }, None);
         }
         let failure = state.failure.as_ref();
         if let Some(held) = failure.filter(|failure| failure.is_held(now, caller.at_terminal)) {
             return ReportPlan::Answer(Err(held.at(now, caller.at_terminal)));
         }
         match rejections.admit(&issued, caller, Evidence::Reported, failure.is_some(), now) {
-            Ok(()) => ReportPlan::Run(FirstStep::Run { may_fail: true }),
+            Ok(()) => ReportPlan::Wait(FirstStep::Run { may_fail: true }, None),
             Err(not_before) => {
                 let retry_after = not_before.saturating_sub(now.boot);
                 ReportPlan::Answer(Ok(Reported { issued, outcome: ReportOutcome::TooEarly { retry_after } }))
@@ -166,11 +147,12 @@ impl<R: PluginRunner> CredentialCache<R> {
         let now = self.now();
         let accepted = entry.callers.accepted(issued.generation.number(), now.boot);
         let at_terminal = request.caller.at_terminal;
-        let (mut first, mut next_run) = (FirstStep::Decide, None::<Duration>);
-        entry.cell.send_if_modified(|state| {
+        let (first, next_run) = entry.update(|state| {
             let same =
                 state.current.as_ref().filter(|current| current.issued.generation == issued.generation);
-            let Some(current) = same.map(|current| Arc::clone(&current.issued)) else { return false };
+            let Some(current) = same.map(|current| Arc::clone(&current.issued)) else {
+                return Default::default();
+            };
             let rejections = state.rejections.get_or_insert_default();
             rejections.note();
             let evidence = rejections.weigh(&current, &request.caller, verdict, accepted, (since, now));
@@ -180,13 +162,13 @@ impl<R: PluginRunner> CredentialCache<R> {
             let mut admit = |evidence| {
                 rejections.admit(&current, &request.caller, evidence, failed.is_some(), now).is_ok()
             };
-            first = match evidence {
+            let first = match evidence {
                 Some(_) if state.run.is_some() => FirstStep::Join { may_fail: false },
                 Some(evidence) if !is_held && admit(evidence) => FirstStep::Run { may_fail: false },
                 _ => FirstStep::Decide,
             };
-            next_run = rejections.not_before(Some(&current), now).map(|until| until.saturating_sub(now.boot));
-            false
+            let next_run = rejections.not_before(Some(&current), now);
+            (first, next_run.map(|until| until.saturating_sub(now.boot)))
         });
         let (provider, key) = (&entry.spec.provider.name, &entry.spec.key);
         match first {
@@ -238,11 +220,10 @@ impl<R: PluginRunner> CredentialCache<R> {
             };
             let (provider, key) = (&entry.spec.provider.name, &entry.spec.key);
             info!(%provider, %key, ?verdict, "verified a credential that seems to be rejected");
-            entry.cell.send_if_modified(|state| {
+            entry.update(|state| {
                 let rejections = state.rejections.get_or_insert_default();
                 rejections.verifications += 1;
                 rejections.verdict = Some(verdict);
-                false
             });
             verdict
         });

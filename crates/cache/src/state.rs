@@ -211,9 +211,10 @@ fn backs_off(state: &KeyState, now: Now) -> bool {
 }
 
 /// How a request begins.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum FirstStep {
     /// By the state of the entry.
+    #[default]
     Decide,
     /// With the outcome of the run in flight, if there still is one.
     Join {

@@ -21,9 +21,6 @@ use credbroker_plugin::{PluginSpec, ProfileName};
 pub use credbroker_proto::v1::credential_state::Cause as RunCause;
 use credbroker_runner::{PluginRunner, RunError};
 
-/// Entries that are read before other tasks run.
-const AT_A_TIME: usize = 256;
-
 /// The state of one key, without its credential.
 #[derive(Debug)]
 pub struct KeyStatus {
@@ -241,28 +238,22 @@ impl<R: PluginRunner> CredentialCache<R> {
     /// Summarises the keys of one provider, or of all.
     pub async fn summaries(&self, provider: Option<&str>) -> BTreeMap<Arc<str>, ProviderSummary> {
         let mut all = BTreeMap::<_, ProviderSummary>::new();
-        let mut last = None;
-        loop {
-            let entries = self.lock().after(provider, last.as_ref(), AT_A_TIME);
-            let Some(end) = entries.last() else { return all };
-            last = Some(position(&end.spec));
-            let now = self.now();
-            for entry in &entries {
-                let summary = all.entry(Arc::clone(&entry.spec.provider.name)).or_default();
-                let state = entry.cell.borrow();
-                let holding = holding(&state, now);
-                *summary.keys.entry(holding).or_default() += 1;
-                summary.watchers += entry.watchers.load(Ordering::Relaxed) as u64;
-                let left = state.valid(now).map(|current| current.issued.left(now));
-                summary.expires_in = earliest(summary.expires_in, left);
-                let held = state.current.as_ref().and_then(|current| current.issued.certificate);
-                summary.certificate = earliest(summary.certificate, held.map(|validity| validity.to));
-                if let (Holding::Failed, Some(failure)) = (holding, &state.failure) {
-                    summary.failed = Some(failure.at(now, false));
-                }
+        self.visit(provider, |entry, now| {
+            let summary = all.entry(Arc::clone(&entry.spec.provider.name)).or_default();
+            let state = entry.cell.borrow();
+            let holding = holding(&state, now);
+            *summary.keys.entry(holding).or_default() += 1;
+            summary.watchers += entry.watchers.load(Ordering::Relaxed) as u64;
+            let left = state.valid(now).map(|current| current.issued.left(now));
+            summary.expires_in = earliest(summary.expires_in, left);
+            let held = state.current.as_ref().and_then(|current| current.issued.certificate);
+            summary.certificate = earliest(summary.certificate, held.map(|validity| validity.to));
+            if let (Holding::Failed, Some(failure)) = (holding, &state.failure) {
+                summary.failed = Some(failure.at(now, false));
             }
-            tokio::task::yield_now().await;
-        }
+        })
+        .await;
+        all
     }
 }
 
