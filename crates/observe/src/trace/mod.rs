@@ -2,8 +2,6 @@
 
 #[cfg(feature = "otlp")]
 mod export;
-#[cfg(not(feature = "otlp"))]
-mod none;
 #[cfg(feature = "otlp")]
 mod spans;
 
@@ -14,3 +12,69 @@ pub use {
     export::{start, stop},
     spans::{RequestSpan, RunSpan, answered, is_recording, names},
 };
+
+/// A build without traces.
+#[cfg(not(feature = "otlp"))]
+mod none {
+    use std::{
+        future::{Ready, ready},
+        time::Duration,
+    };
+
+    use http::HeaderMap;
+
+    use crate::metrics::{RunOutcome, RunReason};
+    use credbroker_plugin::{Environment, PluginSpec};
+
+    /// Sends no traces.
+    pub const fn start(_: &Environment) {}
+
+    /// Nothing is left to send.
+    pub fn stop(_: Duration) -> Ready<()> {
+        ready(())
+    }
+
+    /// No span.
+    #[derive(Clone, Copy, Debug)]
+    pub struct RequestSpan;
+
+    impl RequestSpan {
+        /// No span.
+        pub const fn start(_: &str, _: &HeaderMap) -> Self {
+            Self
+        }
+
+        /// `call` itself.
+        pub fn around<F: Future>(self, call: F) -> F {
+            call
+        }
+    }
+
+    /// No request has a span.
+    pub const fn is_recording() -> bool {
+        false
+    }
+
+    /// Records nothing.
+    pub const fn names(_: &PluginSpec) {}
+
+    /// Records nothing.
+    pub const fn answered(_: &'static str) {}
+
+    /// No span.
+    #[derive(Clone, Copy, Debug)]
+    pub struct RunSpan;
+
+    impl RunSpan {
+        /// No span.
+        pub const fn start(_: &PluginSpec, _: RunReason) -> Self {
+            Self
+        }
+
+        /// Records nothing.
+        pub const fn awaited(&self) {}
+
+        /// Records nothing.
+        pub const fn end(&self, _: RunOutcome, _: Option<Duration>) {}
+    }
+}
