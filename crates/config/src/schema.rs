@@ -9,6 +9,20 @@ use std::{
 
 use super::reader::{Cursor, Fields};
 
+/// The largest number of connections, watches or credentials.
+pub(super) const MOST: u32 = 1_000_000;
+/// The largest number of plugin runs at the same time.
+pub(super) const MOST_RUNS: u32 = 100_000;
+/// The largest number of plugin runs in a second. The rest of the broker relies on one that is far below 10⁹.
+pub(super) const MOST_PER_SECOND: u32 = 1_000_000;
+
+pub(super) const fn count(count: usize) -> NonZeroUsize {
+    match NonZeroUsize::new(count) {
+        Some(count) => count,
+        None => NonZeroUsize::MIN,
+    }
+}
+
 /// A map with a fixed set of keys.
 pub(super) struct Section {
     /// Its name in the JSON Schema.

@@ -4,8 +4,8 @@
 use std::{num::NonZeroUsize, time::Duration};
 
 use super::schema::{
-    Boolean, Checked, ConfigKey, Count, Enumeration, Id, Is, ListOf, Map, MapOrMaps, Optional, Required,
-    Section, SocketMode, Text, TimeSpan, text_if,
+    Boolean, Checked, ConfigKey, Count, Enumeration, Id, Is, ListOf, MOST_PER_SECOND, MOST_RUNS, Map,
+    MapOrMaps, Optional, Required, Section, SocketMode, Text, TimeSpan, count, text_if,
 };
 use credbroker_plugin::{
     ArgsPolicy, ClusterInfo, EnvPolicy, Interactive, Sandbox, Sha256, Verify, access::Verb,
@@ -49,20 +49,6 @@ macro_rules! section {
 mod bounds;
 
 pub(super) use self::bounds::limits;
-
-/// The largest number of connections, watches or credentials.
-const MOST: u32 = 1_000_000;
-/// The largest number of plugin runs at the same time.
-const MOST_RUNS: u32 = 100_000;
-/// The largest number of plugin runs in a second. The rest of the broker relies on one that is far below 10⁹.
-const MOST_PER_SECOND: u32 = 1_000_000;
-
-const fn count(count: usize) -> NonZeroUsize {
-    match NonZeroUsize::new(count) {
-        Some(count) => count,
-        None => NonZeroUsize::MIN,
-    }
-}
 
 /// Whether this is a label of DNS.
 fn is_label(text: &str) -> bool {

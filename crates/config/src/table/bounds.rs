@@ -2,8 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use super::{MOST, MOST_RUNS, count};
-use crate::schema::{ConfigKey, Count, Is, Optional, Section};
+use crate::schema::{ConfigKey, Count, Is, MOST, MOST_RUNS, Optional, Section, count};
 
 section! {
     /// Limits of the whole broker.
