@@ -10,6 +10,18 @@ use tokio::time::{Instant, sleep_until};
 
 pub use credbroker_credential::Now;
 
+/// The clock that counts suspend and is never stepped.
+#[cfg(target_os = "linux")]
+const BOOT: ClockId = ClockId::Boottime;
+#[cfg(not(target_os = "linux"))]
+const BOOT: ClockId = ClockId::Monotonic;
+
+/// The cheapest clock.
+#[cfg(target_os = "linux")]
+const COARSE: ClockId = ClockId::MonotonicCoarse;
+#[cfg(not(target_os = "linux"))]
+const COARSE: ClockId = ClockId::Monotonic;
+
 /// Reads the time. Tests replace it.
 pub trait Clock: Send + Sync + 'static {
     /// Both clocks, read together.
@@ -30,7 +42,7 @@ impl Clock for SystemClock {
     fn now(&self) -> Now {
         #[expect(clippy::disallowed_methods, reason = "the one reader of the wall clock")]
         let wall = SystemTime::now();
-        let boot = clock_gettime(ClockId::Boottime);
+        let boot = clock_gettime(BOOT);
         let boot = Duration::try_from(boot).unwrap_or_default(); // never negative
         Now { wall, boot }
     }
@@ -39,7 +51,7 @@ impl Clock for SystemClock {
 /// Time since boot without suspend, a few milliseconds late. For ages that decide nothing about credentials: reading it
 /// costs less than an atomic operation on contended memory.
 pub fn coarse() -> Duration {
-    Duration::try_from(clock_gettime(ClockId::MonotonicCoarse)).unwrap_or_default() // never negative
+    Duration::try_from(clock_gettime(COARSE)).unwrap_or_default() // never negative
 }
 
 /// The common phase of periodic tasks: all that are due in the same second wake the idle process once.
