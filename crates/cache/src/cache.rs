@@ -134,10 +134,10 @@ impl<R: PluginRunner> CredentialCache<R> {
 
     /// The entry of `spec`, made if there is none, for a caller in `peer`. It stays in the map while the caller holds it.
     pub(super) fn enter(&self, spec: PluginSpec, peer: u64) -> Result<Interest, Failed> {
-        let standing = spec.provider.standing.clone();
+        let state = spec.provider.state.clone();
         let mut entries = self.lock();
         // Checked under the lock: the request may have been resolved before a reload whose keys are forgotten already.
-        if let Some(why) = standing.retirement() {
+        if let Some(why) = state.retirement() {
             return Err(CacheError::Retired(why).into());
         }
         let interest = entries.enter(spec, peer, self.now());

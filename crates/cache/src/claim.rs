@@ -64,7 +64,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         let (mut decision, mut run, mut is_new) = (Decision::Wait, None, false);
         entry.cell.send_if_modified(|state| {
             // An entry that is no longer in the map does not note that its provider was retired.
-            decision = match state.retired.or_else(|| spec.provider.standing.retirement()) {
+            decision = match state.retired.or_else(|| spec.provider.state.retirement()) {
                 Some(why) => Decision::Fail(CacheError::Retired(why).into()),
                 None => decide(state),
             };
@@ -218,7 +218,7 @@ impl<R: PluginRunner> Claim<R> {
         let ticket = run.queue(|urgency| parts.scheduler.enter(&spec.provider, urgency, source));
         let permit = ticket.turn().await.map_err(|throttled| throttled.into_error(spec.command()))?;
         // After an eviction, the entry does not end this run when its provider is retired.
-        if let Some(why) = spec.provider.standing.retirement() {
+        if let Some(why) = spec.provider.state.retirement() {
             return Err(CacheError::Retired(why));
         }
         run.started(cache.now());
@@ -307,12 +307,12 @@ impl<R: PluginRunner> Claim<R> {
         }
         let mut is_refused = false;
         let is_leased = run.attendance.lender().is_some();
-        let standing = &entry.spec.provider.standing;
+        let provider = &entry.spec.provider.state;
         entry.cell.send_if_modified(|state| {
             // Asked in the cell: a reload that shares the provider looks at the cell afterwards.
-            let is_forgeable = is_leased && standing.is_shared();
+            let is_forgeable = is_leased && provider.is_shared();
             // An entry that is no longer in the map does not note that it is retired.
-            is_refused = state.retired.is_some() || standing.retirement().is_some() || is_forgeable;
+            is_refused = state.retired.is_some() || provider.retirement().is_some() || is_forgeable;
             // After an eviction the entry has another run or none, and does not keep this outcome.
             if state.run.take_if(|found| Arc::ptr_eq(found, run)).is_none() {
                 return false;

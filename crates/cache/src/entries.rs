@@ -140,14 +140,14 @@ impl KeyEntries {
 
     /// The entries of providers that are shared with other users than the broker's own.
     pub(crate) fn shared(&self) -> Vec<Arc<KeyEntry>> {
-        let is_shared = |entry: &&Arc<KeyEntry>| entry.spec.provider.standing.is_shared();
+        let is_shared = |entry: &&Arc<KeyEntry>| entry.spec.provider.state.is_shared();
         self.by_key.values().filter(is_shared).cloned().collect()
     }
 
     /// Removes the entries of providers that are no longer in force.
     pub(crate) fn take_retired(&mut self) -> Vec<(Arc<KeyEntry>, Retirement)> {
         let retirement = |entry: &Arc<KeyEntry>| {
-            entry.spec.provider.standing.retirement().map(|why| (Arc::clone(entry), why))
+            entry.spec.provider.state.retirement().map(|why| (Arc::clone(entry), why))
         };
         let retired: Vec<_> = self.by_key.values().filter_map(retirement).collect();
         for (entry, _) in &retired {

@@ -254,7 +254,7 @@ impl<R> CredentialWatch<R> {
 
     /// Why its provider is no longer in force; `None`: it is.
     pub fn retirement(&self) -> Option<Retirement> {
-        self.entry().spec.provider.standing.retirement()
+        self.entry().spec.provider.state.retirement()
     }
 
     /// Continues where `other` ended: the credential that it returned last is not returned again.

@@ -33,7 +33,7 @@ impl Request {
     pub(super) fn asker(&self, spec: &PluginSpec) -> Asker {
         // A lender that has taken an offer is one no longer, and no terminal is borrowed for other users.
         let lends = self.lender.as_ref().is_some_and(|lender| lender.is_free());
-        let lends = lends && !spec.provider.standing.is_shared();
+        let lends = lends && !spec.provider.state.is_shared();
         match (self.is_login, self.caller.at_terminal) {
             (true, _) => Asker::Login { lends },
             (false, true) => Asker::Person { lends },

@@ -18,7 +18,7 @@ use super::{
 use credbroker_credential::{LifetimeLimits, document::Node};
 use credbroker_plugin::{
     ClusterInfo, Command, EnvPolicy, Environment, Globs, Issuer, PluginPolicy, ProfileSourced, Provider,
-    Sandbox, Standing, Verify, cleaned, identity_variables, may_select_identity,
+    ProviderState, Sandbox, Verify, cleaned, identity_variables, may_select_identity,
 };
 
 /// How long credbroker-exec waits for a response by default.
@@ -111,7 +111,7 @@ pub(super) fn provider(name: &str, stanza: Stanza, variables: &Variables<'_>) ->
         verify: Verify::Auto,
         profile_sourced: None,
         profile_env: Globs::default(),
-        standing: Standing::default(),
+        state: ProviderState::default(),
     }
 }
 

@@ -227,23 +227,12 @@ pub struct PluginFile {
     turn: Arc<Mutex<Option<(FileIdentity, Sha256)>>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Seen {
     /// The file that was found last, even if it no longer exists.
     last: Option<Arc<Executable>>,
-    now: Presence,
-}
-
-#[derive(Debug, Default)]
-enum Presence {
-    #[default]
-    Unknown,
-    There {
-        refusal: Option<Refusal>,
-        is_first_in_path: bool,
-    },
-    Missing,
-    Unreadable(Arc<io::Error>),
+    /// What the last look-up found; [`FileError::Unanswered`]: there was none yet.
+    now: Result<FoundFile, FileError>,
 }
 
 impl PluginFile {
@@ -255,7 +244,8 @@ impl PluginFile {
 
     /// The file that `query` asks for. It was not looked up yet.
     pub fn of(query: FileQuery) -> Self {
-        Self { query, seen: RwLock::default(), version: AtomicU64::new(0), turn: Arc::default() }
+        let seen = RwLock::new(Seen { last: None, now: Err(FileError::Unanswered) });
+        Self { query, seen, version: AtomicU64::new(0), turn: Arc::default() }
     }
 
     /// What a look-up is to find out.
@@ -286,18 +276,7 @@ impl PluginFile {
     ///
     /// The file did not exist, could not be looked up, or was not looked up yet ([`FileError::Unanswered`]).
     pub fn found(&self) -> Result<FoundFile, FileError> {
-        let seen = self.seen.read().unwrap_or_else(PoisonError::into_inner);
-        match (&seen.now, &seen.last) {
-            (Presence::There { refusal, is_first_in_path }, Some(executable)) => Ok(FoundFile {
-                executable: Arc::clone(executable),
-                version: self.version(),
-                refusal: refusal.clone(),
-                is_first_in_path: *is_first_in_path,
-            }),
-            (Presence::Missing, _) => Err(FileError::NotFound),
-            (Presence::Unreadable(error), _) => Err(FileError::Unreadable(Arc::clone(error))),
-            (Presence::Unknown | Presence::There { .. }, _) => Err(FileError::Unanswered),
-        }
+        self.seen.read().unwrap_or_else(PoisonError::into_inner).now.clone()
     }
 
     /// Notes what a look-up found; `None`: there is no such file.
@@ -306,18 +285,22 @@ impl PluginFile {
         seen.now = match looked {
             Ok(Some(Sighting { executable, refusal, is_first_in_path })) => {
                 if let Some(refusal) = &refusal
-                    && !matches!(&seen.now, Presence::There { refusal: Some(known), .. } if known == refusal)
+                    && !matches!(&seen.now, Ok(known) if known.refusal.as_ref() == Some(refusal))
                 {
                     tracing::warn!(plugin = %executable.path.display(), "the file of a plugin is not safe: {refusal}");
                 }
-                if seen.last.as_deref() != Some(&executable) {
-                    seen.last = Some(Arc::new(executable));
-                    self.version.fetch_add(1, Ordering::Relaxed);
-                }
-                Presence::There { refusal, is_first_in_path }
+                let executable = match seen.last.take().filter(|last| **last == executable) {
+                    Some(same) => same,
+                    None => {
+                        self.version.fetch_add(1, Ordering::Relaxed);
+                        Arc::new(executable)
+                    }
+                };
+                seen.last = Some(Arc::clone(&executable));
+                Ok(FoundFile { executable, version: self.version(), refusal, is_first_in_path })
             }
-            Ok(None) => Presence::Missing,
-            Err(error) => Presence::Unreadable(Arc::new(error)),
+            Ok(None) => Err(FileError::NotFound),
+            Err(error) => Err(FileError::Unreadable(Arc::new(error))),
         };
     }
 

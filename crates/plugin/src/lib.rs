@@ -41,7 +41,7 @@ pub use profile::{ProfileError, ProfileName};
 pub use provider::{
     ArgsPolicy, ClusterInfo, EnvPolicy, Interactive, Issuer, ProfileSourced, Provider, Sandbox, Verify,
 };
-pub use providers::{Entry, ProviderChanges, Providers, Succession};
-pub use retirement::{Retirement, Standing};
+pub use providers::{Entry, ProviderChanges, ProviderUpdate, Providers};
+pub use retirement::{ProviderState, Retirement};
 pub use route::{PluginSpec, Route, Target};
 pub use variables::{identity_variables, is_denied, is_known_danger, may_select_identity};

@@ -7,13 +7,13 @@ use super::{
     environment::Environment,
     file::{Command, FoundFile, PluginPolicy, Refusal},
     hash::Sha256,
-    retirement::Standing,
+    retirement::ProviderState,
 };
 use credbroker_credential::{ApiVersion, Cluster, LifetimeLimits};
 use credbroker_proto::Globs;
 
 /// One configured plugin, validated and immutable.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub struct Provider {
     /// Name that callers use.
     pub name: Arc<str>,
@@ -67,8 +67,8 @@ pub struct Provider {
     pub profile_sourced: Option<ProfileSourced>,
     /// Names of the variables that ClusterProfiles may set, if `profile_sourced` takes any.
     pub profile_env: Globs,
-    /// Whether the provider is in force.
-    pub standing: Standing,
+    /// Whether it was retired, and whether its credentials are shared.
+    pub state: ProviderState,
 }
 
 impl Provider {
@@ -84,45 +84,10 @@ impl Provider {
     /// The budget of the issuer is not compared, because it changes no credential, and of the clusters of the kubeconfig's
     /// contexts only those that a run may have received: a new context must not cause a new login.
     pub fn is_same_definition(&self, newer: &Self) -> bool {
-        let Self {
-            name,
-            definition,
-            command,
-            args,
-            env,
-            inherited,
-            caller_env,
-            refuses_other_identities,
-            api_version,
-            provide_cluster_info,
-            interactive,
-            install_hint,
-            issuer,
-            sandbox,
-            sha256,
-            policy,
-            timeout,
-            interactive_timeout,
-            lifetime,
-            clusters: _,
-            cluster_info,
-            verify,
-            profile_sourced,
-            profile_env,
-            standing: _,
-        } = self;
-        (name, definition, command, args, env)
-            == (&newer.name, &newer.definition, &newer.command, &newer.args, &newer.env)
-            && inherited.0 == newer.inherited.0
-            && (caller_env, refuses_other_identities) == (&newer.caller_env, &newer.refuses_other_identities)
-            && (api_version, provide_cluster_info, interactive)
-                == (&newer.api_version, &newer.provide_cluster_info, &newer.interactive)
-            && (install_hint, &issuer.name) == (&newer.install_hint, &newer.issuer.name)
-            && (sha256, policy) == (&newer.sha256, &newer.policy)
-            && (cluster_info, verify, profile_sourced, profile_env)
-                == (&newer.cluster_info, &newer.verify, &newer.profile_sourced, &newer.profile_env)
-            && (sandbox, timeout, interactive_timeout, lifetime)
-                == (&newer.sandbox, &newer.timeout, &newer.interactive_timeout, &newer.lifetime)
+        let Self { issuer, clusters, state, .. } = newer.clone();
+        let alike = Self { issuer, clusters, state, ..self.clone() };
+        alike == *newer
+            && self.issuer.name == newer.issuer.name
             && self.received_clusters().iter().all(|cluster| newer.received_clusters().contains(cluster))
     }
 
@@ -134,9 +99,9 @@ impl Provider {
         }
     }
 
-    /// Whether nothing at all differs.
+    /// Whether nothing at all differs, except for what changes while it is used.
     pub(super) fn is_same(&self, newer: &Self) -> bool {
-        self.is_same_definition(newer) && self.clusters == newer.clusters && self.issuer == newer.issuer
+        Self { state: newer.state.clone(), ..self.clone() } == *newer
     }
 }
 

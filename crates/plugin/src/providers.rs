@@ -194,7 +194,7 @@ impl Providers {
 
 /// The providers of a newer configuration, and those that they retire.
 #[derive(Debug)]
-pub struct Succession {
+pub struct ProviderUpdate {
     /// The new providers. Those that have not changed are the same as before, with the file that they have seen.
     pub providers: Arc<Providers>,
     retired: Vec<(Arc<Provider>, Retirement)>,
@@ -211,7 +211,7 @@ pub struct ProviderChanges {
     pub removed: Vec<Arc<str>>,
 }
 
-impl Succession {
+impl ProviderUpdate {
     /// Compares `new` with `old`. Changes nothing.
     pub fn of(mut new: Providers, old: &Providers) -> Self {
         let mut retired: Vec<_> = Vec::new();
@@ -234,7 +234,7 @@ impl Succession {
     /// refused until the new ones are in force.
     pub fn commit(&self) {
         for (provider, why) in &self.retired {
-            provider.standing.retire(*why);
+            provider.state.retire(*why);
         }
     }
 
@@ -273,8 +273,8 @@ impl Entry {
         self.provider = if earlier.provider.is_same(&self.provider) {
             Arc::clone(&earlier.provider)
         } else {
-            let standing = earlier.provider.standing.clone();
-            Arc::new(Provider { standing, ..(*self.provider).clone() })
+            let state = earlier.provider.state.clone();
+            Arc::new(Provider { state, ..(*self.provider).clone() })
         };
     }
 }

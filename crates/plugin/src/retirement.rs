@@ -1,14 +1,14 @@
-//! Whether a provider is in force, or was retired by a newer configuration, and whether its credentials are shared.
+//! Whether a provider was retired by a newer configuration, and whether its credentials are shared.
 
 use std::{
     fmt,
     sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU8, Ordering},
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
     },
 };
 
-/// Why a provider is no longer in force.
+/// Why a provider is no longer used.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Retirement {
     /// Another definition has its name, or its kubeconfig defines it in another way.
@@ -17,37 +17,27 @@ pub enum Retirement {
     Removed,
 }
 
-/// Whether a provider is in force. Copies of the provider share it, also those that ClusterProfiles have added to, so that
-/// one store retires all of them: a request that was resolved before cannot enter the cache afterwards.
-#[derive(Clone, Default)]
-pub struct Standing(Arc<StandingFlags>);
+/// What changes of a provider while it is used. Copies of the provider share it, also those that ClusterProfiles have added
+/// to, so that one store retires all of them: a request that was resolved before cannot enter the cache afterwards.
+#[derive(Clone, Debug, Default)]
+pub struct ProviderState(Arc<Flags>);
 
-#[derive(Default)]
-struct StandingFlags {
-    retired: AtomicU8,
+#[derive(Debug, Default)]
+struct Flags {
+    retired: OnceLock<Retirement>,
     is_shared: AtomicBool,
 }
 
-const CHANGED: u8 = 1;
-const REMOVED: u8 = 2;
-
-impl Standing {
-    /// Why the provider is no longer in force; `None`: it is.
+impl ProviderState {
+    /// Why the provider is no longer used; `None`: it is.
     pub fn retirement(&self) -> Option<Retirement> {
-        match self.0.retired.load(Ordering::Acquire) {
-            CHANGED => Some(Retirement::Changed),
-            REMOVED => Some(Retirement::Removed),
-            _ => None,
-        }
+        self.0.retired.get().copied()
     }
 
-    /// Retires the provider. It is never in force again; a later definition has its own standing.
+    /// Retires the provider. It is never used again; a later definition has its own state.
     pub(super) fn retire(&self, why: Retirement) {
-        let why = match why {
-            Retirement::Changed => CHANGED,
-            Retirement::Removed => REMOVED,
-        };
-        self.0.retired.store(why, Ordering::Release);
+        // A retired provider stays so, for the first reason.
+        let _is_retired = self.0.retired.set(why);
     }
 
     /// Whether rules give its credentials to other users than the broker's own and root.
@@ -61,12 +51,9 @@ impl Standing {
     }
 }
 
-impl fmt::Debug for Standing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.retirement() {
-            None => f.write_str("InForce"),
-            Some(why) => write!(f, "{why:?}"),
-        }
+impl PartialEq for ProviderState {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 }
 

@@ -5,7 +5,8 @@ use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 use credbroker_credential::{ApiVersion, LifetimeLimits};
 
 use crate::{
-    ClusterInfo, Command, Globs, Interactive, Issuer, ProfileSourced, Provider, Sandbox, Standing, Verify,
+    ClusterInfo, Command, Globs, Interactive, Issuer, ProfileSourced, Provider, ProviderState, Sandbox,
+    Verify,
 };
 
 /// More runs than any test has.
@@ -38,6 +39,6 @@ pub fn provider(name: &str, command: Command) -> Provider {
         verify: Verify::Auto,
         profile_sourced: Some(ProfileSourced::default()),
         profile_env: Globs::new(["*"]),
-        standing: Standing::default(),
+        state: ProviderState::default(),
     }
 }

@@ -14,7 +14,7 @@ use credbroker_fleet::{
     resolver::{Resolver, World},
 };
 use credbroker_observe::metrics::Metrics;
-use credbroker_plugin::{Issuer, Provider, ProviderChanges, Providers, Succession, access::Policy};
+use credbroker_plugin::{Issuer, Provider, ProviderChanges, ProviderUpdate, Providers, access::Policy};
 use credbroker_runner::{ProcessRunner, Scheduler};
 
 /// The parts of a running broker that a configuration changes.
@@ -102,7 +102,7 @@ impl Adopter {
         let restart_needed = self.started.differs(&config);
         let Config { providers, limits: in_force, cluster_profiles, access, .. } = config;
         let old = self.resolver.providers();
-        let succession = Succession::of(providers, &old);
+        let succession = ProviderUpdate::of(providers, &old);
         let changes = succession.changes(&old);
         let providers = Arc::clone(&succession.providers);
         succession.commit();
@@ -112,7 +112,7 @@ impl Adopter {
         let newer = Arc::clone(&self.policies.borrow());
         let newer = if newer.is_of(&access) { newer } else { Arc::new(Policy::new(access)) };
         for provider in providers.iter().filter(|provider| is_shared(provider, &newer)) {
-            provider.standing.set_shared(true);
+            provider.state.set_shared(true);
         }
         self.cache.forget_leased();
         let access = self.policies.send_if_modified(|policy| {
@@ -141,7 +141,7 @@ impl Adopter {
 /// on it.
 pub(crate) fn note_shared(providers: &Providers, policy: &Policy) {
     for provider in providers.iter() {
-        provider.standing.set_shared(is_shared(provider, policy));
+        provider.state.set_shared(is_shared(provider, policy));
     }
 }
 

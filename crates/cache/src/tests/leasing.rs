@@ -7,7 +7,7 @@ use crate::{CacheError, Lookup, Unattended};
 use credbroker_plugin::Interactive;
 use credbroker_runner::{Lender, Offer};
 
-/// The key `a` of a provider. Requests share its standing, as they do in a broker.
+/// The key `a` of a provider. Requests share its state, as they do in a broker.
 struct Reading(Arc<Provider>);
 
 impl Reading {
@@ -21,7 +21,7 @@ impl Reading {
 
     /// Rules give its credentials to others, or no longer.
     fn set_shared(&self, is_shared: bool) {
-        self.0.standing.set_shared(is_shared);
+        self.0.state.set_shared(is_shared);
     }
 }
 

@@ -4,9 +4,9 @@ use tokio::time::sleep;
 
 use super::{Script::*, *};
 use crate::{CacheError, Lookup, ReportOutcome};
-use credbroker_plugin::{Retirement, Succession};
+use credbroker_plugin::{ProviderUpdate, Retirement};
 
-/// The key `a` of one definition of the provider `name`. Requests share its standing, as they do in a broker.
+/// The key `a` of one definition of the provider `name`. Requests share its state, as they do in a broker.
 struct Defined(Provider);
 
 impl Defined {
@@ -21,7 +21,7 @@ impl Defined {
     /// As a reload does, when a newer configuration is in force.
     fn retire(&self, setup: &Setup) -> usize {
         let old = Providers::new([self.0.clone()]);
-        Succession::of(Providers::new([]), &old).commit();
+        ProviderUpdate::of(Providers::new([]), &old).commit();
         setup.cache.forget_retired()
     }
 }

@@ -34,7 +34,7 @@ use crate::{
 use credbroker_cache::CredentialCache;
 use credbroker_config::{ClusterProfiles, HubAccess};
 use credbroker_observe::clock::full_jitter;
-use credbroker_plugin::{Provider, Providers, Succession};
+use credbroker_plugin::{Provider, ProviderUpdate, Providers};
 use credbroker_runner::PluginRunner;
 
 /// A session that lasts this long ends the back-off.
@@ -278,7 +278,7 @@ impl<R: PluginRunner> HubReader<R> {
 
     /// The plugin of the hub's user, of which `old` is the earlier one. A changed one starts cold.
     fn plugins(&self, old: &Providers, new: Option<Provider>) -> Arc<Providers> {
-        let succession = Succession::of(Providers::new(new), old);
+        let succession = ProviderUpdate::of(Providers::new(new), old);
         succession.commit();
         self.parts.cache.forget_retired();
         succession.providers

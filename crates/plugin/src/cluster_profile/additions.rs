@@ -100,20 +100,22 @@ impl<'a> Extensions<'a> {
 const ITEMS: usize = 64;
 const BYTES: usize = 32 << 10;
 
-/// The checked additions of a profile.
-#[derive(Debug, Default, Eq, PartialEq)]
-pub(super) struct Additions {
-    /// The provider's arguments and then the profile's; `None`: the provider's alone.
-    pub(super) args: Option<Vec<String>>,
-    /// The provider's variables and the profile's; `None`: the provider's alone.
-    pub(super) env: Option<Vec<(String, String)>>,
-}
-
-/// What comes of `extensions` for a run of `provider`: new lists, never those of the provider. What its policies ignore
-/// is not even looked at.
-pub(super) fn additions(extensions: &Extensions<'_>, provider: &Provider) -> Result<Additions, ProfileError> {
+/// `provider` with what `extensions` add: a new value, unless they add nothing. What its policies ignore is not even looked
+/// at.
+pub(super) fn extended(
+    extensions: &Extensions<'_>,
+    provider: &Arc<Provider>,
+) -> Result<Arc<Provider>, ProfileError> {
     let sourced = provider.profile_sourced.unwrap_or_default();
-    Ok(Additions { args: sourced.args(extensions, &provider.args)?, env: sourced.env(extensions, provider)? })
+    let args = sourced.args(extensions, &provider.args)?;
+    let env = sourced.env(extensions, provider)?;
+    if args.is_none() && env.is_none() {
+        return Ok(Arc::clone(provider));
+    }
+    let mut extended = Provider::clone(provider);
+    extended.args = args.unwrap_or(extended.args);
+    extended.env = env.unwrap_or(extended.env);
+    Ok(Arc::new(extended))
 }
 
 impl ProfileSourced {

@@ -12,7 +12,7 @@ mod tests;
 use std::sync::Arc;
 
 use self::{
-    additions::{Extensions, additions},
+    additions::{Extensions, extended},
     object::endpoint,
 };
 use crate::{profile::ProfileError, provider::Provider};
@@ -44,7 +44,7 @@ pub fn resolve(
         Ok(access) => access,
         Err(error) => return (Err(error.clone()), Vec::new()),
     };
-    let Choice { chosen, skipped } = choose(configured, listed);
+    let (chosen, skipped) = choose(configured, listed);
     let resolution = match chosen {
         Some((provider, access)) => invocation(provider, access, rules),
         None => Err(ProfileError::NoMatch {
@@ -82,31 +82,12 @@ fn invocation(
             provider.name
         ));
     }
-    let additions = additions(&extensions, provider)?;
-    let configured = Arc::clone(provider);
-    let provider = match (additions.args, additions.env) {
-        (None, None) => Arc::clone(&configured),
-        (args, env) => {
-            let mut own = Provider::clone(&configured);
-            own.args = args.unwrap_or(own.args);
-            own.env = env.unwrap_or(own.env);
-            Arc::new(own)
-        }
-    };
+    let (provider, configured) = (extended(&extensions, provider)?, Arc::clone(provider));
     Ok(Resolution { provider, configured, endpoint: Arc::new(endpoint), warnings })
 }
 
 /// Maximum number of unknown providers that are reported: a profile can list any number.
 const FOREIGN: usize = 50;
-
-/// The outcome of a selection.
-#[derive(Debug)]
-pub(super) struct Choice<'a> {
-    /// The first provider of the configuration that is listed, and its entry in the profile.
-    pub(super) chosen: Option<(&'a Arc<Provider>, &'a AccessProvider)>,
-    /// All other providers: those of the configuration in its order, then those that only the profile lists.
-    pub(super) skipped: Vec<Skipped>,
-}
 
 /// A provider that was not chosen.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -117,25 +98,28 @@ pub struct Skipped {
     pub reason: String,
 }
 
-/// The first of `configured`, in the configuration's order, that is among `listed`. The order of the profile means
-/// nothing: the configuration belongs to the operator of the broker, and the profile to another party.
-pub(super) fn choose<'a>(configured: &'a [Arc<Provider>], listed: &'a [AccessProvider]) -> Choice<'a> {
-    let mut choice = Choice { chosen: None, skipped: Vec::new() };
+/// The first of `configured`, in the configuration's order, that is among `listed`, with its entry there; and all other
+/// providers: those of the configuration in its order, then those that only the profile lists. The order of the profile
+/// means nothing: the configuration belongs to the operator of the broker, and the profile to another party.
+fn choose<'a>(
+    configured: &'a [Arc<Provider>],
+    listed: &'a [AccessProvider],
+) -> (Option<(&'a Arc<Provider>, &'a AccessProvider)>, Vec<Skipped>) {
+    let (mut chosen, mut skipped) = (None, Vec::new());
     for provider in configured {
         let entry = listed.iter().find(|entry| entry.name == *provider.name);
-        let reason = match (entry, choice.chosen) {
+        let reason = match (entry, chosen) {
             (Some(entry), None) => {
-                choice.chosen = Some((provider, entry));
+                chosen = Some((provider, entry));
                 continue;
             }
             (Some(_), Some((first, _))) => format!("comes after `{}` in the configuration", first.name),
             (None, _) => "not listed by the profile".to_owned(),
         };
-        choice.skipped.push(Skipped { name: provider.name.to_string(), reason });
+        skipped.push(Skipped { name: provider.name.to_string(), reason });
     }
     let is_ours = |entry: &&AccessProvider| configured.iter().any(|provider| *provider.name == *entry.name);
     let foreign = listed.iter().filter(|entry| !is_ours(entry)).take(FOREIGN).map(|entry| shown(&entry.name));
-    let reason = || "not configured here".to_owned();
-    choice.skipped.extend(foreign.map(|name| Skipped { name, reason: reason() }));
-    choice
+    skipped.extend(foreign.map(|name| Skipped { name, reason: "not configured here".to_owned() }));
+    (chosen, skipped)
 }

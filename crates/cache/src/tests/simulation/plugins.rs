@@ -247,7 +247,7 @@ impl Model {
         let (now, key, identity) = (self.now(), index(spec), identity(spec));
         self.judge_start(key, now);
         let retired = self.keys[key].retired.is_some_and(|at| at < now.awake);
-        if retired && spec.provider.standing.retirement().is_some() {
+        if retired && spec.provider.state.retirement().is_some() {
             self.broken(|| format!("a run of key {key}, whose provider was retired"));
         }
         let number = self.number();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{driver::World, model::Model, peers::QueueLimits};
-use credbroker_plugin::{Provider, Providers, Standing, Succession};
+use credbroker_plugin::{Provider, ProviderState, ProviderUpdate, Providers};
 use credbroker_runner::RunShares;
 
 impl World {
@@ -33,7 +33,7 @@ impl World {
     pub(super) fn redefine(&self, plugin: usize) {
         let number = fastrand::u64(..);
         let [old, new] = self.catalog.redefine(plugin, |provider| {
-            (provider.args, provider.standing) = (vec![number.to_string()], Standing::default());
+            (provider.args, provider.state) = (vec![number.to_string()], ProviderState::default());
         });
         {
             let mut model = self.model.lock().unwrap();
@@ -48,7 +48,7 @@ impl World {
         let providers = |provider: Option<&Arc<Provider>>| {
             Providers::new(provider.map(|provider| Provider::clone(provider)))
         };
-        Succession::of(providers(new), &providers(Some(old))).commit();
+        ProviderUpdate::of(providers(new), &providers(Some(old))).commit();
         self.cache.forget_retired();
     }
 

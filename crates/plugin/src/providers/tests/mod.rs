@@ -1,4 +1,4 @@
-mod succession;
+mod update;
 
 use super::*;
 use crate::{Command, Environment, testing::provider};

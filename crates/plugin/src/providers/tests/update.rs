@@ -16,9 +16,9 @@ fn entry<'a>(providers: &'a Providers, name: &str) -> &'a Entry {
 }
 
 /// From one provider to another one of the same name.
-fn from_to(old: Provider, new: Provider) -> (Providers, Succession) {
+fn from_to(old: Provider, new: Provider) -> (Providers, ProviderUpdate) {
     let old = Providers::new([old]);
-    let succession = Succession::of(Providers::new([new]), &old);
+    let succession = ProviderUpdate::of(Providers::new([new]), &old);
     (old, succession)
 }
 
@@ -29,7 +29,7 @@ fn a_provider_that_has_not_changed_is_the_same_value_with_the_file_that_it_has_s
     let (before, after) = (entry(&old, "p"), entry(&succession.providers, "p"));
     assert!(Arc::ptr_eq(&before.provider, &after.provider) && Arc::ptr_eq(&before.file, &after.file));
     assert!(Arc::ptr_eq(&succession.providers.access_providers()[0], &before.provider));
-    assert_eq!(after.provider.standing.retirement(), None);
+    assert_eq!(after.provider.state.retirement(), None);
     assert!(succession.changes(&old).is_empty());
 }
 
@@ -58,15 +58,11 @@ fn every_change_of_a_stanza_is_a_new_definition() {
     for (change, one, other) in table {
         let (old, succession) = from_to(one, other);
         let before = entry(&old, "p");
-        assert_eq!(
-            before.provider.standing.retirement(),
-            None,
-            "{change}: nothing happens before the commit"
-        );
+        assert_eq!(before.provider.state.retirement(), None, "{change}: nothing happens before the commit");
         succession.commit();
-        assert_eq!(before.provider.standing.retirement(), Some(Retirement::Changed), "{change}");
+        assert_eq!(before.provider.state.retirement(), Some(Retirement::Changed), "{change}");
         let after = entry(&succession.providers, "p");
-        assert_eq!(after.provider.standing.retirement(), None, "{change}");
+        assert_eq!(after.provider.state.retirement(), None, "{change}");
         assert_eq!(*succession.changes(&old).changed, ["p".into()], "{change}");
     }
 }
@@ -83,15 +79,11 @@ fn a_new_context_and_another_budget_apply_without_a_new_login() {
         succession.commit();
         let (before, after) = (entry(&old, "p"), entry(&succession.providers, "p"));
         assert!(!Arc::ptr_eq(&before.provider, &after.provider) && Arc::ptr_eq(&before.file, &after.file));
-        assert_eq!((before.provider.standing.retirement(), before.digest), (None, after.digest));
+        assert_eq!((before.provider.state.retirement(), before.digest), (None, after.digest));
         assert!(succession.changes(&old).is_empty());
-        let next = Succession::of(Providers::new([]), &succession.providers);
+        let next = ProviderUpdate::of(Providers::new([]), &succession.providers);
         next.commit();
-        assert_eq!(
-            before.provider.standing.retirement(),
-            Some(Retirement::Removed),
-            "they share one standing"
-        );
+        assert_eq!(before.provider.state.retirement(), Some(Retirement::Removed), "they share one state");
     }
 }
 
@@ -100,14 +92,14 @@ fn a_user_of_one_name_in_another_kubeconfig_is_another_provider() {
     let of =
         |file: &str| Provider { definition: Some(Definition::new(file.into(), "rel")), ..provider("rel") };
     let old = Providers::new([of("/a"), of("/b")]);
-    let succession = Succession::of(Providers::new([of("/b"), of("/c")]), &old);
+    let succession = ProviderUpdate::of(Providers::new([of("/b"), of("/c")]), &old);
     succession.commit();
-    let standing = |providers: &Providers, file: &str| {
+    let retirement = |providers: &Providers, file: &str| {
         let same = providers.same_identity(&of(file)).unwrap();
-        same.provider.standing.retirement()
+        same.provider.state.retirement()
     };
-    assert_eq!(standing(&old, "/a"), Some(Retirement::Removed));
-    assert_eq!((standing(&old, "/b"), standing(&succession.providers, "/c")), (None, None));
+    assert_eq!(retirement(&old, "/a"), Some(Retirement::Removed));
+    assert_eq!((retirement(&old, "/b"), retirement(&succession.providers, "/c")), (None, None));
     let changes = succession.changes(&old);
     assert_eq!((&*changes.added, &*changes.removed), (&["rel".into()][..], &["rel".into()][..]));
 }
@@ -116,7 +108,7 @@ fn a_user_of_one_name_in_another_kubeconfig_is_another_provider() {
 fn the_files_are_those_of_the_providers_in_force() {
     let at = |name: &str, path: &str| bare(name, Command::Path(path.into()));
     let old = Providers::new([at("a", "/a"), at("b", "/b")]);
-    let succession = Succession::of(Providers::new([at("b", "/b"), at("c", "/b"), at("d", "/d")]), &old);
+    let succession = ProviderUpdate::of(Providers::new([at("b", "/b"), at("c", "/b"), at("d", "/d")]), &old);
     let file = |name| &entry(&succession.providers, name).file;
     assert!(Arc::ptr_eq(file("b"), &entry(&old, "b").file));
     assert_eq!(succession.providers.files().len(), 3, "b has seen its file, c and d have not");
