@@ -1,6 +1,6 @@
 //! A broker whose parts are connected: it serves until one of its essential tasks ends or it is drained.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tokio::sync::{mpsc, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -14,9 +14,8 @@ use super::{
     sockets::{OpenMonitor, OpenSocket},
     systemd::{self, ServiceManager, ServiceNotification},
 };
-use credbroker_cache::CredentialCache;
 use credbroker_config::Sources;
-use credbroker_fleet::{Fleet, HubState, hub::HubReader, resolver::Resolver};
+use credbroker_fleet::{Fleet, HubState, resolver::Resolver};
 use credbroker_observe::{
     audit::Audit,
     clock::{Beat, Clock},
@@ -48,8 +47,7 @@ pub enum Drained {
 }
 
 /// The gRPC services under whose names health is reported, beside the empty one.
-pub(super) const SERVICES: [&str; 2] =
-    ["credbroker.v1.CredentialBroker", "credbroker.v1.CredentialBrokerAdmin"];
+const SERVICES: [&str; 2] = ["credbroker.v1.CredentialBroker", "credbroker.v1.CredentialBrokerAdmin"];
 /// The same of the hub that ClusterProfiles are read from.
 const HUB_SERVICE: &str = "hub";
 /// The same of the files of the configuration.
@@ -64,9 +62,6 @@ pub struct Bound {
     pub(super) audit_file: Option<AuditFile>,
     /// `None`: the broker does not write the log of the process.
     pub(super) log: Option<LogQueue>,
-    pub(super) cache: CredentialCache<ProcessRunner>,
-    pub(super) resolver: Arc<Resolver>,
-    pub(super) hub: Arc<HubReader<ProcessRunner>>,
     pub(super) clusters: Clusters<ProcessRunner>,
     pub(super) adopter: Arc<Adopter>,
     pub(super) clock: Arc<dyn Clock>,
@@ -79,8 +74,6 @@ pub struct Bound {
     pub(super) monitor: Option<OpenMonitor>,
     /// Who gets notifications.
     pub(super) service_manager: Option<ServiceManager>,
-    /// Where the broker calls itself. `None`: its socket has no name.
-    pub(super) own_socket: Option<PathBuf>,
     pub(super) health: HealthReporter,
     pub(super) essentials: Essentials,
     /// The plugin runs in progress, whose orphans are reaped. `None`: something else reaps them.
@@ -102,17 +95,15 @@ impl Bound {
         let audit = self.audit.clone();
         self.essentials.spawn("counter of audit records", async move { audit.count_omitted().await });
         let beat = Beat::start();
-        let cache = self.cache.clone();
+        let cache = self.adopter.cache.clone();
         self.essentials.spawn("credential refresher", async move { cache.keep_fresh(beat).await });
-        let resolver = Arc::clone(&self.resolver);
+        let resolver = Arc::clone(&self.adopter.resolver);
         self.essentials.spawn("plugin file watcher", async move { resolver.keep_looking(beat).await });
-        let (hub, fleet, health) =
-            (Arc::clone(&self.hub), Arc::clone(&self.adopter.fleet), self.health.clone());
-        let resolver = Arc::clone(&self.resolver);
+        let (adopter, health) = (Arc::clone(&self.adopter), self.health.clone());
         self.essentials.spawn("hub reader", async move {
             tokio::select! {
-                () = hub.run() => {}
-                () = report_hub(&fleet, &resolver, &health) => {}
+                () = adopter.hub.run() => {}
+                () = report_hub(&adopter.fleet, &adopter.resolver, &health) => {}
             }
         });
         let clusters = self.clusters.clone();
@@ -133,7 +124,9 @@ impl Bound {
             self.essentials.spawn("metrics server", monitor.serve());
         }
         if let Some(manager) = self.service_manager {
-            let (acceptor, socket) = (Arc::clone(&self.acceptor), self.own_socket.clone());
+            let acceptor = Arc::clone(&self.acceptor);
+            // Where the broker calls itself. `None`: its socket has no name.
+            let socket = self.sockets.iter().find_map(|socket| socket.path.clone());
             self.essentials.spawn("systemd notifier", async move {
                 let connect = || systemd::connect(socket.as_deref(), &acceptor);
                 systemd::report(connect, manager.watchdog, ServiceNotification::notify).await;
@@ -210,8 +203,9 @@ impl Bound {
         drop(tokio::time::timeout(WITHDRAWAL, withdrawn).await);
     }
 }
+
 /// Reports the health of the hub under a separate name: the broker itself continues without the hub.
-pub(super) async fn report_hub(fleet: &Fleet, resolver: &Resolver, health: &HealthReporter) {
+async fn report_hub(fleet: &Fleet, resolver: &Resolver, health: &HealthReporter) {
     let mut states = fleet.hub_states();
     loop {
         let HubState { synced, problem } = states.borrow_and_update().clone();
@@ -226,10 +220,7 @@ pub(super) async fn report_hub(fleet: &Fleet, resolver: &Resolver, health: &Heal
 }
 
 /// Reports whether the files are in force as they are, under a separate name: the broker continues with those before.
-pub(super) async fn report_configuration(
-    mut states: watch::Receiver<Arc<ReloadState>>,
-    health: &HealthReporter,
-) {
+async fn report_configuration(mut states: watch::Receiver<Arc<ReloadState>>, health: &HealthReporter) {
     loop {
         let is_current = states.borrow_and_update().failure.is_none();
         let serving = if is_current { ServingStatus::Serving } else { ServingStatus::NotServing };
@@ -238,6 +229,7 @@ pub(super) async fn report_configuration(
         drop(states.changed().await);
     }
 }
+
 /// Starts essential tasks, and reports those that end before the broker drains.
 #[derive(Debug)]
 pub(super) struct Essentials {

@@ -85,7 +85,7 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
         cache: cache.clone(),
         scheduler,
         fleet,
-        hub: Arc::clone(&hub),
+        hub,
         metrics: Arc::clone(&metrics),
         policies: policies.clone(),
         started,
@@ -103,16 +103,9 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
     });
     let monitor = monitor.transpose()?;
     let paths: Vec<_> = sockets.iter().filter_map(|socket| socket.path.clone()).collect();
-    let own_socket = paths.first().cloned();
     let info = BrokerInfo { started: now, configuration: configuration.subscribe(), sockets: paths };
-    let services = services(
-        cache.clone(),
-        Arc::clone(&resolver),
-        clusters.clone(),
-        health.clone(),
-        info,
-        (metrics, audit.clone()),
-    );
+    let services =
+        services(cache, resolver, clusters.clone(), health.clone(), info, (metrics, audit.clone()));
     let admission = Admission { policies: policies.subscribe(), listeners, runs: live_runs.clone() };
     let (gate, bounds) = (Arc::new(Gate::new(services, admission)), limits::connections(&config.limits));
     let acceptor = Arc::new(Acceptor::new(gate, bounds, tasks.clone(), draining.clone()));
@@ -123,9 +116,6 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
         audit,
         audit_file,
         log: edges.log,
-        cache,
-        resolver,
-        hub,
         clusters,
         adopter,
         clock: edges.clock,
@@ -134,7 +124,6 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
         follow: None,
         monitor,
         service_manager: edges.service_manager,
-        own_socket,
         health,
         essentials: Essentials::new(tasks.clone(), draining.clone()),
         orphans: edges.reaps_orphans.then_some(live_runs),

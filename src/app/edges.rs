@@ -52,6 +52,7 @@ pub fn environment() -> Environment {
     #[expect(clippy::disallowed_methods, reason = "the one reader of the daemon's environment")]
     Environment(std::env::vars_os().collect())
 }
+
 /// Signals that ask a process to end or to read its files again. None of them ends it by itself.
 #[derive(Debug)]
 pub struct Signals {

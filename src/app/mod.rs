@@ -4,7 +4,6 @@ mod audit_file;
 mod bound;
 mod build;
 mod edges;
-mod journal;
 mod limits;
 mod linux;
 mod logs;

@@ -142,6 +142,7 @@ pub fn socket_options(listen: &Listen, path: &Path) -> Result<SocketOptions, Bui
     let path = std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path));
     Ok(SocketOptions { path, mode: listen.mode, group, shared_directory: listen.shared_directory })
 }
+
 /// Permission bits of a Unix socket: the broker's user and group.
 const MODE: u32 = 0o660;
 

@@ -96,6 +96,7 @@ impl ServiceNotification {
         }
     }
 }
+
 /// Notifies systemd that the broker is ready when it has answered a call on its own socket; and from then on, three times
 /// in `period`, that it still answers. `period` is the time after which systemd restarts a broker without notifications;
 /// `None`: it does not.

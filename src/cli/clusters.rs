@@ -165,6 +165,7 @@ fn endpoint(cluster: &Cluster) -> Value {
         "config": cluster.config.as_ref().and_then(|config| serde_json::from_slice::<Value>(config).ok()),
     })
 }
+
 /// The clusters to list, and the broker to ask.
 #[derive(Debug, Default, clap::Args)]
 pub(super) struct ClusterQuery {

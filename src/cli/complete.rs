@@ -40,6 +40,7 @@ const BASH: &str = r#"_credbroker() {
     done
     if [[ ${#COMPREPLY[@]} == 1 && ${COMPREPLY[0]} == */ ]]; then compopt -o nospace; fi
 }
+
 complete -o bashdefault -o nosort -F _credbroker credbroker
 "#;
 
@@ -173,6 +174,7 @@ fn contexts() -> Vec<CompletionCandidate> {
     let names = kubeconfig.map(|kubeconfig| kubeconfig.context_names()).unwrap_or_default();
     names.into_iter().filter(|name| one_line(name) == *name).map(CompletionCandidate::new).collect()
 }
+
 /// The script that lets `shell` complete `credbroker` by calling `program`, a path or a name in `PATH`.
 pub(super) fn script(shell: Shell, program: &str) -> String {
     if shell == Shell::Bash {

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::{broker::BrokerArgs, selection::SelectionArgs};
+use super::broker::{BrokerArgs, SelectionArgs};
 use credbroker_plugin::Environment;
 
 /// Make the broker forget credentials, for example after a change of account

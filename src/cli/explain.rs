@@ -10,10 +10,9 @@ use credbroker_client::admin::{CredentialState, KeyPart};
 use serde_json::{Value, json};
 
 use super::{
-    broker::{BrokerArgs, OutputFormat, write_json},
+    broker::{BrokerArgs, OutputFormat, SelectionArgs, write_json},
     credentials::{self, described, lifetime, provider, state_json, summary},
     screen::{Screen, Tone, ahead, expiry, fitted, rfc3339, span, wrapped},
-    selection::SelectionArgs,
 };
 use credbroker_credential::text::{one_line, shown};
 use credbroker_observe::clock::{Clock as _, SystemClock};
@@ -89,6 +88,7 @@ fn document(groups: &[&[CredentialState]]) -> Value {
     }
     json!({ "credentials": credentials })
 }
+
 /// Kind and name of a part.
 type PartName<'a> = (&'a str, &'a str);
 

@@ -7,7 +7,7 @@ use credbroker_client::{
     admin::{ProviderState, Selector},
 };
 
-use super::{broker::BrokerArgs, selection::DefinitionArg};
+use super::broker::{BrokerArgs, DefinitionArg};
 use credbroker_credential::text::shown;
 use credbroker_plugin::Environment;
 

@@ -22,7 +22,6 @@ mod programs;
 mod progress;
 mod refresh;
 mod screen;
-mod selection;
 mod serve;
 mod setup;
 mod status;

@@ -9,12 +9,11 @@ use credbroker_client::Error;
 use credbroker_exec::{Failure, Source, request_patiently};
 
 use super::{
-    broker::{BrokerArgs, OutputFormat, SocketArg, TimeoutArg, timeout},
+    broker::{BrokerArgs, OutputFormat, SelectionArgs, SocketArg, TimeoutArg, timeout},
     credentials,
     get::noticed,
     progress::explained,
     screen::Screen,
-    selection::SelectionArgs,
 };
 use credbroker_plugin::Environment;
 

@@ -253,5 +253,6 @@ fn socket(
     let mut candidates = socket.candidates().skip(usize::from(ignored.is_some()));
     Ok(candidates.next().unwrap_or(Path::new(Socket::SYSTEM)).to_owned())
 }
+
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,9 @@
-//! The checks: of the running broker, of the programs, of the kubeconfig, and of the machine.
+//! The checks, of the running broker, the programs, the kubeconfig and the machine, and what they find.
 
 use std::{
     collections::{BTreeSet, HashSet},
     ffi::OsStr,
+    io::{self, Write},
     path::Path,
 };
 
@@ -11,8 +12,8 @@ use credbroker_client::{
     admin::{BrokerInfo, CredentialState, ProviderState, Selector, State},
 };
 use credbroker_exec::Failure;
+use serde_json::{Value, json};
 
-use super::finding::{Finding, or_ok};
 use crate::cli::{
     broker::{BrokerArgs, EX_CONFIG, ask},
     programs,
@@ -21,10 +22,110 @@ use credbroker_config as config;
 use credbroker_config::kubeconfig::{Kubeconfig, is_shim};
 use credbroker_credential::{
     document::Node,
-    text::{listed, shown},
+    text::{listed, one_line, shown},
 };
 use credbroker_plugin::{Command, Environment};
 use credbroker_runner::find_in_path;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Level {
+    /// As it should be.
+    Ok,
+    /// It cannot be checked here, or it is only worth knowing.
+    Note,
+    /// It works, but not as a person may expect.
+    Warning,
+    /// It does not work. The exit code of the command.
+    Error(u8),
+}
+
+/// The result of one check.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Finding {
+    /// What was checked.
+    pub(super) check: &'static str,
+    pub(super) level: Level,
+    /// What was found.
+    pub(super) text: String,
+    /// What to do about it.
+    pub(super) remedy: Option<String>,
+}
+
+impl Finding {
+    pub(super) fn ok(check: &'static str, text: impl Into<String>) -> Self {
+        Self { check, level: Level::Ok, text: text.into(), remedy: None }
+    }
+
+    pub(super) fn note(check: &'static str, text: impl Into<String>) -> Self {
+        Self { check, level: Level::Note, text: text.into(), remedy: None }
+    }
+
+    pub(super) fn warning(check: &'static str, text: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { check, level: Level::Warning, text: text.into(), remedy: Some(remedy.into()) }
+    }
+
+    pub(super) fn error(check: &'static str, code: u8, text: impl Into<String>) -> Self {
+        Self { check, level: Level::Error(code), text: text.into(), remedy: None }
+    }
+
+    #[must_use]
+    pub(super) fn remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = Some(remedy.into());
+        self
+    }
+
+    fn level(&self) -> &'static str {
+        match self.level {
+            Level::Ok => "ok",
+            Level::Note => "note",
+            Level::Warning => "warning",
+            Level::Error(_) => "error",
+        }
+    }
+}
+
+/// `found`, or if there is none, that `check` is as it should be.
+pub(super) fn or_ok(
+    mut found: Vec<Finding>,
+    check: &'static str,
+    text: impl FnOnce() -> String,
+) -> Vec<Finding> {
+    if found.is_empty() {
+        found.push(Finding::ok(check, text()));
+    }
+    found
+}
+
+/// The exit code: that of the first error, else 0. A warning does not change it.
+pub(super) fn exit_code(findings: &[Finding]) -> u8 {
+    let errors = findings.iter().filter_map(|finding| match finding.level {
+        Level::Error(code) => Some(code),
+        _ => None,
+    });
+    errors.into_iter().next().unwrap_or_default()
+}
+
+/// One line for each finding, and one for its remedy.
+pub(super) fn print(findings: &[Finding], out: &mut dyn Write) -> io::Result<()> {
+    for finding in findings {
+        let Finding { check, text, remedy, .. } = finding;
+        writeln!(out, "{:<7}  {check:<13}  {}", finding.level(), one_line(text))?;
+        if let Some(remedy) = remedy {
+            writeln!(out, "{:24}-> {}", "", one_line(remedy))?;
+        }
+    }
+    Ok(())
+}
+
+/// The same for programs.
+pub(super) fn findings_json(findings: &[Finding]) -> Value {
+    let findings = findings.iter().map(|finding| {
+        let Finding { check, text, remedy, .. } = finding;
+        json!({"check": check, "level": finding.level(), "text": text, "remedy": remedy})
+    });
+    json!({ "findings": findings.collect::<Vec<_>>() })
+}
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const KUBECONFIG: &str = "kubeconfig";
@@ -162,6 +263,7 @@ pub(super) fn failures(running: Option<&RunningBroker>) -> Vec<Finding> {
     let count = running.credentials.len();
     or_ok(failed.collect(), CHECK, || format!("the last runs of all {count} credentials succeeded"))
 }
+
 /// A finding for each difference.
 pub(super) fn versions(
     running: Option<&RunningBroker>,
@@ -206,6 +308,7 @@ fn shim(beside: &Path, environment: &Environment) -> Option<(String, Option<Stri
     let version = ran.and_then(|ran| Some(ran.stdout.split_whitespace().nth(1)?.to_owned()));
     Some((name, version))
 }
+
 pub(super) fn kubeconfig(
     file: Option<&Path>,
     running: Option<&RunningBroker>,
@@ -308,6 +411,7 @@ fn is_command_there(exec: &Node, file: &Path, environment: &Environment) -> bool
     let path = file.parent().unwrap_or(Path::new("/")).join(command);
     path.is_file()
 }
+
 /// Whether programs that a desktop starts find what a shell finds: they have the environment of the user manager.
 pub(super) fn graphical_path(file: Option<&Path>, environment: &Environment) -> Finding {
     const CHECK: &str = "desktop PATH";
@@ -356,3 +460,6 @@ pub(super) fn clock(environment: &Environment) -> Finding {
         _ => Finding::note(CHECK, "cannot determine whether the clock is synchronised"),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,14 +1,13 @@
 //! `credbroker doctor`.
 
 mod checks;
-mod finding;
 
 use std::{
     io::Write,
     path::{Path, PathBuf},
 };
 
-use self::finding::{exit_code, json, print};
+use self::checks::{exit_code, findings_json, print};
 use super::broker::{BrokerArgs, OutputFormat, write_json};
 use credbroker_plugin::Environment;
 
@@ -57,7 +56,7 @@ pub(super) fn run(
     findings.push(checks::clock(environment));
     match args.output {
         OutputFormat::Table => print(&findings, out)?,
-        OutputFormat::Json => write_json(&json(&findings), out)?,
+        OutputFormat::Json => write_json(&findings_json(&findings), out)?,
     }
     Ok(exit_code(&findings))
 }

@@ -185,6 +185,7 @@ fn systemctl(args: &[&str], environment: &Environment) -> anyhow::Result<()> {
     anyhow::ensure!(ran.succeeded, "`systemctl --user {shown}` failed: {}", ran.stderr.trim());
     Ok(())
 }
+
 /// For a person, one line each.
 fn undo_lines(manifest: &Manifest) -> Vec<String> {
     let mut lines = Vec::new();

@@ -150,6 +150,7 @@ impl Plan {
         lines
     }
 }
+
 /// How the broker is started.
 #[derive(Debug)]
 pub(super) enum Start {
@@ -211,6 +212,7 @@ impl Start {
         Ok(Self::OnDemand(path, OnDemand { program: program.to_owned(), log, environment: pairs.collect() }))
     }
 }
+
 /// The paths of the completions and their contents.
 fn completions(data: &Path, config: &Path) -> [(PathBuf, String); 3] {
     [
@@ -310,5 +312,6 @@ impl Manifest {
 fn hash(contents: &[u8]) -> String {
     Sha256::of(contents).to_hex()
 }
+
 #[cfg(test)]
 mod tests;

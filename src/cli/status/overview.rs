@@ -53,6 +53,7 @@ impl Overview {
             || self.broker.configuration.as_ref().is_some_and(|state| !state.problems.is_empty())
     }
 }
+
 /// The whole text.
 pub(super) fn text(overview: &Overview, screen: Screen, now: SystemTime) -> String {
     let mut text = header(&overview.broker, screen, now);
@@ -140,6 +141,7 @@ fn provider_json(provider: &ProviderState) -> Value {
         "failure": provider.failure.as_ref().map(failure_json),
     })
 }
+
 /// Why the files are not in force as they are; empty: they are.
 fn configuration_text(state: &ConfigurationState) -> String {
     let mut text = String::new();

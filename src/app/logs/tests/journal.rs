@@ -1,6 +1,6 @@
 use std::os::unix::fs::MetadataExt as _;
 
-use super::*;
+use super::super::*;
 
 #[test]
 fn only_the_stream_that_systemd_opened_is_the_journal() {
@@ -8,9 +8,9 @@ fn only_the_stream_that_systemd_opened_is_the_journal() {
     let metadata = stderr.metadata().unwrap();
     let stream = format!("{}:{}", metadata.dev(), metadata.ino());
     let environment = Environment([("JOURNAL_STREAM".into(), stream.into())].into());
-    assert!(is_stream(&stderr, &environment));
-    assert!(!is_stream(&other, &environment));
-    assert!(!is_stream(&stderr, &Environment::default()));
+    assert!(is_journal(&stderr, &environment));
+    assert!(!is_journal(&other, &environment));
+    assert!(!is_journal(&stderr, &Environment::default()));
 }
 
 #[test]

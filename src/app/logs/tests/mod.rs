@@ -1,3 +1,5 @@
+mod journal;
+
 use std::{
     io::{PipeReader, Read as _, pipe},
     sync::atomic::{AtomicU64, Ordering},
@@ -81,7 +83,7 @@ impl Write for Broken {
 }
 
 impl AsFd for Broken {
-    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 }
