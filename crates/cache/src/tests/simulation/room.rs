@@ -167,6 +167,17 @@ fn judge(
     if let Some(wrong) = wrong {
         return Some(format!("{} of {:?} gives way", wrong.entry.spec.key, wrong.entry.share.party));
     }
+    if let [lost] = &*lost
+        && lost.entry.share.party.is_some()
+    {
+        let bound = usize::from(total(&held, 0) <= limits[0]);
+        let has = |counted: &Counted| held[&counted.entry.share.party][bound];
+        let of_uids =
+            before.0.iter().filter(|counted| counted.is_idle && counted.entry.share.party.is_some());
+        if of_uids.map(has).max() > Some(has(lost)) {
+            return Some(format!("{} gives way, and another uid has more", lost.entry.spec.key));
+        }
+    }
     let is_older = |kept: &Counted, lost: &Counted| {
         kept.is_idle && kept.entry.share.party == lost.entry.share.party && kept.unused > lost.unused
     };
