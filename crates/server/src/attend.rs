@@ -25,7 +25,7 @@ use super::{
     access::{Access, watch_slot},
     audit_record::Asked,
     convert::{self, deadline},
-    credentials::{Credentials, named, refused},
+    credentials::{Credentials, named},
     preencoded::{self, MessageStream, Preencoded},
     status::{self, Subject},
 };
@@ -78,8 +78,9 @@ impl<R: PluginRunner> Credentials<R> {
             ..request
         };
         let (cache, subject) = (self.cache.clone(), Subject::of(&spec));
-        let answer =
-            async move { cache.get(spec, &request).await.map_err(|failed| refused(&subject, &failed)) };
+        let answer = async move {
+            cache.get(spec, &request).await.map_err(|failed| status::failed(&subject, &failed))
+        };
         let span = debug_span!("request", rpc = "attend_credential", uid = peer.uid, pid = peer.pid);
         let attended = AttendStream {
             answer: Box::pin(answer.instrument(span)),

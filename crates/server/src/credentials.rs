@@ -121,7 +121,7 @@ impl<R: PluginRunner> Gets for Credentials<R> {
             let (spec, request) = self.resolve(ask, access, caller, deadline).await?;
             let request = cache::Request { session, ..request };
             let subject = Subject::of(&spec);
-            self.cache.get(spec, &request).await.map_err(|failed| refused(&subject, &failed))
+            self.cache.get(spec, &request).await.map_err(|failed| status::failed(&subject, &failed))
         };
         Box::pin(async move {
             let generation = |issued: &Arc<Issued>| Some(issued.generation.to_string());
@@ -162,7 +162,7 @@ impl<R: PluginRunner> Credentials<R> {
             let (spec, request) = self.resolve(ask, &access, named(&peer, ""), deadline).await?;
             let subject = Subject::of(&spec);
             let reported = self.cache.report(spec, &generation, &request).await;
-            reported.map_err(|failed| refused(&subject, &failed))
+            reported.map_err(|failed| status::failed(&subject, &failed))
         };
         let span = debug_span!("request", rpc = "report_rejected", uid = peer.uid, pid = peer.pid);
         let generation = |reported: &Reported| Some(reported.issued.generation.to_string());
@@ -314,11 +314,6 @@ fn report_answer(reported: &Reported) -> Bytes {
     let outcome = outcome.into();
     let more = pb::ReportRejectedResponse { outcome, retry_after, ..pb::ReportRejectedResponse::default() };
     preencoded::extended(&reported.issued.encoded.frame, &more)
-}
-
-pub(super) fn refused(subject: &Subject, failed: &Failed) -> Status {
-    tracing::debug!(provider = subject.provider(), "request failed: {failed}");
-    status::failed(subject, failed)
 }
 
 /// The caller with this name, which is empty if the caller sent none. Only a hash of the name is kept.

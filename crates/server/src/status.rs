@@ -105,6 +105,7 @@ pub(super) fn no_hub() -> Status {
 
 /// There is no credential for `subject`.
 pub(super) fn failed(subject: &Subject, failed: &Failed) -> Status {
+    tracing::debug!(provider = subject.provider(), "request failed: {failed}");
     let provider = subject.provider();
     let retry = match &failed.error {
         CacheError::Draining | CacheError::Pending(_) => SUCCESSOR,
