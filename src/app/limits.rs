@@ -7,7 +7,7 @@ use tracing::warn;
 use credbroker_cache::EntryLimits;
 use credbroker_config::Limits;
 use credbroker_observe::clock::Clock;
-use credbroker_runner::{RunShares, Scheduler};
+use credbroker_runner::Scheduler;
 use credbroker_uds_server::{ConnectionLimits, affordable_runs};
 
 /// The plugin runs at a time: as many as configured, or as the limit of open files allows.
@@ -25,13 +25,8 @@ pub(super) fn runs(limits: &Limits) -> usize {
 /// A scheduler within the limits.
 pub(super) fn scheduler(limits: &Limits, clock: Arc<dyn Clock>, jitter: fn() -> f64) -> Scheduler {
     let scheduler = Scheduler::new(runs(limits), clock, jitter);
-    scheduler.set_shares(shares(limits));
     scheduler.set_interactive(limits.interactive_runs.get());
     scheduler
-}
-
-pub(super) fn shares(limits: &Limits) -> RunShares {
-    RunShares { per_uid: limits.plugin_runs_per_uid.get(), per_process: limits.plugin_runs_per_process.get() }
 }
 
 pub(super) fn entries(limits: &Limits) -> EntryLimits {

@@ -77,6 +77,8 @@ pub(crate) struct Share {
     uses: AtomicUsize,
     /// Milliseconds since boot of the last request.
     last_used: AtomicU64,
+    /// The last caller, or [`Caller::BROKER`].
+    last_peer: AtomicU64,
     /// The time of the last request when it was listed as idle, or [`NOT_LISTED`].
     listed: AtomicU64,
     /// It is in the map.
@@ -116,14 +118,23 @@ impl Share {
             credential: AtomicUsize::default(),
             uses: AtomicUsize::default(),
             last_used: AtomicU64::new(millis(now)),
+            last_peer: AtomicU64::new(peer),
             listed: AtomicU64::new(NOT_LISTED),
             is_counted: AtomicBool::default(),
         }
     }
 
-    /// Notes a request at `now`.
-    pub(crate) fn touch(&self, now: Now) {
+    /// Notes a request of `peer` at `now`.
+    pub(crate) fn touch(&self, peer: u64, now: Now) {
         self.last_used.store(millis(now), Ordering::Relaxed);
+        if peer != Caller::BROKER {
+            self.last_peer.store(peer, Ordering::Relaxed);
+        }
+    }
+
+    /// The uid of the last caller.
+    pub(crate) fn last_uid(&self) -> Party {
+        Some(self.last_peer.load(Ordering::Relaxed)).filter(|peer| *peer != Caller::BROKER).map(uid)
     }
 
     /// The time since the last request.

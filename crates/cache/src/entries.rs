@@ -55,7 +55,7 @@ impl KeyEntries {
     /// There is no room, and no entry gives way.
     pub(crate) fn enter(&mut self, spec: PluginSpec, peer: u64, now: Now) -> Result<Interest, Full> {
         if let Some(entry) = self.by_key.get(&spec.key) {
-            entry.share.touch(now);
+            entry.share.touch(peer, now);
             return Ok(Interest::new(entry));
         }
         let share = Share::new(&spec, peer, now);

@@ -93,6 +93,7 @@ impl KeyEntry {
             awaited: self.share.is_in_use(),
             file: self.spec.file_version(),
             timeout: self.spec.provider.timeout,
+            uid: self.share.last_uid(),
         }
     }
 

@@ -32,7 +32,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         let now = self.now();
         let entry = self.lock().find(key).map(Arc::clone);
         entry.map_or(Lookup::Undecided, |entry| {
-            entry.share.touch(now);
+            entry.share.touch(caller.peer, now);
             self.serve_from_memory(&entry, caller, now).map_or(Lookup::Undecided, Lookup::Served)
         })
     }

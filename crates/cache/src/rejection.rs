@@ -43,7 +43,7 @@ impl Default for Caller {
 
 impl Caller {
     /// The peer that is the broker itself: no process has this uid.
-    pub const BROKER: u64 = (u32::MAX as u64) << 32;
+    pub const BROKER: u64 = credbroker_runner::BROKER;
 
     /// Whether the kernel shows its process ID.
     pub fn has_process(&self) -> bool {

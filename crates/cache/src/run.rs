@@ -118,7 +118,7 @@ impl Run {
         self.attendance.session()?;
         match self.lock().floor {
             Urgency::Waited { peer } => Some(uid(peer)),
-            Urgency::Background | Urgency::Urgent | Urgency::Forced => None,
+            Urgency::Background | Urgency::Urgent { .. } | Urgency::Forced => None,
         }
     }
 

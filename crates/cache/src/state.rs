@@ -241,6 +241,8 @@ pub(crate) struct Usage {
     pub file: u64,
     /// The longest time that a run of the plugin may take.
     pub timeout: Duration,
+    /// The uid of the last caller.
+    pub uid: Option<u32>,
 }
 
 /// What the maintenance does for an entry.
@@ -266,7 +268,8 @@ pub(crate) fn next_action(state: &KeyState, usage: Usage, now: Now) -> NextActio
     let valid = state.valid(now);
     let used = usage.is_used(state, now);
     let is_urgent = used && valid.is_none_or(|current| expires_soon(&current.issued, usage.timeout, now));
-    let urgency = if is_urgent { Urgency::Urgent } else { Urgency::Background };
+    let urgent = Urgency::Urgent { uid: usage.uid };
+    let urgency = if is_urgent { urgent } else { Urgency::Background };
     if state.run.is_some() {
         let due = valid.is_some_and(|current| current.is_due_at(now, usage.file));
         let abandon = !usage.awaited && if due { !used } else { usage.idle >= ABANDONED_AFTER };
@@ -276,7 +279,7 @@ pub(crate) fn next_action(state: &KeyState, usage: Usage, now: Now) -> NextActio
         Some(current) if used && current.is_due_at(now, usage.file) && may_refresh(state, now) => {
             NextAction::Refresh(urgency)
         }
-        None if usage.watched && may_refresh(state, now) => NextAction::Refresh(Urgency::Urgent),
+        None if usage.watched && may_refresh(state, now) => NextAction::Refresh(urgent),
         // An entry with a failure stays until the end of its back-off, and one that needs a person until it is evicted: the
         // prompts of its plugin must not begin again.
         None if !usage.awaited

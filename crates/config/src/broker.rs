@@ -81,7 +81,7 @@ pub(super) fn config(path: &Path, node: &Node, env: &Environment, report: &Repor
     for provider in &mut plugins {
         provider.policy = Arc::clone(&policy);
     }
-    issuers(&root, limits.plugin_runs_per_provider, plugins.into_iter());
+    issuers(&root, plugins.into_iter());
     warn_of_unknown_clusters(&at, &providers, has_hub);
     if report.problems() == 0 {
         access::warn_of_nothing(&root, &providers, &listen, has_hub);

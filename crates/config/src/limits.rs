@@ -27,13 +27,6 @@ pub struct Limits {
     pub bytes_per_process: NonZeroUsize,
     /// Plugin runs at the same time, of all providers.
     pub plugin_runs: NonZeroUsize,
-    /// Plugin runs at the same time of each issuer without a `concurrency`. A provider without an `issuer` is its own
-    /// issuer.
-    pub plugin_runs_per_provider: NonZeroUsize,
-    /// Plugin runs at the same time that the callers of one uid wait for.
-    pub plugin_runs_per_uid: NonZeroUsize,
-    /// Plugin runs at the same time that the callers of one process wait for.
-    pub plugin_runs_per_process: NonZeroUsize,
     /// Plugin runs that wait for a person at the same time, besides `plugin_runs`.
     pub interactive_runs: NonZeroUsize,
     /// Credentials in memory; one more replaces the least recently used.
@@ -44,7 +37,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        let (connections, runs) = (limits::CONNECTIONS.absent.0, limits::PLUGIN_RUNS.absent.0);
+        let connections = limits::CONNECTIONS.absent.0;
         Self {
             connections,
             connections_per_uid: connections_per_uid(connections),
@@ -52,10 +45,7 @@ impl Default for Limits {
             watches_per_connection: limits::WATCHES_PER_CONNECTION.absent.0,
             bytes_per_uid: limits::BYTES_PER_UID.absent.0,
             bytes_per_process: limits::BYTES_PER_PROCESS.absent.0,
-            plugin_runs: runs,
-            plugin_runs_per_provider: limits::PLUGIN_RUNS_PER_PROVIDER.absent.0,
-            plugin_runs_per_uid: runs,
-            plugin_runs_per_process: all_but_a_quarter(runs),
+            plugin_runs: limits::PLUGIN_RUNS.absent.0,
             interactive_runs: limits::INTERACTIVE_RUNS.absent.0,
             entries: limits::ENTRIES.absent.0,
             entry_bytes: limits::ENTRY_BYTES.absent.0,
@@ -66,7 +56,6 @@ impl Default for Limits {
 pub(super) fn limits_section(root: &Fields<'_>) -> Limits {
     let Some(fields) = root::LIMITS.read(root) else { return Limits::default() };
     let connections = limits::CONNECTIONS.read(&fields);
-    let plugin_runs = limits::PLUGIN_RUNS.read(&fields);
     Limits {
         connections,
         connections_per_uid: limits::CONNECTIONS_PER_UID
@@ -78,12 +67,7 @@ pub(super) fn limits_section(root: &Fields<'_>) -> Limits {
         watches_per_connection: limits::WATCHES_PER_CONNECTION.read(&fields),
         bytes_per_uid: limits::BYTES_PER_UID.read(&fields),
         bytes_per_process: limits::BYTES_PER_PROCESS.read(&fields),
-        plugin_runs,
-        plugin_runs_per_provider: limits::PLUGIN_RUNS_PER_PROVIDER.read(&fields),
-        plugin_runs_per_uid: limits::PLUGIN_RUNS_PER_UID.read(&fields).unwrap_or(plugin_runs),
-        plugin_runs_per_process: limits::PLUGIN_RUNS_PER_PROCESS
-            .read(&fields)
-            .unwrap_or_else(|| all_but_a_quarter(plugin_runs)),
+        plugin_runs: limits::PLUGIN_RUNS.read(&fields),
         interactive_runs: limits::INTERACTIVE_RUNS.read(&fields),
         entries: limits::ENTRIES.read(&fields),
         entry_bytes: limits::ENTRY_BYTES.read(&fields),

@@ -3,7 +3,6 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    num::NonZeroUsize,
     path::Path,
     sync::{Arc, LazyLock},
     time::Duration,
@@ -13,7 +12,7 @@ use super::{
     problem::{Report, suggestion},
     reader::{Cursor, Dialect, Fields},
     stanza::{Stanza, StanzaRules, stanza},
-    table::{PolicyType, allowlist, issuer, limits, provider as table, root},
+    table::{PolicyType, allowlist, issuer, provider as table, root},
 };
 use credbroker_credential::{LifetimeLimits, document::Node};
 use credbroker_plugin::{
@@ -96,7 +95,7 @@ pub(super) fn provider(name: &str, stanza: Stanza, variables: &Variables<'_>) ->
         provide_cluster_info: stanza.provide_cluster_info,
         interactive: stanza.interactive,
         install_hint: stanza.install_hint,
-        issuer: Arc::new(default_issuer(name.into(), limits::PLUGIN_RUNS_PER_PROVIDER.absent.0)),
+        issuer: Arc::new(default_issuer(name.into())),
         sandbox: Sandbox::Compatible,
         sha256: None,
         policy: Arc::default(),
@@ -261,18 +260,14 @@ fn inventory_item(at: &Cursor<'_>, dir: &Path, broker: &Environment) -> Option<P
 }
 
 /// Reads the section, if there is one, and gives each provider its issuer, of which only the name is known before. An
-/// issuer without a section gets the defaults, with `concurrency`. A section with the name of a kubeconfig's user is the
+/// issuer without a section gets the defaults. A section with the name of a kubeconfig's user is the
 /// issuer of all users of that name, each of which is its own issuer otherwise.
-pub(super) fn issuers<'a>(
-    root: &Fields<'_>,
-    concurrency: NonZeroUsize,
-    providers: impl Iterator<Item = &'a mut Provider>,
-) {
+pub(super) fn issuers<'a>(root: &Fields<'_>, providers: impl Iterator<Item = &'a mut Provider>) {
     let sections = root::ISSUERS.read(root).unwrap_or_default();
     let mut places: HashMap<Arc<str>, &Fields<'_>> = HashMap::new();
     let mut issuers: HashMap<Arc<str>, Arc<Issuer>> = HashMap::new();
     for fields in &sections {
-        let Some(issuer) = issuer_section(fields, concurrency) else { continue };
+        let Some(issuer) = issuer_section(fields) else { continue };
         let (name, place) = (Arc::clone(&issuer.name), fields.map.place());
         let first = places.entry(Arc::clone(&name)).or_insert(fields).map.place();
         if first != place {
@@ -284,7 +279,7 @@ pub(super) fn issuers<'a>(
     for provider in providers {
         let is_named = provider.definition.is_some() && places.contains_key(&provider.name);
         let name = Arc::clone(if is_named { &provider.name } else { &provider.issuer.name });
-        let default = || Arc::new(default_issuer(Arc::clone(&name), concurrency));
+        let default = || Arc::new(default_issuer(Arc::clone(&name)));
         provider.issuer = Arc::clone(issuers.entry(Arc::clone(&name)).or_insert_with(default));
         used.insert(name);
     }
@@ -297,16 +292,17 @@ pub(super) fn issuers<'a>(
     }
 }
 
-fn issuer_section(fields: &Fields<'_>, concurrency: NonZeroUsize) -> Option<Issuer> {
+fn issuer_section(fields: &Fields<'_>) -> Option<Issuer> {
     let runs_per_second = issuer::RUNS_PER_SECOND.read(fields);
-    let concurrency = issuer::CONCURRENCY.read(fields).unwrap_or(concurrency);
+    let concurrency = issuer::CONCURRENCY.read(fields);
     let name = issuer::NAME.read(fields)?.into();
     Some(Issuer { name, runs_per_second, concurrency })
 }
 
 /// The issuer of that name without a section.
-fn default_issuer(name: Arc<str>, concurrency: NonZeroUsize) -> Issuer {
-    Issuer { name, runs_per_second: issuer::RUNS_PER_SECOND.absent.0, concurrency }
+fn default_issuer(name: Arc<str>) -> Issuer {
+    let (runs_per_second, concurrency) = (issuer::RUNS_PER_SECOND.absent.0, issuer::CONCURRENCY.absent.0);
+    Issuer { name, runs_per_second, concurrency }
 }
 
 /// Reads `credentialPluginPolicy` and `credentialPluginAllowlist`, with the checks of client-go (KEP-3104): a mistake in them

@@ -304,7 +304,7 @@ section! {
     /// Plugin runs that are started per second.
     RUNS_PER_SECOND: Count, Is<NonZeroUsize> = ("runsPerSecond", Count(MOST_PER_SECOND), Is(count(10)), "20");
     /// Plugin runs at the same time.
-    CONCURRENCY: Count, Optional = ("concurrency", Count(MOST_RUNS), Optional("`limits.pluginRunsPerProvider`"), "6");
+    CONCURRENCY: Count, Is<NonZeroUsize> = ("concurrency", Count(MOST_RUNS), Is(count(4)), "6");
 }
 
 section! {

@@ -32,10 +32,9 @@ pub use orphans::reap_orphans;
 pub use parts::{RunLimits, RunnerParts};
 pub use plugin_file::{find_in_path, look_up_files};
 pub use runner::ProcessRunner;
-pub use schedule::PROBE_EVERY;
 pub use schedule::{
-    Cause, ForeignTexts, RunPermit, RunShares, RunSource, Scheduler, Throttled, Ticket, TicketHandle,
-    Urgency, WaitsFor,
+    BROKER, Cause, ForeignTexts, PROBE_EVERY, RunPermit, RunSource, Scheduler, Throttled, Ticket,
+    TicketHandle, Urgency, WaitsFor,
 };
 
 /// The output of a successful run.

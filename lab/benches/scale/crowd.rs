@@ -31,7 +31,7 @@ printf '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1",
 "#;
 
 pub(crate) async fn measure(report: &mut Report, directory: &Path) -> Result<()> {
-    let config = keys::config(directory, "limits: {pluginRuns: 4, pluginRunsPerProvider: 4}\n");
+    let config = keys::config(directory, "limits: {pluginRuns: 4}\n");
     let subject = Subject::start(directory, PLUGIN, &config).await?;
     fill(&subject.rpc, DUE).await?;
     fs::write(directory.join("slow"), "")?;

@@ -126,7 +126,6 @@ impl Adopter {
             std::mem::replace(&mut *old, in_force)
         };
         self.scheduler.set_limits(limits::runs(&in_force), issuers(&providers, cluster_profiles.as_ref()));
-        self.scheduler.set_shares(limits::shares(&in_force));
         self.scheduler.set_interactive(in_force.interactive_runs.get());
         self.cache.set_limits(limits::entries(&in_force));
 

@@ -32,7 +32,7 @@ async fn runs_at_a_time_are_limited_and_requests_go_first() {
     for index in 0..12 {
         hub.profile(&format!("c{index:02}"), "x");
     }
-    let limits = json!({"pluginRuns": 2, "pluginRunsPerProvider": 2});
+    let limits = json!({"pluginRuns": 2});
     let mut section = hub.section();
     section["prewarm"] = json!([{"concurrency": 5, "runsPerSecond": 1000}]);
     let config = json!({"providers": [cloud(&plugin)], "clusterProfiles": section, "limits": limits});

@@ -47,7 +47,7 @@ async fn the_first_process_of_a_container_keeps_no_zombie() {
     };
     let config = json!({
         "apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig",
-        "limits": {"pluginRuns": 8, "pluginRunsPerProvider": 8, "pluginRunsPerProcess": 8},
+        "limits": {"pluginRuns": 8},
         "issuers": [{"name": "local", "runsPerSecond": 100_000, "concurrency": 8}],
         "providers": [
             provider("plain", "/bin/cat", "strict"),

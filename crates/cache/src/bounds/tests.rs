@@ -49,6 +49,7 @@ impl Entries {
             credential: AtomicUsize::default(),
             uses: AtomicUsize::default(),
             last_used: AtomicU64::new(now),
+            last_peer: AtomicU64::new(Caller::BROKER),
             listed: AtomicU64::new(NOT_LISTED),
             is_counted: AtomicBool::default(),
         };
@@ -81,7 +82,7 @@ impl Entries {
     }
 
     fn touch(&self, number: usize, now: u64) {
-        self.shares[number].as_ref().unwrap().touch(at(now));
+        self.shares[number].as_ref().unwrap().touch(Caller::BROKER, at(now));
     }
 
     fn of(&self, party: Party) -> usize {

@@ -97,7 +97,7 @@ pub(crate) fn state(current: Option<Current>, retry_at: Option<u64>, running: bo
 }
 
 pub(crate) fn usage(idle: u64, watched: bool) -> Usage {
-    Usage { idle: secs(idle), watched, awaited: watched, file: FILE, timeout: secs(1) }
+    Usage { idle: secs(idle), watched, awaited: watched, file: FILE, timeout: secs(1), uid: Some(7) }
 }
 
 fn name(decision: &Decision) -> &'static str {
@@ -111,25 +111,25 @@ fn name(decision: &Decision) -> &'static str {
 
 #[test]
 fn a_request_gets_what_the_table_says() {
-    use Urgency::{Background, Urgent};
+    let (background, urgent) = (Urgency::Background, Urgency::Urgent { uid: Some(7) });
     let refresh = NextAction::Refresh;
     let queued = |urgency, abandon| NextAction::Adjust { urgency, abandon };
     // (credential held?, failure held until, a run in flight?, seconds since the fetch) → decision, action when watched, action when idle
     let table = [
-        (false, None, false, 0, "wait", refresh(Urgent), NextAction::Forget),
-        (false, None, true, 0, "wait", queued(Urgent, false), queued(Background, true)),
+        (false, None, false, 0, "wait", refresh(urgent), NextAction::Forget),
+        (false, None, true, 0, "wait", queued(urgent, false), queued(background, true)),
         (false, Some(5), false, 4, "fail", NextAction::Keep, NextAction::Keep),
-        (false, Some(5), false, 5, "wait", refresh(Urgent), NextAction::Forget),
+        (false, Some(5), false, 5, "wait", refresh(urgent), NextAction::Forget),
         (true, None, false, 0, "serve", NextAction::Keep, NextAction::Keep),
         (true, None, false, 74, "serve", NextAction::Keep, NextAction::Keep),
-        (true, None, false, 75, "serve and refresh", refresh(Background), NextAction::Keep),
-        (true, None, true, 80, "serve", queued(Background, false), queued(Background, true)),
+        (true, None, false, 75, "serve and refresh", refresh(background), NextAction::Keep),
+        (true, None, true, 80, "serve", queued(background, false), queued(background, true)),
         (true, Some(80), false, 79, "serve", NextAction::Keep, NextAction::Keep),
-        (true, Some(80), false, 80, "serve and refresh", refresh(Background), NextAction::Keep),
-        (true, None, false, 90, "serve and refresh", refresh(Background), NextAction::Keep),
-        (true, None, false, 91, "serve and refresh", refresh(Urgent), NextAction::Keep),
-        (true, None, true, 91, "serve", queued(Urgent, false), queued(Background, true)),
-        (true, None, false, 100, "wait", refresh(Urgent), NextAction::Forget),
+        (true, Some(80), false, 80, "serve and refresh", refresh(background), NextAction::Keep),
+        (true, None, false, 90, "serve and refresh", refresh(background), NextAction::Keep),
+        (true, None, false, 91, "serve and refresh", refresh(urgent), NextAction::Keep),
+        (true, None, true, 91, "serve", queued(urgent, false), queued(background, true)),
+        (true, None, false, 100, "wait", refresh(urgent), NextAction::Forget),
         (true, Some(110), false, 100, "fail", NextAction::Keep, NextAction::Keep),
     ];
     for (held, retry_at, running, at, decision, watched, idle) in table {
@@ -161,7 +161,7 @@ fn a_refresh_is_urgent_when_little_is_left_for_two_runs() {
     let state = state(Some(current()), None, false);
     let urgent = |timeout: u64, at: u64| {
         next_action(&state, Usage { timeout: secs(timeout), ..usage(1, true) }, after(at))
-            == NextAction::Refresh(Urgency::Urgent)
+            == NextAction::Refresh(Urgency::Urgent { uid: Some(7) })
     };
     assert!(!urgent(12, 76) && urgent(12, 77), "less than 24 s");
     assert!(!urgent(1, 90) && urgent(1, 91), "less than a tenth of the lifetime");

@@ -44,7 +44,7 @@ use credbroker_plugin::{
     cluster_profile::{ClusterProfile, EndpointRules, Resolution, resolve},
     testing::provider as test_provider,
 };
-use credbroker_runner::{Attendance, PluginRunner, RunBudget, RunError, RunOutput, RunShares, Scheduler};
+use credbroker_runner::{Attendance, PluginRunner, RunBudget, RunError, RunOutput, Scheduler};
 
 /// How long a fake run takes.
 const RUN: Duration = Duration::from_secs(2);

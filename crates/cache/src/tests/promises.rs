@@ -178,20 +178,21 @@ async fn pages_list_every_key_once_in_order() {
 async fn a_queued_run_that_a_process_at_its_share_joins_starts_in_its_first_turn() {
     // With a pause, the second caller comes when the run is queued already.
     for (joins_first, pauses) in [(false, true), (true, true), (false, false), (true, false)] {
-        let mut setup = setup(&[Late(secs(100)), Late(secs(10)), Token(mins(60))]);
+        let long = || Late(secs(100));
+        let mut setup = setup(&[long(), long(), long(), Late(secs(10)), Token(mins(60))]);
         let Setup { runner, clock, tasks, draining, .. } = &setup;
         let clock = Arc::clone(clock) as Arc<dyn Clock>;
         let parts = CacheParts::for_tests(Arc::clone(runner), Arc::clone(&clock), tasks, draining);
-        let scheduler = Scheduler::new(2, clock, || 0.5);
-        scheduler.set_shares(RunShares { per_uid: 2, per_process: 1 });
+        let scheduler = Scheduler::new(4, clock, || 0.5);
         setup.cache = CredentialCache::new(CacheParts { scheduler, ..parts });
         let ask = |key: &str, process| {
             let (cache, spec) = (setup.cache.clone(), spec(key));
             setup.tasks.spawn(async move { cache.get(spec, &peer(process)).await.map(drop) })
         };
-        let busy = ask("one", 1);
+        // Three quarters: its share while another process waits.
+        let busy = ["one", "two", "three"].map(|key| ask(key, 1));
         tokio::task::yield_now().await;
-        let other = ask("two", 3);
+        let other = ask("four", 3);
         tokio::task::yield_now().await;
         let asked = Instant::now();
         let mut waiting = Vec::new();

@@ -95,3 +95,34 @@ async fn a_credential_that_expired_long_ago_is_refused_and_held() {
     assert!(matches!(failed.error, crate::CacheError::Lifetime { .. }), "{failed:?}");
     assert_eq!((setup.ask().await.is_err(), setup.runs()), (true, 1));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_takes_the_turns_of_the_uid_that_used_the_credential_last() {
+    const OTHERS: usize = 50;
+    let mut script = vec![Token(mins(10)); OTHERS + 1];
+    script.push(Late(secs(10)));
+    let mut setup = setup(&script);
+    let Setup { runner, clock, tasks, draining, .. } = &setup;
+    let clock = Arc::clone(clock) as Arc<dyn Clock>;
+    let parts = CacheParts::for_tests(Arc::clone(runner), Arc::clone(&clock), tasks, draining);
+    setup.cache = CredentialCache::new(CacheParts { scheduler: Scheduler::new(1, clock, || 0.5), ..parts });
+    let keeper = setup.cache.clone();
+    setup.tasks.spawn(async move { keeper.keep_fresh(credbroker_observe::clock::Beat::start()).await });
+    let of_uid = |uid: u64| {
+        let caller = Caller { peer: uid << 32 | 1, ..Caller::default() };
+        Request { caller, ..Request::default() }
+    };
+    let mut expires = SystemTime::UNIX_EPOCH;
+    for number in 0..OTHERS {
+        let spec = spec(&format!("other {number}"));
+        expires = setup.cache.get(spec, &of_uid(3)).await.unwrap().expires_at;
+    }
+    setup.cache.get(spec("held"), &of_uid(2)).await.unwrap();
+    while setup.clock.now().wall < expires + secs(30) {
+        sleep(secs(1)).await;
+        let asked = Instant::now();
+        setup.cache.get(spec("held"), &of_uid(2)).await.unwrap();
+        assert_eq!(asked.elapsed(), Duration::ZERO, "it was renewed in time");
+    }
+    assert!(setup.runs() < 2 * OTHERS, "runs of the other uid still wait");
+}

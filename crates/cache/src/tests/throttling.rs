@@ -5,7 +5,6 @@ use tokio::time::sleep;
 use super::{Script::*, *};
 use crate::{CacheError, Lookup};
 use credbroker_plugin::Globs;
-use credbroker_runner::RunShares;
 
 fn is_of_key(failed: &Failed) -> bool {
     let CacheError::Run(RunError::Throttled { of_key, .. }) = &failed.error else { panic!("{failed:?}") };
@@ -141,7 +140,6 @@ impl Scene {
         let (tasks, draining) = (TaskTracker::new(), CancellationToken::new());
         let clock = clock as Arc<dyn Clock>;
         let scheduler = Scheduler::new(8, Arc::clone(&clock), || 0.5);
-        scheduler.set_shares(RunShares { per_uid: 6, per_process: 6 });
         let parts = CacheParts::for_tests(Arc::clone(&runner), clock, &tasks, &draining);
         let entries = EntryLimits::for_tests(100_000);
         let cache = CredentialCache::new(CacheParts { scheduler, entries, ..parts });

@@ -26,15 +26,10 @@ section! {
     BYTES_PER_UID: Count, Is<NonZeroUsize> = ("bytesPerUid", Count(u32::MAX), Is(count(64 << 20)), "33554432");
     /// The same for one process.
     BYTES_PER_PROCESS: Count, Is<NonZeroUsize> = ("bytesPerProcess", Count(u32::MAX), Is(count(16 << 20)), "8388608");
-    /// Maximum number of concurrent plugin runs, of all providers.
+    /// Maximum number of concurrent plugin runs, of all providers. Further ones are queued. While a caller of another uid
+    /// waits, a uid has at most three quarters of them; and while another process of the uid waits, a process has at most
+    /// three quarters of those of its uid, rounded up.
     PLUGIN_RUNS: Count, Is<NonZeroUsize> = ("pluginRuns", Count(MOST_RUNS), Is(count(8)), "16");
-    /// Plugin runs at the same time of each issuer without a `concurrency`.
-    PLUGIN_RUNS_PER_PROVIDER: Count, Is<NonZeroUsize> = ("pluginRunsPerProvider", Count(MOST_RUNS), Is(count(4)), "2");
-    /// Plugin runs at the same time that callers of one uid wait for: three quarters of `pluginRuns` if these are fewer and a
-    /// caller of another uid waits. Further ones are queued.
-    PLUGIN_RUNS_PER_UID: Count, Optional = ("pluginRunsPerUid", Count(MOST_RUNS), Optional("`pluginRuns`"), "12");
-    /// Plugin runs at the same time that callers of one process wait for. Further ones are queued.
-    PLUGIN_RUNS_PER_PROCESS: Count, Optional = ("pluginRunsPerProcess", Count(MOST_RUNS), Optional("three quarters of `pluginRuns`, rounded up"), "8");
     /// Plugin runs that wait for a person at the same time: a person attends them, and they have written something to stderr
     /// or have used half of their `timeout`. They do not count among `pluginRuns`. While there are as many as this, a
     /// further one keeps its `timeout` and its place among `pluginRuns`.

@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "tokio's paused clock is the tests' clock")]
 
 use std::{
+    io,
     num::NonZeroUsize,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     time::SystemTime,
@@ -13,9 +14,8 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::*;
-use crate::RunError;
-use credbroker_credential::{Decoded, Material};
+use super::{throttling::Throttling, *};
+use credbroker_credential::{DecodeError, Decoded, Material};
 use credbroker_observe::clock::Now;
 use credbroker_plugin::{Command, Issuer, PluginKey, testing::provider as test_provider};
 
@@ -205,7 +205,7 @@ async fn a_paused_issuer_refuses_callers_at_once_and_other_runs_wait() {
     let refused = setup.enter(&provider, WAITED).turn().await.unwrap_err();
     assert_eq!(refused.retry_after, secs(60));
     insta::assert_snapshot!(refused.into_error("/bin/p".into()), @"plugin `/bin/p` was not started: issuer `idp` asked for fewer runs and is paused for another 60 s; to run it now, use `credbroker refresh p`");
-    let ticket = setup.enter(&provider, Urgency::Urgent);
+    let ticket = setup.enter(&provider, Urgency::Urgent { uid: None });
     let waits_for = ticket.handle().waits_for(None).unwrap().to_string();
     insta::assert_snapshot!(waits_for, @"issuer `idp` asked for fewer runs and is paused for another 60 s");
     let permit = ticket.turn().await.unwrap();
@@ -229,6 +229,7 @@ async fn callers_that_wait_when_a_pause_begins_are_refused() {
     assert_eq!(handle.join(1).unwrap_err().retry_after, secs(7), "a caller that joins it is refused");
     assert!(waits(&mut refresh).await, "and it stays");
     setup.permit(&provider, Urgency::Forced).await.finish(&Ok(decoded()), true, ForeignTexts::default);
+    drop(refresh.await.unwrap());
     setup.permit(&provider, WAITED).await.finish(&Ok(decoded()), true, ForeignTexts::default);
 }
 
@@ -266,14 +267,12 @@ async fn a_queued_run_says_what_it_waits_for() {
     sleep(secs(60)).await;
     let probe = setup.permit(&provider, Urgency::Background).await;
     show(&[wait()]);
-    probe.finish(&Ok(decoded()), true, ForeignTexts::default);
-    show(&[wait()]);
+    drop(probe);
     insta::assert_snapshot!(shown.join("\n"), @r"
 issuer `idp` is at its limit of runs in a second (2); 2 other runs of the provider wait
 all run slots are in use (`limits.pluginRuns`: 2); 1 other run of the provider waits
 issuer `slow` is at its limit of runs at a time (1)
 issuer `idp` asked for fewer runs, and one run is trying it again
-issuer `idp` asked for fewer runs, and its runs start slowly at first
 ");
 }
 
@@ -294,4 +293,39 @@ fn a_permit_may_outlive_its_runtime() {
     held.finish(&failed("429"), true, ForeignTexts::default);
     drop(ticket);
     assert!(setup.scheduler.paused(&provider).is_some());
+}
+
+#[test]
+fn only_the_stderr_of_failed_runs_shows_that_the_issuer_throttles() {
+    let command = || Arc::<str>::from("429"); // names mean nothing
+    let stderr = || Arc::<str>::from("HTTP 429");
+    let after = |retry_after| Outcome::Throttled(Throttling { retry_after });
+    let (long, second) = (Duration::from_secs(30), Duration::from_secs(1));
+    for (error, expected) in [
+        (RunError::Exit { command: command(), code: 1, stderr: stderr() }, after(None)),
+        (RunError::Signal { command: command(), signal: 9, stderr: stderr() }, after(None)),
+        (
+            RunError::Timeout {
+                command: command(),
+                limit: long,
+                key: "timeout",
+                stderr: "Retry-After: 1".into(),
+            },
+            after(Some(second)),
+        ),
+        (RunError::Exit { command: command(), code: 429, stderr: "no".into() }, Outcome::Reached),
+        (RunError::Decode { command: command(), source: DecodeError::Empty }, Outcome::Reached),
+        (RunError::OutputTooLarge { command: command(), limit: 429 }, Outcome::Reached),
+        (
+            RunError::NotFound { command: command(), install_hint: Some("429".into()), place: "" },
+            Outcome::Unknown,
+        ),
+        (
+            RunError::Spawn { command: command(), cause: Arc::new(io::ErrorKind::NotFound.into()) },
+            Outcome::Unknown,
+        ),
+    ] {
+        assert_eq!(outcome::<()>(&Err(error.clone()), ForeignTexts::default), expected, "{error}");
+    }
+    assert_eq!(outcome(&Ok(()), ForeignTexts::default), Outcome::Success);
 }

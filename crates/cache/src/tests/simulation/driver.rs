@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{CacheParts, CredentialCache, EntryLimits};
 use credbroker_observe::clock::Clock;
-use credbroker_runner::{RunShares, Scheduler};
+use credbroker_runner::Scheduler;
 
 /// Runs that may wait for a person at a time.
 pub(super) const INTERACTIVE: usize = 2;
@@ -79,16 +79,15 @@ pub(super) async fn live(scene: Scene, recorded: bool) -> Story {
 impl World {
     fn new(scene: Scene, recorded: bool) -> Self {
         let catalog = Arc::new(Catalog::new(scene));
-        let limits =
-            scene.limits((0..ISSUERS.len()).map(|issuer| catalog.issuer(issuer).concurrency.get()).sum());
-        let model = Arc::new(Mutex::new(Model::new(&catalog, scene, limits, recorded)));
+        let slots =
+            scene.slots((0..ISSUERS.len()).map(|issuer| catalog.issuer(issuer).concurrency.get()).sum());
+        let model = Arc::new(Mutex::new(Model::new(&catalog, scene, slots, recorded)));
         let (tasks, draining) = (TaskTracker::new(), CancellationToken::new());
         let clock = Arc::clone(&model.lock().unwrap().clock) as Arc<dyn Clock>;
         for issuer in 0..ISSUERS.len() {
             model.lock().unwrap().change(issuer, IssuerMode::Healthy);
         }
-        let scheduler = Scheduler::new(limits.runs, Arc::clone(&clock), fastrand::f64);
-        scheduler.set_shares(RunShares { per_uid: limits.per_uid, per_process: limits.per_process });
+        let scheduler = Scheduler::new(slots, Arc::clone(&clock), fastrand::f64);
         scheduler.set_interactive(INTERACTIVE);
         let places = Arc::new(Semaphore::new(PLACES));
         let runner = Arc::new(Plugins(Arc::clone(&model)));

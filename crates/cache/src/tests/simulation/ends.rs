@@ -32,8 +32,8 @@ impl World {
             for issuer in 0..ISSUERS.len() {
                 model.change(issuer, IssuerMode::Healthy);
             }
-            // The longest run, pause, slow start and back-off together.
-            secs(31 + 121 + 30 + 61 + 60)
+            // The longest run, pause and back-off together, and some time.
+            secs(31 + 121 + 61 + 60)
         };
         sleep(quiet).await;
         for key in 0..self.catalog.keys {
@@ -59,7 +59,7 @@ impl World {
         for watch in std::mem::take(&mut *self.watches.lock().unwrap()) {
             watch.cancel();
         }
-        // A refresh that a watch asked for, and the slow start that it may begin.
+        // A refresh that a watch asked for.
         sleep(secs(60)).await;
         if self.is_fine() {
             self.leaves_nothing().await;
@@ -93,16 +93,16 @@ impl World {
 
     /// A run that holds a slot, or the share of a process.
     async fn left_in_queue(&self) -> Option<String> {
-        let limits = self.model.lock().unwrap().limits;
+        let slots = self.model.lock().unwrap().slots;
         let provider = Arc::new(test_provider("last", Command::Path("/fake".into())));
-        if !self.start_at_once(&provider, Urgency::Urgent, limits.runs - self.running()).await {
+        if !self.start_at_once(&provider, Urgency::Urgent { uid: None }, slots - self.running()).await {
             return Some("a run holds a slot".into());
         }
-        if self.running() < limits.runs && !self.step_aside(&provider).await {
+        if self.running() < slots && !self.step_aside(&provider).await {
             return Some("a run holds a place among those that wait for a person".into());
         }
         for peer in PEERS {
-            let share = limits.per_process.min(limits.per_uid).min(limits.runs - self.running());
+            let share = slots - self.running(); // no other run waits
             if !self.start_at_once(&provider, Urgency::Waited { peer }, share).await {
                 return Some(format!("a run holds the share of process {peer:#x}"));
             }
@@ -114,8 +114,10 @@ impl World {
     async fn step_aside(&self, provider: &Arc<Provider>) -> bool {
         let mut permits = Vec::new();
         for _ in 0..INTERACTIVE {
-            let turn =
-                self.scheduler.enter(provider, Urgency::Urgent, RunSource::Others { uid: None }).turn();
+            let turn = self
+                .scheduler
+                .enter(provider, Urgency::Urgent { uid: None }, RunSource::Others { uid: None })
+                .turn();
             let permit = timeout(secs(1), turn).await;
             permits.extend(permit.ok().and_then(Result::ok).filter(RunPermit::step_aside));
         }

@@ -10,7 +10,7 @@ use super::{
     super::FakeClock,
     fleet::{Catalog, ISSUERS, identity},
     keys::{Content, IssuedToken, KeyModel, Reading, RequestKind, WaitingRequest, Watched},
-    peers::{QueueLimits, StartedRuns},
+    peers::StartedRuns,
     plugins::{IssuerMode, IssuerModel},
     scene::Scene,
 };
@@ -32,7 +32,8 @@ pub(super) struct Model {
     pub(super) issuers: Vec<IssuerModel>,
     pub(super) tokens: Vec<IssuedToken>,
     pub(super) scene: Scene,
-    pub(super) limits: QueueLimits,
+    /// The runs at a time.
+    pub(super) slots: usize,
     /// When the limits changed last: time awake.
     pub(super) limited: Duration,
     /// Providers that the configuration no longer has.
@@ -71,7 +72,7 @@ pub(super) struct Asked {
 }
 
 impl Model {
-    pub(super) fn new(catalog: &Arc<Catalog>, scene: Scene, limits: QueueLimits, recorded: bool) -> Self {
+    pub(super) fn new(catalog: &Arc<Catalog>, scene: Scene, slots: usize, recorded: bool) -> Self {
         let keys = (0..catalog.keys).map(|key| {
             let plugin = catalog.plugin_of(key);
             KeyModel { plugin, issuer: catalog.plugins[plugin].issuer, ..KeyModel::default() }
@@ -83,7 +84,7 @@ impl Model {
             catalog: Arc::clone(catalog),
             tokens: Vec::new(),
             scene,
-            limits,
+            slots,
             limited: Duration::ZERO,
             gone: vec![false; catalog.plugins.len()],
             started: StartedRuns::default(),

@@ -22,27 +22,6 @@ const TICK: Duration = Duration::from_millis(5);
 /// How late the scheduler notices a suspend.
 const NOTICED: Duration = Duration::from_millis(1100);
 
-/// The limits of the queue.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct QueueLimits {
-    pub(super) runs: usize,
-    pub(super) per_process: usize,
-    pub(super) per_uid: usize,
-}
-
-impl QueueLimits {
-    /// So many runs, of which one process may have all.
-    pub(super) fn of(runs: usize) -> Self {
-        Self { runs, per_process: runs, per_uid: runs }
-    }
-
-    /// Few slots and small shares, so that processes often have theirs.
-    pub(super) fn tight() -> Self {
-        let runs = fastrand::usize(2..6);
-        Self { runs, per_process: fastrand::usize(1..3).min(runs), per_uid: fastrand::usize(1..=runs) }
-    }
-}
-
 /// The runs in progress.
 #[derive(Debug, Default)]
 pub(super) struct StartedRuns {
@@ -62,14 +41,23 @@ pub(super) struct StartedRun {
     asks_persons: bool,
     /// The processes that waited when it started: one of them, or none, has a run less until its end.
     parties: BTreeSet<u64>,
+    /// It may renew a credential, for the uid that used it last.
+    may_renew: bool,
     /// Time awake.
     since: Duration,
 }
 
 impl StartedRun {
-    pub(super) fn new(spec: &PluginSpec, asks_persons: bool, parties: BTreeSet<u64>, now: Reading) -> Self {
-        let provider = Arc::clone(&spec.provider);
-        Self { key: index(spec), provider, is_retired: false, asks_persons, parties, since: now.awake }
+    pub(super) fn new(spec: &PluginSpec, asks_persons: bool, key: &KeyModel, now: Reading) -> Self {
+        Self {
+            key: index(spec),
+            provider: Arc::clone(&spec.provider),
+            is_retired: false,
+            asks_persons,
+            parties: key.parties(now),
+            may_renew: !matches!(key.content, Content::Nothing) || !key.watches.is_empty(),
+            since: now.awake,
+        }
     }
 
     /// The longest time that it may take.
@@ -106,14 +94,14 @@ impl StartedRuns {
         self.runs.values().filter(|run| !run.asks_persons).count()
     }
 
-    /// Whether `peer` has certainly less than its share.
-    fn has_share_left(&self, peer: u64, limits: QueueLimits) -> bool {
+    /// Whether `peer` has certainly less than its share of `slots`, even if other users wait.
+    fn has_share_left(&self, peer: u64, slots: usize) -> bool {
         let of_process = self.runs.values().filter(|run| run.parties.contains(&peer)).count();
-        let is_of_uid = |run: &&StartedRun| run.parties.iter().any(|other| uid(*other) == uid(peer));
+        let is_of_uid =
+            |run: &&StartedRun| run.may_renew || run.parties.iter().any(|other| uid(*other) == uid(peer));
         let of_uid = self.runs.values().filter(is_of_uid).count();
-        // Three quarters while another uid waits.
-        let per_uid = limits.per_uid.min((limits.runs * 3 / 4).max(1));
-        of_process < limits.per_process && of_uid < per_uid
+        let per_uid = (slots * 3 / 4).max(1);
+        of_process < (per_uid * 3).div_ceil(4) && of_uid < per_uid
     }
 }
 
@@ -143,7 +131,7 @@ impl Model {
     /// Whether a caller that certainly waits for a run of `key` had less than its share before this moment.
     pub(super) fn is_entitled(&self, key: &KeyModel, now: Reading) -> bool {
         self.started.ended < now.awake
-            && key.waiters(now).any(|(_, waiting)| self.started.has_share_left(waiting.peer, self.limits))
+            && key.waiters(now).any(|(_, waiting)| self.started.has_share_left(waiting.peer, self.slots))
     }
 
     /// Every run ends in time, and that of an entry at once when its provider is retired.
@@ -162,7 +150,7 @@ impl Model {
     pub(super) fn judge_queue(&mut self) {
         let now = self.now();
         let is_settled = self.changed < now.awake && self.jumped + NOTICED < now.awake;
-        if !is_settled || self.started.runs.len() >= self.limits.runs {
+        if !is_settled || self.started.runs.len() >= self.slots {
             return;
         }
         let is_open: Vec<_> = (0..self.issuers.len()).map(|issuer| self.is_open(issuer, now)).collect();
@@ -173,7 +161,7 @@ impl Model {
                 return None;
             }
             let entitled =
-                |(_, waiting): &(_, &WaitingRequest)| self.started.has_share_left(waiting.peer, self.limits);
+                |(_, waiting): &(_, &WaitingRequest)| self.started.has_share_left(waiting.peer, self.slots);
             key.waiters(now).find(entitled).map(|(id, _)| (index, *id))
         });
         if let Some((key, id)) = delayed {

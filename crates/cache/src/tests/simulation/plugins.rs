@@ -20,9 +20,6 @@ use super::{
 use credbroker_plugin::PluginSpec;
 use credbroker_runner::{Attendance, PluginRunner, RunError, RunOutput};
 
-/// The longest slow start after a pause.
-const SLOW_START: Duration = Duration::from_secs(31);
-
 /// How an issuer behaves.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) enum IssuerMode {
@@ -117,7 +114,7 @@ impl IssuerModel {
         self.in_force == self.begun
     }
 
-    /// `run` brought a credential: after a pause, more runs follow step by step.
+    /// `run` brought a credential, which ends a pause.
     fn succeeded(&mut self, run: &Run, now: Reading) {
         self.last_throttled = None;
         if run.pauses < self.begun {
@@ -125,7 +122,7 @@ impl IssuerModel {
         }
         self.paused_until = self.paused_until.min(now.boot);
         if self.disturbed_until == Duration::MAX && run.started.boot > self.disturbed_since {
-            self.disturbed_until = now.boot + SLOW_START;
+            self.disturbed_until = now.boot;
         }
     }
 }
@@ -269,10 +266,10 @@ impl Model {
             IssuerMode::Slow => Duration::from_millis(random.u64(5_000..33_000)),
             _ => issuer.takes,
         };
-        let parties = self.keys[key].parties(now);
         let plugin = &self.catalog.plugins[self.keys[key].plugin];
         let is_plain = spec.caller_env.is_empty() && spec.target.is_none();
-        self.started.start(number, StartedRun::new(spec, plugin.asks_persons(), parties, now));
+        let run = StartedRun::new(spec, plugin.asks_persons(), &self.keys[key], now);
+        self.started.start(number, run);
         self.event(|| {
             format!(
                 "run {number} of {key}, identity {identity:04x}, starts: {mode:?}, {takes:?}, unsure {unsure}"

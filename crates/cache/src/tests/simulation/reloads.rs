@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{driver::World, model::Model, peers::QueueLimits};
+use super::{driver::World, model::Model};
 use credbroker_plugin::{Provider, ProviderState, ProviderUpdate, Providers};
-use credbroker_runner::RunShares;
 
 impl World {
     /// A newer configuration is in force.
@@ -56,15 +55,13 @@ impl World {
     fn limit(&self) {
         let issuers = self.catalog.limit_issuers();
         let concurrency = issuers.iter().map(|issuer| issuer.concurrency.get()).sum();
-        let limits = self.scene.limits(concurrency);
+        let slots = self.scene.slots(concurrency);
         {
             let mut model = self.model.lock().unwrap();
-            model.event(|| format!("limits are {limits:?} and {issuers:?}"));
-            (model.limits, model.limited) = (limits, model.now().awake);
+            model.event(|| format!("there are {slots} slots, and {issuers:?}"));
+            (model.slots, model.limited) = (slots, model.now().awake);
         }
-        let QueueLimits { runs, per_process, per_uid } = limits;
-        self.scheduler.set_limits(runs, issuers);
-        self.scheduler.set_shares(RunShares { per_uid, per_process });
+        self.scheduler.set_limits(slots, issuers);
     }
 
     /// The profile of a key changes or vanishes. The hub fetches the credential of a new target ahead.

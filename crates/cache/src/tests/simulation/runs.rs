@@ -98,7 +98,7 @@ impl Model {
 
     /// There are no more runs at a time than slots. A run that waits for a person has none.
     fn judge_slots(&mut self, index: usize, now: Reading) {
-        let (taken, slots) = (self.started.without_persons(), self.limits.runs);
+        let (taken, slots) = (self.started.without_persons(), self.slots);
         let asks_persons = self.catalog.plugins[self.keys[index].plugin].asks_persons();
         if taken >= slots && !asks_persons && self.limited < now.awake {
             self.broken(|| format!("{} runs at a time; {slots} are allowed", taken + 1));

@@ -1,7 +1,5 @@
 //! What differs between simulations.
 
-use super::peers::QueueLimits;
-
 /// One of this many seeds has a thousand keys.
 pub(super) const LARGE: u64 = 50;
 
@@ -28,8 +26,9 @@ impl Scene {
         Self { is_large, is_crowded, keys, capacity }
     }
 
-    /// `concurrency`: of all issuers together.
-    pub(super) fn limits(&self, concurrency: usize) -> QueueLimits {
-        if self.is_crowded { QueueLimits::tight() } else { QueueLimits::of(concurrency + 1) }
+    /// The runs at a time. `concurrency`: of all issuers together. In a crowd there are few, so that processes often have
+    /// their shares.
+    pub(super) fn slots(&self, concurrency: usize) -> usize {
+        if self.is_crowded { fastrand::usize(2..6) } else { concurrency + 1 }
     }
 }

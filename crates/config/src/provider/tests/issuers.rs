@@ -20,16 +20,12 @@ fn budgets(home: &Home) -> Vec<String> {
 #[test]
 fn a_provider_is_its_own_issuer_unless_it_names_one() {
     assert_eq!(budgets(&config("")), ["one: idp 10 4", "three: three 10 4", "two: idp 10 4"]);
-    let limits = "limits: {pluginRunsPerProvider: 7}\n";
-    assert_eq!(budgets(&config(limits)), ["one: idp 10 7", "three: three 10 7", "two: idp 10 7"]);
 }
 
 #[test]
 fn a_section_sets_the_budget_of_an_issuer() {
-    let home = config(
-        "limits: {pluginRunsPerProvider: 7}\nissuers:\n- {name: idp, runsPerSecond: 50}\n- {name: three, concurrency: 1}\n",
-    );
-    assert_eq!(budgets(&home), ["one: idp 50 7", "three: three 10 1", "two: idp 50 7"]);
+    let home = config("issuers:\n- {name: idp, runsPerSecond: 50}\n- {name: three, concurrency: 1}\n");
+    assert_eq!(budgets(&home), ["one: idp 50 4", "three: three 10 1", "two: idp 50 4"]);
     assert_eq!(home.warnings(), "");
 }
 

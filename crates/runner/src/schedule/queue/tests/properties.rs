@@ -20,11 +20,20 @@ enum Step {
 }
 
 fn floor() -> impl Strategy<Value = Urgency> {
-    prop_oneof![Just(Urgency::Background), Just(Urgency::Urgent), Just(Urgency::Forced)]
+    prop_oneof![
+        Just(Urgency::Background),
+        (0_u32..3).prop_map(|uid| Urgency::Urgent { uid: uid.checked_sub(1) }),
+        Just(Urgency::Forced)
+    ]
 }
 
 fn urgency() -> impl Strategy<Value = Urgency> {
-    prop_oneof![3 => floor(), 1 => (0_u64..3).prop_map(waited)]
+    prop_oneof![3 => floor(), 1 => peer().prop_map(waited)]
+}
+
+/// Processes of two uids.
+fn peer() -> impl Strategy<Value = u64> {
+    (0_u64..4).prop_map(|number| (number % 2) << 32 | number)
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -39,8 +48,8 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         5 => (0..PROVIDERS, urgency()).prop_map(|(provider, urgency)| Step::Enter { provider, urgency }),
         1 => (0_usize..8).prop_map(|run| Step::Leave { run }),
-        1 => (0_usize..8, 0_u64..3).prop_map(|(run, peer)| Step::Join { run, peer }),
-        1 => (0_usize..8, 0_u64..3).prop_map(|(run, peer)| Step::Part { run, peer }),
+        1 => (0_usize..8, peer()).prop_map(|(run, peer)| Step::Join { run, peer }),
+        1 => (0_usize..8, peer()).prop_map(|(run, peer)| Step::Part { run, peer }),
         1 => (0_usize..8, floor()).prop_map(|(run, floor)| Step::Change { run, floor }),
         4 => (0_usize..RUNS, outcome).prop_map(|(run, outcome)| Step::Finish { run, outcome }),
         4 => (0_u64..3000).prop_map(|time| Step::Later { time: ms(time) }),
@@ -79,11 +88,11 @@ impl QueueModel {
             Step::Enter { provider, urgency } => {
                 let issuer = &self.issuers[issuer_of(*provider)];
                 let name = format!("p{provider}").into();
-                self.waiting.push(self.queue.enter_any(&name, issuer, *urgency, self.now));
+                self.waiting.push(self.queue.enter_any(&name, issuer, *urgency));
             }
             Step::Leave { run } if *run < self.waiting.len() => {
                 let id = self.waiting.remove(*run);
-                self.queue.leave(id, self.now);
+                self.queue.leave(id);
             }
             Step::Join { run, peer } if *run < self.waiting.len() => {
                 let joined = self.queue.join(self.waiting[*run], *peer, self.now);
@@ -94,10 +103,10 @@ impl QueueModel {
                 );
             }
             Step::Part { run, peer } if *run < self.waiting.len() => {
-                self.queue.part(self.waiting[*run], *peer, self.now);
+                self.queue.part(self.waiting[*run], *peer);
             }
             Step::Change { run, floor } if *run < self.waiting.len() => {
-                self.queue.set_floor(self.waiting[*run], *floor, self.now);
+                self.queue.set_floor(self.waiting[*run], *floor);
             }
             Step::Finish { run, outcome } if *run < self.running.len() => {
                 let (id, _) = self.running.remove(*run);
@@ -116,7 +125,7 @@ impl QueueModel {
     /// Lets `time` pass, and wakes the queue at each time that it named.
     fn pass(&mut self, time: Duration) {
         let end = self.now + time;
-        while let Some(wake) = self.queue.next_wake().filter(|wake| *wake <= end) {
+        while let Some(wake) = self.queue.next_wake(self.now).filter(|wake| *wake <= end) {
             assert!(wake > self.now, "a wake that leads to nothing");
             self.now = wake;
             self.dispatch();
@@ -131,7 +140,7 @@ impl QueueModel {
             let index = self.waiting.iter().position(|waiting| waiting == id).expect("it waited");
             self.waiting.remove(index);
             if *answer == RunAdmission::Start {
-                let issuer = &self.queue.slots.started[id].issuer;
+                let issuer = &self.queue.started[id].issuer;
                 let issuer = self.issuers.iter().position(|known| known.name == *issuer).unwrap();
                 self.running.push((*id, issuer));
                 self.starts[issuer].push(self.now);
@@ -143,8 +152,8 @@ impl QueueModel {
 
     fn check(&self) {
         let Self { queue, now, issuers, waiting, running, starts } = self;
-        assert!(running.len() <= RUNS && queue.slots.started.len() == running.len());
-        assert!(queue.slots.background < RUNS, "one slot is kept");
+        assert!(running.len() <= RUNS && queue.started.len() == running.len());
+        assert!(queue.background_runs < RUNS, "one slot is kept");
         assert_eq!(queue.waiting.len(), waiting.len(), "each is answered once");
         for (index, (issuer, starts)) in issuers.iter().zip(starts).enumerate() {
             let at_a_time = running.iter().filter(|(_, of)| *of == index).count();
@@ -153,15 +162,14 @@ impl QueueModel {
             assert!(last <= issuer.runs_per_second.get());
             let paused = queue.paused(&issuer.name, *now);
             let waiting = queue.waiting.values().filter(|waiting| waiting.issuer == issuer.name);
-            let may_wait =
-                |run: &QueuedRun| paused.is_none() || is_forced(run) || run.floor.class().is_some();
+            let may_wait = |run: &QueuedRun| paused.is_none() || is_forced(run) || run.own_place().is_some();
             assert!(waiting.into_iter().all(may_wait));
         }
         // No run waits that could start.
         let free = RUNS - running.len();
         for (id, run) in &queue.waiting {
             let is_background = run.places().all(|(class, _)| class == Class::Background);
-            let slot = free > 0 && (!is_background || queue.slots.background + 1 < RUNS);
+            let slot = free > 0 && (!is_background || queue.background_runs + 1 < RUNS);
             let (cause, _) = queue.waits_for(*id, None, *now).unwrap();
             assert!(!slot || !matches!(cause, Cause::Slots { .. }), "{run:?}");
         }
@@ -183,9 +191,9 @@ proptest! {
             model.happen(&Step::Later { time: secs(1) });
         }
         prop_assert!(model.waiting.is_empty());
-        let Queue { turns, slots, waiting, .. } = &model.queue;
-        prop_assert!(turns.next(true).is_none() && turns.next_time().is_none());
-        prop_assert!(waiting.is_empty() && slots.started.is_empty());
+        let Queue { first, background, started, waiting, providers, .. } = &model.queue;
+        prop_assert!(first.is_empty() && background.is_empty() && waiting.is_empty());
+        prop_assert!(started.is_empty() && providers.is_empty());
     }
 
     /// Between two runs of one caller, each other caller of the provider that waits has one.
@@ -232,16 +240,15 @@ enum RoundStep {
 fn round_step() -> impl Strategy<Value = RoundStep> {
     prop_oneof![
         4 => (0..PROVIDERS, urgency()).prop_map(|(provider, urgency)| RoundStep::Enter { provider, urgency }),
-        2 => (0_usize..20, 0_u64..3).prop_map(|(run, peer)| RoundStep::Join { run, peer }),
-        1 => (0_usize..20, 0_u64..3).prop_map(|(run, peer)| RoundStep::Part { run, peer }),
+        2 => (0_usize..20, peer()).prop_map(|(run, peer)| RoundStep::Join { run, peer }),
+        1 => (0_usize..20, peer()).prop_map(|(run, peer)| RoundStep::Part { run, peer }),
         1 => Just(RoundStep::Round),
     ]
 }
 
 impl Rounds {
     fn new() -> Self {
-        let mut queue = Queue::new(RUNS);
-        queue.set_shares(RunShares { per_uid: 2, per_process: 1 }, NOW);
+        let queue = Queue::new(RUNS);
         Self { queue, now: NOW, ids: Vec::new(), providers: Vec::new(), started: HashMap::new(), round: 0 }
     }
 
@@ -250,7 +257,7 @@ impl Rounds {
             RoundStep::Enter { provider, urgency } => {
                 let issuer = issuer(&format!("i{provider}"), 100_000, 100);
                 let name = format!("p{provider}").into();
-                self.ids.push(self.queue.enter_any(&name, &issuer, *urgency, self.now));
+                self.ids.push(self.queue.enter_any(&name, &issuer, *urgency));
                 self.providers.push(*provider);
             }
             RoundStep::Join { run, peer } => {
@@ -260,13 +267,13 @@ impl Rounds {
             }
             RoundStep::Part { run, peer } => {
                 if let Some(id) = self.ids.get(*run) {
-                    self.queue.part(*id, *peer, self.now);
+                    self.queue.part(*id, *peer);
                 }
             }
             RoundStep::Round => {
                 self.round += 1;
                 self.now += secs(1);
-                let running: Vec<_> = self.queue.slots.started.keys().copied().collect();
+                let running: Vec<_> = self.queue.started.keys().copied().collect();
                 for id in running {
                     self.queue.finish(id, Outcome::Success, 0.5, self.now);
                 }
@@ -313,7 +320,7 @@ proptest! {
         before in prop::collection::vec(round_step(), 1..40),
         after in prop::collection::vec(round_step(), 0..20),
         run in 0_usize..20,
-        peer in 0_u64..4,
+        peer in peer(),
     ) {
         let replay = |joins: bool| {
             let mut rounds = Rounds::new();

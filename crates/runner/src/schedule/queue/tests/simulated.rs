@@ -87,7 +87,8 @@ impl SimulatedCache {
     fn run_until(&mut self, end: Duration) {
         loop {
             let event = self.events.peek().map(|Reverse((at, _))| *at);
-            let Some(next) = event.into_iter().chain(self.queue.next_wake()).min().filter(|at| *at < end)
+            let Some(next) =
+                event.into_iter().chain(self.queue.next_wake(self.now)).min().filter(|at| *at < end)
             else {
                 self.now = end;
                 return;
@@ -112,7 +113,7 @@ impl SimulatedCache {
             QueueEvent::Urgent(index) => {
                 let held = &self.held[index];
                 if let Some(id) = held.waits.filter(|_| held.expires <= self.now + URGENT) {
-                    self.queue.set_floor(id, Urgency::Urgent, self.now);
+                    self.queue.set_floor(id, Urgency::Urgent { uid: None });
                 }
             }
             QueueEvent::End(id) => {
@@ -125,7 +126,10 @@ impl SimulatedCache {
                 let Some(index) = self.renews.remove(&id) else { return };
                 if throttled {
                     let is_urgent = self.held[index].expires <= self.now + URGENT;
-                    self.enter(index, if is_urgent { Urgency::Urgent } else { Urgency::Background });
+                    self.enter(
+                        index,
+                        if is_urgent { Urgency::Urgent { uid: None } } else { Urgency::Background },
+                    );
                 } else {
                     if self.held[index].expires <= self.now {
                         self.lapses.push(self.now);
@@ -137,7 +141,7 @@ impl SimulatedCache {
     }
 
     fn enter(&mut self, index: usize, urgency: Urgency) {
-        let id = self.queue.enter_any(&self.provider, &self.issuer, urgency, self.now);
+        let id = self.queue.enter_any(&self.provider, &self.issuer, urgency);
         self.held[index].waits = Some(id);
         self.renews.insert(id, index);
     }
@@ -173,7 +177,7 @@ fn one_peer_with_ten_thousand_requests_starves_no_renewal() {
     ] {
         let mut simulated = SimulatedCache::new(4, issuer("idp", 10, 4), ms(500));
         for _ in 0..10_000 {
-            simulated.queue.enter_any(&provider.into(), &simulated.issuer, waited(1), Duration::ZERO);
+            simulated.queue.enter_any(&provider.into(), &simulated.issuer, waited(1));
         }
         simulated.run_until(secs(1)); // so that all slots are taken
         simulated.hold(200, first, width);

@@ -27,9 +27,14 @@ fn sent(uid: u32) -> RunSource {
     RunSource::Others { uid: Some(uid) }
 }
 
+/// The broker, for a uid whose text the plugin receives.
+fn broker(uid: Option<u32>) -> Party {
+    Party::Broker { group: uid, sender: uid }
+}
+
 /// A run that no caller waits for.
 fn of_broker(source: RunSource) -> Blame {
-    Blame::new(source, source.party())
+    Blame::new(source, broker(source.uid()))
 }
 
 fn secs(secs: u64) -> Duration {
@@ -190,45 +195,6 @@ fn after_a_pause_a_single_run_probes_the_issuer() {
 }
 
 #[test]
-fn a_slow_start_doubles_the_rate_and_loses_few_runs() {
-    for (rate, most) in [(1, 1), (10, 14), (100, 30), (500, 45)] {
-        let mut pace = suspect(rate, 1000);
-        pace.run(Class::First, THROTTLED, secs(0));
-        pace.run(Class::First, Outcome::Success, secs(60));
-        let starts = pace.all(Class::First, (secs(60), secs(160)), ms(0));
-        let lost = (100 * rate - starts.len()) / rate;
-        assert!(lost <= most, "{rate}: {lost} s of its runs are lost");
-        assert_eq!(busiest(&starts), rate);
-        let within = |from, until| starts.iter().filter(|at| (secs(from)..secs(until)).contains(*at)).count();
-        assert!(within(60, 65) <= 5 && within(65, 70) <= 10, "{rate}: slowly at first");
-    }
-}
-
-#[test]
-fn a_slow_start_begins_with_one_run_at_a_time() {
-    let mut pace = suspect(10, 3);
-    pace.run(Class::First, THROTTLED, secs(0));
-    pace.run(Class::First, Outcome::Success, secs(60));
-    pace.begin(Class::First, secs(62));
-    assert_eq!(pace.gate(Class::First, secs(63)), Gate::At(secs(65), Cause::SlowStart));
-    assert_eq!(pace.gate(Class::Forced, secs(63)), Gate::Open, "a person goes by the configured limits");
-    pace.begin(Class::First, secs(65));
-    assert_eq!(pace.gate(Class::First, secs(66)), Gate::At(secs(70), Cause::SlowStart));
-    pace.begin(Class::First, secs(70));
-    assert_eq!(pace.gate(Class::First, secs(71)), Gate::Shut(Cause::Concurrency { runs: 3 }));
-}
-
-#[test]
-fn a_step_of_the_slow_start_applies_before_the_second_ends() {
-    let mut pace = suspect(10, 4);
-    pace.run(Class::First, THROTTLED, secs(0));
-    pace.run(Class::First, Outcome::Success, secs(60));
-    pace.run(Class::First, Outcome::Success, ms(64_500));
-    assert_eq!(pace.gate(Class::First, ms(64_500)), Gate::At(secs(65), Cause::SlowStart));
-    assert_eq!(pace.gate(Class::First, secs(65)), Gate::Open);
-}
-
-#[test]
 fn outcomes_of_runs_from_before_a_pause_neither_end_nor_extend_it() {
     let mut pace = suspect(10, 4);
     let [first, second, third, fourth] = [0; 4].map(|_| pace.begin(Class::First, secs(0)));
@@ -249,6 +215,7 @@ fn a_forced_run_that_succeeds_ends_the_pause_and_one_that_fails_does_not() {
     assert_eq!(pace.paused(secs(20)), Some(secs(60)), "it was asked again, and said the same");
     assert_eq!(pace.run(Class::Forced, Outcome::Success, secs(30)), Some(PaceChange::Resumed));
     assert_eq!(pace.paused(secs(30)), None);
+    assert_eq!(pace.burst(Class::First, secs(30)), 9, "all of its rate");
 }
 
 #[test]
@@ -287,12 +254,12 @@ fn a_throttled_run_of_the_configuration_keeps_no_uid_from_probing() {
     let mut pace = suspect(10, 4);
     let of_peer = Blame::new(configured(1), Party::Peer(1 << 32 | 7));
     for second in [0, 15] {
-        assert!(pace.admits(Party::Broker(Some(1)), secs(second)), "{second}");
+        assert!(pace.admits(broker(Some(1)), secs(second)), "{second}");
         let run = pace.start(Class::First, of_peer, secs(second));
         pace.finish(run, THROTTLED, 0.5, secs(second));
         assert_eq!(pace.paused(secs(second)), Some(secs(60)), "it begins or extends the pause");
     }
-    assert!(pace.admits(Party::Broker(Some(1)), secs(30)));
+    assert!(pace.admits(broker(Some(1)), secs(30)));
 }
 
 #[test]
@@ -307,9 +274,9 @@ fn one_uid_neither_pauses_an_issuer_nor_has_two_probes_in_a_row() {
         assert_eq!(run(&mut pace, Some(1), after(600), secs(second)), None);
     }
     assert_eq!(run(&mut pace, Some(2), THROTTLED, secs(100)), Some(PaceChange::Paused(secs(60))));
-    let (first, second) = (Party::Broker(Some(1)), Party::Broker(Some(2)));
+    let (first, second) = (broker(Some(1)), broker(Some(2)));
     let admitted = |pace: &Pace, at: u64| {
-        assert!(pace.admits(Party::Broker(None), secs(at)));
+        assert!(pace.admits(broker(None), secs(at)));
         [first, second].map(|party| pace.admits(party, secs(at)))
     };
     assert_eq!(pace.gate(Class::First, secs(115)), Gate::Open);
@@ -338,11 +305,11 @@ fn the_uid_of_the_last_probe_waits_for_others_after_a_pause_for_half_a_minute() 
         "a probe that hangs keeps no other from trying"
     );
     let admits = |pace: &Pace, party, at| pace.admits(party, secs(at));
-    for party in [Party::Broker(Some(1)), Party::Peer(1 << 32 | 7)] {
+    for party in [broker(Some(1)), Party::Peer(1 << 32 | 7)] {
         assert!(!admits(&pace, party, 89) && admits(&pace, party, 90), "{party:?}");
     }
     assert!(admits(&pace, Party::Peer(2 << 32 | 7), 75));
-    assert_eq!(pace.readmits_at(), Some(secs(90)));
+    assert_eq!(pace.pause.unwrap().readmits_at(), secs(90));
     pace.finish(probe, Outcome::Success, 0.5, secs(80));
-    assert!(admits(&pace, Party::Broker(Some(1)), 80));
+    assert!(admits(&pace, broker(Some(1)), 80));
 }

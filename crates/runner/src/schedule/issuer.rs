@@ -1,0 +1,350 @@
+//! How often and how many plugins of an issuer may run. Pure.
+
+use std::{collections::VecDeque, time::Duration};
+
+use super::{
+    throttling::Throttling,
+    turns::{Cause, Class, Group, Party, RunSource},
+};
+use credbroker_plugin::{Issuer, PluginKey};
+
+/// The pause after a throttled run that names no time: this, ± 20 %.
+const PAUSE: Duration = Duration::from_secs(60);
+/// The longest pause that a plugin's stderr can cause, and the longest one without an earlier one: a time in a text is
+/// believed only when the next run confirms it.
+const LONGEST: Duration = Duration::from_secs(600);
+const LONGEST_FIRST: Duration = Duration::from_secs(60);
+/// How often a run tries a paused issuer: a pause never keeps all credentials from being renewed.
+pub const PROBE_EVERY: Duration = Duration::from_secs(15);
+/// How long a throttled run is remembered: more than the longest pause without a time, so that keys that are tried again
+/// after their own pauses are counted together.
+const MEMORY: Duration = Duration::from_secs(120);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Whether a run may start.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Gate {
+    Open,
+    /// Not before this time, and why.
+    At(Duration, Cause),
+    /// Not before another run of the issuer ends.
+    Shut(Cause),
+}
+
+/// What the end of a run shows about the issuer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Outcome {
+    /// It brought a credential.
+    Success,
+    /// It failed for another reason than too many runs.
+    Reached,
+    /// The issuer asked for fewer runs.
+    Throttled(Throttling),
+    /// Nothing: the plugin did not run to its end.
+    Unknown,
+}
+
+/// What an outcome changed for the issuer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum PaceChange {
+    /// A pause of this length began.
+    Paused(Duration),
+    /// The issuer works again.
+    Resumed,
+}
+
+/// What is remembered about a run in progress.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RunRecord {
+    /// The number of pauses before it. A run that started before a pause shows nothing about its end.
+    pauses: u64,
+    probe: bool,
+    /// It does not count among the runs of the issuer.
+    is_aside: bool,
+    blame: Blame,
+    /// The caller whose text the plugin receives was also that of the last throttled run: it cannot extend a pause alone.
+    repeats: bool,
+}
+
+/// Whose run it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Blame {
+    /// Its key, if the configuration alone defines it.
+    key: Option<PluginKey>,
+    /// The uid that it was started for, or whose request made its key.
+    uid: Group,
+    /// The plugin receives text of a caller.
+    has_text: bool,
+}
+
+impl Blame {
+    /// That of a run that starts in the turn of `party`.
+    pub(super) fn new(source: RunSource, party: Party) -> Self {
+        let key = match source {
+            RunSource::Configuration(key) => Some(key),
+            RunSource::Others { .. } => None,
+        };
+        Self { key, uid: party.sender(), has_text: source.uid().is_some() }
+    }
+
+    /// The uid whose text the plugin receives.
+    fn sender(self) -> Option<u32> {
+        self.uid.filter(|_| self.has_text)
+    }
+}
+
+/// The throttled runs of an issuer that is not paused. A caller can make the plugin of its run write anything, so one
+/// uid shows nothing about the issuer. Two keys that the configuration alone defines do, and so do two uids.
+#[derive(Clone, Copy, Debug, Default)]
+struct ThrottledRuns {
+    /// The last key that the configuration alone defines.
+    key: Option<(PluginKey, Duration)>,
+    /// The last uid.
+    uid: Option<(u32, Duration)>,
+}
+
+impl ThrottledRuns {
+    /// Adds a throttled run. Returns whether the issuer throttles.
+    fn add(&mut self, blame: Blame, now: Duration) -> bool {
+        differs(&mut self.key, blame.key, now) | differs(&mut self.uid, blame.uid, now)
+    }
+}
+
+/// Remembers `new`. Returns whether there was another one a short time ago.
+fn differs<T: Copy + PartialEq>(last: &mut Option<(T, Duration)>, new: Option<T>, now: Duration) -> bool {
+    let Some(new) = new else { return false };
+    let before = last.replace((new, now));
+    before.is_some_and(|(before, at)| before != new && now.saturating_sub(at) <= MEMORY)
+}
+
+/// The issuer asked for fewer runs. It is tried every [`PROBE_EVERY`], and from the end of the pause on by one run at a time,
+/// until a run succeeds.
+#[derive(Clone, Copy, Debug)]
+struct Pause {
+    until: Duration,
+    /// When the pause began, or its last probe.
+    probed: Duration,
+    /// A probe is in progress that began after the end of the pause.
+    is_trying: bool,
+    /// The uid whose text the plugin of the last probe received, or that of the run that caused the pause.
+    last: Option<u32>,
+    /// The same of the last throttled run that began or extended the pause.
+    offender: Option<u32>,
+}
+
+impl Pause {
+    /// When the next probe may start, and why not before.
+    fn next_probe(&self, now: Duration) -> Option<(Duration, Cause)> {
+        let next = self.probed.saturating_add(PROBE_EVERY);
+        let left = self.until.saturating_sub(now);
+        let (next, cause) = if left > Duration::ZERO {
+            (self.until.min(next), Cause::Paused { left })
+        } else {
+            // A probe that hangs does not keep others from trying.
+            (if self.is_trying { next } else { now }, Cause::Probe)
+        };
+        (now < next).then_some((next, cause))
+    }
+
+    /// When the uid of the last probe may have another one.
+    fn readmits_at(&self) -> Duration {
+        self.until.max(self.probed.saturating_add(2 * PROBE_EVERY))
+    }
+}
+
+/// The limits of one issuer, and its pauses. Times are since boot and never go back.
+#[derive(Debug)]
+pub(super) struct Pace {
+    rate: usize,
+    concurrency: usize,
+    running: usize,
+    /// The starts in the last second, at most `rate`.
+    starts: VecDeque<Duration>,
+    /// When the next background run may start.
+    background: Duration,
+    pause: Option<Pause>,
+    /// The number of pauses so far.
+    pauses: u64,
+    throttled: ThrottledRuns,
+}
+
+/// How long a throttled run pauses its key or its issuer. `is_first`: no run was throttled since the last success. `u` is
+/// uniform in [0, 1).
+pub(super) fn pause(throttling: Throttling, is_first: bool, u: f64) -> Duration {
+    let longest = if is_first { LONGEST_FIRST } else { LONGEST };
+    throttling.retry_after.map_or_else(|| PAUSE.mul_f64(0.8 + 0.4 * u), |named| named.min(longest))
+}
+
+impl Pace {
+    pub(super) fn new(issuer: &Issuer) -> Self {
+        Self {
+            rate: issuer.runs_per_second.get(),
+            concurrency: issuer.concurrency.get(),
+            running: 0,
+            starts: VecDeque::new(),
+            background: Duration::ZERO,
+            pause: None,
+            pauses: 0,
+            throttled: ThrottledRuns::default(),
+        }
+    }
+
+    /// Sets the limits of a newer configuration. Runs and pauses go on.
+    pub(super) fn set_limits(&mut self, issuer: &Issuer) {
+        (self.rate, self.concurrency) = (issuer.runs_per_second.get(), issuer.concurrency.get());
+    }
+
+    /// How long the pause still lasts at `now`.
+    pub(super) fn paused(&self, now: Duration) -> Option<Duration> {
+        let left = self.pause?.until.saturating_sub(now);
+        (left > Duration::ZERO).then_some(left)
+    }
+
+    /// Whether the runs of `party` may probe a closed issuer. Callers are refused while it is paused; see
+    /// [`may_probe`](Self::may_probe). The uid whose text the last probe had is the last to have another one.
+    pub(super) fn admits(&self, party: Party, now: Duration) -> bool {
+        let Some(pause) = &self.pause else { return true };
+        let is_refused = now < pause.until && matches!(party, Party::Peer(_));
+        let sender = party.sender();
+        !is_refused && (sender.is_none() || sender != pause.last || pause.readmits_at() <= now)
+    }
+
+    /// Whether a run that `peer` waits for may probe the paused issuer, if the gate is open.
+    pub(super) fn may_probe(&self, source: RunSource, peer: Party) -> bool {
+        let last = self.pause.and_then(|pause| pause.last);
+        source.uid().is_none() || last.is_none() || (last != peer.sender() && last != source.uid())
+    }
+
+    /// When a run of `class` may start, if that is a matter of time; `None`: now, or when another one ends.
+    pub(super) fn opens_at(&self, class: Class, now: Duration) -> Option<Duration> {
+        match self.gate(class, now) {
+            Gate::At(at, _) => Some(at),
+            Gate::Open => self.pause.map(|pause| pause.readmits_at()).filter(|at| now < *at),
+            Gate::Shut(_) => None,
+        }
+    }
+
+    /// Whether a run of `class` may start at `now`. The passing of time never closes an open gate.
+    pub(super) fn gate(&self, class: Class, now: Duration) -> Gate {
+        let probe = self.pause.filter(|_| class != Class::Forced).and_then(|pause| pause.next_probe(now));
+        if let Some((at, cause)) = probe {
+            return Gate::At(at, cause);
+        }
+        if self.running >= self.concurrency {
+            return Gate::Shut(Cause::Concurrency { runs: self.concurrency });
+        }
+        let rated = Cause::Rate { runs: self.rate };
+        let oldest = self.starts.len().checked_sub(self.rate).and_then(|index| self.starts.get(index));
+        match oldest.map(|start| start.saturating_add(SECOND)).filter(|free| now < *free) {
+            Some(free) => Gate::At(free, rated),
+            None if class == Class::Background && now < self.background => Gate::At(self.background, rated),
+            None => Gate::Open,
+        }
+    }
+
+    /// Starts a run of `class` at `now`. The gate must be open.
+    pub(super) fn start(&mut self, class: Class, blame: Blame, now: Duration) -> RunRecord {
+        let sender = blame.sender();
+        let mut record =
+            RunRecord { pauses: self.pauses, probe: false, is_aside: false, blame, repeats: false };
+        if let Some(pause) = &mut self.pause {
+            record.repeats = sender.is_some() && sender == pause.offender;
+            record.probe = class != Class::Forced || pause.until <= now;
+            if record.probe {
+                (pause.probed, pause.last, pause.is_trying) = (now, sender, pause.until <= now);
+            }
+        }
+        if class == Class::Background {
+            let apart = SECOND / u32::try_from(self.rate).unwrap_or(u32::MAX);
+            // A late start is compensated, but only by half of the distance.
+            self.background = self.background.max(now.saturating_sub(apart / 2)).saturating_add(apart);
+        }
+        self.running += 1;
+        while self.starts.len() >= self.rate
+            || self.starts.front().is_some_and(|start| start.saturating_add(SECOND) <= now)
+        {
+            self.starts.pop_front();
+        }
+        self.starts.push_back(now);
+        record
+    }
+
+    /// Stops counting a run in progress: it waits for a person, and must not delay others.
+    pub(super) fn step_aside(&mut self, run: &mut RunRecord) {
+        self.running = self.running.saturating_sub(1);
+        run.is_aside = true;
+        if std::mem::take(&mut run.probe) {
+            self.pause.iter_mut().for_each(|pause| pause.is_trying = false);
+        }
+    }
+
+    /// Notes the end of a run. `u` is uniform in [0, 1).
+    pub(super) fn finish(
+        &mut self,
+        run: RunRecord,
+        outcome: Outcome,
+        u: f64,
+        now: Duration,
+    ) -> Option<PaceChange> {
+        if !run.is_aside {
+            self.running = self.running.saturating_sub(1);
+        }
+        if let Outcome::Throttled(throttling) = outcome {
+            return self.throttled(run, throttling, u, now);
+        }
+        let pause = self.pause.as_mut().filter(|_| run.pauses == self.pauses)?;
+        let probed_after = run.probe && pause.until <= now;
+        match outcome {
+            Outcome::Success => {}
+            Outcome::Reached if probed_after => {}
+            Outcome::Unknown if probed_after => {
+                pause.is_trying = false;
+                return None;
+            }
+            _ => return None,
+        }
+        (self.pause, self.throttled) = (None, ThrottledRuns::default());
+        Some(PaceChange::Resumed)
+    }
+
+    fn throttled(
+        &mut self,
+        run: RunRecord,
+        throttling: Throttling,
+        u: f64,
+        now: Duration,
+    ) -> Option<PaceChange> {
+        let is_enough = self.throttled.add(run.blame, now);
+        let (is_recent, is_closed) = (run.pauses == self.pauses, self.pause.is_some());
+        let begins = if is_closed { is_recent && !run.repeats } else { is_enough };
+        let length = pause(throttling, !is_closed || !is_recent, u);
+        let (until, sender) = (now.saturating_add(length), run.blame.sender());
+        match &mut self.pause {
+            Some(pause) if now < pause.until => {
+                // Each run that was in progress when the pause began is throttled too.
+                let names_time = throttling.retry_after.is_some() && sender.is_none();
+                if begins || (!is_recent && names_time) {
+                    pause.until = until.max(pause.until);
+                }
+                if begins {
+                    pause.offender = sender;
+                }
+                None
+            }
+            _ if begins => {
+                self.pauses += 1;
+                self.pause =
+                    Some(Pause { until, probed: now, is_trying: false, last: sender, offender: sender });
+                Some(PaceChange::Paused(length))
+            }
+            Some(pause) => {
+                pause.is_trying &= !run.probe;
+                None
+            }
+            None => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
