@@ -289,13 +289,11 @@ impl PluginFile {
                 {
                     tracing::warn!(plugin = %executable.path.display(), "the file of a plugin is not safe: {refusal}");
                 }
-                let executable = match seen.last.take().filter(|last| **last == executable) {
-                    Some(same) => same,
-                    None => {
-                        self.version.fetch_add(1, Ordering::Relaxed);
-                        Arc::new(executable)
-                    }
-                };
+                let same = seen.last.take().filter(|last| **last == executable);
+                let executable = same.unwrap_or_else(|| {
+                    self.version.fetch_add(1, Ordering::Relaxed);
+                    Arc::new(executable)
+                });
                 seen.last = Some(Arc::clone(&executable));
                 Ok(FoundFile { executable, version: self.version(), refusal, is_first_in_path })
             }

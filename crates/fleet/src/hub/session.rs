@@ -134,23 +134,23 @@ async fn read<R: PluginRunner>(
         };
         let Some((scope, event)) = event else { return HubError::Ended };
         let namespace = scopes.namespaces.get(scope).and_then(Option::as_deref);
-        let written = match event {
+        match event {
             // A new session lists again.
             Err(error) => return error,
-            Ok(Event::Init) => Ok(inventory.begin(namespace)),
-            Ok(Event::InitApply(object) | Event::Apply(object)) => inventory.apply(&object),
-            Ok(Event::Delete(object)) => Ok(inventory.delete(&object)),
+            Ok(Event::Init) => inventory.begin(namespace),
+            Ok(Event::InitApply(object) | Event::Apply(object)) => {
+                if let Err(excess) = inventory.apply(&object) {
+                    return HubError::Excess(excess);
+                }
+            }
+            Ok(Event::Delete(object)) => inventory.delete(&object),
             Ok(Event::InitDone) => {
                 inventory.end(namespace);
                 unread.remove(&scope);
                 if unread.is_empty() {
                     is_read();
                 }
-                Ok(())
             }
-        };
-        if let Err(excess) = written {
-            return HubError::Excess(excess);
         }
     }
 }
