@@ -5,6 +5,7 @@
 #![expect(clippy::disallowed_methods, reason = "measures real processes in real time")]
 
 mod cold;
+mod first;
 mod kubectl;
 mod launch;
 mod shim;
@@ -27,13 +28,24 @@ fn main() -> Result<ExitCode> {
     let (mut report, directory) =
         (Report::default(), tempfile::tempdir().context("a directory for sockets")?);
     let directory = |name| directory.path().join(name);
-    if !args.iter().any(|arg| arg == "launch") {
-        let is_stand_in = args.iter().any(|arg| arg == "--stand-in");
-        let subject = if is_stand_in { Subject::StandIn } else { Subject::Daemon };
-        let shim = programs::static_shim(&directory(""))?;
+    let wanted = |name: &str| {
+        let mut sections = args.iter().filter(|arg| !arg.starts_with('-')).peekable();
+        sections.peek().is_none() || sections.any(|section| section == name)
+    };
+    let is_stand_in = args.iter().any(|arg| arg == "--stand-in");
+    let subject = if is_stand_in { Subject::StandIn } else { Subject::Daemon };
+    let shim = programs::static_shim(&directory(""))?;
+    if wanted("cold") {
         cold::measure(&mut report, &directory("cold"), &shim, subject)?;
+    }
+    if wanted("warm") {
         warm::measure(&mut report, &directory("warm"), &shim, subject)?;
     }
-    launch::measure(&mut report, &directory("launch"))?;
+    if wanted("first") {
+        first::measure(&mut report, &directory("first"), &shim)?;
+    }
+    if wanted("launch") {
+        launch::measure(&mut report, &directory("launch"))?;
+    }
     Ok(if report.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
