@@ -131,6 +131,16 @@ fn a_uid_below_its_fair_part_loses_nothing_while_another_makes_ten_times_the_bou
 }
 
 #[test]
+fn what_is_idle_gives_way_to_the_same_uid_while_all_of_the_others_is_in_use() {
+    let mut entries = Entries::new(4, 1 << 20);
+    for now in 0..3 {
+        entries.add_in_use(A, 1, now).unwrap();
+    }
+    entries.add(B, 1, 3).unwrap();
+    assert_eq!(entries.add(B, 1, 4), Ok(vec![3]), "B has less than half");
+}
+
+#[test]
 fn an_entry_of_the_broker_gives_way_last_and_after_a_minute_without_a_request() {
     let mut entries = Entries::new(3, 1 << 20);
     entries.add(None, 0, 0).unwrap();
