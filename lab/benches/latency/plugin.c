@@ -1,4 +1,4 @@
-/* A plugin that takes two milliseconds: what a small one takes that reads a cache of its own. */
+/* A plugin that takes two milliseconds: what a small one takes that reads a cache that it keeps. */
 #include <time.h>
 #include <unistd.h>
 

@@ -219,3 +219,14 @@ fn a_variable_counts_with_the_value_the_plugin_sees() {
     assert_eq!(digest(&[], &[("A", "1"), ("A", "2")]), plain);
     assert_ne!(digest(&[], &[("A", "2"), ("A", "1")]), plain);
 }
+
+#[test]
+fn a_profile_that_leads_to_another_cluster_is_another_run() {
+    let (provider, name) = (provider("p", Command::Name("x".into())), ProfileName::new("fleet", "paris"));
+    let digest = |server: &str| {
+        let endpoint = Cluster { server: server.to_owned(), ..Cluster::default() };
+        RunDigest::of_target(&provider, &name, &endpoint)
+    };
+    assert_ne!(digest("https://a"), digest("https://b"));
+    assert_eq!(digest("https://a"), digest("https://a"));
+}
