@@ -1,21 +1,13 @@
 //! Attending a run: what a plugin run shares with those who watch it, and how long it may take because of them.
 
-mod budget;
-mod news;
-
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::{
     sync::watch,
     time::{Instant, sleep, sleep_until},
 };
 
-use self::budget::waits_for_person;
-pub use self::{
-    budget::RunBudget,
-    news::{AttendanceNews, AttendanceReader},
-};
-use super::{Lender, transcript::Transcript};
+use super::{Lender, RunError, transcript::Transcript};
 use credbroker_plugin::Session;
 
 /// How long a run that waits for a person is without a place before it tries again to get one.
@@ -197,6 +189,97 @@ pub struct Attending(Arc<Attendance>);
 impl Drop for Attending {
     fn drop(&mut self) {
         self.0.state.send_modify(|state| state.attendants = state.attendants.saturating_sub(1));
+    }
+}
+
+/// How long a run may take.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct RunBudget {
+    /// `timeout`.
+    pub unattended: Duration,
+    /// `interactiveTimeout`.
+    pub attended: Duration,
+}
+
+impl RunBudget {
+    /// The time from its start that a run has: `interactiveTimeout` while a person attends it and it has a place among
+    /// the interactive runs, and `timeout` otherwise. Attending never shortens a run.
+    pub fn limit(self, is_attended: bool, has_place: bool) -> Duration {
+        if is_attended && has_place { self.attended.max(self.unattended) } else { self.unattended }
+    }
+
+    /// The error of the plugin `command`, which has used up `limit`.
+    pub(super) fn used_up(self, command: Arc<str>, limit: Duration, stderr: Arc<str>) -> RunError {
+        let key = if limit > self.unattended { "interactiveTimeout" } else { "timeout" };
+        RunError::Timeout { command, limit, key, stderr }
+    }
+}
+
+/// Whether a run waits for a person, as far as the broker can know: a person attends it, and it has written something, or
+/// takes longer than runs usually do.
+fn waits_for_person(is_attended: bool, has_written: bool, elapsed: Duration, budget: RunBudget) -> bool {
+    is_attended && (has_written || elapsed >= budget.unattended / 2)
+}
+
+/// What is new about a run. The lines may have a device code, so `Debug` does not show them.
+#[derive(Default)]
+pub struct AttendanceNews {
+    /// Lines of its stderr, sanitised.
+    pub lines: Vec<Arc<str>>,
+    /// How long it may still take, if that is not what it was before.
+    pub time_left: Option<Duration>,
+}
+
+impl AttendanceNews {
+    /// Whether nothing is new.
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty() && self.time_left.is_none()
+    }
+}
+
+impl fmt::Debug for AttendanceNews {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AttendanceNews").field("time_left", &self.time_left).finish_non_exhaustive()
+    }
+}
+
+/// Reads a run as it goes on.
+#[derive(Debug)]
+pub struct AttendanceReader {
+    /// Keeps the sender of `changes` alive.
+    _attendance: Arc<Attendance>,
+    changes: watch::Receiver<State>,
+    /// The number of lines that were read.
+    seen: u64,
+    /// The limit that was read.
+    end: Option<Instant>,
+}
+
+impl AttendanceReader {
+    fn new(attendance: Arc<Attendance>, changes: watch::Receiver<State>) -> Self {
+        Self { _attendance: attendance, changes, seen: 0, end: None }
+    }
+
+    /// Waits until something is new. Cancel safe.
+    pub async fn next(&mut self) -> AttendanceNews {
+        loop {
+            let news = self.news();
+            if !news.is_empty() {
+                return news;
+            }
+            drop(self.changes.changed().await);
+        }
+    }
+
+    /// What is new now.
+    pub fn news(&mut self) -> AttendanceNews {
+        let state = self.changes.borrow_and_update();
+        let lines = state.transcript.after(self.seen).collect();
+        let end = state.started.and_then(|started| started.checked_add(state.limit()));
+        let left = state.limit().saturating_sub(state.elapsed());
+        let time_left = end.filter(|end| self.end != Some(*end)).map(|_| left);
+        (self.seen, self.end) = (state.transcript.count(), end);
+        AttendanceNews { lines, time_left }
     }
 }
 

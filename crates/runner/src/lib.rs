@@ -9,7 +9,6 @@ mod lease;
 mod live;
 mod orphans;
 mod output;
-mod parts;
 mod plugin_file;
 mod process;
 mod removal;
@@ -29,9 +28,8 @@ pub use error::RunError;
 pub use lease::{Deposit, LeasedCommand, Lender, Offer};
 pub use live::{CallingRun, LiveRuns};
 pub use orphans::reap_orphans;
-pub use parts::{RunLimits, RunnerParts};
 pub use plugin_file::{find_in_path, look_up_files};
-pub use runner::ProcessRunner;
+pub use runner::{ProcessRunner, RunLimits, RunnerParts};
 pub use schedule::{
     BROKER, Cause, ForeignTexts, PROBE_EVERY, RunPermit, RunSource, Scheduler, Throttled, Ticket,
     TicketHandle, Urgency, WaitsFor,

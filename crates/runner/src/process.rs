@@ -37,15 +37,21 @@ pub(super) struct Invocation<'a> {
     pub(super) live: &'a LiveRuns,
 }
 
-/// What a launcher says about its plugin.
+/// How a run ended, or what ends it.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Event {
+pub(super) enum RunEnd {
     /// The plugin has ended.
-    Ended(ExitStatus),
-    /// The launcher was killed.
+    Exited(ExitStatus),
+    /// The launcher was killed. Only a process of this user does that, such as the plugin, which ends too.
     Lost,
+    /// The broker refused a request of one of its processes.
+    Recursion,
     /// The kernel stopped the plugin because it used a terminal.
     Stopped,
+    /// It used up this time.
+    TimedOut(Duration),
+    /// It wrote more than the limit to stdout.
+    TooLarge,
 }
 
 /// A plugin that runs, and all of its descendants. Dropping it kills them.
@@ -99,13 +105,13 @@ impl Run {
     }
 
     /// Waits for the next event of the plugin. Cancel safe.
-    pub(super) async fn next(&mut self) -> Event {
+    pub(super) async fn next(&mut self) -> RunEnd {
         loop {
             match self.report().await {
-                Some(LauncherReport::Ended(status)) => return Event::Ended(ExitStatus::from_raw(status)),
-                Some(LauncherReport::Stopped) => return Event::Stopped,
+                Some(LauncherReport::Ended(status)) => return RunEnd::Exited(ExitStatus::from_raw(status)),
+                Some(LauncherReport::Stopped) => return RunEnd::Stopped,
                 Some(_) => {}
-                None => return Event::Lost,
+                None => return RunEnd::Lost,
             }
         }
     }

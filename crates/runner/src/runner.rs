@@ -1,27 +1,27 @@
 //! Runs plugins as processes.
 
-mod failure;
-
 use std::{
     collections::BTreeMap,
     ffi::OsString,
+    io,
     os::unix::{ffi::OsStrExt as _, process::ExitStatusExt as _},
     path::PathBuf,
     sync::Arc,
+    time::Duration,
 };
 
+use rustix::process::Signal;
+use tokio_util::task::TaskTracker;
 use zeroize::Zeroizing;
 
-use self::failure::{command_of, no_file, refused};
 use super::{
-    Attendance, LeasedCommand, LiveRuns, PluginRunner, RunBudget, RunError, RunLimits, RunOutput,
-    RunnerParts,
+    Attendance, LeasedCommand, LiveRuns, PluginRunner, RunBudget, RunError, RunOutput,
     directory::Scratch,
     plugin_file::find,
-    process::Invocation,
-    supervise::{Finished, RunEnd, supervise},
+    process::{Invocation, RunEnd},
+    supervise::{Finished, supervise},
 };
-use credbroker_credential::{decode, exec_info};
+use credbroker_credential::{decode, exec_info, text::sanitize};
 use credbroker_plugin::{FileError, PluginSpec, Session};
 
 const EXEC_INFO_VARIABLE: &str = "KUBERNETES_EXEC_INFO";
@@ -29,6 +29,47 @@ const EXEC_INFO_VARIABLE: &str = "KUBERNETES_EXEC_INFO";
 const TERMINAL: [&str; 2] = ["/dev/tty", "nappropriate ioctl for device"];
 /// Our own variables, of which a plugin gets none.
 const OWN_PREFIX: &[u8] = b"CREDBROKER_";
+
+/// The limits of each run.
+#[derive(Clone, Debug)]
+pub struct RunLimits {
+    /// The most bytes of stdout; one more ends the run.
+    pub stdout: usize,
+    /// The bytes that are kept of the end of stderr.
+    pub stderr: usize,
+    /// The time between SIGTERM and SIGKILL for a plugin that exceeds its timeout, and between the refusal and SIGKILL for
+    /// one that calls the broker.
+    pub terminate_grace: Duration,
+    /// How long the run waits for child processes to close stdout after the plugin has exited.
+    pub stdout_grace: Duration,
+}
+
+impl Default for RunLimits {
+    fn default() -> Self {
+        Self {
+            stdout: 1 << 20,
+            stderr: 64 << 10,
+            terminate_grace: Duration::from_secs(2),
+            stdout_grace: Duration::from_millis(500),
+        }
+    }
+}
+
+/// What plugin runs need.
+#[derive(Clone, Debug)]
+pub struct RunnerParts {
+    /// The limits of each run.
+    pub limits: RunLimits,
+    /// This program, which is started as the launcher of each plugin.
+    pub launcher: PathBuf,
+    /// Where each run gets a separate directory, which is removed after the run. It must be an absolute path that no other
+    /// user can write to.
+    pub scratch: PathBuf,
+    /// Owns what continues after a run, such as the removal of its directory.
+    pub tasks: TaskTracker,
+    /// Gets every run.
+    pub live: LiveRuns,
+}
 
 /// Runs plugins as processes. The scheduler decides when.
 #[derive(Debug)]
@@ -126,6 +167,7 @@ impl ProcessRunner {
                 // Without an exit code, a signal ended the process.
                 None => RunError::Signal { command, signal: status.signal().unwrap_or_default(), stderr },
             },
+            RunEnd::Lost => RunError::Signal { command, signal: Signal::KILL.as_raw(), stderr },
             RunEnd::Recursion => RunError::Recursion { command },
             RunEnd::Stopped => RunError::NeedsTerminal { command, stderr },
             RunEnd::TimedOut(limit) => budget.used_up(command, limit, stderr),
@@ -160,4 +202,36 @@ fn size(invocation: &Invocation<'_>) -> usize {
     let args = invocation.args.iter().map(|arg| arg.len() + 1);
     let length = |(name, value): (&OsString, &OsString)| name.len() + value.len() + 2;
     args.chain(invocation.environment.iter().map(length)).sum()
+}
+
+/// Why the kernel did not start it.
+async fn refused(spec: &PluginSpec, size: usize, cause: io::Error) -> RunError {
+    let command = command_of(spec);
+    match cause.kind() {
+        io::ErrorKind::ArgumentListTooLong => RunError::ArgumentsTooLong { command, size },
+        // A missing interpreter of a script gives the same error.
+        io::ErrorKind::NotFound => match find(&spec.file).await {
+            Err(error @ FileError::NotFound) => no_file(spec, error),
+            _ => RunError::Spawn { command, cause: cause.into() },
+        },
+        io::ErrorKind::TimedOut => RunError::Unanswered { command },
+        _ => RunError::Spawn { command, cause: cause.into() },
+    }
+}
+
+fn no_file(spec: &PluginSpec, error: FileError) -> RunError {
+    let command = command_of(spec);
+    match error {
+        FileError::NotFound => RunError::NotFound {
+            command: sanitize(&spec.provider.command.to_string()).into(),
+            place: spec.provider.command.place(),
+            install_hint: spec.provider.install_hint.as_deref().map(sanitize),
+        },
+        FileError::Unanswered => RunError::Unanswered { command },
+        FileError::Unreadable(source) => RunError::Unreadable { command, source },
+    }
+}
+
+fn command_of(spec: &PluginSpec) -> Arc<str> {
+    sanitize(&spec.command()).into()
 }

@@ -1,35 +1,20 @@
 //! Supervises one run, from the start of its plugin to the end of its processes.
 
-use std::{
-    convert::Infallible, future::pending, io, os::unix::process::ExitStatusExt as _, process::ExitStatus,
-    sync::Arc, time::Duration,
-};
+use std::{convert::Infallible, future::pending, io, sync::Arc};
 
-use rustix::process::Signal;
 use tokio::{net::unix::pipe::Receiver, time::sleep};
 use zeroize::Zeroizing;
 
 use super::{
     RunLimits,
     output::{Capped, Tail, TooLarge},
-    process::{Event, Invocation, Pipes, Run},
+    process::{Invocation, Pipes, Run, RunEnd},
 };
 use credbroker_credential::text::last_lines;
 use credbroker_plugin::Sandbox;
 
 /// The bytes of stderr that an error shows.
 const SHOWN: usize = 2 << 10;
-
-/// How a run ended.
-#[derive(Debug)]
-pub(super) enum RunEnd {
-    Exited(ExitStatus),
-    Recursion,
-    Stopped,
-    /// It used up this time.
-    TimedOut(Duration),
-    TooLarge,
-}
 
 /// A run that has ended.
 #[derive(Debug)]
@@ -50,25 +35,25 @@ pub(super) async fn supervise(invocation: Invocation<'_>, limits: &RunLimits) ->
     let mut stderr = Tail::new(stderr, limits.stderr, Arc::clone(attendance));
     let mut watched = tokio::select! {
         biased; // a plugin that writes without end must not starve the other branches
-        limit = attendance.used_up() => StopCause::TimedOut(limit),
-        event = run.next() => event.into(),
-        () = refused.cancelled() => StopCause::Recursion,
-        () = overflow(&mut stdout, &mut stderr) => StopCause::TooLarge,
+        limit = attendance.used_up() => RunEnd::TimedOut(limit),
+        end = run.next() => end,
+        () = refused.cancelled() => RunEnd::Recursion,
+        () = overflow(&mut stdout, &mut stderr) => RunEnd::TooLarge,
     };
     match watched {
-        StopCause::Exited(_) => {
+        RunEnd::Exited(_) => {
             let more = tokio::select! {
                 biased;
                 () = sleep(limits.stdout_grace) => Ok(()),
                 end = end_of_stdout(&mut stdout, &mut stderr) => end,
             };
             if let Err(TooLarge) = more {
-                watched = StopCause::TooLarge;
+                watched = RunEnd::TooLarge;
             }
         }
-        StopCause::Recursion | StopCause::TimedOut(_) => {
+        RunEnd::Recursion | RunEnd::TimedOut(_) => {
             // The answer to a plugin that calls the broker is on its way, and most of them end with it.
-            if let StopCause::TimedOut(_) = watched {
+            if let RunEnd::TimedOut(_) = watched {
                 run.terminate();
             }
             tokio::select! {
@@ -78,9 +63,9 @@ pub(super) async fn supervise(invocation: Invocation<'_>, limits: &RunLimits) ->
                 () = overflow(&mut stdout, &mut stderr) => {}
             }
         }
-        StopCause::Lost | StopCause::Stopped | StopCause::TooLarge => {}
+        RunEnd::Lost | RunEnd::Stopped | RunEnd::TooLarge => {}
     }
-    let is_success = matches!(watched, StopCause::Exited(status) if status.success());
+    let is_success = matches!(watched, RunEnd::Exited(status) if status.success());
     if is_success && invocation.sandbox == Sandbox::Compatible && !refused.is_cancelled() {
         run.leave().await;
     } else {
@@ -88,45 +73,15 @@ pub(super) async fn supervise(invocation: Invocation<'_>, limits: &RunLimits) ->
     }
     stderr.drain_now();
     tracing::debug!(ended = ?watched, "plugin ended");
-    let end = match watched {
-        _ if refused.is_cancelled() => RunEnd::Recursion,
-        StopCause::Exited(status) => RunEnd::Exited(status),
-        // Only a process of this user kills a launcher, such as the plugin, which ends too.
-        StopCause::Lost => RunEnd::Exited(ExitStatus::from_raw(Signal::KILL.as_raw())),
-        StopCause::Recursion => RunEnd::Recursion,
-        StopCause::Stopped => RunEnd::Stopped,
-        StopCause::TimedOut(limit) => RunEnd::TimedOut(limit),
-        StopCause::TooLarge => RunEnd::TooLarge,
-    };
+    let end = if refused.is_cancelled() { RunEnd::Recursion } else { watched };
     let (bytes, cut) = stderr.end();
     let stderr = last_lines(bytes, cut, SHOWN);
     Ok(Finished { end, stdout: stdout.into_bytes(), stderr })
 }
 
-/// What ended the run.
-#[derive(Clone, Copy, Debug)]
-enum StopCause {
-    Exited(ExitStatus),
-    Lost,
-    Recursion,
-    Stopped,
-    TimedOut(Duration),
-    TooLarge,
-}
-
-impl From<Event> for StopCause {
-    fn from(event: Event) -> Self {
-        match event {
-            Event::Ended(status) => Self::Exited(status),
-            Event::Lost => Self::Lost,
-            Event::Stopped => Self::Stopped,
-        }
-    }
-}
-
 /// Waits for the end of the plugin.
 async fn ended(run: &mut Run) {
-    while let Event::Stopped = run.next().await {}
+    while let RunEnd::Stopped = run.next().await {}
 }
 
 /// Reads both pipes until stdout exceeds its limit; never returns if it does not.

@@ -1,6 +1,10 @@
 //! What a launcher does to itself before it starts a plugin. The plugin inherits all of it.
 
-use std::{fs, io, os::unix::net::UnixStream};
+use std::{
+    fs, io,
+    os::unix::net::UnixStream,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use rustix::{
     fs::Mode,
@@ -9,8 +13,12 @@ use rustix::{
     },
     thread::set_no_new_privs,
 };
+use signal_hook::consts::{
+    FORBIDDEN, SIGCHLD, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1,
+    SIGUSR2,
+};
 
-use super::{Order, signals::restore_signals};
+use super::protocol::Order;
 use credbroker_plugin::Sandbox;
 
 /// The limits of each process of a run besides its processor time: no core dump, open files, and the bytes of a file.
@@ -81,4 +89,35 @@ impl Confined {
             let _unchanged = fs::write(format!("/proc/{}/oom_score_adj", pid.as_raw_nonzero()), before);
         }
     }
+}
+
+/// Makes the plugin start with the default disposition of each signal, and the launcher survive those that end others.
+///
+/// A signal that is ignored stays ignored across exec, and one with a handler gets its default back. So the launcher
+/// handles each ignored signal. The standard library empties the signal mask of each child, and restores SIGPIPE.
+///
+/// Returns a socket that is readable after a child has changed its state.
+fn restore_signals() -> io::Result<UnixStream> {
+    let caught = Arc::new(AtomicBool::new(false));
+    let ending = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2];
+    let ignored = ignored_signals().into_iter().filter(|signal| !ending.contains(signal));
+    for signal in ending.into_iter().chain(ignored) {
+        let is_possible = ![SIGCHLD, SIGPIPE].contains(&signal) && !FORBIDDEN.contains(&signal);
+        if is_possible {
+            // The C library keeps two signals for itself.
+            let _kept = signal_hook::flag::register(signal, Arc::clone(&caught));
+        }
+    }
+    let (children, ended) = UnixStream::pair()?;
+    signal_hook::low_level::pipe::register(SIGCHLD, ended)?;
+    children.set_nonblocking(true)?;
+    Ok(children)
+}
+
+/// The signals that this process ignores; all signals where the kernel does not say.
+fn ignored_signals() -> Vec<i32> {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(u64::MAX);
+    (1..=64).filter(|signal| mask >> (signal - 1) & 1 == 1).collect()
 }

@@ -8,16 +8,13 @@
 //! It runs before anything else of this program is set up, because each plugin run waits for it.
 
 mod confine;
-mod order;
-mod report;
-mod signals;
+mod protocol;
 mod supervise;
 mod tree;
 
 use std::{ffi::OsString, process::ExitCode};
 
-pub use order::Order;
-pub use report::{Instruction, LauncherReport};
+pub use protocol::{Instruction, LauncherReport, Order};
 pub use tree::{ancestor, end_session, end_tree, hold_socket};
 
 /// Why the launcher does nothing: it was not started by a broker.

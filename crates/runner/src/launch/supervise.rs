@@ -18,8 +18,8 @@ use rustix::{
 };
 
 use super::{
-    Instruction, LauncherReport, Order,
     confine::{Confined, confine},
+    protocol::{Instruction, LauncherReport, Order},
     tree,
 };
 
