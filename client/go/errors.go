@@ -18,7 +18,7 @@ import (
 const domain = "credbroker.io"
 
 // The limit of the broker that concerns one connection. All others concern the broker.
-const limitOfWatches = "limits.watchesPerConnection"
+const limitOfWatches = "watches of a connection"
 
 // ErrClosed is the error of a Broker that was closed, and of a credential that was forgotten.
 var ErrClosed = errors.New("credbroker: closed")

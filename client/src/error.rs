@@ -10,7 +10,7 @@ use crate::{failure::Failure, lost::ConnectionLost, socket::Socket, trust::Trust
 
 /// The limit of the broker that concerns one connection. All others concern the broker.
 #[cfg(feature = "async")]
-const WATCHES_PER_CONNECTION: &str = "limits.watchesPerConnection";
+const WATCHES_PER_CONNECTION: &str = "watches of a connection";
 
 /// Why there is no credential. `Display` is one layer; the causes are in `source()`.
 ///
@@ -203,10 +203,10 @@ mod tests {
             let status = Status::with_error_details(Code::ResourceExhausted, "too much", details);
             Error::from_status(&Socket::at("/s"), &status)
         };
-        let full = overloaded(DOMAIN, "limits.watchesPerConnection");
+        let full = overloaded(DOMAIN, "watches of a connection");
         assert!(full.fills_connection());
         assert!(!overloaded(DOMAIN, "limits.entries").fills_connection());
-        assert!(!overloaded("example.com", "limits.watchesPerConnection").fills_connection());
+        assert!(!overloaded("example.com", "watches of a connection").fills_connection());
         assert!(!converted(Code::ResourceExhausted, DOMAIN, "OVERLOADED").fills_connection());
     }
 

@@ -26,7 +26,7 @@ pub struct Failure {
     /// The key of the credential in the broker's cache.
     pub key: Option<String>,
     /// With [`Reason::Overloaded`]: the limit that is reached, by its name in the broker's configuration, for example
-    /// `limits.watchesPerConnection`.
+    /// `watches of a connection`.
     pub limit: Option<String>,
 }
 

@@ -17,7 +17,7 @@ pub const KEY: &str = "key";
 pub const CLUSTER: &str = "cluster";
 
 /// The metadata key of an `ErrorInfo` with [`Reason::Overloaded`]: its value is the name of the limit that is reached,
-/// for example `limits.watchesPerConnection`.
+/// for example `watches of a connection`.
 pub const LIMIT: &str = "limit";
 
 impl Reason {

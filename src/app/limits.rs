@@ -8,11 +8,11 @@ use credbroker_cache::EntryLimits;
 use credbroker_config::Limits;
 use credbroker_observe::clock::Clock;
 use credbroker_runner::Scheduler;
-use credbroker_uds_server::{ConnectionLimits, affordable_runs};
+use credbroker_uds_server as uds;
 
 /// The plugin runs at a time: as many as configured, or as the limit of open files allows.
 pub(super) fn runs(limits: &Limits) -> usize {
-    let runs = affordable_runs(limits.plugin_runs.get());
+    let runs = uds::affordable_runs(limits.plugin_runs.get());
     if runs < limits.plugin_runs.get() {
         warn!(
             runs,
@@ -33,14 +33,10 @@ pub(super) fn entries(limits: &Limits) -> EntryLimits {
     EntryLimits { entries: limits.entries.get(), bytes: limits.entry_bytes.get() }
 }
 
-pub(super) fn connections(limits: &Limits) -> ConnectionLimits {
-    ConnectionLimits {
+pub(super) fn connections(limits: &Limits) -> uds::Limits {
+    uds::Limits {
         connections: limits.connections.get(),
-        connections_per_uid: limits.connections_per_uid.get(),
-        connections_per_process: limits.connections_per_process.get(),
-        bytes_per_uid: limits.bytes_per_uid.get(),
-        bytes_per_process: limits.bytes_per_process.get(),
-        watches_per_connection: limits.watches_per_connection.get(),
-        plugin_runs: limits.plugin_runs.saturating_add(limits.interactive_runs.get()).get(),
+        bytes: limits.bytes.get(),
+        runs: limits.plugin_runs.saturating_add(limits.interactive_runs.get()).get(),
     }
 }

@@ -113,7 +113,7 @@ async fn a_thousand_refusals_that_are_not_about_the_connection_leave_one_connect
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_because_the_connection_is_full_opens_one_at_a_time() {
-    let broker = Refusing::with(refusal(Some("limits.watchesPerConnection")));
+    let broker = Refusing::with(refusal(Some("watches of a connection")));
     let connections = broker.to();
     let _source = CredentialSource::over(&connections, CredentialRef::provider("p"));
     while broker.calls.load(Ordering::SeqCst) < 100 {
@@ -137,7 +137,7 @@ fn a_hundred_share_a_connection_and_the_next_opens_another() {
 fn a_report_needs_no_place_of_a_watch() {
     let connections = nowhere();
     let held: Vec<_> = (0..100).map(|_| watch(&connections)).collect();
-    held[0].0.on_error(&overloaded(Some("limits.watchesPerConnection")));
+    held[0].0.on_error(&overloaded(Some("watches of a connection")));
     let report = ConnectionPool::lease(&connections, |_| true);
     assert_eq!(leases(&connections), [101]);
     drop(report);
@@ -159,7 +159,7 @@ fn a_full_connection_gets_no_more_watches_and_goes_with_its_last_one() {
     let connections = nowhere();
     let (one, _) = watch(&connections);
     let (refused, _) = watch(&connections);
-    refused.on_error(&overloaded(Some("limits.watchesPerConnection")));
+    refused.on_error(&overloaded(Some("watches of a connection")));
     drop(refused);
     let (other, _) = watch(&connections);
     assert_eq!(leases(&connections), [1, 1]);

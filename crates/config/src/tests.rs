@@ -102,8 +102,7 @@ providers:
 issuers: [{{name: google, runsPerSecond: 20, concurrency: 6}}]
 clusterProfiles: {{kubeconfig: in-cluster, namespaces: [fleet], labelSelector: ""}}
 limits:
-  {{connections: 1, watchesPerConnection: 2, pluginRuns: 3, entries: 5, connectionsPerUid: 6,
-  connectionsPerProcess: 7, bytesPerUid: 8, bytesPerProcess: 9,
+  {{connections: 1, bytes: 2, pluginRuns: 3, entries: 5,
   entryBytes: 12, interactiveRuns: 14}}
 "#
     ));
@@ -127,7 +126,7 @@ limits:
     assert_eq!((&*issuer.name, issuer.runs_per_second.get(), issuer.concurrency.get()), ("google", 20, 6));
     let Config { listen, limits, .. } = &loaded.config;
     insta::assert_snapshot!(format!("{listen:?}"), @r#"[Listen { name: "default", socket: Some("/run/credbroker/credbroker.sock"), mode: 432, group: Some("staff"), shared_directory: true }]"#);
-    insta::assert_snapshot!(format!("{limits:?}"), @"Limits { connections: 1, connections_per_uid: 6, connections_per_process: 7, watches_per_connection: 2, bytes_per_uid: 8, bytes_per_process: 9, plugin_runs: 3, interactive_runs: 14, entries: 5, entry_bytes: 12 }");
+    insta::assert_snapshot!(format!("{limits:?}"), @"Limits { connections: 1, bytes: 2, plugin_runs: 3, interactive_runs: 14, entries: 5, entry_bytes: 12 }");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, header::CONTENT_TY
 use rustix::process::getpid;
 use tonic::{Status, body::Body};
 use tower::Service as _;
-use uds::{CallKind, Loss, PeerIdentity, PeerProcess, Refusal, RequestBody};
+use uds::{CallKind, Charge, Loss, PeerIdentity, PeerProcess, Refusal, RequestBody};
 
 use super::{
     access::{Access, PeerRun, Policies},
@@ -191,6 +191,13 @@ impl uds::Program for Gate {
     }
 
     async fn call(&self, access: &Arc<Access>, mut request: Request<RequestBody>) -> Response<Body> {
+        // Its decoded form, and what it resolves to.
+        let size = request.body().complete().map_or(0, Bytes::len);
+        if let Some(charge) = request.extensions().get::<Arc<Charge>>()
+            && let Err(why) = charge.charge(2 * size)
+        {
+            return status::refusal(why).into_http();
+        }
         if let Some(get) = request.extensions_mut().remove::<Get>() {
             let deadline = deadline(request.headers());
             drop(request);

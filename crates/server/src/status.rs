@@ -16,7 +16,7 @@ use credbroker_credential::text::{chain, shown};
 use credbroker_fleet::resolver::Source;
 use credbroker_plugin::{PluginKey, PluginSpec, ProfileName, ResolveError, access::Verb};
 use credbroker_runner::RunError;
-use credbroker_uds_server::{Full, Refusal, TooManyBytes};
+use credbroker_uds_server::{Full, Limit, Refusal, Who};
 
 /// Retry delay when the broker drains or is busy.
 const SUCCESSOR: Duration = Duration::from_secs(1);
@@ -215,61 +215,59 @@ pub(super) fn no_peer() -> Status {
 /// The status of a call that the server on the socket refuses or ends.
 pub(super) fn refusal(why: Refusal) -> Status {
     match why {
-        Refusal::Connections(full) => too_many_connections(full),
-        Refusal::Bytes(bytes) => too_many_bytes(bytes),
-        Refusal::Watches(limit) => too_many_watches(limit),
+        Refusal::Full(full) => too_many(full),
         Refusal::Incomplete(limit) => unfinished(limit),
         Refusal::Draining => draining(),
         Refusal::Defect => defect(),
     }
 }
 
-/// One connection too many.
-fn too_many_connections(full: Full) -> Status {
-    let (limit, who, count) = match full {
-        Full::Connections(count) => ("limits.connections", "the broker serves", count),
-        Full::OpenFiles(count) => {
-            let message = format!(
-                "the broker serves {count} connections, as many as its limit of open files allows beside plugin runs; try again when one is closed, or raise the limit (`LimitNOFILE=` of systemd, `ulimit -n`)"
-            );
-            return overloaded("open files", &message, Some(SUCCESSOR));
-        }
-        Full::Silent(count) => {
-            let message = format!(
-                "this process has {count} connections without a call, which is the limit; send calls on those, or try again"
-            );
-            return overloaded("silent connections", &message, Some(SUCCESSOR));
-        }
-        Full::Process(count) => ("limits.connectionsPerProcess", "this process has", count),
-        Full::Uid(count) => ("limits.connectionsPerUid", "the processes of this uid have", count),
+/// A limit of the server on the socket is reached.
+fn too_many(Full { limit, who, most }: Full) -> Status {
+    let who = match who {
+        Who::Connection => "this connection",
+        Who::Process => "all threads of this process",
+        Who::Uid => "the processes of this uid",
+        Who::All => "all peers",
     };
-    let message = format!(
-        "{who} {count} connections, which is the limit (`{limit}`), and all are in use; try again when one is closed"
-    );
-    overloaded(limit, &message, Some(SUCCESSOR))
-}
-
-/// One watch too many on one connection.
-fn too_many_watches(limit: usize) -> Status {
-    let message = format!(
-        "this connection has {limit} watches, which is the limit (`limits.watchesPerConnection`); open another connection"
-    );
-    overloaded("limits.watchesPerConnection", &message, None)
-}
-
-/// The unfinished requests of one connection are too large, or the bytes of all connections of a process or a uid.
-fn too_many_bytes(TooManyBytes { name, limit }: TooManyBytes) -> Status {
-    if name.starts_with("limits.") {
-        let message = format!(
-            "the unfinished requests and unread answers of this process or uid exceed {limit} bytes, which is the limit (`{name}`); finish and read some"
-        );
-        return overloaded(name, &message, Some(SUCCESSOR));
-    }
-    let limit = limit >> 20;
-    let message = format!(
-        "the unfinished requests of this connection exceed {limit} MiB, which is the limit; finish some, or open another connection"
-    );
-    overloaded(name, &message, None)
+    let (name, message) = match limit {
+        Limit::Connections => (
+            "limits.connections",
+            format!(
+                "{who} have their share of {most} connections (`limits.connections`), and all are in use; try again when one is closed"
+            ),
+        ),
+        Limit::OpenFiles => (
+            "open files",
+            format!(
+                "{who} have their share of {most} connections, as many as the broker's limit of open files allows beside plugin runs; try again when one is closed, or raise the limit (`LimitNOFILE=` of systemd, `ulimit -n`)"
+            ),
+        ),
+        Limit::Silent => (
+            "silent connections",
+            format!(
+                "this process has {most} connections without a call, which is the limit; send calls on those, or try again"
+            ),
+        ),
+        Limit::Bytes => (
+            "limits.bytes",
+            format!(
+                "the connections, requests, watches and unread answers of {who} take their share of {most} bytes (`limits.bytes`); finish and read some"
+            ),
+        ),
+        Limit::Unfinished => (
+            "unfinished requests",
+            format!(
+                "the unfinished requests of this connection exceed {} MiB, which is the limit; finish some, or open another connection",
+                most >> 20
+            ),
+        ),
+        Limit::Watches => (
+            "watches of a connection",
+            format!("this connection has {most} watches, which is the limit; open another connection"),
+        ),
+    };
+    overloaded(name, &message, (who != "this connection").then_some(SUCCESSOR))
 }
 
 /// A request was not received in time.

@@ -1,10 +1,11 @@
 //! The accept loop: it limits the number of connections, and waits when file descriptors run out.
 
-mod admit;
-
 use std::{
     io,
-    sync::{Arc, atomic::AtomicU64},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -12,22 +13,30 @@ use rustix::net::SocketFlags;
 use tokio::{
     net::{UnixListener, UnixStream},
     sync::watch,
-    time::sleep,
+    time::{sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, info, warn};
 
 use crate::{
-    Program,
-    connection::Connections,
+    account::{Full, Who},
+    connection::{ConnectionRefusal, Connections},
     identity::Identities,
-    places::{ConnectionLimits, Places},
+    linux::{Peer, coarse},
+    places::{Limits, Place, Places},
+    program::Program,
     publication::BACKLOG,
-    traffic::Watchdog,
+    traffic::Traffic,
+    watchdog::Watchdog,
 };
 
 /// Shortest and longest pause after a failed accept. Each further failure doubles the pause.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+
+/// A lack of places is logged once in this time, not for each connection.
+const NOTE_EVERY: Duration = Duration::from_secs(60);
+/// Time for a refused peer to read its error.
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Accepts connections and serves each on a separate task.
 #[derive(Debug)]
@@ -35,20 +44,14 @@ pub struct Acceptor<P> {
     connections: Connections<P>,
     identities: Identities,
     places: Arc<Places>,
-    /// When a lack of places was logged last, in seconds of [`coarse`](crate::process::coarse).
+    /// When a lack of places was logged last, in seconds of [`coarse`].
     noted: AtomicU64,
 }
 
 impl<P: Program> Acceptor<P> {
     /// Serves `program` on connections within `limits`. Refuses further ones.
-    pub fn new(
-        program: Arc<P>,
-        limits: ConnectionLimits,
-        tasks: TaskTracker,
-        draining: CancellationToken,
-    ) -> Self {
-        let (watches, watchdog) = (limits.watches_per_connection, Watchdog::default());
-        let connections = Connections { program, watches, tasks, draining, watchdog };
+    pub fn new(program: Arc<P>, limits: Limits, tasks: TaskTracker, draining: CancellationToken) -> Self {
+        let connections = Connections { program, tasks, draining, watchdog: Watchdog::default() };
         Self {
             connections,
             identities: Identities::new(),
@@ -132,6 +135,70 @@ impl<P: Program> Acceptor<P> {
         let (stream, own) = UnixStream::pair()?;
         self.admit(0, stream);
         Ok(own)
+    }
+
+    fn admit(&self, number: usize, stream: UnixStream) {
+        let identity = match self.identities.of(&stream, number) {
+            Ok(identity) => identity,
+            Err(error) => return debug!(%error, "a connection without an identity was closed"),
+        };
+        let peer = identity.peer;
+        let known = Arc::new(self.connections.program.meet(identity));
+        // Each connection has a separate token, because each of its polls locks the token.
+        let (end, now) = (self.connections.draining.child_token(), coarse());
+        let (refusal, place, traffic) = match self.place((&peer, &known), end.clone(), now) {
+            Ok((place, traffic)) => (None, place, traffic),
+            Err(refusal) => {
+                let Some(place) = self.places.refuse() else {
+                    return debug!(
+                        uid = peer.uid,
+                        "a connection was closed: too many are refused at the moment"
+                    );
+                };
+                (Some(refusal), place, Traffic::new(end, None, now, P::status))
+            }
+        };
+        let is_refused = refusal.is_some();
+        let serve = self.connections.clone().serve(stream, (peer, known), traffic, refusal);
+        self.connections.tasks.spawn(async move {
+            if !is_refused {
+                serve.await;
+            } else if timeout(REFUSAL_TIMEOUT, serve).await.is_err() {
+                debug!(uid = peer.uid, "a peer that is refused stayed; its connection was closed");
+            }
+            drop(place);
+        });
+    }
+
+    /// Takes a place for a connection.
+    fn place(
+        &self,
+        (peer, known): (&Peer, &P::Peer),
+        end: CancellationToken,
+        now: Duration,
+    ) -> Result<(Place, Arc<Traffic>), ConnectionRefusal> {
+        if !self.connections.program.may_connect(known) {
+            return Err(ConnectionRefusal::Denied);
+        }
+        self.places.take(peer, end, now).map_err(|full| {
+            let (seconds, noted) = (now.as_secs(), self.noted.load(Ordering::Relaxed));
+            if noted == 0 || seconds.saturating_sub(noted) >= NOTE_EVERY.as_secs() {
+                self.noted.store(seconds.max(1), Ordering::Relaxed);
+                note_full(peer, full);
+            }
+            ConnectionRefusal::Full(full)
+        })
+    }
+}
+
+fn note_full(peer: &Peer, Full { limit, who, most }: Full) {
+    let (uid, pid) = (peer.uid, peer.pid);
+    match who {
+        Who::All => warn!(?limit, most, "no more connections are served until one is closed or idle"),
+        Who::Uid => warn!(?limit, most, uid, "a uid has its share, and gets no more connections"),
+        Who::Process | Who::Connection => {
+            warn!(?limit, most, uid, pid, "a process has its share, and gets no more connections");
+        }
     }
 }
 

@@ -9,20 +9,36 @@ use std::{
 };
 
 use h2_unix_authority::AuthorityFilter;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use hyper::{rt::Executor, server::conn::http2, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{net::UnixStream, time::timeout};
 use tokio_util::{future::FutureExt as _, sync::CancellationToken, task::TaskTracker};
 use tracing::debug;
 
 use crate::{
-    Peer, Program,
+    account::Full,
     exchange::{Exchanges, exchange},
-    places::Full,
-    settings::http2,
-    traffic::{Noted, Traffic, Watchdog},
-    watches::WatchSlots,
+    linux::Peer,
+    program::Program,
+    stream::Noted,
+    traffic::{Traffic, WatchSlots},
+    watchdog::Watchdog,
 };
+
+/// Concurrent requests on one connection.
+const STREAMS: u32 = 1024;
+/// Streams that the peer opened and reset before the broker accepted them ("rapid reset").
+const PENDING_RESETS: usize = 20;
+/// Streams that the broker reset because of an error of the peer.
+const ERROR_RESETS: usize = 64;
+/// Bytes of the headers of a request.
+const HEADERS: u32 = 8 * 1024;
+/// Bytes that wait to be sent on one stream.
+const SEND_BUFFER: usize = 64 * 1024;
+/// Bytes that the peer may send ahead, on one stream and on the whole connection. At least one request.
+const STREAM_WINDOW: u32 = 256 * 1024;
+const CONNECTION_WINDOW: u32 = 1024 * 1024;
+const FRAME: u32 = 16 * 1024;
 
 /// Time from the beginning of a drain to GOAWAY on a connection on which no call begins.
 const LAST_CALL: Duration = Duration::from_millis(200);
@@ -44,7 +60,6 @@ pub(crate) enum ConnectionRefusal {
 #[derive(Debug)]
 pub(crate) struct Connections<P> {
     pub(crate) program: Arc<P>,
-    pub(crate) watches: usize,
     pub(crate) tasks: TaskTracker,
     pub(crate) draining: CancellationToken,
     pub(crate) watchdog: Watchdog,
@@ -52,9 +67,9 @@ pub(crate) struct Connections<P> {
 
 impl<P> Clone for Connections<P> {
     fn clone(&self) -> Self {
-        let Self { program, watches, tasks, draining, watchdog } = self;
+        let Self { program, tasks, draining, watchdog } = self;
         let (program, tasks, draining) = (Arc::clone(program), tasks.clone(), draining.clone());
-        Self { program, watches: *watches, tasks, draining, watchdog: watchdog.clone() }
+        Self { program, tasks, draining, watchdog: watchdog.clone() }
     }
 }
 
@@ -72,7 +87,7 @@ impl<P: Program> Connections<P> {
         self.watchdog.watch(&traffic);
         let builder = http2(self.tasks.clone());
         let io = TokioIo::new(AuthorityFilter::new(Noted::new(stream, &traffic)));
-        let watches = WatchSlots::new(self.watches, self.draining.clone());
+        let watches = WatchSlots::new(self.draining.clone());
         let exchanges = Arc::new(Exchanges {
             connections: self,
             watches,
@@ -158,6 +173,37 @@ where
         Poll::Pending => Poll::Pending,
     });
     timeout(LAST_CALL, serving).await.ok().flatten()
+}
+
+/// hyper's connections with these limits, whose tasks are on `tasks`.
+fn http2(tasks: TaskTracker) -> http2::Builder<TrackedExecutor> {
+    let mut builder = http2::Builder::new(TrackedExecutor(tasks));
+    builder
+        .timer(TokioTimer::new())
+        .adaptive_window(false)
+        .auto_date_header(false)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .initial_stream_window_size(STREAM_WINDOW)
+        // No pings: on a Unix socket the kernel reports that a peer is gone. With pings, hyper takes a lock and reads
+        // the clock for every frame, which costs a tenth of the requests per second.
+        .keep_alive_interval(None)
+        .max_concurrent_streams(STREAMS)
+        .max_frame_size(FRAME)
+        .max_header_list_size(HEADERS)
+        .max_local_error_reset_streams(ERROR_RESETS)
+        .max_pending_accept_reset_streams(PENDING_RESETS)
+        .max_send_buf_size(SEND_BUFFER);
+    builder
+}
+
+/// Spawns hyper's tasks on the tracker, so that the drain waits for them.
+#[derive(Clone, Debug)]
+struct TrackedExecutor(TaskTracker);
+
+impl<F: Future<Output: Send> + Send + 'static> Executor<F> for TrackedExecutor {
+    fn execute(&self, future: F) {
+        self.0.spawn(future);
+    }
 }
 
 #[cfg(test)]

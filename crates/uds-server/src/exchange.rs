@@ -11,18 +11,19 @@ use std::{
     },
 };
 
+use bytes::Bytes;
 use futures_util::FutureExt as _;
 use http::{HeaderValue, Request, Response, header::CONTENT_TYPE, request::Parts};
 use hyper::body::Incoming;
 use tonic::{Code, Status, body::Body};
 
 use crate::{
-    CallKind, Program, Refusal,
+    account::Refusal,
     connection::{ConnectionRefusal, Connections},
+    program::{CallKind, Program},
     request_body::{RequestBody, keep_what_is_read},
     response_body::{ResponseBody, Watching},
-    traffic::{Call, Traffic},
-    watches::{WatchSlot, WatchSlots},
+    traffic::{Call, Traffic, WatchSlot, WatchSlots},
 };
 
 /// A connection ends after so many calls that the program denied before they were read.
@@ -103,7 +104,7 @@ impl<P: Program> Exchanges<P> {
     /// The kind of a call that is served, and the watch slot that its answer takes.
     fn admit(&self, path: &str) -> Result<(CallKind, Option<WatchSlot>), Status> {
         if let Some(ConnectionRefusal::Full(full)) = self.refusal {
-            return Err(P::status(Refusal::Connections(full)));
+            return Err(P::status(Refusal::Full(full)));
         }
         let kind = self.connections.program.admit(&self.peer, path).inspect_err(|status| {
             let is_denied = status.code() == Code::PermissionDenied;
@@ -115,7 +116,7 @@ impl<P: Program> Exchanges<P> {
             // The program wants the peer by now, but the connection has no place.
             return Err(P::status(Refusal::Draining));
         }
-        self.traffic.check_bytes().map_err(|why| P::status(Refusal::Bytes(why)))?;
+        self.traffic.reserve().map_err(|full| P::status(Refusal::Full(full)))?;
         let slot = match kind {
             CallKind::Call => None,
             CallKind::Watch | CallKind::Stream => Some(self.watches.acquire().map_err(P::status)?),
@@ -146,13 +147,17 @@ impl<P: Program> Exchanges<P> {
         &self,
         head: Parts,
         body: RequestBody,
-        call: Call,
+        mut call: Call,
         watching: Watching,
     ) -> Response<ResponseBody> {
         let program = &self.connections.program;
         let method = program.method(head.uri.path());
+        if let Err(why) = call.charge().charge(body.complete().map_or(0, Bytes::len)) {
+            return self.respond(method, P::status(why).into_http(), call, watching);
+        }
         let mut request = Request::from_parts(head, body);
         request.extensions_mut().insert(self.watches.clone());
+        request.extensions_mut().insert(Arc::clone(call.charge()));
         let response = program.call(&self.peer, request).await;
         let mut response = self.respond(method, response, call, watching);
         poll_fn(|cx| response.body_mut().poll_ahead(cx)).await;

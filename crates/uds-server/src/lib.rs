@@ -4,40 +4,38 @@
 //!   removed.
 //! - An [`Acceptor`] accepts connections, asks the kernel [who the peer is](PeerIdentity), and serves hyper's HTTP/2.
 //!   tonic's own server cannot set every HTTP/2 limit, time out a handshake, survive a lack of descriptors, or drain.
-//! - [`ConnectionLimits`] divide connections and memory among uids, and among the processes of a uid.
+//! - [`Limits`] are divided among uids, and among the processes of a uid: connections, and bytes of memory.
 //!
 //! Who a peer is to the program, and what its calls mean, is not known here.
 
 mod accept;
+mod account;
 mod connection;
 mod exchange;
 mod identity;
 mod keeper;
-mod origin;
-mod peer;
+mod linux;
 mod places;
-mod process;
 mod program;
 mod publication;
 mod request_body;
 mod response_body;
-mod settings;
 mod socket_place;
+mod stream;
 #[cfg(test)]
 mod testing;
 mod traffic;
-mod users;
-mod watches;
+mod watchdog;
 
 pub use accept::Acceptor;
+pub use account::{Full, Limit, Refusal, Who};
 pub use identity::{PeerIdentity, PeerProcess, ProcessFacts};
 pub use keeper::{Keeper, SocketOrigin};
-pub use peer::Peer;
-pub use places::{ConnectionLimits, Full, TooManyBytes, affordable_runs};
-pub use program::{CallKind, Program, Refusal};
+pub use linux::Peer;
+pub use places::{Limits, affordable_runs};
+pub use program::{CallKind, Program};
 pub use publication::{Publication, publish};
-pub use request_body::RequestBody;
+pub use request_body::{REQUEST, RequestBody};
 pub use response_body::{Loss, error_trailers, ok_trailers};
-pub use settings::REQUEST;
 pub use socket_place::{SocketError, SocketOptions};
-pub use watches::{WatchSlot, WatchSlots};
+pub use traffic::{Charge, WatchSlot, WatchSlots};

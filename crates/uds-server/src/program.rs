@@ -1,12 +1,12 @@
 //! The program that the server serves.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, request::Parts};
 use tonic::{Status, body::Body};
 
-use crate::{Full, Loss, PeerIdentity, RequestBody, TooManyBytes};
+use crate::{account::Refusal, identity::PeerIdentity, request_body::RequestBody, response_body::Loss};
 
 /// Decides who may call, and answers.
 pub trait Program: Send + Sync + 'static {
@@ -47,7 +47,8 @@ pub trait Program: Send + Sync + 'static {
     /// extensions of `head` what this has put there.
     fn recall(&self, peer: &Self::Peer, head: &mut Parts, body: &Bytes) -> Option<Bytes>;
 
-    /// Answers a request. Its extensions have the [`WatchSlots`](crate::WatchSlots) of the connection.
+    /// Answers a request. Its extensions have the [`WatchSlots`](crate::WatchSlots) of the connection,
+    /// and the [`Charge`](crate::Charge) of the call.
     fn call(
         &self,
         peer: &Arc<Self::Peer>,
@@ -73,21 +74,4 @@ pub enum CallKind {
     Watch,
     /// Messages in both directions. The answer takes a slot of the watches.
     Stream,
-}
-
-/// Why the server refuses or ends a call.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Refusal {
-    /// There is no place for the connection.
-    Connections(Full),
-    /// Too many bytes are held for the peer.
-    Bytes(TooManyBytes),
-    /// The connection has so many watches, which is the limit.
-    Watches(usize),
-    /// The request was not received completely in this time.
-    Incomplete(Duration),
-    /// The server ends.
-    Draining,
-    /// A panic ended the call.
-    Defect,
 }

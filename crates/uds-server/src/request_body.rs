@@ -17,15 +17,14 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::Status;
 
 use crate::{
-    Refusal,
-    settings::REQUEST,
+    account::Refusal,
     traffic::{Traffic, Unfinished},
 };
 
+/// Maximum size of a request in bytes.
+pub const REQUEST: usize = 256 * 1024;
 /// Time from the headers of a request to its last byte.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// What a request costs of which only the headers have arrived, in bytes.
-const BEGUN: usize = 4096;
 /// The headers that services and tonic read.
 const READ: [&str; 5] = ["content-type", "grpc-timeout", "grpc-encoding", "grpc-accept-encoding", "te"];
 
@@ -71,7 +70,6 @@ impl RequestBody {
                 Poll::Ready(received) => received,
                 Poll::Pending => {
                     keep_what_is_read(head);
-                    receiving.counts(traffic)?;
                     let rest = poll_fn(|cx| receiving.poll(traffic, cx));
                     Box::pin(timeout(DEADLINE, rest))
                         .await
@@ -83,7 +81,7 @@ impl RequestBody {
     }
 
     /// The complete body; `None`: it comes message by message.
-    pub(crate) fn complete(&self) -> Option<&Bytes> {
+    pub fn complete(&self) -> Option<&Bytes> {
         match &self.0 {
             Content::Whole(bytes) => Some(bytes),
             Content::Stream(_) => None,
@@ -106,10 +104,10 @@ struct Receiving {
 }
 
 impl Receiving {
-    /// Counts an unfinished request: its head, its task and its bytes.
+    /// Counts the bytes of an unfinished request.
     fn counts(&mut self, traffic: &Arc<Traffic>) -> Result<(), Status> {
         let unfinished = self.unfinished.get_or_insert_with(|| Unfinished::new(traffic));
-        unfinished.grow_to(BEGUN + self.bytes.capacity()).map_err(|why| traffic.status(Refusal::Bytes(why)))
+        unfinished.grow_to(self.bytes.capacity())
     }
 
     fn poll(&mut self, traffic: &Arc<Traffic>, cx: &mut Context<'_>) -> Poll<Result<Bytes, Status>> {
@@ -157,9 +155,7 @@ impl Stream {
             let frame = frame.map_err(|error| Status::from_error(Box::new(error)))?;
             self.received += frame.data_ref().map_or(0, Bytes::len);
             // Bytes count until the stream ends, because the reader may keep bytes that it has not decoded.
-            self.unfinished
-                .grow_to(self.received)
-                .map_err(|why| self.unfinished.traffic().status(Refusal::Bytes(why)))?;
+            self.unfinished.grow_to(self.received)?;
             Ok(frame)
         }))
     }

@@ -14,9 +14,8 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::{Status, body::Body};
 
 use crate::{
-    Refusal,
-    traffic::{Call, Traffic, Unsent},
-    watches::WatchSlot,
+    account::Refusal,
+    traffic::{Call, Traffic, Unsent, WatchSlot},
 };
 
 /// Longest frame in bytes that h2 copies into its write buffer. Messages of up to `IN_PIECES` bytes are split into such

@@ -81,11 +81,7 @@ impl Started {
             ("metrics", self.metrics != newer.metrics),
             ("audit", self.audit != newer.audit),
             ("limits.connections", old.connections != new.connections),
-            ("limits.connectionsPerUid", old.connections_per_uid != new.connections_per_uid),
-            ("limits.connectionsPerProcess", old.connections_per_process != new.connections_per_process),
-            ("limits.bytesPerUid", old.bytes_per_uid != new.bytes_per_uid),
-            ("limits.bytesPerProcess", old.bytes_per_process != new.bytes_per_process),
-            ("limits.watchesPerConnection", old.watches_per_connection != new.watches_per_connection),
+            ("limits.bytes", old.bytes != new.bytes),
         ];
         keys.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
     }

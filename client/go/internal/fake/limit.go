@@ -29,7 +29,7 @@ func openWatches(ctx context.Context) *atomic.Int64 {
 
 func tooManyWatches() error {
 	made, err := status.New(codes.ResourceExhausted, "this connection has too many watches (OVERLOADED)").WithDetails(&errdetails.ErrorInfo{
-		Reason: "OVERLOADED", Domain: "credbroker.io", Metadata: map[string]string{"limit": "limits.watchesPerConnection"},
+		Reason: "OVERLOADED", Domain: "credbroker.io", Metadata: map[string]string{"limit": "watches of a connection"},
 	})
 	if err != nil {
 		panic(err)

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use crate::schema::{ConfigKey, Count, Is, MOST, MOST_RUNS, Optional, Section, count};
+use crate::schema::{ConfigKey, Count, Is, MOST, MOST_RUNS, Section, count};
 
 section! {
     /// Limits of the whole broker.
@@ -12,20 +12,10 @@ section! {
     /// fails with `OVERLOADED` if all had a call within the last second. The limit of open files can allow fewer, because
     /// the broker reserves descriptors for plugin runs.
     CONNECTIONS: Count, Is<NonZeroUsize> = ("connections", Count(MOST), Is(count(4096)), "1000");
-    /// Connections at the same time of all processes of one uid. For one more, an idle one of the uid is closed.
-    CONNECTIONS_PER_UID: Count, Optional = ("connectionsPerUid", Count(MOST), Optional("three quarters of `connections`, at least 64"), "500");
-    /// Connections at the same time of one process. For one more, an idle one of the process is closed. A process in
-    /// another PID namespace has no process ID: `connectionsPerUid` limits its connections, and in the limits below
-    /// all such processes of one uid count as one.
-    CONNECTIONS_PER_PROCESS: Count, Optional = ("connectionsPerProcess", Count(MOST), Optional("a sixteenth of `connections`, at least 64"), "100");
-    /// Streams of a connection at the same time: watches, gRPC health watches and reflection. One more fails with
-    /// `RESOURCE_EXHAUSTED`; other calls of the connection do not.
-    WATCHES_PER_CONNECTION: Count, Is<NonZeroUsize> = ("watchesPerConnection", Count(MOST), Is(count(1000)), "100");
-    /// Bytes that the broker holds for the processes of one uid, in unfinished requests and in answers that are not read.
-    /// More fails with `RESOURCE_EXHAUSTED`.
-    BYTES_PER_UID: Count, Is<NonZeroUsize> = ("bytesPerUid", Count(u32::MAX), Is(count(64 << 20)), "33554432");
-    /// The same for one process.
-    BYTES_PER_PROCESS: Count, Is<NonZeroUsize> = ("bytesPerProcess", Count(u32::MAX), Is(count(16 << 20)), "8388608");
+    /// Bytes of connections, of calls in progress, of requests, and of answers that are not read. A connection takes
+    /// 48 KiB, and a watch or another call that is open 2 KiB. More fails with `RESOURCE_EXHAUSTED`. One uid has at most three
+    /// quarters of it and of `connections`, and one process at most three quarters of that.
+    BYTES: Count, Is<NonZeroUsize> = ("bytes", Count(u32::MAX), Is(count(40 << 20)), "67108864");
     /// Maximum number of concurrent plugin runs, of all providers. Further ones are queued. While a caller of another uid
     /// waits, a uid has at most three quarters of them; and while another process of the uid waits, a process has at most
     /// three quarters of those of its uid, rounded up.

@@ -78,7 +78,7 @@ impl Setup {
         let clusters = Clusters::new(Arc::clone(&fleet), resolver, cache, clock);
         let running = clusters.clone();
         tokio::spawn(async move { running.run().await });
-        Self { fleet, clusters, slots: WatchSlots::new(10, CancellationToken::new()) }
+        Self { fleet, clusters, slots: WatchSlots::new(CancellationToken::new()) }
     }
 
     async fn watch(&self, namespace: Option<&str>) -> Watch {

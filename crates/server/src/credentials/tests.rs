@@ -98,7 +98,7 @@ async fn a_profile_that_goes_and_comes_back_is_followed_on() {
     let name = ProfileName::new("fleet", "paris");
     let ask =
         CredentialRequest { source: Source::ClusterProfile(name.clone()), ..CredentialRequest::default() };
-    let slot = WatchSlots::new(1, CancellationToken::default()).acquire().unwrap();
+    let slot = WatchSlots::new(CancellationToken::default()).acquire().unwrap();
     let held = cache.clone();
     let credentials = Credentials { cache, resolver: Arc::clone(&resolver), audit: Audit::default() };
     let caller = (Access::of_the_owner(), Caller::default());
@@ -131,7 +131,7 @@ async fn a_profile_that_goes_and_comes_back_is_followed_on() {
 #[test]
 fn a_watch_that_begins_while_the_broker_drains_is_refused() {
     let draining = CancellationToken::new();
-    let slots = WatchSlots::new(1, draining.clone());
+    let slots = WatchSlots::new(draining.clone());
     drop(slots.acquire().unwrap());
     draining.cancel();
     let refused = status::refusal(slots.acquire().unwrap_err());

@@ -9,7 +9,7 @@ use credbroker_credential::{
     document::{self, Aliases, Position},
 };
 use credbroker_plugin::{Command, Definition, ProfileError, ProfileName, Refusal, Retirement, access::Verb};
-use credbroker_uds_server::{Full, Refusal as Refused, TooManyBytes};
+use credbroker_uds_server::{Full, Limit, Refusal as Refused, Who};
 
 const AT: Position = Position { line: 3, column: 7 };
 
@@ -341,32 +341,39 @@ fn every_status_fits_the_headers_that_clients_take() {
     }
 }
 
+fn reached(limit: Limit, who: Who) -> Refused {
+    Refused::Full(Full { limit, who, most: 7 })
+}
+
 #[test]
 fn an_error_without_a_retry_delay_has_no_retry_info() {
     let retry = |status: Status| Some(status.get_details_retry_info()?.retry_delay);
-    assert_eq!(retry(refusal(Refused::Watches(7))), None);
+    assert_eq!(retry(refusal(reached(Limit::Watches, Who::Connection))), None);
     assert_eq!(retry(invalid("empty")), None);
-    assert_eq!(retry(refusal(Refused::Connections(Full::Connections(7)))), Some(Some(SUCCESSOR)));
+    assert_eq!(retry(refusal(reached(Limit::Connections, Who::All))), Some(Some(SUCCESSOR)));
 }
 
 #[test]
 fn a_connection_with_too_many_watches_is_distinguished_from_every_other_limit() {
     let limit = |status: Status| status.get_details_error_info().unwrap().metadata.remove(LIMIT);
     let full = CacheError::Full(CacheFull::Entries { limit: 1 });
-    assert_eq!(limit(refusal(Refused::Watches(7))).as_deref(), Some("limits.watchesPerConnection"));
-    for (full, expected) in [
-        (Full::Connections(7), "limits.connections"),
-        (Full::OpenFiles(7), "open files"),
-        (Full::Uid(7), "limits.connectionsPerUid"),
-        (Full::Process(7), "limits.connectionsPerProcess"),
-        (Full::Silent(7), "silent connections"),
+    assert_eq!(
+        limit(refusal(reached(Limit::Watches, Who::Connection))).as_deref(),
+        Some("watches of a connection")
+    );
+    for (reached_limit, expected) in [
+        (Limit::Connections, "limits.connections"),
+        (Limit::OpenFiles, "open files"),
+        (Limit::Silent, "silent connections"),
+        (Limit::Bytes, "limits.bytes"),
     ] {
-        assert_eq!(limit(refusal(Refused::Connections(full))).as_deref(), Some(expected));
+        for who in [Who::Process, Who::Uid, Who::All] {
+            assert_eq!(limit(refusal(reached(reached_limit, who))).as_deref(), Some(expected));
+        }
     }
-    for name in ["unfinished requests", "limits.bytesPerProcess", "limits.bytesPerUid"] {
-        assert_eq!(limit(refusal(Refused::Bytes(TooManyBytes { name, limit: 7 }))).as_deref(), Some(name));
-    }
-    assert_ne!(limit(failed(&cloud(), &full.into())).as_deref(), Some("limits.watchesPerConnection"));
+    let unfinished = refusal(reached(Limit::Unfinished, Who::Connection));
+    assert_eq!(limit(unfinished).as_deref(), Some("unfinished requests"));
+    assert_ne!(limit(failed(&cloud(), &full.into())).as_deref(), Some("watches of a connection"));
 }
 
 #[test]

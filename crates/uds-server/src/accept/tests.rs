@@ -14,7 +14,7 @@ fn connect(path: &Path, more: &[u8]) -> UnixStream {
 }
 
 fn acceptor(draining: &CancellationToken) -> Acceptor<Nothing> {
-    Acceptor::new(Arc::new(Nothing), ConnectionLimits::for_tests(10), TaskTracker::new(), draining.clone())
+    Acceptor::new(Arc::new(Nothing), Limits::for_tests(10), TaskTracker::new(), draining.clone())
 }
 
 async fn gets_settings(peer: &mut UnixStream) {

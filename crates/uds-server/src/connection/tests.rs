@@ -1,7 +1,8 @@
 use futures_util::future::pending;
 use tokio::time::{Instant, sleep};
 
-use super::{super::traffic::Call, *};
+use super::*;
+use crate::traffic::Call;
 
 /// How long a connection is served before GOAWAY on which `serving` happens, and its end if it ends before.
 async fn served<T>(traffic: &Traffic, serving: impl Future<Output = T>) -> (Duration, Option<T>) {

@@ -1,7 +1,7 @@
 use super::*;
 
 fn own() -> i32 {
-    rustix::process::getpid().as_raw_nonzero().get()
+    getpid().as_raw_nonzero().get()
 }
 
 #[test]
@@ -33,4 +33,24 @@ async fn a_pin_knows_whether_the_process_runs() {
     let pin = ProcessPin(pidfd_open(pid, PidfdFlags::empty()).unwrap());
     child.wait().unwrap();
     assert!(!pin.is_alive());
+}
+
+#[test]
+fn a_process_with_the_same_namespaces_shares_them() {
+    let home = Home::of_this_process();
+    assert_eq!(home.shared(own()), SharedWithBroker { mounts: true, processes: true });
+    assert_eq!(home.shared(i32::MAX), SharedWithBroker::default(), "it has ended");
+    assert_eq!(Home::blind().shared(own()), SharedWithBroker::default());
+}
+
+#[test]
+fn each_other_namespace_is_seen_and_one_that_cannot_be_read_is_not_shared() {
+    for other in [Some(PathBuf::from("mnt:[1]")), None] {
+        let home = Home(Some(Namespaces { mount: other.clone(), ..Namespaces::of(own()) }));
+        assert_eq!(home.shared(own()), SharedWithBroker { mounts: false, processes: true });
+        let home = Home(Some(Namespaces { pid: other, ..Namespaces::of(own()) }));
+        assert_eq!(home.shared(own()), SharedWithBroker { mounts: true, processes: false });
+    }
+    let home = Home(Some(Namespaces::default()));
+    assert_eq!(home.shared(i32::MAX), SharedWithBroker::default(), "neither can be read");
 }

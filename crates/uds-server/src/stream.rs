@@ -4,13 +4,13 @@ use std::{
     io::{self, IoSlice},
     mem,
     pin::Pin,
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::Traffic;
+use crate::traffic::Traffic;
 
 /// Bytes of a read that contains many requests, or large ones.
 const MANY: usize = 2 * 1024;
@@ -35,10 +35,7 @@ impl<S> Noted<S> {
     }
 
     fn note(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        self.traffic.blocked.store(written.is_pending(), Ordering::Relaxed);
-        if written.is_ready() {
-            self.traffic.written.fetch_add(1, Ordering::Relaxed);
-        }
+        self.traffic.wrote(written.is_ready());
         written
     }
 }
@@ -145,7 +142,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Noted<S> {
     /// False before the first write: h2 asks once then, and so copies frames below 1 KiB into one buffer, where many
     /// responses share one write. Later answers only decide how it writes a large frame.
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored() && self.traffic.written.load(Ordering::Relaxed) > 0
+        self.stream.is_write_vectored() && self.traffic.has_written()
     }
 }
 
@@ -191,7 +188,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_written_first_goes_out_with_the_first_answer_or_when_none_comes_soon() {
-        let answer = |traffic: &Arc<Traffic>| drop(super::super::Call::of(traffic));
+        let answer = |traffic: &Arc<Traffic>| drop(crate::traffic::Call::of(traffic));
         assert_eq!(gets(&[b"settings", b"more", b"answer"], answer).await, b"settingsmoreanswer");
         assert_eq!(gets(&[b"settings", b""], |traffic| traffic.uncork()).await, b"settings");
         let long = [7; CORKED + 1];

@@ -1,15 +1,17 @@
 //! Closes the connections of peers that make no call, or do not read their responses.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError, Weak, atomic::Ordering},
+    sync::{Arc, Mutex, PoisonError, Weak},
     time::Duration,
 };
 
 use tokio::sync::Notify;
 use tracing::debug;
 
-use super::Traffic;
-use crate::process::coarse;
+use crate::{
+    linux::coarse,
+    traffic::{Progress, Traffic},
+};
 
 /// Time from accept to the first call.
 const FIRST_CALL: Duration = Duration::from_secs(5);
@@ -27,42 +29,17 @@ pub(crate) struct Watchdog {
 #[derive(Debug)]
 struct WatchedConnection {
     traffic: Weak<Traffic>,
-    marks: ProgressMarks,
+    progress: Progress,
     /// Number of checks without progress.
     looks: u8,
-}
-
-/// Counters of progress. `None`: nothing waits for the peer.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-struct ProgressMarks {
-    taken: Option<u64>,
-    written: Option<u64>,
-}
-
-impl ProgressMarks {
-    fn is_stuck_since(self, earlier: Self) -> bool {
-        let is_stuck = |now: Option<u64>, earlier: Option<u64>| now.is_some() && now == earlier;
-        is_stuck(self.taken, earlier.taken) || is_stuck(self.written, earlier.written)
-    }
-}
-
-impl Traffic {
-    fn marks(&self) -> ProgressMarks {
-        let waits = self.unsent.load(Ordering::Relaxed) > 0;
-        let is_blocked = self.blocked.load(Ordering::Relaxed);
-        ProgressMarks {
-            taken: waits.then(|| self.taken.load(Ordering::Relaxed)),
-            written: is_blocked.then(|| self.written.load(Ordering::Relaxed)),
-        }
-    }
 }
 
 impl Watchdog {
     /// Watches a connection as long as it lasts.
     pub(crate) fn watch(&self, traffic: &Arc<Traffic>) {
-        let (traffic, marks) = (Arc::downgrade(traffic), ProgressMarks::default());
+        let (traffic, progress) = (Arc::downgrade(traffic), Progress::default());
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        watched.push(WatchedConnection { traffic, marks, looks: 0 });
+        watched.push(WatchedConnection { traffic, progress, looks: 0 });
         if watched.len() == 1 {
             self.occupied.notify_one();
         }
@@ -86,19 +63,18 @@ impl Watchdog {
             let Some(traffic) = connection.traffic.upgrade() else { return false };
             if traffic.is_silent() && traffic.idle(now) >= Some(FIRST_CALL) {
                 debug!("a peer made no call: its connection is closed");
-                traffic.end.cancel();
+                traffic.give_way();
                 return false;
             }
-            let marks = traffic.marks();
-            let is_stuck = marks.is_stuck_since(connection.marks);
+            let progress = traffic.progress();
+            let is_stuck = progress.is_stuck_since(connection.progress);
             connection.looks = if is_stuck { connection.looks + 1 } else { 0 };
-            connection.marks = marks;
+            connection.progress = progress;
             if connection.looks < LOOKS {
                 return true;
             }
             debug!("a peer took nothing for half a minute: its connection is closed");
-            traffic.stalled.store(true, Ordering::Relaxed);
-            traffic.end.cancel();
+            traffic.stall();
             false
         });
         watched.shrink_to(64);
