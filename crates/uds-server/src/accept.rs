@@ -20,7 +20,8 @@ use tracing::{debug, info, warn};
 
 use crate::{
     account::{Full, Who},
-    connection::{ConnectionRefusal, Connections},
+    connection::Connections,
+    exchange::ConnectionRefusal,
     identity::Identities,
     linux::{Peer, coarse},
     places::{Limits, Place, Places},

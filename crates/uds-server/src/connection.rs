@@ -16,8 +16,7 @@ use tokio_util::{future::FutureExt as _, sync::CancellationToken, task::TaskTrac
 use tracing::debug;
 
 use crate::{
-    account::Full,
-    exchange::{Exchanges, exchange},
+    exchange::{ConnectionRefusal, Exchanges, exchange},
     linux::Peer,
     program::Program,
     stream::Noted,
@@ -46,15 +45,6 @@ const LAST_CALL: Duration = Duration::from_millis(200);
 const CLOSE_GRACE: Duration = Duration::from_secs(3);
 /// Time after GOAWAY for a peer without calls to acknowledge it.
 const IDLE_CLOSE_GRACE: Duration = Duration::from_millis(500);
-
-/// Why every request of a connection is refused. Decided once, when the connection is accepted.
-#[derive(Debug)]
-pub(crate) enum ConnectionRefusal {
-    /// The program does not want the peer.
-    Denied,
-    /// There is no place for another connection.
-    Full(Full),
-}
 
 /// State that all connections share.
 #[derive(Debug)]
@@ -89,7 +79,8 @@ impl<P: Program> Connections<P> {
         let io = TokioIo::new(AuthorityFilter::new(Noted::new(stream, &traffic)));
         let watches = WatchSlots::new(self.draining.clone());
         let exchanges = Arc::new(Exchanges {
-            connections: self,
+            program: self.program,
+            draining: self.draining,
             watches,
             peer: known,
             refusal,
@@ -134,7 +125,7 @@ impl<P: Program> Connections<P> {
             }
             // After the first answer, so that its caller does not wait for it.
             if traffic.has_answered() {
-                exchanges.connections.program.settle(&exchanges.peer);
+                exchanges.program.settle(&exchanges.peer);
             }
             polled
         });

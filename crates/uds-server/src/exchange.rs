@@ -15,11 +15,11 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use http::{HeaderValue, Request, Response, header::CONTENT_TYPE, request::Parts};
 use hyper::body::Incoming;
+use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status, body::Body};
 
 use crate::{
-    account::Refusal,
-    connection::{ConnectionRefusal, Connections},
+    account::{Full, Refusal},
     program::{CallKind, Program},
     request_body::{RequestBody, keep_what_is_read},
     response_body::{ResponseBody, Watching},
@@ -29,9 +29,19 @@ use crate::{
 /// A connection ends after so many calls that the program denied before they were read.
 const DENIALS: usize = 16;
 
+/// Why every request of a connection is refused. Decided once, when the connection is accepted.
+#[derive(Debug)]
+pub(crate) enum ConnectionRefusal {
+    /// The program does not want the peer.
+    Denied,
+    /// There is no place for another connection.
+    Full(Full),
+}
+
 /// State that the calls of one connection share.
 pub(crate) struct Exchanges<P: Program> {
-    pub(crate) connections: Connections<P>,
+    pub(crate) program: Arc<P>,
+    pub(crate) draining: CancellationToken,
     pub(crate) watches: WatchSlots,
     pub(crate) peer: Arc<P::Peer>,
     pub(crate) refusal: Option<ConnectionRefusal>,
@@ -45,7 +55,7 @@ pub(crate) fn exchange<P: Program>(
     shared: Arc<Exchanges<P>>,
     request: Request<Incoming>,
 ) -> impl Future<Output = Result<Response<ResponseBody>, Infallible>> {
-    let (program, path, survivor) = (&shared.connections.program, request.uri().path(), Arc::clone(&shared));
+    let (program, path, survivor) = (&shared.program, request.uri().path(), Arc::clone(&shared));
     let (span, method) = (program.span(path, request.headers()), program.method(path));
     let defect = move |_panic| {
         let call = Call::of(&survivor.traffic);
@@ -70,7 +80,7 @@ fn serve_call<P: Program>(
         shared.room(&mut head).await;
         let body = match admitted {
             Ok((CallKind::Stream, slot)) => {
-                Ok((RequestBody::stream(body, &shared.traffic, &shared.connections.draining), slot))
+                Ok((RequestBody::stream(body, &shared.traffic, &shared.draining), slot))
             }
             Ok((_, slot)) => {
                 RequestBody::whole(body, &mut head, &shared.traffic).await.map(|whole| (whole, slot))
@@ -80,11 +90,11 @@ fn serve_call<P: Program>(
         let (body, slot) = match body {
             Ok(body) => body,
             Err(status) => {
-                let method = shared.connections.program.method(head.uri.path());
+                let method = shared.program.method(head.uri.path());
                 return shared.respond(method, status.into_http(), call, Watching::default());
             }
         };
-        let program = &shared.connections.program;
+        let program = &shared.program;
         if let Some(frame) = body.complete().and_then(|body| program.recall(&shared.peer, &mut head, body)) {
             return whole(ResponseBody::whole(frame, &shared.traffic, call));
         }
@@ -106,7 +116,7 @@ impl<P: Program> Exchanges<P> {
         if let Some(ConnectionRefusal::Full(full)) = self.refusal {
             return Err(P::status(Refusal::Full(full)));
         }
-        let kind = self.connections.program.admit(&self.peer, path).inspect_err(|status| {
+        let kind = self.program.admit(&self.peer, path).inspect_err(|status| {
             let is_denied = status.code() == Code::PermissionDenied;
             if is_denied && self.denials.fetch_add(1, Ordering::Relaxed) + 1 == DENIALS {
                 self.traffic.give_way();
@@ -150,7 +160,7 @@ impl<P: Program> Exchanges<P> {
         mut call: Call,
         watching: Watching,
     ) -> Response<ResponseBody> {
-        let program = &self.connections.program;
+        let program = &self.program;
         let method = program.method(head.uri.path());
         if let Err(why) = call.charge().charge(body.complete().map_or(0, Bytes::len)) {
             return self.respond(method, P::status(why).into_http(), call, watching);
@@ -172,8 +182,8 @@ impl<P: Program> Exchanges<P> {
         call: Call,
         watching: Watching,
     ) -> Response<ResponseBody> {
-        self.connections.program.answered(&self.peer, method, response.headers());
-        let draining = self.connections.draining.clone();
+        self.program.answered(&self.peer, method, response.headers());
+        let draining = self.draining.clone();
         response.map(|body| ResponseBody::new(body, &self.traffic, draining, call, watching))
     }
 }
