@@ -5,13 +5,16 @@ mod values;
 
 use std::{
     ffi::{OsStr, OsString},
+    os::unix::ffi::OsStrExt as _,
+    path::Path,
     time::Duration,
 };
 
 use credbroker_client::ClusterProfileRef;
+use credbroker_stanza::Definition;
 
 use self::values::{api_version, cluster_profile, definition, provider_name, server, timeout};
-use crate::{ApiVersion, Source};
+use crate::{ApiVersion, Source, edges::Environment};
 
 pub(crate) use self::help::HELP;
 
@@ -31,6 +34,49 @@ pub(crate) struct Arguments {
     pub(crate) server_uid: Option<OsString>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) api_version: Option<ApiVersion>,
+    pub(crate) original: Option<Original>,
+}
+
+/// The stanza that the shim was put in front of.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Original {
+    /// The directory that a relative command is relative to.
+    pub(crate) dir: Option<OsString>,
+    /// Names of the variables that the stanza sets.
+    pub(crate) env: Vec<OsString>,
+    pub(crate) cluster_info: bool,
+    /// The command and its arguments; not empty.
+    pub(crate) command: Vec<OsString>,
+}
+
+impl Original {
+    /// The digest that names what the stanza runs.
+    fn digest(&self, api_version: ApiVersion, environment: &Environment) -> String {
+        let mut command = self.command.iter().map(|text| text.as_bytes());
+        let env = self.env.iter().map(|name| (name.as_bytes(), environment.of(name).map(OsStr::as_bytes)));
+        let definition = Definition {
+            api_version: api_version.short_name(),
+            dir: self.dir.as_ref().map(Path::new),
+            command: command.next().unwrap_or_default(),
+            args: command.collect(),
+            env: env.collect(),
+            cluster_info: self.cluster_info,
+        };
+        definition.digest()
+    }
+}
+
+impl Arguments {
+    /// What is requested. A provider of a kubeconfig is named with the digest of what its stanza runs.
+    pub(crate) fn requested(&self, environment: &Environment) -> Source {
+        match (&self.source, &self.original) {
+            (Source::Provider { name, .. }, Some(original)) => {
+                let digest = original.digest(self.api_version.unwrap_or_default(), environment);
+                Source::Provider { name: name.clone(), definition: Some(digest) }
+            }
+            (source, _) => source.clone(),
+        }
+    }
 }
 
 /// An error in the command line. Its remedy is `--help`.
@@ -45,6 +91,12 @@ pub enum UsageError {
     /// A definition without a provider.
     #[error("--definition goes with --provider")]
     DefinitionAlone,
+    /// No command follows the separator, or what is in front of it is not `--provider` alone.
+    #[error("a command after `--` goes with --provider, without --definition")]
+    Command,
+    /// Flags that describe a command, without one.
+    #[error("--dir, --env and --cluster-info go with a command after `--`")]
+    CommandMissing,
     /// A flag is given twice.
     #[error("{0} is given twice")]
     Repeated(&'static str),
@@ -80,8 +132,24 @@ const SOCKET: &str = "--socket";
 const SERVER_UID: &str = "--server-uid";
 const TIMEOUT: &str = "--timeout";
 const API_VERSION: &str = "--api-version";
-const FLAGS: [&str; 8] =
-    [PROVIDER, DEFINITION, CLUSTER_PROFILE, SERVER, SOCKET, SERVER_UID, TIMEOUT, API_VERSION];
+const DIR: &str = "--dir";
+const ENV: &str = "--env";
+const CLUSTER_INFO: &str = "--cluster-info";
+const WAS: &str = "--was";
+const FLAGS: [&str; 12] = [
+    PROVIDER,
+    DEFINITION,
+    CLUSTER_PROFILE,
+    SERVER,
+    SOCKET,
+    SERVER_UID,
+    TIMEOUT,
+    API_VERSION,
+    DIR,
+    ENV,
+    CLUSTER_INFO,
+    WAS,
+];
 
 /// `args` without the program's name; `provider` is the value of `CREDBROKER_PROVIDER`.
 pub(crate) fn parse(
@@ -98,6 +166,17 @@ pub(crate) fn parse(
         match (name, &attached) {
             ("--help" | "-h", None) => return Ok(Command::Help),
             ("--version" | "-V", None) => return Ok(Command::Version),
+            ("--", None) => {
+                given.original.command = args.collect();
+                if given.original.command.is_empty() {
+                    return Err(UsageError::ValueMissing("--"));
+                }
+                return given.checked(provider).map(Command::Ask);
+            }
+            (CLUSTER_INFO, None) => {
+                given.original.cluster_info = true;
+                continue;
+            }
             _ => {}
         }
         let Some(flag) = FLAGS.into_iter().find(|flag| *flag == name) else {
@@ -119,6 +198,7 @@ struct Given {
     server_uid: Option<OsString>,
     timeout: Option<Duration>,
     api_version: Option<ApiVersion>,
+    original: Original,
 }
 
 impl Given {
@@ -131,6 +211,13 @@ impl Given {
             SERVER_UID => once(flag, &mut self.server_uid, value),
             TIMEOUT => once(flag, &mut self.timeout, timeout(&value)?),
             API_VERSION => once(flag, &mut self.api_version, api_version(&value)?),
+            DIR => once(flag, &mut self.original.dir, value),
+            ENV => {
+                self.original.env.push(value);
+                Ok(())
+            }
+            // It is for the command line, which undoes the stanza.
+            WAS => Ok(()),
             _ => once(flag, &mut self.socket, value),
         }
     }
@@ -149,11 +236,19 @@ impl Given {
                 Source::Provider { name, definition: None }
             }
         };
-        let Self { server, socket, server_uid, timeout, api_version, .. } = self;
+        let Self { server, socket, server_uid, timeout, api_version, original, .. } = self;
         if server.is_some() && !matches!(source, Source::ClusterProfile(_)) {
             return Err(UsageError::ServerAlone);
         }
-        Ok(Arguments { source, server, socket, server_uid, timeout, api_version })
+        let has_command = !original.command.is_empty();
+        if !has_command && original != Original::default() {
+            return Err(UsageError::CommandMissing);
+        }
+        let original = has_command.then_some(original);
+        if has_command && !matches!(source, Source::Provider { definition: None, .. }) {
+            return Err(UsageError::Command);
+        }
+        Ok(Arguments { source, server, socket, server_uid, timeout, api_version, original })
     }
 }
 

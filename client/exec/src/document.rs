@@ -30,7 +30,14 @@ impl ApiVersion {
     }
 
     pub(crate) fn from_short_name(name: &str) -> Option<Self> {
-        [("v1", Self::V1), ("v1beta1", Self::V1Beta1)].into_iter().find(|row| row.0 == name).map(|row| row.1)
+        [Self::V1, Self::V1Beta1].into_iter().find(|version| version.short_name() == name)
+    }
+
+    pub(crate) fn short_name(self) -> &'static str {
+        match self {
+            Self::V1 => "v1",
+            Self::V1Beta1 => "v1beta1",
+        }
     }
 }
 

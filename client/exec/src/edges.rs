@@ -26,6 +26,11 @@ pub struct Environment(Vec<(OsString, OsString)>);
 impl Environment {
     /// The value of `name`, the last one if there are several.
     pub fn get(&self, name: &str) -> Option<&OsStr> {
+        self.of(OsStr::new(name))
+    }
+
+    /// As [`get`](Self::get), for any name.
+    pub(crate) fn of(&self, name: &OsStr) -> Option<&OsStr> {
         self.iter().rev().find(|(set, _)| *set == name).map(|(_, value)| value)
     }
 

@@ -101,7 +101,8 @@ fn credential_line(arguments: &Arguments, edges: &mut Edges) -> Result<String, F
     let socket = socket(flag, server_uid, &edges.environment, edges.is_root)?;
     let terminal = edges.terminal;
     let caller = caller_of(edges);
-    let request = request(arguments.source.clone(), cluster, &edges.environment, caller, terminal)?;
+    let source = arguments.requested(&edges.environment);
+    let request = request(source, cluster, &edges.environment, caller, terminal)?;
     let ask = |socket: &Socket, start: Option<Duration>, notice: Option<Notice<'_>>| match start {
         Some(start) => request_credential(socket, &request, arguments.timeout, start, notice),
         None => request_patiently(socket, &request, arguments.timeout, terminal, notice),

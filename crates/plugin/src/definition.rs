@@ -1,29 +1,31 @@
 //! Definitions: which provider a name means.
 
 use std::{
+    cmp::Ordering,
     fmt,
+    hash::{Hash, Hasher},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use super::hash::HashInput;
 use credbroker_credential::text::shown_path;
 
-/// The file that defines a provider of a kubeconfig. Together with its name, it identifies the provider.
-///
-/// A changed stanza keeps its definition, but gets another [`PluginKey`](super::PluginKey).
-#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+/// Which stanza of which kubeconfig defines a provider. File and name are its identity; a changed stanza has another digest.
+#[derive(Clone, Debug)]
 pub struct Definition {
     file: PathBuf,
+    name: Arc<str>,
     digest: Arc<str>,
+    /// Whether the arguments of the shim do not describe the stanza, because that was edited. No request is answered with
+    /// such a definition, or with another one that has its digest.
+    pub is_outdated: bool,
 }
 
 impl Definition {
-    /// The definition of the user `name` in `file`, which is absolute and has no symbolic link that another process
-    /// could resolve differently.
-    pub fn new(file: PathBuf, name: &str) -> Self {
-        let digest = digest(&file, name);
-        Self { file, digest }
+    /// The definition of the user `name` in `file`, which is absolute and has no symbolic link that another process could
+    /// resolve differently. `digest` covers what the stanza runs.
+    pub fn new(file: PathBuf, name: impl Into<Arc<str>>, digest: impl Into<Arc<str>>) -> Self {
+        Self { file, name: name.into(), digest: digest.into(), is_outdated: false }
     }
 
     /// The kubeconfig that defines the provider.
@@ -36,23 +38,40 @@ impl Definition {
         shown_path(&self.file)
     }
 
-    /// 40 hexadecimal digits: the first 160 bits of a SHA-256 over file and name. A collision takes about 2^80
-    /// attempts, and a match with a given pair 2^160.
+    /// The digest, with which a request names it.
     pub fn digest(&self) -> &str {
         &self.digest
     }
+
+    fn identity(&self) -> (&Path, &str) {
+        (&self.file, &self.name)
+    }
 }
 
-fn digest(file: &Path, name: &str) -> Arc<str> {
-    use std::{fmt::Write as _, os::unix::ffi::OsStrExt as _};
-    let mut fields = HashInput::new(b"credbroker definition 1", 0);
-    fields.text(file.as_os_str().as_bytes());
-    fields.text(name.as_bytes());
-    let mut digest = String::with_capacity(40);
-    for byte in fields.hash().iter().take(20) {
-        let _infallible = write!(digest, "{byte:02x}");
+impl PartialEq for Definition {
+    fn eq(&self, other: &Self) -> bool {
+        self.identity() == other.identity()
     }
-    digest.into()
+}
+
+impl Eq for Definition {}
+
+impl Hash for Definition {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.identity().hash(state);
+    }
+}
+
+impl PartialOrd for Definition {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Definition {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.identity().cmp(&other.identity())
+    }
 }
 
 /// A provider as a request names it.
@@ -82,6 +101,3 @@ impl fmt::Display for Definition {
         write!(f, "{} (--definition {})", self.shown_file(), self.digest)
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -181,7 +181,7 @@ pub enum ResolveError {
     },
     /// The broker has not read the definition.
     #[error(
-        "provider `{}`: unknown definition {}: {}; add the kubeconfig that defines it to `kubeconfigs` in the broker's configuration, or, if the broker has no configuration, restart it with that kubeconfig in its KUBECONFIG",
+        "provider `{}`: unknown definition {}: {}",
         shown(.name), shown(.definition), known_definitions(.known)
     )]
     UnknownDefinition {
@@ -222,11 +222,21 @@ fn all_of(definitions: &[Definition]) -> String {
 }
 
 fn known_definitions(definitions: &[Definition]) -> String {
+    if let Some(outdated) = definitions.iter().find(|definition| definition.is_outdated) {
+        let file = outdated.shown_file();
+        return format!(
+            "the stanza in {file} was edited, and the arguments of its credbroker-exec do not describe it; run `credbroker kubeconfig inject`"
+        );
+    }
+    const ADD: &str = "add the kubeconfig that defines it to `kubeconfigs` in the broker's configuration, or, if the broker has no configuration, restart it with that kubeconfig in its KUBECONFIG";
     if definitions.is_empty() {
-        return "the broker has read no kubeconfig that defines this provider".to_owned();
+        return format!("the broker has read no kubeconfig that defines this provider; {ADD}");
     }
     let files = definitions.iter().map(|definition| shown_path(definition.file()));
-    format!("the broker has read only {}", listed_all(files))
+    format!(
+        "the broker has read only {}, where it is another one; if this kubeconfig is an older copy of that file, write it again with `credbroker kubeconfig wrap`, else {ADD}",
+        listed_all(files)
+    )
 }
 
 fn place(command: &Command, install_hint: Option<&str>) -> String {

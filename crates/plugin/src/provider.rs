@@ -88,6 +88,7 @@ impl Provider {
         let alike = Self { issuer, clusters, state, ..self.clone() };
         alike == *newer
             && self.issuer.name == newer.issuer.name
+            && says(self) == says(newer)
             && self.received_clusters().iter().all(|cluster| newer.received_clusters().contains(cluster))
     }
 
@@ -103,6 +104,11 @@ impl Provider {
     pub(super) fn is_same(&self, newer: &Self) -> bool {
         Self { state: newer.state.clone(), ..self.clone() } == *newer
     }
+}
+
+/// What the definition of a provider says, and not where it is.
+fn says(provider: &Provider) -> Option<(&str, bool)> {
+    provider.definition.as_ref().map(|definition| (definition.digest(), definition.is_outdated))
 }
 
 /// Shows the names of variables and the number of arguments: the values may be secrets.

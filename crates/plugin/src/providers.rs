@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    definition::ProviderRef,
+    definition::{Definition, ProviderRef},
     error::ResolveError,
     file::{FileError, FileQuery, PluginFile, PluginPolicy},
     key::RunDigest,
@@ -55,6 +55,10 @@ impl Entry {
                 Err(ResolveError::PluginNotFound { provider, command, install_hint: install_hint.clone() })
             }
         }
+    }
+
+    fn is_outdated(&self) -> bool {
+        self.provider.definition.as_ref().is_some_and(|definition| definition.is_outdated)
     }
 
     fn is_defined_by(&self, digest: &str) -> bool {
@@ -138,13 +142,25 @@ impl Providers {
         let definitions = || entries.iter().filter_map(|entry| entry.provider.definition.clone()).collect();
         match (definition, entries) {
             (Some(wanted), entries) => {
-                let mut defined = entries.iter().filter(|entry| entry.is_defined_by(wanted));
-                defined.next().ok_or_else(|| ResolveError::UnknownDefinition {
+                let defined: Vec<_> = entries.iter().filter(|entry| entry.is_defined_by(wanted)).collect();
+                let first = defined.first().filter(|_| !defined.iter().any(|entry| entry.is_outdated()));
+                first.copied().ok_or_else(|| ResolveError::UnknownDefinition {
                     name: name.clone(),
                     definition: wanted.clone(),
                     known: definitions(),
                 })
             }
+            (None, [only]) if only.is_outdated() => Err(ResolveError::UnknownDefinition {
+                name: name.clone(),
+                definition: only
+                    .provider
+                    .definition
+                    .as_ref()
+                    .map(Definition::digest)
+                    .unwrap_or_default()
+                    .into(),
+                known: definitions(),
+            }),
             (None, [only]) => Ok(only),
             (None, []) => Err(self.unknown(name)),
             (None, _) => {

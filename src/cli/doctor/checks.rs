@@ -1,7 +1,7 @@
 //! The checks, of the running broker, the programs, the kubeconfig and the machine, and what they find.
 
 use std::{
-    collections::{BTreeSet, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     ffi::OsStr,
     io::{self, Write},
     path::Path,
@@ -24,7 +24,7 @@ use credbroker_credential::{
     document::Node,
     text::{listed, one_line, shown},
 };
-use credbroker_plugin::{Command, Environment};
+use credbroker_plugin::{Command, Definition, Environment};
 use credbroker_runner::find_in_path;
 
 /// How bad it is.
@@ -343,11 +343,16 @@ fn through_broker(
     let users = kubeconfig.users();
     let stanzas = users.iter().filter_map(|user| Some((user.name, user.body.get("exec")?, user.file)));
     let shims: Vec<_> = stanzas.filter(|(_, exec, _)| is_shim(exec)).collect();
-    let (mut unknown, mut broken) = (Vec::new(), Vec::new());
+    let (mut outdated, mut unknown, mut broken) = (Vec::new(), Vec::new(), Vec::new());
+    let definitions: HashMap<_, _> =
+        config::definitions(kubeconfig, environment).served.into_iter().collect();
     let known = running.map(RunningBroker::definitions);
     for (name, exec, file) in &shims {
-        let definition = argument(exec, "--definition");
-        if definition.is_some_and(|digest| known.as_ref().is_some_and(|known| !known.contains(digest))) {
+        let definition = definitions.get(*name);
+        let digest = definition.map(Definition::digest).or_else(|| argument(exec, "--definition"));
+        if definition.is_some_and(|definition| definition.is_outdated) {
+            outdated.push((*name).to_owned());
+        } else if digest.is_some_and(|digest| known.as_ref().is_some_and(|known| !known.contains(digest))) {
             unknown.push((*name).to_owned());
         }
         if !is_command_there(exec, file, environment) {
@@ -355,6 +360,13 @@ fn through_broker(
         }
     }
     let mut findings = Vec::new();
+    if !outdated.is_empty() {
+        let text = format!(
+            "these users of {list} were edited, and the arguments of their credbroker-exec do not describe them: {}",
+            listed(&outdated)
+        );
+        findings.push(Finding::error(KUBECONFIG, 1, text).remedy("run `credbroker kubeconfig inject`"));
+    }
     if !unknown.is_empty() {
         let text = format!(
             "the broker does not know the definitions of these users of {list}: {}",
@@ -382,10 +394,16 @@ fn through_broker(
 fn direct(kubeconfig: &Kubeconfig, environment: &Environment, list: &str) -> Vec<Finding> {
     let definitions = config::definitions(kubeconfig, environment);
     let mut findings = Vec::new();
-    let names: Vec<_> = definitions.served.into_iter().map(|(name, _)| name).collect();
+    let users = kubeconfig.users();
+    let is_plain = |name: &str| {
+        let user = users.iter().find(|user| user.name == name);
+        user.and_then(|user| user.body.get("exec")).is_some_and(|exec| !is_shim(exec))
+    };
+    let names: Vec<_> =
+        definitions.served.into_iter().map(|(name, _)| name).filter(|name| is_plain(name)).collect();
     if !names.is_empty() {
         let text = format!("these users of {list} run their plugin themselves: {}", listed(&names));
-        let remedy = "run `credbroker kubeconfig wrap -o ~/.kube/broker` and `export KUBECONFIG=~/.kube/broker`, or `credbroker kubeconfig inject`";
+        let remedy = "run `credbroker kubeconfig inject`";
         findings.push(Finding::warning(KUBECONFIG, text, remedy));
     }
     let problems = definitions

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::Context as _;
 
-use super::nodes::{entry, string};
+use super::merge::{entry, string};
 use crate::cli::files::{self, Locked, is_same};
 use credbroker_config as config;
 use credbroker_credential::document::{self, Aliases, Node, Outline, Value};
@@ -85,7 +85,7 @@ impl BrokerConfig {
     }
 
     /// The kubeconfigs that it names, as absolute paths.
-    fn named(&self, environment: &Environment) -> anyhow::Result<Vec<PathBuf>> {
+    pub(super) fn named(&self, environment: &Environment) -> anyhow::Result<Vec<PathBuf>> {
         if !self.exists {
             return Ok(Vec::new());
         }

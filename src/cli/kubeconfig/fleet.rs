@@ -9,13 +9,13 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use credbroker_client::Cluster;
 
 use super::{
-    nodes::{Entries, entry, marks, string, yaml},
+    merge::{Entries, entry, string},
     output::Output,
-    shim::{BareArg, Shim},
+    shim::{self, BareArg},
 };
 use crate::cli::clusters::{ClusterList, ClusterQuery, problem};
 use credbroker_config as config;
-use credbroker_config::kubeconfig::{Mode, extension, is_shim};
+use credbroker_config::kubeconfig::{Mode, Shim, extension, is_shim, yaml};
 use credbroker_credential::{
     document::{Node, Value},
     text::one_line,
@@ -62,7 +62,7 @@ pub(super) fn run(
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> anyhow::Result<u8> {
-    let shim = Shim::find(environment, shim, &args.query.broker.socket, args.bare)?;
+    let shim = shim::find(environment, shim, &args.query.broker.socket, args.bare)?;
     let path = Output::named(args.output.as_deref());
     let fleet = args.query.ask(environment)?;
     fleet.warn(err)?;
@@ -148,6 +148,7 @@ pub(super) fn kubeconfig(fleet: &ClusterList, shim: &Shim, version: ExecVersion)
         });
         Value::Sequence(items.collect())
     };
+    let mark = vec![entry("name", string(MARK)), entry("extension", Value::Mapping(Vec::new()))];
     Value::Mapping(vec![
         entry("apiVersion", string("v1")),
         entry("kind", string("Config")),
@@ -162,7 +163,7 @@ pub(super) fn kubeconfig(fleet: &ClusterList, shim: &Shim, version: ExecVersion)
                 ("user", vec![entry("exec", Value::Mapping(exec(name, cluster, shim, version)))])
             }),
         ),
-        entry("extensions", marks(MARK, Value::Mapping(Vec::new()))),
+        entry("extensions", Value::Sequence(vec![Value::Mapping(mark).into()])),
     ])
     .into()
 }
@@ -217,7 +218,7 @@ fn exec(name: &str, cluster: &Cluster, shim: &Shim, version: ExecVersion) -> Ent
     let long = entry("apiVersion", string(format!("client.authentication.k8s.io/{version}")));
     [long]
         .into_iter()
-        .chain(shim.stanza(&[CLUSTER_PROFILE, name, "--server", &cluster.server], version, false))
+        .chain(shim::stanza(shim, &[CLUSTER_PROFILE, name, "--server", &cluster.server], version))
         .collect()
 }
 

@@ -1,18 +1,12 @@
 //! `credbroker kubeconfig`.
 
 mod broker_config;
-mod exchange;
 mod fleet;
-mod inject;
-mod keep;
-mod known;
-mod moved;
-mod nodes;
+mod in_place;
+mod merge;
 mod output;
-mod record;
-mod restore;
+mod running;
 mod shim;
-mod swap;
 mod wrap;
 
 use std::{
@@ -23,8 +17,7 @@ use std::{
 use clap::Subcommand;
 
 pub(super) use broker_config::BrokerConfig;
-pub(super) use inject::own_directory;
-pub(super) use wrap::{is_place_for_copy, is_unchanged_copy, originals_with_plugins, wrap_to};
+pub(super) use in_place::{inject_all, restore_all, with_plugins};
 
 use credbroker_plugin::Environment;
 
@@ -37,9 +30,9 @@ pub(super) struct KubeconfigArgs {
 
 #[derive(Debug, Subcommand)]
 enum KubeconfigCommand {
+    Inject(in_place::InjectArgs),
+    Restore(in_place::RestoreArgs),
     Wrap(wrap::WrapArgs),
-    Inject(inject::InjectArgs),
-    Restore(restore::RestoreArgs),
     Fleet(fleet::FleetArgs),
 }
 
@@ -51,10 +44,11 @@ pub(super) fn run(
     shim: &Path,
     out: &mut dyn Write,
 ) -> anyhow::Result<u8> {
+    let err = &mut io::stderr();
     match &args.command {
-        KubeconfigCommand::Wrap(args) => wrap::run(args, environment, shim, out, &mut io::stderr()),
-        KubeconfigCommand::Inject(args) => inject::run(args, environment, shim, out, &mut io::stderr()),
-        KubeconfigCommand::Restore(args) => restore::run(args, environment, out, &mut io::stderr()),
-        KubeconfigCommand::Fleet(args) => fleet::run(args, environment, shim, out, &mut io::stderr()),
+        KubeconfigCommand::Inject(args) => in_place::inject(args, environment, shim, out, err),
+        KubeconfigCommand::Restore(args) => in_place::restore(args, environment, out, err),
+        KubeconfigCommand::Wrap(args) => wrap::run(args, environment, shim, out, err),
+        KubeconfigCommand::Fleet(args) => fleet::run(args, environment, shim, out, err),
     }
 }

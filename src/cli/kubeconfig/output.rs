@@ -5,10 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::keep::Kept;
 use crate::cli::files::{Locked, is_same};
 use credbroker_config::{Definitions, kubeconfig::Kubeconfig};
-use credbroker_credential::text::listed_all;
 
 /// A file that is not an input, locked.
 #[derive(Debug)]
@@ -90,39 +88,6 @@ pub(super) fn nothing(paths: &[PathBuf], kubeconfig: &Kubeconfig) -> String {
             format!("nothing to wrap: no user of {list} runs an exec plugin that the broker can serve")
         }
     }
-}
-
-/// What of the earlier file at `path` was carried over, and what was not.
-pub(super) fn carried_over(
-    kept: &Kept,
-    path: &Path,
-    out: &mut dyn Write,
-    err: &mut dyn Write,
-) -> io::Result<()> {
-    let path = path.display();
-    if !kept.carried_over.is_empty() {
-        writeln!(out, "Kept what was changed in {path}: {}.", listed_all(kept.carried_over.iter().cloned()))?;
-    }
-    for what in &kept.left_out {
-        writeln!(
-            err,
-            "credbroker: warning: {what} was changed in {path}, but is no longer in your kubeconfig; it was left out"
-        )?;
-    }
-    for what in &kept.written_again {
-        writeln!(
-            err,
-            "credbroker: warning: {what} was changed in {path}, but runs credbroker-exec; it was written again without the change"
-        )?;
-    }
-    for name in &kept.with_plugin {
-        let name = name.escape_debug();
-        writeln!(
-            err,
-            "credbroker: warning: user `{name}` of {path} runs its plugin itself; to use the broker for it, add it to your own kubeconfig, remove it from {path}, and run this command again"
-        )?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

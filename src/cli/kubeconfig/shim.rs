@@ -5,8 +5,11 @@ use std::{ffi::OsStr, path::Path};
 use anyhow::Context as _;
 use credbroker_client::{Socket, SocketSources};
 
-use super::nodes::{entry, string};
-use crate::cli::broker::SocketArg;
+use super::{
+    super::broker::SocketArg,
+    merge::{entry, string},
+};
+use credbroker_config::kubeconfig::Shim;
 use credbroker_credential::document::{Key, Node, Value};
 use credbroker_plugin::Environment;
 use credbroker_runner::find_in_path;
@@ -23,69 +26,57 @@ pub(super) struct BareArg {
     pub(super) bare: bool,
 }
 
-/// How to run the shim.
-#[derive(Debug)]
-pub(super) struct Shim {
-    command: String,
-    /// Arguments before the shim's own.
-    first: Vec<String>,
-    /// After its own arguments: which socket to use.
-    last: Vec<String>,
+/// How a kubeconfig runs the shim: the one that `PATH` leads to, else `beside`, by its absolute path; with `bare` by its
+/// name. It uses the flags of `socket` that are set, else its defaults.
+pub(super) fn find(
+    environment: &Environment,
+    beside: &Path,
+    socket: &SocketArg,
+    bare: BareArg,
+) -> anyhow::Result<Shim> {
+    const NAME: &str = "credbroker-exec";
+    let flags = flags(socket)?;
+    if bare.bare {
+        return Ok(Shim { command: NAME.to_owned(), is_subcommand: false, flags });
+    }
+    let found = find_in_path(NAME, environment.get("PATH").unwrap_or_default());
+    let path = found.as_deref().unwrap_or(beside);
+    let command = path.to_str().context("the path of credbroker-exec is not UTF-8")?.to_owned();
+    anyhow::ensure!(
+        path.is_absolute() && path.exists(),
+        "credbroker-exec is neither on PATH nor at {command}; install it"
+    );
+    let is_subcommand = path.file_name().is_none_or(|name| name != NAME);
+    Ok(Shim { command, is_subcommand, flags })
 }
 
-impl Shim {
-    /// The shim that `PATH` leads to, else `beside`, by its absolute path; with `bare` by its name. It uses the flags of
-    /// `socket` that are set, else its defaults.
-    pub(super) fn find(
-        environment: &Environment,
-        beside: &Path,
-        socket: &SocketArg,
-        bare: BareArg,
-    ) -> anyhow::Result<Self> {
-        const NAME: &str = "credbroker-exec";
-        let last = flags(socket)?;
-        if bare.bare {
-            return Ok(Self { command: NAME.to_owned(), first: Vec::new(), last });
-        }
-        let found = find_in_path(NAME, environment.get("PATH").unwrap_or_default());
-        let path = found.as_deref().unwrap_or(beside);
-        let command = path.to_str().context("the path of credbroker-exec is not UTF-8")?.to_owned();
-        anyhow::ensure!(
-            path.is_absolute() && path.exists(),
-            "credbroker-exec is neither on PATH nor at {command}; install it"
-        );
-        let is_shim = path.file_name().is_some_and(|name| name == NAME);
-        Ok(Self { command, first: if is_shim { Vec::new() } else { vec!["shim".to_owned()] }, last })
-    }
-
-    /// The `exec` stanza of a user whose shim requests the credential of `source`, without its apiVersion. `version` is
-    /// the last part of that. `may_read_stdin`: the plugin may read from a terminal. With `Never`, clients give the shim
-    /// none that it could lend.
-    pub(super) fn stanza(&self, source: &[&str], version: &str, may_read_stdin: bool) -> [(Key, Node); 5] {
-        let ours = source.iter().copied().chain(["--api-version", version]).map(str::to_owned);
-        let args = self.first.iter().cloned().chain(ours).chain(self.last.iter().cloned());
-        let args = args.map(|arg| string(arg).into());
-        [
-            entry("command", string(self.command.as_str())),
-            entry("args", Value::Sequence(args.collect())),
-            entry("provideClusterInfo", Value::Bool(true)),
-            entry("interactiveMode", string(if may_read_stdin { "IfAvailable" } else { "Never" })),
-            entry("installHint", string(INSTALL_HINT)),
-        ]
-    }
+/// The `exec` stanza, without its apiVersion, of a user whose shim requests the credential of `source`. `version` is the
+/// last part of the apiVersion.
+pub(super) fn stanza(shim: &Shim, source: &[&str], version: &str) -> [(Key, Node); 5] {
+    let first = shim.is_subcommand.then_some("shim").into_iter();
+    let own = source.iter().copied().chain(["--api-version", version]);
+    let flags = shim.flags.iter().flat_map(|(flag, value)| [flag.as_str(), value]);
+    let args = first.chain(own).chain(flags).map(|arg| string(arg).into());
+    [
+        entry("command", string(shim.command.as_str())),
+        entry("args", Value::Sequence(args.collect())),
+        entry("provideClusterInfo", Value::Bool(true)),
+        entry("interactiveMode", string("Never")),
+        entry("installHint", string(INSTALL_HINT)),
+    ]
 }
 
 /// `--socket` and `--server-uid`, checked.
-fn flags(socket: &SocketArg) -> anyhow::Result<Vec<String>> {
+fn flags(socket: &SocketArg) -> anyhow::Result<Vec<(String, String)>> {
     let text =
         |value: &OsStr| value.to_str().map(str::to_owned).context("the path of the socket is not UTF-8");
     let mut flags = Vec::new();
     if let Some(path) = &socket.path {
-        flags.extend(["--socket".to_owned(), absolute_socket(&text(path)?)?]);
+        flags.push(("--socket".to_owned(), absolute_socket(&text(path)?)?));
     }
     if let Some(uid) = socket.server_uid.as_deref() {
         Socket::locate(&SocketSources::new().server_uid_flag(Some(uid)))?;
-        flags.extend(["--server-uid".to_owned(), text(uid)?]);
+        flags.push(("--server-uid".to_owned(), text(uid)?));
     }
     Ok(flags)
 }

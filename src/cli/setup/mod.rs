@@ -10,7 +10,6 @@ use std::{
 };
 
 use anyhow::Context as _;
-use credbroker_client::safety::shell_word;
 
 use self::plan::{Manifest, Plan, Start};
 use super::{
@@ -25,9 +24,9 @@ use credbroker_plugin::Environment;
 ///
 /// Shows what it will do, and asks for confirmation. It names your kubeconfigs in the broker's configuration; writes user
 /// units of systemd and enables the socket, or without systemd lets credbroker-exec start the broker if none runs; writes
-/// a copy of your kubeconfig that uses the broker, completions for bash, zsh and fish, and man pages; and prints the line
-/// for the profile of your shell. Files that it did not write stay as they are. Run it again after you have moved the
-/// programs.
+/// completions for bash, zsh and fish, and man pages; and puts credbroker-exec in front of the plugins of your kubeconfigs,
+/// as `credbroker kubeconfig inject` does. Other files that it did not write stay as they are. Run it again after you have
+/// moved the programs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct SetupArgs {
@@ -55,7 +54,7 @@ pub(super) fn run(
     man_pages: &[(String, String)],
     out: &mut dyn Write,
 ) -> anyhow::Result<u8> {
-    let own = kubeconfig::own_directory(environment)?;
+    let own = own_directory(environment)?;
     let manifest = Manifest::read(&own)?;
     if args.undo {
         let Some(manifest) = manifest else {
@@ -80,6 +79,13 @@ pub(super) fn run(
         apply(&plan, &mut manifest, environment, shim, out)?;
     }
     Ok(0)
+}
+
+/// Our directory in the home of the user.
+fn own_directory(environment: &Environment) -> anyhow::Result<PathBuf> {
+    let dir = environment.base_directory("XDG_CONFIG_HOME", ".config");
+    let dir = dir.context("there is no place for the files of credbroker: HOME is not set")?;
+    Ok(dir.join("credbroker"))
 }
 
 /// Asks at a terminal, unless `yes` is set.
@@ -140,17 +146,18 @@ fn apply(
         )?;
         return Ok(());
     }
-    manifest.copy = Some(plan.copy.clone());
-    manifest.write(&plan.own)?;
-    if let Some(dir) = plan.copy.parent() {
-        files::private_directory(dir)?;
+    if !plan.injects() {
+        writeln!(
+            out,
+            "When the broker runs, run `credbroker kubeconfig inject`, so that your kubeconfig uses it."
+        )?;
+        return Ok(());
     }
-    let code = kubeconfig::wrap_to(&plan.copy, environment, shim, out)?;
-    anyhow::ensure!(code == 0, "the copy of your kubeconfig was not written; see the message above");
+    let code = kubeconfig::inject_all(&plan.config, environment, shim, out, &mut io::stderr())?;
+    anyhow::ensure!(code == 0, "your kubeconfig was not changed; see the message above");
     writeln!(
         out,
-        "\nAdd this line to the profile of your shell:\n\n  export KUBECONFIG={}",
-        shell_word(&plan.copy)
+        "After you add a cluster, run `credbroker kubeconfig inject` again. Undo everything with `credbroker setup --undo`."
     )?;
     Ok(())
 }
@@ -188,7 +195,7 @@ fn systemctl(args: &[&str], environment: &Environment) -> anyhow::Result<()> {
 
 /// For a person, one line each.
 fn undo_lines(manifest: &Manifest) -> Vec<String> {
-    let mut lines = Vec::new();
+    let mut lines = vec!["credbroker-exec from your kubeconfigs".to_owned()];
     if manifest.units {
         lines.push("the user units of systemd, which are stopped and disabled".to_owned());
     }
@@ -203,7 +210,7 @@ fn undo_lines(manifest: &Manifest) -> Vec<String> {
             added.iter().map(|path| format!("{} from `kubeconfigs` of {}", path.display(), config.display())),
         );
     }
-    lines.extend(manifest.files().chain(&manifest.copy).map(|path| path.display().to_string()));
+    lines.extend(manifest.files().map(|path| path.display().to_string()));
     lines
 }
 
@@ -213,7 +220,12 @@ fn undo(
     environment: &Environment,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
-    // This step can need a person; until it is done, nothing is gone.
+    // These steps can need a person; until they are done, nothing is gone.
+    let code = kubeconfig::restore_all(environment, out, &mut io::stderr())?;
+    anyhow::ensure!(
+        code == 0,
+        "nothing was removed, because a kubeconfig still uses credbroker-exec; see the message above"
+    );
     if let Some((path, added)) = &manifest.added {
         let config = BrokerConfig { path: path.clone(), exists: path.exists() };
         for kubeconfig in added {
@@ -234,20 +246,13 @@ fn undo(
         stop(program, environment);
     }
     manage(&["daemon-reload"])?;
-    if let Some(copy) = manifest.copy.as_ref().filter(|copy| copy.exists()) {
-        if kubeconfig::is_unchanged_copy(copy) { remove(copy)? } else { left.push(copy.clone()) }
-    }
     remove(&Manifest::path(own))?;
     // Only an empty directory is removed.
     drop(fs::remove_dir(own));
     for path in &left {
         writeln!(out, "{} was changed since, and stays; remove it if you do not need it", path.display())?;
     }
-    let line = manifest
-        .copy
-        .as_ref()
-        .map(|copy| format!(" Remove the line with {} from the profile of your shell.", copy.display()));
-    writeln!(out, "Undone.{}", line.unwrap_or_default())?;
+    writeln!(out, "Undone.")?;
     Ok(())
 }
 

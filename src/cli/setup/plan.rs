@@ -37,8 +37,6 @@ pub(super) struct Plan {
     pub(super) pages: Vec<(PathBuf, String)>,
     /// Files among them that another program wrote; they stay.
     pub(super) foreign: Vec<PathBuf>,
-    /// The copy of the kubeconfig.
-    pub(super) copy: PathBuf,
 }
 
 impl Plan {
@@ -57,7 +55,7 @@ impl Plan {
         let (config_home, data) = (base("XDG_CONFIG_HOME", ".config"), base("XDG_DATA_HOME", ".local/share"));
         let own = config_home.join("credbroker");
         let config = own.join("config.yaml");
-        let kubeconfigs = kubeconfig::originals_with_plugins(environment)?;
+        let kubeconfigs = kubeconfig::with_plugins(environment)?;
         let has_config = !kubeconfigs.is_empty() || config.exists();
         let state = base("XDG_STATE_HOME", ".local/state");
         let mut start = Start::of(environment, program, &state, with_systemd)?;
@@ -79,15 +77,14 @@ impl Plan {
             foreign.push(mark.clone());
             start = Start::ByHand("setup did not write the file that says what credbroker-exec starts");
         }
-        let copy = home.join(".kube/broker");
-        anyhow::ensure!(
-            kubeconfigs.is_empty() || kubeconfig::is_place_for_copy(&copy),
-            "{} was not written by credbroker, and is the place for its copy of your kubeconfig; move it away, then run setup again",
-            copy.display()
-        );
-        let plan = Self { own, config, kubeconfigs, start, unit_files, pages, foreign, copy };
+        let plan = Self { own, config, kubeconfigs, start, unit_files, pages, foreign };
         plan.directories().into_iter().try_for_each(files::check_directory)?;
         Ok(plan)
+    }
+
+    /// Whether the kubeconfigs are changed. Not if the broker has to be started by hand: until then kubectl would fail.
+    pub(super) fn injects(&self) -> bool {
+        !self.kubeconfigs.is_empty() && !matches!(self.start, Start::ByHand(_))
     }
 
     /// Where files will be written.
@@ -97,8 +94,7 @@ impl Plan {
             Start::Units | Start::ByHand(_) => [None, None],
         };
         let files = self.unit_files.iter().chain(&self.pages).map(|(path, _)| path);
-        let copy = (!self.kubeconfigs.is_empty()).then_some(&self.copy);
-        let above = files.chain(copy).chain(started.into_iter().flatten()).filter_map(|path| path.parent());
+        let above = files.chain(started.into_iter().flatten()).filter_map(|path| path.parent());
         above.chain([self.own.as_path()]).collect()
     }
 
@@ -131,8 +127,11 @@ impl Plan {
                 lines.push(format!("(start the broker yourself with `credbroker serve`: {why})"));
             }
         }
-        if !self.kubeconfigs.is_empty() {
-            lines.push(format!("{}: a copy of your kubeconfig that uses the broker", self.copy.display()));
+        if self.injects() {
+            let files = list(&self.kubeconfigs);
+            lines.push(format!(
+                "{files}: credbroker-exec in front of the plugins; everything else stays as it is"
+            ));
         }
         let mut directories: BTreeMap<&Path, usize> = BTreeMap::new();
         for directory in self.pages.iter().filter_map(|(path, _)| path.parent()) {
@@ -253,8 +252,6 @@ pub(super) struct Manifest {
     /// The files that were written, and the SHA-256 of what was written. If setup was interrupted, also of what it wrote
     /// before.
     files: BTreeMap<PathBuf, BTreeSet<String>>,
-    /// The copy of the kubeconfig.
-    pub(super) copy: Option<PathBuf>,
     /// A configuration that was there before, and the kubeconfigs that were added to it.
     pub(super) added: Option<(PathBuf, Vec<PathBuf>)>,
     /// Whether the socket unit was enabled.

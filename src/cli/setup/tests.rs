@@ -16,7 +16,6 @@ fn after_a_setup_that_failed_its_files_are_still_its_own() {
         unit_files: Vec::new(),
         pages,
         foreign: Vec::new(),
-        copy: path("copy"),
     };
     let run = |plan: &Plan| {
         let mut manifest = Manifest::read(&plan.own).unwrap().unwrap_or_default();

@@ -3,23 +3,30 @@
 /// What `--help` prints.
 pub(crate) const HELP: &str = "\
 An exec credential plugin for kubectl, helm and every other Kubernetes client: requests a credential from credbroker
-and prints it as an ExecCredential. `credbroker kubeconfig wrap` writes kubeconfigs that use it:
+and prints it as an ExecCredential. `credbroker kubeconfig inject` puts it in front of the plugins of a kubeconfig:
 
   users:
-  - name: gke
+  - name: prod
     user:
       exec:
         apiVersion: client.authentication.k8s.io/v1
         command: credbroker-exec
-        args: [--provider, gke]
-        interactiveMode: Never
+        args: [--provider, prod, --api-version, v1, --, aws, eks, get-token, --cluster-name, prod]
+        interactiveMode: IfAvailable
         provideClusterInfo: true
 
-Usage: credbroker-exec --provider NAME | --cluster-profile NAMESPACE/NAME [options]
+Usage: credbroker-exec --provider NAME [options] [-- COMMAND ARGS...]
+       credbroker-exec --cluster-profile NAMESPACE/NAME [options]
 
-  --provider NAME                   a provider of the broker's configuration or kubeconfig [env: CREDBROKER_PROVIDER]
-  --definition DIGEST               identifies the kubeconfig that defines the provider, as `credbroker kubeconfig wrap`
-                                    writes it; with a broker that did not read that file, the request fails
+  --provider NAME                   a provider of the broker's configuration, or a user of its kubeconfigs
+                                    [env: CREDBROKER_PROVIDER]
+  -- COMMAND ARGS...                the plugin of that user. The shim sends its digest, and the broker answers only if a
+                                    kubeconfig that it reads defines the user with this plugin
+  --env NAME                        a variable that the user's stanza sets; its value is part of the digest
+  --dir DIR                         the directory that a relative COMMAND is relative to
+  --cluster-info                    COMMAND receives the cluster
+  --was KEY=VALUE                   what the stanza had, for `credbroker kubeconfig restore`
+  --definition DIGEST               the digest, without a command
   --cluster-profile NAMESPACE/NAME  a ClusterProfile that the broker reads
   --server URL                      the cluster's server according to the kubeconfig, for clients that do not set
                                     KUBERNETES_EXEC_INFO; if the cluster has moved, the request fails

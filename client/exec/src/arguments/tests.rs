@@ -5,7 +5,15 @@ fn parsed(line: &str, variable: Option<&str>) -> Result<Command, UsageError> {
 }
 
 fn arguments(source: Source) -> Arguments {
-    Arguments { source, server: None, socket: None, server_uid: None, timeout: None, api_version: None }
+    Arguments {
+        source,
+        server: None,
+        socket: None,
+        server_uid: None,
+        timeout: None,
+        api_version: None,
+        original: None,
+    }
 }
 
 fn provider(name: &str) -> Arguments {
@@ -84,7 +92,10 @@ fn a_wrong_line_is_refused_with_the_words_that_are_wrong() {
         ("--provider a extra", r#""extra" is not an argument"#),
         ("--providr a", r#""--providr" is not"#),
         ("--help=1", r#""--help=1" is not"#),
-        ("-- ls", r#""--" is not"#),
+        ("--provider a --", "-- needs a value"),
+        ("--cluster-profile a/b -- ls", "a command after `--` goes with --provider"),
+        ("--provider a --definition 12 -- ls", "a command after `--` goes with --provider"),
+        ("--provider a --env A", "go with a command"),
         ("--provider", "--provider needs a value"),
         ("--provider=", r#"--provider "": expected the name"#),
         ("--provider a --provider b", "--provider is given twice"),
@@ -108,4 +119,25 @@ fn the_help_names_every_flag() {
     for flag in FLAGS {
         assert!(HELP.contains(flag), "{flag}");
     }
+}
+
+#[test]
+fn the_digest_of_a_command_is_that_of_its_definition() {
+    let line = "--provider prod --api-version v1beta1 --env AWS_PROFILE --env GONE --dir /opt --cluster-info \
+                --was provideClusterInfo=absent -- bin/aws eks -- --provider";
+    let Ok(Command::Ask(given)) = parsed(line, None) else { panic!() };
+    let environment = [("AWS_PROFILE", "prod"), ("OTHER", "x")]
+        .into_iter()
+        .map(|(name, value)| (name.into(), value.into()))
+        .collect::<Environment>();
+    let definition = Definition {
+        api_version: "v1beta1",
+        dir: None,
+        command: b"/opt/bin/aws",
+        args: vec![b"eks", b"--", b"--provider"],
+        env: [(b"AWS_PROFILE".as_slice(), Some(b"prod".as_slice())), (b"GONE", None)].into(),
+        cluster_info: true,
+    };
+    let expected = Source::Provider { name: "prod".into(), definition: Some(definition.digest()) };
+    assert_eq!(given.requested(&environment), expected);
 }

@@ -23,7 +23,7 @@ fn spec_defined(key: &str) -> PluginSpec {
 }
 
 fn definition() -> Definition {
-    Definition::new("/home/jane/.kube/config".into(), "aws")
+    Definition::new("/home/jane/.kube/config".into(), "aws", "12ab")
 }
 
 /// A key of `fleet/paris`.

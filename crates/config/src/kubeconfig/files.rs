@@ -17,9 +17,6 @@ use crate::{
 use credbroker_credential::document::{Node, Position};
 use credbroker_plugin::Environment;
 
-/// The extension of a kubeconfig that names the file that its definitions are from.
-pub const INJECTED: &str = "credbroker.io/injected";
-
 /// The lists of a kubeconfig, and how the body of an item is called in each.
 const LISTS: [(&str, &str); 4] =
     [("clusters", "cluster"), ("contexts", "context"), ("users", "user"), ("extensions", "extension")];
@@ -51,8 +48,6 @@ pub struct KubeFile {
     pub path: PathBuf,
     /// The path that identifies its definitions: absolute, with symbolic links followed, but not kubelet's `..data`.
     pub identity: PathBuf,
-    /// Whether it has definitions that `kubeconfig inject` moved here from the file `identity`.
-    pub is_injected: bool,
     /// A map.
     pub root: Node,
     /// SHA-256 of its contents.
@@ -114,8 +109,7 @@ impl Kubeconfig {
         let files = paths.iter().map(|path| (path, defining_file(path)));
         let files = files.filter(|(_, identity)| seen.insert(identity.clone()));
         let files: Vec<_> = files.filter_map(|(path, identity)| read(path, identity, mode, report)).collect();
-        let is_injected = |path: &PathBuf| files.iter().any(|file| file.is_injected && file.path == *path);
-        Self { list: paths.iter().filter(|path| !is_injected(path)).cloned().collect(), files }
+        Self { list: paths.to_vec(), files }
     }
 
     /// In the order of the list.
@@ -177,11 +171,9 @@ fn read(path: &Path, identity: PathBuf, mode: Mode, report: &Report) -> Option<K
     let bytes = bytes?;
     let root = file::tree(path, &bytes, report)?;
     check(&Cursor::new(path, Dialect::Kubeconfig, &root, report));
-    let origin = origin(path, &root, report).filter(|_| mode == Mode::Named);
     (report.problems() == before).then(|| {
         let digest = digest(&SHA256, &bytes).as_ref().into();
-        let (is_injected, identity) = (origin.is_some(), origin.unwrap_or(identity));
-        KubeFile { path: path.to_owned(), identity, is_injected, root, digest }
+        KubeFile { path: path.to_owned(), identity, root, digest }
     })
 }
 
@@ -223,17 +215,6 @@ fn check_names(items: &Cursor<'_>) {
             Some(_) => {}
         }
     }
-}
-
-/// The file that the definitions in the kubeconfig `path` were moved from by `kubeconfig inject`, and that still identifies
-/// them; `None`: they are its own.
-fn origin(path: &Path, root: &Node, report: &Report) -> Option<PathBuf> {
-    let origin = extension(root, INJECTED)?.get("origin").and_then(Node::as_str).map(PathBuf::from);
-    let origin = origin.filter(|origin| origin.is_absolute());
-    if origin.is_none() {
-        report.problem(Location::whole(path), format!("the extension `{INJECTED}` does not name the file that the users are from; run `credbroker kubeconfig inject` again"));
-    }
-    origin
 }
 
 /// The path that identifies the kubeconfig at `path`, which is absolute: the same in every process, whichever of its

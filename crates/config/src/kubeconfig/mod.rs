@@ -1,13 +1,19 @@
-//! Kubeconfigs: their files, the clusters of their contexts, and their users as providers.
+//! Kubeconfigs: their files, the clusters of their contexts, their users as providers, and the shim in front of these.
 
+mod brokered;
 mod clusters;
+mod edit;
 mod files;
 mod users;
+mod yaml;
 
+pub use brokered::{Brokered, Shim, brokered, with_shim};
 pub use clusters::ContextError;
-pub use files::{INJECTED, KubeFile, Kubeconfig, Mode, Named, extension};
+pub use edit::{Edited, Refusal, broker, restore};
+pub use files::{KubeFile, Kubeconfig, Mode, Named, extension};
 pub(super) use users::variables;
 pub use users::{Definitions, HubSource, definitions, is_shim};
+pub use yaml::yaml;
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,4 @@
 use std::{
-    collections::HashSet,
     ffi::OsString,
     fs,
     path::{Path, PathBuf},
@@ -10,7 +9,8 @@ use tempfile::TempDir;
 use super::*;
 use crate::problem::{Findings, Report};
 use credbroker_credential::Cluster;
-use credbroker_plugin::{Command, Environment, Globs, Provider};
+
+use credbroker_plugin::{Command, Definition, Environment, Globs, Provider};
 
 /// Files of a `KUBECONFIG` list in a separate directory.
 struct Files {
@@ -117,23 +117,28 @@ fn a_plugin_gets_the_kubeconfigs_that_its_definition_is_from() {
     assert_eq!(lists.collect::<Vec<_>>(), expected, "in the list, the first `u` would hide the second");
 }
 
+/// Definitions as a broker with these files has them.
+fn definitions_of(files: &Files) -> Vec<Definition> {
+    let (providers, _) = files.import(Mode::Named);
+    providers.into_iter().map(|provider| provider.definition.unwrap()).collect()
+}
+
 #[test]
-fn a_definition_is_its_file_and_its_name_and_not_its_stanza() {
+fn a_definition_is_found_at_its_file_and_its_name_and_says_what_its_stanza_runs() {
     let text = format!("users:\n{}{}", user("u", "x"), user("v", "x"));
     let files = Files::new(&[&text, &text]);
-    let digests = |files: &Files| {
-        let (providers, _) = files.import(Mode::Named);
-        providers.iter().map(|provider| provider.definition.clone().unwrap()).collect::<Vec<_>>()
-    };
-    let before = digests(&files);
-    let distinct: HashSet<_> = before.iter().map(|definition| definition.digest().to_owned()).collect();
-    assert_eq!(distinct.len(), 4);
+    let before = definitions_of(&files);
+    let digests = |all: &[Definition]| all.iter().map(|one| one.digest().to_owned()).collect::<Vec<_>>();
+    assert_eq!(digests(&before), [before[0].digest(); 4], "all run the same");
     fs::write(&files.paths[1], text.replace("command: x", "command: other")).unwrap();
-    assert_eq!(digests(&files), before);
+    let after = definitions_of(&files);
+    assert_eq!(after, before, "they are at the same places");
+    assert_eq!(digests(&after)[..2], digests(&before)[..2]);
+    assert_ne!(digests(&after)[2], digests(&before)[2]);
     let link = files.dir.path().join("link");
     std::os::unix::fs::symlink(&files.paths[0], &link).unwrap();
     let linked = Files { dir: files.dir, paths: vec![link, files.paths[0].clone()] };
-    assert_eq!(digests(&linked), before[..2], "one file under two names is read once");
+    assert_eq!(definitions_of(&linked), before[..2], "one file under two names is read once");
 }
 
 #[test]
@@ -324,4 +329,62 @@ fn the_default_files_are_those_of_kubectl() {
     assert_eq!(paths(&[("HOME", "/h"), ("KUBECONFIG", "")]), [Path::new("/h/.kube/config")]);
     assert_eq!(paths(&[("HOME", "/h"), ("KUBECONFIG", "/a::/b:/a")]), [Path::new("/a"), Path::new("/b")]);
     assert_eq!(paths(&[]), [""; 0].map(Path::new));
+}
+
+/// The stanza of a user with the shim in front of it, as `credbroker kubeconfig inject` writes it.
+fn injected(files: &Files) -> String {
+    let path = &files.paths[0];
+    let shim = Shim { command: "credbroker-exec".into(), is_subcommand: false, flags: Vec::new() };
+    let text = fs::read_to_string(path).unwrap();
+    let new = broker(&text, path.parent().unwrap(), &shim, |_| true).unwrap();
+    assert_eq!(new.refused, []);
+    fs::write(path, &new.text).unwrap();
+    new.text
+}
+
+#[test]
+fn the_shim_in_front_of_a_command_changes_neither_the_definition_nor_what_runs() {
+    let stanza = "apiVersion: client.authentication.k8s.io/v1beta1, command: ./bin/x, args: [a, --], env: [{name: B, value: c}, {name: A, value: ''}, {name: B, value: d}]";
+    for more in [
+        "",
+        ", provideClusterInfo: true",
+        ", provideClusterInfo: false, interactiveMode: Always",
+        ", interactiveMode: Never",
+    ] {
+        let files = Files::new(&[&format!("users: [{{name: u, user: {{exec: {{{stanza}{more}}}}}}}]\n")]);
+        let (plain, _) = files.import(Mode::Named);
+        injected(&files);
+        let (brokered, warnings) = files.import(Mode::Named);
+        assert!(warnings.warnings.is_empty());
+        let [plain, brokered] = [&plain[0], &brokered[0]];
+        assert!(plain.is_same_definition(brokered), "{more}");
+        assert!(!brokered.definition.as_ref().unwrap().is_outdated);
+    }
+}
+
+#[test]
+fn an_edited_stanza_with_arguments_that_do_not_describe_it_is_outdated() {
+    let stanza = "{apiVersion: client.authentication.k8s.io/v1beta1, command: x, interactiveMode: Never, env: [{name: A, value: b}]}";
+    let files = Files::new(&[&format!("users: [{{name: u, user: {{exec: {stanza}}}}}]\n")]);
+    let text = injected(&files);
+    let before = definitions_of(&files).remove(0);
+    let edited = |old: &str, new: &str| {
+        assert!(text.contains(old), "{text}");
+        fs::write(&files.paths[0], text.replace(old, new)).unwrap();
+        definitions_of(&files).remove(0)
+    };
+    for (old, new) in [
+        ("{name: A, value: b}", "{name: A, value: b}, {name: C, value: d}"),
+        ("{name: A, value: b}", ""),
+        ("{name: A,", "{name: C,"),
+        ("k8s.io/v1beta1", "k8s.io/v1"),
+        ("name: u,", "name: other,"),
+    ] {
+        assert!(edited(old, new).is_outdated, "{new}");
+    }
+    let value = edited("value: b", "value: c");
+    assert!(!value.is_outdated, "the shim sends the value");
+    assert_ne!(value.digest(), before.digest());
+    // What the shim sends for a variable that the stanza no longer sets.
+    assert_ne!(edited("{name: A, value: b}", "").digest(), before.digest());
 }

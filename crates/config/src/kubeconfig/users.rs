@@ -8,6 +8,7 @@ use std::{
 };
 
 use super::{
+    brokered::{brokered, describes, digest},
     clusters::{ContextClusters, cluster_of},
     files::{KubeFile, Kubeconfig, Mode, Named},
 };
@@ -20,6 +21,7 @@ use crate::{
 };
 use credbroker_credential::document::Node;
 use credbroker_plugin::{Definition, Environment, Globs, Issuer, Provider, identity_variables};
+use credbroker_stanza::Prefix;
 
 /// What distinguishes a hub from another one. Empty for the cluster that the broker runs in.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -58,39 +60,28 @@ pub(crate) fn variables(broker: &Environment, more: Globs) -> Variables<'_> {
 }
 
 impl Kubeconfig {
-    /// A provider for each user with an `exec` stanza that is not credbroker's shim. Two files may define users of one
+    /// A provider for each user with an `exec` stanza, of which the shim is taken away. Two files may define users of one
     /// name: each definition is a provider.
     ///
     /// The plugin gets the broker's environment except for what chooses an identity, which comes from the caller, and
     /// `KUBECONFIG`, which is the list that the definition is from.
     pub(crate) fn providers(&self, variables: &Variables<'_>, mode: Mode, report: &Report) -> Vec<Provider> {
         let mut clusters = ContextClusters::of(self, mode);
-        let (mut providers, mut first, mut defined) = (Vec::new(), HashMap::new(), HashSet::new());
-        // A definition that is in its own file again is newer than the one that was moved.
-        let (moved, own): (Vec<_>, Vec<_>) = self.files.iter().partition(|file| file.is_injected);
-        let users = own
-            .into_iter()
-            .chain(moved)
-            .flat_map(|file| file.items("users", "user").map(|user| (file.is_injected, user)));
-        for (is_moved, user) in users {
-            let key = (user.identity, user.name);
-            if is_moved && defined.contains(&key) {
-                continue;
-            }
+        let (mut providers, mut first) = (Vec::new(), HashMap::new());
+        for user in self.files.iter().flat_map(|file| file.items("users", "user")) {
             let first = *first.entry(user.name).or_insert(user.identity);
-            let definition = Definition::new(user.identity.to_owned(), user.name);
+            let definition = Definition::new(user.identity.to_owned(), user.name, "");
             let mut read = || {
-                let provider = import(&user, definition.clone(), variables, report)?;
+                let provider = import(&user, variables, report)?;
                 Some(Provider { clusters: clusters.of_user(&user, report), ..provider })
             };
             let is_needed = mode == Mode::Named || report.runs(&definition);
             if let Some(mut provider) = if is_needed { read() } else { report.as_warnings(read) } {
                 // In the whole list another definition would hide that of a later file.
-                let own = [if is_moved { user.identity } else { user.file }.to_owned()];
+                let own = [user.file.to_owned()];
                 let is_first = first == user.identity && !self.list.is_empty();
                 with_kubeconfig(&mut provider, if is_first { &self.list } else { &own });
                 providers.push(provider);
-                defined.insert(key);
             }
         }
         providers
@@ -100,7 +91,9 @@ impl Kubeconfig {
     /// get the broker's value.
     pub(crate) fn warn_of_unlisted(&self, variables: &Variables<'_>, report: &Report) {
         let names = variables.unlisted();
-        let has_plugins = |file: &KubeFile| file.items("users", "user").any(|user| plugin(&user).is_some());
+        let has_plugins = |file: &KubeFile| {
+            file.items("users", "user").any(|user| plugin(&user, &Report::default()).is_some())
+        };
         if let Some(file) = self.files.iter().find(|file| !names.is_empty() && has_plugins(file)) {
             let list = names.join(", ");
             report.warning(Location::whole(&file.path), format!("the plugins of every caller receive these variables of the broker's own environment: [{list}]. If they select an identity, add `callerEnv: [{list}]` to the broker's configuration, beside `kubeconfigs`, and set CREDBROKER_CALLER_ENV={} for callers; otherwise unset them for the broker", names.join(",")));
@@ -170,24 +163,22 @@ impl Kubeconfig {
             return at.reject(format!("user `{}` of the kubeconfig has an `auth-provider`, which is not supported; use an exec plugin", user.name));
         }
         let exec = exec(user)?;
-        if is_shim(exec) {
-            return at.reject(format!("user `{}` of the kubeconfig runs credbroker's shim, which would ask this very broker; name the original kubeconfig", user.name));
-        }
+        let original = match brokered(exec) {
+            Ok(Some(found)) => found.original,
+            Ok(None) if !is_shim(exec) => exec.clone(),
+            _ => return at.reject(format!("user `{}` of the kubeconfig runs credbroker's shim, which would ask this very broker; name a kubeconfig with the original", user.name)),
+        };
         let variables = Variables { broker: env, pass_env: Globs::new(["*"]), caller_env: Globs::default() };
-        let mut provider = from_stanza(user, exec, name, &variables, at.report)?;
+        let mut provider = from_stanza(user, &original, name, &variables, at.report)?;
         with_kubeconfig(&mut provider, &self.list);
         Some(provider)
     }
 }
 
 /// The provider of `user`, without its clusters.
-fn import(
-    user: &Named<'_>,
-    definition: Definition,
-    variables: &Variables<'_>,
-    report: &Report,
-) -> Option<Provider> {
-    let (exec, before) = (plugin(user)?, report.problems());
+fn import(user: &Named<'_>, variables: &Variables<'_>, report: &Report) -> Option<Provider> {
+    let before = report.problems();
+    let (original, prefix) = plugin(user, report)?;
     report.provider(user.place(), user.name, true);
     let at = user.cursor(format!("user `{}`", user.name.escape_debug()), user.body, report);
     if user.name.is_empty() || user.name.chars().any(char::is_control) {
@@ -197,7 +188,13 @@ fn import(
         at.problem("authProvider cannot be provided in combination with an exec plugin");
     }
     let provider =
-        from_stanza(user, exec, user.name, variables, report).filter(|_| report.problems() == before)?;
+        from_stanza(user, &original, user.name, variables, report).filter(|_| report.problems() == before)?;
+    let dir = user.file.parent().unwrap_or(Path::new("/"));
+    let digest = digest(&original, prefix.as_ref(), dir)?;
+    let mut definition = Definition::new(user.identity.to_owned(), user.name, digest);
+    if prefix.is_some_and(|prefix| !describes(&prefix, user.name, &original)) {
+        definition.is_outdated = true;
+    }
     // Users of the same name in two files can have different issuers, so each is its own.
     let issuer = format!("{} ({})", user.name, definition.shown_file());
     let issuer = Arc::new(Issuer { name: issuer.into(), ..(*provider.issuer).clone() });
@@ -237,9 +234,18 @@ fn exec<'a>(user: &Named<'a>) -> Option<&'a Node> {
     user.body.get("exec").filter(|exec| !exec.is_null())
 }
 
-/// The `exec` stanza of a user that does not run credbroker's shim.
-fn plugin<'a>(user: &Named<'a>) -> Option<&'a Node> {
-    exec(user).filter(|exec| !is_shim(exec))
+/// The `exec` stanza of a user that runs a plugin, and the prefix of the shim in front of it.
+fn plugin(user: &Named<'_>, report: &Report) -> Option<(Node, Option<Prefix>)> {
+    let exec = exec(user)?;
+    match brokered(exec) {
+        Ok(Some(found)) => Some((found.original, Some(found.prefix))),
+        Ok(None) => (!is_shim(exec)).then(|| (exec.clone(), None)),
+        Err(error) => {
+            let at = user.cursor(format!("user `{}`.exec", user.name.escape_debug()), exec, report);
+            at.problem(format!("the arguments of credbroker-exec cannot be read: {error}"));
+            None
+        }
+    }
 }
 
 /// Whether an `exec` stanza runs credbroker's shim already.

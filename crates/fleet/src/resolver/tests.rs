@@ -191,12 +191,12 @@ fn an_unknown_name_lists_the_known_ones() {
 
 /// The provider `name` as the kubeconfig `file` defines it.
 fn defined(file: &str, name: &str, command: &str) -> Provider {
-    let definition = Some(Definition::new(file.into(), name));
+    let definition = Some(Definition::new(file.into(), name, format!("of {file}")));
     Provider { definition, ..provider(name, Command::Name(command.into())) }
 }
 
 fn ask_for(file: &str, name: &str) -> CredentialRequest {
-    let definition = Some(Definition::new(file.into(), name).digest().to_owned());
+    let definition = Some(format!("of {file}"));
     CredentialRequest { source: Source::Provider(ProviderRef { name: name.into(), definition }), ..ask(name) }
 }
 

@@ -54,7 +54,7 @@ fn each_variable_has_the_value_that_wins_and_its_origin() {
 #[test]
 fn a_provider_of_a_kubeconfig_has_its_definition_and_the_clusters_of_its_contexts() {
     let mut provider = Provider {
-        definition: Some(Definition::new("/home/jane/.kube/config".into(), "rel")),
+        definition: Some(Definition::new("/home/jane/.kube/config".into(), "rel", "12ab")),
         provide_cluster_info: true,
         env: Vec::new(),
         inherited: Arc::new([("KUBECONFIG", "/home/jane/.kube/config")].into_iter().collect()),

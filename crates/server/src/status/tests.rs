@@ -152,7 +152,7 @@ fn resolve_errors() -> Vec<ResolveError> {
         ResolveError::AmbiguousProvider {
             name: "cloud".into(),
             candidates: ["/home/jane/.kube/config", "/other"]
-                .map(|file| Definition::new(file.into(), "cloud"))
+                .map(|file| Definition::new(file.into(), "cloud", "12ab"))
                 .into(),
         },
         ResolveError::IdentityConflict {
@@ -168,7 +168,7 @@ fn resolve_errors() -> Vec<ResolveError> {
         ResolveError::UnknownDefinition {
             name: "cloud".into(),
             definition: "12ab".into(),
-            known: vec![Definition::new("/other".into(), "cloud")],
+            known: vec![Definition::new("/other".into(), "cloud", "34cd")],
         },
         ResolveError::VariableNotAllowed {
             provider: provider(),

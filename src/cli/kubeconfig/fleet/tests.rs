@@ -25,7 +25,7 @@ fn bin() -> (TempDir, Environment) {
 fn rendered(fleet: &Fleet) -> String {
     let (directory, environment) = bin();
     let shim =
-        Shim::find(&environment, directory.path(), &SocketArg::default(), BareArg { bare: true }).unwrap();
+        shim::find(&environment, directory.path(), &SocketArg::default(), BareArg { bare: true }).unwrap();
     yaml(&kubeconfig(&fleet.clone().into(), &shim, ExecVersion::V1)).unwrap()
 }
 
@@ -358,7 +358,7 @@ fn without_a_broker_it_ends_as_the_shim_does() {
 fn an_old_kubectl_is_spoken_to_in_its_own_version() {
     let (directory, environment) = bin();
     let shim =
-        Shim::find(&environment, directory.path(), &SocketArg::default(), BareArg { bare: true }).unwrap();
+        shim::find(&environment, directory.path(), &SocketArg::default(), BareArg { bare: true }).unwrap();
     let paris =
         fleet(vec![("fleet/paris", with(Cluster { server: "https://paris".into(), ..Cluster::default() }))]);
     let text = yaml(&kubeconfig(&paris.into(), &shim, ExecVersion::V1beta1)).unwrap();

@@ -1,4 +1,3 @@
-mod again;
 mod place;
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
@@ -39,33 +38,45 @@ users:
   user:
     exec:
       apiVersion: client.authentication.k8s.io/v1beta1
-      future: kept
       command: ~/bin/credbroker-exec
       args:
       - --provider
       - eks
-      - --definition
-      - DIGEST
       - --api-version
       - v1beta1
+      - --env
+      - AWS_PROFILE
+      - --was
+      - provideClusterInfo=false
+      - --
+      - ~/kube/bin/plugin
+      - eks
+      - get-token
+      env:
+      - name: AWS_PROFILE
+        value: prod
+      installHint: "Install: \"aws\""
       provideClusterInfo: true
       interactiveMode: IfAvailable
-      installHint: The user of this kubeconfig requests its credential from credbroker, through credbroker-exec. Install credbroker, or if it is installed at another place now, write the kubeconfig again.
+      future: kept
 - name: arn:aws:eks:eu:1:cluster/x y
   user:
     exec:
       apiVersion: client.authentication.k8s.io/v1
       command: ~/bin/credbroker-exec
+      interactiveMode: Never
       args:
       - --provider
       - arn:aws:eks:eu:1:cluster/x y
-      - --definition
-      - DIGEST
       - --api-version
       - v1
+      - --was
+      - provideClusterInfo=absent
+      - --was
+      - args=absent
+      - --
+      - aws
       provideClusterInfo: true
-      interactiveMode: Never
-      installHint: The user of this kubeconfig requests its credential from credbroker, through credbroker-exec. Install credbroker, or if it is installed at another place now, write the kubeconfig again.
 - name: cert
   user:
     client-certificate: ~/kube/c.pem
@@ -88,25 +99,6 @@ users:
     exec:
       command: aws
 - name: nothing
-extensions:
-- name: credbroker.io/wrap
-  extension:
-    sources:
-    - ~/kube/config
-    current-context: eks
-    contexts:
-      eks: DIGEST
-    clusters:
-      eks: DIGEST
-      "on": DIGEST
-    users:
-      "arn:aws:eks:eu:1:cluster/x y": DIGEST
-      broken: DIGEST
-      cert: DIGEST
-      eks: DIGEST
-      nothing: DIGEST
-      shim: DIGEST
-      token: DIGEST
 "#);
 }
 
@@ -127,27 +119,38 @@ fn a_list_becomes_one_file_in_which_the_first_definition_wins() {
     assert_eq!(code, 0);
     for (part, count) in [
         ("- name: u\n", 1),
-        ("installHint: The user of this kubeconfig", 1),
+        ("installHint: one\n", 1),
         ("    tokenFile: ~/two/t\n", 1),
         ("\ncurrent-context: c\npreferences:\n  colors: true\n  other: 1\n", 1),
         ("contexts:\n- name: c\n  context:\n    user: u\n", 1),
-        ("    sources:\n    - ~/one/config\n    - ~/absent\n    - ~/two/config\n", 1),
     ] {
         assert_eq!(text.matches(part).count(), count, "{part}: {text}");
     }
 }
 
-/// Also if the mark is gone that names the original kubeconfig.
 #[test]
 fn what_is_wrapped_stays_as_it_is_when_wrapped_again() {
     let place = Place::new(&[("config", MINIMAL)]);
     place.run(&place.to_out());
-    let users = |text: &str| text[..text.find("extensions:").unwrap()].to_owned();
-    let once = place.text("out");
-    place.write("once", &users(&once));
+    place.write("once", &place.text("out"));
     place.run(&WrapArgs { output: Some(place.path("twice")), ..place.args("once") });
-    assert!(users(&once).contains("/bin/credbroker-exec"), "{once}");
-    assert_eq!(users(&place.text("twice")), users(&once));
+    assert!(place.text("once").contains("/bin/credbroker-exec"), "{}", place.text("once"));
+    assert_eq!(place.text("twice"), place.text("once"));
+}
+
+#[test]
+fn a_copy_keeps_its_current_context_and_what_it_has_alone_is_not_overwritten() {
+    let contexts =
+        "contexts: [{name: a, context: {user: u}}, {name: b, context: {user: u}}]\ncurrent-context: a\n";
+    let place = Place::new(&[("config", &format!("{MINIMAL}\n{contexts}"))]);
+    place.run(&place.to_out());
+    let chosen = place.text("out").replace("current-context: a", "current-context: b");
+    place.write("out", &chosen);
+    place.run(&place.to_out());
+    assert!(place.text("out").contains("current-context: b\n"), "{}", place.text("out"));
+    place.write("out", &chosen.replace("name: b", "name: mine\n  context:\n    user: u\n- name: b"));
+    assert!(place.refusal(&place.to_out()).contains("--force"));
+    assert!(place.text("out").contains("name: mine"));
 }
 
 #[test]
@@ -235,7 +238,8 @@ fn nothing_to_wrap_is_a_bad_configuration() {
 #[test]
 fn a_file_of_another_program_is_not_overwritten_and_a_link_is_followed_with_a_word() {
     let place = Place::new(&[("config", MINIMAL)]);
-    for text in ["precious", "users: []", "users: [{name: u, user: {exec: {command: credbroker-exec}}}]"] {
+    for text in ["precious", "users: []", "users: [{name: other, user: {exec: {command: credbroker-exec}}}]"]
+    {
         place.write("out", text);
         let error = place.refusal(&place.to_out());
         assert!(error.contains("`credbroker kubeconfig wrap` did not write"), "{error}");
@@ -284,7 +288,6 @@ fn a_user_whose_plugin_may_read_stdin_has_a_shim_with_a_terminal() {
         ("v1", "interactiveMode: Always", "IfAvailable"),
         ("v1", "interactiveMode: IfAvailable", "IfAvailable"),
         ("v1", "interactiveMode: Never", "Never"),
-        ("v1beta1", "provideClusterInfo: false", "IfAvailable"),
     ] {
         let exec = format!("{{apiVersion: client.authentication.k8s.io/{api}, command: pw, {mode}}}");
         let place = Place::new(&[("config", &format!("users: [{{name: a, user: {{exec: {exec}}}}}]\n"))]);

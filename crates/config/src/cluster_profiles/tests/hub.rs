@@ -104,7 +104,7 @@ fn a_kubeconfig_that_cannot_be_used_is_reported_with_its_place() {
     ~/hub/config: there is no such file
     ~/hub/config:8:26: user `u`.exec: apiVersion must be specified: `client.authentication.k8s.io/v1` or `client.authentication.k8s.io/v1beta1`
     ~/hub/config:8:45: user `u`.exec.env[0]: expected a map, found a string
-    ~/.config/credbroker/config.yaml:6:31: clusterProfiles.kubeconfig: user `u` of the kubeconfig runs credbroker's shim, which would ask this very broker; name the original kubeconfig
+    ~/.config/credbroker/config.yaml:6:31: clusterProfiles.kubeconfig: user `u` of the kubeconfig runs credbroker's shim, which would ask this very broker; name a kubeconfig with the original
     ~/.config/credbroker/config.yaml:6:31: clusterProfiles.kubeconfig: user `u` of the kubeconfig has an `auth-provider`, which is not supported; use an exec plugin
     ");
 }

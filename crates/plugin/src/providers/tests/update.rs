@@ -89,8 +89,10 @@ fn a_new_context_and_another_budget_apply_without_a_new_login() {
 
 #[test]
 fn a_user_of_one_name_in_another_kubeconfig_is_another_provider() {
-    let of =
-        |file: &str| Provider { definition: Some(Definition::new(file.into(), "rel")), ..provider("rel") };
+    let of = |file: &str| Provider {
+        definition: Some(Definition::new(file.into(), "rel", "12ab")),
+        ..provider("rel")
+    };
     let old = Providers::new([of("/a"), of("/b")]);
     let succession = ProviderUpdate::of(Providers::new([of("/b"), of("/c")]), &old);
     succession.commit();

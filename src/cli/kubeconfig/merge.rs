@@ -1,8 +1,6 @@
-//! The entries of a kubeconfig: merged from several files, marked as ours, and printed.
+//! Merges kubeconfigs as client-go does, into one that has the same meaning in any directory.
 
 use std::{collections::HashSet, path::Path};
-
-use anyhow::Context as _;
 
 use credbroker_config::kubeconfig::{KubeFile, Kubeconfig};
 use credbroker_credential::document::{Key, Node, Position, Value};
@@ -46,7 +44,6 @@ pub(super) fn merged(kubeconfig: &Kubeconfig, mut user: impl FnMut(&str, &mut En
             }
         }
     }
-    drop_marks(&mut entries);
     Value::Mapping(entries).into()
 }
 
@@ -121,50 +118,3 @@ fn is_list_of_names(key: &str) -> bool {
 fn is_empty(value: &Value) -> bool {
     matches!(value, Value::Null) || matches!(value, Value::String(text) if text.is_empty())
 }
-
-/// How the names of these extensions begin. They are about one file, and not merged.
-const OURS: &str = "credbroker.io/";
-
-/// The list `extensions` with this mark.
-pub(super) fn marks(mark: &str, says: Value) -> Value {
-    Value::Sequence(vec![item(mark, says)])
-}
-
-/// Puts a mark into `document`, in the place of an earlier one.
-pub(super) fn attach_mark(document: &mut Node, mark: &str, says: Value) {
-    let Value::Mapping(entries) = &mut document.value else { return };
-    let extensions = entries.iter_mut().find(|(key, _)| key.name == "extensions");
-    match extensions.map(|(_, node)| &mut node.value) {
-        Some(Value::Sequence(items)) => {
-            items.retain(|item| name(item) != Some(mark));
-            items.push(item(mark, says));
-        }
-        Some(other) => *other = marks(mark, says),
-        None => entries.push(entry("extensions", marks(mark, says))),
-    }
-}
-
-fn item(mark: &str, says: Value) -> Node {
-    Value::Mapping(vec![entry("name", string(mark)), entry("extension", says)]).into()
-}
-
-/// Removes all marks from the entries of a kubeconfig.
-pub(super) fn drop_marks(entries: &mut Entries) {
-    let is_ours = |item: &Node| name(item).is_some_and(|name| name.starts_with(OURS));
-    for (_, node) in entries.iter_mut().filter(|(key, _)| key.name == "extensions") {
-        if let Value::Sequence(items) = &mut node.value {
-            items.retain(|item| !is_ours(item));
-        }
-    }
-    let is_empty = |node: &Node| node.as_sequence().is_some_and(<[Node]>::is_empty);
-    entries.retain(|(key, node)| key.name != "extensions" || !is_empty(node));
-}
-
-/// The document in block style. A string that YAML 1.1 or 1.2 could read as another value is in quotes.
-pub(super) fn yaml(node: &Node) -> anyhow::Result<String> {
-    let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
-    serde_saphyr::to_string_with_options(node, options).context("cannot write the kubeconfig as YAML")
-}
-
-#[cfg(test)]
-mod tests;

@@ -1,0 +1,170 @@
+//! The arguments before the original command.
+
+use std::fmt;
+
+/// The command of a program that runs the shim as its subcommand starts with this argument.
+const SHIM: &str = "shim";
+const SEPARATOR: &str = "--";
+const PROVIDER: &str = "--provider";
+const API_VERSION: &str = "--api-version";
+const DIR: &str = "--dir";
+const ENV: &str = "--env";
+const CLUSTER_INFO: &str = "--cluster-info";
+const WAS: &str = "--was";
+/// Flags that are the shim's alone. Each has a value.
+const OTHERS: [&str; 4] = ["--socket", "--server-uid", "--timeout", "--fallback"];
+
+/// What the shim's arguments say before the original command.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Prefix {
+    /// Whether the command is a program that runs the shim as its subcommand `shim`.
+    pub is_subcommand: bool,
+    /// Name of the user.
+    pub provider: String,
+    /// Last part of the `apiVersion`, such as `v1beta1`.
+    pub api_version: String,
+    /// The directory that a relative command is relative to.
+    pub dir: Option<String>,
+    /// Names of the variables that the original stanza sets.
+    pub env: Vec<String>,
+    /// Whether the original asked for the cluster.
+    pub cluster_info: bool,
+    /// Keys whose value is another one now.
+    pub changed: Vec<Changed>,
+    /// Flags of the shim that say nothing about the original, with their values.
+    pub others: Vec<(String, String)>,
+}
+
+/// A key that was changed, and its original text.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Changed {
+    /// Name of the key.
+    pub key: String,
+    /// Its text; [`Changed::ABSENT`]: the stanza did not have the key.
+    pub was: String,
+}
+
+impl Changed {
+    /// The text of a key that was not there.
+    pub const ABSENT: &'static str = "absent";
+}
+
+/// Why arguments cannot be read as those of a brokered stanza. `Display` is one clause.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum PrefixError {
+    /// It is not a flag that comes before a command.
+    Unknown(String),
+    /// The flag has no value.
+    ValueMissing(String),
+    /// The flag is required, or is given twice.
+    NotOnce(&'static str),
+    /// No command follows the separator.
+    CommandMissing,
+}
+
+impl Prefix {
+    /// Reads the arguments of a stanza that runs the shim; with them, the original command and its arguments. `None`: they
+    /// have no separator, so there is no original.
+    ///
+    /// # Errors
+    ///
+    /// The arguments before the separator are not such a prefix.
+    pub fn parse<T: AsRef<str>>(args: &[T]) -> Result<Option<(Self, &[T])>, PrefixError> {
+        let Some(end) = args.iter().position(|arg| arg.as_ref() == SEPARATOR) else { return Ok(None) };
+        let (flags, original) =
+            (args.get(..end).unwrap_or_default(), args.get(end + 1..).unwrap_or_default());
+        if original.is_empty() {
+            return Err(PrefixError::CommandMissing);
+        }
+        let mut flags = flags.iter().map(AsRef::as_ref).peekable();
+        let mut prefix = Self { is_subcommand: flags.next_if_eq(&SHIM).is_some(), ..Self::default() };
+        let (mut provider, mut api_version, mut cluster_info) = (None, None, None);
+        while let Some(arg) = flags.next() {
+            if arg == CLUSTER_INFO {
+                once(CLUSTER_INFO, &mut cluster_info, ())?;
+                continue;
+            }
+            let (flag, attached) =
+                arg.split_once('=').map_or((arg, None), |(flag, value)| (flag, Some(value)));
+            let mut value = || {
+                let value = attached.or_else(|| flags.next());
+                value.map(str::to_owned).ok_or_else(|| PrefixError::ValueMissing(flag.to_owned()))
+            };
+            match flag {
+                PROVIDER => once(PROVIDER, &mut provider, value()?)?,
+                API_VERSION => once(API_VERSION, &mut api_version, value()?)?,
+                DIR => once(DIR, &mut prefix.dir, value()?)?,
+                ENV => prefix.env.push(value()?),
+                WAS => prefix.changed.push(Changed::parse(&value()?)?),
+                _ if OTHERS.contains(&flag) => prefix.others.push((flag.to_owned(), value()?)),
+                _ => return Err(PrefixError::Unknown(arg.to_owned())),
+            }
+        }
+        prefix.provider = provider.ok_or(PrefixError::NotOnce(PROVIDER))?;
+        prefix.api_version = api_version.ok_or(PrefixError::NotOnce(API_VERSION))?;
+        prefix.cluster_info = cluster_info.is_some();
+        Ok(Some((prefix, original)))
+    }
+
+    /// The arguments, with the separator.
+    pub fn to_args(&self) -> Vec<String> {
+        let named = [(PROVIDER, &self.provider), (API_VERSION, &self.api_version)].into_iter();
+        let named = named.chain(self.dir.iter().map(|dir| (DIR, dir)));
+        let named = named.chain(self.env.iter().map(|name| (ENV, name)));
+        let named = named.map(|(flag, value)| (flag, value.clone()));
+        let named = named.chain(self.changed.iter().map(|changed| (WAS, changed.to_string())));
+        let others = self.others.iter().map(|(flag, value)| (flag.as_str(), value.clone()));
+        let mut args: Vec<_> =
+            named.chain(others).flat_map(|(flag, value)| [flag.to_owned(), value]).collect();
+        if self.is_subcommand {
+            args.insert(0, SHIM.to_owned());
+        }
+        if self.cluster_info {
+            args.push(CLUSTER_INFO.to_owned());
+        }
+        args.push(SEPARATOR.to_owned());
+        args
+    }
+
+    /// The original text of `key`; `None`: it was not changed.
+    pub fn was(&self, key: &str) -> Option<&str> {
+        self.changed.iter().find_map(|changed| (changed.key == key).then_some(changed.was.as_str()))
+    }
+}
+
+fn once<T>(flag: &'static str, place: &mut Option<T>, value: T) -> Result<(), PrefixError> {
+    place.replace(value).map_or(Ok(()), |_| Err(PrefixError::NotOnce(flag)))
+}
+
+impl Changed {
+    fn parse(text: &str) -> Result<Self, PrefixError> {
+        let (key, was) =
+            text.split_once('=').ok_or_else(|| PrefixError::ValueMissing(format!("{WAS} {text}")))?;
+        Ok(Self { key: key.to_owned(), was: was.to_owned() })
+    }
+}
+
+/// As the value of `--was`.
+impl fmt::Display for Changed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.key, self.was)
+    }
+}
+
+impl fmt::Display for PrefixError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown(arg) => {
+                write!(f, "`{}` is not a flag that comes before a command", arg.escape_debug())
+            }
+            Self::ValueMissing(flag) => write!(f, "{} has no value", flag.escape_debug()),
+            Self::NotOnce(flag) => write!(f, "{flag} must be given once"),
+            Self::CommandMissing => write!(f, "no command follows `{SEPARATOR}`"),
+        }
+    }
+}
+
+impl std::error::Error for PrefixError {}
+
+#[cfg(test)]
+mod tests;

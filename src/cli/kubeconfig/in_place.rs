@@ -1,0 +1,326 @@
+//! `credbroker kubeconfig inject`, and `restore`, its inverse.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use credbroker_client::Error;
+use credbroker_exec::Failure;
+
+use super::{
+    broker_config::BrokerConfig,
+    output,
+    running::wait,
+    shim::{self, BareArg},
+};
+use crate::cli::{
+    broker::{EX_CONFIG, SocketArg, fail, timeout},
+    files::{Locked, is_same},
+};
+use credbroker_config as config;
+use credbroker_config::kubeconfig::{self, Edited, Kubeconfig, Mode, Refusal, Shim};
+use credbroker_credential::{
+    document::{Node, ParseError},
+    text::listed,
+};
+use credbroker_plugin::Environment;
+
+/// Change your kubeconfig in place: its exec users request credentials from the broker
+///
+/// Without a context, all exec users of KUBECONFIG or ~/.kube/config are changed. The shim is put in
+/// front of their commands; everything else in the files stays as it is, comments too. First the
+/// command adds the files to the broker's configuration, and waits until the running broker has read
+/// them. `credbroker kubeconfig restore` undoes the change:
+///
+///   credbroker kubeconfig inject
+///   credbroker kubeconfig inject prod
+///   credbroker kubeconfig restore
+///
+/// Commands such as `aws eks update-kubeconfig` write their own stanza again; run this command after them.
+#[derive(Debug, Default, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(in crate::cli) struct InjectArgs {
+    /// Change only the users of these contexts
+    contexts: Vec<String>,
+    /// Change this file only [default: all files of $KUBECONFIG, else ~/.kube/config]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Configuration of the broker [default: the file that `credbroker serve` uses]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    bare: BareArg,
+    #[command(flatten)]
+    socket: SocketArg,
+    /// Longest time to wait until the broker has the definitions, such as 500ms, 10s, 2m, or a number of seconds
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = timeout)]
+    timeout: Duration,
+    /// Whether no broker needs to run.
+    #[arg(skip)]
+    is_setup: bool,
+}
+
+/// Undo `credbroker kubeconfig inject`
+///
+/// Takes the shim away from the commands of the users. A file that has not changed since is restored
+/// byte for byte. In a file that has changed, all changes stay.
+///
+///   credbroker kubeconfig restore
+///   credbroker kubeconfig restore --kubeconfig ~/.kube/config
+#[derive(Debug, Default, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(in crate::cli) struct RestoreArgs {
+    /// Restore this file only [default: all files of $KUBECONFIG, else ~/.kube/config, and those that the broker's
+    /// configuration names]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Configuration of the broker [default: the file that `credbroker serve` uses]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+pub(super) fn inject(
+    args: &InjectArgs,
+    environment: &Environment,
+    shim: &Path,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> anyhow::Result<u8> {
+    let (paths, mode) = Kubeconfig::chosen(args.kubeconfig.as_deref(), environment);
+    let kubeconfig = match config::read_kubeconfig(&paths, mode) {
+        Ok(kubeconfig) => kubeconfig,
+        Err(error) => {
+            writeln!(err, "{error}")?;
+            return Ok(EX_CONFIG);
+        }
+    };
+    let definitions = config::definitions(&kubeconfig, environment);
+    output::warn(&definitions, err)?;
+    let wanted = users_of(&kubeconfig, &args.contexts)?;
+    let shim = shim::find(environment, shim, &args.socket, args.bare)?;
+    let is_wanted = |path: &Path, name: &str| {
+        let file = kubeconfig.files().iter().find(|file| file.path == path);
+        wanted.as_ref().is_none_or(|wanted| wanted.contains(name))
+            && file.is_some_and(|file| {
+                definitions
+                    .served
+                    .iter()
+                    .any(|(of, definition)| of == name && definition.file() == file.identity)
+            })
+    };
+    let mut changes = Vec::new();
+    for file in kubeconfig.files() {
+        let edited = brokered(&read(&file.path)?, &file.path, &shim, |name| is_wanted(&file.path, name))?;
+        refused(&edited, &file.path, err)?;
+        if !edited.changed.is_empty() {
+            changes.push(file.path.clone());
+        }
+    }
+    if changes.is_empty() {
+        writeln!(
+            out,
+            "Nothing to change: every exec user that the broker can serve requests its credential from it."
+        )?;
+        return Ok(0);
+    }
+    let config = BrokerConfig::find(args.config.as_deref(), environment)?;
+    // A new configuration replaces the default of the broker, which is all of these files.
+    let all = kubeconfig.files().iter().map(|file| file.path.clone());
+    let named: Vec<_> = if config.exists { changes.clone() } else { all.collect() };
+    if config.add(&named, environment, |_| Ok(()))? {
+        writeln!(out, "{}: names the kubeconfigs now", config.path.display())?;
+    }
+    let current = definitions.served.iter().filter(|(_, definition)| !definition.is_outdated);
+    let of_changed = current.filter(|(name, _)| changes.iter().any(|path| is_wanted(path, name)));
+    let digests = of_changed.map(|(_, definition)| definition.digest().to_owned()).collect();
+    match wait(&digests, &args.socket, args.timeout, environment)? {
+        Ok(None) => {}
+        Ok(Some(why)) => anyhow::bail!(
+            "your kubeconfig was not changed, because the broker did not get the definitions within {} s: {why}; name its configuration with --config",
+            args.timeout.as_secs_f32()
+        ),
+        Err(Failure::Broker(Error::Unreachable { .. })) if args.is_setup => {}
+        Err(failure) => {
+            let code = fail(&failure.into(), err);
+            writeln!(
+                err,
+                "credbroker: your kubeconfig was not changed; run this command again when the broker runs"
+            )?;
+            return Ok(code);
+        }
+    }
+    for path in changes {
+        let done = rewrite(&path, out, |text| brokered(text, &path, &shim, |name| is_wanted(&path, name)))?;
+        output::summarise(&path, done.changed.iter().map(String::as_str), out)?;
+    }
+    writeln!(out, "Undo it with `credbroker kubeconfig restore`.")?;
+    Ok(0)
+}
+
+pub(super) fn restore(
+    args: &RestoreArgs,
+    environment: &Environment,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> anyhow::Result<u8> {
+    let (mut paths, mode) = Kubeconfig::chosen(args.kubeconfig.as_deref(), environment);
+    if mode == Mode::Ambient {
+        let config = BrokerConfig::find(args.config.as_deref(), environment)?;
+        paths.extend(config.named(environment)?);
+        paths.retain(|path| path.exists());
+    }
+    let (mut is_anything, mut code) = (false, 0);
+    let mut done: Vec<PathBuf> = Vec::new();
+    for path in paths {
+        if done.iter().any(|earlier| is_same(earlier, &path)) {
+            continue;
+        }
+        match restore_file(&path, out, err) {
+            Ok(changed) => is_anything |= changed,
+            Err(error) => {
+                // The others are restored nevertheless.
+                (is_anything, code) = (true, 1);
+                writeln!(err, "credbroker: {error:#}")?;
+            }
+        }
+        done.push(path);
+    }
+    if !is_anything {
+        writeln!(out, "Nothing to restore: no user requests its credential from the broker.")?;
+    }
+    Ok(code)
+}
+
+/// Returns whether it had anything to restore.
+fn restore_file(path: &Path, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<bool> {
+    if !is_brokered(&read(path)?) {
+        return Ok(false);
+    }
+    let done = rewrite(path, out, |text| parsed(path, kubeconfig::restore(text, |_| true)))?;
+    refused(&done, path, err)?;
+    if !done.changed.is_empty() {
+        writeln!(out, "{}: restored {}", path.display(), done.changed.join(", "))?;
+    }
+    anyhow::ensure!(done.refused.is_empty(), "{} was not restored completely", path.display());
+    Ok(true)
+}
+
+/// Changes all of the default kubeconfigs, for `setup`. A broker that starts later reads them with its configuration
+/// `config`.
+pub(in crate::cli) fn inject_all(
+    config: &Path,
+    environment: &Environment,
+    shim: &Path,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> anyhow::Result<u8> {
+    let config = Some(config.to_owned());
+    let args =
+        InjectArgs { config, timeout: Duration::from_secs(30), is_setup: true, ..InjectArgs::default() };
+    inject(&args, environment, shim, out, err)
+}
+
+/// Undoes [`inject_all`], and every `kubeconfig inject` of a file that the broker reads.
+pub(in crate::cli) fn restore_all(
+    environment: &Environment,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> anyhow::Result<u8> {
+    restore(&RestoreArgs::default(), environment, out, err)
+}
+
+/// The default kubeconfigs, if one of their users runs a plugin.
+pub(in crate::cli) fn with_plugins(environment: &Environment) -> anyhow::Result<Vec<PathBuf>> {
+    let kubeconfig = config::read_kubeconfig(&Kubeconfig::default_paths(environment), Mode::Ambient)?;
+    let is_served = !config::definitions(&kubeconfig, environment).served.is_empty();
+    let files = kubeconfig.files().iter().map(|file| file.path.clone());
+    Ok(if is_served { files.collect() } else { Vec::new() })
+}
+
+/// Whether a user of the kubeconfig `text` has a stanza that [`restore`] undoes.
+fn is_brokered(text: &str) -> bool {
+    kubeconfig::restore(text, |_| true)
+        .is_ok_and(|edited| !edited.changed.is_empty() || !edited.refused.is_empty())
+}
+
+fn read(path: &Path) -> anyhow::Result<String> {
+    fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))
+}
+
+/// `text` with the shim in front of the commands of the wanted users, as this shim is written: an earlier one is replaced.
+fn brokered(
+    text: &str,
+    path: &Path,
+    shim: &Shim,
+    is_wanted: impl Fn(&str) -> bool,
+) -> anyhow::Result<Edited> {
+    let dir = path.parent().unwrap_or(Path::new("/"));
+    let plain = parsed(path, kubeconfig::restore(text, &is_wanted))?;
+    let mut edited = parsed(path, kubeconfig::broker(&plain.text, dir, shim, &is_wanted))?;
+    if edited.text == text {
+        edited.changed.clear();
+    }
+    edited.refused.extend(plain.refused);
+    Ok(edited)
+}
+
+fn parsed<T>(path: &Path, result: Result<T, ParseError>) -> anyhow::Result<T> {
+    result.map_err(|error| {
+        anyhow::anyhow!("{}:{}:{}: {}", path.display(), error.at.line, error.at.column, error.kind)
+    })
+}
+
+/// Rewrites the file at `path` under its lock, with owner and mode as they are.
+fn rewrite(
+    path: &Path,
+    out: &mut dyn Write,
+    edit: impl FnOnce(&str) -> anyhow::Result<Edited>,
+) -> anyhow::Result<Edited> {
+    let shown = path.display();
+    let file = Locked::take(path)?;
+    let bytes = file.read()?.with_context(|| format!("{shown} not found"))?;
+    let text = String::from_utf8(bytes).ok().with_context(|| format!("{shown} is not UTF-8"))?;
+    let edited = edit(&text)?;
+    if edited.text != text {
+        file.rewrite(&edited.text)?;
+        if let Some(real) = file.target_of_link() {
+            let real = real.display();
+            writeln!(out, "{shown} is a symbolic link; the file that it leads to was changed: {real}")?;
+        }
+    }
+    Ok(edited)
+}
+
+fn refused(edited: &Edited, path: &Path, err: &mut dyn Write) -> anyhow::Result<()> {
+    for (name, why) in &edited.refused {
+        let remedy = match why {
+            Refusal::Connected => "; write it out, or use `credbroker kubeconfig wrap`",
+            Refusal::Arguments => "; correct them",
+        };
+        let (path, name) = (path.display(), name.escape_debug());
+        writeln!(err, "credbroker: warning: {path}: user `{name}` stays as it is: {why}{remedy}")?;
+    }
+    Ok(())
+}
+
+/// The names of the users of `contexts`; `None`: of all contexts.
+fn users_of(kubeconfig: &Kubeconfig, contexts: &[String]) -> anyhow::Result<Option<BTreeSet<String>>> {
+    if contexts.is_empty() {
+        return Ok(None);
+    }
+    let all = kubeconfig.contexts();
+    let user = |wanted: &String| {
+        let context = all.iter().find(|context| context.name == wanted).with_context(|| {
+            let names: Vec<_> = all.iter().map(|context| context.name.to_owned()).collect();
+            format!("context `{}` not found; the contexts are: {}", wanted.escape_debug(), listed(&names))
+        })?;
+        let user = context.body.get("user").and_then(Node::as_str);
+        Ok(user.with_context(|| format!("context `{}` has no user", wanted.escape_debug()))?.to_owned())
+    };
+    contexts.iter().map(user).collect::<anyhow::Result<_>>().map(Some)
+}
