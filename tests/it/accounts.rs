@@ -7,7 +7,7 @@ use std::{
 
 use credbroker_config as config;
 use credbroker_config::kubeconfig::{Kubeconfig as Read, Mode};
-use credbroker_plugin::Definition;
+use credbroker_plugin::Environment;
 use credbroker_test_support::{Broker, FakePlugin, Kubeconfig, private_directory};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -122,7 +122,7 @@ fn a_wrapped_kubeconfig_never_gets_the_account_of_another_file_with_the_same_nam
     let (first, said) = files.wrap("first", &broker.socket());
     assert!(said.contains("The running broker has all of these providers."), "{said}");
     let (second, said) = files.wrap("second", &broker.socket());
-    assert!(said.contains("does not have these definitions: rel.") && said.contains("restart it"), "{said}");
+    assert!(said.contains("does not have 1 of the definitions") && said.contains("restart it"), "{said}");
     assert_eq!(token(&plugin_of(&first, &[])), "first");
     let error = failure(&plugin_of(&second, &[]));
     assert!(error.contains("UNKNOWN_DEFINITION") && error.contains("`kubeconfigs`"), "{error}");
@@ -160,8 +160,11 @@ fn a_command_selects_one_of_two_definitions() {
     let definitions = ["first", "second"].map(|account| {
         let (wrapped, _) = files.wrap(account, &broker.socket());
         token(&plugin_of(&wrapped, &[]));
-        let file = std::fs::canonicalize(files.file(account)).unwrap();
-        Definition::new(file, "rel").digest().to_owned()
+        let read = config::read_kubeconfig(&[files.file(account)], Mode::Named).unwrap();
+        let [(_, definition)] = &config::definitions(&read, &Environment::default()).served[..] else {
+            panic!()
+        };
+        definition.digest().to_owned()
     });
     let run = |args: &[&str]| program(args).arg("--socket").arg(broker.socket()).output().unwrap();
     let explained = |args: &[&str]| -> Value {

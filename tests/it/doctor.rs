@@ -114,7 +114,7 @@ fn each_problem_is_named_with_its_remedy() {
     has(
         &findings,
         "warning kubeconfig:",
-        "run their plugin themselves: dev -> run `credbroker kubeconfig wrap",
+        "run their plugin themselves: dev -> run `credbroker kubeconfig inject`",
     );
     has(&findings, "error failures:", "-> then run `credbroker refresh dev`");
     has(&findings, "warning desktop PATH:", "do not find credbroker-exec");

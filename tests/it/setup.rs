@@ -95,15 +95,12 @@ impl Person {
         files
     }
 
-    /// What the user `dev` of the copy gets.
-    fn copied_token(&self) -> String {
-        let copy = self.read(".kube/broker");
-        let copy = credbroker_credential::document::yaml(
-            copy.as_bytes(),
-            credbroker_credential::document::Aliases::Follow,
-        )
-        .unwrap();
-        self.token(&copy.to_json(), "dev", |command| command.env("SECRET", "c4n4ry"))
+    /// What the user `dev` of the kubeconfig gets.
+    fn own_token(&self) -> String {
+        let text = self.read(".kube/config");
+        let aliases = credbroker_credential::document::Aliases::Follow;
+        let root = credbroker_credential::document::yaml(text.as_bytes(), aliases).unwrap();
+        self.token(&root.to_json(), "dev", |command| command.env("SECRET", "c4n4ry"))
     }
 
     fn log(&self) -> String {
@@ -112,7 +109,7 @@ impl Person {
 }
 
 #[test]
-fn with_systemd_units_configuration_copy_and_pages_are_written_and_removed_again() {
+fn with_systemd_units_configuration_kubeconfig_and_pages_are_written_and_removed_again() {
     let Some(home) = Person::new() else { return };
     let home = home.with_systemd();
     let before = home.files();
@@ -121,8 +118,10 @@ fn with_systemd_units_configuration_copy_and_pages_are_written_and_removed_again
     assert_eq!(home.files(), before);
 
     let said = home.said(&["setup", "--yes"], 0);
-    let copy = home.path(".kube/broker");
-    assert!(said.contains(&format!("\n  export KUBECONFIG={}\n", copy.display())), "{said}");
+    let kubeconfig = home.path(".kube/config");
+    assert!(said.contains(&format!("{}: credbroker-exec in front", kubeconfig.display())), "{said}");
+    assert!(said.contains("run `credbroker kubeconfig inject` again"), "{said}");
+    assert!(home.read(".kube/config").contains("--provider"), "{}", home.read(".kube/config"));
     let unit = fs::read_to_string(home.path(".config/systemd/user/credbroker.service")).unwrap();
     let config = home.path(".config/credbroker/config.yaml");
     let program = fs::canonicalize(home.path("bin/credbroker")).unwrap();
@@ -132,8 +131,8 @@ fn with_systemd_units_configuration_copy_and_pages_are_written_and_removed_again
     assert!(asked.ends_with("--user daemon-reload\n--user enable --now credbroker.socket\n"), "{asked}");
     let text = fs::read_to_string(&config).unwrap();
     assert!(text.contains(&format!("kubeconfigs:\n- {}\n", home.path(".kube/config").display())), "{text}");
-    for file in [&copy, &config] {
-        assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
+    for (file, mode) in [(&kubeconfig, 0o644), (&config, 0o600)] {
+        assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o777, mode);
     }
     for page in ["man/man1/credbroker-setup.1", "bash-completion/completions/credbroker"] {
         assert!(home.path(".local/share").join(page).is_file(), "{page}");
@@ -161,34 +160,32 @@ fn what_a_person_wrote_or_changed_is_neither_overwritten_nor_removed() {
     assert!(said.contains("credbroker.socket was not written by setup, and stays as it is"), "{said}");
     let config = || home.read(".config/credbroker/config.yaml");
     assert!(config().contains("# mine") && config().contains(".kube/config"), "{}", config());
-    let copy = home.read(".kube/broker");
-    let changed = copy.replace("clusters:\n", "clusters:\n- {name: added, cluster: {server: https://a}}\n");
-    fs::write(home.path(".kube/broker"), &changed).unwrap();
+    let added = |text: &str| text.replace("users:\n", "users:\n  - {name: added, user: {token: t}}\n");
+    home.write(".kube/config", added(&home.read(".kube/config")), 0o644);
     home.own(".config/fish/completions/credbroker.fish", "# changed\n");
     let said = home.said(&["setup", "--undo", "--yes"], 0);
-    for name in [".kube/broker", ".config/fish/completions/credbroker.fish"] {
-        assert!(
-            said.contains(&format!("{} was changed since, and stays", home.path(name).display())),
-            "{said}"
-        );
-    }
-    let mut after = home.files();
-    assert_eq!(after.remove(&home.path(".kube/broker")).unwrap(), changed.as_bytes());
+    let page = home.path(".config/fish/completions/credbroker.fish");
+    assert!(said.contains(&format!("{} was changed since, and stays", page.display())), "{said}");
+    let (mut after, mut before) = (home.files(), before);
+    let original = before.get_mut(&home.path(".kube/config")).unwrap();
+    *original = added(str::from_utf8(original).unwrap()).into_bytes();
     assert_eq!(after.remove(&home.path(".config/fish/completions/credbroker.fish")).unwrap(), b"# changed\n");
     assert_eq!(after, before);
 }
 
+/// A kubeconfig that still ran the shim would have none.
 #[test]
-fn a_file_of_a_person_in_the_place_of_the_copy_is_named_before_anything_is_written() {
+fn nothing_is_removed_while_a_kubeconfig_uses_the_shim() {
     let Some(home) = Person::new() else { return };
     let home = home.with_systemd();
-    home.own(".kube/broker", "apiVersion: v1\nkind: Config\n");
-    let before = home.files();
-    let said = home.said(&["setup", "--yes"], 1);
-    let copy = home.path(".kube/broker");
-    assert!(said.contains(&format!("{} was not written by credbroker", copy.display())), "{said}");
-    assert!(said.contains("move it away, then run setup again"), "{said}");
-    assert_eq!(home.files(), before);
+    home.said(&["setup", "--yes"], 0);
+    let written = home.files();
+    home.own(".kube/config.lock", "");
+    let said = home.said(&["setup", "--undo", "--yes"], 1);
+    assert!(said.contains("is locked") && said.contains("nothing was removed"), "{said}");
+    fs::remove_file(home.path(".kube/config.lock")).unwrap();
+    assert_eq!(home.files(), written);
+    assert!(home.said(&["setup", "--undo", "--yes"], 0).contains("Undone."));
 }
 
 #[test]
@@ -200,8 +197,9 @@ fn what_an_unfinished_undo_left_is_removed_by_the_next_one() {
     home.said(&["setup", "--yes"], 0);
     let config = home.read(".config/credbroker/config.yaml");
     home.own(".config/credbroker/config.yaml", &config.replace("kubeconfigs:\n", "kubeconfigs: &all\n"));
-    let written = home.files();
+    let mut written = home.files();
     let said = home.said(&["setup", "--undo", "--yes"], 1);
+    written.insert(home.path(".kube/config"), before[&home.path(".kube/config")].clone());
     assert!(said.contains("in `kubeconfigs` by hand, and run this command again"), "{said}");
     assert_eq!(home.files(), written, "nothing is removed before");
 
@@ -233,7 +231,7 @@ fn without_systemd_the_first_client_starts_the_broker_and_undo_stops_it() {
     let before = home.files();
     let said = home.said(&["setup", "--yes", "--no-systemd"], 0);
     assert!(said.contains("without systemd"), "{said}");
-    assert_eq!(home.copied_token(), "mine");
+    assert_eq!(home.own_token(), "mine");
     let stream =
         std::os::unix::net::UnixStream::connect(home.path("run/credbroker/credbroker.sock")).unwrap();
     let broker = rustix::net::sockopt::socket_peercred(&stream).unwrap().pid.as_raw_nonzero();
@@ -243,7 +241,7 @@ fn without_systemd_the_first_client_starts_the_broker_and_undo_stops_it() {
     let session = stat.rsplit_once(") ").unwrap().1.split(' ').nth(3).unwrap().to_owned();
     assert_eq!(session, broker.to_string());
     assert!(!String::from_utf8_lossy(&of_broker("environ")).contains("c4n4ry"));
-    assert_eq!(home.copied_token(), "mine");
+    assert_eq!(home.own_token(), "mine");
     assert_eq!(home.read("run/runs"), "\n", "one run");
 
     home.said(&["setup", "--undo", "--yes"], 0);

@@ -242,10 +242,12 @@ pub(in crate::cli) fn with_plugins(environment: &Environment) -> anyhow::Result<
     Ok(if is_served { files.collect() } else { Vec::new() })
 }
 
-/// Whether a user of the kubeconfig `text` has a stanza that [`restore`] undoes.
+/// Whether a user of the kubeconfig `text` has a stanza that [`restore`] undoes. Of a text that is not YAML, it is a guess.
 fn is_brokered(text: &str) -> bool {
-    kubeconfig::restore(text, |_| true)
-        .is_ok_and(|edited| !edited.changed.is_empty() || !edited.refused.is_empty())
+    match kubeconfig::restore(text, |_| true) {
+        Ok(edited) => !edited.changed.is_empty() || !edited.refused.is_empty(),
+        Err(_) => text.contains("credbroker"),
+    }
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {

@@ -7,7 +7,7 @@ use std::{
         process::CommandExt as _,
     },
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Command, Output, Stdio},
 };
 
 use rustix::process::geteuid;
@@ -99,14 +99,13 @@ impl Home {
         command
     }
 
-    /// The token that the user `name` of `kubeconfig` gets from credbroker, as a client runs its plugin.
-    #[track_caller]
-    pub fn token(
+    /// What the plugin of the user `name` of `kubeconfig` prints, as a client runs it.
+    pub fn shim(
         &self,
         kubeconfig: &Value,
         name: &str,
         prepare: impl FnOnce(&mut Command) -> &mut Command,
-    ) -> String {
+    ) -> Output {
         let is_it = |user: &&Value| user.get("name").is_some_and(|found| found == name);
         let users = kubeconfig.get("users").and_then(Value::as_array).expect("users");
         let user = users.iter().find(is_it).expect("a user of that name");
@@ -115,11 +114,24 @@ impl Home {
         let program = exec.get("command").map(text).expect("a command");
         assert!(program.contains("credbroker"), "{exec}");
         let args = exec.get("args").and_then(Value::as_array).expect("arguments");
+        let env = exec.get("env").and_then(Value::as_array).into_iter().flatten();
+        let env = env.map(|variable| [&variable["name"], &variable["value"]].map(text).into());
         let mut command = self.command(program);
-        prepare(command.args(args.iter().map(text)));
-        let output = command.output().expect("a program");
+        prepare(command.args(args.iter().map(text)).envs(env.collect::<Vec<(String, String)>>()));
+        command.output().expect("a program")
+    }
+
+    /// The token that it prints.
+    #[track_caller]
+    pub fn token(
+        &self,
+        kubeconfig: &Value,
+        name: &str,
+        prepare: impl FnOnce(&mut Command) -> &mut Command,
+    ) -> String {
+        let output = self.shim(kubeconfig, name, prepare);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let document: Value = serde_json::from_slice(&output.stdout).expect("a credential");
-        document.pointer("/status/token").map(text).expect("a token")
+        document.pointer("/status/token").and_then(Value::as_str).expect("a token").to_owned()
     }
 }
