@@ -81,7 +81,7 @@ fn screaming(code: &str) -> String {
 fn remedy(reason: Reason) -> &'static str {
     match reason {
         Reason::AmbiguousProvider => {
-            "use the kubeconfig that `credbroker kubeconfig wrap` writes, or name the definition in the request"
+            "run `credbroker kubeconfig inject`, or name the definition in the request"
         }
         Reason::BadTimestamp | Reason::OutputInvalid | Reason::OutputTooLarge | Reason::NoCredential => {
             "run the plugin by hand and check its output"
@@ -131,7 +131,7 @@ fn remedy(reason: Reason) -> &'static str {
             "check the name, and `namespaces` and `labelSelector` of `clusterProfiles` in the broker's configuration"
         }
         Reason::UnknownDefinition => {
-            "add the kubeconfig that defines it to `kubeconfigs`, or write the kubeconfig again with `credbroker kubeconfig wrap`"
+            "run `credbroker kubeconfig inject` if you edited the stanza; write a copy again with `credbroker kubeconfig wrap`; or add the kubeconfig that defines it to `kubeconfigs`"
         }
         Reason::UnknownProvider => "use one of the names that the message lists",
         Reason::VariableNotAllowed => "unset the variable, or set it in the provider's `env`",

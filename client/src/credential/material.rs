@@ -15,7 +15,7 @@ impl Bearer {
     /// `None`: the token does not fit into a header.
     pub(super) fn new(token: String) -> Option<Self> {
         // As `HeaderValue::from_str` has it. A process that makes one request as an exec plugin needs no header.
-        let fits = token.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~'));
+        let fits = token.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~' | 0x80..));
         fits.then(|| Self { token: token.into(), header: OnceLock::new() })
     }
 

@@ -14,7 +14,7 @@ use credbroker_credential::text::{listed, listed_all, nearest, shown, shown_path
 pub enum ResolveError {
     /// Several kubeconfigs define a provider of that name.
     #[error(
-        "provider `{}`: several kubeconfigs define it: {}; name the definition, or write your kubeconfig again with `credbroker kubeconfig wrap`",
+        "provider `{}`: several kubeconfigs define it: {}; name the definition, or run `credbroker kubeconfig inject`",
         shown(.name), all_of(.candidates)
     )]
     AmbiguousProvider {

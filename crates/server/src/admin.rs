@@ -1,6 +1,6 @@
 //! `CredentialBrokerAdmin`: the cache, the providers and the broker itself, for people and tools.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use credbroker_proto::v1::{self as pb, credential_selector::Selector as Selected};
 use pb::credential_broker_admin_server::CredentialBrokerAdmin;
@@ -18,7 +18,7 @@ use super::{
 use credbroker_cache::{KeyStatus, ListPosition, Selector};
 use credbroker_fleet::resolver::Source;
 use credbroker_plugin::{
-    Definition, PluginKey, PluginSpec, Provider, ProviderRef, ResolveError,
+    PluginKey, PluginSpec, Provider, ProviderRef, ResolveError,
     access::{CallTarget, Permit, Rights, Verb},
 };
 use credbroker_runner::PluginRunner;
@@ -92,21 +92,23 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         let after = match after {
             None => None,
             Some(position) => {
-                let (definition, name) = position.split_once('/').ok_or_else(paging::foreign)?;
-                Some((name, definition))
+                let (name, file) = position.split_once('\0').ok_or_else(paging::foreign)?;
+                Some((name, file.into()))
             }
         };
         let providers = self.credentials.resolver.providers();
         let shows = |name: &str| rights.allows(Verb::List, CallTarget::Provider(name));
         let mut rest: Vec<_> = providers
             .iter()
-            .filter(|provider| shows(&provider.name) && after.is_none_or(|after| place(provider) > after))
+            .filter(|provider| {
+                shows(&provider.name) && after.as_ref().is_none_or(|after| place(provider) > *after)
+            })
             .collect();
         rest.sort_unstable_by(|one, other| place(one).cmp(&place(other)));
         let rows = rest.into_iter().map(|provider| (overview::provider(&providers, provider), provider));
         let (providers, next_page_token) = paging.fill(rows, |provider| {
-            let (name, definition) = place(provider);
-            format!("{definition}/{name}")
+            let (name, file) = place(provider);
+            format!("{name}\0{file}")
         });
         Ok(Response::new(pb::ListProvidersResponse { providers, next_page_token }))
     }
@@ -202,8 +204,9 @@ impl<R: PluginRunner> BrokerService<R> {
 }
 
 /// Place of a provider in the list. A page token has it too, and is valid without that provider.
-fn place(provider: &Provider) -> (&str, &str) {
-    (&provider.name, provider.definition.as_ref().map_or("", Definition::digest))
+fn place(provider: &Provider) -> (&str, Cow<'_, str>) {
+    let file = provider.definition.as_ref().map(|definition| definition.file().to_string_lossy());
+    (&provider.name, file.unwrap_or_default())
 }
 
 fn count(count: usize) -> u32 {

@@ -31,7 +31,7 @@ use credbroker_plugin::Environment;
 ///   KUBECONFIG=~/.kube/broker kubectl get pods
 ///
 /// Run it again after your kubeconfig has changed. The current context of the copy is kept; a copy with
-/// contexts, clusters or users of its own is only overwritten with --force.
+/// other contexts, clusters or users is only overwritten with --force.
 #[derive(Debug, Default, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct WrapArgs {
@@ -123,7 +123,7 @@ fn earlier(path: &Path) -> Option<Node> {
     Some(merged(&kubeconfig, |_, _| {}))
 }
 
-/// Whether `old` is an earlier copy without anything of its own: all of its plugins run the shim, and `new` has all of its
+/// Whether `old` is an earlier copy and nothing more: all of its plugins run the shim, and `new` has all of its
 /// contexts, clusters and users.
 fn is_copy(old: &Node, new: &Node) -> bool {
     let list =

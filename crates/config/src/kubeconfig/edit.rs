@@ -93,7 +93,7 @@ pub fn restore(text: &str, is_wanted: impl Fn(&str) -> bool) -> Result<Edited, P
 struct Change {
     /// Edits of parts of the stanza; `None`: it has not the form in which they were written.
     parts: Option<Vec<Edit>>,
-    /// The whole stanza anew, in a form of its own.
+    /// The whole stanza, written again.
     whole: Option<Edit>,
     /// What it means then.
     expected: Node,
@@ -182,7 +182,7 @@ struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// `None`: the stanza of that user is not a map of its own in the text.
+    /// `None`: the stanza of that user is not a separate map in the text.
     fn of(text: &'a str, outline: &'a Outline, user: usize) -> Option<Self> {
         let part = outline.get("users")?.items().get(user)?.get("user")?.get("exec")?;
         part.get(COMMAND).map(|_| Self { text, part })

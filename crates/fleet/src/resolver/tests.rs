@@ -191,12 +191,12 @@ fn an_unknown_name_lists_the_known_ones() {
 
 /// The provider `name` as the kubeconfig `file` defines it.
 fn defined(file: &str, name: &str, command: &str) -> Provider {
-    let definition = Some(Definition::new(file.into(), name, format!("of {file}")));
+    let definition = Some(Definition::new(file.into(), name, format!("{name} in {file}")));
     Provider { definition, ..provider(name, Command::Name(command.into())) }
 }
 
 fn ask_for(file: &str, name: &str) -> CredentialRequest {
-    let definition = Some(format!("of {file}"));
+    let definition = Some(format!("{name} in {file}"));
     CredentialRequest { source: Source::Provider(ProviderRef { name: name.into(), definition }), ..ask(name) }
 }
 
@@ -214,9 +214,9 @@ fn a_definition_leads_to_that_very_provider_and_to_no_other_of_its_name() {
     assert_eq!(command(ask_for("/b", "rel")), "two");
     assert_eq!(command(ask("x")), "two", "a name is enough where it is the only one");
     let refused = |ask| refused(&resolver, ask);
-    insta::assert_snapshot!(refused(ask("rel")), @"provider `rel`: several kubeconfigs define it: /a (--definition c12248ceb715294367dd02b5bbc9639bce29538b), /b (--definition 3acb3e2361669675d9a53b87329660c33d92534e); name the definition, or write your kubeconfig again with `credbroker kubeconfig wrap`");
-    insta::assert_snapshot!(refused(ask_for("/c", "rel")), @"provider `rel`: unknown definition 3598bb66043a8e6b667c38ddf844690baf195036: the broker has read only /a, /b; add the kubeconfig that defines it to `kubeconfigs` in the broker's configuration, or, if the broker has no configuration, restart it with that kubeconfig in its KUBECONFIG");
-    insta::assert_snapshot!(refused(ask_for("/c", "unheard")), @"provider `unheard`: unknown definition 87e652345f8cb9c21d256c18bfa0a2e743101bc2: the broker has read no kubeconfig that defines this provider; add the kubeconfig that defines it to `kubeconfigs` in the broker's configuration, or, if the broker has no configuration, restart it with that kubeconfig in its KUBECONFIG");
+    insta::assert_snapshot!(refused(ask("rel")), @"provider `rel`: several kubeconfigs define it: /a (--definition rel in /a), /b (--definition rel in /b); name the definition, or run `credbroker kubeconfig inject`");
+    insta::assert_snapshot!(refused(ask_for("/c", "rel")), @"provider `rel`: unknown definition rel in /c: the broker has read only /a, /b, where it is another one; if this kubeconfig is an older copy of that file, write it again with `credbroker kubeconfig wrap`, else add the kubeconfig that defines it to `kubeconfigs` in the broker's configuration, or, if the broker has no configuration, restart it with that kubeconfig in its KUBECONFIG");
+    insta::assert_snapshot!(refused(ask_for("/c", "unheard")), @"provider `unheard`: unknown definition unheard in /c: the broker has read no kubeconfig that defines this provider; add the kubeconfig that defines it to `kubeconfigs` in the broker's configuration, or, if the broker has no configuration, restart it with that kubeconfig in its KUBECONFIG");
     assert_eq!(resolver.providers().names(), ["rel", "x"]);
     let mixed = ProviderRef {
         name: "x".into(),
@@ -232,12 +232,12 @@ fn a_definition_leads_to_that_very_provider_and_to_no_other_of_its_name() {
 fn a_configured_provider_has_no_definition_to_ask_for() {
     let resolver = resolver([provider("gke", Command::Name("x".into()))]);
     assert!(resolver.key(&ask("gke")).is_ok());
-    insta::assert_snapshot!(refused(&resolver, ask_for("/a", "gke")), @"provider `gke`: unknown definition b84ab4f2ec9d23f6e8daa6147fb5cc8e2e63da2d: the broker has read no kubeconfig that defines this provider; add the kubeconfig that defines it to `kubeconfigs` in the broker's configuration, or, if the broker has no configuration, restart it with that kubeconfig in its KUBECONFIG");
+    insta::assert_snapshot!(refused(&resolver, ask_for("/a", "gke")), @"provider `gke`: unknown definition gke in /a: the broker has read no kubeconfig that defines this provider; add the kubeconfig that defines it to `kubeconfigs` in the broker's configuration, or, if the broker has no configuration, restart it with that kubeconfig in its KUBECONFIG");
 }
 
 /// What is held for one is found by no request for the other.
 #[test]
-fn the_same_stanza_in_two_files_is_two_runs_and_a_changed_one_is_another() {
+fn another_definition_and_a_changed_stanza_are_other_runs() {
     let key = |provider: Provider| resolver([provider]).key(&ask("rel")).unwrap();
     let before = || defined("/a", "rel", "x");
     assert_eq!(key(before()), key(before()));

@@ -43,7 +43,7 @@ users:
 "#;
 
 #[test]
-fn the_shim_stands_before_the_original() {
+fn the_shim_is_in_front_of_the_original() {
     insta::assert_snapshot!(there_and_back(BLOCK));
 }
 
@@ -92,7 +92,7 @@ fn a_stanza_that_another_user_shares_is_refused_and_the_others_change() {
 
 /// kubectl writes a file in its own form: keys sorted, no comments, its own quotes.
 #[test]
-fn what_kubectl_wrote_anew_is_restored_in_that_form() {
+fn what_kubectl_wrote_again_is_restored_in_that_form() {
     let new = brokered_text(BLOCK).text;
     let root = document::yaml(new.as_bytes(), Aliases::Refuse).unwrap();
     let kubectl = serde_saphyr::to_string(&root.to_json()).unwrap();
