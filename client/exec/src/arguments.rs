@@ -21,7 +21,7 @@ pub(crate) use self::help::HELP;
 /// A checked command line.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Command {
-    Ask(Arguments),
+    Ask(Box<Arguments>),
     Help,
     Version,
 }
@@ -171,7 +171,7 @@ pub(crate) fn parse(
                 if given.original.command.is_empty() {
                     return Err(UsageError::ValueMissing("--"));
                 }
-                return given.checked(provider).map(Command::Ask);
+                return given.checked(provider).map(|arguments| Command::Ask(Box::new(arguments)));
             }
             (CLUSTER_INFO, None) => {
                 given.original.cluster_info = true;
@@ -185,7 +185,7 @@ pub(crate) fn parse(
         let value = attached.or_else(|| args.next()).ok_or(UsageError::ValueMissing(flag))?;
         given.take(flag, value)?;
     }
-    given.checked(provider).map(Command::Ask)
+    given.checked(provider).map(|arguments| Command::Ask(Box::new(arguments)))
 }
 
 #[derive(Default)]

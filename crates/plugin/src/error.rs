@@ -221,6 +221,9 @@ fn all_of(definitions: &[Definition]) -> String {
     listed_all(definitions.iter().map(ToString::to_string))
 }
 
+/// What makes the broker read a definition.
+const ADD: &str = "add the kubeconfig that defines it to `kubeconfigs` in the broker's configuration, or, if the broker has no configuration, restart it with that kubeconfig in its KUBECONFIG";
+
 fn known_definitions(definitions: &[Definition]) -> String {
     if let Some(outdated) = definitions.iter().find(|definition| definition.is_outdated) {
         let file = outdated.shown_file();
@@ -228,7 +231,6 @@ fn known_definitions(definitions: &[Definition]) -> String {
             "the stanza in {file} was edited, and the arguments of its credbroker-exec do not describe it; run `credbroker kubeconfig inject`"
         );
     }
-    const ADD: &str = "add the kubeconfig that defines it to `kubeconfigs` in the broker's configuration, or, if the broker has no configuration, restart it with that kubeconfig in its KUBECONFIG";
     if definitions.is_empty() {
         return format!("the broker has read no kubeconfig that defines this provider; {ADD}");
     }

@@ -32,7 +32,7 @@ fn every_flag_takes_its_value_behind_a_space_or_an_equals_sign() {
         "--provider gke --socket /s=1 --timeout 1.5 --api-version v1beta1",
         "--provider=gke --socket=/s=1 --timeout=1.5 --api-version=v1beta1",
     ] {
-        assert_eq!(parsed(line, None), Ok(Command::Ask(full.clone())), "{line}");
+        assert_eq!(parsed(line, None), Ok(Command::Ask(full.clone().into())), "{line}");
     }
 }
 
@@ -49,7 +49,11 @@ fn the_source_is_a_provider_or_a_cluster_profile_and_a_flag_wins_over_the_variab
         ("", Some(""), Err(UsageError::NoSource)),
         ("--provider a --cluster-profile b/c", None, Err(UsageError::TwoSources)),
     ] {
-        assert_eq!(parsed(line, variable), expected.map(Command::Ask), "{line} {variable:?}");
+        assert_eq!(
+            parsed(line, variable),
+            expected.map(|given| Command::Ask(given.into())),
+            "{line} {variable:?}"
+        );
     }
 }
 

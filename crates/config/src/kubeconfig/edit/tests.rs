@@ -143,7 +143,7 @@ fn exec() -> impl Strategy<Value = String> {
         let command = format!("command: {command}  # of the plugin");
         let keys = if first { [&command, version] } else { [version, &command] };
         let keys = keys.into_iter().chain([args, info, mode, env, "x-unknown: {a: [1]}"]);
-        keys.filter(|key| !key.is_empty()).map(|key| format!("      {key}\n")).collect()
+        keys.filter(|key| !key.is_empty()).flat_map(|key| ["      ", key, "\n"]).collect()
     })
 }
 
@@ -156,9 +156,11 @@ proptest! {
         (head, is_crlf, has_mark) in (select(&["", "# head\n", "---\n"][..]), any::<bool>(), any::<bool>()),
         name in "[a-zé:/ -]{1,12}",
     ) {
-        let users: String = execs.iter().enumerate().map(|(index, exec)| {
-            format!("- name: {name:?}\n  user:\n    exec:\n{exec}\n- name: {name:?}\n  user: {{token: {index}}}\n", name = format!("{name}{index}"))
-        }).collect();
+        let users = execs.iter().enumerate().map(|(index, exec)| {
+            let name = format!("{name}{index}");
+            format!("- name: {name:?}\n  user:\n    exec:\n{exec}\n- name: {name:?}\n  user: {{token: {index}}}\n")
+        });
+        let users = users.collect::<Vec<_>>().concat();
         let mut text = format!("{head}users:\n{users}contexts: []  # end\n");
         if is_crlf {
             text = text.replace('\n', "\r\n");
