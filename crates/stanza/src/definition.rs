@@ -2,9 +2,7 @@
 
 use std::{
     borrow::Cow,
-    collections::BTreeMap,
     ffi::OsStr,
-    fmt::Write as _,
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
     path::{Path, PathBuf},
 };
@@ -27,8 +25,9 @@ pub struct Definition<'a> {
     pub command: &'a [u8],
     /// The arguments of the command.
     pub args: Vec<&'a [u8]>,
-    /// The variables that the stanza sets. `None`: the environment has no such variable.
-    pub env: BTreeMap<&'a [u8], Option<&'a [u8]>>,
+    /// The variables that the stanza sets; of several with one name, the last counts. `None`: the environment has no such
+    /// variable.
+    pub env: Vec<(&'a [u8], Option<&'a [u8]>)>,
     /// Whether the plugin receives the cluster.
     pub cluster_info: bool,
 }
@@ -46,22 +45,28 @@ impl Definition<'_> {
         for arg in args {
             input.text(arg);
         }
-        input.count(env.len());
-        for (name, value) in env {
+        input.flag(*cluster_info);
+        // In the order of the names. A few are searched with less code than they are sorted.
+        let (mut before, mut count): (Option<&[u8]>, _) = (None, 0);
+        loop {
+            let rest = env.iter().filter(|(name, _)| before.is_none_or(|before| *name > before));
+            // Of several with one name, the last.
+            let next = rest.reduce(|one, other| if other.0 <= one.0 { other } else { one });
+            let Some((name, value)) = next else { break };
             input.text(name);
             input.flag(value.is_some());
             input.text(value.unwrap_or_default());
+            (before, count) = (Some(*name), count + 1);
         }
-        input.flag(*cluster_info);
+        // Unambiguous, because this list is the last field.
+        input.count(count);
         let hash = input.0.finalize();
-        hash.iter().take(BYTES).fold(String::with_capacity(2 * BYTES), |mut digits, byte| {
-            let _infallible = write!(digits, "{byte:02x}");
-            digits
-        })
+        let nibbles = hash.iter().take(BYTES).flat_map(|byte| [byte >> 4, byte & 15]);
+        nibbles.filter_map(|nibble| char::from_digit(nibble.into(), 16)).collect()
     }
 }
 
-/// Every text starts with its length and every list with its count, so that no two inputs are equal by concatenation.
+/// Every text starts with its length and every list has its count, so that no two inputs are equal by concatenation.
 struct Input(Sha256);
 
 impl Input {

@@ -2,30 +2,21 @@
 
 /// What `--help` prints.
 pub(crate) const HELP: &str = "\
-An exec credential plugin for kubectl, helm and every other Kubernetes client: requests a credential from credbroker
+An exec credential plugin for Kubernetes clients: requests a credential from credbroker
 and prints it as an ExecCredential. `credbroker kubeconfig inject` puts it in front of the plugins of a kubeconfig:
 
-  users:
-  - name: prod
-    user:
-      exec:
-        apiVersion: client.authentication.k8s.io/v1
-        command: credbroker-exec
-        args: [--provider, prod, --api-version, v1, --, aws, eks, get-token, --cluster-name, prod]
-        interactiveMode: IfAvailable
-        provideClusterInfo: true
+  command: credbroker-exec
+  args: [--provider, prod, --api-version, v1, --, aws, eks, get-token]
 
 Usage: credbroker-exec --provider NAME [options] [-- COMMAND ARGS...]
        credbroker-exec --cluster-profile NAMESPACE/NAME [options]
 
-  --provider NAME                   a provider of the broker's configuration, or a user of its kubeconfigs
-                                    [env: CREDBROKER_PROVIDER]
-  -- COMMAND ARGS...                the plugin of that user. The shim sends its digest, and the broker answers only if a
-                                    kubeconfig that it reads defines the user with this plugin
-  --env NAME                        a variable that the user's stanza sets; its value is part of the digest
-  --dir DIR                         the directory that a relative COMMAND is relative to
+  --provider NAME                   a configured provider, or a user of a kubeconfig [env: CREDBROKER_PROVIDER]
+  -- COMMAND ARGS...                the plugin of that user; only its digest is sent
+  --env NAME                        a variable of the stanza, whose value is part of the digest
+  --dir DIR                         the directory of a relative COMMAND
   --cluster-info                    COMMAND receives the cluster
-  --was KEY=VALUE                   what the stanza had, for `credbroker kubeconfig restore`
+  --was KEY=VALUE                   for `credbroker kubeconfig restore`
   --definition DIGEST               the digest, without a command
   --cluster-profile NAMESPACE/NAME  a ClusterProfile that the broker reads
   --server URL                      the cluster's server according to the kubeconfig, for clients that do not set

@@ -139,7 +139,7 @@ fn the_digest_of_a_command_is_that_of_its_definition() {
         dir: None,
         command: b"/opt/bin/aws",
         args: vec![b"eks", b"--", b"--provider"],
-        env: [(b"AWS_PROFILE".as_slice(), Some(b"prod".as_slice())), (b"GONE", None)].into(),
+        env: vec![(b"AWS_PROFILE", Some(b"prod")), (b"GONE", None)],
         cluster_info: true,
     };
     let expected = Source::Provider { name: "prod".into(), definition: Some(definition.digest()) };
