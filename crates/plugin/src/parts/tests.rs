@@ -66,7 +66,7 @@ fn a_provider_of_a_kubeconfig_has_its_definition_and_the_clusters_of_its_context
     };
     insta::assert_snapshot!(parts(&provider), @r"
     Provider  gke Stanza
-    Definition  d889b9c90881403f1de1141d27b3624ce4dd212a Stanza
+    Definition  12ab Stanza
     Command  /bin/gke Stanza
     ApiVersion  client.authentication.k8s.io/v1 Stanza
     ProvideClusterInfo  true Stanza
