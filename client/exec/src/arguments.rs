@@ -14,7 +14,7 @@ use credbroker_client::ClusterProfileRef;
 use credbroker_stanza::Definition;
 
 use self::values::{api_version, cluster_profile, definition, provider_name, server, timeout};
-use crate::{ApiVersion, Source, edges::Environment};
+use crate::{document::ApiVersion, edges::Environment, source::Source};
 
 pub(crate) use self::help::HELP;
 

@@ -5,7 +5,7 @@ use credbroker_client::Cluster;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::ApiVersion;
+use crate::document::ApiVersion;
 
 /// The content of the variable.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,7 +5,10 @@ use std::{error::Error, io, path::Path, sync::Arc};
 use credbroker_client::{Code, Socket, SocketError};
 use rustix::process::geteuid;
 
-use crate::{ExecInfoError, ForwardError, OnDemandError, Source, UsageError, exit_code, notice::visible};
+use crate::{
+    arguments::UsageError, exec_info::ExecInfoError, exit_code, forward::ForwardError, notice::visible,
+    on_demand::OnDemandError, source::Source,
+};
 
 /// Why a person's own broker may not be found.
 const OWN: &str = "; your own broker is only looked for if XDG_RUNTIME_DIR is set, which it is not after su and in cron: \

@@ -4,7 +4,7 @@ use std::{cell::RefCell, io::Write, time::Duration};
 
 use credbroker_client::blocking::Notice;
 
-use crate::Source;
+use crate::source::Source;
 
 /// After this time a person sees what the request waits for.
 const SILENCE: Duration = Duration::from_secs(1);

@@ -8,11 +8,10 @@ use std::{
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    time::Duration,
 };
 
 use credbroker_client::{
-    Error, Reason, Socket,
+    Socket,
     safety::{Unsafe, unsafe_file, unsafe_way},
 };
 use rustix::{
@@ -23,12 +22,10 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{Edges, Failure, arguments::Arguments};
+use crate::{arguments::Arguments, edges::Edges};
 
 /// Largest mark, in bytes.
 const MOST: u64 = 64 * 1024;
-/// How long a broker that was started is waited for.
-const START: Duration = Duration::from_secs(10);
 /// A log of this size is started again, in bytes.
 const LOG: u64 = 1 << 20;
 
@@ -81,7 +78,7 @@ impl Starter {
 
     /// Starts the broker, if there is a mark and this user is not root. Returns its socket at once, or `None` if it was not
     /// started.
-    fn start(&self) -> Result<Option<Socket>, Failure> {
+    pub(crate) fn start(&self) -> Result<Option<Socket>, OnDemandError> {
         let (user, own) = (geteuid(), self.runtime_directory.join("credbroker/credbroker.sock"));
         let is_own = |found: Metadata| found.uid() == user.as_raw();
         if user.is_root() || !self.runtime_directory.metadata().is_ok_and(is_own) || !is_absent(&own) {
@@ -101,7 +98,7 @@ impl Starter {
         Ok(Some(Socket::at(own)))
     }
 
-    fn recorded(&self) -> Result<Option<(File, OnDemand)>, Failure> {
+    fn recorded(&self) -> Result<Option<(File, OnDemand)>, OnDemandError> {
         let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits();
         let opened = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(&self.mark);
         let mut file = match opened {
@@ -119,33 +116,6 @@ impl Starter {
     }
 }
 
-/// Asks with `ask`, and if no broker serves this user, starts the user's own one where that is allowed. `ask` gets the
-/// socket, and how long a broker may take to start if that is not the usual time.
-pub(crate) fn with_start<T>(
-    starter: Option<Starter>,
-    socket: &Socket,
-    mut ask: impl FnMut(&Socket, Option<Duration>) -> Result<T, Failure>,
-) -> Result<T, Failure> {
-    let Some(starter) = starter else { return ask(socket, None) };
-    // A broker that can be started is not waited for before.
-    let failure = match ask(socket, Some(Duration::ZERO)) {
-        Err(Failure::Broker(failure)) => failure,
-        answer => return answer,
-    };
-    let is_unreachable = matches!(failure, Error::Unreachable { .. });
-    // The machine's broker does not serve this user.
-    let is_refused = matches!(failure.reason(), Some(Reason::PeerDenied | Reason::UnknownDefinition));
-    let may_be_starting = failure.may_be_starting();
-    if !is_unreachable && !is_refused && !may_be_starting {
-        return Err(failure.into());
-    }
-    match starter.start()? {
-        Some(own) => ask(&own, Some(START)),
-        None if may_be_starting => ask(socket, None),
-        None => Err(failure.into()),
-    }
-}
-
 /// Whether no process listens there. Does not block: a listener whose queue is full is there.
 fn is_absent(path: &Path) -> bool {
     let connected = SocketAddrUnix::new(path).and_then(|address| {
@@ -156,14 +126,14 @@ fn is_absent(path: &Path) -> bool {
 }
 
 /// Refuses a file that other users can change or replace.
-fn checked(path: &Path) -> Result<(), Failure> {
+fn checked(path: &Path) -> Result<(), OnDemandError> {
     if !path.is_absolute() || !path.is_file() {
         return Err(problem(path, "it is not there"));
     }
     safe(path, || Ok(unsafe_file(path, &path.metadata()?)?.into_iter().next()))
 }
 
-fn safe(path: &Path, check: impl FnOnce() -> io::Result<Option<Unsafe>>) -> Result<(), Failure> {
+fn safe(path: &Path, check: impl FnOnce() -> io::Result<Option<Unsafe>>) -> Result<(), OnDemandError> {
     match check() {
         Ok(None) => Ok(()),
         Ok(Some(by)) => Err(problem(path, &by.problem("decide what is started"))),
@@ -186,6 +156,6 @@ fn spawn(recorded: &OnDemand) -> io::Result<()> {
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn().map(drop)
 }
 
-fn problem(path: &Path, why: &str) -> Failure {
-    Failure::OnDemand(OnDemandError { problem: format!("{}: {why}", path.display()) })
+fn problem(path: &Path, why: &str) -> OnDemandError {
+    OnDemandError { problem: format!("{}: {why}", path.display()) }
 }

@@ -3,19 +3,21 @@
 use std::{ffi::OsString, mem::forget, sync::Arc, time::Duration};
 
 use credbroker_client::{
-    Cluster, Credential, Error, Socket,
+    Cluster, Credential, Error, Reason, Socket,
     blocking::{CredentialRequest, Notice, Timeouts, get_credential, log_in},
 };
 
 use crate::{
-    Edges, Failure, Source,
     arguments::{Arguments, Command, HELP, parse},
     caller::caller,
     document::document,
+    edges::Edges,
     exec_info::{self, ExecInfo, ExecInfoError},
+    failure::Failure,
     notice::with_notice,
-    on_demand::{Starter, with_start},
+    on_demand::Starter,
     request::{request, socket},
+    source::Source,
 };
 
 /// Default of `--timeout`: longer than a plugin may run by default, so that its error arrives.
@@ -23,6 +25,8 @@ const TOTAL: Duration = Duration::from_secs(45);
 /// How long a broker that does not run is waited for. A person prefers an early error, a controller a restart without one.
 const BROKER_START_AT_TERMINAL: Duration = Duration::from_secs(2);
 const BROKER_START: Duration = Duration::from_secs(5);
+/// How long a broker that was started is waited for.
+const ON_DEMAND_START: Duration = Duration::from_secs(10);
 
 /// The shim: prints one `ExecCredential` and returns the exit code. `args` is without the program's name.
 pub fn run(args: impl Iterator<Item = OsString>, edges: &mut Edges) -> u8 {
@@ -127,6 +131,33 @@ fn credential_line(arguments: &Arguments, edges: &mut Edges) -> Result<String, F
     // The process ends now, and what is printed has the same secret.
     forget((credential, request));
     Ok(line)
+}
+
+/// Asks with `ask`, and if no broker serves this user, starts the user's own one where that is allowed. `ask` gets the
+/// socket, and how long a broker may take to start if that is not the usual time.
+fn with_start<T>(
+    starter: Option<Starter>,
+    socket: &Socket,
+    mut ask: impl FnMut(&Socket, Option<Duration>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let Some(starter) = starter else { return ask(socket, None) };
+    // A broker that can be started is not waited for before.
+    let failure = match ask(socket, Some(Duration::ZERO)) {
+        Err(Failure::Broker(failure)) => failure,
+        answer => return answer,
+    };
+    let is_unreachable = matches!(failure, Error::Unreachable { .. });
+    // The machine's broker does not serve this user.
+    let is_refused = matches!(failure.reason(), Some(Reason::PeerDenied | Reason::UnknownDefinition));
+    let may_be_starting = failure.may_be_starting();
+    if !is_unreachable && !is_refused && !may_be_starting {
+        return Err(failure.into());
+    }
+    match starter.start()? {
+        Some(own) => ask(&own, Some(ON_DEMAND_START)),
+        None if may_be_starting => ask(socket, None),
+        None => Err(failure.into()),
+    }
 }
 
 /// `None`: the client sets no `KUBERNETES_EXEC_INFO`, as those for JavaScript and Java.

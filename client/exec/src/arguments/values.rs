@@ -5,7 +5,7 @@ use std::{ffi::OsStr, time::Duration};
 use credbroker_client::ClusterProfileRef;
 
 use super::{API_VERSION, CLUSTER_PROFILE, DEFINITION, SERVER, TIMEOUT, UsageError};
-use crate::{ApiVersion, duration};
+use crate::{document::ApiVersion, duration::duration};
 
 pub(super) fn provider_name(flag: &'static str, value: &OsStr) -> Result<String, UsageError> {
     let name = value.to_str().filter(|name| !name.is_empty() && !name.chars().any(char::is_control));
