@@ -34,14 +34,17 @@ fn broker(program: impl AsRef<Path>, limits: &Value) -> (Broker, [FakePlugin; 2]
 fn configured(builder: BrokerBuilder, plugins: &[FakePlugin; 2], limits: &Value) -> BrokerBuilder {
     let mut cloud = provider("cloud", &plugins[0]);
     cloud["callerEnv"] = json!(["KEY"]);
+    builder.config(&config(&[cloud, provider("other", &plugins[1])], limits).to_string())
+}
+
+/// A configuration that serves this user and the other one.
+pub(super) fn config(providers: &[Value; 2], limits: &Value) -> Value {
     let peers = json!({"uids": [rustix::process::geteuid().as_raw(), OTHER]});
     let allow = json!({"providers": ["*"], "verbs": ["get", "watch", "list"]});
-    let config = json!({
-        "apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig", "limits": limits,
-        "providers": [cloud, provider("other", &plugins[1])],
+    json!({
+        "apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig", "limits": limits, "providers": providers,
         "listen": {"mode": "0666"}, "access": [{"name": "r", "peers": peers, "allow": allow}],
-    });
-    builder.config(&config.to_string())
+    })
 }
 
 #[test]
@@ -67,7 +70,7 @@ fn a_peer_without_any_right_is_disconnected_after_some_denials() {
 }
 
 /// Another process that asks for a credential, of another user if this one may start it.
-fn ask(broker: &Broker, provider: &str) -> Output {
+pub(super) fn ask(broker: &Broker, provider: &str) -> Output {
     let run = broker.socket().parent().unwrap().to_owned();
     for directory in [run.parent().unwrap(), &run] {
         std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o711)).unwrap();

@@ -62,7 +62,7 @@ fn warm(plugin: &FakePlugin) -> Broker {
 }
 
 /// The most memory that was resident so far, in KiB.
-fn peak(pid: u32) -> u64 {
+pub(super) fn peak(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()

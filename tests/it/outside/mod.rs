@@ -1,6 +1,7 @@
 //! What others do to a broker, seen from the real binary: peers, readers of its log, its directory, its hub.
 
 mod beside;
+mod bytes;
 mod door;
 mod evil;
 mod faults;
