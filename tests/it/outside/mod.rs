@@ -2,6 +2,7 @@
 
 mod beside;
 mod bytes;
+mod cgroup;
 mod door;
 mod evil;
 mod faults;
