@@ -7,7 +7,7 @@ use std::{
     os::unix::{fs::PermissionsExt as _, net::UnixStream as StdUnixStream},
     path::Path,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     thread::{self, JoinHandle},
@@ -16,18 +16,14 @@ use std::{
 
 use anyhow::{Context, Result};
 use credbroker_lab::{
-    channel::channel,
+    channel::{channel, channel_as},
     report::{Report, figure, percentile, section},
 };
-use hyper_util::rt::TokioIo;
-use rustix::{
-    process::{Uid, geteuid},
-    thread::{set_thread_groups, set_thread_res_uid},
-};
-use tokio::{net::UnixStream, runtime::Builder};
-use tonic::transport::Endpoint;
+use rustix::process::geteuid;
+use tokio::runtime::Builder;
 
 use crate::{
+    floods,
     keys::{self, KEYS, OTHER, TOKEN_PLUGIN, request},
     subject::{Rpc, Subject},
 };
@@ -61,10 +57,17 @@ pub(crate) async fn measure(report: &mut Report, directory: &Path) -> Result<()>
     for path in [directory.parent().unwrap_or(directory), directory] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o711))?;
     }
-    let victim = Rpc::new(channel_of(VICTIM, &subject.running.socket).await?);
+    let victim = Rpc::new(channel_as(VICTIM, &subject.running.socket).await?);
     let alone = p99(&victim).await?;
     figure("p99 alone", &millis(alone));
-    let attacks: [(&str, Attack); 2] = [("silent connections", connect), ("new keys", make_keys)];
+    let attacks: [(&str, Attack); 6] = [
+        ("silent connections", connect),
+        ("new keys", make_keys),
+        ("requests of headers", floods::headers),
+        ("unfinished requests", floods::parts),
+        ("unread answers", floods::unread),
+        ("denied calls", floods::denied),
+    ];
     for (name, attack) in attacks {
         let before = subject.resident()?;
         let (stop, socket) = (Arc::new(AtomicBool::new(false)), subject.running.socket.clone());
@@ -89,24 +92,6 @@ pub(crate) async fn measure(report: &mut Report, directory: &Path) -> Result<()>
         report.limited(&format!("ticks in a second after {name}"), &busy.to_string(), &limit, busy <= IDLE);
     }
     Ok(())
-}
-
-/// A connection of another user.
-async fn channel_of(uid: u32, socket: &Path) -> Result<tonic::transport::Channel> {
-    let socket = socket.to_owned();
-    let connect = move || {
-        set_thread_groups(&[])?;
-        set_thread_res_uid(None, Some(Uid::from_raw(uid)), None)?;
-        StdUnixStream::connect(socket)
-    };
-    let stream = thread::spawn(connect).join().ok().context("it panicked")??;
-    stream.set_nonblocking(true)?;
-    let stream = Mutex::new(Some(UnixStream::from_std(stream)?));
-    let connect = tower::service_fn(move |_| {
-        let stream = stream.lock().ok().and_then(|mut stream| stream.take());
-        async move { stream.map(TokioIo::new).ok_or(std::io::Error::other("it ended")) }
-    });
-    Ok(Endpoint::from_static("http://localhost").connect_with_connector(connect).await?)
 }
 
 async fn p99(rpc: &Rpc) -> Result<Duration> {

@@ -8,6 +8,7 @@ mod attacks;
 mod callers;
 mod credential;
 mod crowd;
+mod floods;
 mod hits;
 mod idle;
 mod keys;
