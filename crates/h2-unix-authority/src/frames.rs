@@ -173,8 +173,8 @@ fn rewrite(frames: &mut [u8]) -> usize {
         return frames.len();
     }
     // From last to first: an edit may be shorter than the bytes it replaces, which moves those behind it.
-    for edit in edits.into_iter().rev() {
-        block.to_mut().splice(edit.place, edit.bytes);
+    for (place, bytes) in edits.into_iter().rev() {
+        block.to_mut().splice(place, bytes);
     }
     let edited = reframed(frames, &block);
     if let Some(place) = frames.get_mut(..edited.len()) {
