@@ -9,7 +9,6 @@ use std::{
     time::Duration,
 };
 
-use rustix::net::SocketFlags;
 use tokio::{
     net::{UnixListener, UnixStream},
     sync::watch,
@@ -23,7 +22,7 @@ use crate::{
     connection::Connections,
     exchange::ConnectionRefusal,
     identity::Identities,
-    linux::{Peer, coarse},
+    linux::{Peer, accept_now, coarse},
     places::{Limits, Place, Places},
     program::Program,
     publication::BACKLOG,
@@ -43,7 +42,7 @@ const REFUSAL_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Acceptor<P> {
     connections: Connections<P>,
-    identities: Identities,
+    identities: Arc<Identities>,
     places: Arc<Places>,
     /// When a lack of places was logged last, in seconds of [`coarse`].
     noted: AtomicU64,
@@ -117,9 +116,8 @@ impl<P: Program> Acceptor<P> {
 
     /// Accepts the connections that wait at `listener`, which has no name any longer.
     pub fn accept_the_rest(&self, number: usize, listener: &UnixListener) {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         for _ in 0..BACKLOG {
-            let Ok(socket) = rustix::net::accept_with(listener, flags) else { return };
+            let Ok(socket) = accept_now(listener) else { return };
             match UnixStream::from_std(socket.into()) {
                 Ok(stream) => self.admit(number, stream),
                 Err(error) => debug!(%error, "a connection was lost with its listener"),
