@@ -18,16 +18,15 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, info, warn};
 
 use crate::{
-    account::{Full, Who},
-    connection::Connections,
-    exchange::ConnectionRefusal,
+    account::{Account, Full, Who},
+    connection::serve,
+    exchange::{ConnectionRefusal, Exchanges},
     identity::Identities,
     linux::{Peer, accept_now, coarse},
-    places::{Limits, Place, Places},
+    places::{Limits, Places},
     program::Program,
     publication::BACKLOG,
     traffic::Traffic,
-    watchdog::Watchdog,
 };
 
 /// Shortest and longest pause after a failed accept. Each further failure doubles the pause.
@@ -41,7 +40,9 @@ const REFUSAL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Accepts connections and serves each on a separate task.
 #[derive(Debug)]
 pub struct Acceptor<P> {
-    connections: Connections<P>,
+    program: Arc<P>,
+    tasks: TaskTracker,
+    draining: CancellationToken,
     identities: Arc<Identities>,
     places: Arc<Places>,
     /// When a lack of places was logged last, in seconds of [`coarse`].
@@ -51,13 +52,8 @@ pub struct Acceptor<P> {
 impl<P: Program> Acceptor<P> {
     /// Serves `program` on connections within `limits`. Refuses further ones.
     pub fn new(program: Arc<P>, limits: Limits, tasks: TaskTracker, draining: CancellationToken) -> Self {
-        let connections = Connections { program, tasks, draining, watchdog: Watchdog::default() };
-        Self {
-            connections,
-            identities: Identities::new(),
-            places: Arc::new(Places::new(limits, P::status)),
-            noted: AtomicU64::new(0),
-        }
+        let places = Arc::new(Places::new(limits, P::status));
+        Self { program, tasks, draining, identities: Identities::new(), places, noted: AtomicU64::new(0) }
     }
 
     /// Whether the user of this process can be identified: not if the kernel uses that uid for all users that it cannot map.
@@ -68,14 +64,14 @@ impl<P: Program> Acceptor<P> {
     /// Ends connections whose peers stop reading their answers. It looks whenever `tick` has waited for the interval, and
     /// runs until the future is dropped.
     pub async fn watch_over<F: Future<Output = ()>>(&self, tick: impl Fn(Duration) -> F) {
-        self.connections.watchdog.run(tick).await;
+        self.places.watch_over(tick).await;
     }
 
     /// Accepts connections from the newest of `listeners`, which belong to the listener of that number in the
     /// configuration, until the server drains. That listener stays open until its sender is dropped: if systemd holds it
     /// too, later connections wait in its backlog for the next process.
     pub async fn run(&self, number: usize, mut listeners: watch::Receiver<Arc<UnixListener>>) {
-        let draining = &self.connections.draining;
+        let draining = &self.draining;
         let mut pause = PAUSE.0;
         let mut listener = Arc::clone(&listeners.borrow_and_update());
         loop {
@@ -142,10 +138,18 @@ impl<P: Program> Acceptor<P> {
             Err(error) => return debug!(%error, "a connection without an identity was closed"),
         };
         let peer = identity.peer;
-        let known = Arc::new(self.connections.program.meet(identity));
+        let known = Arc::new(self.program.meet(identity));
         // Each connection has a separate token, because each of its polls locks the token.
-        let (end, now) = (self.connections.draining.child_token(), coarse());
-        let (refusal, place, traffic) = match self.place((&peer, &known), end.clone(), now) {
+        let (end, now) = (self.draining.child_token(), coarse());
+        let placed = if self.program.may_connect(&known) {
+            self.places.take(&peer, end.clone(), now).map_err(|full| {
+                self.note_full(&peer, full, now);
+                ConnectionRefusal::Full(full)
+            })
+        } else {
+            Err(ConnectionRefusal::Denied)
+        };
+        let (refusal, place, traffic) = match placed {
             Ok((place, traffic)) => (None, place, traffic),
             Err(refusal) => {
                 let Some(place) = self.places.refuse() else {
@@ -154,12 +158,14 @@ impl<P: Program> Acceptor<P> {
                         "a connection was closed: too many are refused at the moment"
                     );
                 };
-                (Some(refusal), place, Traffic::new(end, None, now, P::status))
+                (Some(refusal), place, Traffic::new(end, Account::unlimited(), now, P::status))
             }
         };
         let is_refused = refusal.is_some();
-        let serve = self.connections.clone().serve(stream, (peer, known), traffic, refusal);
-        self.connections.tasks.spawn(async move {
+        let program = Arc::clone(&self.program);
+        let exchanges = Arc::new(Exchanges::new(program, known, refusal, traffic, self.draining.clone()));
+        let serve = serve(stream, peer, exchanges, self.tasks.clone(), self.draining.clone());
+        self.tasks.spawn(async move {
             if !is_refused {
                 serve.await;
             } else if timeout(REFUSAL_TIMEOUT, serve).await.is_err() {
@@ -169,34 +175,20 @@ impl<P: Program> Acceptor<P> {
         });
     }
 
-    /// Takes a place for a connection.
-    fn place(
-        &self,
-        (peer, known): (&Peer, &P::Peer),
-        end: CancellationToken,
-        now: Duration,
-    ) -> Result<(Place, Arc<Traffic>), ConnectionRefusal> {
-        if !self.connections.program.may_connect(known) {
-            return Err(ConnectionRefusal::Denied);
+    /// Logs a lack of places, but not for each connection.
+    fn note_full(&self, peer: &Peer, Full { limit, who, most }: Full, now: Duration) {
+        let (seconds, noted) = (now.as_secs(), self.noted.load(Ordering::Relaxed));
+        if noted != 0 && seconds.saturating_sub(noted) < NOTE_EVERY.as_secs() {
+            return;
         }
-        self.places.take(peer, end, now).map_err(|full| {
-            let (seconds, noted) = (now.as_secs(), self.noted.load(Ordering::Relaxed));
-            if noted == 0 || seconds.saturating_sub(noted) >= NOTE_EVERY.as_secs() {
-                self.noted.store(seconds.max(1), Ordering::Relaxed);
-                note_full(peer, full);
+        self.noted.store(seconds.max(1), Ordering::Relaxed);
+        let (uid, pid) = (peer.uid, peer.pid);
+        match who {
+            Who::All => warn!(?limit, most, "no more connections are served until one is closed or idle"),
+            Who::Uid => warn!(?limit, most, uid, "a uid has its share, and gets no more connections"),
+            Who::Process | Who::Connection => {
+                warn!(?limit, most, uid, pid, "a process has its share, and gets no more connections");
             }
-            ConnectionRefusal::Full(full)
-        })
-    }
-}
-
-fn note_full(peer: &Peer, Full { limit, who, most }: Full) {
-    let (uid, pid) = (peer.uid, peer.pid);
-    match who {
-        Who::All => warn!(?limit, most, "no more connections are served until one is closed or idle"),
-        Who::Uid => warn!(?limit, most, uid, "a uid has its share, and gets no more connections"),
-        Who::Process | Who::Connection => {
-            warn!(?limit, most, uid, pid, "a process has its share, and gets no more connections");
         }
     }
 }

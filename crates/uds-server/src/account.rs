@@ -62,13 +62,15 @@ pub(crate) struct Held {
 /// The account of one process.
 #[derive(Debug)]
 pub(crate) struct Account {
-    pub(crate) process: Held,
-    pub(crate) uid: Arc<Held>,
-    pub(crate) all: Arc<Held>,
-    /// [`Limits::bytes`](crate::Limits::bytes).
-    pub(crate) most: usize,
+    pub(crate) uid: u32,
+    /// As [`Peer::process`](crate::Peer::process) numbers it.
+    pub(crate) process: u64,
     /// Whether the process is known: otherwise all of the uid count as one, and only the share of the uid limits them.
     pub(crate) is_process: bool,
+    /// What the process, its uid, and all peers hold.
+    pub(crate) held: [Arc<Held>; 3],
+    /// [`Limits::bytes`](crate::Limits::bytes).
+    pub(crate) most: usize,
 }
 
 /// Who may not grow from what a process, its uid and all peers hold, of `most`.
@@ -86,36 +88,40 @@ pub(crate) fn lacks([process, uid, all]: [usize; 3], most: usize, is_process: bo
 }
 
 impl Account {
-    pub(crate) fn held(&self) -> [&Held; 3] {
-        [&self.process, &self.uid, &self.all]
+    /// One without a limit, which nobody shares.
+    pub(crate) fn unlimited() -> Arc<Self> {
+        Arc::new(Self { uid: 0, process: 0, is_process: false, held: Default::default(), most: usize::MAX })
     }
 
-    pub(crate) fn count(&self, of: impl Fn(&Held) -> &AtomicUsize) -> [usize; 3] {
-        self.held().map(|held| of(held).load(Ordering::Relaxed))
-    }
-
-    /// Takes `bytes`, if the peer may have more.
+    /// Whether the peer may have more of what `held` counts, of which there is as much as `most`.
     ///
     /// # Errors
     ///
     /// It, its uid or all peers have their share.
-    pub(crate) fn take(&self, bytes: usize) -> Result<(), Full> {
-        match lacks(self.count(|held| &held.bytes), self.most, self.is_process) {
-            None => self.add(bytes),
-            Some(who) => return Err(Full { limit: Limit::Bytes, who, most: self.most }),
-        }
-        Ok(())
+    pub(crate) fn check(
+        &self,
+        limit: Limit,
+        held: impl Fn(&Held) -> &AtomicUsize,
+        most: usize,
+    ) -> Result<(), Full> {
+        let counts = self.held.each_ref().map(|of| held(of).load(Ordering::Relaxed));
+        lacks(counts, most, self.is_process).map_or(Ok(()), |who| Err(Full { limit, who, most }))
     }
 
-    /// Takes `bytes` that are there already.
-    pub(crate) fn add(&self, bytes: usize) {
-        for held in self.held() {
+    /// The same of bytes.
+    pub(crate) fn check_bytes(&self) -> Result<(), Full> {
+        self.check(Limit::Bytes, |held| &held.bytes, self.most)
+    }
+
+    /// Takes `bytes`, whether or not the peer may have more.
+    pub(crate) fn take(&self, bytes: usize) {
+        for held in &self.held {
             held.bytes.fetch_add(bytes, Ordering::Relaxed);
         }
     }
 
     pub(crate) fn give_back(&self, bytes: usize) {
-        for held in self.held() {
+        for held in &self.held {
             held.bytes.fetch_sub(bytes, Ordering::Relaxed);
         }
     }

@@ -5,13 +5,13 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
-    task::{Context, Poll},
+    task::Context,
     time::Duration,
 };
 
 use bytes::{Buf, Bytes};
 use futures_util::task::AtomicWaker;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, futures::OwnedNotified};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
@@ -44,20 +44,25 @@ pub(crate) type Statuses = fn(Refusal) -> Status;
 /// The bytes and calls of one connection.
 #[derive(Debug)]
 pub(crate) struct Traffic {
+    account: Arc<Account>,
+    /// Bytes that are charged besides the calls themselves.
+    charged: AtomicUsize,
+    /// Bytes that were taken from the account.
+    reserved: AtomicUsize,
     /// Calls that have begun and calls that have ended, since the connection began.
     begun: AtomicUsize,
     ended: AtomicUsize,
     /// When the last call ended, or the connection began, in milliseconds of [`coarse`].
     idle_since: AtomicU64,
-    unsent: AtomicUsize,
     unfinished: AtomicUsize,
+    unsent: AtomicUsize,
+    room: Notify,
     /// Increases whenever HTTP/2 takes response bytes.
     taken: AtomicU64,
     /// Increases whenever the socket takes bytes.
     written: AtomicU64,
     /// Whether the socket took no bytes at the last write.
     blocked: AtomicBool,
-    room: Arc<Notify>,
     stalled: AtomicBool,
     /// Whether what the server writes waits for the answer to the first call.
     corked: AtomicBool,
@@ -66,57 +71,43 @@ pub(crate) struct Traffic {
     /// Cancelled to end the connection: the server drains, the peer makes no call or reads nothing, or another connection
     /// needs the place.
     end: CancellationToken,
-    /// Bytes that are charged besides the calls themselves.
-    charged: AtomicUsize,
-    /// Bytes that were taken from the account.
-    reserved: AtomicUsize,
-    /// `None`: for a connection that is refused.
-    account: Option<Arc<Account>>,
     /// What the program answers when the server refuses a call.
     statuses: Statuses,
 }
 
-/// Whether a connection makes progress: counters of what HTTP/2 and the socket take. `None`: nothing waits for the peer.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Progress {
-    taken: Option<u64>,
-    written: Option<u64>,
-}
-
-impl Progress {
-    pub(crate) fn is_stuck_since(self, earlier: Self) -> bool {
-        let is_stuck = |now: Option<u64>, earlier: Option<u64>| now.is_some() && now == earlier;
-        is_stuck(self.taken, earlier.taken) || is_stuck(self.written, earlier.written)
-    }
-}
-
 impl Traffic {
-    /// A connection that begins at `now`, for which [`CONNECTION`] bytes were taken from `account`.
+    /// A connection that begins at `now`, and takes [`CONNECTION`] bytes from `account`.
     pub(crate) fn new(
         end: CancellationToken,
-        account: Option<Arc<Account>>,
+        account: Arc<Account>,
         now: Duration,
         statuses: Statuses,
     ) -> Arc<Self> {
+        account.take(CONNECTION);
         Arc::new(Self {
-            begun: AtomicUsize::new(0),
-            ended: AtomicUsize::new(0),
-            idle_since: AtomicU64::new(millis(now)),
-            unsent: AtomicUsize::new(0),
-            unfinished: AtomicUsize::new(0),
-            taken: AtomicU64::new(0),
-            written: AtomicU64::new(0),
-            blocked: AtomicBool::new(false),
-            room: Arc::new(Notify::new()),
-            stalled: AtomicBool::new(false),
-            corked: AtomicBool::new(true),
+            account,
+            charged: 0.into(),
+            reserved: CONNECTION.into(),
+            begun: 0.into(),
+            ended: 0.into(),
+            idle_since: millis(now).into(),
+            unfinished: 0.into(),
+            unsent: 0.into(),
+            room: Notify::new(),
+            taken: 0.into(),
+            written: 0.into(),
+            blocked: false.into(),
+            stalled: false.into(),
+            corked: true.into(),
             uncorked: AtomicWaker::new(),
             end,
-            charged: AtomicUsize::new(0),
-            reserved: AtomicUsize::new(CONNECTION),
-            account,
             statuses,
         })
+    }
+
+    /// The account of the peer.
+    pub(crate) fn account(&self) -> &Account {
+        &self.account
     }
 
     /// The answer to a call that the server refuses or ends.
@@ -173,14 +164,14 @@ impl Traffic {
         (!self.is_busy()).then(|| now.saturating_sub(since))
     }
 
-    /// How far HTTP/2 and the socket have come.
-    pub(crate) fn progress(&self) -> Progress {
+    /// How far HTTP/2 and the socket have come, in counters of what they take. `None`: nothing waits for the peer there.
+    pub(crate) fn progress(&self) -> [Option<u64>; 2] {
         let waits = self.unsent.load(Ordering::Relaxed) > 0;
         let is_blocked = self.blocked.load(Ordering::Relaxed);
-        Progress {
-            taken: waits.then(|| self.taken.load(Ordering::Relaxed)),
-            written: is_blocked.then(|| self.written.load(Ordering::Relaxed)),
-        }
+        [
+            waits.then(|| self.taken.load(Ordering::Relaxed)),
+            is_blocked.then(|| self.written.load(Ordering::Relaxed)),
+        ]
     }
 
     /// Whether the socket has taken bytes.
@@ -207,6 +198,15 @@ impl Traffic {
         self.corked.load(Ordering::Acquire)
     }
 
+    /// The same. The connection is woken when nothing waits any longer.
+    pub(crate) fn poll_corked(&self, cx: &Context<'_>) -> bool {
+        // Again after the waker was registered, so that none is missed.
+        self.is_corked() && {
+            self.uncorked.register(cx.waker());
+            self.is_corked()
+        }
+    }
+
     /// What was written so far goes out: there is an answer, or none comes soon.
     pub(crate) fn uncork(&self) {
         if self.is_corked() {
@@ -220,91 +220,74 @@ impl Traffic {
         self.corked.store(false, Ordering::Release);
     }
 
-    /// Ready when nothing waits for the first answer any longer.
-    pub(crate) fn poll_uncorked(&self, cx: &Context<'_>) -> Poll<()> {
-        self.uncorked.register(cx.waker());
-        if self.is_corked() { Poll::Pending } else { Poll::Ready(()) }
-    }
-
-    /// Whether the unread responses are below the limit, so that another call may start.
+    /// Whether the unread answers are below the limit, so that another one may be made.
     pub(crate) fn has_room(&self) -> bool {
         self.unsent.load(Ordering::Relaxed) < UNSENT
     }
 
-    /// Resolves when there may be room. Create it before checking [`has_room`](Self::has_room). It wakes one waiter
-    /// at a time, which must [wake the next](Self::pass_on) if there is still room.
-    pub(crate) fn room(&self) -> OwnedNotified {
-        Arc::clone(&self.room).notified_owned()
-    }
-
-    /// Wakes the next waiter for room.
-    pub(crate) fn pass_on(&self) {
-        self.room.notify_one();
+    /// Waits until there is room. One waiter at a time is woken, and wakes the next one.
+    pub(crate) async fn room(self: Arc<Self>) {
+        loop {
+            // Before the check, so that no news is missed.
+            let news = self.room.notified();
+            if self.has_room() {
+                return self.room.notify_one();
+            }
+            news.await;
+        }
     }
 
     fn take(&self, bytes: usize) {
         self.taken.fetch_add(1, Ordering::Relaxed);
         let before = self.unsent.fetch_sub(bytes, Ordering::Relaxed);
         if before >= UNSENT && before - bytes < UNSENT {
-            self.pass_on();
+            self.room.notify_one();
         }
     }
 
-    /// What the connection has not reserved of what it uses.
-    fn missing(&self) -> usize {
-        let used = HTTP2 + self.calls() * CALL + self.charged.load(Ordering::Relaxed);
-        used.saturating_sub(self.reserved.load(Ordering::Relaxed))
+    /// Bytes that the connection holds.
+    fn used(&self) -> usize {
+        HTTP2 + self.calls() * CALL + self.charged.load(Ordering::Relaxed)
     }
 
-    /// Takes what the calls in progress need from the account of the peer.
+    /// Takes what the connection holds from the account of the peer.
     ///
     /// # Errors
     ///
     /// The peer may not have more.
     pub(crate) fn reserve(&self) -> Result<(), Full> {
-        let (missing, Some(account)) = (self.missing(), &self.account) else { return Ok(()) };
-        if missing > 0 {
-            let more = missing.next_multiple_of(STEP);
-            account.take(more)?;
-            self.reserved.fetch_add(more, Ordering::Relaxed);
+        if self.used() > self.reserved.load(Ordering::Relaxed) {
+            self.account.check_bytes()?;
+            self.reserve_what_is_there();
         }
         Ok(())
     }
 
-    /// Charges what is there already, whether or not the peer may have more.
-    fn add(&self, bytes: usize) {
-        self.charged.fetch_add(bytes, Ordering::Relaxed);
-        if let (missing @ 1.., Some(account)) = (self.missing(), &self.account) {
+    /// The same of what is there already, whether or not the peer may have more.
+    fn reserve_what_is_there(&self) {
+        let missing = self.used().saturating_sub(self.reserved.load(Ordering::Relaxed));
+        if missing > 0 {
             let more = missing.next_multiple_of(STEP);
-            account.add(more);
+            self.account.take(more);
             self.reserved.fetch_add(more, Ordering::Relaxed);
         }
-    }
-
-    fn uncharge(&self, bytes: usize) {
-        self.charged.fetch_sub(bytes, Ordering::Relaxed);
-        self.give_back();
     }
 
     /// Gives back what is not needed, except for the next calls.
     fn give_back(&self) {
         let reserved = self.reserved.load(Ordering::Relaxed);
-        let used = HTTP2 + self.calls() * CALL + self.charged.load(Ordering::Relaxed);
-        let needed = used.next_multiple_of(STEP) + STEP;
+        let needed = self.used().next_multiple_of(STEP) + STEP;
         if needed < reserved
-            && let Some(account) = &self.account
             && self.reserved.compare_exchange(reserved, needed, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         {
-            account.give_back(reserved - needed);
+            self.account.give_back(reserved - needed);
         }
     }
 }
 
 impl Drop for Traffic {
     fn drop(&mut self) {
-        if let Some(account) = &self.account {
-            account.give_back(*self.reserved.get_mut());
-        }
+        self.account.give_back(*self.reserved.get_mut());
     }
 }
 
@@ -332,6 +315,8 @@ impl Drop for Call {
         self.traffic.idle_since.store(millis(coarse()), Ordering::Relaxed);
         self.traffic.ended.fetch_add(1, Ordering::Release);
         self.traffic.give_back();
+        // Its answer may have been written before it counted as one.
+        self.traffic.uncork();
     }
 }
 
@@ -353,15 +338,20 @@ impl Charge {
     ///
     /// The peer may not have more.
     pub fn charge(&self, bytes: usize) -> Result<(), Refusal> {
+        self.add(bytes);
+        self.traffic.reserve().map_err(Refusal::Full)
+    }
+
+    fn add(&self, bytes: usize) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.traffic.charged.fetch_add(bytes, Ordering::Relaxed);
-        self.traffic.reserve().map_err(Refusal::Full)
     }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        self.traffic.uncharge(*self.bytes.get_mut());
+        self.traffic.charged.fetch_sub(*self.bytes.get_mut(), Ordering::Relaxed);
+        self.traffic.give_back();
     }
 }
 
@@ -380,16 +370,13 @@ impl Unfinished {
     ///
     /// The peer or the connection may not have more.
     pub(crate) fn grow_to(&mut self, bytes: usize) -> Result<(), Status> {
-        let (charge, traffic) = (&self.0, &self.0.traffic);
-        let more = bytes.saturating_sub(charge.bytes.load(Ordering::Relaxed));
+        let Self(charge) = self;
+        let more = bytes.saturating_sub(*charge.bytes.get_mut());
+        let all = charge.traffic.unfinished.fetch_add(more, Ordering::Relaxed) + more;
+        let full = Full { limit: Limit::Unfinished, who: Who::Connection, most: UNFINISHED };
         let charged = charge.charge(more);
-        let all = traffic.unfinished.fetch_add(more, Ordering::Relaxed) + more;
-        charged.map_err(|why| traffic.status(why))?;
-        if all > UNFINISHED {
-            let full = Full { limit: Limit::Unfinished, who: Who::Connection, most: UNFINISHED };
-            return Err(traffic.status(Refusal::Full(full)));
-        }
-        Ok(())
+        let grown = charged.and(if all > UNFINISHED { Err(Refusal::Full(full)) } else { Ok(()) });
+        grown.map_err(|why| charge.traffic.status(why))
     }
 }
 
@@ -403,26 +390,28 @@ impl Drop for Unfinished {
 #[derive(Debug)]
 pub(crate) struct Unsent {
     bytes: Bytes,
-    /// The bytes that only this answer holds. Answers from memory share theirs with the cache.
-    own: usize,
+    /// For bytes that only this answer holds. Answers from memory share theirs with the cache.
+    _own: Option<Charge>,
     traffic: Arc<Traffic>,
 }
 
 impl Unsent {
     pub(crate) fn new(bytes: Bytes, traffic: &Arc<Traffic>) -> Self {
         traffic.unsent.fetch_add(bytes.len(), Ordering::Relaxed);
-        let own = if bytes.is_unique() { bytes.len() } else { 0 };
-        if own > 0 {
-            traffic.add(own);
-        }
-        Self { bytes, own, traffic: Arc::clone(traffic) }
+        let own = bytes.is_unique().then(|| {
+            let charge = Charge::new(traffic);
+            charge.add(bytes.len());
+            traffic.reserve_what_is_there();
+            charge
+        });
+        Self { bytes, _own: own, traffic: Arc::clone(traffic) }
     }
 
     /// Splits off the first `count` bytes. The total does not change.
     pub(crate) fn split_to(&mut self, count: usize) -> Self {
         // The rest keeps the whole block in memory, so it keeps the count.
         let bytes = self.bytes.split_to(count.min(self.bytes.len()));
-        Self { bytes, own: 0, traffic: Arc::clone(&self.traffic) }
+        Self { bytes, _own: None, traffic: Arc::clone(&self.traffic) }
     }
 }
 
@@ -445,9 +434,6 @@ impl Drop for Unsent {
     fn drop(&mut self) {
         if !self.bytes.is_empty() {
             self.traffic.take(self.bytes.len());
-        }
-        if self.own > 0 {
-            self.traffic.uncharge(self.own);
         }
     }
 }
@@ -507,7 +493,7 @@ impl Traffic {
     }
 
     pub(crate) fn for_tests_until(end: CancellationToken) -> Arc<Self> {
-        Self::new(end, None, Duration::ZERO, |why| Status::unavailable(format!("{why:?}")))
+        Self::new(end, Account::unlimited(), Duration::ZERO, |why| Status::unavailable(format!("{why:?}")))
     }
 
     pub(crate) fn unsent(&self) -> usize {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     account::Refusal,
-    traffic::{Call, Unfinished},
+    traffic::{CONNECTION, Call, Unfinished},
 };
 
 impl Limits {
