@@ -18,7 +18,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, info, warn};
 
 use crate::{
-    account::{Account, Full, Who},
+    account::{Full, Who},
     connection::serve,
     exchange::{ConnectionRefusal, Exchanges},
     identity::Identities,
@@ -26,7 +26,7 @@ use crate::{
     places::{Limits, Places},
     program::Program,
     publication::BACKLOG,
-    traffic::Traffic,
+    traffic::{Traffic, WatchSlots},
 };
 
 /// Shortest and longest pause after a failed accept. Each further failure doubles the pause.
@@ -52,7 +52,7 @@ pub struct Acceptor<P> {
 impl<P: Program> Acceptor<P> {
     /// Serves `program` on connections within `limits`. Refuses further ones.
     pub fn new(program: Arc<P>, limits: Limits, tasks: TaskTracker, draining: CancellationToken) -> Self {
-        let places = Arc::new(Places::new(limits, P::status));
+        let places = Arc::new(Places::new(limits));
         Self { program, tasks, draining, identities: Identities::new(), places, noted: AtomicU64::new(0) }
     }
 
@@ -142,10 +142,8 @@ impl<P: Program> Acceptor<P> {
         // Each connection has a separate token, because each of its polls locks the token.
         let (end, now) = (self.draining.child_token(), coarse());
         let placed = if self.program.may_connect(&known) {
-            self.places.take(&peer, end.clone(), now).map_err(|full| {
-                self.note_full(&peer, full, now);
-                ConnectionRefusal::Full(full)
-            })
+            let placed = self.places.take(&peer, end.clone(), now);
+            placed.inspect_err(|full| self.note_full(&peer, *full, now)).map_err(ConnectionRefusal::Full)
         } else {
             Err(ConnectionRefusal::Denied)
         };
@@ -153,18 +151,16 @@ impl<P: Program> Acceptor<P> {
             Ok((place, traffic)) => (None, place, traffic),
             Err(refusal) => {
                 let Some(place) = self.places.refuse() else {
-                    return debug!(
-                        uid = peer.uid,
-                        "a connection was closed: too many are refused at the moment"
-                    );
+                    debug!(uid = peer.uid, "a connection was closed: too many are refused at the moment");
+                    return;
                 };
-                (Some(refusal), place, Traffic::new(end, Account::unlimited(), now, P::status))
+                (Some(refusal), place, Traffic::new(end, Arc::default(), now))
             }
         };
         let is_refused = refusal.is_some();
-        let program = Arc::clone(&self.program);
-        let exchanges = Arc::new(Exchanges::new(program, known, refusal, traffic, self.draining.clone()));
-        let serve = serve(stream, peer, exchanges, self.tasks.clone(), self.draining.clone());
+        let (program, watches) = (Arc::clone(&self.program), WatchSlots::new(self.draining.clone()));
+        let exchanges = Exchanges { program, watches, peer: known, refusal, traffic, denials: 0.into() };
+        let serve = serve(stream, peer, Arc::new(exchanges), self.tasks.clone());
         self.tasks.spawn(async move {
             if !is_refused {
                 serve.await;

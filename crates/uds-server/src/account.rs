@@ -11,6 +11,9 @@ use std::{
     time::Duration,
 };
 
+/// Step in which a connection takes bytes.
+pub(crate) const STEP: usize = 8 * 1024;
+
 /// A limit that is reached.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Full {
@@ -33,8 +36,6 @@ pub enum Limit {
     Silent,
     /// [`Limits::bytes`](crate::Limits::bytes).
     Bytes,
-    /// Bytes of the unfinished requests of one connection.
-    Unfinished,
     /// Watches of one connection.
     Watches,
 }
@@ -87,12 +88,14 @@ pub(crate) fn lacks([process, uid, all]: [usize; 3], most: usize, is_process: bo
     }
 }
 
-impl Account {
-    /// One without a limit, which nobody shares.
-    pub(crate) fn unlimited() -> Arc<Self> {
-        Arc::new(Self { uid: 0, process: 0, is_process: false, held: Default::default(), most: usize::MAX })
+/// One without a limit, which nobody shares.
+impl Default for Account {
+    fn default() -> Self {
+        Self { uid: 0, process: 0, is_process: false, held: Default::default(), most: usize::MAX }
     }
+}
 
+impl Account {
     /// Whether the peer may have more of what `held` counts, of which there is as much as `most`.
     ///
     /// # Errors
@@ -107,23 +110,71 @@ impl Account {
         let counts = self.held.each_ref().map(|of| held(of).load(Ordering::Relaxed));
         lacks(counts, most, self.is_process).map_or(Ok(()), |who| Err(Full { limit, who, most }))
     }
+}
 
-    /// The same of bytes.
-    pub(crate) fn check_bytes(&self) -> Result<(), Full> {
-        self.check(Limit::Bytes, |held| &held.bytes, self.most)
+/// What one connection has taken from the account of its peer, in steps, so that few calls at a time take nothing. Dropping it
+/// gives that back.
+#[derive(Debug, Default)]
+pub(crate) struct Reserve {
+    pub(crate) account: Arc<Account>,
+    bytes: AtomicUsize,
+}
+
+impl Reserve {
+    pub(crate) fn of(account: Arc<Account>, bytes: usize) -> Self {
+        let reserve = Self { account, bytes: AtomicUsize::new(0) };
+        reserve.take(bytes);
+        reserve
     }
 
-    /// Takes `bytes`, whether or not the peer may have more.
-    pub(crate) fn take(&self, bytes: usize) {
-        for held in &self.held {
-            held.bytes.fetch_add(bytes, Ordering::Relaxed);
+    /// Takes what is missing of `used` bytes.
+    ///
+    /// # Errors
+    ///
+    /// The peer may not have more.
+    pub(crate) fn grow_to(&self, used: usize) -> Result<(), Full> {
+        let missing = used.saturating_sub(self.bytes.load(Ordering::Relaxed));
+        if missing > 0 {
+            self.account.check(Limit::Bytes, |held| &held.bytes, self.account.most)?;
+            self.take(missing.next_multiple_of(STEP));
+        }
+        Ok(())
+    }
+
+    /// The same, whether or not the peer may have more: the bytes are there already.
+    pub(crate) fn must_grow_to(&self, used: usize) {
+        self.take(used.saturating_sub(self.bytes.load(Ordering::Relaxed)).next_multiple_of(STEP));
+    }
+
+    fn take(&self, bytes: usize) {
+        if bytes > 0 {
+            self.bytes.fetch_add(bytes, Ordering::Relaxed);
+            for held in &self.account.held {
+                held.bytes.fetch_add(bytes, Ordering::Relaxed);
+            }
         }
     }
 
-    pub(crate) fn give_back(&self, bytes: usize) {
-        for held in &self.held {
+    /// Gives back what `used` bytes and the next calls do not need.
+    pub(crate) fn shrink_to(&self, used: usize) {
+        let (bytes, needed) = (self.bytes.load(Ordering::Relaxed), used.next_multiple_of(STEP) + STEP);
+        if needed < bytes
+            && self.bytes.compare_exchange(bytes, needed, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        {
+            self.give_back(bytes - needed);
+        }
+    }
+
+    fn give_back(&self, bytes: usize) {
+        for held in &self.account.held {
             held.bytes.fetch_sub(bytes, Ordering::Relaxed);
         }
+    }
+}
+
+impl Drop for Reserve {
+    fn drop(&mut self) {
+        self.give_back(self.bytes.load(Ordering::Relaxed));
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{
     future::poll_fn,
     pin::{Pin, pin},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     task::Poll,
     time::Duration,
 };
@@ -12,7 +12,7 @@ use h2_unix_authority::AuthorityFilter;
 use hyper::{rt::Executor, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{net::UnixStream, time::timeout};
-use tokio_util::{future::FutureExt as _, sync::CancellationToken, task::TaskTracker};
+use tokio_util::{future::FutureExt as _, task::TaskTracker};
 use tracing::debug;
 
 use crate::{
@@ -52,7 +52,6 @@ pub(crate) async fn serve<P: Program>(
     peer: Peer,
     exchanges: Arc<Exchanges<P>>,
     tasks: TaskTracker,
-    draining: CancellationToken,
 ) {
     let Exchanges { program, traffic, watches, .. } = &*exchanges;
     let io = TokioIo::new(AuthorityFilter::new(Noted::new(stream, traffic)));
@@ -70,7 +69,7 @@ pub(crate) async fn serve<P: Program>(
             return Poll::Pending;
         }
         let mut polled = connection.as_mut().poll(cx);
-        if polled.is_pending() && traffic.is_corked() && !traffic.is_busy() {
+        if polled.is_pending() && traffic.is_corked() && traffic.calls() == 0 {
             traffic.writes_on();
             polled = connection.as_mut().poll(cx);
         }
@@ -80,16 +79,16 @@ pub(crate) async fn serve<P: Program>(
         }
         polled
     });
-    let mut ended = gathering.with_cancellation_token(traffic.end()).await;
-    if ended.is_none() && traffic.is_stalled() {
+    let mut ended = gathering.with_cancellation_token(&traffic.end).await;
+    if ended.is_none() && traffic.stalled.load(Ordering::Relaxed) {
         return;
     }
-    if ended.is_none() && draining.is_cancelled() {
+    if ended.is_none() && watches.draining.is_cancelled() {
         ended = until_last_call(connection.as_mut(), traffic).await;
     }
     if ended.is_none() {
         connection.as_mut().graceful_shutdown();
-        let grace = if traffic.is_busy() { CLOSE_GRACE } else { IDLE_CLOSE_GRACE };
+        let grace = if traffic.calls() > 0 { CLOSE_GRACE } else { IDLE_CLOSE_GRACE };
         ended = timeout(grace, connection).await.ok();
     }
     match ended {

@@ -15,7 +15,6 @@ use futures_util::FutureExt as _;
 use http::{HeaderValue, Request, Response, header::CONTENT_TYPE, request::Parts};
 use http_body_util::Full;
 use hyper::body::{Body as _, Incoming};
-use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status, body::Body};
 
 use crate::{
@@ -80,11 +79,16 @@ fn serve_call<P: Program>(
         let traffic = &shared.traffic;
         let received = match admitted {
             Err(status) => Err(status),
-            Ok((CallKind::Stream, slot)) => Ok((stream(body, traffic), slot)),
-            Ok((_, slot)) => match whole(body, &mut head, traffic).await {
+            Ok((CallKind::Stream, slot)) => Ok((stream(body, traffic, P::status), slot)),
+            Ok((_, slot)) => match whole(body, &mut head, traffic, P::status).await {
                 Err(status) => Err(status),
                 Ok(bytes) => match shared.program.recall(&shared.peer, &mut head, &bytes) {
-                    Some(frame) => return recalled(ResponseBody::whole(frame, traffic, call)),
+                    Some(frame) => {
+                        let mut response = Response::new(ResponseBody::whole(frame, call, P::status));
+                        let grpc = HeaderValue::from_static("application/grpc");
+                        response.headers_mut().insert(CONTENT_TYPE, grpc);
+                        return response;
+                    }
                     None => Ok((Body::new(Full::new(bytes)), slot)),
                 },
             },
@@ -94,24 +98,7 @@ fn serve_call<P: Program>(
     }
 }
 
-fn recalled(body: ResponseBody) -> Response<ResponseBody> {
-    let mut response = Response::new(body);
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-    response
-}
-
 impl<P: Program> Exchanges<P> {
-    pub(crate) fn new(
-        program: Arc<P>,
-        peer: Arc<P::Peer>,
-        refusal: Option<ConnectionRefusal>,
-        traffic: Arc<Traffic>,
-        draining: CancellationToken,
-    ) -> Self {
-        let (watches, denials) = (WatchSlots::new(draining), AtomicUsize::new(0));
-        Self { program, watches, peer, refusal, traffic, denials }
-    }
-
     /// The kind of a call that is served, and the watch slot that its answer takes.
     fn admit(&self, path: &str) -> Result<(CallKind, Option<WatchSlot>), Status> {
         if let Some(ConnectionRefusal::Full(full)) = self.refusal {
@@ -120,14 +107,14 @@ impl<P: Program> Exchanges<P> {
         let kind = self.program.admit(&self.peer, path).inspect_err(|status| {
             let is_denied = status.code() == Code::PermissionDenied;
             if is_denied && self.denials.fetch_add(1, Ordering::Relaxed) + 1 == DENIALS {
-                self.traffic.give_way();
+                self.traffic.end.cancel();
             }
         })?;
         if self.refusal.is_some() {
             // The program wants the peer by now, but the connection has no place.
             return Err(P::status(Refusal::Draining));
         }
-        self.traffic.reserve().map_err(|full| P::status(Refusal::Full(full)))?;
+        self.traffic.reserve.grow_to(self.traffic.used()).map_err(|full| P::status(Refusal::Full(full)))?;
         let slot = match kind {
             CallKind::Call => None,
             CallKind::Watch | CallKind::Stream => Some(self.watches.acquire().map_err(P::status)?),
@@ -184,7 +171,7 @@ impl<P: Program> Exchanges<P> {
         watching: Watching,
     ) -> Response<ResponseBody> {
         self.program.answered(&self.peer, method, response.headers());
-        response.map(|body| ResponseBody::new(body, &self.traffic, call, watching))
+        response.map(|body| ResponseBody::new(body, call, watching, P::status))
     }
 }
 

@@ -105,88 +105,73 @@ enum PathState {
     Ours,
     /// The socket was published again, with this listener.
     Replaced(StdListener),
-    /// The path is lost or unsafe for this reason, and stays as it is.
-    Lost(String),
     /// Another process's file is still there.
     Unchanged,
 }
 
 impl WatchedSocket {
-    fn look(&mut self) -> PathState {
+    /// `Err`: why the path is lost or unsafe. It stays as it is.
+    fn look(&mut self) -> Result<PathState, String> {
         if self.is_withdrawn {
-            return PathState::Unchanged;
+            return Ok(PathState::Unchanged);
         }
         let publication = match &mut self.origin {
             SocketOrigin::Published(publication) => publication,
             SocketOrigin::Inherited(path) => {
-                return match FileId::find(path) {
-                    Err(error) => unreadable(path, &error),
-                    Ok(found) if self.inherited.is_none() || found == self.inherited => PathState::Ours,
-                    Ok(_) => lost(path, "; systemd holds it, so restart its .socket unit"),
-                };
+                let found = FileId::find(path).map_err(|error| unreadable(path, &error))?;
+                if self.inherited.is_some() && found != self.inherited {
+                    return Err(lost(path, "; systemd holds it, so restart its .socket unit"));
+                }
+                return Ok(PathState::Ours);
             }
         };
         let path = publication.place.options.path.clone();
-        let at_path = match publication.look() {
-            // An error does not mean that the socket is gone.
-            Err(error) => return unreadable(&path, &error),
-            Ok(Err(at_path)) => at_path,
-            Ok(Ok(())) => {
-                self.foreign = None;
-                return publication.place.check().map_or_else(
-                    |error| {
-                        let unsafe_now = "the socket's directory is no longer safe, and clients refuse it";
-                        PathState::Lost(format!("{unsafe_now}: {}", chain(&error)))
-                    },
-                    |()| PathState::Ours,
-                );
-            }
+        // An error does not mean that the socket is gone.
+        let Err(at_path) = publication.look().map_err(|error| unreadable(&path, &error))? else {
+            self.foreign = None;
+            let checked = publication.place.check();
+            return checked.map(|()| PathState::Ours).map_err(|error| {
+                format!("the socket's directory is no longer safe, and clients refuse it: {}", chain(&error))
+            });
         };
         if let (Some(at_path), Some((known, looks))) = (at_path, &mut self.foreign)
             && *known == at_path
             && *looks < CHECKS_BETWEEN_CONNECTS
         {
             *looks += 1;
-            return PathState::Unchanged;
+            return Ok(PathState::Unchanged);
         }
         self.foreign = None;
-        match publication.is_locked() {
-            Ok(true) => {}
-            Ok(false) => {
-                let lock = publication.lock_path.display();
-                let why = "another broker may own the name, so it is not published again; restart this broker if none does";
-                return lost(&path, &format!(", and the lock {lock} too: {why}"));
-            }
-            Err(error) => return unreadable(&path, &error),
+        if !publication.is_locked().map_err(|error| unreadable(&path, &error))? {
+            let lock = publication.lock_path.display();
+            let why = "another broker may own the name, so it is not published again; restart this broker if none does";
+            return Err(lost(&path, &format!(", and the lock {lock} too: {why}")));
         }
-        match publication.publish_again() {
-            Ok(listener) => PathState::Replaced(listener),
-            Err(error) => {
-                self.foreign = at_path.map(|at_path| (at_path, 0));
-                match error {
-                    SocketError::AlreadyRunning(path) => {
-                        lost(&path, "; another process listens on it, so it is not published again")
-                    }
-                    error => {
-                        let refused = "the socket was removed or replaced and cannot be published again";
-                        PathState::Lost(format!("{refused}: {}", chain(&error)))
-                    }
+        publication.publish_again().map(PathState::Replaced).map_err(|error| {
+            self.foreign = at_path.map(|at_path| (at_path, 0));
+            match error {
+                SocketError::AlreadyRunning(path) => {
+                    lost(&path, "; another process listens on it, so it is not published again")
+                }
+                error => {
+                    let refused = "the socket was removed or replaced and cannot be published again";
+                    format!("{refused}: {}", chain(&error))
                 }
             }
-        }
+        })
     }
 
     /// Returns whether the broker can accept connections.
     fn look_and_report(&mut self, listeners: &watch::Sender<Arc<UnixListener>>) -> bool {
         match self.look() {
-            PathState::Unchanged => {}
-            PathState::Ours => {
+            Ok(PathState::Unchanged) => {}
+            Ok(PathState::Ours) => {
                 if !self.reported.is_empty() {
                     info!("the socket's name leads to this broker again");
                     self.reported.clear();
                 }
             }
-            PathState::Replaced(listener) => {
+            Ok(PathState::Replaced(listener)) => {
                 self.reported.clear();
                 match listener.set_nonblocking(true).and_then(|()| UnixListener::from_std(listener)) {
                     Ok(listener) => {
@@ -199,10 +184,10 @@ impl WatchedSocket {
                     }
                 }
             }
-            PathState::Lost(text) => {
-                if text != self.reported {
-                    warn!("{text}");
-                    self.reported = text;
+            Err(why) => {
+                if why != self.reported {
+                    warn!("{why}");
+                    self.reported = why;
                 }
             }
         }
@@ -210,14 +195,13 @@ impl WatchedSocket {
     }
 }
 
-fn lost(path: &Path, why: &str) -> PathState {
-    PathState::Lost(format!("the socket {} was removed or replaced{why}", path.display()))
+fn lost(path: &Path, why: &str) -> String {
+    format!("the socket {} was removed or replaced{why}", path.display())
 }
 
-fn unreadable(path: &Path, error: &io::Error) -> PathState {
+fn unreadable(path: &Path, error: &io::Error) -> String {
     let path = path.display();
-    let remedy = "check that the broker may search its directory";
-    PathState::Lost(format!("the socket {path} cannot be looked up: {error}; {remedy}"))
+    format!("the socket {path} cannot be looked up: {error}; check that the broker may search its directory")
 }
 
 /// An error with its causes.

@@ -14,7 +14,7 @@ use crate::{
     account::{Account, Full, Held, Limit, Who},
     identity::PINNED,
     linux::{Peer, coarse, open_files},
-    traffic::{Statuses, Traffic},
+    traffic::Traffic,
     watchdog::Served,
 };
 
@@ -56,7 +56,6 @@ pub(crate) struct Places {
     table: Mutex<Table>,
     /// Notified when there is a connection again.
     occupied: Notify,
-    statuses: Statuses,
 }
 
 #[derive(Debug, Default)]
@@ -80,9 +79,9 @@ pub(crate) struct Place {
 }
 
 impl Places {
-    pub(crate) fn new(limits: Limits, statuses: Statuses) -> Self {
+    pub(crate) fn new(limits: Limits) -> Self {
         let (all, table, occupied) = (Arc::default(), Mutex::default(), Notify::default());
-        Self { limits, open_files, all, table, occupied, statuses }
+        Self { limits, open_files, all, table, occupied }
     }
 
     /// Takes a place for a connection of `peer` at `now`. If there is none, the connection that had no call for the longest
@@ -97,7 +96,7 @@ impl Places {
         end: CancellationToken,
         now: Duration,
     ) -> Result<(Place, Arc<Traffic>), Full> {
-        let (limits, budget) = (&self.limits, self.budget());
+        let (limits, budget) = (&self.limits, Budget::of((self.open_files)(), self.limits.runs));
         let (most, limit) = if budget.connections < limits.connections {
             (budget.connections, Limit::OpenFiles)
         } else {
@@ -111,12 +110,15 @@ impl Places {
             let full = Full { limit: Limit::Silent, who: Who::Process, most: most_silent };
             table.gives_way(late, may_leave).ok_or(full)?;
         }
-        let checks = [account.check(limit, |held| &held.connections, most), account.check_bytes()];
+        let checks = [
+            account.check(limit, |held| &held.connections, most),
+            account.check(Limit::Bytes, |held| &held.bytes, limits.bytes),
+        ];
         if let Some(full) = checks.into_iter().filter_map(Result::err).min_by_key(|full| full.who) {
             let idle = table.longest_idle(&account, full.who, now);
             table.gives_way(idle, may_leave).ok_or(full)?;
         }
-        let traffic = Traffic::new(end, Arc::clone(&account), now, self.statuses);
+        let traffic = Traffic::new(end, Arc::clone(&account), now);
         let number = table.add(account, Served::new(&traffic));
         if table.served.len() == 1 {
             self.occupied.notify_one();
@@ -139,17 +141,13 @@ impl Places {
 
     /// Takes a place for a connection that is refused; `None`: too many are refused at the moment.
     pub(crate) fn refuse(self: &Arc<Self>) -> Option<Place> {
-        let spare = self.budget().spare / 2;
+        let spare = Budget::of((self.open_files)(), self.limits.runs).spare / 2;
         let mut table = self.lock();
         if table.refused >= spare {
             return None;
         }
         table.refused += 1;
         Some(Place { places: Arc::clone(self), number: None })
-    }
-
-    fn budget(&self) -> Budget {
-        Budget::of((self.open_files)(), self.limits.runs)
     }
 
     /// The maps are consistent whenever the lock is free, so a poisoned lock is still usable.
@@ -197,7 +195,7 @@ impl Table {
     /// those `who` have their share.
     fn longest_idle(&self, account: &Account, who: Who, now: Duration) -> Option<u64> {
         let idle = self.served.iter().filter_map(|(number, served)| {
-            let of = served.traffic.account();
+            let of = &served.traffic.reserve.account;
             let may_give_way = match who {
                 Who::Connection | Who::Process => of.process == account.process,
                 Who::Uid => of.uid == account.uid,
@@ -217,19 +215,18 @@ impl Table {
         if of_process.connections.load(Ordering::Relaxed) < most {
             return None;
         }
-        let own =
-            self.served.iter().filter(|(_, served)| served.traffic.account().process == account.process);
-        let silent: Vec<_> = own.filter(|(_, served)| served.traffic.is_silent()).collect();
-        let late = silent.iter().filter(|(_, served)| served.traffic.idle(now) >= Some(IDLE));
-        let late: Vec<u64> = late.map(|(number, _)| **number).collect();
+        let traffic = self.served.iter().map(|(number, served)| (*number, &served.traffic));
+        let own = traffic.filter(|(_, traffic)| traffic.reserve.account.process == account.process);
+        let silent: Vec<_> = own.filter(|(_, traffic)| traffic.begun() == 0).collect();
+        let late: Vec<_> = silent.iter().filter(|(_, traffic)| traffic.idle(now) >= Some(IDLE)).collect();
         let are_too_many = late.len() >= most || account.is_process && silent.len() >= MOST_SILENT;
-        are_too_many.then(|| late.first().copied())
+        are_too_many.then(|| late.first().map(|(number, _)| *number))
     }
 
     /// The connection of that number ends, and its place is free. `None`: there is none, or too many are leaving.
     fn gives_way(&mut self, number: Option<u64>, may_leave: usize) -> Option<()> {
         let number = number.filter(|_| self.leaving.len() < may_leave)?;
-        self.remove(number)?.traffic.give_way();
+        self.remove(number)?.traffic.end.cancel();
         self.leaving.insert(number);
         Some(())
     }
@@ -237,7 +234,7 @@ impl Table {
     /// Frees the place of a connection, and forgets its process and uid if it was their last one.
     fn remove(&mut self, number: u64) -> Option<Served> {
         let served = self.served.remove(&number)?;
-        let account = served.traffic.account();
+        let account = &served.traffic.reserve.account;
         let [process, uid, _] =
             account.held.each_ref().map(|held| held.connections.fetch_sub(1, Ordering::Relaxed));
         if process == 1 {

@@ -13,8 +13,11 @@ use tonic::{Status, body::Body};
 
 use crate::{
     account::Refusal,
-    traffic::{Traffic, Unfinished},
+    traffic::{Charge, Traffic},
 };
+
+/// The statuses of a program.
+pub(crate) type Statuses = fn(Refusal) -> Status;
 
 /// Maximum size of a request in bytes.
 pub const REQUEST: usize = 256 * 1024;
@@ -27,18 +30,19 @@ const READ: [&str; 5] = ["content-type", "grpc-timeout", "grpc-encoding", "grpc-
 ///
 /// # Errors
 ///
-/// The body failed or took too long, or the unfinished requests of the connection are too large.
+/// The body failed or took too long, or the peer may not have more bytes.
 ///
 /// Not an `async fn`: its future would hold the body twice.
 pub(crate) fn whole<'a>(
     mut body: Incoming,
     head: &'a mut Parts,
     traffic: &'a Arc<Traffic>,
+    statuses: Statuses,
 ) -> impl Future<Output = Result<Bytes, Status>> {
     // A copy, because a received chunk may be a small piece of a large buffer.
     let mut bytes = BytesMut::new();
     async move {
-        let (mut unfinished, mut deadline) = (None, None);
+        let (mut charge, mut deadline) = (None, None);
         loop {
             let frame = poll_fn(|cx| {
                 let frame = Pin::new(&mut body).poll_frame(cx);
@@ -51,7 +55,7 @@ pub(crate) fn whole<'a>(
                     keep_what_is_read(head);
                     Box::pin(sleep(DEADLINE))
                 });
-                deadline.as_mut().poll(cx).map(|()| Err(traffic.status(Refusal::Incomplete(DEADLINE))))
+                deadline.as_mut().poll(cx).map(|()| Err(statuses(Refusal::Incomplete(DEADLINE))))
             });
             let Some(frame) = frame.await? else { break };
             let frame = frame.map_err(|error| Status::from_error(Box::new(error)))?;
@@ -60,9 +64,10 @@ pub(crate) fn whole<'a>(
             if is_last && bytes.is_empty() {
                 return Ok(data);
             }
+            let before = bytes.capacity();
             bytes.extend_from_slice(&data);
-            let unfinished = unfinished.get_or_insert_with(|| Unfinished::new(traffic));
-            unfinished.grow_to(bytes.capacity())?;
+            let charge = charge.get_or_insert_with(|| Charge::new(traffic));
+            charge.charge(bytes.capacity() - before).map_err(statuses)?;
             // Enough for the service to refuse a request that is too large: it reads the length before the message.
             if is_last || bytes.len() > REQUEST + 5 {
                 break;
@@ -73,16 +78,15 @@ pub(crate) fn whole<'a>(
 }
 
 /// The request of a method that takes a stream of messages. It ends when the peer ends it or the connection has to end.
-pub(crate) fn stream(body: Incoming, traffic: &Arc<Traffic>) -> Body {
-    let (mut received, mut unfinished) = (0, Unfinished::new(traffic));
+pub(crate) fn stream(body: Incoming, traffic: &Arc<Traffic>, statuses: Statuses) -> Body {
+    let charge = Charge::new(traffic);
     let frames = BodyStream::new(body).map(move |frame| {
         let frame = frame.map_err(|error| Status::from_error(Box::new(error)))?;
-        received += frame.data_ref().map_or(0, Bytes::len);
         // Bytes count until the stream ends, because the reader may keep bytes that it has not decoded.
-        unfinished.grow_to(received)?;
+        charge.charge(frame.data_ref().map_or(0, Bytes::len)).map_err(statuses)?;
         Ok::<_, Status>(frame)
     });
-    Body::new(StreamBody::new(frames.take_until(traffic.end().clone().cancelled_owned())))
+    Body::new(StreamBody::new(frames.take_until(traffic.end.clone().cancelled_owned())))
 }
 
 /// Keeps of the head of a waiting request only what services and tonic read, without the buffer that the peer sent it in.

@@ -14,7 +14,8 @@ use tonic::{Status, body::Body};
 
 use crate::{
     account::Refusal,
-    traffic::{Call, Traffic, Unsent, WatchSlot},
+    request_body::Statuses,
+    traffic::{Call, Unsent, WatchSlot},
 };
 
 /// Longest frame in bytes that h2 copies into its write buffer. Messages of up to `IN_PIECES` bytes are split into such
@@ -40,9 +41,9 @@ pub(crate) struct ResponseBody {
     state: State,
     /// `None`: the body was always ready so far.
     ending: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
-    traffic: Arc<Traffic>,
+    call: Call,
     watching: Watching,
-    _call: Call,
+    statuses: Statuses,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -56,22 +57,20 @@ enum State {
 }
 
 impl ResponseBody {
-    pub(crate) fn new(body: Body, traffic: &Arc<Traffic>, call: Call, watching: Watching) -> Self {
-        let (traffic, state) = (Arc::clone(traffic), State::Open);
-        Self { body, ahead: None, room: None, state, ending: None, traffic, watching, _call: call }
+    pub(crate) fn new(body: Body, call: Call, watching: Watching, statuses: Statuses) -> Self {
+        Self { body, ahead: None, room: None, state: State::Open, ending: None, call, watching, statuses }
     }
 
     /// An answer of one message, which is already framed.
-    pub(crate) fn whole(frame: Bytes, traffic: &Arc<Traffic>, call: Call) -> Self {
-        let ahead = Some(Frame::data(Unsent::new(frame, traffic)));
-        let state = State::Whole;
-        Self { ahead, state, ..Self::new(Body::empty(), traffic, call, Watching::default()) }
+    pub(crate) fn whole(frame: Bytes, call: Call, statuses: Statuses) -> Self {
+        let ahead = Some(Frame::data(Unsent::new(frame, &call.traffic)));
+        Self { ahead, state: State::Whole, ..Self::new(Body::empty(), call, Watching::default(), statuses) }
     }
 
     /// Encodes the first message if it is ready and there is room for it. Never waits. Without room, the body is not
     /// polled.
     pub(crate) fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.traffic.has_room()
+        if self.call.traffic.has_room()
             && let Poll::Ready(Some(Ok(frame))) = Pin::new(&mut self.body).poll_frame(cx)
         {
             self.ahead = Some(self.count(frame));
@@ -80,7 +79,7 @@ impl ResponseBody {
     }
 
     fn count(&self, frame: Frame<Bytes>) -> Frame<Unsent> {
-        frame.map_data(|bytes| Unsent::new(bytes, &self.traffic))
+        frame.map_data(|bytes| Unsent::new(bytes, &self.call.traffic))
     }
 
     /// Ends the answer, and returns its last frame.
@@ -104,8 +103,8 @@ impl ResponseBody {
 
     /// Waits for room. Until then, no further message is encoded.
     fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.room.is_some() || !self.traffic.has_room() {
-            let traffic = &self.traffic;
+        if self.room.is_some() || !self.call.traffic.has_room() {
+            let traffic = &self.call.traffic;
             let room = self.room.get_or_insert_with(|| Box::pin(Arc::clone(traffic).room()));
             ready!(room.as_mut().poll(cx));
             self.room = None;
@@ -139,10 +138,10 @@ impl HttpBody for ResponseBody {
         if let Poll::Ready(frame) = frame {
             return Poll::Ready(frame.map(|frame| frame.map(|frame| this.first_piece(this.count(frame)))));
         }
-        let end = this.traffic.end();
+        let end = &this.call.traffic.end;
         let ending = this.ending.get_or_insert_with(|| Box::pin(end.clone().cancelled_owned()));
         ready!(ending.as_mut().poll(cx));
-        let status = this.traffic.status(Refusal::Draining);
+        let status = (this.statuses)(Refusal::Draining);
         Poll::Ready(Some(Ok(this.last(error_trailers(&status)))))
     }
 

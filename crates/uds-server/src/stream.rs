@@ -29,15 +29,18 @@ pub(crate) struct Noted<S> {
     /// Whether the last read was long. The requests in it are handled before the next read, so that a peer that sends a
     /// thousand requests at once does not make the server hold all of them half done.
     is_due_to_yield: bool,
+    has_written: bool,
 }
 
 impl<S> Noted<S> {
     pub(crate) fn new(stream: S, traffic: &Arc<Traffic>) -> Self {
-        Self { stream, traffic: Arc::clone(traffic), first: Vec::new(), is_due_to_yield: false }
+        let traffic = Arc::clone(traffic);
+        Self { stream, traffic, first: Vec::new(), is_due_to_yield: false, has_written: false }
     }
 
-    fn note(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    fn note(&mut self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         self.traffic.wrote(written.is_ready());
+        self.has_written |= written.is_ready();
         written
     }
 
@@ -129,7 +132,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Noted<S> {
     /// False before the first write: h2 asks once then, and so copies frames below 1 KiB into one buffer, where many
     /// responses share one write. Later answers only decide how it writes a large frame.
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored() && self.traffic.has_written()
+        self.stream.is_write_vectored() && self.has_written
     }
 }
 

@@ -13,10 +13,9 @@ use bytes::{Buf, Bytes};
 use futures_util::task::AtomicWaker;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
-use tonic::Status;
 
 use crate::{
-    account::{Account, Full, Limit, Refusal, Who},
+    account::{Account, Full, Limit, Refusal, Reserve, STEP, Who},
     linux::coarse,
 };
 
@@ -24,37 +23,27 @@ use crate::{
 const HTTP2: usize = 40 * 1024;
 /// Bytes of a call in progress: its stream, task, head and small messages. A thousand take 2.0 to 2.3 MiB.
 const CALL: usize = 2048;
-/// A connection takes from its account in such steps, so that few calls at a time take nothing.
-const STEP: usize = 8 * 1024;
 /// What a connection takes from its account when it begins.
 pub(crate) const CONNECTION: usize = HTTP2 + STEP;
 /// Limit of response bytes that the peer has not read. Above it, further calls of the connection wait.
 const UNSENT: usize = 512 * 1024;
-/// Limit of bytes of unfinished requests.
-const UNFINISHED: usize = 2 << 20;
 /// Streams of a connection at the same time that watch something. It is below the number of all, so that another call on
 /// the same connection always passes.
 const WATCHES: usize = 1000;
 /// Number of open watches from which on a connection collects messages before it writes.
 const MANY: usize = 8;
 
-/// The statuses of a program.
-pub(crate) type Statuses = fn(Refusal) -> Status;
-
 /// The bytes and calls of one connection.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Traffic {
-    account: Arc<Account>,
+    pub(crate) reserve: Reserve,
     /// Bytes that are charged besides the calls themselves.
     charged: AtomicUsize,
-    /// Bytes that were taken from the account.
-    reserved: AtomicUsize,
     /// Calls that have begun and calls that have ended, since the connection began.
     begun: AtomicUsize,
     ended: AtomicUsize,
     /// When the last call ended, or the connection began, in milliseconds of [`coarse`].
     idle_since: AtomicU64,
-    unfinished: AtomicUsize,
     unsent: AtomicUsize,
     room: Notify,
     /// Increases whenever HTTP/2 takes response bytes.
@@ -63,87 +52,22 @@ pub(crate) struct Traffic {
     written: AtomicU64,
     /// Whether the socket took no bytes at the last write.
     blocked: AtomicBool,
-    stalled: AtomicBool,
-    /// Whether what the server writes waits for the answer to the first call.
-    corked: AtomicBool,
-    /// Wakes the connection when it no longer does.
-    uncorked: AtomicWaker,
+    /// Whether the connection ends because the peer reads nothing.
+    pub(crate) stalled: AtomicBool,
+    /// Whether what the server writes no longer waits for the answer to the first call.
+    uncorked: AtomicBool,
+    /// Wakes the connection then.
+    on_uncork: AtomicWaker,
     /// Cancelled to end the connection: the server drains, the peer makes no call or reads nothing, or another connection
     /// needs the place.
-    end: CancellationToken,
-    /// What the program answers when the server refuses a call.
-    statuses: Statuses,
+    pub(crate) end: CancellationToken,
 }
 
 impl Traffic {
     /// A connection that begins at `now`, and takes [`CONNECTION`] bytes from `account`.
-    pub(crate) fn new(
-        end: CancellationToken,
-        account: Arc<Account>,
-        now: Duration,
-        statuses: Statuses,
-    ) -> Arc<Self> {
-        account.take(CONNECTION);
-        Arc::new(Self {
-            account,
-            charged: 0.into(),
-            reserved: CONNECTION.into(),
-            begun: 0.into(),
-            ended: 0.into(),
-            idle_since: millis(now).into(),
-            unfinished: 0.into(),
-            unsent: 0.into(),
-            room: Notify::new(),
-            taken: 0.into(),
-            written: 0.into(),
-            blocked: false.into(),
-            stalled: false.into(),
-            corked: true.into(),
-            uncorked: AtomicWaker::new(),
-            end,
-            statuses,
-        })
-    }
-
-    /// The account of the peer.
-    pub(crate) fn account(&self) -> &Account {
-        &self.account
-    }
-
-    /// The answer to a call that the server refuses or ends.
-    pub(crate) fn status(&self, why: Refusal) -> Status {
-        (self.statuses)(why)
-    }
-
-    /// Cancelled when the connection has to end.
-    pub(crate) fn end(&self) -> &CancellationToken {
-        &self.end
-    }
-
-    /// Ends the connection, because another one needs its place.
-    pub(crate) fn give_way(&self) {
-        self.end.cancel();
-    }
-
-    /// Ends the connection, because the peer reads nothing.
-    pub(crate) fn stall(&self) {
-        self.stalled.store(true, Ordering::Relaxed);
-        self.end.cancel();
-    }
-
-    /// Whether the connection was ended because the peer read nothing.
-    pub(crate) fn is_stalled(&self) -> bool {
-        self.stalled.load(Ordering::Relaxed)
-    }
-
-    /// Whether there was no call yet.
-    pub(crate) fn is_silent(&self) -> bool {
-        self.begun() == 0
-    }
-
-    /// Whether a call is under way.
-    pub(crate) fn is_busy(&self) -> bool {
-        self.calls() > 0
+    pub(crate) fn new(end: CancellationToken, account: Arc<Account>, now: Duration) -> Arc<Self> {
+        let (reserve, idle_since) = (Reserve::of(account, CONNECTION), millis(now).into());
+        Arc::new(Self { reserve, idle_since, end, ..Self::default() })
     }
 
     /// The number of calls that have begun.
@@ -152,7 +76,7 @@ impl Traffic {
     }
 
     /// The number of calls in progress.
-    fn calls(&self) -> usize {
+    pub(crate) fn calls(&self) -> usize {
         // In this order: a call that begins and ends in between makes no difference.
         let ended = self.ended.load(Ordering::Acquire);
         self.begun().saturating_sub(ended)
@@ -161,22 +85,14 @@ impl Traffic {
     /// The time without a call until `now`; `None`: a call is under way.
     pub(crate) fn idle(&self, now: Duration) -> Option<Duration> {
         let since = Duration::from_millis(self.idle_since.load(Ordering::Relaxed));
-        (!self.is_busy()).then(|| now.saturating_sub(since))
+        (self.calls() == 0).then(|| now.saturating_sub(since))
     }
 
     /// How far HTTP/2 and the socket have come, in counters of what they take. `None`: nothing waits for the peer there.
     pub(crate) fn progress(&self) -> [Option<u64>; 2] {
-        let waits = self.unsent.load(Ordering::Relaxed) > 0;
-        let is_blocked = self.blocked.load(Ordering::Relaxed);
-        [
-            waits.then(|| self.taken.load(Ordering::Relaxed)),
-            is_blocked.then(|| self.written.load(Ordering::Relaxed)),
-        ]
-    }
-
-    /// Whether the socket has taken bytes.
-    pub(crate) fn has_written(&self) -> bool {
-        self.written.load(Ordering::Relaxed) > 0
+        let waits = [self.unsent.load(Ordering::Relaxed) > 0, self.blocked.load(Ordering::Relaxed)];
+        let taken = [&self.taken, &self.written].map(|taken| taken.load(Ordering::Relaxed));
+        [waits[0].then_some(taken[0]), waits[1].then_some(taken[1])]
     }
 
     /// Records whether the socket took bytes.
@@ -195,14 +111,14 @@ impl Traffic {
     /// Whether what the server writes first waits for the first answer: a peer that has made its call already, as a shim
     /// does, then wakes once and reads once.
     pub(crate) fn is_corked(&self) -> bool {
-        self.corked.load(Ordering::Acquire)
+        !self.uncorked.load(Ordering::Acquire)
     }
 
     /// The same. The connection is woken when nothing waits any longer.
     pub(crate) fn poll_corked(&self, cx: &Context<'_>) -> bool {
         // Again after the waker was registered, so that none is missed.
         self.is_corked() && {
-            self.uncorked.register(cx.waker());
+            self.on_uncork.register(cx.waker());
             self.is_corked()
         }
     }
@@ -211,13 +127,13 @@ impl Traffic {
     pub(crate) fn uncork(&self) {
         if self.is_corked() {
             self.writes_on();
-            self.uncorked.wake();
+            self.on_uncork.wake();
         }
     }
 
     /// As [`uncork`](Self::uncork), by the connection itself.
     pub(crate) fn writes_on(&self) {
-        self.corked.store(false, Ordering::Release);
+        self.uncorked.store(true, Ordering::Release);
     }
 
     /// Whether the unread answers are below the limit, so that another one may be made.
@@ -246,55 +162,15 @@ impl Traffic {
     }
 
     /// Bytes that the connection holds.
-    fn used(&self) -> usize {
+    pub(crate) fn used(&self) -> usize {
         HTTP2 + self.calls() * CALL + self.charged.load(Ordering::Relaxed)
-    }
-
-    /// Takes what the connection holds from the account of the peer.
-    ///
-    /// # Errors
-    ///
-    /// The peer may not have more.
-    pub(crate) fn reserve(&self) -> Result<(), Full> {
-        if self.used() > self.reserved.load(Ordering::Relaxed) {
-            self.account.check_bytes()?;
-            self.reserve_what_is_there();
-        }
-        Ok(())
-    }
-
-    /// The same of what is there already, whether or not the peer may have more.
-    fn reserve_what_is_there(&self) {
-        let missing = self.used().saturating_sub(self.reserved.load(Ordering::Relaxed));
-        if missing > 0 {
-            let more = missing.next_multiple_of(STEP);
-            self.account.take(more);
-            self.reserved.fetch_add(more, Ordering::Relaxed);
-        }
-    }
-
-    /// Gives back what is not needed, except for the next calls.
-    fn give_back(&self) {
-        let reserved = self.reserved.load(Ordering::Relaxed);
-        let needed = self.used().next_multiple_of(STEP) + STEP;
-        if needed < reserved
-            && self.reserved.compare_exchange(reserved, needed, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-        {
-            self.account.give_back(reserved - needed);
-        }
-    }
-}
-
-impl Drop for Traffic {
-    fn drop(&mut self) {
-        self.account.give_back(*self.reserved.get_mut());
     }
 }
 
 /// A call in progress, from its headers to the end of its response.
 #[derive(Debug)]
 pub(crate) struct Call {
-    traffic: Arc<Traffic>,
+    pub(crate) traffic: Arc<Traffic>,
     charge: Option<Arc<Charge>>,
 }
 
@@ -314,7 +190,7 @@ impl Drop for Call {
     fn drop(&mut self) {
         self.traffic.idle_since.store(millis(coarse()), Ordering::Relaxed);
         self.traffic.ended.fetch_add(1, Ordering::Release);
-        self.traffic.give_back();
+        self.traffic.reserve.shrink_to(self.traffic.used());
         // Its answer may have been written before it counted as one.
         self.traffic.uncork();
     }
@@ -328,7 +204,7 @@ pub struct Charge {
 }
 
 impl Charge {
-    fn new(traffic: &Arc<Traffic>) -> Self {
+    pub(crate) fn new(traffic: &Arc<Traffic>) -> Self {
         Self { bytes: AtomicUsize::new(0), traffic: Arc::clone(traffic) }
     }
 
@@ -339,7 +215,7 @@ impl Charge {
     /// The peer may not have more.
     pub fn charge(&self, bytes: usize) -> Result<(), Refusal> {
         self.add(bytes);
-        self.traffic.reserve().map_err(Refusal::Full)
+        self.traffic.reserve.grow_to(self.traffic.used()).map_err(Refusal::Full)
     }
 
     fn add(&self, bytes: usize) {
@@ -351,38 +227,7 @@ impl Charge {
 impl Drop for Charge {
     fn drop(&mut self) {
         self.traffic.charged.fetch_sub(*self.bytes.get_mut(), Ordering::Relaxed);
-        self.traffic.give_back();
-    }
-}
-
-/// Bytes of an unfinished request.
-#[derive(Debug)]
-pub(crate) struct Unfinished(Charge);
-
-impl Unfinished {
-    pub(crate) fn new(traffic: &Arc<Traffic>) -> Self {
-        Self(Charge::new(traffic))
-    }
-
-    /// Increases the size to `bytes`.
-    ///
-    /// # Errors
-    ///
-    /// The peer or the connection may not have more.
-    pub(crate) fn grow_to(&mut self, bytes: usize) -> Result<(), Status> {
-        let Self(charge) = self;
-        let more = bytes.saturating_sub(*charge.bytes.get_mut());
-        let all = charge.traffic.unfinished.fetch_add(more, Ordering::Relaxed) + more;
-        let full = Full { limit: Limit::Unfinished, who: Who::Connection, most: UNFINISHED };
-        let charged = charge.charge(more);
-        let grown = charged.and(if all > UNFINISHED { Err(Refusal::Full(full)) } else { Ok(()) });
-        grown.map_err(|why| charge.traffic.status(why))
-    }
-}
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        self.0.traffic.unfinished.fetch_sub(*self.0.bytes.get_mut(), Ordering::Relaxed);
+        self.traffic.reserve.shrink_to(self.traffic.used());
     }
 }
 
@@ -398,12 +243,11 @@ pub(crate) struct Unsent {
 impl Unsent {
     pub(crate) fn new(bytes: Bytes, traffic: &Arc<Traffic>) -> Self {
         traffic.unsent.fetch_add(bytes.len(), Ordering::Relaxed);
-        let own = bytes.is_unique().then(|| {
-            let charge = Charge::new(traffic);
-            charge.add(bytes.len());
-            traffic.reserve_what_is_there();
-            charge
-        });
+        let own = bytes.is_unique().then(|| Charge::new(traffic));
+        if let Some(own) = &own {
+            own.add(bytes.len());
+            traffic.reserve.must_grow_to(traffic.used());
+        }
         Self { bytes, _own: own, traffic: Arc::clone(traffic) }
     }
 
@@ -442,7 +286,7 @@ impl Drop for Unsent {
 #[derive(Clone, Debug)]
 pub struct WatchSlots {
     slots: Arc<Semaphore>,
-    draining: CancellationToken,
+    pub(crate) draining: CancellationToken,
 }
 
 /// The place of one watch. Dropping it frees the place.
@@ -483,22 +327,6 @@ impl WatchSlots {
 
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-#[cfg(test)]
-impl Traffic {
-    /// A connection without a peer.
-    pub(crate) fn for_tests() -> Arc<Self> {
-        Self::for_tests_until(CancellationToken::new())
-    }
-
-    pub(crate) fn for_tests_until(end: CancellationToken) -> Arc<Self> {
-        Self::new(end, Account::unlimited(), Duration::ZERO, |why| Status::unavailable(format!("{why:?}")))
-    }
-
-    pub(crate) fn unsent(&self) -> usize {
-        self.unsent.load(Ordering::Relaxed)
-    }
 }
 
 #[cfg(test)]

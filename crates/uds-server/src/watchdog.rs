@@ -1,6 +1,10 @@
 //! Ends the connections of peers that make no call, or do not read their answers.
 
-use std::{mem, sync::Arc, time::Duration};
+use std::{
+    mem,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use tracing::debug;
 
@@ -27,9 +31,9 @@ impl Served {
 
     pub(crate) fn look(&mut self, now: Duration) {
         let traffic = &self.traffic;
-        if traffic.is_silent() && traffic.idle(now) >= Some(FIRST_CALL) {
+        if traffic.begun() == 0 && traffic.idle(now) >= Some(FIRST_CALL) {
             debug!("a peer made no call: its connection is closed");
-            return traffic.give_way();
+            return traffic.end.cancel();
         }
         let progress = traffic.progress();
         let earlier = mem::replace(&mut self.progress, progress);
@@ -37,7 +41,8 @@ impl Served {
         self.looks = if is_stuck { self.looks + 1 } else { 0 };
         if self.looks == LOOKS {
             debug!("a peer took nothing for half a minute: its connection is closed");
-            traffic.stall();
+            traffic.stalled.store(true, Ordering::Relaxed);
+            traffic.end.cancel();
         }
     }
 }

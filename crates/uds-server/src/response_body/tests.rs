@@ -5,15 +5,20 @@ use http_body_util::{BodyExt as _, StreamBody};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::traffic::Traffic;
 
 const CHUNK: usize = 300 * 1024;
+
+fn status(why: Refusal) -> Status {
+    Status::unavailable(format!("{why:?}"))
+}
 
 /// An answer of `chunks` chunks, whose stream then stays open without a message.
 fn answer(traffic: &Arc<Traffic>, chunks: usize) -> ResponseBody {
     let chunk = || Ok::<_, Status>(Frame::data(Bytes::from(vec![0; CHUNK])));
     let chunks = stream::iter((0..chunks).map(move |_| chunk())).chain(stream::pending());
     let body = Body::new(StreamBody::new(chunks));
-    ResponseBody::new(body, traffic, Call::of(traffic), Watching::default())
+    ResponseBody::new(body, Call::of(traffic), Watching::default(), status)
 }
 
 #[tokio::test]
@@ -41,7 +46,7 @@ async fn an_answer_is_counted_before_the_peer_takes_it_and_further_ones_wait() {
 #[tokio::test]
 async fn a_whole_answer_is_its_message_and_a_good_end() {
     let traffic = Traffic::for_tests();
-    let mut answer = ResponseBody::whole(Bytes::from_static(b"message"), &traffic, Call::of(&traffic));
+    let mut answer = ResponseBody::whole(Bytes::from_static(b"message"), Call::of(&traffic), status);
     assert!(!answer.is_end_stream());
     let frame = answer.frame().await.unwrap().unwrap().into_data().unwrap();
     assert_eq!(frame.chunk(), b"message");
@@ -55,7 +60,7 @@ async fn a_whole_answer_is_its_message_and_a_good_end() {
 async fn a_message_goes_out_in_pieces_that_are_counted_once() {
     let traffic = Traffic::for_tests();
     let message: Vec<u8> = (0..=255).cycle().take(3 * PIECE + 1).collect();
-    let mut answer = ResponseBody::whole(message.clone().into(), &traffic, Call::of(&traffic));
+    let mut answer = ResponseBody::whole(message.clone().into(), Call::of(&traffic), status);
     let mut sent = Vec::new();
     while let Ok(mut piece) = answer.frame().await.unwrap().unwrap().into_data() {
         assert!(piece.remaining() <= PIECE);
@@ -71,7 +76,7 @@ async fn what_has_nothing_to_say_ends_with_the_broker() {
     let draining = CancellationToken::new();
     let traffic = Traffic::for_tests_until(draining.child_token());
     let mut answer = answer(&traffic, 1);
-    assert!(traffic.is_busy());
+    assert_eq!(traffic.calls(), 1);
     assert!(answer.frame().await.unwrap().unwrap().is_data());
     assert!(poll!(pin!(answer.frame())).is_pending());
     draining.cancel();
@@ -79,7 +84,7 @@ async fn what_has_nothing_to_say_ends_with_the_broker() {
     assert_eq!(trailers["grpc-status"], "14");
     assert!(answer.frame().await.is_none() && answer.is_end_stream());
     drop(answer);
-    assert!(!traffic.is_busy());
+    assert_eq!(traffic.calls(), 0);
 }
 
 #[tokio::test]
@@ -95,7 +100,7 @@ async fn a_right_that_is_lost_while_the_body_makes_a_frame_ends_the_answer() {
         Status::permission_denied("lost")
     });
     let (body, watching) = (Body::new(StreamBody::new(Box::pin(body))), (Some(loss), None));
-    let mut answer = ResponseBody::new(body, &traffic, Call::of(&traffic), watching);
+    let mut answer = ResponseBody::new(body, Call::of(&traffic), watching, status);
     let trailers = answer.frame().await.unwrap().unwrap().into_trailers().unwrap();
     assert_eq!(trailers["grpc-status"], "7");
     assert!(answer.frame().await.is_none());

@@ -1,5 +1,20 @@
 use super::*;
 
+impl Traffic {
+    /// A connection without a peer.
+    pub(crate) fn for_tests() -> Arc<Self> {
+        Self::for_tests_until(CancellationToken::new())
+    }
+
+    pub(crate) fn for_tests_until(end: CancellationToken) -> Arc<Self> {
+        Self::new(end, Arc::default(), Duration::ZERO)
+    }
+
+    pub(crate) fn unsent(&self) -> usize {
+        self.unsent.load(Ordering::Relaxed)
+    }
+}
+
 #[tokio::test]
 async fn room_is_made_by_the_peer_and_passed_on() {
     let traffic = Traffic::for_tests();
@@ -11,15 +26,4 @@ async fn room_is_made_by_the_peer_and_passed_on() {
     assert!(futures_util::poll!(&mut second).is_pending(), "one at a time");
     assert!(traffic.has_room() && futures_util::poll!(&mut first).is_ready());
     assert!(futures_util::poll!(&mut second).is_ready(), "it was passed on");
-}
-
-#[test]
-fn unfinished_requests_share_one_limit() {
-    let traffic = Traffic::for_tests();
-    let mut requests: Vec<_> = (0..8).map(|_| Unfinished::new(&traffic)).collect();
-    assert!(requests.iter_mut().all(|request| request.grow_to(UNFINISHED / 8).is_ok()));
-    let mut more = Unfinished::new(&traffic);
-    assert!(more.grow_to(1).unwrap_err().message().contains("Unfinished"));
-    drop((requests.pop(), more));
-    assert!(Unfinished::new(&traffic).grow_to(UNFINISHED / 8).is_ok());
 }
