@@ -22,15 +22,6 @@ pub(super) enum Filter {
     Foreign,
 }
 
-/// The result of one [`Filter::filter`] call.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Filtered {
-    /// Number of bytes at the start that may pass.
-    pub(super) ready: usize,
-    /// End of the incomplete bytes after `ready`; the next call must begin with them. Bytes after the end are invalid.
-    pub(super) length: usize,
-}
-
 enum Next {
     Pass(usize),
     Block(usize),
@@ -44,8 +35,9 @@ impl Default for Filter {
 }
 
 impl Filter {
-    /// Filters `bytes` in place. Fewer than [`HELD`] bytes are not ready.
-    pub(super) fn filter(&mut self, bytes: &mut [u8]) -> Filtered {
+    /// Filters `bytes` in place. Returns the number of bytes at the start that may pass, and the end of the incomplete ones,
+    /// fewer than [`HELD`], which the next call must begin with. Bytes after the end are invalid.
+    pub(super) fn filter(&mut self, bytes: &mut [u8]) -> (usize, usize) {
         let (mut ready, mut length) = (0, bytes.len());
         while let Some(rest) = bytes.get_mut(ready..length).filter(|rest| !rest.is_empty()) {
             match self.next(rest) {
@@ -61,7 +53,7 @@ impl Filter {
                 Next::Unfinished => break,
             }
         }
-        Filtered { ready, length }
+        (ready, length)
     }
 
     /// Decides about the first bytes; `bytes` is not empty.

@@ -11,7 +11,10 @@ use std::{
 use h2_unix_authority::AuthorityFilter;
 use hyper::{rt::Executor, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::{net::UnixStream, time::timeout};
+use tokio::{
+    net::UnixStream,
+    time::{sleep, timeout},
+};
 use tokio_util::{future::FutureExt as _, task::TaskTracker};
 use tracing::debug;
 
@@ -38,6 +41,10 @@ const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 const FRAME: u32 = 16 * 1024;
 
+/// Number of open watches from which on news wake them faster than the connection writes single messages, so that it
+/// collects messages before it writes.
+const MANY: usize = 8;
+
 /// Time from the beginning of a drain to GOAWAY on a connection on which no call begins.
 const LAST_CALL: Duration = Duration::from_millis(200);
 /// Time after GOAWAY for calls in progress to end.
@@ -63,7 +70,7 @@ pub(crate) async fn serve<P: Program>(
     // A rotation wakes all watches, and each of them wakes the connection. The connection yields once, so that the other
     // ready tasks add their messages first, and one system call writes all of them.
     let gathering = poll_fn(|cx| {
-        gathered = !gathered && watches.are_many();
+        gathered = !gathered && watches.open() >= MANY;
         if gathered {
             cx.waker().wake_by_ref();
             return Poll::Pending;
@@ -100,17 +107,15 @@ pub(crate) async fn serve<P: Program>(
 
 /// Serves on until the next call begins, or none has begun in time. GOAWAY is then sent while the peer waits for an
 /// answer. A peer that gets it just before it sends its call, as one that has just connected, would lose that call.
-async fn until_last_call<C>(mut connection: Pin<&mut C>, traffic: &Traffic) -> Option<C::Output>
-where
-    C: Future,
-{
+async fn until_last_call<C: Future>(connection: Pin<&mut C>, traffic: &Traffic) -> Option<C::Output> {
     let begun = traffic.begun();
-    let serving = poll_fn(|cx| match connection.as_mut().poll(cx) {
-        Poll::Ready(ended) => Poll::Ready(Some(ended)),
-        Poll::Pending if traffic.begun() != begun => Poll::Ready(None),
-        Poll::Pending => Poll::Pending,
-    });
-    timeout(LAST_CALL, serving).await.ok().flatten()
+    let next_call = poll_fn(|_| if traffic.begun() == begun { Poll::Pending } else { Poll::Ready(()) });
+    tokio::select! {
+        biased;
+        ended = connection => Some(ended),
+        () = next_call => None,
+        () = sleep(LAST_CALL) => None,
+    }
 }
 
 /// hyper's connections with these limits, whose tasks are on `tasks`.

@@ -25,7 +25,6 @@ mod stream;
 #[cfg(test)]
 mod testing;
 mod traffic;
-mod watchdog;
 
 pub use accept::Acceptor;
 pub use account::{Full, Limit, Refusal, Who};

@@ -14,8 +14,7 @@ use crate::{
     account::{Account, Full, Held, Limit, Who},
     identity::PINNED,
     linux::{Peer, coarse, open_files},
-    traffic::Traffic,
-    watchdog::Served,
+    traffic::{LOOK_EVERY, Served, Traffic},
 };
 
 /// Connections of one process that had no call within a second of their start, or half of all if those are fewer. For one
@@ -32,8 +31,6 @@ const OWN: usize = 32 + PINNED;
 const PER_RUN: usize = 12;
 /// The most connections that are refused or leave at a time. They do not count among the served ones.
 const SPARE: usize = 48;
-/// Interval between looks whether peers make calls and read.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// Limits of what all peers hold.
 #[derive(Clone, Copy, Debug)]

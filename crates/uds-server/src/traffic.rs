@@ -1,6 +1,7 @@
 //! One connection: its calls and bytes in progress, and what they take from its peer's account.
 
 use std::{
+    mem,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -13,6 +14,7 @@ use bytes::{Buf, Bytes};
 use futures_util::task::AtomicWaker;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
+use tracing::debug;
 
 use crate::{
     account::{Account, Full, Limit, Refusal, Reserve, STEP, Who},
@@ -30,8 +32,11 @@ const UNSENT: usize = 512 * 1024;
 /// Streams of a connection at the same time that watch something. It is below the number of all, so that another call on
 /// the same connection always passes.
 const WATCHES: usize = 1000;
-/// Number of open watches from which on a connection collects messages before it writes.
-const MANY: usize = 8;
+/// Time from accept to the first call.
+const FIRST_CALL: Duration = Duration::from_secs(5);
+/// Interval between looks at a connection, and the number of those without progress after which it ends.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(5);
+const LOOKS: u32 = 6;
 
 /// The bytes and calls of one connection.
 #[derive(Debug, Default)]
@@ -167,6 +172,39 @@ impl Traffic {
     }
 }
 
+/// A connection that is served, and what was seen of it. One timer looks at all connections, so a request sets none.
+#[derive(Debug)]
+pub(crate) struct Served {
+    pub(crate) traffic: Arc<Traffic>,
+    progress: [Option<u64>; 2],
+    /// Number of looks without progress.
+    looks: u32,
+}
+
+impl Served {
+    pub(crate) fn new(traffic: &Arc<Traffic>) -> Self {
+        Self { traffic: Arc::clone(traffic), progress: [None; 2], looks: 0 }
+    }
+
+    /// Ends the connection of a peer that makes no call, or does not read its answers.
+    pub(crate) fn look(&mut self, now: Duration) {
+        let traffic = &self.traffic;
+        if traffic.begun() == 0 && traffic.idle(now) >= Some(FIRST_CALL) {
+            debug!("a peer made no call: its connection is closed");
+            return traffic.end.cancel();
+        }
+        let progress = traffic.progress();
+        let earlier = mem::replace(&mut self.progress, progress);
+        let is_stuck = progress.iter().zip(earlier).any(|(now, earlier)| now.is_some() && *now == earlier);
+        self.looks = if is_stuck { self.looks + 1 } else { 0 };
+        if self.looks == LOOKS {
+            debug!("a peer took nothing for half a minute: its connection is closed");
+            traffic.stalled.store(true, Ordering::Relaxed);
+            traffic.end.cancel();
+        }
+    }
+}
+
 /// A call in progress, from its headers to the end of its response.
 #[derive(Debug)]
 pub(crate) struct Call {
@@ -297,11 +335,6 @@ impl WatchSlots {
     /// Those of a connection.
     pub fn new(draining: CancellationToken) -> Self {
         Self { slots: Arc::new(Semaphore::new(WATCHES)), draining }
-    }
-
-    /// Whether enough watches are open that news wake them faster than the connection writes single messages.
-    pub(crate) fn are_many(&self) -> bool {
-        self.open() >= MANY
     }
 
     /// How many watches are open.
