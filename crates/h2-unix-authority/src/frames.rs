@@ -94,7 +94,7 @@ fn frame(bytes: &[u8]) -> Next {
     }
     let (mut head, mut end) = (first, HEAD + first.length);
     // Decides from frame headers only, so the result does not depend on how the bytes are split into reads.
-    while !head.ends_block() {
+    while head.flags & END_HEADERS == 0 {
         if end + HEAD > HELD {
             return Next::Pass(HEAD + first.length);
         }
@@ -136,10 +136,6 @@ impl Head {
         let [high, middle, low, kind, flags, stream @ ..] = *bytes.first_chunk::<HEAD>()?;
         let length = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
         Some(Self { length, kind, stream, flags })
-    }
-
-    fn ends_block(self) -> bool {
-        self.flags & END_HEADERS != 0
     }
 
     /// The position of the fields in the payload. `None`: the frame is too short for its padding or priority.

@@ -99,7 +99,10 @@ impl<P: Program> Acceptor<P> {
                 }
                 // Descriptors or memory ran out, or worse. An immediate retry would only use CPU time.
                 Err(error) => {
-                    note_shortage(&error, pause);
+                    // Once per shortage, not once per attempt.
+                    if pause == PAUSE.0 {
+                        warn!(%error, "no connection can be accepted; trying again until something is given back");
+                    }
                     tokio::select! {
                         () = draining.cancelled() => return,
                         () = sleep(pause) => {}
@@ -186,13 +189,6 @@ impl<P: Program> Acceptor<P> {
                 warn!(?limit, most, uid, pid, "a process has its share, and gets no more connections");
             }
         }
-    }
-}
-
-/// Logs once per shortage, not once per attempt.
-fn note_shortage(error: &io::Error, pause: Duration) {
-    if pause == PAUSE.0 {
-        warn!(%error, "no connection can be accepted; trying again until something is given back");
     }
 }
 

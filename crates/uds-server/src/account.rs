@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-/// Step in which a connection takes bytes.
+/// A connection takes bytes in such steps, so that few calls at a time take nothing.
 pub(crate) const STEP: usize = 8 * 1024;
 
 /// A limit that is reached.
@@ -112,45 +112,34 @@ impl Account {
     }
 }
 
-/// What one connection has taken from the account of its peer, in steps, so that few calls at a time take nothing. Dropping it
-/// gives that back.
+/// What one connection has taken from the account of its peer. Dropping it gives that back.
 #[derive(Debug, Default)]
 pub(crate) struct Reserve {
     pub(crate) account: Arc<Account>,
-    bytes: AtomicUsize,
+    pub(crate) bytes: AtomicUsize,
 }
 
 impl Reserve {
-    pub(crate) fn of(account: Arc<Account>, bytes: usize) -> Self {
-        let reserve = Self { account, bytes: AtomicUsize::new(0) };
-        reserve.take(bytes);
-        reserve
-    }
-
     /// Takes what is missing of `used` bytes.
     ///
     /// # Errors
     ///
     /// The peer may not have more.
     pub(crate) fn grow_to(&self, used: usize) -> Result<(), Full> {
-        let missing = used.saturating_sub(self.bytes.load(Ordering::Relaxed));
-        if missing > 0 {
+        if used > self.bytes.load(Ordering::Relaxed) {
             self.account.check(Limit::Bytes, |held| &held.bytes, self.account.most)?;
-            self.take(missing.next_multiple_of(STEP));
+            self.must_grow_to(used);
         }
         Ok(())
     }
 
     /// The same, whether or not the peer may have more: the bytes are there already.
     pub(crate) fn must_grow_to(&self, used: usize) {
-        self.take(used.saturating_sub(self.bytes.load(Ordering::Relaxed)).next_multiple_of(STEP));
-    }
-
-    fn take(&self, bytes: usize) {
-        if bytes > 0 {
-            self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let missing = used.saturating_sub(self.bytes.load(Ordering::Relaxed)).next_multiple_of(STEP);
+        if missing > 0 {
+            self.bytes.fetch_add(missing, Ordering::Relaxed);
             for held in &self.account.held {
-                held.bytes.fetch_add(bytes, Ordering::Relaxed);
+                held.bytes.fetch_add(missing, Ordering::Relaxed);
             }
         }
     }
@@ -189,4 +178,61 @@ pub enum Refusal {
     Draining,
     /// A panic ended the call.
     Defect,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What each of some processes gets of `most` when all of them take one by one, in turns, as long as they may. They are
+    /// named by their uids.
+    fn shares(most: usize, uids: &[usize]) -> Vec<usize> {
+        let mut held = vec![0; uids.len()];
+        loop {
+            let before = held.clone();
+            for process in 0..uids.len() {
+                let of_uid =
+                    (0..uids.len()).filter(|other| uids[*other] == uids[process]).map(|of| held[of]).sum();
+                if lacks([held[process], of_uid, held.iter().sum()], most, true).is_none() {
+                    held[process] += 1;
+                }
+            }
+            if held == before {
+                return held;
+            }
+        }
+    }
+
+    #[test]
+    fn a_process_leaves_something_to_its_siblings_and_a_uid_to_other_uids() {
+        assert_eq!(shares(1600, &[1]), [900], "three quarters of three quarters");
+        assert_eq!(shares(1400, &[1, 1]), [450, 450]);
+        for most in [1, 2, 3, 12, 100, 1600] {
+            for uids in [&[1][..], &[1, 1], &[1, 2], &[1, 1, 1, 2], &[1, 2, 3, 4], &[1; 40]] {
+                let held = shares(most, uids);
+                let all: usize = held.iter().sum();
+                assert!(all <= most && all > most / 2, "{most} of {uids:?}: {held:?}");
+                if uids.contains(&2) && most >= 12 {
+                    let second = uids.iter().position(|uid| *uid == 2).unwrap();
+                    assert!(held[second] * 5 >= most, "a uid that is alone, of {most}: {held:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn who_comes_late_gets_a_part_however_many_processes_one_uid_has() {
+        let most = 1600;
+        for process in [0, 10, 900] {
+            let uid = (process..most)
+                .take_while(|uid| lacks([0, *uid, *uid], most, false).is_none())
+                .last()
+                .unwrap()
+                + 1;
+            assert_eq!(uid, 1200);
+            assert_eq!(lacks([process, uid, uid], most, true), Some(Who::Uid));
+            assert_eq!(lacks([0, 0, uid], most, true), None, "another uid");
+        }
+        assert_eq!(lacks([0, 0, most], most, true), Some(Who::All));
+    }
 }

@@ -41,8 +41,7 @@ const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 const FRAME: u32 = 16 * 1024;
 
-/// Number of open watches from which on news wake them faster than the connection writes single messages, so that it
-/// collects messages before it writes.
+/// Open watches from which on a connection collects messages: news wake them faster than it writes single ones.
 const MANY: usize = 8;
 
 /// Time from the beginning of a drain to GOAWAY on a connection on which no call begins.

@@ -13,12 +13,11 @@ use std::{
 
 use futures_util::FutureExt as _;
 use http::{HeaderValue, Request, Response, header::CONTENT_TYPE, request::Parts};
-use http_body_util::Full;
 use hyper::body::{Body as _, Incoming};
 use tonic::{Code, Status, body::Body};
 
 use crate::{
-    account::{Full as LimitReached, Refusal},
+    account::{Full, Refusal},
     program::{CallKind, Program},
     request_body::{keep_what_is_read, stream, whole},
     response_body::{ResponseBody, Watching},
@@ -34,7 +33,7 @@ pub(crate) enum ConnectionRefusal {
     /// The program does not want the peer.
     Denied,
     /// There is no place for another connection.
-    Full(LimitReached),
+    Full(Full),
 }
 
 /// State that the calls of one connection share.
@@ -89,7 +88,7 @@ fn serve_call<P: Program>(
                         response.headers_mut().insert(CONTENT_TYPE, grpc);
                         return response;
                     }
-                    None => Ok((Body::new(Full::new(bytes)), slot)),
+                    None => Ok((Body::new(http_body_util::Full::new(bytes)), slot)),
                 },
             },
         };

@@ -1,10 +1,9 @@
-//! All calls that only Linux has: what it says about a peer and its process, its cheapest clock, and sockets and files that
-//! nobody else can replace.
+//! All calls that only Linux has: about peers and their processes, its cheapest clock, and sockets and held files.
 
 use std::{
     collections::BTreeMap,
     fs::{File, Metadata},
-    io,
+    io::{self, Read as _},
     os::fd::{AsRawFd as _, OwnedFd},
     path::{Path, PathBuf},
     time::Duration,
@@ -89,7 +88,16 @@ impl ProcessPin {
 
 /// Effective uid and gid, and supplementary groups, of a process. Reads `/proc/PID/status`, which does not block.
 pub(crate) fn status(pid: i32) -> (Option<(u32, u32)>, Vec<u32>) {
-    read(&format!("/proc/{pid}/status")).map(|text| parse(&text)).unwrap_or_default()
+    let mut bytes = Vec::with_capacity(2048);
+    let file = File::open(format!("/proc/{pid}/status"));
+    if file.and_then(|file| file.take(STATUS as u64).read_to_end(&mut bytes)).is_err() {
+        return (None, Vec::new());
+    }
+    // Up to the last whole line or number: half a number is another number.
+    if bytes.len() == STATUS {
+        bytes.truncate(bytes.iter().rposition(u8::is_ascii_whitespace).unwrap_or_default());
+    }
+    parse(&String::from_utf8_lossy(&bytes))
 }
 
 fn parse(text: &str) -> (Option<(u32, u32)>, Vec<u32>) {
@@ -104,18 +112,6 @@ fn parse(text: &str) -> (Option<(u32, u32)>, Vec<u32>) {
 /// The executable of a process. `None`: the broker may not read it.
 pub(crate) fn executable(pid: i32) -> Option<Box<Path>> {
     std::fs::read_link(format!("/proc/{pid}/exe")).ok().map(Into::into)
-}
-
-fn read(path: &str) -> io::Result<String> {
-    use io::Read as _;
-    let mut bytes = Vec::with_capacity(2048);
-    File::open(path)?.take(STATUS as u64).read_to_end(&mut bytes)?;
-    // Up to the last whole line or number: half a number is another number.
-    if bytes.len() == STATUS {
-        let whole = bytes.iter().rposition(u8::is_ascii_whitespace).unwrap_or_default();
-        bytes.truncate(whole);
-    }
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Mount and PID namespace of a process, as `/proc` names them, for example `mnt:[4026531841]`. `None`: the broker may not

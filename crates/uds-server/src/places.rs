@@ -103,7 +103,8 @@ impl Places {
         let mut table = self.lock();
         let account = table.account(self, peer);
         let most_silent = SILENT.min((most / 2).max(2));
-        if let Some(late) = table.too_silent(&account, most_silent, now) {
+        let (are_silent, late) = table.too_silent(&account, most_silent, now);
+        if are_silent {
             let full = Full { limit: Limit::Silent, who: Who::Process, most: most_silent };
             table.gives_way(late, may_leave).ok_or(full)?;
         }
@@ -204,20 +205,18 @@ impl Table {
         idle.max().map(|(_, Reverse(number))| number)
     }
 
-    /// The oldest connection without a call in time, if the process of `account` has `most` such, or too many connections
-    /// without a call. `Some(None)`: all of those are young.
-    #[expect(clippy::option_option, reason = "one may be needed where there is none")]
-    fn too_silent(&self, account: &Account, most: usize, now: Duration) -> Option<Option<u64>> {
+    /// Whether the process has `most` connections without a call in time, or too many without one; the oldest of the former.
+    fn too_silent(&self, account: &Account, most: usize, now: Duration) -> (bool, Option<u64>) {
         let [of_process, ..] = &account.held;
         if of_process.connections.load(Ordering::Relaxed) < most {
-            return None;
+            return (false, None);
         }
         let traffic = self.served.iter().map(|(number, served)| (*number, &served.traffic));
         let own = traffic.filter(|(_, traffic)| traffic.reserve.account.process == account.process);
         let silent: Vec<_> = own.filter(|(_, traffic)| traffic.begun() == 0).collect();
         let late: Vec<_> = silent.iter().filter(|(_, traffic)| traffic.idle(now) >= Some(IDLE)).collect();
         let are_too_many = late.len() >= most || account.is_process && silent.len() >= MOST_SILENT;
-        are_too_many.then(|| late.first().map(|(number, _)| *number))
+        (are_too_many, late.first().map(|(number, _)| *number))
     }
 
     /// The connection of that number ends, and its place is free. `None`: there is none, or too many are leaving.
@@ -244,14 +243,11 @@ impl Table {
     }
 }
 
-/// The descriptors of the process, divided.
+/// The descriptors of the process, divided among connections, those besides them that are refused or leave, and runs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Budget {
-    /// Connections that may be served.
     connections: usize,
-    /// Connections besides them that are refused, or that leave.
     spare: usize,
-    /// Runs at a time.
     runs: usize,
 }
 

@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsStr,
-    fs::{self, File, OpenOptions},
+    fs::{self, File, OpenOptions, TryLockError},
     io,
     os::{
         fd::OwnedFd,
@@ -14,14 +14,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rustix::{
-    fs::{FlockOperation, OFlags},
-    io::Errno,
-};
+use rustix::{fs::OFlags, io::Errno};
 
 use crate::{
     linux::{self, HeldFile},
-    socket_place::{FileId, SocketError, SocketOptions, SocketPlace, io_error, own, split, unless_absent},
+    socket_place::{FileId, SocketError, SocketOptions, SocketPlace, io_error, own, unless_absent},
 };
 
 /// Connections that may wait to be accepted. It must hold 200 shims that start at once.
@@ -100,7 +97,7 @@ fn bind(place: &SocketPlace, own: Option<FileId>) -> Result<(UnixListener, FileI
         }
     }
     let [path, link] = [&place.socket, &place.options.path];
-    let temporary = temporary_beside(path)?;
+    let temporary = temporary_beside(path);
     let socket = linux::bind_private(&temporary).map_err(io_error("create the socket", &temporary))?;
     let placed = put_in_place(&socket, &temporary, place).inspect_err(|_| {
         let _gone = fs::remove_file(&temporary);
@@ -111,13 +108,13 @@ fn bind(place: &SocketPlace, own: Option<FileId>) -> Result<(UnixListener, FileI
     Ok((UnixListener::from(socket), placed))
 }
 
-fn temporary_beside(path: &Path) -> Result<PathBuf, SocketError> {
-    Ok(split(path)?.0.join(format!(".{:08x}", fastrand::u32(..))))
+fn temporary_beside(path: &Path) -> PathBuf {
+    path.with_file_name(format!(".{:08x}", fastrand::u32(..)))
 }
 
 /// Makes `link` a second name of `socket`, in place of a stale socket.
 fn add_name(socket: &Path, link: &Path) -> Result<(), SocketError> {
-    let temporary = temporary_beside(link)?;
+    let temporary = temporary_beside(link);
     let placed = fs::hard_link(socket, &temporary).and_then(|()| fs::rename(&temporary, link));
     placed.map_err(|error| {
         let _gone = fs::remove_file(&temporary);
@@ -147,8 +144,8 @@ fn put_in_place(socket: &OwnedFd, temporary: &Path, place: &SocketPlace) -> Resu
 
 /// Takes the lock beside the socket.
 fn lock(place: &SocketPlace) -> Result<(File, PathBuf), SocketError> {
-    let (directory, name) = split(&place.socket)?;
-    let path = directory.join([".".as_ref(), name, ".lock".as_ref()].join(OsStr::new("")));
+    let name = place.socket.file_name().unwrap_or_default();
+    let path = place.socket.with_file_name([".".as_ref(), name, ".lock".as_ref()].join(OsStr::new("")));
     let mut options = OpenOptions::new();
     options
         .write(true)
@@ -157,10 +154,10 @@ fn lock(place: &SocketPlace) -> Result<(File, PathBuf), SocketError> {
         .mode(0o600)
         .custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
     let lock = options.open(&path).map_err(io_error("open the lock", &path))?;
-    match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+    match lock.try_lock() {
         Ok(()) => Ok((lock, path)),
-        Err(Errno::WOULDBLOCK) => Err(SocketError::AlreadyRunning(place.options.path.clone())),
-        Err(error) => Err(io_error("open the lock", &path)(error)),
+        Err(TryLockError::WouldBlock) => Err(SocketError::AlreadyRunning(place.options.path.clone())),
+        Err(TryLockError::Error(error)) => Err(io_error("open the lock", &path)(error)),
     }
 }
 

@@ -26,8 +26,7 @@ const IN_PIECES: usize = 8 * 1024;
 /// Resolves when the peer has lost the right to a stream, with the status that ends it.
 pub type Loss = Pin<Box<dyn Future<Output = Status> + Send>>;
 
-/// What belongs to a stream that its service does not count as a watch: when its peer loses the right to it, unless it needs
-/// none or the service checks it, and its place among the watches of the connection.
+/// The loss of the right to a stream, and its place among the watches, unless its service counts and checks it.
 pub(crate) type Watching = (Option<Loss>, Option<WatchSlot>);
 
 /// The body of an answer. A stream without a message to send when the connection has to end, as at a drain, ends with the

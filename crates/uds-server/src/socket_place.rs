@@ -1,7 +1,6 @@
 //! Where a socket is, and whether only its own user and root can replace it there.
 
 use std::{
-    ffi::OsStr,
     fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions},
     io,
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown},
@@ -87,7 +86,7 @@ pub(crate) struct SocketPlace {
 impl SocketPlace {
     /// Creates the directory of the socket, or checks the existing one.
     pub(crate) fn prepare(options: &SocketOptions) -> Result<Self, SocketError> {
-        let directory = split(&options.path)?.0;
+        let directory = checked_parent(&options.path)?;
         let mut place = Self { socket: options.path.clone(), options: options.clone() };
         match unless_absent(fs::metadata(directory)).map_err(io_error("look at", directory))? {
             None => place.create(directory)?,
@@ -99,7 +98,7 @@ impl SocketPlace {
             Some(_) if options.shared_directory => {
                 let folder = own_folder(&options.path);
                 place.socket = folder.join(OWN_SOCKET);
-                split(&place.socket)?;
+                checked_parent(&place.socket)?;
                 let found = fs::symlink_metadata(&folder);
                 match unless_absent(found).map_err(io_error("look at", &folder))? {
                     None => place.create(&folder)?,
@@ -121,7 +120,7 @@ impl SocketPlace {
     /// Checks that no user besides the broker's own and root can replace the socket, its directory, or a directory above
     /// it. One that is shared on purpose does not count.
     pub(crate) fn check(&self) -> Result<(), SocketError> {
-        let directory = split(&self.socket)?.0;
+        let directory = checked_parent(&self.socket)?;
         let found = fs::metadata(directory).map_err(io_error("look at", directory))?;
         if !is_safe(&found) {
             return Err(SocketError::Directory(writable(directory, &found)));
@@ -212,11 +211,11 @@ pub(crate) fn io_error<E: Into<io::Error>>(
     move |error| SocketError::Io(action, path.to_owned(), error.into())
 }
 
-/// The directory and the name of `path`.
-pub(crate) fn split(path: &Path) -> Result<(&Path, &OsStr), SocketError> {
-    match (path.parent(), path.file_name()) {
-        _ if path.as_os_str().len() > LONGEST_PATH => Err(SocketError::PathTooLong(path.to_owned())),
-        (Some(directory), Some(name)) if path.is_absolute() => Ok((directory, name)),
-        _ => Err(SocketError::PathInvalid(path.to_owned())),
+/// The directory of `path`, which can be the path of a socket.
+fn checked_parent(path: &Path) -> Result<&Path, SocketError> {
+    if path.as_os_str().len() > LONGEST_PATH {
+        return Err(SocketError::PathTooLong(path.to_owned()));
     }
+    let directory = path.parent().filter(|_| path.is_absolute() && path.file_name().is_some());
+    directory.ok_or_else(|| SocketError::PathInvalid(path.to_owned()))
 }

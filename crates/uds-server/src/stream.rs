@@ -4,7 +4,7 @@ use std::{
     io::{self, IoSlice},
     mem,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     task::{Context, Poll, ready},
 };
 
@@ -39,8 +39,11 @@ impl<S> Noted<S> {
     }
 
     fn note(&mut self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        self.traffic.wrote(written.is_ready());
-        self.has_written |= written.is_ready();
+        self.traffic.blocked.store(written.is_pending(), Ordering::Relaxed);
+        if written.is_ready() {
+            self.traffic.written.fetch_add(1, Ordering::Relaxed);
+            self.has_written = true;
+        }
         written
     }
 
@@ -101,8 +104,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Noted<S> {
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if this.traffic.poll_corked(cx) {
-            return Poll::Ready(Ok(()));
+        if this.traffic.is_corked() {
+            this.traffic.on_uncork.register(cx.waker());
+            // Again, so that no wake-up is missed.
+            if this.traffic.is_corked() {
+                return Poll::Ready(Ok(()));
+            }
         }
         ready!(this.poll_first(cx))?;
         Pin::new(&mut this.stream).poll_flush(cx)

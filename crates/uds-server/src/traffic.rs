@@ -6,7 +6,6 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
-    task::Context,
     time::Duration,
 };
 
@@ -29,8 +28,7 @@ const CALL: usize = 2048;
 pub(crate) const CONNECTION: usize = HTTP2 + STEP;
 /// Limit of response bytes that the peer has not read. Above it, further calls of the connection wait.
 const UNSENT: usize = 512 * 1024;
-/// Streams of a connection at the same time that watch something. It is below the number of all, so that another call on
-/// the same connection always passes.
+/// Watches of a connection at the same time: fewer than its streams, so that another call always passes.
 const WATCHES: usize = 1000;
 /// Time from accept to the first call.
 const FIRST_CALL: Duration = Duration::from_secs(5);
@@ -54,15 +52,15 @@ pub(crate) struct Traffic {
     /// Increases whenever HTTP/2 takes response bytes.
     taken: AtomicU64,
     /// Increases whenever the socket takes bytes.
-    written: AtomicU64,
+    pub(crate) written: AtomicU64,
     /// Whether the socket took no bytes at the last write.
-    blocked: AtomicBool,
+    pub(crate) blocked: AtomicBool,
     /// Whether the connection ends because the peer reads nothing.
     pub(crate) stalled: AtomicBool,
     /// Whether what the server writes no longer waits for the answer to the first call.
     uncorked: AtomicBool,
     /// Wakes the connection then.
-    on_uncork: AtomicWaker,
+    pub(crate) on_uncork: AtomicWaker,
     /// Cancelled to end the connection: the server drains, the peer makes no call or reads nothing, or another connection
     /// needs the place.
     pub(crate) end: CancellationToken,
@@ -71,7 +69,8 @@ pub(crate) struct Traffic {
 impl Traffic {
     /// A connection that begins at `now`, and takes [`CONNECTION`] bytes from `account`.
     pub(crate) fn new(end: CancellationToken, account: Arc<Account>, now: Duration) -> Arc<Self> {
-        let (reserve, idle_since) = (Reserve::of(account, CONNECTION), millis(now).into());
+        let (reserve, idle_since) = (Reserve { account, bytes: 0.into() }, millis(now).into());
+        reserve.must_grow_to(CONNECTION);
         Arc::new(Self { reserve, idle_since, end, ..Self::default() })
     }
 
@@ -93,21 +92,6 @@ impl Traffic {
         (self.calls() == 0).then(|| now.saturating_sub(since))
     }
 
-    /// How far HTTP/2 and the socket have come, in counters of what they take. `None`: nothing waits for the peer there.
-    pub(crate) fn progress(&self) -> [Option<u64>; 2] {
-        let waits = [self.unsent.load(Ordering::Relaxed) > 0, self.blocked.load(Ordering::Relaxed)];
-        let taken = [&self.taken, &self.written].map(|taken| taken.load(Ordering::Relaxed));
-        [waits[0].then_some(taken[0]), waits[1].then_some(taken[1])]
-    }
-
-    /// Records whether the socket took bytes.
-    pub(crate) fn wrote(&self, has_taken: bool) {
-        self.blocked.store(!has_taken, Ordering::Relaxed);
-        if has_taken {
-            self.written.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
     /// Whether the first answer, or its first message, was given to HTTP/2.
     pub(crate) fn has_answered(&self) -> bool {
         self.taken.load(Ordering::Relaxed) > 0 || self.ended.load(Ordering::Relaxed) > 0
@@ -117,15 +101,6 @@ impl Traffic {
     /// does, then wakes once and reads once.
     pub(crate) fn is_corked(&self) -> bool {
         !self.uncorked.load(Ordering::Acquire)
-    }
-
-    /// The same. The connection is woken when nothing waits any longer.
-    pub(crate) fn poll_corked(&self, cx: &Context<'_>) -> bool {
-        // Again after the waker was registered, so that none is missed.
-        self.is_corked() && {
-            self.on_uncork.register(cx.waker());
-            self.is_corked()
-        }
     }
 
     /// What was written so far goes out: there is an answer, or none comes soon.
@@ -176,6 +151,7 @@ impl Traffic {
 #[derive(Debug)]
 pub(crate) struct Served {
     pub(crate) traffic: Arc<Traffic>,
+    /// How far HTTP/2 and the socket had come, in counters of what they take. `None`: nothing waited for the peer there.
     progress: [Option<u64>; 2],
     /// Number of looks without progress.
     looks: u32,
@@ -193,7 +169,10 @@ impl Served {
             debug!("a peer made no call: its connection is closed");
             return traffic.end.cancel();
         }
-        let progress = traffic.progress();
+        let (waits, is_blocked) =
+            (traffic.unsent.load(Ordering::Relaxed) > 0, traffic.blocked.load(Ordering::Relaxed));
+        let [taken, written] = [&traffic.taken, &traffic.written].map(|taken| taken.load(Ordering::Relaxed));
+        let progress = [waits.then_some(taken), is_blocked.then_some(written)];
         let earlier = mem::replace(&mut self.progress, progress);
         let is_stuck = progress.iter().zip(earlier).any(|(now, earlier)| now.is_some() && *now == earlier);
         self.looks = if is_stuck { self.looks + 1 } else { 0 };
