@@ -22,15 +22,6 @@ pub(super) enum Filter {
     Foreign,
 }
 
-/// The result of one [`Filter::filter`] call.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Filtered {
-    /// Number of bytes at the start that may pass.
-    pub(super) ready: usize,
-    /// End of the incomplete bytes after `ready`; the next call must begin with them. Bytes after the end are invalid.
-    pub(super) length: usize,
-}
-
 enum Next {
     Pass(usize),
     Block(usize),
@@ -44,8 +35,9 @@ impl Default for Filter {
 }
 
 impl Filter {
-    /// Filters `bytes` in place. Fewer than [`HELD`] bytes are not ready.
-    pub(super) fn filter(&mut self, bytes: &mut [u8]) -> Filtered {
+    /// Filters `bytes` in place. Returns the number of bytes at the start that may pass, and the end of the incomplete ones,
+    /// fewer than [`HELD`], which the next call must begin with. Bytes after the end are invalid.
+    pub(super) fn filter(&mut self, bytes: &mut [u8]) -> (usize, usize) {
         let (mut ready, mut length) = (0, bytes.len());
         while let Some(rest) = bytes.get_mut(ready..length).filter(|rest| !rest.is_empty()) {
             match self.next(rest) {
@@ -61,7 +53,7 @@ impl Filter {
                 Next::Unfinished => break,
             }
         }
-        Filtered { ready, length }
+        (ready, length)
     }
 
     /// Decides about the first bytes; `bytes` is not empty.
@@ -102,7 +94,7 @@ fn frame(bytes: &[u8]) -> Next {
     }
     let (mut head, mut end) = (first, HEAD + first.length);
     // Decides from frame headers only, so the result does not depend on how the bytes are split into reads.
-    while !head.ends_block() {
+    while head.flags & END_HEADERS == 0 {
         if end + HEAD > HELD {
             return Next::Pass(HEAD + first.length);
         }
@@ -146,10 +138,6 @@ impl Head {
         Some(Self { length, kind, stream, flags })
     }
 
-    fn ends_block(self) -> bool {
-        self.flags & END_HEADERS != 0
-    }
-
     /// The position of the fields in the payload. `None`: the frame is too short for its padding or priority.
     fn fields(self, payload: &[u8]) -> Option<Range<usize>> {
         let (mut start, mut padding) = (0, 0);
@@ -173,8 +161,8 @@ fn rewrite(frames: &mut [u8]) -> usize {
         return frames.len();
     }
     // From last to first: an edit may be shorter than the bytes it replaces, which moves those behind it.
-    for edit in edits.into_iter().rev() {
-        block.to_mut().splice(edit.place, edit.bytes);
+    for (place, bytes) in edits.into_iter().rev() {
+        block.to_mut().splice(place, bytes);
     }
     let edited = reframed(frames, &block);
     if let Some(place) = frames.get_mut(..edited.len()) {

@@ -15,16 +15,9 @@ const CODED_NAME: &[u8] = &[0xb8, 0x3b, 0x53, 0x39, 0xec, 0x32, 0x7d, 0x7f];
 /// Maximum length of an integer in bytes. h2 rejects longer ones.
 const INTEGER: u32 = 5;
 
-/// A replacement of bytes in a header block.
-#[derive(Debug)]
-pub(super) struct Edit {
-    pub(super) place: Range<usize>,
-    /// The new bytes, never more than `place` has.
-    pub(super) bytes: Vec<u8>,
-}
-
-/// The edits, in order, that make h2 accept each literal authority in `block`. `None`: the block is malformed.
-pub(super) fn refused(block: &[u8]) -> Option<Vec<Edit>> {
+/// The places, in order, of the literal authorities in `block` that h2 refuses, each with the bytes that replace it, never
+/// more than are there. `None`: the block is malformed.
+pub(super) fn refused(block: &[u8]) -> Option<Vec<(Range<usize>, Vec<u8>)>> {
     let mut edits = Vec::new();
     let mut cursor = BlockReader { block, at: 0 };
     while let Some(&first) = block.get(cursor.at) {
@@ -47,7 +40,7 @@ pub(super) fn refused(block: &[u8]) -> Option<Vec<Edit>> {
         let start = cursor.at;
         let value = cursor.string()?;
         if named {
-            edits.extend(value.refused()?.map(|bytes| value.edit(start..cursor.at, bytes)));
+            edits.extend(value.refused()?.map(|bytes| (start..cursor.at, bytes)));
         }
     }
     Some(edits)
@@ -103,26 +96,18 @@ impl HpackString<'_> {
         self.data == if self.coded { CODED_NAME } else { NAME }
     }
 
-    /// The replacement of this authority if h2 refuses it: of the same decoded length, and not longer when encoded.
-    /// `None`: the encoding is malformed.
+    /// The replacement of this authority, with its length, if h2 refuses it: zeros, which `http` accepts anywhere. It has the
+    /// same decoded length, and is not longer when encoded. `None`: the encoding is malformed.
     #[expect(clippy::option_option, reason = "`?` ends the walk of a malformed block")]
     fn refused(&self) -> Option<Option<Vec<u8>>> {
         let value = if self.coded { Cow::Owned(decode(self.data)?) } else { Cow::Borrowed(self.data) };
         if value.is_empty() || Authority::try_from(&*value).is_ok() {
             return Some(None);
         }
-        let harmless: Vec<_> = value.iter().copied().map(harmless).collect();
-        Some(Some(if self.coded { encode(&harmless) } else { harmless }))
-    }
-
-    /// Replaces this string with `data`. `place` covers its length and its bytes.
-    fn edit(&self, place: Range<usize>, data: Vec<u8>) -> Edit {
-        if data.len() == self.data.len() {
-            return Edit { place: place.end - data.len()..place.end, bytes: data };
-        }
+        let data = if self.coded { coded_zeros(value.len()) } else { vec![b'0'; value.len()] };
         let mut bytes = length(self.coded, data.len());
         bytes.extend(data);
-        Edit { place, bytes }
+        Some(Some(bytes))
     }
 }
 
@@ -141,125 +126,55 @@ fn length(coded: bool, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// `byte`, or a replacement that `http` accepts anywhere in an authority. The replacement's Huffman code has the same
-/// length if such a byte exists, and is shorter otherwise.
-fn harmless(byte: u8) -> u8 {
-    match byte {
-        _ if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(&byte) => byte,
-        b':' => b'x',
-        b'"' | b'?' => b'!',
-        b'|' => b'+',
-        0 | b'@' | b'[' | b']' => b'~',
-        _ => b'-',
+/// `count` zeros, Huffman-coded: five bits of zeros for each, and padding of ones. No symbol has a shorter code.
+fn coded_zeros(count: usize) -> Vec<u8> {
+    let bits = 5 * count;
+    let mut data = vec![0; bits.div_ceil(8)];
+    if let (Some(last), used @ 1..) = (data.last_mut(), bits % 8) {
+        *last = 0xff >> used;
     }
+    data
 }
 
-/// Length of each symbol's code in bits.
-const LENGTHS: [u8; 256] = [
-    13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28, 28, 28,
-    28, 28, 28, 28, 28, 28, 6, 10, 10, 12, 13, 6, 8, 11, 10, 10, 8, 11, 8, 6, 6, 6, 5, 5, 5, 6, 6, 6, 6, 6,
-    6, 6, 7, 8, 15, 6, 12, 10, 13, 6, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 8, 7,
-    8, 13, 19, 13, 14, 6, 15, 5, 6, 5, 6, 5, 6, 6, 6, 5, 7, 7, 6, 6, 6, 5, 6, 7, 6, 5, 5, 6, 7, 7, 7, 7, 7,
-    15, 11, 14, 13, 28, 20, 22, 20, 20, 22, 22, 22, 23, 22, 23, 23, 23, 23, 23, 24, 23, 24, 24, 22, 23, 24,
-    23, 23, 23, 23, 21, 22, 23, 22, 23, 23, 24, 22, 21, 20, 22, 22, 23, 23, 21, 23, 22, 22, 24, 21, 22, 23,
-    23, 21, 21, 22, 21, 23, 22, 23, 23, 20, 22, 22, 22, 23, 22, 22, 23, 26, 26, 20, 19, 22, 23, 22, 25, 26,
-    26, 26, 27, 27, 26, 24, 25, 19, 21, 26, 27, 27, 26, 27, 24, 21, 21, 26, 26, 28, 27, 27, 27, 20, 24, 20,
-    21, 22, 21, 21, 23, 22, 22, 25, 25, 24, 24, 26, 23, 26, 27, 26, 26, 27, 27, 27, 27, 27, 28, 27, 27, 27,
-    27, 27, 26,
+/// The number of codes of each length in bits, from none to the longest.
+pub(super) const COUNTS: [u8; 31] =
+    [0, 0, 0, 0, 0, 10, 26, 32, 6, 0, 5, 3, 2, 6, 2, 3, 0, 0, 0, 3, 8, 13, 26, 29, 12, 4, 15, 19, 29, 0, 3];
+/// The symbols in the order of their codes.
+pub(super) const SYMBOLS: [u8; 256] = [
+    48, 49, 50, 97, 99, 101, 105, 111, 115, 116, 32, 37, 45, 46, 47, 51, 52, 53, 54, 55, 56, 57, 61, 65, 95,
+    98, 100, 102, 103, 104, 108, 109, 110, 112, 114, 117, 58, 66, 67, 68, 69, 70, 71, 72, 73, 74, 75, 76, 77,
+    78, 79, 80, 81, 82, 83, 84, 85, 86, 87, 89, 106, 107, 113, 118, 119, 120, 121, 122, 38, 42, 44, 59, 88,
+    90, 33, 34, 40, 41, 63, 39, 43, 124, 35, 62, 0, 36, 64, 91, 93, 126, 94, 125, 60, 96, 123, 92, 195, 208,
+    128, 130, 131, 162, 184, 194, 224, 226, 153, 161, 167, 172, 176, 177, 179, 209, 216, 217, 227, 229, 230,
+    129, 132, 133, 134, 136, 146, 154, 156, 160, 163, 164, 169, 170, 173, 178, 181, 185, 186, 187, 189, 190,
+    196, 198, 228, 232, 233, 1, 135, 137, 138, 139, 140, 141, 143, 147, 149, 150, 151, 152, 155, 157, 158,
+    165, 166, 168, 174, 175, 180, 182, 183, 188, 191, 197, 231, 239, 9, 142, 144, 145, 148, 159, 171, 206,
+    215, 225, 236, 237, 199, 207, 234, 235, 192, 193, 200, 201, 202, 205, 210, 213, 218, 219, 238, 240, 242,
+    243, 255, 203, 204, 211, 212, 214, 221, 222, 223, 241, 244, 245, 246, 247, 248, 250, 251, 252, 253, 254,
+    2, 3, 4, 5, 6, 7, 8, 11, 12, 14, 15, 16, 17, 18, 19, 20, 21, 23, 24, 25, 26, 27, 28, 29, 30, 31, 127,
+    220, 249, 10, 13, 22,
 ];
-/// Length of the longest code in bits.
-const LONGEST: usize = 30;
-const CODES: Codes = Codes::new();
-
-struct Codes {
-    /// Codes by symbol.
-    of: [u32; 256],
-    /// Symbols in the order of their codes.
-    ordered: [u8; 256],
-    /// The range of codes of each length.
-    levels: [CodeLevel; LONGEST + 1],
-}
-
-#[derive(Clone, Copy)]
-struct CodeLevel {
-    first: u32,
-    count: u32,
-    /// Index in `ordered` of the symbol of `first`.
-    place: u32,
-}
-
-impl Codes {
-    #[expect(clippy::indexing_slicing, reason = "evaluated by the compiler")]
-    const fn new() -> Self {
-        let mut codes = Self {
-            of: [0; 256],
-            ordered: [0; 256],
-            levels: [CodeLevel { first: 0, count: 0, place: 0 }; LONGEST + 1],
-        };
-        let (mut code, mut place, mut length) = (0, 0, 1);
-        while length <= LONGEST {
-            code <<= 1;
-            let first = CodeLevel { first: code, count: 0, place };
-            let mut symbol = 0_u8;
-            loop {
-                if LENGTHS[symbol as usize] as usize == length {
-                    codes.of[symbol as usize] = code;
-                    codes.ordered[place as usize] = symbol;
-                    code += 1;
-                    place += 1;
-                }
-                if symbol == u8::MAX {
-                    break;
-                }
-                symbol += 1;
-            }
-            codes.levels[length] = CodeLevel { count: code - first.first, ..first };
-            length += 1;
-        }
-        codes
-    }
-
-    fn symbol(&self, code: u32, length: usize) -> Option<u8> {
-        let level = self.levels.get(length)?;
-        let after = code.checked_sub(level.first).filter(|after| *after < level.count)?;
-        self.ordered.get(usize::try_from(level.place + after).ok()?).copied()
-    }
-}
 
 /// Decodes `data`. `None`: a code is invalid, or the padding is not at most seven bits of ones.
 fn decode(data: &[u8]) -> Option<Vec<u8>> {
     let mut decoded = Vec::with_capacity(data.len() * 8 / 5);
-    let (mut code, mut length) = (0, 0);
-    for bit in data.iter().flat_map(|byte| (0..8).rev().map(move |place| byte >> place & 1)) {
-        (code, length) = (code << 1 | u32::from(bit), length + 1);
-        if let Some(symbol) = CODES.symbol(code, length) {
-            decoded.push(symbol);
-            (code, length) = (0, 0);
-        } else if length == LONGEST {
-            return None;
+    let mut bits = data.iter().flat_map(|byte| (0..8).rev().map(move |place| usize::from(byte >> place & 1)));
+    loop {
+        // The first code of the length that is read so far, and the place of its symbol.
+        let (mut code, mut first, mut place) = (0, 0, 0);
+        let mut counts = COUNTS.iter().map(|count| usize::from(*count)).enumerate();
+        loop {
+            let (length, count) = counts.next()?;
+            if code - first < count {
+                decoded.extend(SYMBOLS.get(place + code - first));
+                break;
+            }
+            let Some(bit) = bits.next() else {
+                return (length < 8 && code == (1 << length) - 1).then_some(decoded);
+            };
+            (code, first, place) = (code << 1 | bit, (first + count) << 1, place + count);
         }
     }
-    (length < 8 && code == (1 << length) - 1).then_some(decoded)
-}
-
-/// Encodes `value`, with padding to a whole byte.
-pub(super) fn encode(value: &[u8]) -> Vec<u8> {
-    let mut data = Vec::with_capacity(value.len());
-    let (mut bits, mut count) = (0_u64, 0);
-    for byte in value {
-        let code = CODES.of.get(usize::from(*byte)).copied().unwrap_or_default();
-        let length = LENGTHS.get(usize::from(*byte)).copied().unwrap_or_default();
-        (bits, count) = (bits << length | u64::from(code), count + u32::from(length));
-        while count >= 8 {
-            count -= 8;
-            data.extend((bits >> count).to_be_bytes().last());
-        }
-    }
-    if count > 0 {
-        let padded = bits << (8 - count) | 0xff >> count;
-        data.extend(padded.to_be_bytes().last());
-    }
-    data
 }
 
 #[cfg(test)]
@@ -267,6 +182,7 @@ mod tests {
     use loona_hpack::huffman::HuffmanDecoder;
 
     use super::*;
+    use crate::tests::wire::encode;
 
     #[test]
     fn every_byte_has_the_code_of_the_specification() {
@@ -280,6 +196,13 @@ mod tests {
         assert_eq!(decode(&[]), Some(vec![]));
         // From the specification, appendix C.4.1.
         let example = [0xf1, 0xe3, 0xc2, 0xe5, 0xf2, 0x3a, 0x6b, 0xa0, 0xab, 0x90, 0xf4, 0xff];
-        assert_eq!(encode(b"www.example.com"), example);
+        assert_eq!(decode(&example).unwrap(), b"www.example.com");
+    }
+
+    #[test]
+    fn zeros_are_coded_like_any_text() {
+        for count in 0..20 {
+            assert_eq!(coded_zeros(count), encode(&vec![b'0'; count]));
+        }
     }
 }

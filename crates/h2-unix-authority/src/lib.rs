@@ -82,9 +82,9 @@ impl<S: AsyncRead + Unpin> AuthorityFilter<S> {
         if bytes.is_empty() {
             return Poll::Ready(Ok(true));
         }
-        let done = self.filter.filter(bytes);
-        self.held.extend_from_slice(bytes.get(done.ready..done.length).unwrap_or_default());
-        buffer.set_filled(before + done.ready);
+        let (ready, length) = self.filter.filter(bytes);
+        self.held.extend_from_slice(bytes.get(ready..length).unwrap_or_default());
+        buffer.set_filled(before + ready);
         Poll::Ready(Ok(false))
     }
 
@@ -103,9 +103,9 @@ impl<S: AsyncRead + Unpin> AuthorityFilter<S> {
             self.ready = before; // the end of the stream: nothing finishes it
             return Poll::Ready(Ok(()));
         }
-        let done = self.filter.filter(&mut self.held);
-        self.held.truncate(done.length);
-        self.ready = done.ready;
+        let (ready, length) = self.filter.filter(&mut self.held);
+        self.held.truncate(length);
+        self.ready = ready;
         Poll::Ready(Ok(()))
     }
 }

@@ -19,9 +19,9 @@ pub(super) fn filtered(bytes: &[u8], sizes: &[usize]) -> Vec<u8> {
         let (chunk, after) = rest.split_at(size);
         rest = after;
         held.extend_from_slice(chunk);
-        let done = filter.filter(&mut held);
-        held.truncate(done.length);
-        passed.extend(held.drain(..done.ready));
+        let (ready, length) = filter.filter(&mut held);
+        held.truncate(length);
+        passed.extend(held.drain(..ready));
         assert!(held.len() < HELD, "{} bytes are held", held.len());
     }
     passed.extend(held);

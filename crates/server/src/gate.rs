@@ -6,9 +6,9 @@ use bytes::Bytes;
 use credbroker_uds_server as uds;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header::CONTENT_TYPE, request::Parts};
 use rustix::process::getpid;
-use tonic::{Status, body::Body};
+use tonic::{Status, body::Body, codegen::Body as _};
 use tower::Service as _;
-use uds::{CallKind, Charge, Loss, PeerIdentity, PeerProcess, Refusal, RequestBody};
+use uds::{CallKind, Charge, Loss, PeerIdentity, PeerProcess, Refusal};
 
 use super::{
     access::{Access, PeerRun, Policies},
@@ -190,11 +190,11 @@ impl uds::Program for Gate {
         Some(frame)
     }
 
-    async fn call(&self, access: &Arc<Access>, mut request: Request<RequestBody>) -> Response<Body> {
+    async fn call(&self, access: &Arc<Access>, mut request: Request<Body>) -> Response<Body> {
         // Its decoded form, and what it resolves to.
-        let size = request.body().complete().map_or(0, Bytes::len);
+        let size = usize::try_from(request.body().size_hint().lower()).unwrap_or(usize::MAX);
         if let Some(charge) = request.extensions().get::<Arc<Charge>>()
-            && let Err(why) = charge.charge(2 * size)
+            && let Err(why) = charge.charge(size.saturating_mul(2))
         {
             return status::refusal(why).into_http();
         }

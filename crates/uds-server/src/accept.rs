@@ -9,7 +9,6 @@ use std::{
     time::Duration,
 };
 
-use rustix::net::SocketFlags;
 use tokio::{
     net::{UnixListener, UnixStream},
     sync::watch,
@@ -20,15 +19,14 @@ use tracing::{debug, info, warn};
 
 use crate::{
     account::{Full, Who},
-    connection::Connections,
-    exchange::ConnectionRefusal,
+    connection::serve,
+    exchange::{ConnectionRefusal, Exchanges},
     identity::Identities,
-    linux::{Peer, coarse},
-    places::{Limits, Place, Places},
+    linux::{Peer, accept_now, coarse},
+    places::{Limits, Places},
     program::Program,
     publication::BACKLOG,
-    traffic::Traffic,
-    watchdog::Watchdog,
+    traffic::{Traffic, WatchSlots},
 };
 
 /// Shortest and longest pause after a failed accept. Each further failure doubles the pause.
@@ -42,8 +40,10 @@ const REFUSAL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Accepts connections and serves each on a separate task.
 #[derive(Debug)]
 pub struct Acceptor<P> {
-    connections: Connections<P>,
-    identities: Identities,
+    program: Arc<P>,
+    tasks: TaskTracker,
+    draining: CancellationToken,
+    identities: Arc<Identities>,
     places: Arc<Places>,
     /// When a lack of places was logged last, in seconds of [`coarse`].
     noted: AtomicU64,
@@ -52,13 +52,8 @@ pub struct Acceptor<P> {
 impl<P: Program> Acceptor<P> {
     /// Serves `program` on connections within `limits`. Refuses further ones.
     pub fn new(program: Arc<P>, limits: Limits, tasks: TaskTracker, draining: CancellationToken) -> Self {
-        let connections = Connections { program, tasks, draining, watchdog: Watchdog::default() };
-        Self {
-            connections,
-            identities: Identities::new(),
-            places: Arc::new(Places::new(limits, P::status)),
-            noted: AtomicU64::new(0),
-        }
+        let places = Arc::new(Places::new(limits));
+        Self { program, tasks, draining, identities: Identities::new(), places, noted: AtomicU64::new(0) }
     }
 
     /// Whether the user of this process can be identified: not if the kernel uses that uid for all users that it cannot map.
@@ -69,14 +64,14 @@ impl<P: Program> Acceptor<P> {
     /// Ends connections whose peers stop reading their answers. It looks whenever `tick` has waited for the interval, and
     /// runs until the future is dropped.
     pub async fn watch_over<F: Future<Output = ()>>(&self, tick: impl Fn(Duration) -> F) {
-        self.connections.watchdog.run(tick).await;
+        self.places.watch_over(tick).await;
     }
 
     /// Accepts connections from the newest of `listeners`, which belong to the listener of that number in the
     /// configuration, until the server drains. That listener stays open until its sender is dropped: if systemd holds it
     /// too, later connections wait in its backlog for the next process.
     pub async fn run(&self, number: usize, mut listeners: watch::Receiver<Arc<UnixListener>>) {
-        let draining = &self.connections.draining;
+        let draining = &self.draining;
         let mut pause = PAUSE.0;
         let mut listener = Arc::clone(&listeners.borrow_and_update());
         loop {
@@ -104,7 +99,10 @@ impl<P: Program> Acceptor<P> {
                 }
                 // Descriptors or memory ran out, or worse. An immediate retry would only use CPU time.
                 Err(error) => {
-                    note_shortage(&error, pause);
+                    // Once per shortage, not once per attempt.
+                    if pause == PAUSE.0 {
+                        warn!(%error, "no connection can be accepted; trying again until something is given back");
+                    }
                     tokio::select! {
                         () = draining.cancelled() => return,
                         () = sleep(pause) => {}
@@ -117,9 +115,8 @@ impl<P: Program> Acceptor<P> {
 
     /// Accepts the connections that wait at `listener`, which has no name any longer.
     pub fn accept_the_rest(&self, number: usize, listener: &UnixListener) {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         for _ in 0..BACKLOG {
-            let Ok(socket) = rustix::net::accept_with(listener, flags) else { return };
+            let Ok(socket) = accept_now(listener) else { return };
             match UnixStream::from_std(socket.into()) {
                 Ok(stream) => self.admit(number, stream),
                 Err(error) => debug!(%error, "a connection was lost with its listener"),
@@ -144,24 +141,30 @@ impl<P: Program> Acceptor<P> {
             Err(error) => return debug!(%error, "a connection without an identity was closed"),
         };
         let peer = identity.peer;
-        let known = Arc::new(self.connections.program.meet(identity));
+        let known = Arc::new(self.program.meet(identity));
         // Each connection has a separate token, because each of its polls locks the token.
-        let (end, now) = (self.connections.draining.child_token(), coarse());
-        let (refusal, place, traffic) = match self.place((&peer, &known), end.clone(), now) {
+        let (end, now) = (self.draining.child_token(), coarse());
+        let placed = if self.program.may_connect(&known) {
+            let placed = self.places.take(&peer, end.clone(), now);
+            placed.inspect_err(|full| self.note_full(&peer, *full, now)).map_err(ConnectionRefusal::Full)
+        } else {
+            Err(ConnectionRefusal::Denied)
+        };
+        let (refusal, place, traffic) = match placed {
             Ok((place, traffic)) => (None, place, traffic),
             Err(refusal) => {
                 let Some(place) = self.places.refuse() else {
-                    return debug!(
-                        uid = peer.uid,
-                        "a connection was closed: too many are refused at the moment"
-                    );
+                    debug!(uid = peer.uid, "a connection was closed: too many are refused at the moment");
+                    return;
                 };
-                (Some(refusal), place, Traffic::new(end, None, now, P::status))
+                (Some(refusal), place, Traffic::new(end, Arc::default(), now))
             }
         };
         let is_refused = refusal.is_some();
-        let serve = self.connections.clone().serve(stream, (peer, known), traffic, refusal);
-        self.connections.tasks.spawn(async move {
+        let (program, watches) = (Arc::clone(&self.program), WatchSlots::new(self.draining.clone()));
+        let exchanges = Exchanges { program, watches, peer: known, refusal, traffic, denials: 0.into() };
+        let serve = serve(stream, peer, Arc::new(exchanges), self.tasks.clone());
+        self.tasks.spawn(async move {
             if !is_refused {
                 serve.await;
             } else if timeout(REFUSAL_TIMEOUT, serve).await.is_err() {
@@ -171,42 +174,21 @@ impl<P: Program> Acceptor<P> {
         });
     }
 
-    /// Takes a place for a connection.
-    fn place(
-        &self,
-        (peer, known): (&Peer, &P::Peer),
-        end: CancellationToken,
-        now: Duration,
-    ) -> Result<(Place, Arc<Traffic>), ConnectionRefusal> {
-        if !self.connections.program.may_connect(known) {
-            return Err(ConnectionRefusal::Denied);
+    /// Logs a lack of places, but not for each connection.
+    fn note_full(&self, peer: &Peer, Full { limit, who, most }: Full, now: Duration) {
+        let (seconds, noted) = (now.as_secs(), self.noted.load(Ordering::Relaxed));
+        if noted != 0 && seconds.saturating_sub(noted) < NOTE_EVERY.as_secs() {
+            return;
         }
-        self.places.take(peer, end, now).map_err(|full| {
-            let (seconds, noted) = (now.as_secs(), self.noted.load(Ordering::Relaxed));
-            if noted == 0 || seconds.saturating_sub(noted) >= NOTE_EVERY.as_secs() {
-                self.noted.store(seconds.max(1), Ordering::Relaxed);
-                note_full(peer, full);
+        self.noted.store(seconds.max(1), Ordering::Relaxed);
+        let (uid, pid) = (peer.uid, peer.pid);
+        match who {
+            Who::All => warn!(?limit, most, "no more connections are served until one is closed or idle"),
+            Who::Uid => warn!(?limit, most, uid, "a uid has its share, and gets no more connections"),
+            Who::Process | Who::Connection => {
+                warn!(?limit, most, uid, pid, "a process has its share, and gets no more connections");
             }
-            ConnectionRefusal::Full(full)
-        })
-    }
-}
-
-fn note_full(peer: &Peer, Full { limit, who, most }: Full) {
-    let (uid, pid) = (peer.uid, peer.pid);
-    match who {
-        Who::All => warn!(?limit, most, "no more connections are served until one is closed or idle"),
-        Who::Uid => warn!(?limit, most, uid, "a uid has its share, and gets no more connections"),
-        Who::Process | Who::Connection => {
-            warn!(?limit, most, uid, pid, "a process has its share, and gets no more connections");
         }
-    }
-}
-
-/// Logs once per shortage, not once per attempt.
-fn note_shortage(error: &io::Error, pause: Duration) {
-    if pause == PAUSE.0 {
-        warn!(%error, "no connection can be accepted; trying again until something is given back");
     }
 }
 

@@ -11,6 +11,9 @@ use std::{
     time::Duration,
 };
 
+/// A connection takes bytes in such steps, so that few calls at a time take nothing.
+pub(crate) const STEP: usize = 8 * 1024;
+
 /// A limit that is reached.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Full {
@@ -33,8 +36,6 @@ pub enum Limit {
     Silent,
     /// [`Limits::bytes`](crate::Limits::bytes).
     Bytes,
-    /// Bytes of the unfinished requests of one connection.
-    Unfinished,
     /// Watches of one connection.
     Watches,
 }
@@ -62,13 +63,15 @@ pub(crate) struct Held {
 /// The account of one process.
 #[derive(Debug)]
 pub(crate) struct Account {
-    pub(crate) process: Held,
-    pub(crate) uid: Arc<Held>,
-    pub(crate) all: Arc<Held>,
-    /// [`Limits::bytes`](crate::Limits::bytes).
-    pub(crate) most: usize,
+    pub(crate) uid: u32,
+    /// As [`Peer::process`](crate::Peer::process) numbers it.
+    pub(crate) process: u64,
     /// Whether the process is known: otherwise all of the uid count as one, and only the share of the uid limits them.
     pub(crate) is_process: bool,
+    /// What the process, its uid, and all peers hold.
+    pub(crate) held: [Arc<Held>; 3],
+    /// [`Limits::bytes`](crate::Limits::bytes).
+    pub(crate) most: usize,
 }
 
 /// Who may not grow from what a process, its uid and all peers hold, of `most`.
@@ -85,39 +88,82 @@ pub(crate) fn lacks([process, uid, all]: [usize; 3], most: usize, is_process: bo
     }
 }
 
+/// One without a limit, which nobody shares.
+impl Default for Account {
+    fn default() -> Self {
+        Self { uid: 0, process: 0, is_process: false, held: Default::default(), most: usize::MAX }
+    }
+}
+
 impl Account {
-    pub(crate) fn held(&self) -> [&Held; 3] {
-        [&self.process, &self.uid, &self.all]
-    }
-
-    pub(crate) fn count(&self, of: impl Fn(&Held) -> &AtomicUsize) -> [usize; 3] {
-        self.held().map(|held| of(held).load(Ordering::Relaxed))
-    }
-
-    /// Takes `bytes`, if the peer may have more.
+    /// Whether the peer may have more of what `held` counts, of which there is as much as `most`.
     ///
     /// # Errors
     ///
     /// It, its uid or all peers have their share.
-    pub(crate) fn take(&self, bytes: usize) -> Result<(), Full> {
-        match lacks(self.count(|held| &held.bytes), self.most, self.is_process) {
-            None => self.add(bytes),
-            Some(who) => return Err(Full { limit: Limit::Bytes, who, most: self.most }),
+    pub(crate) fn check(
+        &self,
+        limit: Limit,
+        held: impl Fn(&Held) -> &AtomicUsize,
+        most: usize,
+    ) -> Result<(), Full> {
+        let counts = self.held.each_ref().map(|of| held(of).load(Ordering::Relaxed));
+        lacks(counts, most, self.is_process).map_or(Ok(()), |who| Err(Full { limit, who, most }))
+    }
+}
+
+/// What one connection has taken from the account of its peer. Dropping it gives that back.
+#[derive(Debug, Default)]
+pub(crate) struct Reserve {
+    pub(crate) account: Arc<Account>,
+    pub(crate) bytes: AtomicUsize,
+}
+
+impl Reserve {
+    /// Takes what is missing of `used` bytes.
+    ///
+    /// # Errors
+    ///
+    /// The peer may not have more.
+    pub(crate) fn grow_to(&self, used: usize) -> Result<(), Full> {
+        if used > self.bytes.load(Ordering::Relaxed) {
+            self.account.check(Limit::Bytes, |held| &held.bytes, self.account.most)?;
+            self.must_grow_to(used);
         }
         Ok(())
     }
 
-    /// Takes `bytes` that are there already.
-    pub(crate) fn add(&self, bytes: usize) {
-        for held in self.held() {
-            held.bytes.fetch_add(bytes, Ordering::Relaxed);
+    /// The same, whether or not the peer may have more: the bytes are there already.
+    pub(crate) fn must_grow_to(&self, used: usize) {
+        let missing = used.saturating_sub(self.bytes.load(Ordering::Relaxed)).next_multiple_of(STEP);
+        if missing > 0 {
+            self.bytes.fetch_add(missing, Ordering::Relaxed);
+            for held in &self.account.held {
+                held.bytes.fetch_add(missing, Ordering::Relaxed);
+            }
         }
     }
 
-    pub(crate) fn give_back(&self, bytes: usize) {
-        for held in self.held() {
+    /// Gives back what `used` bytes and the next calls do not need.
+    pub(crate) fn shrink_to(&self, used: usize) {
+        let (bytes, needed) = (self.bytes.load(Ordering::Relaxed), used.next_multiple_of(STEP) + STEP);
+        if needed < bytes
+            && self.bytes.compare_exchange(bytes, needed, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        {
+            self.give_back(bytes - needed);
+        }
+    }
+
+    fn give_back(&self, bytes: usize) {
+        for held in &self.account.held {
             held.bytes.fetch_sub(bytes, Ordering::Relaxed);
         }
+    }
+}
+
+impl Drop for Reserve {
+    fn drop(&mut self) {
+        self.give_back(self.bytes.load(Ordering::Relaxed));
     }
 }
 
@@ -132,4 +178,61 @@ pub enum Refusal {
     Draining,
     /// A panic ended the call.
     Defect,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What each of some processes gets of `most` when all of them take one by one, in turns, as long as they may. They are
+    /// named by their uids.
+    fn shares(most: usize, uids: &[usize]) -> Vec<usize> {
+        let mut held = vec![0; uids.len()];
+        loop {
+            let before = held.clone();
+            for process in 0..uids.len() {
+                let of_uid =
+                    (0..uids.len()).filter(|other| uids[*other] == uids[process]).map(|of| held[of]).sum();
+                if lacks([held[process], of_uid, held.iter().sum()], most, true).is_none() {
+                    held[process] += 1;
+                }
+            }
+            if held == before {
+                return held;
+            }
+        }
+    }
+
+    #[test]
+    fn a_process_leaves_something_to_its_siblings_and_a_uid_to_other_uids() {
+        assert_eq!(shares(1600, &[1]), [900], "three quarters of three quarters");
+        assert_eq!(shares(1400, &[1, 1]), [450, 450]);
+        for most in [1, 2, 3, 12, 100, 1600] {
+            for uids in [&[1][..], &[1, 1], &[1, 2], &[1, 1, 1, 2], &[1, 2, 3, 4], &[1; 40]] {
+                let held = shares(most, uids);
+                let all: usize = held.iter().sum();
+                assert!(all <= most && all > most / 2, "{most} of {uids:?}: {held:?}");
+                if uids.contains(&2) && most >= 12 {
+                    let second = uids.iter().position(|uid| *uid == 2).unwrap();
+                    assert!(held[second] * 5 >= most, "a uid that is alone, of {most}: {held:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn who_comes_late_gets_a_part_however_many_processes_one_uid_has() {
+        let most = 1600;
+        for process in [0, 10, 900] {
+            let uid = (process..most)
+                .take_while(|uid| lacks([0, *uid, *uid], most, false).is_none())
+                .last()
+                .unwrap()
+                + 1;
+            assert_eq!(uid, 1200);
+            assert_eq!(lacks([process, uid, uid], most, true), Some(Who::Uid));
+            assert_eq!(lacks([0, 0, uid], most, true), None, "another uid");
+        }
+        assert_eq!(lacks([0, 0, most], most, true), Some(Who::All));
+    }
 }

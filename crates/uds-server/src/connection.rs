@@ -3,7 +3,7 @@
 use std::{
     future::poll_fn,
     pin::{Pin, pin},
-    sync::{Arc, atomic::AtomicUsize},
+    sync::{Arc, atomic::Ordering},
     task::Poll,
     time::Duration,
 };
@@ -11,17 +11,19 @@ use std::{
 use h2_unix_authority::AuthorityFilter;
 use hyper::{rt::Executor, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::{net::UnixStream, time::timeout};
-use tokio_util::{future::FutureExt as _, sync::CancellationToken, task::TaskTracker};
+use tokio::{
+    net::UnixStream,
+    time::{sleep, timeout},
+};
+use tokio_util::{future::FutureExt as _, task::TaskTracker};
 use tracing::debug;
 
 use crate::{
-    exchange::{ConnectionRefusal, Exchanges, exchange},
+    exchange::{Exchanges, exchange},
     linux::Peer,
     program::Program,
     stream::Noted,
-    traffic::{Traffic, WatchSlots},
-    watchdog::Watchdog,
+    traffic::Traffic,
 };
 
 /// Concurrent requests on one connection.
@@ -39,6 +41,9 @@ const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 const FRAME: u32 = 16 * 1024;
 
+/// Open watches from which on a connection collects messages: news wake them faster than it writes single ones.
+const MANY: usize = 8;
+
 /// Time from the beginning of a drain to GOAWAY on a connection on which no call begins.
 const LAST_CALL: Duration = Duration::from_millis(200);
 /// Time after GOAWAY for calls in progress to end.
@@ -46,124 +51,70 @@ const CLOSE_GRACE: Duration = Duration::from_secs(3);
 /// Time after GOAWAY for a peer without calls to acknowledge it.
 const IDLE_CLOSE_GRACE: Duration = Duration::from_millis(500);
 
-/// State that all connections share.
-#[derive(Debug)]
-pub(crate) struct Connections<P> {
-    pub(crate) program: Arc<P>,
-    pub(crate) tasks: TaskTracker,
-    pub(crate) draining: CancellationToken,
-    pub(crate) watchdog: Watchdog,
-}
-
-impl<P> Clone for Connections<P> {
-    fn clone(&self) -> Self {
-        let Self { program, tasks, draining, watchdog } = self;
-        let (program, tasks, draining) = (Arc::clone(program), tasks.clone(), draining.clone());
-        Self { program, tasks, draining, watchdog: watchdog.clone() }
+/// Serves `stream` until the peer is done, makes no call, stops reading, another connection needs the place, or the server
+/// drains. What hyper spawns is on `tasks`.
+pub(crate) async fn serve<P: Program>(
+    stream: UnixStream,
+    peer: Peer,
+    exchanges: Arc<Exchanges<P>>,
+    tasks: TaskTracker,
+) {
+    let Exchanges { program, traffic, watches, .. } = &*exchanges;
+    let io = TokioIo::new(AuthorityFilter::new(Noted::new(stream, traffic)));
+    let served = Arc::clone(&exchanges);
+    // Boxed, because hyper reserves the size of the larger of this future and a waiting answer.
+    let service = service_fn(move |request| Box::pin(exchange(Arc::clone(&served), request)));
+    let mut connection = pin!(http2(tasks).serve_connection(io, service));
+    let mut gathered = false;
+    // A rotation wakes all watches, and each of them wakes the connection. The connection yields once, so that the other
+    // ready tasks add their messages first, and one system call writes all of them.
+    let gathering = poll_fn(|cx| {
+        gathered = !gathered && watches.open() >= MANY;
+        if gathered {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let mut polled = connection.as_mut().poll(cx);
+        if polled.is_pending() && traffic.is_corked() && traffic.calls() == 0 {
+            traffic.writes_on();
+            polled = connection.as_mut().poll(cx);
+        }
+        // After the first answer, so that its caller does not wait for it.
+        if polled.is_pending() && traffic.has_answered() {
+            program.settle(&exchanges.peer);
+        }
+        polled
+    });
+    let mut ended = gathering.with_cancellation_token(&traffic.end).await;
+    if ended.is_none() && traffic.stalled.load(Ordering::Relaxed) {
+        return;
     }
-}
-
-impl<P: Program> Connections<P> {
-    /// Serves `stream` until the peer is done, makes no call, stops reading, another connection needs the place, or the
-    /// server drains.
-    pub(crate) async fn serve(
-        self,
-        stream: UnixStream,
-        (peer, known): (Peer, Arc<P::Peer>),
-        traffic: Arc<Traffic>,
-        refusal: Option<ConnectionRefusal>,
-    ) {
-        let (end, draining) = (traffic.end().clone(), self.draining.clone());
-        self.watchdog.watch(&traffic);
-        let builder = http2(self.tasks.clone());
-        let io = TokioIo::new(AuthorityFilter::new(Noted::new(stream, &traffic)));
-        let watches = WatchSlots::new(self.draining.clone());
-        let exchanges = Arc::new(Exchanges {
-            program: self.program,
-            draining: self.draining,
-            watches,
-            peer: known,
-            refusal,
-            traffic: Arc::clone(&traffic),
-            denials: AtomicUsize::new(0),
-        });
-        let served = Arc::clone(&exchanges);
-        // Boxed, because hyper reserves the size of the larger of this future and a waiting answer.
-        let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
-            let traffic = Arc::clone(&served.traffic);
-            let mut call = Box::pin(exchange(Arc::clone(&served), request));
-            poll_fn(move |cx| {
-                let polled = call.as_mut().poll(cx);
-                if polled.is_pending() {
-                    traffic.uncork();
-                }
-                polled
-            })
-        });
-        let mut connection = pin!(builder.serve_connection(io, service));
-        let mut gathered = false;
-        // A rotation wakes all watches, and each of them wakes the connection. The connection yields once, so that the
-        // other ready tasks add their messages first, and one system call writes all of them.
-        let gathering = poll_fn(|cx| {
-            gathered = !gathered && exchanges.watches.are_many();
-            if gathered {
-                cx.waker().wake_by_ref();
-                return Poll::Pending;
-            }
-            let polled = connection.as_mut().poll(cx);
-            if polled.is_ready() {
-                return polled;
-            }
-            if traffic.is_corked() {
-                if !traffic.is_busy() {
-                    traffic.writes_on();
-                }
-                return match traffic.poll_uncorked(cx) {
-                    Poll::Ready(()) => connection.as_mut().poll(cx),
-                    Poll::Pending => polled,
-                };
-            }
-            // After the first answer, so that its caller does not wait for it.
-            if traffic.has_answered() {
-                exchanges.program.settle(&exchanges.peer);
-            }
-            polled
-        });
-        let mut ended = gathering.with_cancellation_token(&end).await;
-        if ended.is_none() && traffic.is_stalled() {
-            return;
-        }
-        if ended.is_none() && draining.is_cancelled() {
-            ended = until_last_call(connection.as_mut(), &traffic).await;
-        }
-        if ended.is_none() {
-            connection.as_mut().graceful_shutdown();
-            let grace = if traffic.is_busy() { CLOSE_GRACE } else { IDLE_CLOSE_GRACE };
-            ended = timeout(grace, connection).await.ok();
-        }
-        match ended {
-            Some(Ok(())) => {}
-            Some(Err(error)) => debug!(uid = peer.uid, pid = peer.pid, %error, "connection ended"),
-            None => {
-                debug!(uid = peer.uid, pid = peer.pid, "a peer did not end its connection; it is closed");
-            }
-        }
+    if ended.is_none() && watches.draining.is_cancelled() {
+        ended = until_last_call(connection.as_mut(), traffic).await;
+    }
+    if ended.is_none() {
+        connection.as_mut().graceful_shutdown();
+        let grace = if traffic.calls() > 0 { CLOSE_GRACE } else { IDLE_CLOSE_GRACE };
+        ended = timeout(grace, connection).await.ok();
+    }
+    match ended {
+        Some(Ok(())) => {}
+        Some(Err(error)) => debug!(uid = peer.uid, pid = peer.pid, %error, "connection ended"),
+        None => debug!(uid = peer.uid, pid = peer.pid, "a peer did not end its connection; it is closed"),
     }
 }
 
 /// Serves on until the next call begins, or none has begun in time. GOAWAY is then sent while the peer waits for an
 /// answer. A peer that gets it just before it sends its call, as one that has just connected, would lose that call.
-async fn until_last_call<C>(mut connection: Pin<&mut C>, traffic: &Traffic) -> Option<C::Output>
-where
-    C: Future,
-{
+async fn until_last_call<C: Future>(connection: Pin<&mut C>, traffic: &Traffic) -> Option<C::Output> {
     let begun = traffic.begun();
-    let serving = poll_fn(|cx| match connection.as_mut().poll(cx) {
-        Poll::Ready(ended) => Poll::Ready(Some(ended)),
-        Poll::Pending if traffic.begun() != begun => Poll::Ready(None),
-        Poll::Pending => Poll::Pending,
-    });
-    timeout(LAST_CALL, serving).await.ok().flatten()
+    let next_call = poll_fn(|_| if traffic.begun() == begun { Poll::Pending } else { Poll::Ready(()) });
+    tokio::select! {
+        biased;
+        ended = connection => Some(ended),
+        () = next_call => None,
+        () = sleep(LAST_CALL) => None,
+    }
 }
 
 /// hyper's connections with these limits, whose tasks are on `tasks`.

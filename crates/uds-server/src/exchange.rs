@@ -11,17 +11,15 @@ use std::{
     },
 };
 
-use bytes::Bytes;
 use futures_util::FutureExt as _;
 use http::{HeaderValue, Request, Response, header::CONTENT_TYPE, request::Parts};
-use hyper::body::Incoming;
-use tokio_util::sync::CancellationToken;
+use hyper::body::{Body as _, Incoming};
 use tonic::{Code, Status, body::Body};
 
 use crate::{
     account::{Full, Refusal},
     program::{CallKind, Program},
-    request_body::{RequestBody, keep_what_is_read},
+    request_body::{keep_what_is_read, stream, whole},
     response_body::{ResponseBody, Watching},
     traffic::{Call, Traffic, WatchSlot, WatchSlots},
 };
@@ -41,7 +39,6 @@ pub(crate) enum ConnectionRefusal {
 /// State that the calls of one connection share.
 pub(crate) struct Exchanges<P: Program> {
     pub(crate) program: Arc<P>,
-    pub(crate) draining: CancellationToken,
     pub(crate) watches: WatchSlots,
     pub(crate) peer: Arc<P::Peer>,
     pub(crate) refusal: Option<ConnectionRefusal>,
@@ -78,36 +75,26 @@ fn serve_call<P: Program>(
     async move {
         // Before the body is read, so that a waiting request holds only what the peer may send ahead.
         shared.room(&mut head).await;
-        let body = match admitted {
-            Ok((CallKind::Stream, slot)) => {
-                Ok((RequestBody::stream(body, &shared.traffic, &shared.draining), slot))
-            }
-            Ok((_, slot)) => {
-                RequestBody::whole(body, &mut head, &shared.traffic).await.map(|whole| (whole, slot))
-            }
+        let traffic = &shared.traffic;
+        let received = match admitted {
             Err(status) => Err(status),
+            Ok((CallKind::Stream, slot)) => Ok((stream(body, traffic, P::status), slot)),
+            Ok((_, slot)) => match whole(body, &mut head, traffic, P::status).await {
+                Err(status) => Err(status),
+                Ok(bytes) => match shared.program.recall(&shared.peer, &mut head, &bytes) {
+                    Some(frame) => {
+                        let mut response = Response::new(ResponseBody::whole(frame, call, P::status));
+                        let grpc = HeaderValue::from_static("application/grpc");
+                        response.headers_mut().insert(CONTENT_TYPE, grpc);
+                        return response;
+                    }
+                    None => Ok((Body::new(http_body_util::Full::new(bytes)), slot)),
+                },
+            },
         };
-        let (body, slot) = match body {
-            Ok(body) => body,
-            Err(status) => {
-                let method = shared.program.method(head.uri.path());
-                return shared.respond(method, status.into_http(), call, Watching::default());
-            }
-        };
-        let program = &shared.program;
-        if let Some(frame) = body.complete().and_then(|body| program.recall(&shared.peer, &mut head, body)) {
-            return whole(ResponseBody::whole(frame, &shared.traffic, call));
-        }
-        let loss = slot.as_ref().and_then(|_| program.loss(&shared.peer, head.uri.path()));
         // Boxed, because a call that waits for room would reserve its space too.
-        Box::pin(shared.answer(head, body, call, Watching::new(slot, loss))).await
+        Box::pin(shared.answer(head, received, call)).await
     }
-}
-
-fn whole(body: ResponseBody) -> Response<ResponseBody> {
-    let mut response = Response::new(body);
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-    response
 }
 
 impl<P: Program> Exchanges<P> {
@@ -119,14 +106,14 @@ impl<P: Program> Exchanges<P> {
         let kind = self.program.admit(&self.peer, path).inspect_err(|status| {
             let is_denied = status.code() == Code::PermissionDenied;
             if is_denied && self.denials.fetch_add(1, Ordering::Relaxed) + 1 == DENIALS {
-                self.traffic.give_way();
+                self.traffic.end.cancel();
             }
         })?;
         if self.refusal.is_some() {
             // The program wants the peer by now, but the connection has no place.
             return Err(P::status(Refusal::Draining));
         }
-        self.traffic.reserve().map_err(|full| P::status(Refusal::Full(full)))?;
+        self.traffic.reserve.grow_to(self.traffic.used()).map_err(|full| P::status(Refusal::Full(full)))?;
         let slot = match kind {
             CallKind::Call => None,
             CallKind::Watch | CallKind::Stream => Some(self.watches.acquire().map_err(P::status)?),
@@ -141,35 +128,35 @@ impl<P: Program> Exchanges<P> {
         // A `HeaderMap` reserves space for more headers than a request has, and a thousand requests may wait.
         keep_what_is_read(head);
         let few: Box<[_]> = mem::take(&mut head.headers).into_iter().collect();
-        loop {
-            let room = Box::pin(self.traffic.room());
-            if self.traffic.has_room() {
-                self.traffic.pass_on();
-                break;
-            }
-            room.await;
-        }
+        Box::pin(Arc::clone(&self.traffic).room()).await;
         head.headers.extend(few);
     }
 
-    /// The answer of the program. Its first message is encoded if it is ready.
+    /// The answer of the program to what was received. Its first message is encoded if it is ready.
     async fn answer(
         &self,
         head: Parts,
-        body: RequestBody,
+        received: Result<(Body, Option<WatchSlot>), Status>,
         mut call: Call,
-        watching: Watching,
     ) -> Response<ResponseBody> {
+        self.traffic.uncork();
         let program = &self.program;
         let method = program.method(head.uri.path());
-        if let Err(why) = call.charge().charge(body.complete().map_or(0, Bytes::len)) {
-            return self.respond(method, P::status(why).into_http(), call, watching);
-        }
+        let charged = received.and_then(|(body, slot)| {
+            let size = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+            call.charge().charge(size).map_err(P::status)?;
+            Ok((body, slot))
+        });
+        let (body, slot) = match charged {
+            Ok(charged) => charged,
+            Err(status) => return self.respond(method, status.into_http(), call, Watching::default()),
+        };
+        let loss = slot.as_ref().and_then(|_| program.loss(&self.peer, head.uri.path()));
         let mut request = Request::from_parts(head, body);
         request.extensions_mut().insert(self.watches.clone());
         request.extensions_mut().insert(Arc::clone(call.charge()));
         let response = program.call(&self.peer, request).await;
-        let mut response = self.respond(method, response, call, watching);
+        let mut response = self.respond(method, response, call, (loss, slot));
         poll_fn(|cx| response.body_mut().poll_ahead(cx)).await;
         response
     }
@@ -183,8 +170,7 @@ impl<P: Program> Exchanges<P> {
         watching: Watching,
     ) -> Response<ResponseBody> {
         self.program.answered(&self.peer, method, response.headers());
-        let draining = self.draining.clone();
-        response.map(|body| ResponseBody::new(body, &self.traffic, draining, call, watching))
+        response.map(|body| ResponseBody::new(body, call, watching, P::status))
     }
 }
 

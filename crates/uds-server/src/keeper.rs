@@ -3,8 +3,8 @@
 use std::{
     io,
     os::unix::net::UnixListener as StdListener,
-    path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError, TryLockError},
     time::Duration,
 };
 
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
-    publication::{Publication, SocketNames},
+    publication::Publication,
     socket_place::{FileId, SocketError},
 };
 
@@ -33,13 +33,11 @@ pub enum SocketOrigin {
 
 /// Watches the path of the socket. Clones share it.
 #[derive(Clone, Debug)]
-pub struct Keeper {
-    place: Arc<Mutex<WatchedSocket>>,
-}
+pub struct Keeper(Arc<Mutex<WatchedSocket>>);
 
 #[derive(Debug)]
 struct WatchedSocket {
-    place: SocketOrigin,
+    origin: SocketOrigin,
     /// For systemd's socket: the file at its path at the start.
     inherited: Option<FileId>,
     /// Another process's file at the path, and the number of checks since the last attempt to replace it.
@@ -50,29 +48,24 @@ struct WatchedSocket {
 }
 
 impl Keeper {
-    /// Watches `place`. When the last clone is dropped, a published path is removed.
-    pub fn new(place: SocketOrigin) -> Self {
-        let inherited = match &place {
+    /// Watches the path of a socket. When the last clone is dropped, a published path is removed.
+    pub fn new(origin: SocketOrigin) -> Self {
+        let inherited = match &origin {
             SocketOrigin::Published(_) => None,
-            SocketOrigin::Inherited(path) => FileId::at(path).ok(),
+            SocketOrigin::Inherited(path) => FileId::find(path).ok().flatten(),
         };
-        let watched =
-            WatchedSocket { place, inherited, foreign: None, is_withdrawn: false, reported: String::new() };
-        Self { place: Arc::new(Mutex::new(watched)) }
+        let (foreign, is_withdrawn, reported) = (None, false, String::new());
+        Self(Arc::new(Mutex::new(WatchedSocket { origin, inherited, foreign, is_withdrawn, reported })))
     }
 
     /// Removes the names of a published socket, which stays open, and does not publish it again. Touches the file system.
     pub fn withdraw(&self) {
-        let mut watched = self.lock();
+        // What a look changes is whole at any time, so a poisoned lock is still usable.
+        let mut watched = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         watched.is_withdrawn = true;
-        if let SocketOrigin::Published(publication) = &watched.place {
+        if let SocketOrigin::Published(publication) = &watched.origin {
             publication.remove_names();
         }
-    }
-
-    /// What a look changes is whole at any time, so a poisoned lock is still usable.
-    fn lock(&self) -> MutexGuard<'_, WatchedSocket> {
-        self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Looks whenever `tick` has waited for the interval, and sends each new listener to `listeners`. Established
@@ -88,11 +81,11 @@ impl Keeper {
                 () = tick(LOOK_EVERY) => {}
                 () = unusable.cancelled() => return,
             }
-            let (place, listeners) = (Arc::clone(&self.place), listeners.clone());
+            let (watched, listeners) = (Arc::clone(&self.0), listeners.clone());
             let ended = unusable.clone().drop_guard();
             // Not waited for, so that an idle broker wakes for nothing: the directory may be on a mount that hangs.
             drop(spawn_blocking(move || {
-                let is_usable = match place.try_lock() {
+                let is_usable = match watched.try_lock() {
                     Ok(mut watched) => watched.look_and_report(&listeners),
                     Err(TryLockError::Poisoned(watched)) => watched.into_inner().look_and_report(&listeners),
                     // The look before hangs.
@@ -112,100 +105,73 @@ enum PathState {
     Ours,
     /// The socket was published again, with this listener.
     Replaced(StdListener),
-    /// The path is lost or unsafe, and stays as it is.
-    Lost(PathLoss),
     /// Another process's file is still there.
     Unchanged,
 }
 
-/// Why the path is lost or unsafe.
-#[derive(Debug, thiserror::Error)]
-enum PathLoss {
-    #[error("the socket {} was removed or replaced; systemd holds it, so restart its .socket unit", .0.display())]
-    Inherited(PathBuf),
-    #[error("the socket {} was removed or replaced, and the lock {} too: another broker may own the name, so it is not published again; restart this broker if none does", path.display(), lock.display())]
-    Lock { path: PathBuf, lock: PathBuf },
-    #[error("the socket {} was removed or replaced; another process listens on it, so it is not published again", .0.display())]
-    Foreign(PathBuf),
-    #[error("the socket was removed or replaced and cannot be published again")]
-    Refused(#[source] SocketError),
-    #[error("the socket {} cannot be looked up: {cause}; check that the broker may search its directory", path.display())]
-    Unreadable { path: PathBuf, cause: io::Error },
-    #[error("the socket's directory is no longer safe, and clients refuse it")]
-    Unsafe(#[source] SocketError),
-}
-
 impl WatchedSocket {
-    fn look(&mut self) -> PathState {
-        let Self { place, inherited, foreign, is_withdrawn, .. } = self;
-        if *is_withdrawn {
-            return PathState::Unchanged;
+    /// `Err`: why the path is lost or unsafe. It stays as it is.
+    fn look(&mut self) -> Result<PathState, String> {
+        if self.is_withdrawn {
+            return Ok(PathState::Unchanged);
         }
-        let publication = match place {
-            SocketOrigin::Inherited(path) => {
-                return match FileId::find(path) {
-                    Err(cause) => PathState::Lost(PathLoss::Unreadable { path: path.clone(), cause }),
-                    Ok(found) if inherited.is_none() || found == *inherited => PathState::Ours,
-                    Ok(_) => PathState::Lost(PathLoss::Inherited(path.clone())),
-                };
-            }
+        let publication = match &mut self.origin {
             SocketOrigin::Published(publication) => publication,
+            SocketOrigin::Inherited(path) => {
+                let found = FileId::find(path).map_err(|error| unreadable(path, &error))?;
+                if self.inherited.is_some() && found != self.inherited {
+                    return Err(lost(path, "; systemd holds it, so restart its .socket unit"));
+                }
+                return Ok(PathState::Ours);
+            }
         };
-        let path = &publication.options.path;
+        let path = publication.place.options.path.clone();
         // An error does not mean that the socket is gone.
-        let unreadable = |cause| PathState::Lost(PathLoss::Unreadable { path: path.clone(), cause });
-        let at_path = match publication.look() {
-            Ok(SocketNames::Astray(at_path)) => at_path,
-            Ok(SocketNames::Ours) => {
-                *foreign = None;
-                let checked = publication.place.check(&publication.options);
-                return checked
-                    .map_or_else(|error| PathState::Lost(PathLoss::Unsafe(error)), |()| PathState::Ours);
-            }
-            Err(error) => return unreadable(error),
+        let Err(at_path) = publication.look().map_err(|error| unreadable(&path, &error))? else {
+            self.foreign = None;
+            let checked = publication.place.check();
+            return checked.map(|()| PathState::Ours).map_err(|error| {
+                format!("the socket's directory is no longer safe, and clients refuse it: {}", chain(&error))
+            });
         };
-        match (at_path, foreign.as_mut()) {
-            (Some(at_path), Some((known, looks)))
-                if *known == at_path && *looks < CHECKS_BETWEEN_CONNECTS =>
-            {
-                *looks += 1;
-                return PathState::Unchanged;
-            }
-            _ => *foreign = None,
+        if let (Some(at_path), Some((known, looks))) = (at_path, &mut self.foreign)
+            && *known == at_path
+            && *looks < CHECKS_BETWEEN_CONNECTS
+        {
+            *looks += 1;
+            return Ok(PathState::Unchanged);
         }
-        match publication.lock.is_in_place() {
-            Ok(true) => {}
-            Ok(false) => {
-                return PathState::Lost(PathLoss::Lock {
-                    path: path.clone(),
-                    lock: publication.lock.path.clone(),
-                });
-            }
-            Err(error) => return unreadable(error),
+        self.foreign = None;
+        if !publication.is_locked().map_err(|error| unreadable(&path, &error))? {
+            let lock = publication.lock_path.display();
+            let why = "another broker may own the name, so it is not published again; restart this broker if none does";
+            return Err(lost(&path, &format!(", and the lock {lock} too: {why}")));
         }
-        match publication.publish_again() {
-            Ok(listener) => PathState::Replaced(listener),
-            Err(error) => {
-                *foreign = at_path.map(|at_path| (at_path, 0));
-                PathState::Lost(match error {
-                    SocketError::AlreadyRunning { path } => PathLoss::Foreign(path),
-                    error => PathLoss::Refused(error),
-                })
+        publication.publish_again().map(PathState::Replaced).map_err(|error| {
+            self.foreign = at_path.map(|at_path| (at_path, 0));
+            match error {
+                SocketError::AlreadyRunning(path) => {
+                    lost(&path, "; another process listens on it, so it is not published again")
+                }
+                error => {
+                    let refused = "the socket was removed or replaced and cannot be published again";
+                    format!("{refused}: {}", chain(&error))
+                }
             }
-        }
+        })
     }
 
     /// Returns whether the broker can accept connections.
     fn look_and_report(&mut self, listeners: &watch::Sender<Arc<UnixListener>>) -> bool {
         match self.look() {
-            PathState::Unchanged => {}
-            PathState::Ours => {
+            Ok(PathState::Unchanged) => {}
+            Ok(PathState::Ours) => {
                 if !self.reported.is_empty() {
                     info!("the socket's name leads to this broker again");
                     self.reported.clear();
                 }
             }
-            PathState::Replaced(listener) => {
+            Ok(PathState::Replaced(listener)) => {
                 self.reported.clear();
                 match listener.set_nonblocking(true).and_then(|()| UnixListener::from_std(listener)) {
                     Ok(listener) => {
@@ -218,16 +184,24 @@ impl WatchedSocket {
                     }
                 }
             }
-            PathState::Lost(loss) => {
-                let text = chain(&loss);
-                if text != self.reported {
-                    warn!("{text}");
-                    self.reported = text;
+            Err(why) => {
+                if why != self.reported {
+                    warn!("{why}");
+                    self.reported = why;
                 }
             }
         }
         true
     }
+}
+
+fn lost(path: &Path, why: &str) -> String {
+    format!("the socket {} was removed or replaced{why}", path.display())
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> String {
+    let path = path.display();
+    format!("the socket {path} cannot be looked up: {error}; check that the broker may search its directory")
 }
 
 /// An error with its causes.

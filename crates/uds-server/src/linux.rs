@@ -1,7 +1,10 @@
-//! What the kernel says about a peer and its process, and its cheapest clock. All calls that only Linux has.
+//! All calls that only Linux has: about peers and their processes, its cheapest clock, and sockets and held files.
 
 use std::{
-    io,
+    collections::BTreeMap,
+    fs::{File, Metadata},
+    io::{self, Read as _},
+    os::fd::{AsRawFd as _, OwnedFd},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -9,11 +12,18 @@ use std::{
 use nix::sys::socket::{getsockopt, sockopt::PeerPidfd};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    fd::OwnedFd,
+    fs::{AtFlags, Gid, Mode, OFlags},
+    io::Errno,
+    net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType},
     process::{Pid, PidfdFlags, Resource, getpid, getrlimit, pidfd_open},
     time::{ClockId, clock_gettime},
 };
-use tokio::net::UnixStream;
+use tokio::net::{UnixListener, UnixStream};
+
+/// The most bytes that are read of a file in `/proc`. Groups that do not fit are not known.
+const STATUS: usize = 16 * 1024;
+/// What the kernel uses unless `/proc/sys/kernel/overflowuid` says otherwise.
+const OVERFLOW: u32 = 65_534;
 
 /// The process that connected, as the kernel recorded it. The peer cannot choose these numbers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -44,9 +54,6 @@ impl Peer {
         u64::from(self.uid) << 32 | u64::from(self.pid.map_or(0, i32::cast_unsigned))
     }
 }
-
-/// The most bytes that are read of a file in `/proc`. Groups that do not fit are not known.
-const STATUS: usize = 16 * 1024;
 
 /// Time since boot without suspend, a few milliseconds late: reading it costs less than an atomic operation on contended
 /// memory.
@@ -79,31 +86,27 @@ impl ProcessPin {
     }
 }
 
-/// Users and groups of a process.
-#[derive(Debug, Default, Eq, PartialEq)]
-pub(crate) struct Status {
-    /// Effective uid and gid.
-    pub(crate) owner: Option<(u32, u32)>,
-    /// Supplementary groups.
-    pub(crate) groups: Vec<u32>,
+/// Effective uid and gid, and supplementary groups, of a process. Reads `/proc/PID/status`, which does not block.
+pub(crate) fn status(pid: i32) -> (Option<(u32, u32)>, Vec<u32>) {
+    let mut bytes = Vec::with_capacity(2048);
+    let file = File::open(format!("/proc/{pid}/status"));
+    if file.and_then(|file| file.take(STATUS as u64).read_to_end(&mut bytes)).is_err() {
+        return (None, Vec::new());
+    }
+    // Up to the last whole line or number: half a number is another number.
+    if bytes.len() == STATUS {
+        bytes.truncate(bytes.iter().rposition(u8::is_ascii_whitespace).unwrap_or_default());
+    }
+    parse(&String::from_utf8_lossy(&bytes))
 }
 
-impl Status {
-    /// Reads `/proc/PID/status`, which does not block.
-    pub(crate) fn of(pid: i32) -> io::Result<Self> {
-        read(&format!("/proc/{pid}/status")).map(|text| Self::parse(&text))
-    }
-
-    fn parse(text: &str) -> Self {
-        let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        // Real, effective, saved and for files.
-        let effective = |name| field(name)?.split_whitespace().nth(1)?.parse().ok();
-        let groups = field("Groups").unwrap_or_default();
-        Self {
-            owner: effective("Uid").zip(effective("Gid")),
-            groups: groups.split_whitespace().filter_map(|gid| gid.parse().ok()).collect(),
-        }
-    }
+fn parse(text: &str) -> (Option<(u32, u32)>, Vec<u32>) {
+    let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    // Real, effective, saved and for files.
+    let effective = |name| field(name)?.split_whitespace().nth(1)?.parse().ok();
+    let groups = field("Groups").unwrap_or_default();
+    let groups = groups.split_whitespace().filter_map(|gid| gid.parse().ok());
+    (effective("Uid").zip(effective("Gid")), groups.collect())
 }
 
 /// The executable of a process. `None`: the broker may not read it.
@@ -111,75 +114,100 @@ pub(crate) fn executable(pid: i32) -> Option<Box<Path>> {
     std::fs::read_link(format!("/proc/{pid}/exe")).ok().map(Into::into)
 }
 
-fn read(path: &str) -> io::Result<String> {
-    use io::Read as _;
-    let mut bytes = Vec::with_capacity(2048);
-    std::fs::File::open(path)?.take(STATUS as u64).read_to_end(&mut bytes)?;
-    // Up to the last whole line or number: half a number is another number.
-    if bytes.len() == STATUS {
-        let whole = bytes.iter().rposition(u8::is_ascii_whitespace).unwrap_or_default();
-        bytes.truncate(whole);
-    }
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-/// The namespaces of the broker, to compare those of a peer with. `None`: `/proc` shows another PID namespace, so it cannot
-/// identify peers.
+/// Mount and PID namespace of a process, as `/proc` names them, for example `mnt:[4026531841]`. `None`: the broker may not
+/// read it.
 #[derive(Debug)]
-pub(crate) struct Home(Option<Namespaces>);
-
-/// Namespaces as `/proc` names them, for example `mnt:[4026531841]`.
-#[derive(Debug, Default, Eq, PartialEq)]
-struct Namespaces {
-    mount: Option<PathBuf>,
-    pid: Option<PathBuf>,
-}
-
-/// What a process has in common with the broker.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct SharedWithBroker {
-    /// The mounts, so that a path means the same file to both.
-    pub(crate) mounts: bool,
-    /// The PID namespace.
-    pub(crate) processes: bool,
-}
-
-impl Home {
-    /// The namespaces of this process.
-    pub(crate) fn of_this_process() -> Self {
-        let own = getpid().as_raw_nonzero().get();
-        let shown =
-            std::fs::read_link("/proc/self").is_ok_and(|link| link.to_str() == Some(&own.to_string()));
-        Self(shown.then(|| Namespaces::of(own)))
-    }
-
-    /// Whether `/proc` shows the processes of the broker's own PID namespace.
-    pub(crate) fn sees_processes(&self) -> bool {
-        self.0.is_some()
-    }
-
-    /// What the process `pid` shares with the broker. Reads `/proc`, which does not block.
-    pub(crate) fn shared(&self, pid: i32) -> SharedWithBroker {
-        let Some(own) = &self.0 else { return SharedWithBroker::default() };
-        let peers = Namespaces::of(pid);
-        let shares = |peer: Option<PathBuf>, own: &Option<PathBuf>| peer.is_some() && peer == *own;
-        SharedWithBroker { mounts: shares(peers.mount, &own.mount), processes: shares(peers.pid, &own.pid) }
-    }
-}
+pub(crate) struct Namespaces([Option<PathBuf>; 2]);
 
 impl Namespaces {
-    /// Those that the broker may read.
+    /// Those of this process. `None`: `/proc` shows another PID namespace, so it cannot identify peers.
+    pub(crate) fn of_this_process() -> Option<Self> {
+        let own = getpid().as_raw_nonzero().get();
+        let shown = std::fs::read_link("/proc/self").ok()?;
+        (shown.to_str() == Some(&own.to_string())).then(|| Self::of(own))
+    }
+
+    /// Those of the process `pid`. Reads `/proc`, which does not block.
     fn of(pid: i32) -> Self {
-        let link = |name| std::fs::read_link(format!("/proc/{pid}/ns/{name}")).ok();
-        Self { mount: link("mnt"), pid: link("pid") }
+        Self(["mnt", "pid"].map(|name| std::fs::read_link(format!("/proc/{pid}/ns/{name}")).ok()))
+    }
+
+    /// Whether the process `pid` shares the mounts, so that a path means the same file to both, and the PID namespace.
+    pub(crate) fn shared_with(&self, pid: i32) -> [bool; 2] {
+        let (Self([own_mounts, own_processes]), Self([mounts, processes])) = (self, Self::of(pid));
+        [mounts.is_some() && mounts == *own_mounts, processes.is_some() && processes == *own_processes]
     }
 }
 
-#[cfg(test)]
-impl Home {
-    /// One that sees no processes.
-    pub(crate) fn blind() -> Self {
-        Self(None)
+/// The numbers that the kernel shows for every uid and for every gid that it cannot map; `None`: it can map all. What `/proc`
+/// does not show counts as not mapped.
+pub(crate) fn overflow_ids() -> [Option<u32>; 2] {
+    ["uid", "gid"].map(|kind| {
+        let map = std::fs::read_to_string(format!("/proc/self/{kind}_map")).unwrap_or_default();
+        let number = std::fs::read_to_string(format!("/proc/sys/kernel/overflow{kind}")).ok();
+        let number = number.and_then(|text| text.trim().parse().ok());
+        (!maps_all(&map)).then(|| number.unwrap_or(OVERFLOW))
+    })
+}
+
+/// Whether a `uid_map` or `gid_map` maps every number to itself, so that no number can mean several users.
+fn maps_all(map: &str) -> bool {
+    let range = |line: &str| {
+        let numbers: Result<Vec<u64>, _> = line.split_whitespace().map(str::parse).collect();
+        match numbers.as_deref() {
+            Ok([inside, outside, length]) if inside == outside => Some((*inside, *length)),
+            _ => None,
+        }
+    };
+    let Some(ranges) = map.lines().map(range).collect::<Option<BTreeMap<_, _>>>() else { return false };
+    let end = ranges.into_iter().try_fold(0, |end, (first, length)| (first == end).then_some(end + length));
+    // The last number is not a uid.
+    end >= Some(u64::from(u32::MAX))
+}
+
+/// A socket that is bound to `path`, which only its own user can open.
+pub(crate) fn bind_private(path: &Path) -> io::Result<OwnedFd> {
+    let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    // bind creates the file with the descriptor's mode less the umask, so the file is never accessible to others.
+    rustix::fs::fchmod(&socket, Mode::from_raw_mode(0o600))?;
+    net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket)
+}
+
+/// Connects without blocking. A full backlog returns `EAGAIN`.
+pub(crate) fn connect_now(path: &Path) -> Result<(), Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    net::connect(&socket, &SocketAddrUnix::new(path)?)
+}
+
+/// Accepts a connection that waits already.
+pub(crate) fn accept_now(listener: &UnixListener) -> Result<OwnedFd, Errno> {
+    net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
+}
+
+/// A file that its path need not name any longer, held without opening it.
+#[derive(Debug)]
+pub(crate) struct HeldFile(File);
+
+impl HeldFile {
+    /// The file at `path`, which is not followed if it is a link.
+    pub(crate) fn at(path: &Path) -> Result<Self, Errno> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::open(path, flags, Mode::empty()).map(|held| Self(held.into()))
+    }
+
+    pub(crate) fn metadata(&self) -> io::Result<Metadata> {
+        self.0.metadata()
+    }
+
+    pub(crate) fn set_group(&self, group: u32) -> Result<(), Errno> {
+        rustix::fs::chownat(&self.0, "", None, Some(Gid::from_raw(group)), AtFlags::EMPTY_PATH)
+    }
+
+    pub(crate) fn set_mode(&self, mode: u32) -> Result<(), Errno> {
+        // An `O_PATH` descriptor does not support fchmod, but its link in /proc does support chmod.
+        rustix::fs::chmod(format!("/proc/self/fd/{}", self.0.as_raw_fd()), Mode::from_raw_mode(mode))
     }
 }
 

@@ -1,18 +1,20 @@
 //! Places for connections: whether a peer gets one, and which connection gives way to a new one.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
     time::Duration,
 };
 
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    account::{Account, Full, Held, Limit, Who, lacks},
+    account::{Account, Full, Held, Limit, Who},
     identity::PINNED,
-    linux::{Peer, open_files},
-    traffic::{CONNECTION, Statuses, Traffic},
+    linux::{Peer, coarse, open_files},
+    traffic::{LOOK_EVERY, Served, Traffic},
 };
 
 /// Connections of one process that had no call within a second of their start, or half of all if those are fewer. For one
@@ -49,7 +51,8 @@ pub(crate) struct Places {
     open_files: fn() -> usize,
     all: Arc<Held>,
     table: Mutex<Table>,
-    statuses: Statuses,
+    /// Notified when there is a connection again.
+    occupied: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -64,13 +67,6 @@ struct Table {
     refused: usize,
 }
 
-#[derive(Debug)]
-struct Served {
-    uid: u32,
-    process: u64,
-    traffic: Arc<Traffic>,
-}
-
 /// The place of one connection. Dropping it frees the place.
 #[derive(Debug)]
 pub(crate) struct Place {
@@ -80,8 +76,9 @@ pub(crate) struct Place {
 }
 
 impl Places {
-    pub(crate) fn new(limits: Limits, statuses: Statuses) -> Self {
-        Self { limits, open_files, all: Arc::default(), table: Mutex::default(), statuses }
+    pub(crate) fn new(limits: Limits) -> Self {
+        let (all, table, occupied) = (Arc::default(), Mutex::default(), Notify::default());
+        Self { limits, open_files, all, table, occupied }
     }
 
     /// Takes a place for a connection of `peer` at `now`. If there is none, the connection that had no call for the longest
@@ -96,67 +93,59 @@ impl Places {
         end: CancellationToken,
         now: Duration,
     ) -> Result<(Place, Arc<Traffic>), Full> {
-        let (limits, budget) = (&self.limits, self.budget());
+        let (limits, budget) = (&self.limits, Budget::of((self.open_files)(), self.limits.runs));
         let (most, limit) = if budget.connections < limits.connections {
             (budget.connections, Limit::OpenFiles)
         } else {
             (limits.connections, Limit::Connections)
         };
-        let (uid, process, is_process) = (peer.uid, peer.process(), peer.pid.is_some());
-        let mut table = self.lock();
-        let account = table.account(self, (uid, process), is_process);
         let may_leave = budget.spare.div_ceil(2);
+        let mut table = self.lock();
+        let account = table.account(self, peer);
         let most_silent = SILENT.min((most / 2).max(2));
-        let most_at_once = if is_process { MOST_SILENT } else { usize::MAX };
-        let (are_many, oldest) = table.silent(process, (most_silent, most_at_once), now);
-        if are_many {
-            let Some(oldest) = oldest.filter(|_| table.leaving.len() < may_leave) else {
-                return Err(Full { limit: Limit::Silent, who: Who::Process, most: most_silent });
-            };
-            table.gives_way(oldest);
+        let (are_silent, late) = table.too_silent(&account, most_silent, now);
+        if are_silent {
+            let full = Full { limit: Limit::Silent, who: Who::Process, most: most_silent };
+            table.gives_way(late, may_leave).ok_or(full)?;
         }
-        let no_connection = lacks(account.count(|held| &held.connections), most, is_process);
-        let no_bytes = lacks(account.count(|held| &held.bytes), limits.bytes, is_process);
-        let full = [(no_connection, limit, most), (no_bytes, Limit::Bytes, limits.bytes)];
-        let full = full.into_iter().filter_map(|(who, limit, most)| Some(Full { limit, who: who?, most }));
-        if let Some(full) = full.min_by_key(|full| full.who) {
-            let may_give_way = |served: &Served| match full.who {
-                Who::Connection | Who::Process => served.process == process,
-                Who::Uid => served.uid == uid,
-                Who::All => true,
-            };
-            let has_exit = table.leaving.len() < may_leave;
-            let Some(idle) = table.longest_idle(may_give_way, now).filter(|_| has_exit) else {
-                table.forget_unused((uid, process));
-                return Err(full);
-            };
-            table.gives_way(idle);
+        let checks = [
+            account.check(limit, |held| &held.connections, most),
+            account.check(Limit::Bytes, |held| &held.bytes, limits.bytes),
+        ];
+        if let Some(full) = checks.into_iter().filter_map(Result::err).min_by_key(|full| full.who) {
+            let idle = table.longest_idle(&account, full.who, now);
+            table.gives_way(idle, may_leave).ok_or(full)?;
         }
-        let account = table.account(self, (uid, process), is_process);
-        for held in account.held() {
-            held.connections.fetch_add(1, Ordering::Relaxed);
+        let traffic = Traffic::new(end, Arc::clone(&account), now);
+        let number = table.add(account, Served::new(&traffic));
+        if table.served.len() == 1 {
+            self.occupied.notify_one();
         }
-        account.add(CONNECTION);
-        let traffic = Traffic::new(end, Some(account), now, self.statuses);
-        let number = table.next;
-        table.next += 1;
-        table.served.insert(number, Served { uid, process, traffic: Arc::clone(&traffic) });
         Ok((Place { places: Arc::clone(self), number: Some(number) }, traffic))
+    }
+
+    /// Looks at all connections while there are any, each time that `tick` has waited for the interval.
+    pub(crate) async fn watch_over<F: Future<Output = ()>>(&self, tick: impl Fn(Duration) -> F) {
+        loop {
+            let is_empty = self.lock().served.is_empty();
+            if is_empty {
+                self.occupied.notified().await;
+            }
+            tick(LOOK_EVERY).await;
+            let now = coarse();
+            self.lock().served.values_mut().for_each(|served| served.look(now));
+        }
     }
 
     /// Takes a place for a connection that is refused; `None`: too many are refused at the moment.
     pub(crate) fn refuse(self: &Arc<Self>) -> Option<Place> {
-        let spare = self.budget().spare / 2;
+        let spare = Budget::of((self.open_files)(), self.limits.runs).spare / 2;
         let mut table = self.lock();
         if table.refused >= spare {
             return None;
         }
         table.refused += 1;
         Some(Place { places: Arc::clone(self), number: None })
-    }
-
-    fn budget(&self) -> Budget {
-        Budget::of((self.open_files)(), self.limits.runs)
     }
 
     /// The maps are consistent whenever the lock is free, so a poisoned lock is still usable.
@@ -177,84 +166,88 @@ impl Drop for Place {
 }
 
 impl Table {
-    fn account(&mut self, places: &Places, (uid, process): (u32, u64), is_process: bool) -> Arc<Account> {
-        let uid = self.uids.entry(uid).or_default();
-        let account = self.processes.entry(process).or_insert_with(|| {
-            let (uid, all) = (Arc::clone(uid), Arc::clone(&places.all));
-            Arc::new(Account { process: Held::default(), uid, all, most: places.limits.bytes, is_process })
+    /// The account of the process of `peer`. A new one is in the table when it has a connection.
+    fn account(&self, places: &Places, peer: &Peer) -> Arc<Account> {
+        let (uid, process) = (peer.uid, peer.process());
+        self.processes.get(&process).cloned().unwrap_or_else(|| {
+            let of_uid = self.uids.get(&uid).cloned().unwrap_or_default();
+            let (held, is_process) = ([Arc::default(), of_uid, Arc::clone(&places.all)], peer.pid.is_some());
+            Arc::new(Account { uid, process, is_process, held, most: places.limits.bytes })
+        })
+    }
+
+    /// Adds a connection of `account`; returns its number.
+    fn add(&mut self, account: Arc<Account>, served: Served) -> u64 {
+        for held in &account.held {
+            held.connections.fetch_add(1, Ordering::Relaxed);
+        }
+        let [_, of_uid, _] = &account.held;
+        self.uids.entry(account.uid).or_insert_with(|| Arc::clone(of_uid));
+        self.processes.entry(account.process).or_insert(account);
+        self.next += 1;
+        self.served.insert(self.next, served);
+        self.next
+    }
+
+    /// The connection that had no call for the longest time, at least [`IDLE`], and gives way to one of `account`: one of
+    /// those `who` have their share.
+    fn longest_idle(&self, account: &Account, who: Who, now: Duration) -> Option<u64> {
+        let idle = self.served.iter().filter_map(|(number, served)| {
+            let of = &served.traffic.reserve.account;
+            let may_give_way = match who {
+                Who::Connection | Who::Process => of.process == account.process,
+                Who::Uid => of.uid == account.uid,
+                Who::All => true,
+            };
+            let idle = served.traffic.idle(now).filter(|idle| may_give_way && *idle >= IDLE)?;
+            Some((idle, Reverse(*number)))
         });
-        Arc::clone(account)
+        idle.max().map(|(_, Reverse(number))| number)
     }
 
-    /// The connection that had no call for the longest time, at least [`IDLE`].
-    fn longest_idle(&self, may_give_way: impl Fn(&Served) -> bool, now: Duration) -> Option<u64> {
-        let candidates = self.served.iter().filter(|(_, served)| may_give_way(served));
-        let idle = candidates.filter_map(|(number, served)| Some((served.traffic.idle(now)?, *number)));
-        let longest = idle.max_by_key(|(idle, number)| (*idle, std::cmp::Reverse(*number)));
-        longest.filter(|(idle, _)| *idle >= IDLE).map(|(_, number)| number)
-    }
-
-    /// Whether `process` has too many connections without a call, and the oldest that had none in time, for which `most` are
-    /// too many. Of all of them, `most_at_once` are too many.
-    fn silent(
-        &self,
-        process: u64,
-        (most, most_at_once): (usize, usize),
-        now: Duration,
-    ) -> (bool, Option<u64>) {
-        let has =
-            self.processes.get(&process).map(|account| account.process.connections.load(Ordering::Relaxed));
-        if has < Some(most) {
+    /// Whether the process has `most` connections without a call in time, or too many without one; the oldest of the former.
+    fn too_silent(&self, account: &Account, most: usize, now: Duration) -> (bool, Option<u64>) {
+        let [of_process, ..] = &account.held;
+        if of_process.connections.load(Ordering::Relaxed) < most {
             return (false, None);
         }
-        let own = self.served.iter().filter(|(_, served)| served.process == process);
-        let silent: Vec<_> = own.filter(|(_, served)| served.traffic.is_silent()).collect();
-        let mut late = silent.iter().filter(|(_, served)| served.traffic.idle(now) >= Some(IDLE));
-        let oldest = late.next().map(|(number, _)| **number);
-        let are_late = oldest.is_some() && late.count() + 1 >= most;
-        (are_late || silent.len() >= most_at_once, oldest)
+        let traffic = self.served.iter().map(|(number, served)| (*number, &served.traffic));
+        let own = traffic.filter(|(_, traffic)| traffic.reserve.account.process == account.process);
+        let silent: Vec<_> = own.filter(|(_, traffic)| traffic.begun() == 0).collect();
+        let late: Vec<_> = silent.iter().filter(|(_, traffic)| traffic.idle(now) >= Some(IDLE)).collect();
+        let are_too_many = late.len() >= most || account.is_process && silent.len() >= MOST_SILENT;
+        (are_too_many, late.first().map(|(number, _)| *number))
     }
 
-    /// The connection ends, and its place is free.
-    fn gives_way(&mut self, number: u64) {
-        if let Some(served) = self.remove(number) {
-            served.traffic.give_way();
-            self.leaving.insert(number);
-        }
+    /// The connection of that number ends, and its place is free. `None`: there is none, or too many are leaving.
+    fn gives_way(&mut self, number: Option<u64>, may_leave: usize) -> Option<()> {
+        let number = number.filter(|_| self.leaving.len() < may_leave)?;
+        self.remove(number)?.traffic.end.cancel();
+        self.leaving.insert(number);
+        Some(())
     }
 
-    /// Frees the place of a connection.
+    /// Frees the place of a connection, and forgets its process and uid if it was their last one.
     fn remove(&mut self, number: u64) -> Option<Served> {
         let served = self.served.remove(&number)?;
-        if let Some(account) = self.processes.get(&served.process) {
-            for held in account.held() {
-                held.connections.fetch_sub(1, Ordering::Relaxed);
-            }
+        let account = &served.traffic.reserve.account;
+        let [process, uid, _] =
+            account.held.each_ref().map(|held| held.connections.fetch_sub(1, Ordering::Relaxed));
+        if process == 1 {
+            self.processes.remove(&account.process);
         }
-        self.forget_unused((served.uid, served.process));
+        if uid == 1 {
+            self.uids.remove(&account.uid);
+        }
         Some(served)
-    }
-
-    /// Forgets a process or uid without connections.
-    fn forget_unused(&mut self, (uid, process): (u32, u64)) {
-        let is_unused = |held: &Held| held.connections.load(Ordering::Relaxed) == 0;
-        if self.processes.get(&process).is_some_and(|account| is_unused(&account.process)) {
-            self.processes.remove(&process);
-        }
-        if self.uids.get(&uid).is_some_and(|held| is_unused(held)) {
-            self.uids.remove(&uid);
-        }
     }
 }
 
-/// The descriptors of the process, divided.
+/// The descriptors of the process, divided among connections, those besides them that are refused or leave, and runs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Budget {
-    /// Connections that may be served.
     connections: usize,
-    /// Connections besides them that are refused, or that leave.
     spare: usize,
-    /// Runs at a time.
     runs: usize,
 }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Response, request::Parts};
 use tonic::{Status, body::Body};
 
-use crate::{account::Refusal, identity::PeerIdentity, request_body::RequestBody, response_body::Loss};
+use crate::{account::Refusal, identity::PeerIdentity, response_body::Loss};
 
 /// Decides who may call, and answers.
 pub trait Program: Send + Sync + 'static {
@@ -52,7 +52,7 @@ pub trait Program: Send + Sync + 'static {
     fn call(
         &self,
         peer: &Arc<Self::Peer>,
-        request: Request<RequestBody>,
+        request: Request<Body>,
     ) -> impl Future<Output = Response<Body>> + Send;
 
     /// The status of a call that the server itself refuses or ends.

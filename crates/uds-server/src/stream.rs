@@ -4,7 +4,7 @@ use std::{
     io::{self, IoSlice},
     mem,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     task::{Context, Poll, ready},
 };
 
@@ -16,63 +16,59 @@ use crate::traffic::Traffic;
 const MANY: usize = 2 * 1024;
 /// The most bytes that wait for the first answer. The first frames of HTTP/2 are shorter.
 const CORKED: usize = 1024;
+/// The most bytes that go out in one write with those that have waited: about two writes of HTTP/2.
+const JOINED: usize = 32 * 1024;
 
 /// A stream whose writes are recorded, and whose first ones wait while its [`Traffic`] is corked.
 #[derive(Debug)]
 pub(crate) struct Noted<S> {
     stream: S,
     traffic: Arc<Traffic>,
-    /// What waits. It goes out with the next write.
-    corked: Vec<u8>,
+    /// What waits, and what goes out with it.
+    first: Vec<u8>,
     /// Whether the last read was long. The requests in it are handled before the next read, so that a peer that sends a
     /// thousand requests at once does not make the server hold all of them half done.
     is_due_to_yield: bool,
+    has_written: bool,
 }
 
 impl<S> Noted<S> {
     pub(crate) fn new(stream: S, traffic: &Arc<Traffic>) -> Self {
-        Self { stream, traffic: Arc::clone(traffic), corked: Vec::new(), is_due_to_yield: false }
+        let traffic = Arc::clone(traffic);
+        Self { stream, traffic, first: Vec::new(), is_due_to_yield: false, has_written: false }
     }
 
-    fn note(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        self.traffic.wrote(written.is_ready());
+    fn note(&mut self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        self.traffic.blocked.store(written.is_pending(), Ordering::Relaxed);
+        if written.is_ready() {
+            self.traffic.written.fetch_add(1, Ordering::Relaxed);
+            self.has_written = true;
+        }
         written
+    }
+
+    /// Whether `more` bytes wait too, or go out with those that have waited. Nothing waits from the first answer on.
+    fn joins(&self, more: usize) -> bool {
+        let joined = self.first.len() + more;
+        if self.traffic.is_corked() && (self.traffic.has_answered() || joined > CORKED) {
+            self.traffic.writes_on();
+        }
+        self.traffic.is_corked() || !self.first.is_empty() && joined <= JOINED
     }
 }
 
 impl<S: AsyncWrite + Unpin> Noted<S> {
-    /// Whether `bytes` wait too. Nothing waits from the first answer on.
-    fn corks(&mut self, bytes: &[u8]) -> bool {
-        if !self.traffic.is_corked() {
-            return false;
-        }
-        if self.traffic.has_answered() || self.corked.len() + bytes.len() > CORKED {
-            self.traffic.writes_on();
-            return false;
-        }
-        self.corked.extend_from_slice(bytes);
-        true
-    }
-
-    /// Writes what has waited, and as many of `bytes` as fit into the same write; returns their number.
-    fn poll_corked(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        while !self.corked.is_empty() {
-            let both = [IoSlice::new(&self.corked), IoSlice::new(bytes)];
-            let written = Pin::new(&mut self.stream).poll_write_vectored(cx, &both);
-            let count = match ready!(self.note(written))? {
+    /// Writes what has waited.
+    fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.first.is_empty() {
+            let written = Pin::new(&mut self.stream).poll_write(cx, &self.first);
+            match ready!(self.note(written))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                count => count,
-            };
-            let further = count.saturating_sub(self.corked.len());
-            self.corked.drain(..count.min(self.corked.len()));
-            if self.corked.is_empty() {
-                self.corked = Vec::new();
-            }
-            if further > 0 {
-                return Poll::Ready(Ok(further));
+                count if count < self.first.len() => drop(self.first.drain(..count)),
+                _ => self.first = Vec::new(),
             }
         }
-        Poll::Ready(Ok(0))
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -97,31 +93,32 @@ impl<S: AsyncRead + Unpin> AsyncRead for Noted<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for Noted<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        if this.corks(bytes) {
+        if this.joins(bytes.len()) {
+            this.first.extend_from_slice(bytes);
             return Poll::Ready(Ok(bytes.len()));
         }
-        match ready!(this.poll_corked(cx, bytes))? {
-            0 => {
-                let written = Pin::new(&mut this.stream).poll_write(cx, bytes);
-                this.note(written)
-            }
-            count => Poll::Ready(Ok(count)),
-        }
+        ready!(this.poll_first(cx))?;
+        let written = Pin::new(&mut this.stream).poll_write(cx, bytes);
+        this.note(written)
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if this.traffic.is_corked() {
-            return Poll::Ready(Ok(()));
+            this.traffic.on_uncork.register(cx.waker());
+            // Again, so that no wake-up is missed.
+            if this.traffic.is_corked() {
+                return Poll::Ready(Ok(()));
+            }
         }
-        ready!(this.poll_corked(cx, &[]))?;
+        ready!(this.poll_first(cx))?;
         Pin::new(&mut this.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         this.traffic.writes_on();
-        ready!(this.poll_corked(cx, &[]))?;
+        ready!(this.poll_first(cx))?;
         Pin::new(&mut this.stream).poll_shutdown(cx)
     }
 
@@ -130,7 +127,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Noted<S> {
         cx: &mut Context<'_>,
         bytes: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if self.traffic.is_corked() || !self.corked.is_empty() {
+        if self.traffic.is_corked() || !self.first.is_empty() {
             let first = bytes.iter().find(|slice| !slice.is_empty()).map_or(&[][..], |slice| slice);
             return self.poll_write(cx, first);
         }
@@ -142,7 +139,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Noted<S> {
     /// False before the first write: h2 asks once then, and so copies frames below 1 KiB into one buffer, where many
     /// responses share one write. Later answers only decide how it writes a large frame.
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored() && self.traffic.has_written()
+        self.stream.is_write_vectored() && self.has_written
     }
 }
 

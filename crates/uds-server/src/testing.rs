@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Response, request::Parts};
 use tonic::{Status, body::Body};
 
-use crate::{CallKind, Loss, PeerIdentity, Program, Refusal, RequestBody};
+use crate::{CallKind, Loss, PeerIdentity, Program, Refusal};
 
 /// Serves every peer, and has no method.
 pub(crate) struct Nothing;
@@ -42,7 +42,7 @@ impl Program for Nothing {
         None
     }
 
-    async fn call(&self, _: &Arc<()>, _: Request<RequestBody>) -> Response<Body> {
+    async fn call(&self, _: &Arc<()>, _: Request<Body>) -> Response<Body> {
         Status::unimplemented("nothing").into_http()
     }
 

@@ -1,22 +1,22 @@
 //! One connection: its calls and bytes in progress, and what they take from its peer's account.
 
 use std::{
+    mem,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
-    task::{Context, Poll},
     time::Duration,
 };
 
 use bytes::{Buf, Bytes};
 use futures_util::task::AtomicWaker;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, futures::OwnedNotified};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
-use tonic::Status;
+use tracing::debug;
 
 use crate::{
-    account::{Account, Full, Limit, Refusal, Who},
+    account::{Account, Full, Limit, Refusal, Reserve, STEP, Who},
     linux::coarse,
 };
 
@@ -24,135 +24,54 @@ use crate::{
 const HTTP2: usize = 40 * 1024;
 /// Bytes of a call in progress: its stream, task, head and small messages. A thousand take 2.0 to 2.3 MiB.
 const CALL: usize = 2048;
-/// A connection takes from its account in such steps, so that few calls at a time take nothing.
-const STEP: usize = 8 * 1024;
 /// What a connection takes from its account when it begins.
 pub(crate) const CONNECTION: usize = HTTP2 + STEP;
 /// Limit of response bytes that the peer has not read. Above it, further calls of the connection wait.
 const UNSENT: usize = 512 * 1024;
-/// Limit of bytes of unfinished requests.
-const UNFINISHED: usize = 2 << 20;
-/// Streams of a connection at the same time that watch something. It is below the number of all, so that another call on
-/// the same connection always passes.
+/// Watches of a connection at the same time: fewer than its streams, so that another call always passes.
 const WATCHES: usize = 1000;
-/// Number of open watches from which on a connection collects messages before it writes.
-const MANY: usize = 8;
-
-/// The statuses of a program.
-pub(crate) type Statuses = fn(Refusal) -> Status;
+/// Time from accept to the first call.
+const FIRST_CALL: Duration = Duration::from_secs(5);
+/// Interval between looks at a connection, and the number of those without progress after which it ends.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(5);
+const LOOKS: u32 = 6;
 
 /// The bytes and calls of one connection.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Traffic {
+    pub(crate) reserve: Reserve,
+    /// Bytes that are charged besides the calls themselves.
+    charged: AtomicUsize,
     /// Calls that have begun and calls that have ended, since the connection began.
     begun: AtomicUsize,
     ended: AtomicUsize,
     /// When the last call ended, or the connection began, in milliseconds of [`coarse`].
     idle_since: AtomicU64,
     unsent: AtomicUsize,
-    unfinished: AtomicUsize,
+    room: Notify,
     /// Increases whenever HTTP/2 takes response bytes.
     taken: AtomicU64,
     /// Increases whenever the socket takes bytes.
-    written: AtomicU64,
+    pub(crate) written: AtomicU64,
     /// Whether the socket took no bytes at the last write.
-    blocked: AtomicBool,
-    room: Arc<Notify>,
-    stalled: AtomicBool,
-    /// Whether what the server writes waits for the answer to the first call.
-    corked: AtomicBool,
-    /// Wakes the connection when it no longer does.
-    uncorked: AtomicWaker,
+    pub(crate) blocked: AtomicBool,
+    /// Whether the connection ends because the peer reads nothing.
+    pub(crate) stalled: AtomicBool,
+    /// Whether what the server writes no longer waits for the answer to the first call.
+    uncorked: AtomicBool,
+    /// Wakes the connection then.
+    pub(crate) on_uncork: AtomicWaker,
     /// Cancelled to end the connection: the server drains, the peer makes no call or reads nothing, or another connection
     /// needs the place.
-    end: CancellationToken,
-    /// Bytes that are charged besides the calls themselves.
-    charged: AtomicUsize,
-    /// Bytes that were taken from the account.
-    reserved: AtomicUsize,
-    /// `None`: for a connection that is refused.
-    account: Option<Arc<Account>>,
-    /// What the program answers when the server refuses a call.
-    statuses: Statuses,
-}
-
-/// Whether a connection makes progress: counters of what HTTP/2 and the socket take. `None`: nothing waits for the peer.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Progress {
-    taken: Option<u64>,
-    written: Option<u64>,
-}
-
-impl Progress {
-    pub(crate) fn is_stuck_since(self, earlier: Self) -> bool {
-        let is_stuck = |now: Option<u64>, earlier: Option<u64>| now.is_some() && now == earlier;
-        is_stuck(self.taken, earlier.taken) || is_stuck(self.written, earlier.written)
-    }
+    pub(crate) end: CancellationToken,
 }
 
 impl Traffic {
-    /// A connection that begins at `now`, for which [`CONNECTION`] bytes were taken from `account`.
-    pub(crate) fn new(
-        end: CancellationToken,
-        account: Option<Arc<Account>>,
-        now: Duration,
-        statuses: Statuses,
-    ) -> Arc<Self> {
-        Arc::new(Self {
-            begun: AtomicUsize::new(0),
-            ended: AtomicUsize::new(0),
-            idle_since: AtomicU64::new(millis(now)),
-            unsent: AtomicUsize::new(0),
-            unfinished: AtomicUsize::new(0),
-            taken: AtomicU64::new(0),
-            written: AtomicU64::new(0),
-            blocked: AtomicBool::new(false),
-            room: Arc::new(Notify::new()),
-            stalled: AtomicBool::new(false),
-            corked: AtomicBool::new(true),
-            uncorked: AtomicWaker::new(),
-            end,
-            charged: AtomicUsize::new(0),
-            reserved: AtomicUsize::new(CONNECTION),
-            account,
-            statuses,
-        })
-    }
-
-    /// The answer to a call that the server refuses or ends.
-    pub(crate) fn status(&self, why: Refusal) -> Status {
-        (self.statuses)(why)
-    }
-
-    /// Cancelled when the connection has to end.
-    pub(crate) fn end(&self) -> &CancellationToken {
-        &self.end
-    }
-
-    /// Ends the connection, because another one needs its place.
-    pub(crate) fn give_way(&self) {
-        self.end.cancel();
-    }
-
-    /// Ends the connection, because the peer reads nothing.
-    pub(crate) fn stall(&self) {
-        self.stalled.store(true, Ordering::Relaxed);
-        self.end.cancel();
-    }
-
-    /// Whether the connection was ended because the peer read nothing.
-    pub(crate) fn is_stalled(&self) -> bool {
-        self.stalled.load(Ordering::Relaxed)
-    }
-
-    /// Whether there was no call yet.
-    pub(crate) fn is_silent(&self) -> bool {
-        self.begun() == 0
-    }
-
-    /// Whether a call is under way.
-    pub(crate) fn is_busy(&self) -> bool {
-        self.calls() > 0
+    /// A connection that begins at `now`, and takes [`CONNECTION`] bytes from `account`.
+    pub(crate) fn new(end: CancellationToken, account: Arc<Account>, now: Duration) -> Arc<Self> {
+        let (reserve, idle_since) = (Reserve { account, bytes: 0.into() }, millis(now).into());
+        reserve.must_grow_to(CONNECTION);
+        Arc::new(Self { reserve, idle_since, end, ..Self::default() })
     }
 
     /// The number of calls that have begun.
@@ -161,7 +80,7 @@ impl Traffic {
     }
 
     /// The number of calls in progress.
-    fn calls(&self) -> usize {
+    pub(crate) fn calls(&self) -> usize {
         // In this order: a call that begins and ends in between makes no difference.
         let ended = self.ended.load(Ordering::Acquire);
         self.begun().saturating_sub(ended)
@@ -170,30 +89,7 @@ impl Traffic {
     /// The time without a call until `now`; `None`: a call is under way.
     pub(crate) fn idle(&self, now: Duration) -> Option<Duration> {
         let since = Duration::from_millis(self.idle_since.load(Ordering::Relaxed));
-        (!self.is_busy()).then(|| now.saturating_sub(since))
-    }
-
-    /// How far HTTP/2 and the socket have come.
-    pub(crate) fn progress(&self) -> Progress {
-        let waits = self.unsent.load(Ordering::Relaxed) > 0;
-        let is_blocked = self.blocked.load(Ordering::Relaxed);
-        Progress {
-            taken: waits.then(|| self.taken.load(Ordering::Relaxed)),
-            written: is_blocked.then(|| self.written.load(Ordering::Relaxed)),
-        }
-    }
-
-    /// Whether the socket has taken bytes.
-    pub(crate) fn has_written(&self) -> bool {
-        self.written.load(Ordering::Relaxed) > 0
-    }
-
-    /// Records whether the socket took bytes.
-    pub(crate) fn wrote(&self, has_taken: bool) {
-        self.blocked.store(!has_taken, Ordering::Relaxed);
-        if has_taken {
-            self.written.fetch_add(1, Ordering::Relaxed);
-        }
+        (self.calls() == 0).then(|| now.saturating_sub(since))
     }
 
     /// Whether the first answer, or its first message, was given to HTTP/2.
@@ -204,106 +100,86 @@ impl Traffic {
     /// Whether what the server writes first waits for the first answer: a peer that has made its call already, as a shim
     /// does, then wakes once and reads once.
     pub(crate) fn is_corked(&self) -> bool {
-        self.corked.load(Ordering::Acquire)
+        !self.uncorked.load(Ordering::Acquire)
     }
 
     /// What was written so far goes out: there is an answer, or none comes soon.
     pub(crate) fn uncork(&self) {
         if self.is_corked() {
             self.writes_on();
-            self.uncorked.wake();
+            self.on_uncork.wake();
         }
     }
 
     /// As [`uncork`](Self::uncork), by the connection itself.
     pub(crate) fn writes_on(&self) {
-        self.corked.store(false, Ordering::Release);
+        self.uncorked.store(true, Ordering::Release);
     }
 
-    /// Ready when nothing waits for the first answer any longer.
-    pub(crate) fn poll_uncorked(&self, cx: &Context<'_>) -> Poll<()> {
-        self.uncorked.register(cx.waker());
-        if self.is_corked() { Poll::Pending } else { Poll::Ready(()) }
-    }
-
-    /// Whether the unread responses are below the limit, so that another call may start.
+    /// Whether the unread answers are below the limit, so that another one may be made.
     pub(crate) fn has_room(&self) -> bool {
         self.unsent.load(Ordering::Relaxed) < UNSENT
     }
 
-    /// Resolves when there may be room. Create it before checking [`has_room`](Self::has_room). It wakes one waiter
-    /// at a time, which must [wake the next](Self::pass_on) if there is still room.
-    pub(crate) fn room(&self) -> OwnedNotified {
-        Arc::clone(&self.room).notified_owned()
-    }
-
-    /// Wakes the next waiter for room.
-    pub(crate) fn pass_on(&self) {
-        self.room.notify_one();
+    /// Waits until there is room. One waiter at a time is woken, and wakes the next one.
+    pub(crate) async fn room(self: Arc<Self>) {
+        loop {
+            // Before the check, so that no news is missed.
+            let news = self.room.notified();
+            if self.has_room() {
+                return self.room.notify_one();
+            }
+            news.await;
+        }
     }
 
     fn take(&self, bytes: usize) {
         self.taken.fetch_add(1, Ordering::Relaxed);
         let before = self.unsent.fetch_sub(bytes, Ordering::Relaxed);
         if before >= UNSENT && before - bytes < UNSENT {
-            self.pass_on();
+            self.room.notify_one();
         }
     }
 
-    /// What the connection has not reserved of what it uses.
-    fn missing(&self) -> usize {
-        let used = HTTP2 + self.calls() * CALL + self.charged.load(Ordering::Relaxed);
-        used.saturating_sub(self.reserved.load(Ordering::Relaxed))
-    }
-
-    /// Takes what the calls in progress need from the account of the peer.
-    ///
-    /// # Errors
-    ///
-    /// The peer may not have more.
-    pub(crate) fn reserve(&self) -> Result<(), Full> {
-        let (missing, Some(account)) = (self.missing(), &self.account) else { return Ok(()) };
-        if missing > 0 {
-            let more = missing.next_multiple_of(STEP);
-            account.take(more)?;
-            self.reserved.fetch_add(more, Ordering::Relaxed);
-        }
-        Ok(())
-    }
-
-    /// Charges what is there already, whether or not the peer may have more.
-    fn add(&self, bytes: usize) {
-        self.charged.fetch_add(bytes, Ordering::Relaxed);
-        if let (missing @ 1.., Some(account)) = (self.missing(), &self.account) {
-            let more = missing.next_multiple_of(STEP);
-            account.add(more);
-            self.reserved.fetch_add(more, Ordering::Relaxed);
-        }
-    }
-
-    fn uncharge(&self, bytes: usize) {
-        self.charged.fetch_sub(bytes, Ordering::Relaxed);
-        self.give_back();
-    }
-
-    /// Gives back what is not needed, except for the next calls.
-    fn give_back(&self) {
-        let reserved = self.reserved.load(Ordering::Relaxed);
-        let used = HTTP2 + self.calls() * CALL + self.charged.load(Ordering::Relaxed);
-        let needed = used.next_multiple_of(STEP) + STEP;
-        if needed < reserved
-            && let Some(account) = &self.account
-            && self.reserved.compare_exchange(reserved, needed, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-        {
-            account.give_back(reserved - needed);
-        }
+    /// Bytes that the connection holds.
+    pub(crate) fn used(&self) -> usize {
+        HTTP2 + self.calls() * CALL + self.charged.load(Ordering::Relaxed)
     }
 }
 
-impl Drop for Traffic {
-    fn drop(&mut self) {
-        if let Some(account) = &self.account {
-            account.give_back(*self.reserved.get_mut());
+/// A connection that is served, and what was seen of it. One timer looks at all connections, so a request sets none.
+#[derive(Debug)]
+pub(crate) struct Served {
+    pub(crate) traffic: Arc<Traffic>,
+    /// How far HTTP/2 and the socket had come, in counters of what they take. `None`: nothing waited for the peer there.
+    progress: [Option<u64>; 2],
+    /// Number of looks without progress.
+    looks: u32,
+}
+
+impl Served {
+    pub(crate) fn new(traffic: &Arc<Traffic>) -> Self {
+        Self { traffic: Arc::clone(traffic), progress: [None; 2], looks: 0 }
+    }
+
+    /// Ends the connection of a peer that makes no call, or does not read its answers.
+    pub(crate) fn look(&mut self, now: Duration) {
+        let traffic = &self.traffic;
+        if traffic.begun() == 0 && traffic.idle(now) >= Some(FIRST_CALL) {
+            debug!("a peer made no call: its connection is closed");
+            return traffic.end.cancel();
+        }
+        let (waits, is_blocked) =
+            (traffic.unsent.load(Ordering::Relaxed) > 0, traffic.blocked.load(Ordering::Relaxed));
+        let [taken, written] = [&traffic.taken, &traffic.written].map(|taken| taken.load(Ordering::Relaxed));
+        let progress = [waits.then_some(taken), is_blocked.then_some(written)];
+        let earlier = mem::replace(&mut self.progress, progress);
+        let is_stuck = progress.iter().zip(earlier).any(|(now, earlier)| now.is_some() && *now == earlier);
+        self.looks = if is_stuck { self.looks + 1 } else { 0 };
+        if self.looks == LOOKS {
+            debug!("a peer took nothing for half a minute: its connection is closed");
+            traffic.stalled.store(true, Ordering::Relaxed);
+            traffic.end.cancel();
         }
     }
 }
@@ -311,7 +187,7 @@ impl Drop for Traffic {
 /// A call in progress, from its headers to the end of its response.
 #[derive(Debug)]
 pub(crate) struct Call {
-    traffic: Arc<Traffic>,
+    pub(crate) traffic: Arc<Traffic>,
     charge: Option<Arc<Charge>>,
 }
 
@@ -331,7 +207,9 @@ impl Drop for Call {
     fn drop(&mut self) {
         self.traffic.idle_since.store(millis(coarse()), Ordering::Relaxed);
         self.traffic.ended.fetch_add(1, Ordering::Release);
-        self.traffic.give_back();
+        self.traffic.reserve.shrink_to(self.traffic.used());
+        // Its answer may have been written before it counted as one.
+        self.traffic.uncork();
     }
 }
 
@@ -343,7 +221,7 @@ pub struct Charge {
 }
 
 impl Charge {
-    fn new(traffic: &Arc<Traffic>) -> Self {
+    pub(crate) fn new(traffic: &Arc<Traffic>) -> Self {
         Self { bytes: AtomicUsize::new(0), traffic: Arc::clone(traffic) }
     }
 
@@ -353,49 +231,20 @@ impl Charge {
     ///
     /// The peer may not have more.
     pub fn charge(&self, bytes: usize) -> Result<(), Refusal> {
+        self.add(bytes);
+        self.traffic.reserve.grow_to(self.traffic.used()).map_err(Refusal::Full)
+    }
+
+    fn add(&self, bytes: usize) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.traffic.charged.fetch_add(bytes, Ordering::Relaxed);
-        self.traffic.reserve().map_err(Refusal::Full)
     }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        self.traffic.uncharge(*self.bytes.get_mut());
-    }
-}
-
-/// Bytes of an unfinished request.
-#[derive(Debug)]
-pub(crate) struct Unfinished(Charge);
-
-impl Unfinished {
-    pub(crate) fn new(traffic: &Arc<Traffic>) -> Self {
-        Self(Charge::new(traffic))
-    }
-
-    /// Increases the size to `bytes`.
-    ///
-    /// # Errors
-    ///
-    /// The peer or the connection may not have more.
-    pub(crate) fn grow_to(&mut self, bytes: usize) -> Result<(), Status> {
-        let (charge, traffic) = (&self.0, &self.0.traffic);
-        let more = bytes.saturating_sub(charge.bytes.load(Ordering::Relaxed));
-        let charged = charge.charge(more);
-        let all = traffic.unfinished.fetch_add(more, Ordering::Relaxed) + more;
-        charged.map_err(|why| traffic.status(why))?;
-        if all > UNFINISHED {
-            let full = Full { limit: Limit::Unfinished, who: Who::Connection, most: UNFINISHED };
-            return Err(traffic.status(Refusal::Full(full)));
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        self.0.traffic.unfinished.fetch_sub(*self.0.bytes.get_mut(), Ordering::Relaxed);
+        self.traffic.charged.fetch_sub(*self.bytes.get_mut(), Ordering::Relaxed);
+        self.traffic.reserve.shrink_to(self.traffic.used());
     }
 }
 
@@ -403,26 +252,27 @@ impl Drop for Unfinished {
 #[derive(Debug)]
 pub(crate) struct Unsent {
     bytes: Bytes,
-    /// The bytes that only this answer holds. Answers from memory share theirs with the cache.
-    own: usize,
+    /// For bytes that only this answer holds. Answers from memory share theirs with the cache.
+    _own: Option<Charge>,
     traffic: Arc<Traffic>,
 }
 
 impl Unsent {
     pub(crate) fn new(bytes: Bytes, traffic: &Arc<Traffic>) -> Self {
         traffic.unsent.fetch_add(bytes.len(), Ordering::Relaxed);
-        let own = if bytes.is_unique() { bytes.len() } else { 0 };
-        if own > 0 {
-            traffic.add(own);
+        let own = bytes.is_unique().then(|| Charge::new(traffic));
+        if let Some(own) = &own {
+            own.add(bytes.len());
+            traffic.reserve.must_grow_to(traffic.used());
         }
-        Self { bytes, own, traffic: Arc::clone(traffic) }
+        Self { bytes, _own: own, traffic: Arc::clone(traffic) }
     }
 
     /// Splits off the first `count` bytes. The total does not change.
     pub(crate) fn split_to(&mut self, count: usize) -> Self {
         // The rest keeps the whole block in memory, so it keeps the count.
         let bytes = self.bytes.split_to(count.min(self.bytes.len()));
-        Self { bytes, own: 0, traffic: Arc::clone(&self.traffic) }
+        Self { bytes, _own: None, traffic: Arc::clone(&self.traffic) }
     }
 }
 
@@ -446,9 +296,6 @@ impl Drop for Unsent {
         if !self.bytes.is_empty() {
             self.traffic.take(self.bytes.len());
         }
-        if self.own > 0 {
-            self.traffic.uncharge(self.own);
-        }
     }
 }
 
@@ -456,7 +303,7 @@ impl Drop for Unsent {
 #[derive(Clone, Debug)]
 pub struct WatchSlots {
     slots: Arc<Semaphore>,
-    draining: CancellationToken,
+    pub(crate) draining: CancellationToken,
 }
 
 /// The place of one watch. Dropping it frees the place.
@@ -467,11 +314,6 @@ impl WatchSlots {
     /// Those of a connection.
     pub fn new(draining: CancellationToken) -> Self {
         Self { slots: Arc::new(Semaphore::new(WATCHES)), draining }
-    }
-
-    /// Whether enough watches are open that news wake them faster than the connection writes single messages.
-    pub(crate) fn are_many(&self) -> bool {
-        self.open() >= MANY
     }
 
     /// How many watches are open.
@@ -497,22 +339,6 @@ impl WatchSlots {
 
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-#[cfg(test)]
-impl Traffic {
-    /// A connection without a peer.
-    pub(crate) fn for_tests() -> Arc<Self> {
-        Self::for_tests_until(CancellationToken::new())
-    }
-
-    pub(crate) fn for_tests_until(end: CancellationToken) -> Arc<Self> {
-        Self::new(end, None, Duration::ZERO, |why| Status::unavailable(format!("{why:?}")))
-    }
-
-    pub(crate) fn unsent(&self) -> usize {
-        self.unsent.load(Ordering::Relaxed)
-    }
 }
 
 #[cfg(test)]

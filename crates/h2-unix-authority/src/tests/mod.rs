@@ -2,7 +2,7 @@
 
 mod any;
 mod stream;
-mod wire;
+pub(crate) mod wire;
 
 use loona_hpack::Decoder;
 
@@ -38,7 +38,7 @@ fn what_clients_send_for_a_socket_is_accepted_and_nothing_else_changes() {
         assert_eq!(authority_of(&frame), sent.as_bytes(), "{client}");
         let after = through(&frame);
         assert!(accepted(&authority_of(&after)), "{client}");
-        assert_eq!(after.len(), frame.len(), "{client}");
+        assert!(after.len() <= frame.len(), "{client}");
         let same = after == frame;
         assert_eq!(same, sent == "localhost", "{client}");
         let without = |frame: &[u8]| {
@@ -51,25 +51,23 @@ fn what_clients_send_for_a_socket_is_accepted_and_nothing_else_changes() {
 
 #[test]
 fn only_what_http_refuses_is_replaced() {
-    let table = [
-        ("localhost", "localhost"),
-        ("localhost:8080", "localhost:8080"),
-        ("[::1]:443", "[::1]:443"),
-        ("user%20name@host", "user%20name@host"),
-        ("", ""),
-        ("/run/broker.sock", "-run-broker.sock"),
-        ("run%2Fbroker.sock", "run-2Fbroker.sock"),
-        ("unix:/run/broker.sock", "unixx-run-broker.sock"),
-        ("./relative path", ".-relative-path"),
-        ("C:\\broker", "Cx-broker"),
-        ("host:1:2", "hostx1x2"),
-        ("user@", "user~"),
-        ("[::1", "~xx1"),
-        ("what?#", "what!-"),
-        ("\u{0}abstract", "~abstract"),
-        ("/run/brök", "-run-br--k"),
+    let accepted = ["localhost", "localhost:8080", "[::1]:443", "user%20name@host", ""];
+    let refused = [
+        "/run/broker.sock",
+        "run%2Fbroker.sock",
+        "unix:/run/broker.sock",
+        "./relative path",
+        "C:\\broker",
+        "host:1:2",
+        "user@",
+        "[::1",
+        "what?#",
+        "\u{0}abstract",
+        "/run/brök",
     ];
-    for (sent, expected) in table {
+    let same = accepted.map(|sent| (sent, sent.to_owned()));
+    let replaced = refused.map(|sent| (sent, "0".repeat(sent.len())));
+    for (sent, expected) in same.into_iter().chain(replaced) {
         for coded in [false, true] {
             let after = through(&headers(&authority(sent.as_bytes(), coded)));
             assert_eq!(String::from_utf8(authority_of(&after)).unwrap(), expected, "{sent} coded: {coded}");
@@ -98,7 +96,7 @@ fn every_way_to_write_the_field_is_found() {
         let by_name = [vec![prefix], text(b":authority", false), value.clone()].concat();
         let by_coded_name = [vec![prefix], text(b":authority", true), value.clone()].concat();
         for field in [by_index, by_name, by_coded_name] {
-            assert_eq!(authority_of(&through(&headers(&field))), b"-run-broker.sock");
+            assert_eq!(authority_of(&through(&headers(&field))), [b'0'; 16]);
         }
         // Another field with the same value.
         let path = [vec![prefix | 4], value.clone()].concat();
@@ -121,30 +119,31 @@ fn both_tables_stay_in_step() {
     let first = headers(&authority(b"/run/broker.sock", true));
     let second = headers(&Field::literal(0x40, b"x-more", b"1").bytes());
     let third = headers(&[0x80 | (FIRST + 1), 0x80 | FIRST]);
-    let after = through(&[first.clone(), second.clone(), third.clone()].concat());
-    assert_eq!(after[first.len()..], [second.clone(), third].concat());
+    let after = through(&[first, second.clone(), third.clone()].concat());
+    let harmless = headers(&authority(&[b'0'; 16], true));
+    assert_eq!(after, [harmless.clone(), second.clone(), third].concat());
     let mut decoder = Decoder::new();
-    decoder.decode(&after[9..first.len()]).unwrap();
+    decoder.decode(&harmless[9..]).unwrap();
     decoder.decode(&second[9..]).unwrap();
     let entry = |name: &[u8], value: &[u8]| (name.to_vec(), value.to_vec());
-    let expected = [entry(b":authority", b"-run-broker.sock"), entry(b"x-more", b"1")];
+    let expected = [entry(b":authority", &[b'0'; 16]), entry(b"x-more", b"1")];
     assert_eq!(decoder.decode(&[0x80 | (FIRST + 1), 0x80 | FIRST]).unwrap(), expected);
 }
 
-/// No accepted byte has a code as long, so the frame becomes shorter and the following bytes move up.
+/// Zeros have the shortest code, so the frame becomes shorter and the following bytes move up.
 #[test]
-fn a_frame_without_a_code_as_long_is_shortened() {
+fn a_frame_with_longer_codes_is_shortened() {
     let block =
         [authority("\u{1}\u{2}".as_bytes(), true), Field::literal(0, b"te", b"trailers").bytes()].concat();
     let next = [frame(0, 0, &[7; 40]), headers(&authority(b"/", false))].concat();
     let after = through(&[headers(&block), next].concat());
-    let expected = [authority(b"--", true), Field::literal(0, b"te", b"trailers").bytes()].concat();
-    let next = [frame(0, 0, &[7; 40]), headers(&authority(b"-", false))].concat();
+    let expected = [authority(b"00", true), Field::literal(0, b"te", b"trailers").bytes()].concat();
+    let next = [frame(0, 0, &[7; 40]), headers(&authority(b"0", false))].concat();
     assert_eq!(after, [headers(&expected), next].concat());
     // Also if the encoded length of the string becomes shorter.
     let long = text(&[1; 400], true);
     let field = [vec![0x41], long].concat();
-    assert_eq!(authority_of(&through(&headers(&field))), [b'-'; 400]);
+    assert_eq!(authority_of(&through(&headers(&field))), [b'0'; 400]);
 }
 
 #[test]
@@ -179,7 +178,7 @@ fn a_block_of_16_kib_is_filtered_and_a_larger_one_passes() {
         let frames = [passing.clone(), headers(&path)].concat();
         let after = through(&frames);
         assert_eq!(after[..passing.len()], passing);
-        assert_eq!(authority_of(&after[passing.len()..]), b"-run-broker.sock");
+        assert_eq!(authority_of(&after[passing.len()..]), [b'0'; 16]);
     }
 }
 

@@ -36,8 +36,28 @@ pub(super) fn authority(value: &[u8], coded: bool) -> Vec<u8> {
     Field { kind: 0x40, name: Ok(1), value: value.to_vec(), coded }.bytes()
 }
 
+/// Huffman-codes `value`, with padding to a whole byte.
+pub(crate) fn encode(value: &[u8]) -> Vec<u8> {
+    let mut codes = Vec::new();
+    for byte in value {
+        let (mut code, mut symbols) = (0_u32, hpack::SYMBOLS.iter());
+        for (length, count) in hpack::COUNTS.iter().enumerate() {
+            code <<= 1;
+            for symbol in symbols.by_ref().take((*count).into()) {
+                if symbol == byte {
+                    codes.push(format!("{code:0length$b}"));
+                }
+                code += 1;
+            }
+        }
+    }
+    let mut bits = codes.concat();
+    bits += &"1".repeat(bits.len().next_multiple_of(8) - bits.len());
+    (0..bits.len()).step_by(8).map(|at| u8::from_str_radix(&bits[at..at + 8], 2).unwrap()).collect()
+}
+
 pub(super) fn text(value: &[u8], coded: bool) -> Vec<u8> {
-    let (flag, data) = if coded { (0x80, hpack::encode(value)) } else { (0, value.to_vec()) };
+    let (flag, data) = if coded { (0x80, encode(value)) } else { (0, value.to_vec()) };
     [integer(flag, 7, data.len()), data].concat()
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     account::Refusal,
-    traffic::{Call, Unfinished},
+    traffic::{CONNECTION, Call, Charge},
 };
 
 impl Limits {
@@ -14,8 +14,7 @@ impl Limits {
 }
 
 fn places(limits: Limits, open_files: fn() -> usize) -> Arc<Places> {
-    let statuses = |why: Refusal| tonic::Status::unavailable(format!("{why:?}"));
-    Arc::new(Places { open_files, ..Places::new(limits, statuses) })
+    Arc::new(Places { open_files, ..Places::new(limits) })
 }
 
 fn many() -> usize {
@@ -48,7 +47,7 @@ fn fill(places: &Arc<Places>, peer: &Peer) -> (Vec<(Taken, Call)>, Full) {
 }
 
 fn has_ended((_, traffic): &Taken) -> bool {
-    traffic.end().is_cancelled()
+    traffic.end.is_cancelled()
 }
 
 fn full(limit: Limit, who: Who, most: usize) -> Full {
@@ -161,7 +160,7 @@ fn ten_thousand_watches_of_one_process_and_three_hundred_clients_of_one_uid_fit(
     let connections: Vec<_> = (0..10).map(|_| take(&places_of_one, &peer(1, 1), 0).unwrap()).collect();
     let watches: Vec<_> = (0..10_000).map(|number| Call::of(&connections[number % 10].1)).collect();
     for (_, traffic) in &connections {
-        traffic.reserve().unwrap();
+        traffic.reserve.grow_to(traffic.used()).unwrap();
     }
     drop((watches, connections));
     for pid in [0, 300] {
@@ -170,19 +169,19 @@ fn ten_thousand_watches_of_one_process_and_three_hundred_clients_of_one_uid_fit(
             (0..300).map(|client| take(&places, &peer(1, if pid == 0 { 0 } else { pid + client }), 0));
         let mut clients: Vec<_> = clients.collect::<Result<_, _>>().unwrap();
         let calls: Vec<_> = clients.iter_mut().map(|(_, traffic)| Call::of(traffic)).collect();
-        assert!(clients.iter().all(|(_, traffic)| traffic.reserve().is_ok()));
+        assert!(clients.iter().all(|(_, traffic)| traffic.reserve.grow_to(traffic.used()).is_ok()));
         drop(calls);
     }
 }
 
 #[test]
-fn an_unfinished_request_gives_back_its_bytes() {
+fn a_charge_gives_back_its_bytes() {
     let places = places(Limits::for_tests(10), many);
     let (_place, traffic) = take(&places, &peer(1, 1), 0).unwrap();
-    let mut request = Unfinished::new(&traffic);
-    request.grow_to(1 << 20).unwrap();
+    let charge = Charge::new(&traffic);
+    charge.charge(1 << 20).unwrap();
     assert!(places.all.bytes.load(Ordering::Relaxed) >= 1 << 20);
-    drop(request);
+    drop(charge);
     assert_eq!(places.all.bytes.load(Ordering::Relaxed), CONNECTION);
 }
 

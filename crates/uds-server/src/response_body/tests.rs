@@ -2,34 +2,29 @@ use std::pin::pin;
 
 use futures_util::{StreamExt as _, poll, stream};
 use http_body_util::{BodyExt as _, StreamBody};
+use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::traffic::Traffic;
 
 const CHUNK: usize = 300 * 1024;
 
-/// An answer of `chunks` chunks, whose stream then stays open without a message.
-fn answer(traffic: &Arc<Traffic>, draining: &CancellationToken, chunks: usize) -> ResponseBody {
-    let chunk = || Ok::<_, Status>(Frame::data(Bytes::from(vec![0; CHUNK])));
-    let chunks = stream::iter((0..chunks).map(move |_| chunk())).chain(stream::pending());
-    let call = Call::of(traffic);
-    ResponseBody::new(
-        Body::new(StreamBody::new(chunks)),
-        traffic,
-        draining.clone(),
-        call,
-        Watching::default(),
-    )
+fn status(why: Refusal) -> Status {
+    Status::unavailable(format!("{why:?}"))
 }
 
-fn traffic() -> (Arc<Traffic>, CancellationToken) {
-    let draining = CancellationToken::new();
-    (Traffic::for_tests_until(draining.child_token()), draining)
+/// An answer of `chunks` chunks, whose stream then stays open without a message.
+fn answer(traffic: &Arc<Traffic>, chunks: usize) -> ResponseBody {
+    let chunk = || Ok::<_, Status>(Frame::data(Bytes::from(vec![0; CHUNK])));
+    let chunks = stream::iter((0..chunks).map(move |_| chunk())).chain(stream::pending());
+    let body = Body::new(StreamBody::new(chunks));
+    ResponseBody::new(body, Call::of(traffic), Watching::default(), status)
 }
 
 #[tokio::test]
 async fn an_answer_is_counted_before_the_peer_takes_it_and_further_ones_wait() {
-    let (traffic, draining) = traffic();
-    let mut answers: Vec<_> = (0..4).map(|_| answer(&traffic, &draining, 2)).collect();
+    let traffic = Traffic::for_tests();
+    let mut answers: Vec<_> = (0..4).map(|_| answer(&traffic, 2)).collect();
     for answer in &mut answers {
         std::future::poll_fn(|cx| answer.poll_ahead(cx)).await;
     }
@@ -50,8 +45,8 @@ async fn an_answer_is_counted_before_the_peer_takes_it_and_further_ones_wait() {
 
 #[tokio::test]
 async fn a_whole_answer_is_its_message_and_a_good_end() {
-    let (traffic, _draining) = traffic();
-    let mut answer = ResponseBody::whole(Bytes::from_static(b"message"), &traffic, Call::of(&traffic));
+    let traffic = Traffic::for_tests();
+    let mut answer = ResponseBody::whole(Bytes::from_static(b"message"), Call::of(&traffic), status);
     assert!(!answer.is_end_stream());
     let frame = answer.frame().await.unwrap().unwrap().into_data().unwrap();
     assert_eq!(frame.chunk(), b"message");
@@ -63,9 +58,9 @@ async fn a_whole_answer_is_its_message_and_a_good_end() {
 
 #[tokio::test]
 async fn a_message_goes_out_in_pieces_that_are_counted_once() {
-    let (traffic, _draining) = traffic();
+    let traffic = Traffic::for_tests();
     let message: Vec<u8> = (0..=255).cycle().take(3 * PIECE + 1).collect();
-    let mut answer = ResponseBody::whole(message.clone().into(), &traffic, Call::of(&traffic));
+    let mut answer = ResponseBody::whole(message.clone().into(), Call::of(&traffic), status);
     let mut sent = Vec::new();
     while let Ok(mut piece) = answer.frame().await.unwrap().unwrap().into_data() {
         assert!(piece.remaining() <= PIECE);
@@ -78,9 +73,10 @@ async fn a_message_goes_out_in_pieces_that_are_counted_once() {
 
 #[tokio::test]
 async fn what_has_nothing_to_say_ends_with_the_broker() {
-    let (traffic, draining) = traffic();
-    let mut answer = answer(&traffic, &draining, 1);
-    assert!(traffic.is_busy());
+    let draining = CancellationToken::new();
+    let traffic = Traffic::for_tests_until(draining.child_token());
+    let mut answer = answer(&traffic, 1);
+    assert_eq!(traffic.calls(), 1);
     assert!(answer.frame().await.unwrap().unwrap().is_data());
     assert!(poll!(pin!(answer.frame())).is_pending());
     draining.cancel();
@@ -88,12 +84,12 @@ async fn what_has_nothing_to_say_ends_with_the_broker() {
     assert_eq!(trailers["grpc-status"], "14");
     assert!(answer.frame().await.is_none() && answer.is_end_stream());
     drop(answer);
-    assert!(!traffic.is_busy());
+    assert_eq!(traffic.calls(), 0);
 }
 
 #[tokio::test]
 async fn a_right_that_is_lost_while_the_body_makes_a_frame_ends_the_answer() {
-    let (traffic, draining) = traffic();
+    let traffic = Traffic::for_tests();
     let (revoke, revoked) = tokio::sync::oneshot::channel();
     let body = stream::once(async move {
         revoke.send(()).unwrap();
@@ -103,8 +99,8 @@ async fn a_right_that_is_lost_while_the_body_makes_a_frame_ends_the_answer() {
         revoked.await.unwrap();
         Status::permission_denied("lost")
     });
-    let (body, watching) = (Body::new(StreamBody::new(Box::pin(body))), Watching::new(None, Some(loss)));
-    let mut answer = ResponseBody::new(body, &traffic, draining.clone(), Call::of(&traffic), watching);
+    let (body, watching) = (Body::new(StreamBody::new(Box::pin(body))), (Some(loss), None));
+    let mut answer = ResponseBody::new(body, Call::of(&traffic), watching, status);
     let trailers = answer.frame().await.unwrap().unwrap().into_trailers().unwrap();
     assert_eq!(trailers["grpc-status"], "7");
     assert!(answer.frame().await.is_none());
