@@ -3,7 +3,7 @@
 use std::{io, path::Path, sync::Arc, time::Duration};
 
 use credbroker_credential::{DecodeError, ExecInfoError};
-use credbroker_plugin::Refusal;
+use credbroker_plugin::{PluginSpec, Refusal};
 
 /// Why a plugin run brought no credential. Never contains stdout, which may be a token.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -185,6 +185,14 @@ pub enum RunError {
     },
 }
 
+impl RunError {
+    /// The error of a run that does not start: its issuer is paused, or only its key.
+    pub fn throttled(spec: &PluginSpec, of_key: bool, retry_after: Duration) -> Self {
+        let (provider, issuer) = (Arc::clone(&spec.provider.name), Arc::clone(&spec.provider.issuer.name));
+        Self::Throttled { command: spec.command(), provider, issuer, of_key, retry_after }
+    }
+}
+
 fn tail(stderr: &str) -> String {
     if stderr.is_empty() { String::new() } else { format!("; its stderr ends: {stderr}") }
 }
@@ -200,7 +208,7 @@ fn pause(of_key: bool, left: Duration, provider: &str) -> String {
 }
 
 /// Whole seconds, rounded up.
-pub(super) fn seconds(duration: Duration) -> String {
+pub(crate) fn seconds(duration: Duration) -> String {
     format!("{} s", duration.as_millis().div_ceil(1000))
 }
 

@@ -10,9 +10,11 @@ use tokio::{
 };
 use zeroize::Zeroizing;
 
-use super::Attendance;
+use crate::attendance::Attendance;
 
 const FIRST: usize = 16 << 10;
+/// The bytes that are kept of the end of stderr.
+const KEPT: usize = 64 << 10;
 /// Bytes of stderr that are read at a time.
 const PIECE: usize = 16 << 10;
 /// The largest size of a Linux pipe for unprivileged processes: everything written before the end fits.
@@ -22,23 +24,23 @@ const QUIET: Duration = Duration::from_millis(100);
 
 /// The plugin wrote more than the limit.
 #[derive(Debug)]
-pub(super) struct TooLarge;
+pub(crate) struct TooLarge;
 
 /// Stdout. It may contain a token, so every buffer that held a part of it is wiped.
 #[derive(Debug)]
-pub(super) struct Capped<R> {
+pub(crate) struct Capped<R> {
     pipe: R,
     bytes: Zeroizing<Vec<u8>>,
     limit: usize,
 }
 
 impl<R: AsyncRead + Unpin> Capped<R> {
-    pub(super) fn new(pipe: R, limit: usize) -> Self {
+    pub(crate) fn new(pipe: R, limit: usize) -> Self {
         Self { pipe, bytes: Zeroizing::new(Vec::with_capacity(FIRST.min(limit) + 1)), limit }
     }
 
     /// Reads to the end. Cancel safe.
-    pub(super) async fn fill(&mut self) -> Result<(), TooLarge> {
+    pub(crate) async fn fill(&mut self) -> Result<(), TooLarge> {
         while self.bytes.len() <= self.limit {
             if self.bytes.len() == self.bytes.capacity() {
                 self.grow();
@@ -52,7 +54,7 @@ impl<R: AsyncRead + Unpin> Capped<R> {
         Err(TooLarge)
     }
 
-    pub(super) fn into_bytes(self) -> Zeroizing<Vec<u8>> {
+    pub(crate) fn into_bytes(self) -> Zeroizing<Vec<u8>> {
         self.bytes
     }
 
@@ -67,21 +69,21 @@ impl<R: AsyncRead + Unpin> Capped<R> {
 /// Stderr. All of it is read, so that the plugin never blocks, and only its end is kept. Those who attend the run see it as
 /// it comes.
 #[derive(Debug)]
-pub(super) struct Tail<R> {
+pub(crate) struct Tail<R> {
     pipe: R,
     bytes: Vec<u8>,
-    kept: usize,
+    /// Something before them was written and is not kept.
     cut: bool,
     attendance: Arc<Attendance>,
 }
 
 impl<R: AsyncRead + Unpin> Tail<R> {
-    pub(super) fn new(pipe: R, kept: usize, attendance: Arc<Attendance>) -> Self {
-        Self { pipe, bytes: Vec::new(), kept, cut: false, attendance }
+    pub(crate) fn new(pipe: R, attendance: Arc<Attendance>) -> Self {
+        Self { pipe, bytes: Vec::new(), cut: false, attendance }
     }
 
     /// Reads to the end. Cancel safe.
-    pub(super) async fn drain(&mut self) {
+    pub(crate) async fn drain(&mut self) {
         loop {
             self.bytes.reserve(PIECE);
             let before = self.bytes.len();
@@ -104,22 +106,22 @@ impl<R: AsyncRead + Unpin> Tail<R> {
     }
 
     /// The kept end, and whether it starts inside a line. There is no more.
-    pub(super) fn end(&mut self) -> (&[u8], bool) {
+    pub(crate) fn end(&mut self) -> (&[u8], bool) {
         self.attendance.show_partial_line();
-        self.forget(self.kept);
+        self.forget(KEPT);
         (&self.bytes, self.cut)
     }
 
     /// Notes what was read after the first `before` bytes.
     fn read_after(&mut self, before: usize) {
         self.attendance.wrote(self.bytes.get(before..).unwrap_or_default());
-        self.forget(2 * self.kept);
+        self.forget(2 * KEPT);
     }
 
     /// Keeps the end once there are more than `most` bytes.
     fn forget(&mut self, most: usize) {
         if self.bytes.len() > most {
-            self.bytes.drain(..self.bytes.len() - self.kept);
+            self.bytes.drain(..self.bytes.len() - KEPT);
             self.cut = true;
         }
     }
@@ -127,7 +129,7 @@ impl<R: AsyncRead + Unpin> Tail<R> {
 
 impl<R: AsyncRead + AsFd + Unpin> Tail<R> {
     /// Reads what is in the pipe without waiting: other processes may keep the write end open.
-    pub(super) fn drain_now(&mut self) {
+    pub(crate) fn drain_now(&mut self) {
         let mut read = 0;
         while read < PIPE {
             self.bytes.reserve(PIECE);

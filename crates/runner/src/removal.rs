@@ -29,7 +29,7 @@ const PASSES: usize = 100_000;
 /// # Errors
 ///
 /// A part of it cannot be removed.
-pub(super) fn remove_tree(top: &Path) -> io::Result<()> {
+pub(crate) fn remove_tree(top: &Path) -> io::Result<()> {
     let mut removal = Removal { top: open(CWD, top)?, moved: 0 };
     for _ in 0..PASSES {
         let before = removal.moved;

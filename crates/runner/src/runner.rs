@@ -3,25 +3,28 @@
 use std::{
     collections::BTreeMap,
     ffi::OsString,
+    future::Future,
     io,
     os::unix::{ffi::OsStrExt as _, process::ExitStatusExt as _},
     path::PathBuf,
     sync::Arc,
-    time::Duration,
 };
 
 use rustix::process::Signal;
 use tokio_util::task::TaskTracker;
 use zeroize::Zeroizing;
 
-use super::{
-    Attendance, LeasedCommand, LiveRuns, PluginRunner, RunBudget, RunError, RunOutput,
+use crate::{
+    attendance::{Attendance, RunBudget},
     directory::Scratch,
+    error::RunError,
+    lease::PluginCommand,
+    live::LiveRuns,
     plugin_file::find,
     process::{Invocation, RunEnd},
-    supervise::{Finished, supervise},
+    supervise::{Finished, RunLimits, supervise},
 };
-use credbroker_credential::{decode, exec_info, text::sanitize};
+use credbroker_credential::{Decoded, decode, exec_info, text::sanitize};
 use credbroker_plugin::{FileError, PluginSpec, Session};
 
 const EXEC_INFO_VARIABLE: &str = "KUBERNETES_EXEC_INFO";
@@ -30,28 +33,36 @@ const TERMINAL: [&str; 2] = ["/dev/tty", "nappropriate ioctl for device"];
 /// Our own variables, of which a plugin gets none.
 const OWN_PREFIX: &[u8] = b"CREDBROKER_";
 
-/// The limits of each run.
-#[derive(Clone, Debug)]
-pub struct RunLimits {
-    /// The most bytes of stdout; one more ends the run.
-    pub stdout: usize,
-    /// The bytes that are kept of the end of stderr.
-    pub stderr: usize,
-    /// The time between SIGTERM and SIGKILL for a plugin that exceeds its timeout, and between the refusal and SIGKILL for
-    /// one that calls the broker.
-    pub terminate_grace: Duration,
-    /// How long the run waits for child processes to close stdout after the plugin has exited.
-    pub stdout_grace: Duration,
+/// The output of a successful run.
+#[derive(Debug)]
+pub struct RunOutput {
+    /// The credential.
+    pub decoded: Decoded,
+    /// The version of the plugin's file that ran, see [`PluginFile::version`](credbroker_plugin::PluginFile::version). When the
+    /// file has another one, the credential is due.
+    pub file_version: u64,
 }
 
-impl Default for RunLimits {
-    fn default() -> Self {
-        Self {
-            stdout: 1 << 20,
-            stderr: 64 << 10,
-            terminate_grace: Duration::from_secs(2),
-            stdout_grace: Duration::from_millis(500),
-        }
+/// Runs a plugin once. The cache decides when. Tests replace it with one that starts no process.
+pub trait PluginRunner: Send + Sync + 'static {
+    /// Starts the plugin, waits for it, and decodes its output. `attendance` gets what it writes to stderr, decides how long
+    /// it may take, and says whether a caller runs it in its terminal instead.
+    ///
+    /// Dropping the future ends the plugin and all processes below it.
+    fn run(
+        &self,
+        spec: Arc<PluginSpec>,
+        attendance: Arc<Attendance>,
+    ) -> impl Future<Output = Result<RunOutput, RunError>> + Send;
+}
+
+impl<R: PluginRunner> PluginRunner for Arc<R> {
+    fn run(
+        &self,
+        spec: Arc<PluginSpec>,
+        attendance: Arc<Attendance>,
+    ) -> impl Future<Output = Result<RunOutput, RunError>> + Send {
+        R::run(self, spec, attendance)
     }
 }
 
@@ -74,17 +85,15 @@ pub struct RunnerParts {
 /// Runs plugins as processes. The scheduler decides when.
 #[derive(Debug)]
 pub struct ProcessRunner {
-    limits: RunLimits,
-    launcher: PathBuf,
+    parts: RunnerParts,
     scratch: Scratch,
-    live: LiveRuns,
 }
 
 impl ProcessRunner {
     /// A runner of these parts.
     pub fn new(parts: RunnerParts) -> Self {
-        let RunnerParts { limits, launcher, scratch, tasks, live } = parts;
-        Self { limits, launcher, scratch: Scratch::new(scratch.into(), tasks), live }
+        let scratch = Scratch::new(parts.scratch.as_path().into(), parts.tasks.clone());
+        Self { parts, scratch }
     }
 
     /// Runs the plugin and returns what it printed, unchecked, and the version of its file.
@@ -113,13 +122,13 @@ impl ProcessRunner {
         }
         let file = file.ok_or_else(|| no_file(spec, FileError::NotFound))?;
         let budget = RunBudget { unattended: provider.timeout, attended: provider.interactive_timeout };
+        let environment = environment(spec, attendance.session(), exec_info);
+        let (program, args) = (file.executable.path.clone(), provider.args.clone());
+        let plugin = PluginCommand { program, args, environment };
         if let Some(lender) = attendance.lender() {
-            let environment = environment(spec, attendance.session(), exec_info);
-            let (program, args) = (file.executable.path.clone(), provider.args.clone());
             // While it holds the lease, its descendants get nothing from the broker.
-            let _live = self.live.add(lender.process());
-            let leased = LeasedCommand { program, args, environment };
-            return Ok((lender.run(command, leased, &attendance, budget).await?, file.version));
+            let _live = self.parts.live.add(lender.process());
+            return Ok((attendance.lease(lender, command, plugin, budget).await?, file.version));
         }
         // Declared before the run, so that it is dropped after it.
         let directory = self.scratch.directory().await.map_err(|error| RunError::Directory {
@@ -128,41 +137,34 @@ impl ProcessRunner {
             cause: error.into(),
         })?;
         let invocation = Invocation {
-            launcher: &self.launcher,
+            launcher: &self.parts.launcher,
             sandbox: provider.sandbox,
-            program: &file.executable.path,
-            args: &provider.args,
-            environment: environment(spec, attendance.session(), exec_info),
+            plugin: &plugin,
             directory: &directory.working,
             budget,
             attendance: &attendance,
-            tasks: &self.scratch.tasks,
-            live: &self.live,
+            tasks: &self.parts.tasks,
+            live: &self.parts.live,
         };
-        let size = size(&invocation);
-        let finished = supervise(invocation, &self.limits).await;
-        let finished = match finished {
-            Ok(finished) => finished,
-            Err(cause) => return Err(refused(spec, size, cause).await),
-        };
-        let stdout = self.judge(finished, command, budget)?;
-        Ok((stdout, file.version))
+        match supervise(invocation, &self.parts.limits).await {
+            Ok(finished) => Ok((self.judge(finished, command, budget)?, file.version)),
+            Err(cause) => Err(refused(spec, &plugin, cause).await),
+        }
     }
 
     fn judge(
         &self,
-        finished: Finished,
+        Finished { end, stdout, stderr }: Finished,
         command: Arc<str>,
         budget: RunBudget,
     ) -> Result<Zeroizing<Vec<u8>>, RunError> {
-        let stderr: Arc<str> = finished.stderr.into();
         // A run has no terminal: it cannot open one, and its standard input is not one.
         let names_terminal = TERMINAL.iter().any(|words| stderr.contains(words));
-        let wanted_terminal = names_terminal && finished.stdout.trim_ascii().is_empty();
-        Err(match finished.end {
+        let wanted_terminal = names_terminal && stdout.trim_ascii().is_empty();
+        Err(match end {
             RunEnd::Exited(status) => match status.code() {
                 Some(_) if wanted_terminal => RunError::NeedsTerminal { command, stderr },
-                Some(0) => return Ok(finished.stdout),
+                Some(0) => return Ok(stdout),
                 Some(code) => RunError::Exit { command, code, stderr },
                 // Without an exit code, a signal ended the process.
                 None => RunError::Signal { command, signal: status.signal().unwrap_or_default(), stderr },
@@ -171,7 +173,7 @@ impl ProcessRunner {
             RunEnd::Recursion => RunError::Recursion { command },
             RunEnd::Stopped => RunError::NeedsTerminal { command, stderr },
             RunEnd::TimedOut(limit) => budget.used_up(command, limit, stderr),
-            RunEnd::TooLarge => RunError::OutputTooLarge { command, limit: self.limits.stdout },
+            RunEnd::TooLarge => RunError::OutputTooLarge { command, limit: self.parts.limits.stdout },
         })
     }
 }
@@ -197,18 +199,11 @@ fn environment(
     environment
 }
 
-/// The bytes of arguments and environment that the kernel copies.
-fn size(invocation: &Invocation<'_>) -> usize {
-    let args = invocation.args.iter().map(|arg| arg.len() + 1);
-    let length = |(name, value): (&OsString, &OsString)| name.len() + value.len() + 2;
-    args.chain(invocation.environment.iter().map(length)).sum()
-}
-
 /// Why the kernel did not start it.
-async fn refused(spec: &PluginSpec, size: usize, cause: io::Error) -> RunError {
+async fn refused(spec: &PluginSpec, plugin: &PluginCommand, cause: io::Error) -> RunError {
     let command = command_of(spec);
     match cause.kind() {
-        io::ErrorKind::ArgumentListTooLong => RunError::ArgumentsTooLong { command, size },
+        io::ErrorKind::ArgumentListTooLong => RunError::ArgumentsTooLong { command, size: plugin.size() },
         // A missing interpreter of a script gives the same error.
         io::ErrorKind::NotFound => match find(&spec.file).await {
             Err(error @ FileError::NotFound) => no_file(spec, error),

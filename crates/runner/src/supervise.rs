@@ -1,14 +1,14 @@
 //! Supervises one run, from the start of its plugin to the end of its processes.
 
-use std::{convert::Infallible, future::pending, io, sync::Arc};
+use std::{future::pending, io, sync::Arc, time::Duration};
 
 use tokio::{net::unix::pipe::Receiver, time::sleep};
 use zeroize::Zeroizing;
 
-use super::{
-    RunLimits,
+use crate::{
+    launch::Instruction,
     output::{Capped, Tail, TooLarge},
-    process::{Invocation, Pipes, Run, RunEnd},
+    process::{Invocation, Run, RunEnd},
 };
 use credbroker_credential::text::last_lines;
 use credbroker_plugin::Sandbox;
@@ -16,23 +16,42 @@ use credbroker_plugin::Sandbox;
 /// The bytes of stderr that an error shows.
 const SHOWN: usize = 2 << 10;
 
+/// The limits of each run.
+#[derive(Clone, Debug)]
+pub struct RunLimits {
+    /// The most bytes of stdout; one more ends the run.
+    pub stdout: usize,
+    /// The time between SIGTERM and SIGKILL for a plugin that exceeds its timeout, and between the refusal and SIGKILL for
+    /// one that calls the broker.
+    pub terminate_grace: Duration,
+    /// How long the run waits for child processes to close stdout after the plugin has exited.
+    pub stdout_grace: Duration,
+}
+
+impl Default for RunLimits {
+    fn default() -> Self {
+        let (terminate_grace, stdout_grace) = (Duration::from_secs(2), Duration::from_millis(500));
+        Self { stdout: 1 << 20, terminate_grace, stdout_grace }
+    }
+}
+
 /// A run that has ended.
 #[derive(Debug)]
-pub(super) struct Finished {
-    pub(super) end: RunEnd,
-    pub(super) stdout: Zeroizing<Vec<u8>>,
+pub(crate) struct Finished {
+    pub(crate) end: RunEnd,
+    pub(crate) stdout: Zeroizing<Vec<u8>>,
     /// The end of it, sanitised.
-    pub(super) stderr: String,
+    pub(crate) stderr: Arc<str>,
 }
 
 /// Runs `invocation` and ends all of its processes; in the compatible sandbox, those that outlive a success live on.
 /// Dropping the future kills them.
-pub(super) async fn supervise(invocation: Invocation<'_>, limits: &RunLimits) -> io::Result<Finished> {
-    let (mut run, Pipes { stdout, stderr }) = Run::start(&invocation).await?;
+pub(crate) async fn supervise(invocation: Invocation<'_>, limits: &RunLimits) -> io::Result<Finished> {
+    let (mut run, (stdout, stderr)) = Run::start(&invocation).await?;
     let mut stdout = Capped::new(stdout, limits.stdout);
     let (attendance, refused) = (invocation.attendance, run.refused());
     attendance.started(invocation.budget);
-    let mut stderr = Tail::new(stderr, limits.stderr, Arc::clone(attendance));
+    let mut stderr = Tail::new(stderr, Arc::clone(attendance));
     let mut watched = tokio::select! {
         biased; // a plugin that writes without end must not starve the other branches
         limit = attendance.used_up() => RunEnd::TimedOut(limit),
@@ -66,16 +85,13 @@ pub(super) async fn supervise(invocation: Invocation<'_>, limits: &RunLimits) ->
         RunEnd::Lost | RunEnd::Stopped | RunEnd::TooLarge => {}
     }
     let is_success = matches!(watched, RunEnd::Exited(status) if status.success());
-    if is_success && invocation.sandbox == Sandbox::Compatible && !refused.is_cancelled() {
-        run.leave().await;
-    } else {
-        run.end().await;
-    }
+    let may_leave = is_success && invocation.sandbox == Sandbox::Compatible && !refused.is_cancelled();
+    run.end(if may_leave { Instruction::Leave } else { Instruction::End }).await;
     stderr.drain_now();
     tracing::debug!(ended = ?watched, "plugin ended");
     let end = if refused.is_cancelled() { RunEnd::Recursion } else { watched };
     let (bytes, cut) = stderr.end();
-    let stderr = last_lines(bytes, cut, SHOWN);
+    let stderr = last_lines(bytes, cut, SHOWN).into();
     Ok(Finished { end, stdout: stdout.into_bytes(), stderr })
 }
 
@@ -87,21 +103,16 @@ async fn ended(run: &mut Run) {
 /// Reads both pipes until stdout exceeds its limit; never returns if it does not.
 async fn overflow(stdout: &mut Capped<Receiver>, stderr: &mut Tail<Receiver>) {
     if let Ok(()) = end_of_stdout(stdout, stderr).await {
-        match drain(stderr).await {}
+        stderr.drain().await;
+        pending().await
     }
 }
 
-/// Reads both pipes until stdout ends.
+/// Reads both pipes until stdout ends. The end of stderr is not an event.
 async fn end_of_stdout(stdout: &mut Capped<Receiver>, stderr: &mut Tail<Receiver>) -> Result<(), TooLarge> {
     tokio::select! {
         biased;
         end = stdout.fill() => end,
-        never = drain(stderr) => match never {},
+        () = async { stderr.drain().await; pending().await } => Ok(()),
     }
-}
-
-/// Reads stderr. Its end is not an event, so this never returns.
-async fn drain(stderr: &mut Tail<Receiver>) -> Infallible {
-    stderr.drain().await;
-    pending().await
 }

@@ -33,29 +33,35 @@ fn now() -> Instant {
 #[test]
 fn an_attended_run_with_a_place_has_the_longer_time() {
     let short = RunBudget { unattended: secs(600), attended: secs(300) };
-    for (budget, is_attended, has_place, limit) in [
-        (BUDGET, false, false, 30),
-        (BUDGET, true, false, 30),
-        (BUDGET, false, true, 30),
-        (BUDGET, true, true, 300),
-        (short, true, true, 600),
-        (short, false, false, 600),
+    for (budget, attendants, has_place, limit) in [
+        (BUDGET, 0, false, 30),
+        (BUDGET, 1, false, 30),
+        (BUDGET, 0, true, 30),
+        (BUDGET, 1, true, 300),
+        (short, 1, true, 600),
+        (short, 0, false, 600),
     ] {
-        assert_eq!(budget.limit(is_attended, has_place), secs(limit), "{budget:?} {is_attended} {has_place}");
+        let state = State { attendants, budget, has_place, ..State::default() };
+        assert_eq!(state.limit(), secs(limit), "{budget:?} {attendants} {has_place}");
     }
 }
 
-#[test]
-fn a_run_waits_for_a_person_who_attends_it_when_it_has_written_or_takes_long() {
-    for (is_attended, has_written, elapsed, waits) in [
-        (false, false, 0, false),
-        (false, true, 29, false),
-        (true, false, 0, false),
-        (true, false, 14, false),
-        (true, false, 15, true),
-        (true, true, 0, true),
+#[tokio::test(start_paused = true)]
+async fn a_run_waits_for_a_person_who_attends_it_when_it_has_written_or_takes_long() {
+    for (attendants, written, elapsed, waits) in [
+        (0, "", 0, false),
+        (0, "x", 29, false),
+        (1, "", 0, false),
+        (1, "", 14, false),
+        (1, "", 15, true),
+        (1, "x", 0, true),
     ] {
-        assert_eq!(waits_for_person(is_attended, has_written, secs(elapsed), BUDGET), waits);
+        let mut state = State { attendants, budget: BUDGET, ..State::default() };
+        state.transcript.push(written.as_bytes());
+        assert!(!state.waits_for_person(), "it has not started");
+        state.started = Some(now());
+        sleep(secs(elapsed)).await;
+        assert_eq!(state.waits_for_person(), waits, "{attendants} {written} {elapsed}");
     }
 }
 

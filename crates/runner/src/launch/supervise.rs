@@ -5,9 +5,9 @@ use std::{
     io::{self, Read as _},
     os::{
         fd::{AsFd as _, BorrowedFd},
-        unix::process::CommandExt as _,
+        unix::process::{CommandExt as _, ExitStatusExt as _},
     },
-    process::{Command, Stdio},
+    process::{Command, ExitStatus, Stdio},
 };
 
 use rustix::{
@@ -20,8 +20,8 @@ use rustix::{
 use super::{
     confine::{Confined, confine},
     protocol::{Instruction, LauncherReport, Order},
-    tree,
 };
+use crate::linux;
 
 /// The first and the longest pause before a file that is being written is tried again: about a second in all.
 const BUSY: (i64, i64) = (4, 512);
@@ -168,7 +168,7 @@ impl Supervised<'_> {
         let terminal = [Signal::TTIN, Signal::TTOU].map(|signal| Some(signal.as_raw()));
         if !status.stopped() {
             self.has_ended = true;
-            self.broker.report(LauncherReport::Ended(status.as_raw()));
+            self.broker.report(LauncherReport::Ended(ExitStatus::from_raw(status.as_raw())));
         } else if terminal.contains(&status.stopping_signal()) {
             self.broker.report(LauncherReport::Stopped);
         }
@@ -193,7 +193,7 @@ impl Supervised<'_> {
             }
             if attempt > 0 || self.has_ended {
                 // The group was not all.
-                tree::kill_descendants(getpid());
+                linux::kill_descendants(getpid());
             }
             let limit = Timespec { tv_sec: 0, tv_nsec: KILL_PAUSE * 1_000_000 };
             let _woken = poll(&mut [PollFd::new(&self.confined.children, PollFlags::IN)], Some(&limit));
@@ -202,7 +202,7 @@ impl Supervised<'_> {
 
     /// Leaves the descendants to the broker, or to the first process.
     fn leave(&self) {
-        for pid in tree::descendants(getpid()) {
+        for pid in linux::descendants(getpid()) {
             self.confined.lift(pid);
         }
         self.broker.report(LauncherReport::Gone);

@@ -14,12 +14,12 @@ async fn stdout_is_whole_up_to_the_limit_and_refused_one_byte_later() {
 
 #[tokio::test]
 async fn only_the_end_of_stderr_is_kept() {
-    for (size, cut) in [(0, false), (100, false), (101, true), (100_000, true)] {
+    for (size, cut) in [(0, false), (KEPT, false), (KEPT + 1, true), (10 * KEPT, true)] {
         let written: Vec<u8> = (0..=250).cycle().take(size).collect();
-        let mut stderr = Tail::new(&*written, 100, Arc::default());
+        let mut stderr = Tail::new(&*written, Arc::default());
         stderr.drain().await;
-        assert!(stderr.bytes.capacity() < 3 * PIECE);
-        let start = size.saturating_sub(100);
+        assert!(stderr.bytes.capacity() < 8 * KEPT);
+        let start = size.saturating_sub(KEPT);
         assert_eq!(stderr.end(), (&written[start..], cut));
     }
 }
@@ -28,9 +28,9 @@ async fn only_the_end_of_stderr_is_kept() {
 async fn the_end_of_stderr_is_bounded_for_any_bytes() {
     for pattern in [&b"\x80"[..], b"\xbf\x80", b"x", b"\n", b"\r", b"\0", b"\x1b[2J", b"\xf0\x9f\x98"] {
         let written: Vec<u8> = pattern.iter().copied().cycle().take(1 << 20).collect();
-        let mut stderr = Tail::new(&*written, 64 << 10, Arc::default());
+        let mut stderr = Tail::new(&*written, Arc::default());
         stderr.drain().await;
         assert!(stderr.bytes.capacity() < 512 << 10, "{pattern:?}: {}", stderr.bytes.capacity());
-        assert_eq!(stderr.end(), (&written[written.len() - (64 << 10)..], true));
+        assert_eq!(stderr.end(), (&written[written.len() - KEPT..], true));
     }
 }
