@@ -104,6 +104,11 @@ impl Attendance {
         self.state.borrow().transcript.has_partial()
     }
 
+    /// The last lines of stderr, in one line of at most about `most` bytes.
+    pub(crate) fn last_lines(&self, most: usize) -> String {
+        self.state.borrow().transcript.last(most)
+    }
+
     /// Shows a line that has no end, such as a prompt.
     pub(crate) fn show_partial_line(&self) {
         self.state.send_modify(|state| state.transcript.flush());

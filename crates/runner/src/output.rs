@@ -1,4 +1,4 @@
-//! The output of a plugin: all of stdout up to a limit, and the end of stderr.
+//! The output of a plugin: all of stdout up to a limit, and stderr.
 
 use std::{os::fd::AsFd, sync::Arc, time::Duration};
 
@@ -13,8 +13,6 @@ use zeroize::Zeroizing;
 use crate::attendance::Attendance;
 
 const FIRST: usize = 16 << 10;
-/// The bytes that are kept of the end of stderr.
-const KEPT: usize = 64 << 10;
 /// Bytes of stderr that are read at a time.
 const PIECE: usize = 16 << 10;
 /// The largest size of a Linux pipe for unprivileged processes: everything written before the end fits.
@@ -66,29 +64,24 @@ impl<R: AsyncRead + Unpin> Capped<R> {
     }
 }
 
-/// Stderr. All of it is read, so that the plugin never blocks, and only its end is kept. Those who attend the run see it as
-/// it comes.
+/// Stderr. All of it is read, so that the plugin never blocks. The transcript of its run keeps the end.
 #[derive(Debug)]
-pub(crate) struct Tail<R> {
+pub(crate) struct Stderr<R> {
     pipe: R,
-    bytes: Vec<u8>,
-    /// Something before them was written and is not kept.
-    cut: bool,
+    buffer: Vec<u8>,
     attendance: Arc<Attendance>,
 }
 
-impl<R: AsyncRead + Unpin> Tail<R> {
+impl<R: AsyncRead + Unpin> Stderr<R> {
     pub(crate) fn new(pipe: R, attendance: Arc<Attendance>) -> Self {
-        Self { pipe, bytes: Vec::new(), cut: false, attendance }
+        Self { pipe, buffer: Vec::with_capacity(PIECE), attendance }
     }
 
     /// Reads to the end. Cancel safe.
     pub(crate) async fn drain(&mut self) {
         loop {
-            self.bytes.reserve(PIECE);
-            let before = self.bytes.len();
-            let mut buffer = (&mut self.bytes).limit(PIECE);
-            let read = self.pipe.read_buf(&mut buffer);
+            self.buffer.clear();
+            let read = self.pipe.read_buf(&mut self.buffer);
             let read = if self.attendance.has_partial_line() {
                 let Ok(read) = timeout(QUIET, read).await else {
                     self.attendance.show_partial_line();
@@ -99,47 +92,26 @@ impl<R: AsyncRead + Unpin> Tail<R> {
                 read.await
             };
             match read {
-                Ok(1..) => self.read_after(before),
+                Ok(1..) => self.attendance.wrote(&self.buffer),
                 Ok(0) | Err(_) => return,
             }
-        }
-    }
-
-    /// The kept end, and whether it starts inside a line. There is no more.
-    pub(crate) fn end(&mut self) -> (&[u8], bool) {
-        self.attendance.show_partial_line();
-        self.forget(KEPT);
-        (&self.bytes, self.cut)
-    }
-
-    /// Notes what was read after the first `before` bytes.
-    fn read_after(&mut self, before: usize) {
-        self.attendance.wrote(self.bytes.get(before..).unwrap_or_default());
-        self.forget(2 * KEPT);
-    }
-
-    /// Keeps the end once there are more than `most` bytes.
-    fn forget(&mut self, most: usize) {
-        if self.bytes.len() > most {
-            self.bytes.drain(..self.bytes.len() - KEPT);
-            self.cut = true;
         }
     }
 }
 
-impl<R: AsyncRead + AsFd + Unpin> Tail<R> {
+impl<R: AsyncRead + AsFd + Unpin> Stderr<R> {
     /// Reads what is in the pipe without waiting: other processes may keep the write end open.
     pub(crate) fn drain_now(&mut self) {
         let mut read = 0;
         while read < PIPE {
-            self.bytes.reserve(PIECE);
-            let before = self.bytes.len();
-            match rustix::io::read(&self.pipe, spare_capacity(&mut self.bytes)) {
+            self.buffer.clear();
+            match rustix::io::read(&self.pipe, spare_capacity(&mut self.buffer)) {
                 Ok(count @ 1..) => read += count,
-                Ok(0) | Err(_) => return,
+                Ok(0) | Err(_) => break,
             }
-            self.read_after(before);
+            self.attendance.wrote(&self.buffer);
         }
+        self.attendance.show_partial_line();
     }
 }
 

@@ -7,10 +7,9 @@ use zeroize::Zeroizing;
 
 use crate::{
     launch::Instruction,
-    output::{Capped, Tail, TooLarge},
+    output::{Capped, Stderr, TooLarge},
     process::{Invocation, Run, RunEnd},
 };
-use credbroker_credential::text::last_lines;
 use credbroker_plugin::Sandbox;
 
 /// The bytes of stderr that an error shows.
@@ -51,7 +50,7 @@ pub(crate) async fn supervise(invocation: Invocation<'_>, limits: &RunLimits) ->
     let mut stdout = Capped::new(stdout, limits.stdout);
     let (attendance, refused) = (invocation.attendance, run.refused());
     attendance.started(invocation.budget);
-    let mut stderr = Tail::new(stderr, Arc::clone(attendance));
+    let mut stderr = Stderr::new(stderr, Arc::clone(attendance));
     let mut watched = tokio::select! {
         biased; // a plugin that writes without end must not starve the other branches
         limit = attendance.used_up() => RunEnd::TimedOut(limit),
@@ -90,9 +89,7 @@ pub(crate) async fn supervise(invocation: Invocation<'_>, limits: &RunLimits) ->
     stderr.drain_now();
     tracing::debug!(ended = ?watched, "plugin ended");
     let end = if refused.is_cancelled() { RunEnd::Recursion } else { watched };
-    let (bytes, cut) = stderr.end();
-    let stderr = last_lines(bytes, cut, SHOWN).into();
-    Ok(Finished { end, stdout: stdout.into_bytes(), stderr })
+    Ok(Finished { end, stdout: stdout.into_bytes(), stderr: attendance.last_lines(SHOWN).into() })
 }
 
 /// Waits for the end of the plugin.
@@ -101,7 +98,7 @@ async fn ended(run: &mut Run) {
 }
 
 /// Reads both pipes until stdout exceeds its limit; never returns if it does not.
-async fn overflow(stdout: &mut Capped<Receiver>, stderr: &mut Tail<Receiver>) {
+async fn overflow(stdout: &mut Capped<Receiver>, stderr: &mut Stderr<Receiver>) {
     if let Ok(()) = end_of_stdout(stdout, stderr).await {
         stderr.drain().await;
         pending().await
@@ -109,7 +106,7 @@ async fn overflow(stdout: &mut Capped<Receiver>, stderr: &mut Tail<Receiver>) {
 }
 
 /// Reads both pipes until stdout ends. The end of stderr is not an event.
-async fn end_of_stdout(stdout: &mut Capped<Receiver>, stderr: &mut Tail<Receiver>) -> Result<(), TooLarge> {
+async fn end_of_stdout(stdout: &mut Capped<Receiver>, stderr: &mut Stderr<Receiver>) -> Result<(), TooLarge> {
     tokio::select! {
         biased;
         end = stdout.fill() => end,

@@ -1,4 +1,4 @@
-//! The lines that a plugin writes to stderr, sanitised, for those who attend its run. Pure.
+//! The lines that a plugin writes to stderr, sanitised, for those who attend its run and for errors. Pure.
 
 use std::{collections::VecDeque, fmt, sync::Arc};
 
@@ -68,6 +68,22 @@ impl Transcript {
         self.lines.iter().skip(self.lines.len().saturating_sub(unseen)).cloned()
     }
 
+    /// The last lines with text, in one line and at most about `most` bytes. The first of them may be the end of one.
+    pub(crate) fn last(&self, most: usize) -> String {
+        let (mut kept, mut left) = (VecDeque::new(), most);
+        for line in self.lines.iter().rev().map(|line| line.trim()).filter(|line| !line.is_empty()) {
+            if line.len() > left {
+                if left > most / 2 {
+                    kept.push_front(format!("…{}", end_of(line, left)));
+                }
+                break;
+            }
+            left -= line.len();
+            kept.push_front(line.to_owned());
+        }
+        Vec::from(kept).join(" | ")
+    }
+
     fn end_line(&mut self) {
         let line: Arc<str> = sanitize(String::from_utf8_lossy(&self.partial).trim_end()).into();
         self.partial.clear();
@@ -85,6 +101,12 @@ impl fmt::Debug for Transcript {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Transcript").field("count", &self.count).finish_non_exhaustive()
     }
+}
+
+/// The longest end of `line` that has at most `most` bytes.
+fn end_of(line: &str, most: usize) -> &str {
+    let start = line.char_indices().map(|(index, _)| index).find(|index| line.len() - index <= most);
+    start.and_then(|start| line.get(start..)).unwrap_or_default()
 }
 
 /// Whether a character of UTF-8 begins with `byte`.
