@@ -12,7 +12,7 @@ use crate::{
     lease::{Lender, PluginCommand},
     transcript::Transcript,
 };
-use credbroker_plugin::Session;
+use credbroker_plugin::{Provider, Session};
 use zeroize::Zeroizing;
 
 /// How long a run that waits for a person is without a place before it tries again to get one.
@@ -33,7 +33,9 @@ struct State {
     attendants: usize,
     /// When the plugin started; `None`: it has not.
     started: Option<Instant>,
-    budget: RunBudget,
+    /// Those of its provider.
+    timeout: Duration,
+    interactive_timeout: Duration,
     /// It counts as an interactive run.
     has_place: bool,
     /// It went on after `timeout`, because it was attended.
@@ -45,8 +47,8 @@ impl State {
     /// The time from its start that the run has: `interactiveTimeout` while a person attends it and it has a place among
     /// the interactive runs, and `timeout` otherwise. Attending never shortens a run.
     fn limit(&self) -> Duration {
-        let RunBudget { unattended, attended } = self.budget;
-        if self.attendants > 0 && self.has_place { attended.max(unattended) } else { unattended }
+        let is_longer = self.attendants > 0 && self.has_place;
+        if is_longer { self.interactive_timeout.max(self.timeout) } else { self.timeout }
     }
 
     /// When it has run for `time`; `None`: never, or it has not started.
@@ -60,7 +62,7 @@ impl State {
 
     /// Whether it has run for longer than runs usually do.
     fn takes_long(&self) -> bool {
-        self.elapsed() >= self.budget.unattended / 2
+        self.elapsed() >= self.timeout / 2
     }
 
     /// Whether it waits for a person, as far as the broker can know: a person attends it, and it has written something, or
@@ -87,11 +89,14 @@ impl Attendance {
         self.session.as_ref()
     }
 
-    /// Notes that the plugin starts.
-    pub fn started(&self, budget: RunBudget) {
+    /// Notes that the plugin of `provider` starts.
+    pub fn started(&self, provider: &Provider) {
         #[expect(clippy::disallowed_methods, reason = "stops in suspend, as the timer of the limit does")]
         let now = Instant::now();
-        self.state.send_modify(|state| (state.started, state.budget) = (Some(now), budget));
+        self.state.send_modify(|state| {
+            state.started = Some(now);
+            (state.timeout, state.interactive_timeout) = (provider.timeout, provider.interactive_timeout);
+        });
     }
 
     /// Adds what the plugin wrote to stderr.
@@ -121,7 +126,7 @@ impl Attendance {
         loop {
             let (limit, end, timeout) = {
                 let state = changes.borrow_and_update();
-                let timeout = state.after(state.budget.unattended).filter(|_| !state.has_overrun);
+                let timeout = state.after(state.timeout).filter(|_| !state.has_overrun);
                 (state.limit(), state.after(state.limit()), timeout)
             };
             tokio::select! {
@@ -133,6 +138,13 @@ impl Attendance {
         }
     }
 
+    /// The error of the plugin `command`, which has used up `limit`.
+    pub(crate) fn timed_out(&self, command: Arc<str>, limit: Duration, stderr: Arc<str>) -> RunError {
+        let is_longer = limit > self.state.borrow().timeout;
+        let key = if is_longer { "interactiveTimeout" } else { "timeout" };
+        RunError::Timeout { command, limit, key, stderr }
+    }
+
     /// Waits until the run waits for a person and `take` gives it a place among the interactive runs. From then on it may
     /// take `interactiveTimeout` while it is attended.
     pub async fn take_place(&self, mut take: impl FnMut() -> bool) {
@@ -140,7 +152,7 @@ impl Attendance {
         loop {
             let (waits, half) = {
                 let state = changes.borrow_and_update();
-                let half = state.after(state.budget.unattended / 2).filter(|_| !state.takes_long());
+                let half = state.after(state.timeout / 2).filter(|_| !state.takes_long());
                 (state.waits_for_person(), half)
             };
             if !waits {
@@ -162,9 +174,9 @@ impl Attendance {
         lender: &Lender,
         command: Arc<str>,
         plugin: PluginCommand,
-        budget: RunBudget,
+        provider: &Provider,
     ) -> Result<Zeroizing<Vec<u8>>, RunError> {
-        self.started(budget);
+        self.started(provider);
         let process = lender.process();
         // For others who attend it. It also means that the run waits for a person from its start.
         let place = format!("the plugin runs in the terminal of process {process}");
@@ -174,7 +186,7 @@ impl Attendance {
         tokio::select! {
             biased;
             deposit = deposited => deposit.map_err(|_dropped| lost())?.stdout(command),
-            limit = self.used_up() => Err(budget.used_up(command, limit, place.into())),
+            limit = self.used_up() => Err(self.timed_out(command, limit, place.into())),
         }
     }
 
@@ -215,23 +227,6 @@ pub struct Attending(Arc<Attendance>);
 impl Drop for Attending {
     fn drop(&mut self) {
         self.0.state.send_modify(|state| state.attendants = state.attendants.saturating_sub(1));
-    }
-}
-
-/// How long a run may take.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct RunBudget {
-    /// `timeout`.
-    pub unattended: Duration,
-    /// `interactiveTimeout`.
-    pub attended: Duration,
-}
-
-impl RunBudget {
-    /// The error of the plugin `command`, which has used up `limit`.
-    pub(crate) fn used_up(self, command: Arc<str>, limit: Duration, stderr: Arc<str>) -> RunError {
-        let key = if limit > self.unattended { "interactiveTimeout" } else { "timeout" };
-        RunError::Timeout { command, limit, key, stderr }
     }
 }
 

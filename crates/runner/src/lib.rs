@@ -20,7 +20,7 @@ mod schedule;
 mod supervise;
 mod transcript;
 
-pub use attendance::{Attendance, AttendanceNews, AttendanceReader, Attending, RunBudget};
+pub use attendance::{Attendance, AttendanceNews, AttendanceReader, Attending};
 pub use directory::check_scratch;
 pub use error::RunError;
 pub use lease::{Deposit, Lender, Offer, PluginCommand};

@@ -69,19 +69,19 @@ pub(crate) fn forbid_new_privileges() -> io::Result<()> {
     Ok(set_no_new_privs(true)?)
 }
 
-/// Sets a limit of another process, unless it has ended or changed its user.
-pub(crate) fn set_limit_of(pid: Pid, resource: Resource, limit: Rlimit) {
-    let _unchanged = prlimit(Some(pid), resource, limit);
-}
-
 /// How early the kernel ends this process where memory runs out, relative to others; `None`: it does not say.
 pub(crate) fn oom_score() -> Option<String> {
     fs::read_to_string("/proc/self/oom_score_adj").ok()
 }
 
-/// Sets the same of the process `pid`, if the kernel allows it.
+/// Sets the same for the process `pid`, if the kernel allows it.
 pub(crate) fn set_oom_score(pid: Pid, score: &str) {
     let _unchanged = fs::write(format!("/proc/{}/oom_score_adj", pid.as_raw_nonzero()), score);
+}
+
+/// Sets a limit of the process `pid`, unless it has ended by now or changed its user.
+pub(crate) fn set_limit(pid: Pid, resource: Resource, limit: Rlimit) {
+    let _unchanged = prlimit(Some(pid), resource, limit);
 }
 
 /// The signals that this process ignores; all signals where the kernel does not say.
@@ -104,16 +104,11 @@ fn maps_root(map: &str) -> bool {
     map.lines().any(|line| line.split_whitespace().next() == Some("0")) || map.trim().is_empty()
 }
 
-/// A child of this process that has ended and is not reaped.
-pub(crate) fn ended_child() -> Option<u32> {
-    let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-    Some(waitid(Id::All, look).ok()?.pid()?.as_raw().cast_unsigned())
-}
-
-/// Reaps a child that has ended. Returns whether it was one.
-pub(crate) fn reap(child: u32) -> bool {
-    let child = nix::unistd::Pid::from_raw(child.cast_signed());
-    waitid(Id::Pid(child), WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG).is_ok()
+/// Reaps a child of this process that has ended, if it `may` be reaped. Returns whether it did.
+pub(crate) fn reap(may: impl Fn(u32) -> bool) -> bool {
+    let ended = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG;
+    let child = waitid(Id::All, ended | WaitPidFlag::WNOWAIT).ok().and_then(|status| status.pid());
+    child.is_some_and(|child| may(child.as_raw().cast_unsigned()) && waitid(Id::Pid(child), ended).is_ok())
 }
 
 /// The descendants of `root`, the youngest generation last. None if `/proc` is not readable.

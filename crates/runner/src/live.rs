@@ -68,12 +68,10 @@ impl LiveRuns {
     }
 
     /// Starts a launcher, and adds its run until the result is dropped.
-    pub(crate) fn spawn(&self, launcher: &mut Command) -> io::Result<(Child, LiveRun)> {
+    pub(crate) fn spawn(&self, launcher: &mut Command) -> io::Result<(LiveRun, Child)> {
         let starting = self.0.starting.read().unwrap_or_else(PoisonError::into_inner);
-        let started = launcher.spawn().map(|child| {
-            let run = self.add(child.id());
-            (child, run)
-        });
+        let started = launcher.spawn();
+        let started = started.map(|child| (self.add(child.id()), child));
         drop(starting);
         self.0.changed.notify_one();
         started
@@ -87,9 +85,7 @@ impl LiveRuns {
         loop {
             // Held, so that no launcher is started between the look and the reaping.
             let Ok(_none_is_starting) = self.0.starting.try_write() else { return };
-            let Some(ended) = linux::ended_child() else { return };
-            let is_launcher = self.lock().iter().any(|run| run.launcher == ended);
-            if is_launcher || !linux::reap(ended) {
+            if !linux::reap(|child| self.lock().iter().all(|run| run.launcher != child)) {
                 return;
             }
         }

@@ -124,10 +124,7 @@ fn executable(path: &Path) -> io::Result<Option<Executable>> {
 }
 
 /// Refuses a file with another digest than `wanted`. It is read again only when it has changed since the `last` time.
-///
-/// # Errors
-///
-/// The file cannot be read, or changes while it is read.
+/// An error: it cannot be read, or changes while it is read.
 fn other_digest(path: &Path, wanted: Sha256, last: &mut LastDigest) -> io::Result<Option<Refusal>> {
     let mut file = File::open(path)?;
     let identity = identity(&file.metadata()?);
@@ -150,10 +147,6 @@ fn identity(metadata: &Metadata) -> FileIdentity {
 
 /// Why a file at this absolute path is not trusted: another user can write it, or a directory or link on the way to it.
 /// Nothing on a mount that is read-only for the broker can be changed through this path.
-///
-/// # Errors
-///
-/// A part of the path cannot be read.
 fn distrust(path: &Path) -> io::Result<Option<Refusal>> {
     static OWNERS: LazyLock<Owners> =
         LazyLock::new(|| Owners { own: geteuid().as_raw(), unmapped_root: linux::unmapped_root() });

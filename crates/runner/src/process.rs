@@ -19,13 +19,13 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    attendance::{Attendance, RunBudget},
+    attendance::Attendance,
     launch::{Instruction, LauncherReport, Order},
     lease::PluginCommand,
     linux,
     live::{LiveRun, LiveRuns},
 };
-use credbroker_plugin::Sandbox;
+use credbroker_plugin::Provider;
 
 /// How long a start may take: the kernel reads the file, which may be on a mount that does not respond.
 const START: Duration = Duration::from_secs(5);
@@ -39,10 +39,9 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(6);
 pub(crate) struct Invocation<'a> {
     /// The program that supervises the plugin: this one.
     pub(crate) launcher: &'a Path,
-    pub(crate) sandbox: Sandbox,
+    pub(crate) provider: &'a Provider,
     pub(crate) plugin: &'a PluginCommand,
     pub(crate) directory: &'a Path,
-    pub(crate) budget: RunBudget,
     pub(crate) attendance: &'a Arc<Attendance>,
     /// Owns the start and the end, so that a drain waits for them.
     pub(crate) tasks: &'a TaskTracker,
@@ -78,11 +77,7 @@ pub(crate) struct Run {
 type Output = (Receiver, Receiver);
 
 impl Run {
-    /// Starts the plugin.
-    ///
-    /// # Errors
-    ///
-    /// The error of the kernel for the plugin, or for its launcher.
+    /// Starts the plugin. An error is that of the kernel for the plugin, or for its launcher.
     pub(crate) async fn start(invocation: &Invocation<'_>) -> io::Result<(Self, Output)> {
         let late = |_elapsed| io::Error::from(io::ErrorKind::TimedOut);
         timeout(START, Self::start_in_time(invocation)).await.map_err(late)?
@@ -154,7 +149,7 @@ impl Drop for Run {
 /// A launcher that runs.
 #[derive(Debug)]
 pub(crate) struct Launcher {
-    child: Child,
+    pub(crate) child: Child,
     control: UnixStream,
     /// A part of a report that has arrived.
     received: Vec<u8>,
@@ -165,10 +160,6 @@ pub(crate) struct Launcher {
 
 impl Launcher {
     /// Starts a launcher, which starts its plugin. Blocks while the kernel reads its file.
-    ///
-    /// # Errors
-    ///
-    /// The error of the kernel.
     pub(crate) fn start(mut command: Command, live: &LiveRuns) -> io::Result<(Self, Output)> {
         // What can fail comes first: a launcher that has started must be ended and reaped.
         let (control, launchers) = StdUnixStream::pair()?;
@@ -178,7 +169,7 @@ impl Launcher {
         let (stderr, to_stderr) = io::pipe()?;
         let output = (Receiver::from_owned_fd(stdout.into())?, Receiver::from_owned_fd(stderr.into())?);
         command.stdin(OwnedFd::from(launchers)).stdout(to_stdout).stderr(to_stderr);
-        let (child, live) = live.spawn(&mut command).map_err(|error| {
+        let (live, child) = live.spawn(&mut command).map_err(|error| {
             let launcher = command.get_program().display();
             io::Error::new(error.kind(), format!("cannot start the launcher {launcher}: {error}"))
         })?;
@@ -186,12 +177,6 @@ impl Launcher {
         let launcher = Self { child, control, received, is_done: false, live };
         launcher.instruct(Instruction::Start);
         Ok((launcher, output))
-    }
-
-    /// Its process id.
-    #[cfg(test)]
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
     }
 
     /// Waits for the next report; `None`: the launcher has ended. Cancel safe.
@@ -262,7 +247,7 @@ fn command(invocation: &Invocation<'_>) -> Command {
     #[expect(clippy::disallowed_methods, reason = "the place that starts launchers")]
     let mut command = Command::new(invocation.launcher);
     command
-        .args(Order::arguments(invocation.sandbox, invocation.budget.unattended))
+        .args(Order::arguments(invocation.provider.sandbox, invocation.provider.timeout))
         .arg(program)
         .args(args)
         .env_clear()

@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 use zeroize::Zeroizing;
 
 use crate::{
-    attendance::{Attendance, RunBudget},
+    attendance::Attendance,
     directory::Scratch,
     error::RunError,
     lease::PluginCommand,
@@ -121,14 +121,13 @@ impl ProcessRunner {
             return Err(RunError::NotAllowed { command, refusal });
         }
         let file = file.ok_or_else(|| no_file(spec, FileError::NotFound))?;
-        let budget = RunBudget { unattended: provider.timeout, attended: provider.interactive_timeout };
         let environment = environment(spec, attendance.session(), exec_info);
         let (program, args) = (file.executable.path.clone(), provider.args.clone());
         let plugin = PluginCommand { program, args, environment };
         if let Some(lender) = attendance.lender() {
             // While it holds the lease, its descendants get nothing from the broker.
             let _live = self.parts.live.add(lender.process());
-            return Ok((attendance.lease(lender, command, plugin, budget).await?, file.version));
+            return Ok((attendance.lease(lender, command, plugin, provider).await?, file.version));
         }
         // Declared before the run, so that it is dropped after it.
         let directory = self.scratch.directory().await.map_err(|error| RunError::Directory {
@@ -138,16 +137,15 @@ impl ProcessRunner {
         })?;
         let invocation = Invocation {
             launcher: &self.parts.launcher,
-            sandbox: provider.sandbox,
+            provider,
             plugin: &plugin,
             directory: &directory.working,
-            budget,
             attendance: &attendance,
             tasks: &self.parts.tasks,
             live: &self.parts.live,
         };
         match supervise(invocation, &self.parts.limits).await {
-            Ok(finished) => Ok((self.judge(finished, command, budget)?, file.version)),
+            Ok(finished) => Ok((self.judge(finished, command, &attendance)?, file.version)),
             Err(cause) => Err(refused(spec, &plugin, cause).await),
         }
     }
@@ -156,7 +154,7 @@ impl ProcessRunner {
         &self,
         Finished { end, stdout, stderr }: Finished,
         command: Arc<str>,
-        budget: RunBudget,
+        attendance: &Attendance,
     ) -> Result<Zeroizing<Vec<u8>>, RunError> {
         // A run has no terminal: it cannot open one, and its standard input is not one.
         let names_terminal = TERMINAL.iter().any(|words| stderr.contains(words));
@@ -172,7 +170,7 @@ impl ProcessRunner {
             RunEnd::Lost => RunError::Signal { command, signal: Signal::KILL.as_raw(), stderr },
             RunEnd::Recursion => RunError::Recursion { command },
             RunEnd::Stopped => RunError::NeedsTerminal { command, stderr },
-            RunEnd::TimedOut(limit) => budget.used_up(command, limit, stderr),
+            RunEnd::TimedOut(limit) => attendance.timed_out(command, limit, stderr),
             RunEnd::TooLarge => RunError::OutputTooLarge { command, limit: self.parts.limits.stdout },
         })
     }

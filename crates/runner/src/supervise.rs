@@ -49,7 +49,7 @@ pub(crate) async fn supervise(invocation: Invocation<'_>, limits: &RunLimits) ->
     let (mut run, (stdout, stderr)) = Run::start(&invocation).await?;
     let mut stdout = Capped::new(stdout, limits.stdout);
     let (attendance, refused) = (invocation.attendance, run.refused());
-    attendance.started(invocation.budget);
+    attendance.started(invocation.provider);
     let mut stderr = Stderr::new(stderr, Arc::clone(attendance));
     let mut watched = tokio::select! {
         biased; // a plugin that writes without end must not starve the other branches
@@ -65,9 +65,7 @@ pub(crate) async fn supervise(invocation: Invocation<'_>, limits: &RunLimits) ->
                 () = sleep(limits.stdout_grace) => Ok(()),
                 end = end_of_stdout(&mut stdout, &mut stderr) => end,
             };
-            if let Err(TooLarge) = more {
-                watched = RunEnd::TooLarge;
-            }
+            watched = more.map_or(RunEnd::TooLarge, |()| watched);
         }
         RunEnd::Recursion | RunEnd::TimedOut(_) => {
             // The answer to a plugin that calls the broker is on its way, and most of them end with it.
@@ -84,7 +82,8 @@ pub(crate) async fn supervise(invocation: Invocation<'_>, limits: &RunLimits) ->
         RunEnd::Lost | RunEnd::Stopped | RunEnd::TooLarge => {}
     }
     let is_success = matches!(watched, RunEnd::Exited(status) if status.success());
-    let may_leave = is_success && invocation.sandbox == Sandbox::Compatible && !refused.is_cancelled();
+    let may_leave =
+        is_success && invocation.provider.sandbox == Sandbox::Compatible && !refused.is_cancelled();
     run.end(if may_leave { Instruction::Leave } else { Instruction::End }).await;
     stderr.drain_now();
     tracing::debug!(ended = ?watched, "plugin ended");
@@ -101,7 +100,7 @@ async fn ended(run: &mut Run) {
 async fn overflow(stdout: &mut Capped<Receiver>, stderr: &mut Stderr<Receiver>) {
     if let Ok(()) = end_of_stdout(stdout, stderr).await {
         stderr.drain().await;
-        pending().await
+        pending::<()>().await;
     }
 }
 

@@ -2,23 +2,26 @@
 
 use std::io;
 
-use rustix::process::{Pid, Resource, Rlimit};
+use rustix::{
+    io::Errno,
+    process::{Pid, Resource, Rlimit},
+};
 
 pub(crate) fn adopt_orphans() -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
+    Err(Errno::NOSYS.into())
 }
 
 pub(crate) fn forbid_new_privileges() -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
+    Err(Errno::NOSYS.into())
 }
-
-pub(crate) fn set_limit_of(_pid: Pid, _resource: Resource, _limit: Rlimit) {}
 
 pub(crate) fn oom_score() -> Option<String> {
     None
 }
 
 pub(crate) fn set_oom_score(_pid: Pid, _score: &str) {}
+
+pub(crate) fn set_limit(_pid: Pid, _resource: Resource, _limit: Rlimit) {}
 
 pub(crate) fn ignored_signals() -> Vec<i32> {
     (1..=64).collect()
@@ -28,11 +31,7 @@ pub(crate) fn unmapped_root() -> Option<u32> {
     None
 }
 
-pub(crate) fn ended_child() -> Option<u32> {
-    None
-}
-
-pub(crate) fn reap(_child: u32) -> bool {
+pub(crate) fn reap(_may: impl Fn(u32) -> bool) -> bool {
     false
 }
 

@@ -38,11 +38,7 @@ pub(super) struct Confined {
     oom_score: Option<String>,
 }
 
-/// Confines this process and all that it will start.
-///
-/// # Errors
-///
-/// The kernel refuses a part without which a plugin must not run.
+/// Confines this process and all that it will start. An error: the kernel refuses a part without which no plugin may run.
 pub(super) fn confine(order: &Order) -> io::Result<Confined> {
     linux::adopt_orphans()?;
     setsid()?;
@@ -79,7 +75,7 @@ impl Confined {
     /// Gives a process that outlives its run the limits back. A browser needs more than a plugin.
     pub(super) fn lift(&self, pid: Pid) {
         for (resource, before) in self.lifted.iter().filter(|(resource, _)| *resource != Resource::Core) {
-            linux::set_limit_of(pid, *resource, *before);
+            linux::set_limit(pid, *resource, *before);
         }
         if let Some(before) = &self.oom_score {
             linux::set_oom_score(pid, before);

@@ -33,45 +33,40 @@ const KILL_ATTEMPTS: usize = 500;
 pub(super) fn run(order: &Order) -> io::Result<()> {
     let stdin = io::stdin();
     let broker = Broker(stdin.as_fd());
-    let confined = match confine(order) {
-        Ok(confined) => confined,
+    let started = confine(order).and_then(|confined| Ok(start(order, &broker)?.zip(Some(confined))));
+    let (leader, confined) = match started {
+        Ok(Some(started)) => started,
+        Ok(None) => return Ok(()),
         Err(error) => {
-            broker.report(LauncherReport::Refused(error.raw_os_error().unwrap_or_default()));
+            let errno = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
+            broker.report(LauncherReport::Refused(errno));
             return Ok(());
         }
     };
-    if broker.next() != Instruction::Start {
-        return Ok(());
-    }
-    let Some(leader) = start(order, &broker) else { return Ok(()) };
     broker.report(LauncherReport::Started(leader.as_raw_nonzero().get()));
     release_output()?;
-    let mut supervised = Supervised { broker, confined, leader, has_ended: false };
-    supervised.watch()
+    Supervised { broker, confined, leader, has_ended: false }.watch()
 }
 
-/// Starts the plugin; `None`: the broker knows why not, or is gone.
-fn start(order: &Order, broker: &Broker<'_>) -> Option<Pid> {
+/// Starts the plugin when the broker says so; `None`: the broker is gone.
+fn start(order: &Order, broker: &Broker<'_>) -> io::Result<Option<Pid>> {
+    if broker.next() != Instruction::Start {
+        return Ok(None);
+    }
     #[expect(clippy::disallowed_methods, reason = "the place that starts plugins")]
     let mut command = Command::new(&order.program);
     command.args(&order.args).process_group(0).stdin(Stdio::null());
     let (mut pause, longest) = BUSY;
     loop {
         match command.spawn() {
-            // It is reaped with all other descendants.
-            Ok(child) => return Some(Pid::from_child(&child)),
             Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && pause <= longest => {
                 if broker.speaks_within(pause) {
-                    return None; // nothing but the end is possible before the start
+                    return Ok(None); // nothing but the end is possible before the start
                 }
                 pause *= 2;
             }
-            Err(error) => {
-                broker.report(LauncherReport::Refused(
-                    error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),
-                ));
-                return None;
-            }
+            // It is reaped with all other descendants.
+            started => return Ok(Some(Pid::from_child(&started?))),
         }
     }
 }

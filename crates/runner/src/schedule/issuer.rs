@@ -119,7 +119,7 @@ impl Pause {
 }
 
 /// The limits of one issuer, and its pauses. Times are since boot and never go back.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Pace {
     rate: usize,
     concurrency: usize,
@@ -149,18 +149,9 @@ pub(super) fn pause(throttling: Throttling, is_first: bool, u: f64) -> Duration 
 
 impl Pace {
     pub(super) fn new(issuer: &Issuer) -> Self {
-        Self {
-            rate: issuer.runs_per_second.get(),
-            concurrency: issuer.concurrency.get(),
-            running: 0,
-            starts: VecDeque::new(),
-            background: Duration::ZERO,
-            pause: None,
-            pauses: 0,
-            throttled_key: None,
-            throttled_uid: None,
-            turn: 0,
-        }
+        let mut pace = Self::default();
+        pace.set_limits(issuer);
+        pace
     }
 
     /// Sets the limits of a newer configuration. Runs and pauses go on.

@@ -26,7 +26,7 @@ use tracing::{info, warn};
 
 use self::{
     issuer::{Outcome, PaceChange, pause},
-    queue::{Queue, RunAdmission},
+    queue::Queue,
     turns::Cause,
 };
 use crate::error::{RunError, seconds};
@@ -79,7 +79,7 @@ impl Scheduler {
 
     /// Sets how many runs may wait for a person at a time. Without it, none may.
     pub fn set_interactive(&self, runs: usize) {
-        self.with(|state, _| state.queue.set_interactive(runs));
+        self.with(|state, _| state.queue.interactive = runs);
     }
 
     /// Sets the limits of a newer configuration. Runs that have started go on, and pauses last.
@@ -144,11 +144,8 @@ impl Scheduler {
         drop(state);
         // The lock is free by now: dropping a permit that was not taken takes it again.
         for (ticket, id, answer) in answers {
-            let permit = || RunPermit { scheduler: self.clone(), id, outcome: Outcome::Unknown };
-            drop(ticket.send(match answer {
-                RunAdmission::Start => Ok(permit()),
-                RunAdmission::Throttled(left) => Err(left),
-            }));
+            let permit = |()| RunPermit { scheduler: self.clone(), id, outcome: Outcome::Unknown };
+            drop(ticket.send(answer.map(permit)));
         }
         value
     }
@@ -196,7 +193,7 @@ impl Drop for Ticket {
         let id = self.handle.id;
         self.handle.scheduler.with(|state, _| {
             if state.tickets.remove(&id).is_some() {
-                state.queue.leave(id);
+                state.queue.remove(id);
             }
         });
     }

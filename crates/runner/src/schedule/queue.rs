@@ -12,21 +12,15 @@ use super::{
 };
 use credbroker_plugin::Issuer;
 
-/// The answer to a queued run.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum RunAdmission {
-    /// It may start.
-    Start,
-    /// Its issuer is paused for this time.
-    Throttled(Duration),
-}
+/// The answer to a queued run: it starts, or its issuer is paused for this time.
+pub(super) type Answer = (u64, Result<(), Duration>);
 
 /// The queued and the started runs.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Queue {
-    /// How many runs there may be at a time, and how many besides them that wait for a person.
     slots: usize,
-    interactive: usize,
+    /// How many runs besides them may wait for a person at a time.
+    pub(super) interactive: usize,
     waiting: HashMap<u64, QueuedRun>,
     /// The number of queued runs of each provider.
     providers: HashMap<Arc<str>, usize>,
@@ -42,7 +36,7 @@ pub(super) struct Queue {
 }
 
 #[derive(Debug)]
-struct QueuedRun {
+pub(super) struct QueuedRun {
     provider: Arc<str>,
     issuer: Arc<str>,
     source: RunSource,
@@ -65,7 +59,7 @@ impl QueuedRun {
         }
     }
 
-    /// The classes in which it is queued, and for whom. It starts in the first turn of any of them.
+    /// Where it is queued, and for whom. It starts in the first turn of any of them.
     fn places(&self) -> impl Iterator<Item = (Class, Party)> {
         let callers = self.peers.keys().map(|peer| (Class::First, Party::Peer(*peer)));
         self.own_place().into_iter().chain(callers)
@@ -75,17 +69,7 @@ impl QueuedRun {
 impl Queue {
     /// A queue for `runs` runs at a time, at least one.
     pub(super) fn new(runs: usize) -> Self {
-        Self {
-            slots: runs.max(1),
-            interactive: 0,
-            waiting: HashMap::new(),
-            providers: HashMap::new(),
-            first: Line::default(),
-            background: Line::default(),
-            started: HashMap::new(),
-            issuers: BTreeMap::new(),
-            next: 0,
-        }
+        Self { slots: runs.max(1), ..Self::default() }
     }
 
     /// Adds a run and returns its number.
@@ -116,16 +100,6 @@ impl Queue {
             let pace = self.issuers.entry(Arc::clone(&issuer.name));
             pace.or_insert_with(|| Pace::new(&issuer)).set_limits(&issuer);
         }
-    }
-
-    /// Sets how many runs may wait for a person at a time.
-    pub(super) fn set_interactive(&mut self, runs: usize) {
-        self.interactive = runs;
-    }
-
-    /// Removes a run that has not started.
-    pub(super) fn leave(&mut self, id: u64) {
-        self.remove(id);
     }
 
     /// Queues a run that has not started for one more caller, in `peer`.
@@ -214,7 +188,7 @@ impl Queue {
     }
 
     /// Starts the runs that may start, and returns all answers since the last call.
-    pub(super) fn dispatch(&mut self, now: Duration) -> Vec<(u64, RunAdmission)> {
+    pub(super) fn dispatch(&mut self, now: Duration) -> Vec<Answer> {
         let mut answers = Vec::new();
         loop {
             while let Some((id, party, (class, _))) = self.next_run(now) {
@@ -321,7 +295,7 @@ impl Queue {
 
     /// Answers the callers that wait although their issuer is paused. One of their runs is the next probe if one is due: no
     /// run of the broker could start, or it would have.
-    fn refuse(&mut self, now: Duration) -> Vec<(u64, RunAdmission)> {
+    fn refuse(&mut self, now: Duration) -> Vec<Answer> {
         let paused =
             self.issuers.iter().filter_map(|(name, pace)| Some((Arc::clone(name), pace.paused(now)?)));
         let paused: Vec<_> = paused.collect();
@@ -341,7 +315,7 @@ impl Queue {
                 if let Some(party) = run.peers.keys().map(|peer| Party::Peer(*peer)).find(may_start) {
                     answers.extend(self.begin(id, Class::First, party, now));
                 } else if self.remove(id).is_some() {
-                    answers.push((id, RunAdmission::Throttled(left)));
+                    answers.push((id, Err(left)));
                 }
             }
         }
@@ -349,22 +323,22 @@ impl Queue {
     }
 
     /// Starts a run in the turn of `party`, to whose share it counts.
-    fn begin(&mut self, id: u64, class: Class, party: Party, now: Duration) -> Option<(u64, RunAdmission)> {
+    fn begin(&mut self, id: u64, class: Class, party: Party, now: Duration) -> Option<Answer> {
         let QueuedRun { issuer, source, .. } = self.remove(id)?;
         let pace = self.issuers.get_mut(&issuer)?;
         pace.turn = self.next;
         let run = pace.start(class, (source, party), now);
         self.started.insert(id, (issuer, run));
-        Some((id, RunAdmission::Start))
+        Some((id, Ok(())))
     }
 
-    /// Queues a run for `party`.
     fn put(&mut self, id: u64, door: Door, party: Party) {
         let turn = self.number();
         self.line(door.0).insert(door, party, id, turn);
     }
 
-    fn remove(&mut self, id: u64) -> Option<QueuedRun> {
+    /// Removes a run that has not started.
+    pub(super) fn remove(&mut self, id: u64) -> Option<QueuedRun> {
         let run = self.waiting.remove(&id)?;
         for (class, party) in run.places() {
             self.line(class).remove(&(class, Arc::clone(&run.issuer)), party, id);

@@ -145,14 +145,8 @@ struct Member {
     doors: BTreeMap<Door, BTreeSet<u64>>,
 }
 
-/// The runs of a party at one door.
-struct Lane<'a> {
-    /// Those of the group and of the party.
-    turns: (u64, u64),
-    party: Party,
-    door: &'a Door,
-    runs: &'a BTreeSet<u64>,
-}
+/// The runs of a party at one door, after the turns of its group and of the party.
+type Lane<'a> = ((u64, u64), Party, &'a Door, &'a BTreeSet<u64>);
 
 impl Line {
     /// Adds the run `id`, which `party` does not wait for yet. `turn` is larger than any turn so far.
@@ -196,31 +190,31 @@ impl Line {
         may_start: impl Fn(&Door, Party) -> bool,
         last: impl Fn(&Door) -> u64,
     ) -> Option<(u64, Party, Door)> {
-        let lanes = self.lanes().filter(|lane| may_start(lane.door, lane.party));
-        let next = lanes.min_by_key(|lane| (lane.turns, last(lane.door), lane.runs.first()))?;
-        Some((*next.runs.first()?, next.party, next.door.clone()))
+        let lanes = self.lanes().filter(|(_, party, door, _)| may_start(door, *party));
+        let (_, party, door, runs) =
+            lanes.min_by_key(|(turns, _, door, runs)| (*turns, last(door), runs.first()))?;
+        Some((*runs.first()?, party, door.clone()))
     }
 
     /// The doors at which runs wait, once for each party.
     pub(super) fn doors(&self) -> impl Iterator<Item = &Door> {
-        self.lanes().map(|lane| lane.door)
+        self.lanes().map(|(_, _, door, _)| door)
     }
 
     /// The runs that callers wait for at `door`, in the order of their turns, once for each process.
     pub(super) fn awaited(&self, door: &Door) -> Vec<u64> {
-        let is_awaited = |lane: &Lane<'_>| lane.door == door && matches!(lane.party, Party::Peer(_));
+        let is_awaited = |(_, party, at, _): &Lane<'_>| *at == door && matches!(party, Party::Peer(_));
         let mut lanes: Vec<_> = self.lanes().filter(is_awaited).collect();
-        lanes.sort_unstable_by_key(|lane| lane.turns);
-        lanes.into_iter().flat_map(|lane| lane.runs).copied().collect()
+        lanes.sort_unstable_by_key(|(turns, ..)| *turns);
+        lanes.into_iter().flat_map(|(.., runs)| runs).copied().collect()
     }
 
     fn lanes(&self) -> impl Iterator<Item = Lane<'_>> {
-        let members = self.groups.values();
-        let parties = members
-            .flat_map(|group| group.parties.iter().map(|(party, member)| (group.turn, *party, member)));
-        parties.flat_map(|(turn, party, member)| {
-            let turns = (turn, member.turn);
-            member.doors.iter().map(move |(door, runs)| Lane { turns, party, door, runs })
+        self.groups.values().flat_map(|group| {
+            group.parties.iter().flat_map(|(party, member)| {
+                let turns = (group.turn, member.turn);
+                member.doors.iter().map(move |(door, runs)| (turns, *party, door, runs))
+            })
         })
     }
 

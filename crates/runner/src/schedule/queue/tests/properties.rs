@@ -92,7 +92,7 @@ impl QueueModel {
             }
             Step::Leave { run } if *run < self.waiting.len() => {
                 let id = self.waiting.remove(*run);
-                self.queue.leave(id);
+                self.queue.remove(id);
             }
             Step::Join { run, peer } if *run < self.waiting.len() => {
                 let joined = self.queue.join(self.waiting[*run], *peer, self.now);
@@ -139,7 +139,7 @@ impl QueueModel {
         for (id, answer) in &answers {
             let index = self.waiting.iter().position(|waiting| waiting == id).expect("it waited");
             self.waiting.remove(index);
-            if *answer == RunAdmission::Start {
+            if answer.is_ok() {
                 let (issuer, _) = &self.queue.started[id];
                 let issuer = self.issuers.iter().position(|known| known.name == *issuer).unwrap();
                 self.running.push((*id, issuer));
