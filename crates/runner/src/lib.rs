@@ -26,8 +26,8 @@ pub use error::RunError;
 pub use lease::{Deposit, Lender, Offer, PluginCommand};
 pub use live::{CallingRun, LiveRuns, reap_orphans};
 pub use plugin_file::{find_in_path, look_up_files};
-pub use runner::{PluginRunner, ProcessRunner, RunOutput, RunnerParts};
+pub use process::{RunLimits, RunnerParts};
+pub use runner::{PluginRunner, ProcessRunner, RunOutput};
 pub use schedule::{
     BROKER, ForeignTexts, PROBE_EVERY, RunPermit, RunSource, Scheduler, Ticket, TicketHandle, Urgency,
 };
-pub use supervise::RunLimits;

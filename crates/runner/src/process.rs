@@ -3,7 +3,7 @@
 use std::{
     io,
     os::{fd::OwnedFd, unix::net::UnixStream as StdUnixStream},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, ExitStatus},
     sync::Arc,
     time::Duration,
@@ -25,7 +25,7 @@ use crate::{
     linux,
     live::{LiveRun, LiveRuns},
 };
-use credbroker_plugin::Provider;
+use credbroker_plugin::{PluginSpec, Provider};
 
 /// How long a start may take: the kernel reads the file, which may be on a mount that does not respond.
 const START: Duration = Duration::from_secs(5);
@@ -34,18 +34,49 @@ const REAP: Duration = Duration::from_secs(1);
 /// How long a launcher has to end them. It gives up sooner, after five seconds.
 const KILL_TIMEOUT: Duration = Duration::from_secs(6);
 
+/// The limits of each run.
+#[derive(Clone, Debug)]
+pub struct RunLimits {
+    /// The most bytes of stdout; one more ends the run.
+    pub stdout: usize,
+    /// The time between SIGTERM and SIGKILL for a plugin that exceeds its timeout, and between the refusal and SIGKILL for
+    /// one that calls the broker.
+    pub terminate_grace: Duration,
+    /// How long the run waits for child processes to close stdout after the plugin has exited.
+    pub stdout_grace: Duration,
+}
+
+impl Default for RunLimits {
+    fn default() -> Self {
+        let (terminate_grace, stdout_grace) = (Duration::from_secs(2), Duration::from_millis(500));
+        Self { stdout: 1 << 20, terminate_grace, stdout_grace }
+    }
+}
+
+/// What plugin runs need.
+#[derive(Clone, Debug)]
+pub struct RunnerParts {
+    /// The limits of each run.
+    pub limits: RunLimits,
+    /// This program, which is started as the launcher of each plugin.
+    pub launcher: PathBuf,
+    /// Where each run gets a separate directory, which is removed after the run. It must be an absolute path that no other
+    /// user can write to.
+    pub scratch: PathBuf,
+    /// Owns what continues after a run, such as the removal of its directory.
+    pub tasks: TaskTracker,
+    /// Gets every run.
+    pub live: LiveRuns,
+}
+
 /// A plugin to start.
 #[derive(Debug)]
 pub(crate) struct Invocation<'a> {
-    /// The program that supervises the plugin: this one.
-    pub(crate) launcher: &'a Path,
-    pub(crate) provider: &'a Provider,
-    pub(crate) plugin: &'a PluginCommand,
+    pub(crate) parts: &'a RunnerParts,
+    pub(crate) spec: &'a PluginSpec,
+    pub(crate) plugin: PluginCommand,
     pub(crate) directory: &'a Path,
     pub(crate) attendance: &'a Arc<Attendance>,
-    /// Owns the start and the end, so that a drain waits for them.
-    pub(crate) tasks: &'a TaskTracker,
-    pub(crate) live: &'a LiveRuns,
 }
 
 /// How a run ended, or what ends it.
@@ -84,9 +115,10 @@ impl Run {
     }
 
     async fn start_in_time(invocation: &Invocation<'_>) -> io::Result<(Self, Output)> {
-        let (command, live, tasks) = (command(invocation), invocation.live.clone(), invocation.tasks.clone());
+        let (live, tasks) = (invocation.parts.live.clone(), invocation.parts.tasks.clone());
+        let command = command(invocation);
         // If no caller waits for the start, the run is dropped, which ends it.
-        let started = invocation.tasks.spawn_blocking(move || {
+        let started = invocation.parts.tasks.spawn_blocking(move || {
             let (launcher, output) = Launcher::start(command, &live)?;
             io::Result::Ok((Self { launcher: Some(launcher), tasks }, output))
         });
@@ -243,11 +275,12 @@ impl Launcher {
 }
 
 fn command(invocation: &Invocation<'_>) -> Command {
-    let PluginCommand { program, args, environment } = invocation.plugin;
+    let PluginCommand { program, args, environment } = &invocation.plugin;
+    let Provider { sandbox, timeout, .. } = *invocation.spec.provider;
     #[expect(clippy::disallowed_methods, reason = "the place that starts launchers")]
-    let mut command = Command::new(invocation.launcher);
+    let mut command = Command::new(&invocation.parts.launcher);
     command
-        .args(Order::arguments(invocation.provider.sandbox, invocation.provider.timeout))
+        .args(Order::arguments(sandbox, timeout))
         .arg(program)
         .args(args)
         .env_clear()

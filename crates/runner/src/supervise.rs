@@ -1,55 +1,35 @@
 //! Supervises one run, from the start of its plugin to the end of its processes.
 
-use std::{future::pending, io, sync::Arc, time::Duration};
+use std::{future::pending, io, os::unix::process::ExitStatusExt as _, sync::Arc};
 
+use rustix::process::Signal;
 use tokio::{net::unix::pipe::Receiver, time::sleep};
 use zeroize::Zeroizing;
 
 use crate::{
+    error::{RunError, command_of},
     launch::Instruction,
     output::{Capped, Stderr, TooLarge},
-    process::{Invocation, Run, RunEnd},
+    plugin_file::find,
+    process::{Invocation, Run, RunEnd, RunnerParts},
 };
-use credbroker_plugin::Sandbox;
+use credbroker_plugin::{FileError, Sandbox};
 
 /// The bytes of stderr that an error shows.
 const SHOWN: usize = 2 << 10;
+/// What the stderr of a plugin has that tried to use a terminal: the path of its terminal, or the message of ENOTTY.
+const TERMINAL: [&str; 2] = ["/dev/tty", "nappropriate ioctl for device"];
 
-/// The limits of each run.
-#[derive(Clone, Debug)]
-pub struct RunLimits {
-    /// The most bytes of stdout; one more ends the run.
-    pub stdout: usize,
-    /// The time between SIGTERM and SIGKILL for a plugin that exceeds its timeout, and between the refusal and SIGKILL for
-    /// one that calls the broker.
-    pub terminate_grace: Duration,
-    /// How long the run waits for child processes to close stdout after the plugin has exited.
-    pub stdout_grace: Duration,
-}
-
-impl Default for RunLimits {
-    fn default() -> Self {
-        let (terminate_grace, stdout_grace) = (Duration::from_secs(2), Duration::from_millis(500));
-        Self { stdout: 1 << 20, terminate_grace, stdout_grace }
-    }
-}
-
-/// A run that has ended.
-#[derive(Debug)]
-pub(crate) struct Finished {
-    pub(crate) end: RunEnd,
-    pub(crate) stdout: Zeroizing<Vec<u8>>,
-    /// The end of it, sanitised.
-    pub(crate) stderr: Arc<str>,
-}
-
-/// Runs `invocation` and ends all of its processes; in the compatible sandbox, those that outlive a success live on.
-/// Dropping the future kills them.
-pub(crate) async fn supervise(invocation: Invocation<'_>, limits: &RunLimits) -> io::Result<Finished> {
-    let (mut run, (stdout, stderr)) = Run::start(&invocation).await?;
-    let mut stdout = Capped::new(stdout, limits.stdout);
-    let (attendance, refused) = (invocation.attendance, run.refused());
-    attendance.started(invocation.provider);
+/// Runs the plugin and returns what it printed. Ends all of its processes; in the compatible sandbox, those that outlive a
+/// success live on. Dropping the future kills them.
+pub(crate) async fn supervise(invocation: Invocation<'_>) -> Result<Zeroizing<Vec<u8>>, RunError> {
+    let Invocation { parts: RunnerParts { limits, .. }, spec, attendance, .. } = &invocation;
+    let (mut run, (stdout, stderr)) = match Run::start(&invocation).await {
+        Ok(started) => started,
+        Err(cause) => return Err(not_started(&invocation, cause).await),
+    };
+    let (mut stdout, refused) = (Capped::new(stdout, limits.stdout), run.refused());
+    attendance.started(&spec.provider);
     let mut stderr = Stderr::new(stderr, Arc::clone(attendance));
     let mut watched = tokio::select! {
         biased; // a plugin that writes without end must not starve the other branches
@@ -82,13 +62,46 @@ pub(crate) async fn supervise(invocation: Invocation<'_>, limits: &RunLimits) ->
         RunEnd::Lost | RunEnd::Stopped | RunEnd::TooLarge => {}
     }
     let is_success = matches!(watched, RunEnd::Exited(status) if status.success());
-    let may_leave =
-        is_success && invocation.provider.sandbox == Sandbox::Compatible && !refused.is_cancelled();
+    let may_leave = is_success && spec.provider.sandbox == Sandbox::Compatible && !refused.is_cancelled();
     run.end(if may_leave { Instruction::Leave } else { Instruction::End }).await;
     stderr.drain_now();
     tracing::debug!(ended = ?watched, "plugin ended");
     let end = if refused.is_cancelled() { RunEnd::Recursion } else { watched };
-    Ok(Finished { end, stdout: stdout.into_bytes(), stderr: attendance.last_lines(SHOWN).into() })
+    let (command, stderr) = (command_of(spec), Arc::<str>::from(attendance.last_lines(SHOWN)));
+    // A run has no terminal: it cannot open one, and its standard input is not one.
+    let names_terminal = TERMINAL.iter().any(|words| stderr.contains(words));
+    let stdout = stdout.into_bytes();
+    Err(match end {
+        RunEnd::Exited(status) => match status.code() {
+            Some(_) if names_terminal && stdout.trim_ascii().is_empty() => {
+                RunError::NeedsTerminal { command, stderr }
+            }
+            Some(0) => return Ok(stdout),
+            Some(code) => RunError::Exit { command, code, stderr },
+            // Without an exit code, a signal ended the process.
+            None => RunError::Signal { command, signal: status.signal().unwrap_or_default(), stderr },
+        },
+        RunEnd::Lost => RunError::Signal { command, signal: Signal::KILL.as_raw(), stderr },
+        RunEnd::Recursion => RunError::Recursion { command },
+        RunEnd::Stopped => RunError::NeedsTerminal { command, stderr },
+        RunEnd::TimedOut(limit) => attendance.timed_out(command, limit, stderr),
+        RunEnd::TooLarge => RunError::OutputTooLarge { command, limit: limits.stdout },
+    })
+}
+
+/// Why the kernel did not start it.
+async fn not_started(Invocation { spec, plugin, .. }: &Invocation<'_>, cause: io::Error) -> RunError {
+    let command = command_of(spec);
+    match cause.kind() {
+        io::ErrorKind::ArgumentListTooLong => RunError::ArgumentsTooLong { command, size: plugin.size() },
+        // A missing interpreter of a script gives the same error.
+        io::ErrorKind::NotFound => match find(&spec.file).await {
+            Err(error @ FileError::NotFound) => RunError::no_file(spec, error),
+            _ => RunError::Spawn { command, cause: cause.into() },
+        },
+        io::ErrorKind::TimedOut => RunError::Unanswered { command },
+        _ => RunError::Spawn { command, cause: cause.into() },
+    }
 }
 
 /// Waits for the end of the plugin.

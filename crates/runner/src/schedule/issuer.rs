@@ -65,8 +65,6 @@ pub(super) struct StartedRun {
     /// The number of pauses before it. A run that started before a pause shows nothing about its end.
     pauses: u64,
     probe: bool,
-    /// The caller whose text the plugin receives was also that of the last throttled run: it cannot extend a pause alone.
-    repeats: bool,
 }
 
 impl StartedRun {
@@ -215,14 +213,11 @@ impl Pace {
         now: Duration,
     ) -> StartedRun {
         let pauses = self.pauses;
-        let mut run =
-            StartedRun { class, source, party, is_aside: false, pauses, probe: false, repeats: false };
-        let sender = run.sender();
+        let mut run = StartedRun { class, source, party, is_aside: false, pauses, probe: false };
         if let Some(pause) = &mut self.pause {
-            run.repeats = sender.is_some() && sender == pause.offender;
             run.probe = class != Class::Forced || pause.until <= now;
             if run.probe {
-                (pause.probed, pause.last, pause.is_trying) = (now, sender, pause.until <= now);
+                (pause.probed, pause.last, pause.is_trying) = (now, run.sender(), pause.until <= now);
             }
         }
         if class == Class::Background {
@@ -288,10 +283,12 @@ impl Pace {
         let key = if let RunSource::Configuration(key) = run.source { Some(key) } else { None };
         let is_enough = differs(&mut self.throttled_key, key, now)
             | differs(&mut self.throttled_uid, run.party.sender(), now);
-        let (is_recent, is_closed) = (run.pauses == self.pauses, self.pause.is_some());
-        let begins = if is_closed { is_recent && !run.repeats } else { is_enough };
-        let length = pause(throttling, !is_closed || !is_recent, u);
-        let (until, sender) = (now.saturating_add(length), run.sender());
+        let (is_recent, sender) = (run.pauses == self.pauses, run.sender());
+        // A uid whose text the plugin receives cannot extend a pause alone.
+        let extends = |pause: &Pause| is_recent && (sender.is_none() || sender != pause.offender);
+        let begins = self.pause.as_ref().map_or(is_enough, extends);
+        let length = pause(throttling, self.pause.is_none() || !is_recent, u);
+        let until = now.saturating_add(length);
         match &mut self.pause {
             Some(pause) if now < pause.until => {
                 // Each run that was in progress when the pause began is throttled too.
