@@ -16,8 +16,8 @@ use credbroker_client::{
 };
 use rustix::{
     fs::{FlockOperation, OFlags, flock},
-    io::Errno,
-    net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with},
+    io::{Errno, FdFlags, fcntl_setfd, ioctl_fionbio},
+    net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket},
     process::geteuid,
 };
 use serde::{Deserialize, Serialize};
@@ -119,8 +119,10 @@ impl Starter {
 /// Whether no process listens there. Does not block: a listener whose queue is full is there.
 fn is_absent(path: &Path) -> bool {
     let connected = SocketAddrUnix::new(path).and_then(|address| {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        connect(&socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?, &address)
+        let socket = socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
+        fcntl_setfd(&socket, FdFlags::CLOEXEC)?;
+        ioctl_fionbio(&socket, true)?;
+        connect(&socket, &address)
     });
     matches!(connected, Err(Errno::NOENT | Errno::CONNREFUSED))
 }

@@ -25,7 +25,7 @@ use credbroker_observe::{
     metrics::{RunOutcome, RunReason},
 };
 use credbroker_runner::{
-    Attendance, ForeignTexts, PluginRunner, RunError, RunOutput, RunPermit, RunSource, Throttled, Urgency,
+    Attendance, ForeignTexts, PluginRunner, RunError, RunOutput, RunPermit, RunSource, Urgency,
 };
 
 /// The claim to run the plugin of an entry. Its run always publishes an outcome, even after a panic or when the runtime
@@ -216,7 +216,7 @@ impl<R: PluginRunner> Claim<R> {
         let (parts, spec) = (&cache.inner.parts, &entry.spec);
         let source = self.source();
         let ticket = run.queue(|urgency| parts.scheduler.enter(&spec.provider, urgency, source));
-        let permit = ticket.turn().await.map_err(|throttled| throttled.into_error(spec.command()))?;
+        let permit = ticket.turn().await.map_err(|left| RunError::throttled(spec, false, left))?;
         // After an eviction, the entry does not end this run when its provider is retired.
         if let Some(why) = spec.provider.state.retirement() {
             return Err(CacheError::Retired(why));
@@ -231,8 +231,7 @@ impl<R: PluginRunner> Claim<R> {
         let foreign = || ForeignTexts::of(spec, run.attendance.session().map(Arc::as_ref));
         let Some(retry_after) = permit.finish(&result, is_first, foreign) else { return Ok(result?) };
         // The issuer asked for fewer runs. Callers need to know that, and for how long.
-        let throttled = Throttled { provider: Arc::clone(&spec.provider), of_key: true, retry_after };
-        Err(throttled.into_error(spec.command()).into())
+        Err(RunError::throttled(spec, true, retry_after).into())
     }
 
     /// Who decides what the plugin receives.

@@ -6,7 +6,7 @@ use super::{attention::Unattended, bounds::Full};
 use credbroker_credential::{LifetimeError, Now};
 use credbroker_observe::clock::full_jitter;
 use credbroker_plugin::Retirement;
-use credbroker_runner::{PROBE_EVERY, RunError, WaitsFor};
+use credbroker_runner::{PROBE_EVERY, RunError};
 
 /// The longest time for which a caller gets one of the first failures again, without a run.
 const HELD: Duration = Duration::from_secs(3);
@@ -49,7 +49,7 @@ pub enum CacheError {
 #[derive(Clone, Debug)]
 pub enum Pending {
     /// The run is queued; for what reason, if that is known.
-    Queued(Option<WaitsFor>),
+    Queued(Option<String>),
     /// The plugin has been running for this time.
     Running(Duration),
 }

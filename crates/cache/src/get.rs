@@ -21,7 +21,7 @@ use super::{
 use credbroker_credential::{Generation, Issued};
 use credbroker_observe::{clock::Now, metrics::RunReason};
 use credbroker_plugin::{PluginKey, PluginSpec, Retirement};
-use credbroker_runner::{PluginRunner, Urgency};
+use credbroker_runner::{PluginRunner, RunError, Urgency};
 
 /// How long a caller without a deadline waits.
 const WITHOUT_DEADLINE: Duration = Duration::from_secs(60);
@@ -182,9 +182,8 @@ impl<R: PluginRunner> CredentialCache<R> {
                     Decision::Wait => {}
                 }
                 let Some(run) = run else { continue };
-                let joined = Waiter::new(run, request, is_new).map_err(|throttled| {
-                    let retry_after = throttled.retry_after;
-                    let error = throttled.into_error(entry.spec.command()).into();
+                let joined = Waiter::new(run, request, is_new).map_err(|retry_after| {
+                    let error = RunError::throttled(&entry.spec, false, retry_after).into();
                     Failed { error, retry_after }
                 })?;
                 let outcome = tokio::select! {

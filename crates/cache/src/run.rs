@@ -20,7 +20,7 @@ use credbroker_observe::{
     trace::RunSpan,
 };
 use credbroker_plugin::PluginSpec;
-use credbroker_runner::{Attendance, Attending, Throttled, Ticket, TicketHandle, Urgency};
+use credbroker_runner::{Attendance, Attending, Ticket, TicketHandle, Urgency};
 
 /// The outcome of a run; `None`: it was abandoned, and callers that started to wait meanwhile decide again.
 pub(crate) type RunResult = Option<Result<Arc<Issued>, Failure>>;
@@ -107,7 +107,7 @@ impl Run {
         let handle = ticket.handle();
         for peer in peers {
             // In a pause, a run of the broker waits for the next probe, and these callers with it.
-            drop(handle.join(peer));
+            let _paused = handle.join(peer);
         }
         progress.ticket = Some(handle);
         ticket
@@ -205,8 +205,8 @@ impl Waiter {
     ///
     /// # Errors
     ///
-    /// The run is queued, and its issuer is paused.
-    pub(crate) fn new(run: Arc<Run>, request: &Request, is_first: bool) -> Result<Self, Throttled> {
+    /// The run is queued, and its issuer is paused for this time.
+    pub(crate) fn new(run: Arc<Run>, request: &Request, is_first: bool) -> Result<Self, Duration> {
         let peer = request.caller.peer;
         if !is_first {
             let mut progress = run.lock();

@@ -11,7 +11,7 @@ use super::{
     cache::CredentialCache,
     entries::{ListPosition, position},
     entry::KeyEntry,
-    error::{CacheError, Failed, Failure},
+    error::{Failed, Failure},
     rejection::Verdict,
     request::Selector,
     state::{KeyState, Usage, next_run},
@@ -148,14 +148,10 @@ impl<R: PluginRunner> CredentialCache<R> {
     /// What a caller would get. A pause of the issuer may have become longer since the failure.
     fn failed(&self, entry: &KeyEntry, failure: &Failure, now: Now) -> Failed {
         let own = failure.at(now, false);
-        let throttled =
-            failure.error.pause().and_then(|_| self.inner.parts.scheduler.throttled(&entry.spec.provider));
-        let Some(throttled) = throttled.filter(|throttled| throttled.retry_after > own.retry_after) else {
-            return own;
-        };
-        let retry_after = throttled.retry_after;
-        let error: RunError = throttled.into_error(entry.spec.command());
-        Failed { error: CacheError::Run(error), retry_after }
+        let paused =
+            failure.error.pause().and_then(|_| self.inner.parts.scheduler.paused(&entry.spec.provider));
+        let Some(retry_after) = paused.filter(|left| *left > own.retry_after) else { return own };
+        Failed { error: RunError::throttled(&entry.spec, false, retry_after).into(), retry_after }
     }
 }
 

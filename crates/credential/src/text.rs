@@ -66,36 +66,6 @@ pub fn escape_json(document: &str) -> String {
     escaped
 }
 
-/// The last whole lines of what a plugin wrote to stderr, sanitised, in one line and at most about `most` bytes. `cut`:
-/// `bytes` starts somewhere inside a line.
-pub fn last_lines(bytes: &[u8], cut: bool, most: usize) -> String {
-    // A carriage return ends a line too: progress bars draw one over the other.
-    let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
-    let first = bytes.iter().position(is_end).filter(|_| cut).map_or(0, |end| end + 1);
-    let bytes = bytes.get(first..).unwrap_or_default();
-    let mut kept = Vec::new();
-    let mut left = most;
-    for line in bytes.rsplit(is_end).filter(|line| !line.trim_ascii().is_empty()) {
-        let line = sanitize(String::from_utf8_lossy(line).trim());
-        if line.len() > left {
-            if kept.is_empty() {
-                kept.push(format!("…{}", end_of(&line, most)));
-            }
-            break;
-        }
-        left -= line.len();
-        kept.push(line);
-    }
-    kept.reverse();
-    kept.join(" | ")
-}
-
-/// The longest end of `line` that has at most `most` bytes.
-fn end_of(line: &str, most: usize) -> &str {
-    let start = line.char_indices().map(|(index, _)| index).find(|index| line.len() - index <= most);
-    start.and_then(|start| line.get(start..)).unwrap_or_default()
-}
-
 fn is_text(character: char) -> bool {
     match character {
         // U+FFFD replaces bytes that are not UTF-8. There can be many of them, and the last arm is slow.

@@ -1,14 +1,19 @@
 //! Attending a run: what a plugin run shares with those who watch it, and how long it may take because of them.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, future::pending, sync::Arc, time::Duration};
 
 use tokio::{
     sync::watch,
     time::{Instant, sleep, sleep_until},
 };
 
-use super::{Lender, RunError, transcript::Transcript};
-use credbroker_plugin::Session;
+use crate::{
+    error::RunError,
+    lease::{Lender, PluginCommand},
+    transcript::Transcript,
+};
+use credbroker_plugin::{Provider, Session};
+use zeroize::Zeroizing;
 
 /// How long a run that waits for a person is without a place before it tries again to get one.
 const NEXT_TRY: Duration = Duration::from_secs(1);
@@ -28,7 +33,9 @@ struct State {
     attendants: usize,
     /// When the plugin started; `None`: it has not.
     started: Option<Instant>,
-    budget: RunBudget,
+    /// Those of its provider.
+    timeout: Duration,
+    interactive_timeout: Duration,
     /// It counts as an interactive run.
     has_place: bool,
     /// It went on after `timeout`, because it was attended.
@@ -37,18 +44,32 @@ struct State {
 }
 
 impl State {
+    /// The time from its start that the run has: `interactiveTimeout` while a person attends it and it has a place among
+    /// the interactive runs, and `timeout` otherwise. Attending never shortens a run.
     fn limit(&self) -> Duration {
-        self.budget.limit(self.attendants > 0, self.has_place)
+        let is_longer = self.attendants > 0 && self.has_place;
+        if is_longer { self.interactive_timeout.max(self.timeout) } else { self.timeout }
+    }
+
+    /// When it has run for `time`; `None`: never, or it has not started.
+    fn after(&self, time: Duration) -> Option<Instant> {
+        self.started?.checked_add(time)
     }
 
     fn elapsed(&self) -> Duration {
         self.started.map(|started| started.elapsed()).unwrap_or_default()
     }
 
+    /// Whether it has run for longer than runs usually do.
+    fn takes_long(&self) -> bool {
+        self.elapsed() >= self.timeout / 2
+    }
+
+    /// Whether it waits for a person, as far as the broker can know: a person attends it, and it has written something, or
+    /// takes long.
     fn waits_for_person(&self) -> bool {
         let has_written = self.transcript.count() > 0 || self.transcript.has_partial();
-        self.started.is_some()
-            && waits_for_person(self.attendants > 0, has_written, self.elapsed(), self.budget)
+        self.started.is_some() && self.attendants > 0 && (has_written || self.takes_long())
     }
 }
 
@@ -68,25 +89,33 @@ impl Attendance {
         self.session.as_ref()
     }
 
-    /// Notes that the plugin starts.
-    pub fn started(&self, budget: RunBudget) {
+    /// Notes that the plugin of `provider` starts.
+    pub fn started(&self, provider: &Provider) {
         #[expect(clippy::disallowed_methods, reason = "stops in suspend, as the timer of the limit does")]
         let now = Instant::now();
-        self.state.send_modify(|state| (state.started, state.budget) = (Some(now), budget));
+        self.state.send_modify(|state| {
+            state.started = Some(now);
+            (state.timeout, state.interactive_timeout) = (provider.timeout, provider.interactive_timeout);
+        });
     }
 
     /// Adds what the plugin wrote to stderr.
-    pub(super) fn wrote(&self, bytes: &[u8]) {
+    pub(crate) fn wrote(&self, bytes: &[u8]) {
         self.state.send_modify(|state| state.transcript.push(bytes));
     }
 
     /// Whether the plugin has begun a line and not ended it.
-    pub(super) fn has_partial_line(&self) -> bool {
+    pub(crate) fn has_partial_line(&self) -> bool {
         self.state.borrow().transcript.has_partial()
     }
 
+    /// The last lines of stderr, in one line of at most about `most` bytes.
+    pub(crate) fn last_lines(&self, most: usize) -> String {
+        self.state.borrow().transcript.last(most)
+    }
+
     /// Shows a line that has no end, such as a prompt.
-    pub(super) fn show_partial_line(&self) {
+    pub(crate) fn show_partial_line(&self) {
         self.state.send_modify(|state| state.transcript.flush());
     }
 
@@ -95,38 +124,25 @@ impl Attendance {
     pub async fn used_up(&self) -> Duration {
         let mut changes = self.state.subscribe();
         loop {
-            let (limit, end) = {
+            let (limit, end, timeout) = {
                 let state = changes.borrow_and_update();
-                let limit = state.limit();
-                (limit, state.started.and_then(|started| started.checked_add(limit)))
-            };
-            let over = async {
-                match end {
-                    Some(end) => sleep_until(end).await,
-                    None => std::future::pending().await,
-                }
+                let timeout = state.after(state.timeout).filter(|_| !state.has_overrun);
+                (state.limit(), state.after(state.limit()), timeout)
             };
             tokio::select! {
                 biased;
-                () = over => return limit,
-                () = self.overruns() => {}
+                () = until(end) => return limit,
+                () = until(timeout) => self.state.send_modify(|state| state.has_overrun = true),
                 _changed = changes.changed() => {}
             }
         }
     }
 
-    /// Waits until the run goes on after `timeout`, and notes it. Never returns if that is known.
-    async fn overruns(&self) {
-        let end = {
-            let state = self.state.borrow();
-            let usual = state.started.and_then(|started| started.checked_add(state.budget.unattended));
-            usual.filter(|_| !state.has_overrun)
-        };
-        match end {
-            Some(end) => sleep_until(end).await,
-            None => std::future::pending().await,
-        }
-        self.state.send_modify(|state| state.has_overrun = true);
+    /// The error of the plugin `command`, which has used up `limit`.
+    pub(crate) fn timed_out(&self, command: Arc<str>, limit: Duration, stderr: Arc<str>) -> RunError {
+        let is_longer = limit > self.state.borrow().timeout;
+        let key = if is_longer { "interactiveTimeout" } else { "timeout" };
+        RunError::Timeout { command, limit, key, stderr }
     }
 
     /// Waits until the run waits for a person and `take` gives it a place among the interactive runs. From then on it may
@@ -134,29 +150,44 @@ impl Attendance {
     pub async fn take_place(&self, mut take: impl FnMut() -> bool) {
         let mut changes = self.state.subscribe();
         loop {
-            let half = {
+            let (waits, half) = {
                 let state = changes.borrow_and_update();
-                if state.waits_for_person() {
-                    None
-                } else {
-                    Some((state.budget.unattended / 2).saturating_sub(state.elapsed()))
-                }
+                let half = state.after(state.timeout / 2).filter(|_| !state.takes_long());
+                (state.waits_for_person(), half)
             };
-            match half {
-                None if take() => break,
-                None => sleep(NEXT_TRY).await,
-                Some(half) => {
-                    let half = async {
-                        if half.is_zero() { std::future::pending().await } else { sleep(half).await }
-                    };
-                    tokio::select! {
-                        () = half => {}
-                        _changed = changes.changed() => {}
-                    }
+            if !waits {
+                tokio::select! {
+                    () = until(half) => {}
+                    _changed = changes.changed() => {}
                 }
+            } else if take() {
+                return self.state.send_modify(|state| state.has_place = true);
+            } else {
+                sleep(NEXT_TRY).await;
             }
         }
-        self.state.send_modify(|state| state.has_place = true);
+    }
+
+    /// Lets `lender` run `plugin` while the run has time, and returns what the plugin `command` printed.
+    pub async fn lease(
+        &self,
+        lender: &Lender,
+        command: Arc<str>,
+        plugin: PluginCommand,
+        provider: &Provider,
+    ) -> Result<Zeroizing<Vec<u8>>, RunError> {
+        self.started(provider);
+        let process = lender.process();
+        // For others who attend it. It also means that the run waits for a person from its start.
+        let place = format!("the plugin runs in the terminal of process {process}");
+        self.wrote(format!("{place}\n").as_bytes());
+        let lost = || RunError::TerminalLost { command: Arc::clone(&command), process };
+        let deposited = lender.offer(plugin).ok_or_else(lost)?;
+        tokio::select! {
+            biased;
+            deposit = deposited => deposit.map_err(|_dropped| lost())?.stdout(command),
+            limit = self.used_up() => Err(self.timed_out(command, limit, place.into())),
+        }
     }
 
     /// Whether a person attends it.
@@ -178,7 +209,14 @@ impl Attendance {
     /// Reads it from the first line that is kept.
     pub fn read(self: &Arc<Self>) -> AttendanceReader {
         let changes = self.state.subscribe();
-        AttendanceReader::new(Arc::clone(self), changes)
+        AttendanceReader { _attendance: Arc::clone(self), changes, seen: 0, end: None }
+    }
+}
+
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => pending().await,
     }
 }
 
@@ -190,35 +228,6 @@ impl Drop for Attending {
     fn drop(&mut self) {
         self.0.state.send_modify(|state| state.attendants = state.attendants.saturating_sub(1));
     }
-}
-
-/// How long a run may take.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct RunBudget {
-    /// `timeout`.
-    pub unattended: Duration,
-    /// `interactiveTimeout`.
-    pub attended: Duration,
-}
-
-impl RunBudget {
-    /// The time from its start that a run has: `interactiveTimeout` while a person attends it and it has a place among
-    /// the interactive runs, and `timeout` otherwise. Attending never shortens a run.
-    pub fn limit(self, is_attended: bool, has_place: bool) -> Duration {
-        if is_attended && has_place { self.attended.max(self.unattended) } else { self.unattended }
-    }
-
-    /// The error of the plugin `command`, which has used up `limit`.
-    pub(super) fn used_up(self, command: Arc<str>, limit: Duration, stderr: Arc<str>) -> RunError {
-        let key = if limit > self.unattended { "interactiveTimeout" } else { "timeout" };
-        RunError::Timeout { command, limit, key, stderr }
-    }
-}
-
-/// Whether a run waits for a person, as far as the broker can know: a person attends it, and it has written something, or
-/// takes longer than runs usually do.
-fn waits_for_person(is_attended: bool, has_written: bool, elapsed: Duration, budget: RunBudget) -> bool {
-    is_attended && (has_written || elapsed >= budget.unattended / 2)
 }
 
 /// What is new about a run. The lines may have a device code, so `Debug` does not show them.
@@ -256,10 +265,6 @@ pub struct AttendanceReader {
 }
 
 impl AttendanceReader {
-    fn new(attendance: Arc<Attendance>, changes: watch::Receiver<State>) -> Self {
-        Self { _attendance: attendance, changes, seen: 0, end: None }
-    }
-
     /// Waits until something is new. Cancel safe.
     pub async fn next(&mut self) -> AttendanceNews {
         loop {
@@ -275,7 +280,7 @@ impl AttendanceReader {
     pub fn news(&mut self) -> AttendanceNews {
         let state = self.changes.borrow_and_update();
         let lines = state.transcript.after(self.seen).collect();
-        let end = state.started.and_then(|started| started.checked_add(state.limit()));
+        let end = state.after(state.limit());
         let left = state.limit().saturating_sub(state.elapsed());
         let time_left = end.filter(|end| self.end != Some(*end)).map(|_| left);
         (self.seen, self.end) = (state.transcript.count(), end);

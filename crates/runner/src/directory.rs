@@ -5,16 +5,16 @@ use std::{
     io, mem,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
 use tempfile::TempDir;
-use tokio::{runtime::Handle, task::spawn_blocking, time::timeout};
+use tokio::{runtime::Handle, sync::Mutex, task::spawn_blocking, time::timeout};
 use tokio_util::task::TaskTracker;
 use tracing::debug;
 
-use super::removal::remove_tree;
+use crate::removal::remove_tree;
 
 /// How long a run waits for its directory.
 const MAKE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -30,36 +30,29 @@ pub fn check_scratch(base: &Path) -> io::Result<()> {
 
 /// Makes and removes the directories of runs.
 #[derive(Debug)]
-pub(super) struct Scratch {
-    pub(super) base: Arc<Path>,
-    removals: Arc<Mutex<Removals>>,
-    pub(super) tasks: TaskTracker,
-}
-
-/// The directories to remove. One thread removes them one by one: a plugin that leaves a huge tree must not occupy all
-/// threads.
-#[derive(Debug, Default)]
-struct Removals {
-    waiting: Vec<PathBuf>,
-    in_progress: bool,
+pub(crate) struct Scratch {
+    pub(crate) base: Arc<Path>,
+    /// Held by the removal of a directory. A plugin that leaves a huge tree must not occupy all threads.
+    removal: Arc<Mutex<()>>,
+    pub(crate) tasks: TaskTracker,
 }
 
 /// The directory of one run. Dropping it starts its removal and does not wait for it.
 #[derive(Debug)]
-pub(super) struct RunDirectory<'a> {
+pub(crate) struct RunDirectory<'a> {
     /// The plugin's working directory, empty when it starts.
-    pub(super) working: PathBuf,
+    pub(crate) working: PathBuf,
     whole: PathBuf,
     scratch: &'a Scratch,
 }
 
 impl Scratch {
     /// Makes directories in `base`. `tasks` owns the removals, so that a drain waits for them.
-    pub(super) fn new(base: Arc<Path>, tasks: TaskTracker) -> Self {
-        Self { base, removals: Arc::default(), tasks }
+    pub(crate) fn new(base: Arc<Path>, tasks: TaskTracker) -> Self {
+        Self { base, removal: Arc::default(), tasks }
     }
 
-    pub(super) async fn directory(&self) -> io::Result<RunDirectory<'_>> {
+    pub(crate) async fn directory(&self) -> io::Result<RunDirectory<'_>> {
         let base = Arc::clone(&self.base);
         let made = timeout(MAKE_TIMEOUT, spawn_blocking(move || make(&base))).await;
         let whole = made.map_err(|_elapsed| io::Error::from(io::ErrorKind::TimedOut))???;
@@ -68,13 +61,12 @@ impl Scratch {
 
     fn remove(&self, directory: PathBuf) {
         let Ok(runtime) = Handle::try_current() else { return remove(&directory) };
-        let mut removals = lock(&self.removals);
-        removals.waiting.push(directory);
-        if !removals.in_progress {
-            removals.in_progress = true;
-            let removals = Arc::clone(&self.removals);
-            self.tasks.spawn_blocking_on(move || remove_all(&removals), &runtime);
-        }
+        let removal = Arc::clone(&self.removal);
+        let remove = async move {
+            let _turn = removal.lock().await;
+            drop(spawn_blocking(move || remove(&directory)).await);
+        };
+        self.tasks.spawn_on(remove, &runtime);
     }
 }
 
@@ -93,35 +85,17 @@ fn make(base: &Path) -> io::Result<TempDir> {
     Ok(whole)
 }
 
-fn remove_all(removals: &Mutex<Removals>) {
-    loop {
-        let directory = {
-            let mut removals = lock(removals);
-            let next = removals.waiting.pop();
-            removals.in_progress = next.is_some();
-            next
-        };
-        let Some(directory) = directory else { return };
-        remove(&directory);
-    }
-}
-
 fn remove(directory: &Path) {
     if let Err(error) = remove_tree(directory) {
         debug!("cannot remove the working directory of a plugin: {error}");
     }
 }
 
-/// The list is consistent whenever the lock is free, so a poisoned lock is still usable.
-fn lock(removals: &Mutex<Removals>) -> std::sync::MutexGuard<'_, Removals> {
-    removals.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::{Sender, channel};
 
-    use tokio::{runtime::Builder, time::advance};
+    use tokio::{runtime::Builder, task::yield_now, time::advance};
 
     use super::*;
 
@@ -150,15 +124,17 @@ mod tests {
     }
 
     #[test]
-    fn removals_use_one_thread_and_no_run_waits_for_them() {
+    fn removals_take_turns_and_no_run_waits_for_them() {
         with_one_thread(async |base, scratch| {
             let directories = [scratch.directory().await.unwrap(), scratch.directory().await.unwrap()];
             fs::write(directories[0].working.join("left"), "behind").unwrap();
             let left = || fs::read_dir(base.path()).unwrap().count();
-            let busy = occupy();
+            let turn = scratch.removal.lock().await;
             drop(directories);
-            assert_eq!((left(), scratch.tasks.len()), (2, 1), "one thread for all");
-            drop(busy);
+            yield_now().await;
+            spawn_blocking(|| ()).await.unwrap(); // after what has been given to a thread
+            assert_eq!(left(), 2, "another one is removed");
+            drop(turn);
             scratch.tasks.close();
             scratch.tasks.wait().await;
             assert_eq!(left(), 0);

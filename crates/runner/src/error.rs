@@ -2,8 +2,8 @@
 
 use std::{io, path::Path, sync::Arc, time::Duration};
 
-use credbroker_credential::{DecodeError, ExecInfoError};
-use credbroker_plugin::Refusal;
+use credbroker_credential::{DecodeError, ExecInfoError, text::sanitize};
+use credbroker_plugin::{FileError, PluginSpec, Refusal};
 
 /// Why a plugin run brought no credential. Never contains stdout, which may be a token.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -185,6 +185,31 @@ pub enum RunError {
     },
 }
 
+impl RunError {
+    /// The error of a run that does not start: its issuer is paused, or only its key.
+    pub fn throttled(spec: &PluginSpec, of_key: bool, retry_after: Duration) -> Self {
+        let (provider, issuer) = (Arc::clone(&spec.provider.name), Arc::clone(&spec.provider.issuer.name));
+        Self::Throttled { command: spec.command(), provider, issuer, of_key, retry_after }
+    }
+
+    pub(crate) fn no_file(spec: &PluginSpec, error: FileError) -> Self {
+        let command = command_of(spec);
+        match error {
+            FileError::NotFound => Self::NotFound {
+                command: sanitize(&spec.provider.command.to_string()).into(),
+                place: spec.provider.command.place(),
+                install_hint: spec.provider.install_hint.as_deref().map(sanitize),
+            },
+            FileError::Unanswered => Self::Unanswered { command },
+            FileError::Unreadable(source) => Self::Unreadable { command, source },
+        }
+    }
+}
+
+pub(crate) fn command_of(spec: &PluginSpec) -> Arc<str> {
+    sanitize(&spec.command()).into()
+}
+
 fn tail(stderr: &str) -> String {
     if stderr.is_empty() { String::new() } else { format!("; its stderr ends: {stderr}") }
 }
@@ -200,7 +225,7 @@ fn pause(of_key: bool, left: Duration, provider: &str) -> String {
 }
 
 /// Whole seconds, rounded up.
-pub(super) fn seconds(duration: Duration) -> String {
+pub(crate) fn seconds(duration: Duration) -> String {
     format!("{} s", duration.as_millis().div_ceil(1000))
 }
 

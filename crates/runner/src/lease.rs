@@ -12,7 +12,7 @@ use credbroker_proto::LEASED_OUTPUT;
 use tokio::sync::oneshot;
 use zeroize::Zeroizing;
 
-use super::{Attendance, RunBudget, RunError};
+use crate::error::RunError;
 
 /// A caller that can run a plugin in its own terminal, once.
 #[derive(Debug)]
@@ -25,14 +25,14 @@ pub struct Lender {
 #[derive(Debug)]
 pub struct Offer {
     /// What to run.
-    pub command: LeasedCommand,
+    pub command: PluginCommand,
     /// Takes what the plugin printed.
     pub deposit: oneshot::Sender<Deposit>,
 }
 
-/// A plugin as a caller is to start it. `Debug` shows no argument and no variable: they may be secrets.
-pub struct LeasedCommand {
-    /// Path of the plugin.
+/// A plugin to start. `Debug` shows no argument and no variable: they may be secrets.
+pub struct PluginCommand {
+    /// Its path.
     pub program: PathBuf,
     /// Its arguments.
     pub args: Vec<String>,
@@ -55,29 +55,8 @@ impl Lender {
         (Arc::new(Self { process, offer: Mutex::new(Some(offer)) }), offered)
     }
 
-    /// Lets the caller run `leased` while `attendance` allows it, and returns what the plugin `command` printed.
-    pub async fn run(
-        &self,
-        command: Arc<str>,
-        leased: LeasedCommand,
-        attendance: &Attendance,
-        budget: RunBudget,
-    ) -> Result<Zeroizing<Vec<u8>>, RunError> {
-        attendance.started(budget);
-        // For others who attend it. It also means that the run waits for a person from its start.
-        let place = format!("the plugin runs in the terminal of process {}", self.process);
-        attendance.wrote(format!("{place}\n").as_bytes());
-        let lost = || RunError::TerminalLost { command: Arc::clone(&command), process: self.process };
-        let deposited = self.offer(leased).ok_or_else(lost)?;
-        tokio::select! {
-            biased;
-            deposit = deposited => deposit.map_err(|_dropped| lost())?.stdout(command),
-            limit = attendance.used_up() => Err(budget.used_up(command, limit, place.into())),
-        }
-    }
-
     /// The process whose terminal it is.
-    pub(super) fn process(&self) -> u32 {
+    pub(crate) fn process(&self) -> u32 {
         self.process
     }
 
@@ -87,7 +66,7 @@ impl Lender {
     }
 
     /// Asks it to run `command`, and returns what takes the output. `None`: it has left.
-    fn offer(&self, command: LeasedCommand) -> Option<oneshot::Receiver<Deposit>> {
+    pub(crate) fn offer(&self, command: PluginCommand) -> Option<oneshot::Receiver<Deposit>> {
         let (deposit, deposited) = oneshot::channel();
         let sender = self.lock().take()?;
         sender.send(Offer { command, deposit }).is_ok().then_some(deposited)
@@ -100,7 +79,7 @@ impl Lender {
 
 impl Deposit {
     /// The output of the plugin `command`. As for any run, only that of a success counts.
-    pub(super) fn stdout(self, command: Arc<str>) -> Result<Zeroizing<Vec<u8>>, RunError> {
+    pub(crate) fn stdout(self, command: Arc<str>) -> Result<Zeroizing<Vec<u8>>, RunError> {
         match self.exit_code {
             _ if self.stdout.len() > LEASED_OUTPUT => {
                 Err(RunError::OutputTooLarge { command, limit: LEASED_OUTPUT })
@@ -111,9 +90,18 @@ impl Deposit {
     }
 }
 
-impl fmt::Debug for LeasedCommand {
+impl PluginCommand {
+    /// The bytes of arguments and environment that the kernel copies.
+    pub(crate) fn size(&self) -> usize {
+        let args = self.args.iter().map(|arg| arg.len() + 1);
+        let variables = self.environment.iter().map(|(name, value)| name.len() + value.len() + 2);
+        args.chain(variables).sum()
+    }
+}
+
+impl fmt::Debug for PluginCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LeasedCommand").field("program", &self.program).finish_non_exhaustive()
+        f.debug_struct("PluginCommand").field("program", &self.program).finish_non_exhaustive()
     }
 }
 

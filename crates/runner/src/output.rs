@@ -1,4 +1,4 @@
-//! The output of a plugin: all of stdout up to a limit, and the end of stderr.
+//! The output of a plugin: all of stdout up to a limit, and stderr.
 
 use std::{os::fd::AsFd, sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use tokio::{
 };
 use zeroize::Zeroizing;
 
-use super::Attendance;
+use crate::attendance::Attendance;
 
 const FIRST: usize = 16 << 10;
 /// Bytes of stderr that are read at a time.
@@ -22,23 +22,23 @@ const QUIET: Duration = Duration::from_millis(100);
 
 /// The plugin wrote more than the limit.
 #[derive(Debug)]
-pub(super) struct TooLarge;
+pub(crate) struct TooLarge;
 
 /// Stdout. It may contain a token, so every buffer that held a part of it is wiped.
 #[derive(Debug)]
-pub(super) struct Capped<R> {
+pub(crate) struct Capped<R> {
     pipe: R,
     bytes: Zeroizing<Vec<u8>>,
     limit: usize,
 }
 
 impl<R: AsyncRead + Unpin> Capped<R> {
-    pub(super) fn new(pipe: R, limit: usize) -> Self {
+    pub(crate) fn new(pipe: R, limit: usize) -> Self {
         Self { pipe, bytes: Zeroizing::new(Vec::with_capacity(FIRST.min(limit) + 1)), limit }
     }
 
     /// Reads to the end. Cancel safe.
-    pub(super) async fn fill(&mut self) -> Result<(), TooLarge> {
+    pub(crate) async fn fill(&mut self) -> Result<(), TooLarge> {
         while self.bytes.len() <= self.limit {
             if self.bytes.len() == self.bytes.capacity() {
                 self.grow();
@@ -52,7 +52,7 @@ impl<R: AsyncRead + Unpin> Capped<R> {
         Err(TooLarge)
     }
 
-    pub(super) fn into_bytes(self) -> Zeroizing<Vec<u8>> {
+    pub(crate) fn into_bytes(self) -> Zeroizing<Vec<u8>> {
         self.bytes
     }
 
@@ -64,29 +64,24 @@ impl<R: AsyncRead + Unpin> Capped<R> {
     }
 }
 
-/// Stderr. All of it is read, so that the plugin never blocks, and only its end is kept. Those who attend the run see it as
-/// it comes.
+/// Stderr. All of it is read, so that the plugin never blocks. The transcript of its run keeps the end.
 #[derive(Debug)]
-pub(super) struct Tail<R> {
+pub(crate) struct Stderr<R> {
     pipe: R,
-    bytes: Vec<u8>,
-    kept: usize,
-    cut: bool,
+    buffer: Vec<u8>,
     attendance: Arc<Attendance>,
 }
 
-impl<R: AsyncRead + Unpin> Tail<R> {
-    pub(super) fn new(pipe: R, kept: usize, attendance: Arc<Attendance>) -> Self {
-        Self { pipe, bytes: Vec::new(), kept, cut: false, attendance }
+impl<R: AsyncRead + Unpin> Stderr<R> {
+    pub(crate) fn new(pipe: R, attendance: Arc<Attendance>) -> Self {
+        Self { pipe, buffer: Vec::with_capacity(PIECE), attendance }
     }
 
     /// Reads to the end. Cancel safe.
-    pub(super) async fn drain(&mut self) {
+    pub(crate) async fn drain(&mut self) {
         loop {
-            self.bytes.reserve(PIECE);
-            let before = self.bytes.len();
-            let mut buffer = (&mut self.bytes).limit(PIECE);
-            let read = self.pipe.read_buf(&mut buffer);
+            self.buffer.clear();
+            let read = self.pipe.read_buf(&mut self.buffer);
             let read = if self.attendance.has_partial_line() {
                 let Ok(read) = timeout(QUIET, read).await else {
                     self.attendance.show_partial_line();
@@ -97,47 +92,26 @@ impl<R: AsyncRead + Unpin> Tail<R> {
                 read.await
             };
             match read {
-                Ok(1..) => self.read_after(before),
+                Ok(1..) => self.attendance.wrote(&self.buffer),
                 Ok(0) | Err(_) => return,
             }
-        }
-    }
-
-    /// The kept end, and whether it starts inside a line. There is no more.
-    pub(super) fn end(&mut self) -> (&[u8], bool) {
-        self.attendance.show_partial_line();
-        self.forget(self.kept);
-        (&self.bytes, self.cut)
-    }
-
-    /// Notes what was read after the first `before` bytes.
-    fn read_after(&mut self, before: usize) {
-        self.attendance.wrote(self.bytes.get(before..).unwrap_or_default());
-        self.forget(2 * self.kept);
-    }
-
-    /// Keeps the end once there are more than `most` bytes.
-    fn forget(&mut self, most: usize) {
-        if self.bytes.len() > most {
-            self.bytes.drain(..self.bytes.len() - self.kept);
-            self.cut = true;
         }
     }
 }
 
-impl<R: AsyncRead + AsFd + Unpin> Tail<R> {
+impl<R: AsyncRead + AsFd + Unpin> Stderr<R> {
     /// Reads what is in the pipe without waiting: other processes may keep the write end open.
-    pub(super) fn drain_now(&mut self) {
+    pub(crate) fn drain_now(&mut self) {
         let mut read = 0;
         while read < PIPE {
-            self.bytes.reserve(PIECE);
-            let before = self.bytes.len();
-            match rustix::io::read(&self.pipe, spare_capacity(&mut self.bytes)) {
+            self.buffer.clear();
+            match rustix::io::read(&self.pipe, spare_capacity(&mut self.buffer)) {
                 Ok(count @ 1..) => read += count,
-                Ok(0) | Err(_) => return,
+                Ok(0) | Err(_) => break,
             }
-            self.read_after(before);
+            self.attendance.wrote(&self.buffer);
         }
+        self.attendance.show_partial_line();
     }
 }
 

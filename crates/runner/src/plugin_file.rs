@@ -13,6 +13,7 @@ use std::{
 use rustix::process::geteuid;
 use tokio::{task::spawn_blocking, time::timeout};
 
+use crate::linux;
 use credbroker_client::paths::{Exposed, first_on_the_way};
 use credbroker_plugin::{
     Command, Executable, FileError, FileIdentity, FoundFile, PluginFile, Providers, Refusal, Sha256, Sighting,
@@ -123,10 +124,7 @@ fn executable(path: &Path) -> io::Result<Option<Executable>> {
 }
 
 /// Refuses a file with another digest than `wanted`. It is read again only when it has changed since the `last` time.
-///
-/// # Errors
-///
-/// The file cannot be read, or changes while it is read.
+/// An error: it cannot be read, or changes while it is read.
 fn other_digest(path: &Path, wanted: Sha256, last: &mut LastDigest) -> io::Result<Option<Refusal>> {
     let mut file = File::open(path)?;
     let identity = identity(&file.metadata()?);
@@ -149,12 +147,9 @@ fn identity(metadata: &Metadata) -> FileIdentity {
 
 /// Why a file at this absolute path is not trusted: another user can write it, or a directory or link on the way to it.
 /// Nothing on a mount that is read-only for the broker can be changed through this path.
-///
-/// # Errors
-///
-/// A part of the path cannot be read.
 fn distrust(path: &Path) -> io::Result<Option<Refusal>> {
-    static OWNERS: LazyLock<Owners> = LazyLock::new(Owners::of_this_process);
+    static OWNERS: LazyLock<Owners> =
+        LazyLock::new(|| Owners { own: geteuid().as_raw(), unmapped_root: linux::unmapped_root() });
     let is_shared =
         |directory: &Path| directory.symlink_metadata().is_ok_and(|found| is_writable(found.mode()));
     let found = first_on_the_way(path, |at, found| {
@@ -195,13 +190,6 @@ struct Owners {
 }
 
 impl Owners {
-    fn of_this_process() -> Self {
-        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        let overflow = read("/proc/sys/kernel/overflowuid").trim().parse().unwrap_or(65_534);
-        let unmapped_root = (!maps_root(&read("/proc/self/uid_map"))).then_some(overflow);
-        Self { own: geteuid().as_raw(), unmapped_root }
-    }
-
     fn are_root(&self, owner: u32) -> bool {
         owner == 0 || self.unmapped_root == Some(owner)
     }
@@ -219,11 +207,6 @@ impl Owners {
         let is_protected = is_directory && mode & STICKY != 0 && self.are_root(owner);
         self.include(owner) && (!is_writable(mode) || is_protected)
     }
-}
-
-/// Whether a `/proc/PID/uid_map` has root. Without the file there are no user namespaces.
-fn maps_root(map: &str) -> bool {
-    map.lines().any(|line| line.split_whitespace().next() == Some("0")) || map.trim().is_empty()
 }
 
 #[cfg(test)]

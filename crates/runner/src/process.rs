@@ -1,45 +1,87 @@
-//! A plugin that runs under its launcher.
+//! A plugin that runs under its launcher. No other file of the broker starts processes.
 
 use std::{
-    collections::BTreeMap,
-    ffi::OsString,
     io,
-    os::unix::process::ExitStatusExt as _,
-    path::Path,
-    process::{Command, ExitStatus},
+    os::{fd::OwnedFd, unix::net::UnixStream as StdUnixStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus},
     sync::Arc,
     time::Duration,
 };
 
-use tokio::{net::unix::pipe, runtime::Handle, time::timeout};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::{
+    io::AsyncReadExt as _,
+    net::{UnixStream, unix::pipe::Receiver},
+    runtime::Handle,
+    time::timeout,
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{Attendance, RunBudget, launcher::Launcher, live::LiveRuns};
-use crate::launch::{Instruction, LauncherReport, Order};
-use credbroker_plugin::Sandbox;
+use crate::{
+    attendance::Attendance,
+    launch::{Instruction, LauncherReport, Order},
+    lease::PluginCommand,
+    linux,
+    live::{LiveRun, LiveRuns},
+};
+use credbroker_plugin::{PluginSpec, Provider};
 
 /// How long a start may take: the kernel reads the file, which may be on a mount that does not respond.
 const START: Duration = Duration::from_secs(5);
+/// How long the result of a run waits for the end of its processes after they were killed.
+const REAP: Duration = Duration::from_secs(1);
+/// How long a launcher has to end them. It gives up sooner, after five seconds.
+const KILL_TIMEOUT: Duration = Duration::from_secs(6);
 
-/// A plugin to start. Not `Debug`: its environment may contain secrets.
-pub(super) struct Invocation<'a> {
-    /// The program that supervises the plugin: this one.
-    pub(super) launcher: &'a Path,
-    pub(super) sandbox: Sandbox,
-    pub(super) program: &'a Path,
-    pub(super) args: &'a [String],
-    pub(super) environment: BTreeMap<OsString, OsString>,
-    pub(super) directory: &'a Path,
-    pub(super) budget: RunBudget,
-    pub(super) attendance: &'a Arc<Attendance>,
-    /// Owns the start and the end, so that a drain waits for them.
-    pub(super) tasks: &'a TaskTracker,
-    pub(super) live: &'a LiveRuns,
+/// The limits of each run.
+#[derive(Clone, Debug)]
+pub struct RunLimits {
+    /// The most bytes of stdout; one more ends the run.
+    pub stdout: usize,
+    /// The time between SIGTERM and SIGKILL for a plugin that exceeds its timeout, and between the refusal and SIGKILL for
+    /// one that calls the broker.
+    pub terminate_grace: Duration,
+    /// How long the run waits for child processes to close stdout after the plugin has exited.
+    pub stdout_grace: Duration,
+}
+
+impl Default for RunLimits {
+    fn default() -> Self {
+        let (terminate_grace, stdout_grace) = (Duration::from_secs(2), Duration::from_millis(500));
+        Self { stdout: 1 << 20, terminate_grace, stdout_grace }
+    }
+}
+
+/// What plugin runs need.
+#[derive(Clone, Debug)]
+pub struct RunnerParts {
+    /// The limits of each run.
+    pub limits: RunLimits,
+    /// This program, which is started as the launcher of each plugin.
+    pub launcher: PathBuf,
+    /// Where each run gets a separate directory, which is removed after the run. It must be an absolute path that no other
+    /// user can write to.
+    pub scratch: PathBuf,
+    /// Owns what continues after a run, such as the removal of its directory.
+    pub tasks: TaskTracker,
+    /// Gets every run.
+    pub live: LiveRuns,
+}
+
+/// A plugin to start.
+#[derive(Debug)]
+pub(crate) struct Invocation<'a> {
+    pub(crate) parts: &'a RunnerParts,
+    pub(crate) spec: &'a PluginSpec,
+    pub(crate) plugin: PluginCommand,
+    pub(crate) directory: &'a Path,
+    pub(crate) attendance: &'a Arc<Attendance>,
 }
 
 /// How a run ended, or what ends it.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum RunEnd {
+pub(crate) enum RunEnd {
     /// The plugin has ended.
     Exited(ExitStatus),
     /// The launcher was killed. Only a process of this user does that, such as the plugin, which ends too.
@@ -56,59 +98,44 @@ pub(super) enum RunEnd {
 
 /// A plugin that runs, and all of its descendants. Dropping it kills them.
 #[derive(Debug)]
-pub(super) struct Run {
-    /// `None`: it has ended.
+pub(crate) struct Run {
+    /// `None`: it is being ended.
     launcher: Option<Launcher>,
-    refused: CancellationToken,
     tasks: TaskTracker,
 }
 
-/// The read ends of the plugin's output.
-#[derive(Debug)]
-pub(super) struct Pipes {
-    pub(super) stdout: pipe::Receiver,
-    pub(super) stderr: pipe::Receiver,
-}
+/// The read ends of stdout and stderr.
+type Output = (Receiver, Receiver);
 
 impl Run {
-    /// Starts the plugin.
-    ///
-    /// # Errors
-    ///
-    /// The error of the kernel for the plugin, or for its launcher.
-    pub(super) async fn start(invocation: &Invocation<'_>) -> io::Result<(Self, Pipes)> {
+    /// Starts the plugin. An error is that of the kernel for the plugin, or for its launcher.
+    pub(crate) async fn start(invocation: &Invocation<'_>) -> io::Result<(Self, Output)> {
         let late = |_elapsed| io::Error::from(io::ErrorKind::TimedOut);
         timeout(START, Self::start_in_time(invocation)).await.map_err(late)?
     }
 
-    async fn start_in_time(invocation: &Invocation<'_>) -> io::Result<(Self, Pipes)> {
-        let (command, live, tasks) = (command(invocation), invocation.live.clone(), invocation.tasks.clone());
+    async fn start_in_time(invocation: &Invocation<'_>) -> io::Result<(Self, Output)> {
+        let (live, tasks) = (invocation.parts.live.clone(), invocation.parts.tasks.clone());
+        let command = command(invocation);
         // If no caller waits for the start, the run is dropped, which ends it.
-        let started = invocation.tasks.spawn_blocking(move || Self::start_now(command, &live, tasks));
-        let (mut run, pipes) = started.await.map_err(io::Error::other)??;
+        let started = invocation.parts.tasks.spawn_blocking(move || {
+            let (launcher, output) = Launcher::start(command, &live)?;
+            io::Result::Ok((Self { launcher: Some(launcher), tasks }, output))
+        });
+        let (mut run, output) = started.await.map_err(io::Error::other)??;
         match run.report().await {
             Some(LauncherReport::Started(pid)) => tracing::debug!(pid, "plugin started"),
             Some(LauncherReport::Refused(errno)) => return Err(io::Error::from_raw_os_error(errno)),
             _ => return Err(io::Error::other("its launcher ended before it started the plugin")),
         }
-        Ok((run, pipes))
-    }
-
-    /// Blocks while the kernel reads the file of the launcher.
-    fn start_now(command: Command, live: &LiveRuns, tasks: TaskTracker) -> io::Result<(Self, Pipes)> {
-        let mut launcher = Launcher::start(command, live)?;
-        let output = launcher.output();
-        let run = Self { refused: launcher.refused(), launcher: Some(launcher), tasks };
-        let (stdout, stderr) = output.ok_or_else(|| io::Error::other("no pipes"))?; // both are configured
-        let stdout = pipe::Receiver::from_owned_fd(stdout.into())?;
-        Ok((run, Pipes { stdout, stderr: pipe::Receiver::from_owned_fd(stderr.into())? }))
+        Ok((run, output))
     }
 
     /// Waits for the next event of the plugin. Cancel safe.
-    pub(super) async fn next(&mut self) -> RunEnd {
+    pub(crate) async fn next(&mut self) -> RunEnd {
         loop {
             match self.report().await {
-                Some(LauncherReport::Ended(status)) => return RunEnd::Exited(ExitStatus::from_raw(status)),
+                Some(LauncherReport::Ended(status)) => return RunEnd::Exited(status),
                 Some(LauncherReport::Stopped) => return RunEnd::Stopped,
                 Some(_) => {}
                 None => return RunEnd::Lost,
@@ -117,28 +144,21 @@ impl Run {
     }
 
     /// Cancelled when the broker refuses a request of one of its processes.
-    pub(super) fn refused(&self) -> CancellationToken {
-        self.refused.clone()
+    pub(crate) fn refused(&self) -> CancellationToken {
+        self.launcher.as_ref().map(|launcher| launcher.live.refused()).unwrap_or_default()
     }
 
     /// Asks the plugin's process group to end.
-    pub(super) fn terminate(&self) {
+    pub(crate) fn terminate(&self) {
         if let Some(launcher) = &self.launcher {
             launcher.instruct(Instruction::Terminate);
         }
     }
 
-    /// Kills what is left of the run, and waits for it.
-    pub(super) async fn end(mut self) {
+    /// Kills what is left of the run, or leaves it alone, and waits for the end of the launcher.
+    pub(crate) async fn end(mut self, instruction: Instruction) {
         if let Some(launcher) = self.launcher.take() {
-            launcher.end(Instruction::End, &self.tasks).await;
-        }
-    }
-
-    /// Ends the run, and leaves the processes alone that the plugin has left behind.
-    pub(super) async fn leave(mut self) {
-        if let Some(launcher) = self.launcher.take() {
-            launcher.end(Instruction::Leave, &self.tasks).await;
+            launcher.end(instruction, &self.tasks).await;
         }
     }
 
@@ -158,15 +178,132 @@ impl Drop for Run {
     }
 }
 
+/// A launcher that runs.
+#[derive(Debug)]
+pub(crate) struct Launcher {
+    pub(crate) child: Child,
+    control: UnixStream,
+    /// A part of a report that has arrived.
+    received: Vec<u8>,
+    /// No process of the run is left, or what is left may live on.
+    is_done: bool,
+    live: LiveRun,
+}
+
+impl Launcher {
+    /// Starts a launcher, which starts its plugin. Blocks while the kernel reads its file.
+    pub(crate) fn start(mut command: Command, live: &LiveRuns) -> io::Result<(Self, Output)> {
+        // What can fail comes first: a launcher that has started must be ended and reaped.
+        let (control, launchers) = StdUnixStream::pair()?;
+        control.set_nonblocking(true)?;
+        let control = UnixStream::from_std(control)?;
+        let (stdout, to_stdout) = io::pipe()?;
+        let (stderr, to_stderr) = io::pipe()?;
+        let output = (Receiver::from_owned_fd(stdout.into())?, Receiver::from_owned_fd(stderr.into())?);
+        command.stdin(OwnedFd::from(launchers)).stdout(to_stdout).stderr(to_stderr);
+        let (live, child) = live.spawn(&mut command).map_err(|error| {
+            let launcher = command.get_program().display();
+            io::Error::new(error.kind(), format!("cannot start the launcher {launcher}: {error}"))
+        })?;
+        let received = Vec::with_capacity(LauncherReport::LENGTH);
+        let launcher = Self { child, control, received, is_done: false, live };
+        launcher.instruct(Instruction::Start);
+        Ok((launcher, output))
+    }
+
+    /// Waits for the next report; `None`: the launcher has ended. Cancel safe.
+    async fn report(&mut self) -> Option<LauncherReport> {
+        loop {
+            if let Some(bytes) = self.received.first_chunk() {
+                let report = LauncherReport::from_bytes(*bytes);
+                self.received.clear();
+                self.is_done |= matches!(report, Some(LauncherReport::Gone | LauncherReport::Refused(_)));
+                return report;
+            }
+            let missing = LauncherReport::LENGTH - self.received.len();
+            let read = (&mut self.control).take(missing as u64).read_buf(&mut self.received).await;
+            if !matches!(read, Ok(1..)) {
+                return None;
+            }
+        }
+    }
+
+    /// A launcher reads each instruction at once, so there is room for it. If it has ended, nothing can be said to it.
+    ///
+    /// Not a write of the runtime, which refuses one until it has polled the new connection.
+    fn instruct(&self, instruction: Instruction) {
+        let _unheard = rustix::io::write(&self.control, &[instruction.byte()]);
+        if instruction == Instruction::End {
+            // The plugin may have stopped its launcher.
+            let _continued = kill_process(Pid::from_child(&self.child), Signal::CONT);
+        }
+    }
+
+    /// Ends the run in one of two ways, and reaps the launcher. Waits a bounded time; the rest continues without a caller.
+    pub(crate) async fn end(mut self, instruction: Instruction, tasks: &TaskTracker) {
+        if self.is_done {
+            tasks.spawn_blocking(move || self.reap(true));
+            return;
+        }
+        self.instruct(instruction);
+        let reaping = tasks.clone();
+        let ended = tasks.spawn(async move {
+            let ended = async { while !self.is_done && self.report().await.is_some() {} };
+            let in_time = timeout(KILL_TIMEOUT, ended).await.is_ok();
+            drop(reaping.spawn_blocking(move || self.reap(in_time)).await);
+        });
+        // A process in uninterruptible sleep ends when it wakes.
+        let _late = timeout(REAP, ended).await;
+    }
+
+    /// Waits for the end of the launcher, which nothing else reaps. Kills the processes of one that did not: it was killed,
+    /// or it does not get to run. It is not reaped yet, so its number and its session are its own.
+    fn reap(mut self, has_ended: bool) {
+        let launcher = Pid::from_child(&self.child);
+        match (self.is_done, has_ended) {
+            (true, _) => {}
+            (false, true) => linux::end_session(launcher),
+            (false, false) => {
+                linux::kill_descendants(launcher);
+                let _ended = kill_process(launcher, Signal::KILL);
+            }
+        }
+        drop(self.control);
+        drop(self.child.wait());
+        drop(self.live);
+    }
+}
+
 fn command(invocation: &Invocation<'_>) -> Command {
+    let PluginCommand { program, args, environment } = &invocation.plugin;
+    let Provider { sandbox, timeout, .. } = *invocation.spec.provider;
     #[expect(clippy::disallowed_methods, reason = "the place that starts launchers")]
-    let mut command = Command::new(invocation.launcher);
+    let mut command = Command::new(&invocation.parts.launcher);
     command
-        .args(Order::arguments(invocation.sandbox, invocation.budget.unattended))
-        .arg(invocation.program)
-        .args(invocation.args)
+        .args(Order::arguments(sandbox, timeout))
+        .arg(program)
+        .args(args)
         .env_clear()
-        .envs(&invocation.environment)
+        .envs(environment)
         .current_dir(invocation.directory);
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The runtime of this test polls no connection before the test waits for something.
+    #[tokio::test]
+    async fn an_instruction_arrives_at_once() {
+        #[expect(clippy::disallowed_methods, reason = "a program in the place of the launcher")]
+        let command = Command::new("cat");
+        let (mut launcher, (mut stdout, _stderr)) = Launcher::start(command, &LiveRuns::default()).unwrap();
+        launcher.instruct(Instruction::Terminate);
+        launcher.is_done = true;
+        launcher.reap(true);
+        let mut read = String::new();
+        stdout.read_to_string(&mut read).await.unwrap();
+        assert_eq!(read, "ST");
+    }
 }

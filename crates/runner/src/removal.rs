@@ -25,11 +25,7 @@ const OPEN: usize = 32;
 const PASSES: usize = 100_000;
 
 /// Removes the directory `top` and all that is in it. Follows no symbolic link.
-///
-/// # Errors
-///
-/// A part of it cannot be removed.
-pub(super) fn remove_tree(top: &Path) -> io::Result<()> {
+pub(crate) fn remove_tree(top: &Path) -> io::Result<()> {
     let mut removal = Removal { top: open(CWD, top)?, moved: 0 };
     for _ in 0..PASSES {
         let before = removal.moved;

@@ -1,38 +1,36 @@
 //! Supervises one run, from the start of its plugin to the end of its processes.
 
-use std::{convert::Infallible, future::pending, io, sync::Arc};
+use std::{future::pending, io, os::unix::process::ExitStatusExt as _, sync::Arc};
 
+use rustix::process::Signal;
 use tokio::{net::unix::pipe::Receiver, time::sleep};
 use zeroize::Zeroizing;
 
-use super::{
-    RunLimits,
-    output::{Capped, Tail, TooLarge},
-    process::{Invocation, Pipes, Run, RunEnd},
+use crate::{
+    error::{RunError, command_of},
+    launch::Instruction,
+    output::{Capped, Stderr, TooLarge},
+    plugin_file::find,
+    process::{Invocation, Run, RunEnd, RunnerParts},
 };
-use credbroker_credential::text::last_lines;
-use credbroker_plugin::Sandbox;
+use credbroker_plugin::{FileError, Sandbox};
 
 /// The bytes of stderr that an error shows.
 const SHOWN: usize = 2 << 10;
+/// What the stderr of a plugin has that tried to use a terminal: the path of its terminal, or the message of ENOTTY.
+const TERMINAL: [&str; 2] = ["/dev/tty", "nappropriate ioctl for device"];
 
-/// A run that has ended.
-#[derive(Debug)]
-pub(super) struct Finished {
-    pub(super) end: RunEnd,
-    pub(super) stdout: Zeroizing<Vec<u8>>,
-    /// The end of it, sanitised.
-    pub(super) stderr: String,
-}
-
-/// Runs `invocation` and ends all of its processes; in the compatible sandbox, those that outlive a success live on.
-/// Dropping the future kills them.
-pub(super) async fn supervise(invocation: Invocation<'_>, limits: &RunLimits) -> io::Result<Finished> {
-    let (mut run, Pipes { stdout, stderr }) = Run::start(&invocation).await?;
-    let mut stdout = Capped::new(stdout, limits.stdout);
-    let (attendance, refused) = (invocation.attendance, run.refused());
-    attendance.started(invocation.budget);
-    let mut stderr = Tail::new(stderr, limits.stderr, Arc::clone(attendance));
+/// Runs the plugin and returns what it printed. Ends all of its processes; in the compatible sandbox, those that outlive a
+/// success live on. Dropping the future kills them.
+pub(crate) async fn supervise(invocation: Invocation<'_>) -> Result<Zeroizing<Vec<u8>>, RunError> {
+    let Invocation { parts: RunnerParts { limits, .. }, spec, attendance, .. } = &invocation;
+    let (mut run, (stdout, stderr)) = match Run::start(&invocation).await {
+        Ok(started) => started,
+        Err(cause) => return Err(not_started(&invocation, cause).await),
+    };
+    let (mut stdout, refused) = (Capped::new(stdout, limits.stdout), run.refused());
+    attendance.started(&spec.provider);
+    let mut stderr = Stderr::new(stderr, Arc::clone(attendance));
     let mut watched = tokio::select! {
         biased; // a plugin that writes without end must not starve the other branches
         limit = attendance.used_up() => RunEnd::TimedOut(limit),
@@ -47,9 +45,7 @@ pub(super) async fn supervise(invocation: Invocation<'_>, limits: &RunLimits) ->
                 () = sleep(limits.stdout_grace) => Ok(()),
                 end = end_of_stdout(&mut stdout, &mut stderr) => end,
             };
-            if let Err(TooLarge) = more {
-                watched = RunEnd::TooLarge;
-            }
+            watched = more.map_or(RunEnd::TooLarge, |()| watched);
         }
         RunEnd::Recursion | RunEnd::TimedOut(_) => {
             // The answer to a plugin that calls the broker is on its way, and most of them end with it.
@@ -66,17 +62,46 @@ pub(super) async fn supervise(invocation: Invocation<'_>, limits: &RunLimits) ->
         RunEnd::Lost | RunEnd::Stopped | RunEnd::TooLarge => {}
     }
     let is_success = matches!(watched, RunEnd::Exited(status) if status.success());
-    if is_success && invocation.sandbox == Sandbox::Compatible && !refused.is_cancelled() {
-        run.leave().await;
-    } else {
-        run.end().await;
-    }
+    let may_leave = is_success && spec.provider.sandbox == Sandbox::Compatible && !refused.is_cancelled();
+    run.end(if may_leave { Instruction::Leave } else { Instruction::End }).await;
     stderr.drain_now();
     tracing::debug!(ended = ?watched, "plugin ended");
     let end = if refused.is_cancelled() { RunEnd::Recursion } else { watched };
-    let (bytes, cut) = stderr.end();
-    let stderr = last_lines(bytes, cut, SHOWN);
-    Ok(Finished { end, stdout: stdout.into_bytes(), stderr })
+    let (command, stderr) = (command_of(spec), Arc::<str>::from(attendance.last_lines(SHOWN)));
+    // A run has no terminal: it cannot open one, and its standard input is not one.
+    let names_terminal = TERMINAL.iter().any(|words| stderr.contains(words));
+    let stdout = stdout.into_bytes();
+    Err(match end {
+        RunEnd::Exited(status) => match status.code() {
+            Some(_) if names_terminal && stdout.trim_ascii().is_empty() => {
+                RunError::NeedsTerminal { command, stderr }
+            }
+            Some(0) => return Ok(stdout),
+            Some(code) => RunError::Exit { command, code, stderr },
+            // Without an exit code, a signal ended the process.
+            None => RunError::Signal { command, signal: status.signal().unwrap_or_default(), stderr },
+        },
+        RunEnd::Lost => RunError::Signal { command, signal: Signal::KILL.as_raw(), stderr },
+        RunEnd::Recursion => RunError::Recursion { command },
+        RunEnd::Stopped => RunError::NeedsTerminal { command, stderr },
+        RunEnd::TimedOut(limit) => attendance.timed_out(command, limit, stderr),
+        RunEnd::TooLarge => RunError::OutputTooLarge { command, limit: limits.stdout },
+    })
+}
+
+/// Why the kernel did not start it.
+async fn not_started(Invocation { spec, plugin, .. }: &Invocation<'_>, cause: io::Error) -> RunError {
+    let command = command_of(spec);
+    match cause.kind() {
+        io::ErrorKind::ArgumentListTooLong => RunError::ArgumentsTooLong { command, size: plugin.size() },
+        // A missing interpreter of a script gives the same error.
+        io::ErrorKind::NotFound => match find(&spec.file).await {
+            Err(error @ FileError::NotFound) => RunError::no_file(spec, error),
+            _ => RunError::Spawn { command, cause: cause.into() },
+        },
+        io::ErrorKind::TimedOut => RunError::Unanswered { command },
+        _ => RunError::Spawn { command, cause: cause.into() },
+    }
 }
 
 /// Waits for the end of the plugin.
@@ -85,23 +110,18 @@ async fn ended(run: &mut Run) {
 }
 
 /// Reads both pipes until stdout exceeds its limit; never returns if it does not.
-async fn overflow(stdout: &mut Capped<Receiver>, stderr: &mut Tail<Receiver>) {
+async fn overflow(stdout: &mut Capped<Receiver>, stderr: &mut Stderr<Receiver>) {
     if let Ok(()) = end_of_stdout(stdout, stderr).await {
-        match drain(stderr).await {}
+        stderr.drain().await;
+        pending::<()>().await;
     }
 }
 
-/// Reads both pipes until stdout ends.
-async fn end_of_stdout(stdout: &mut Capped<Receiver>, stderr: &mut Tail<Receiver>) -> Result<(), TooLarge> {
+/// Reads both pipes until stdout ends. The end of stderr is not an event.
+async fn end_of_stdout(stdout: &mut Capped<Receiver>, stderr: &mut Stderr<Receiver>) -> Result<(), TooLarge> {
     tokio::select! {
         biased;
         end = stdout.fill() => end,
-        never = drain(stderr) => match never {},
+        () = async { stderr.drain().await; pending().await } => Ok(()),
     }
-}
-
-/// Reads stderr. Its end is not an event, so this never returns.
-async fn drain(stderr: &mut Tail<Receiver>) -> Infallible {
-    stderr.drain().await;
-    pending().await
 }

@@ -1,4 +1,4 @@
-//! The lines that a plugin writes to stderr, sanitised, for those who attend its run. Pure.
+//! The lines that a plugin writes to stderr, sanitised, for those who attend its run and for errors. Pure.
 
 use std::{collections::VecDeque, fmt, sync::Arc};
 
@@ -15,7 +15,7 @@ const EACH: usize = 32;
 
 /// The last lines of a plugin's stderr. They may have a device code, so `Debug` does not show them.
 #[derive(Default)]
-pub(super) struct Transcript {
+pub(crate) struct Transcript {
     lines: VecDeque<Arc<str>>,
     bytes: usize,
     /// The number of lines so far, also of those that are not kept.
@@ -26,7 +26,7 @@ pub(super) struct Transcript {
 
 impl Transcript {
     /// Adds what the plugin wrote. A carriage return ends a line too: progress bars draw one over the other.
-    pub(super) fn push(&mut self, mut written: &[u8]) {
+    pub(crate) fn push(&mut self, mut written: &[u8]) {
         while let Some((&first, rest)) = written.split_first() {
             written = rest;
             match first {
@@ -46,26 +46,42 @@ impl Transcript {
     }
 
     /// Whether a line has no end yet, such as a prompt.
-    pub(super) fn has_partial(&self) -> bool {
+    pub(crate) fn has_partial(&self) -> bool {
         !self.partial.is_empty()
     }
 
     /// Counts what has no end as a line.
-    pub(super) fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         if self.has_partial() {
             self.end_line();
         }
     }
 
     /// The number of lines so far.
-    pub(super) fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
     /// The lines after the first `seen` that are kept.
-    pub(super) fn after(&self, seen: u64) -> impl Iterator<Item = Arc<str>> {
+    pub(crate) fn after(&self, seen: u64) -> impl Iterator<Item = Arc<str>> {
         let unseen = usize::try_from(self.count.saturating_sub(seen)).unwrap_or(usize::MAX);
         self.lines.iter().skip(self.lines.len().saturating_sub(unseen)).cloned()
+    }
+
+    /// The last lines with text, in one line and at most about `most` bytes. The first of them may be the end of one.
+    pub(crate) fn last(&self, most: usize) -> String {
+        let (mut kept, mut left) = (VecDeque::new(), most);
+        for line in self.lines.iter().rev().map(|line| line.trim()).filter(|line| !line.is_empty()) {
+            if line.len() > left {
+                if left > most / 2 {
+                    kept.push_front(format!("…{}", end_of(line, left)));
+                }
+                break;
+            }
+            left -= line.len();
+            kept.push_front(line.to_owned());
+        }
+        Vec::from(kept).join(" | ")
     }
 
     fn end_line(&mut self) {
@@ -85,6 +101,12 @@ impl fmt::Debug for Transcript {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Transcript").field("count", &self.count).finish_non_exhaustive()
     }
+}
+
+/// The longest end of `line` that has at most `most` bytes.
+fn end_of(line: &str, most: usize) -> &str {
+    let start = line.char_indices().map(|(index, _)| index).find(|index| line.len() - index <= most);
+    start.and_then(|start| line.get(start..)).unwrap_or_default()
 }
 
 /// Whether a character of UTF-8 begins with `byte`.

@@ -34,7 +34,7 @@ use credbroker_cache::{Attendant, AttendantReader, Caller};
 use credbroker_credential::Issued;
 use credbroker_fleet::resolver::Source;
 use credbroker_plugin::{Interactive, Origin, PluginSpec, ProfileName, access::Verb};
-use credbroker_runner::{AttendanceNews, Deposit, LeasedCommand, Lender, Offer, PluginRunner};
+use credbroker_runner::{AttendanceNews, Deposit, Lender, Offer, PluginCommand, PluginRunner};
 use credbroker_uds_server::{Peer, WatchSlot};
 
 /// How long a run may be queued while a caller without a deadline waits for it.
@@ -224,7 +224,7 @@ fn lender(access: &Access, spec: &PluginSpec) -> Option<(Arc<Lender>, oneshot::R
 impl Leases {
     /// Grants a lease to the process of `peer`, and returns what it is asked to run.
     fn grant(&self, peer: &Peer, offer: Offer) -> (Lease, pb::Lease) {
-        let Offer { command: LeasedCommand { program, args, environment }, deposit } = offer;
+        let Offer { command: PluginCommand { program, args, environment }, deposit } = offer;
         let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let command = [program.into_os_string()].into_iter().chain(args.into_iter().map(OsString::from));
         let variable = |(name, value): (OsString, OsString)| {

@@ -44,7 +44,7 @@ use credbroker_plugin::{
     cluster_profile::{ClusterProfile, EndpointRules, Resolution, resolve},
     testing::provider as test_provider,
 };
-use credbroker_runner::{Attendance, PluginRunner, RunBudget, RunError, RunOutput, Scheduler};
+use credbroker_runner::{Attendance, PluginRunner, RunError, RunOutput, Scheduler};
 
 /// How long a fake run takes.
 const RUN: Duration = Duration::from_secs(2);
@@ -178,8 +178,7 @@ impl PluginRunner for FakeRunner {
             if script.len() > 1 { script.pop_front().unwrap() } else { *script.front().unwrap() }
         };
         let takes = if let Script::Late(takes) | Script::Login(takes) = script { takes } else { RUN };
-        let Provider { timeout, interactive_timeout, .. } = *spec.provider;
-        attendance.started(RunBudget { unattended: timeout, attended: interactive_timeout });
+        attendance.started(&spec.provider);
         tokio::select! {
             () = tokio::time::sleep(takes) => {}
             limit = attendance.used_up(), if matches!(script, Script::Login(_)) => {

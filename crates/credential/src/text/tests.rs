@@ -49,18 +49,6 @@ fn escaped_json_has_the_same_values_and_only_visible_characters() {
     }
 }
 
-#[test]
-fn the_tail_is_the_last_whole_lines_in_one() {
-    assert_eq!(last_lines(b"", false, 100), "");
-    assert_eq!(last_lines(b"\n \r\n", false, 100), "");
-    assert_eq!(last_lines(b"one\r\n\r\ntwo\n", false, 100), "one | two");
-    assert_eq!(last_lines(b"10%\r20%\rdone", false, 100), "10% | 20% | done");
-    assert_eq!(last_lines(b"rtial\nwhole\n", true, 100), "whole");
-    assert_eq!(last_lines(b"first\nsecond\nthird\n", false, 11), "second | third");
-    assert_eq!(last_lines("long äöü".as_bytes(), false, 5), "…öü");
-    assert_eq!(last_lines(b"ok\xff\x1b[1m", true, 100), "ok\u{fffd}U+001B[1m");
-}
-
 #[derive(Debug, thiserror::Error)]
 #[error("{text}")]
 struct Layer {

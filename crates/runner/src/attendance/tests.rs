@@ -5,17 +5,21 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::{task::JoinHandle, time::timeout};
 
 use super::*;
-
-const BUDGET: RunBudget = RunBudget { unattended: secs(30), attended: secs(300) };
+use credbroker_plugin::{Command, testing::provider as test_provider};
 
 const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
+/// One with a `timeout` of 30 seconds, and an `interactiveTimeout` of 300.
+fn provider() -> Provider {
+    test_provider("p", Command::Name("p".into()))
+}
+
 /// A run that has started, and the task that ends with the time that it had.
-fn started(budget: RunBudget) -> (Arc<Attendance>, JoinHandle<Duration>) {
+fn started() -> (Arc<Attendance>, JoinHandle<Duration>) {
     let run = Arc::<Attendance>::default();
-    run.started(budget);
+    run.started(&provider());
     let used_up = Arc::clone(&run);
     (run, tokio::spawn(async move { used_up.used_up().await }))
 }
@@ -32,37 +36,43 @@ fn now() -> Instant {
 
 #[test]
 fn an_attended_run_with_a_place_has_the_longer_time() {
-    let short = RunBudget { unattended: secs(600), attended: secs(300) };
-    for (budget, is_attended, has_place, limit) in [
-        (BUDGET, false, false, 30),
-        (BUDGET, true, false, 30),
-        (BUDGET, false, true, 30),
-        (BUDGET, true, true, 300),
-        (short, true, true, 600),
-        (short, false, false, 600),
+    for (timeout, attendants, has_place, limit) in [
+        (30, 0, false, 30),
+        (30, 1, false, 30),
+        (30, 0, true, 30),
+        (30, 1, true, 300),
+        (600, 1, true, 600),
+        (600, 0, false, 600),
     ] {
-        assert_eq!(budget.limit(is_attended, has_place), secs(limit), "{budget:?} {is_attended} {has_place}");
+        let (timeout, interactive_timeout) = (secs(timeout), secs(300));
+        let state = State { attendants, timeout, interactive_timeout, has_place, ..State::default() };
+        assert_eq!(state.limit(), secs(limit), "{timeout:?} {attendants} {has_place}");
     }
 }
 
-#[test]
-fn a_run_waits_for_a_person_who_attends_it_when_it_has_written_or_takes_long() {
-    for (is_attended, has_written, elapsed, waits) in [
-        (false, false, 0, false),
-        (false, true, 29, false),
-        (true, false, 0, false),
-        (true, false, 14, false),
-        (true, false, 15, true),
-        (true, true, 0, true),
+#[tokio::test(start_paused = true)]
+async fn a_run_waits_for_a_person_who_attends_it_when_it_has_written_or_takes_long() {
+    for (attendants, written, elapsed, waits) in [
+        (0, "", 0, false),
+        (0, "x", 29, false),
+        (1, "", 0, false),
+        (1, "", 14, false),
+        (1, "", 15, true),
+        (1, "x", 0, true),
     ] {
-        assert_eq!(waits_for_person(is_attended, has_written, secs(elapsed), BUDGET), waits);
+        let mut state = State { attendants, timeout: secs(30), ..State::default() };
+        state.transcript.push(written.as_bytes());
+        assert!(!state.waits_for_person(), "it has not started");
+        state.started = Some(now());
+        sleep(secs(elapsed)).await;
+        assert_eq!(state.waits_for_person(), waits, "{attendants} {written} {elapsed}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_run_without_attendants_ends_at_its_timeout() {
     let begun = now();
-    let (run, end) = started(BUDGET);
+    let (run, end) = started();
     with_place(&run);
     run.wrote(b"open https://issuer and enter CODE\n");
     assert_eq!((end.await.unwrap(), begun.elapsed()), (secs(30), secs(30)));
@@ -72,7 +82,7 @@ async fn a_run_without_attendants_ends_at_its_timeout() {
 #[tokio::test(start_paused = true)]
 async fn attending_extends_a_run_that_is_under_way_and_leaving_ends_it() {
     let begun = now();
-    let (run, end) = started(BUDGET);
+    let (run, end) = started();
     with_place(&run);
     sleep(secs(29)).await;
     let (first, second) = (run.attend(), run.attend());
@@ -89,7 +99,7 @@ async fn attending_extends_a_run_that_is_under_way_and_leaving_ends_it() {
 #[tokio::test(start_paused = true)]
 async fn what_is_left_of_the_timeout_applies_when_the_last_attendant_leaves() {
     let begun = now();
-    let (run, end) = started(BUDGET);
+    let (run, end) = started();
     with_place(&run);
     let attending = run.attend();
     run.wrote(b"code\n");
@@ -102,7 +112,7 @@ async fn what_is_left_of_the_timeout_applies_when_the_last_attendant_leaves() {
 #[tokio::test(start_paused = true)]
 async fn an_attended_run_ends_at_the_interactive_timeout_even_if_it_writes_nothing() {
     let begun = now();
-    let (run, end) = started(BUDGET);
+    let (run, end) = started();
     with_place(&run);
     let _attending = run.attend();
     assert_eq!((end.await.unwrap(), begun.elapsed()), (secs(300), secs(300)));
@@ -111,7 +121,7 @@ async fn an_attended_run_ends_at_the_interactive_timeout_even_if_it_writes_nothi
 #[tokio::test(start_paused = true)]
 async fn without_a_place_an_attended_run_keeps_its_timeout_and_tries_again_to_get_one() {
     let begun = now();
-    let (run, end) = started(BUDGET);
+    let (run, end) = started();
     let (free, tries) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let (place, is_free, attempts) = (Arc::clone(&run), Arc::clone(&free), Arc::clone(&tries));
     tokio::spawn(async move {
@@ -133,7 +143,7 @@ async fn without_a_place_an_attended_run_keeps_its_timeout_and_tries_again_to_ge
     assert_eq!((end.await.unwrap(), begun.elapsed()), (secs(300), secs(300)));
 
     let begun = now();
-    let (run, end) = started(BUDGET);
+    let (run, end) = started();
     let _attending = run.attend();
     assert_eq!((end.await.unwrap(), begun.elapsed()), (secs(30), secs(30)));
 }
@@ -143,7 +153,7 @@ async fn all_who_attend_read_all_lines_and_each_change_of_the_time_that_is_left(
     let run = Arc::<Attendance>::default();
     let mut early = run.read();
     assert!(timeout(secs(1), early.next()).await.is_err(), "nothing is new");
-    run.started(BUDGET);
+    run.started(&provider());
     assert_eq!(early.next().await.time_left, Some(secs(30)));
     run.wrote(b"one\ntw");
     assert_eq!(texts(&early.next().await), ["one"]);

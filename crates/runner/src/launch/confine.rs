@@ -1,17 +1,14 @@
 //! What a launcher does to itself before it starts a plugin. The plugin inherits all of it.
 
 use std::{
-    fs, io,
+    io,
     os::unix::net::UnixStream,
     sync::{Arc, atomic::AtomicBool},
 };
 
 use rustix::{
     fs::Mode,
-    process::{
-        Pid, Resource, Rlimit, getpid, getrlimit, prlimit, set_child_subreaper, setrlimit, setsid, umask,
-    },
-    thread::set_no_new_privs,
+    process::{Pid, Resource, Rlimit, getpid, getrlimit, setrlimit, setsid, umask},
 };
 use signal_hook::consts::{
     FORBIDDEN, SIGCHLD, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1,
@@ -19,6 +16,7 @@ use signal_hook::consts::{
 };
 
 use super::protocol::Order;
+use crate::linux;
 use credbroker_plugin::Sandbox;
 
 /// The limits of each process of a run besides its processor time: no core dump, open files, and the bytes of a file.
@@ -26,7 +24,7 @@ use credbroker_plugin::Sandbox;
 const LIMITS: [(Resource, u64); 3] =
     [(Resource::Core, 0), (Resource::Nofile, 1024), (Resource::Fsize, 64 << 20)];
 /// Where memory runs out, the kernel ends the plugin first, and not the broker, which holds the credentials of others.
-const OOM_SCORE: &str = "/proc/self/oom_score_adj";
+const OOM_SCORE: &str = "1000";
 /// The seconds between SIGXCPU and SIGKILL.
 const PROCESSOR_GRACE: u64 = 5;
 
@@ -36,24 +34,19 @@ pub(super) struct Confined {
     pub(super) children: UnixStream,
     /// The limits before, for processes that outlive the run.
     lifted: Vec<(Resource, Rlimit)>,
-    /// The `oom_score_adj` before, for the same processes.
+    /// The score before, for the same processes.
     oom_score: Option<String>,
 }
 
-/// Confines this process and all that it will start.
-///
-/// # Errors
-///
-/// The kernel refuses a part without which a plugin must not run.
+/// Confines this process and all that it will start. An error: the kernel refuses a part without which no plugin may run.
 pub(super) fn confine(order: &Order) -> io::Result<Confined> {
-    set_child_subreaper(Some(getpid()))?;
+    linux::adopt_orphans()?;
     setsid()?;
     // Later descriptors are closed on exec anyway.
     close_fds::set_fds_cloexec(3, &[]);
     umask(Mode::RWXG | Mode::RWXO);
-    let oom_score = fs::read_to_string(OOM_SCORE);
-    // The plugin runs without this too.
-    let _unchanged = fs::write(OOM_SCORE, "1000");
+    let oom_score = linux::oom_score();
+    linux::set_oom_score(getpid(), OOM_SCORE);
     let mut lifted = Vec::new();
     let processor_time = (Resource::Cpu, order.processor_time);
     for (resource, most) in LIMITS.into_iter().chain([processor_time]) {
@@ -61,9 +54,9 @@ pub(super) fn confine(order: &Order) -> io::Result<Confined> {
         limit(resource, most, order.sandbox)?;
     }
     if order.sandbox == Sandbox::Strict {
-        set_no_new_privs(true)?;
+        linux::forbid_new_privileges()?;
     }
-    Ok(Confined { children: restore_signals()?, lifted, oom_score: oom_score.ok() })
+    Ok(Confined { children: restore_signals()?, lifted, oom_score })
 }
 
 /// Sets both limits in the strict sandbox, so that no process can raise them, and else the soft limit.
@@ -82,11 +75,10 @@ impl Confined {
     /// Gives a process that outlives its run the limits back. A browser needs more than a plugin.
     pub(super) fn lift(&self, pid: Pid) {
         for (resource, before) in self.lifted.iter().filter(|(resource, _)| *resource != Resource::Core) {
-            // It has ended by now, or changed its user.
-            let _unchanged = prlimit(Some(pid), *resource, *before);
+            linux::set_limit(pid, *resource, *before);
         }
         if let Some(before) = &self.oom_score {
-            let _unchanged = fs::write(format!("/proc/{}/oom_score_adj", pid.as_raw_nonzero()), before);
+            linux::set_oom_score(pid, before);
         }
     }
 }
@@ -100,7 +92,7 @@ impl Confined {
 fn restore_signals() -> io::Result<UnixStream> {
     let caught = Arc::new(AtomicBool::new(false));
     let ending = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2];
-    let ignored = ignored_signals().into_iter().filter(|signal| !ending.contains(signal));
+    let ignored = linux::ignored_signals().into_iter().filter(|signal| !ending.contains(signal));
     for signal in ending.into_iter().chain(ignored) {
         let is_possible = ![SIGCHLD, SIGPIPE].contains(&signal) && !FORBIDDEN.contains(&signal);
         if is_possible {
@@ -112,12 +104,4 @@ fn restore_signals() -> io::Result<UnixStream> {
     signal_hook::low_level::pipe::register(SIGCHLD, ended)?;
     children.set_nonblocking(true)?;
     Ok(children)
-}
-
-/// The signals that this process ignores; all signals where the kernel does not say.
-fn ignored_signals() -> Vec<i32> {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(u64::MAX);
-    (1..=64).filter(|signal| mask >> (signal - 1) & 1 == 1).collect()
 }

@@ -10,12 +10,11 @@
 mod confine;
 mod protocol;
 mod supervise;
-mod tree;
 
 use std::{ffi::OsString, process::ExitCode};
 
-pub use protocol::{Instruction, LauncherReport, Order};
-pub use tree::{ancestor, end_session, end_tree, hold_socket};
+pub use protocol::Order;
+pub(crate) use protocol::{Instruction, LauncherReport};
 
 /// Why the launcher does nothing: it was not started by a broker.
 const MISUSED: u8 = 2;

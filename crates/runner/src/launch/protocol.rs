@@ -1,8 +1,6 @@
 //! What the broker and a launcher say to each other: an order in arguments, instructions, and reports.
 
-use std::{
-    ffi::OsString, fmt, io, os::unix::process::ExitStatusExt as _, process::ExitStatus, time::Duration,
-};
+use std::{ffi::OsString, fmt, os::unix::process::ExitStatusExt as _, process::ExitStatus, time::Duration};
 
 use credbroker_plugin::Sandbox;
 
@@ -45,28 +43,22 @@ impl fmt::Debug for Order {
 
 /// What the broker says to a launcher, one byte each. The end of the connection means [`End`](Self::End).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Instruction {
+pub(crate) enum Instruction {
     /// Start the plugin: the broker knows the launcher's process id.
-    Start,
+    Start = b'S' as isize,
     /// Ask the plugin's process group to end.
-    Terminate,
+    Terminate = b'T' as isize,
     /// Kill the plugin and all of its descendants.
-    End,
+    End = b'E' as isize,
     /// End, and leave the plugin's descendants alone.
-    Leave,
+    Leave = b'L' as isize,
 }
 
 impl Instruction {
     const ALL: [Self; 4] = [Self::Start, Self::Terminate, Self::End, Self::Leave];
 
-    /// The byte of the instruction.
-    pub fn byte(self) -> u8 {
-        match self {
-            Self::Start => b'S',
-            Self::Terminate => b'T',
-            Self::End => b'E',
-            Self::Leave => b'L',
-        }
+    pub(crate) fn byte(self) -> u8 {
+        self as u8
     }
 
     /// The instruction of a byte. Only the broker's own launcher reads it, so an unknown byte is a broken connection.
@@ -77,29 +69,29 @@ impl Instruction {
 
 /// What a launcher says to the broker.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum LauncherReport {
+pub(crate) enum LauncherReport {
     /// The plugin runs, with this process id.
     Started(i32),
     /// The plugin could not be started: the error of the kernel.
     Refused(i32),
     /// The plugin was stopped because it used a terminal.
     Stopped,
-    /// The plugin has ended with this wait status.
-    Ended(i32),
+    /// The plugin has ended.
+    Ended(ExitStatus),
     /// No process of the run is left.
     Gone,
 }
 
 impl LauncherReport {
     /// The length of every report.
-    pub const LENGTH: usize = 5;
+    pub(crate) const LENGTH: usize = 5;
 
     pub(super) fn bytes(self) -> [u8; Self::LENGTH] {
         let (kind, value) = match self {
             Self::Started(pid) => (b's', pid),
             Self::Refused(errno) => (b'r', errno),
             Self::Stopped => (b't', 0),
-            Self::Ended(status) => (b'e', status),
+            Self::Ended(status) => (b'e', status.into_raw()),
             Self::Gone => (b'g', 0),
         };
         let [a, b, c, d] = value.to_le_bytes();
@@ -107,30 +99,14 @@ impl LauncherReport {
     }
 
     /// The report in these bytes; `None`: the launcher is not of this program.
-    pub fn from_bytes([kind, a, b, c, d]: [u8; Self::LENGTH]) -> Option<Self> {
+    pub(crate) fn from_bytes([kind, a, b, c, d]: [u8; Self::LENGTH]) -> Option<Self> {
         let value = i32::from_le_bytes([a, b, c, d]);
         match kind {
             b's' => Some(Self::Started(value)),
             b'r' => Some(Self::Refused(value)),
             b't' => Some(Self::Stopped),
-            b'e' => Some(Self::Ended(value)),
+            b'e' => Some(Self::Ended(ExitStatus::from_raw(value))),
             b'g' => Some(Self::Gone),
-            _ => None,
-        }
-    }
-
-    /// What the report says about the end of the plugin, if it says anything.
-    pub fn exit_status(self) -> Option<ExitStatus> {
-        match self {
-            Self::Ended(status) => Some(ExitStatus::from_raw(status)),
-            _ => None,
-        }
-    }
-
-    /// What the report says about a start that failed, if it says anything.
-    pub fn error(self) -> Option<io::Error> {
-        match self {
-            Self::Refused(errno) => Some(io::Error::from_raw_os_error(errno)),
             _ => None,
         }
     }
@@ -170,7 +146,7 @@ mod tests {
             LauncherReport::Started(4_194_304),
             LauncherReport::Refused(2),
             LauncherReport::Stopped,
-            LauncherReport::Ended(-1),
+            LauncherReport::Ended(ExitStatus::from_raw(-1)),
             LauncherReport::Gone,
         ] {
             assert_eq!(LauncherReport::from_bytes(report.bytes()), Some(report));
@@ -180,12 +156,5 @@ mod tests {
             assert_eq!(Instruction::from_byte(instruction.byte()), instruction);
         }
         assert_eq!(Instruction::from_byte(0), Instruction::End);
-    }
-
-    #[test]
-    fn a_wait_status_is_read_as_the_kernel_writes_it() {
-        assert_eq!(LauncherReport::Ended(7 << 8).exit_status().unwrap().code(), Some(7));
-        assert_eq!(LauncherReport::Ended(9).exit_status().unwrap().signal(), Some(9));
-        assert_eq!(LauncherReport::Refused(2).error().unwrap().kind(), io::ErrorKind::NotFound);
     }
 }

@@ -5,9 +5,9 @@ use std::{
     io::{self, Read as _},
     os::{
         fd::{AsFd as _, BorrowedFd},
-        unix::process::CommandExt as _,
+        unix::process::{CommandExt as _, ExitStatusExt as _},
     },
-    process::{Command, Stdio},
+    process::{Command, ExitStatus, Stdio},
 };
 
 use rustix::{
@@ -20,8 +20,8 @@ use rustix::{
 use super::{
     confine::{Confined, confine},
     protocol::{Instruction, LauncherReport, Order},
-    tree,
 };
+use crate::linux;
 
 /// The first and the longest pause before a file that is being written is tried again: about a second in all.
 const BUSY: (i64, i64) = (4, 512);
@@ -33,45 +33,40 @@ const KILL_ATTEMPTS: usize = 500;
 pub(super) fn run(order: &Order) -> io::Result<()> {
     let stdin = io::stdin();
     let broker = Broker(stdin.as_fd());
-    let confined = match confine(order) {
-        Ok(confined) => confined,
+    let started = confine(order).and_then(|confined| Ok(start(order, &broker)?.zip(Some(confined))));
+    let (leader, confined) = match started {
+        Ok(Some(started)) => started,
+        Ok(None) => return Ok(()),
         Err(error) => {
-            broker.report(LauncherReport::Refused(error.raw_os_error().unwrap_or_default()));
+            let errno = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
+            broker.report(LauncherReport::Refused(errno));
             return Ok(());
         }
     };
-    if broker.next() != Instruction::Start {
-        return Ok(());
-    }
-    let Some(leader) = start(order, &broker) else { return Ok(()) };
     broker.report(LauncherReport::Started(leader.as_raw_nonzero().get()));
     release_output()?;
-    let mut supervised = Supervised { broker, confined, leader, has_ended: false };
-    supervised.watch()
+    Supervised { broker, confined, leader, has_ended: false }.watch()
 }
 
-/// Starts the plugin; `None`: the broker knows why not, or is gone.
-fn start(order: &Order, broker: &Broker<'_>) -> Option<Pid> {
+/// Starts the plugin when the broker says so; `None`: the broker is gone.
+fn start(order: &Order, broker: &Broker<'_>) -> io::Result<Option<Pid>> {
+    if broker.next() != Instruction::Start {
+        return Ok(None);
+    }
     #[expect(clippy::disallowed_methods, reason = "the place that starts plugins")]
     let mut command = Command::new(&order.program);
     command.args(&order.args).process_group(0).stdin(Stdio::null());
     let (mut pause, longest) = BUSY;
     loop {
         match command.spawn() {
-            // It is reaped with all other descendants.
-            Ok(child) => return Some(Pid::from_child(&child)),
             Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && pause <= longest => {
                 if broker.speaks_within(pause) {
-                    return None; // nothing but the end is possible before the start
+                    return Ok(None); // nothing but the end is possible before the start
                 }
                 pause *= 2;
             }
-            Err(error) => {
-                broker.report(LauncherReport::Refused(
-                    error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),
-                ));
-                return None;
-            }
+            // It is reaped with all other descendants.
+            started => return Ok(Some(Pid::from_child(&started?))),
         }
     }
 }
@@ -168,7 +163,7 @@ impl Supervised<'_> {
         let terminal = [Signal::TTIN, Signal::TTOU].map(|signal| Some(signal.as_raw()));
         if !status.stopped() {
             self.has_ended = true;
-            self.broker.report(LauncherReport::Ended(status.as_raw()));
+            self.broker.report(LauncherReport::Ended(ExitStatus::from_raw(status.as_raw())));
         } else if terminal.contains(&status.stopping_signal()) {
             self.broker.report(LauncherReport::Stopped);
         }
@@ -193,7 +188,7 @@ impl Supervised<'_> {
             }
             if attempt > 0 || self.has_ended {
                 // The group was not all.
-                tree::kill_descendants(getpid());
+                linux::kill_descendants(getpid());
             }
             let limit = Timespec { tv_sec: 0, tv_nsec: KILL_PAUSE * 1_000_000 };
             let _woken = poll(&mut [PollFd::new(&self.confined.children, PollFlags::IN)], Some(&limit));
@@ -202,7 +197,7 @@ impl Supervised<'_> {
 
     /// Leaves the descendants to the broker, or to the first process.
     fn leave(&self) {
-        for pid in tree::descendants(getpid()) {
+        for pid in linux::descendants(getpid()) {
             self.confined.lift(pid);
         }
         self.broker.report(LauncherReport::Gone);

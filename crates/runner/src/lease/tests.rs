@@ -1,8 +1,8 @@
 use super::*;
 
-fn command() -> LeasedCommand {
+fn command() -> PluginCommand {
     let environment = [("SECRET".into(), "canary".into())].into();
-    LeasedCommand { program: "/bin/pw".into(), args: vec!["canary".into()], environment }
+    PluginCommand { program: "/bin/pw".into(), args: vec!["canary".into()], environment }
 }
 
 #[test]

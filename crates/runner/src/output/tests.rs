@@ -13,24 +13,14 @@ async fn stdout_is_whole_up_to_the_limit_and_refused_one_byte_later() {
 }
 
 #[tokio::test]
-async fn only_the_end_of_stderr_is_kept() {
-    for (size, cut) in [(0, false), (100, false), (101, true), (100_000, true)] {
-        let written: Vec<u8> = (0..=250).cycle().take(size).collect();
-        let mut stderr = Tail::new(&*written, 100, Arc::default());
-        stderr.drain().await;
-        assert!(stderr.bytes.capacity() < 3 * PIECE);
-        let start = size.saturating_sub(100);
-        assert_eq!(stderr.end(), (&written[start..], cut));
-    }
-}
-
-#[tokio::test]
-async fn the_end_of_stderr_is_bounded_for_any_bytes() {
+async fn all_of_stderr_is_read_in_a_small_buffer() {
     for pattern in [&b"\x80"[..], b"\xbf\x80", b"x", b"\n", b"\r", b"\0", b"\x1b[2J", b"\xf0\x9f\x98"] {
-        let written: Vec<u8> = pattern.iter().copied().cycle().take(1 << 20).collect();
-        let mut stderr = Tail::new(&*written, 64 << 10, Arc::default());
+        let written: Vec<u8> = pattern.iter().copied().cycle().take(1 << 20).chain(*b"\nend").collect();
+        let run = Arc::<Attendance>::default();
+        let mut stderr = Stderr::new(&*written, Arc::clone(&run));
         stderr.drain().await;
-        assert!(stderr.bytes.capacity() < 512 << 10, "{pattern:?}: {}", stderr.bytes.capacity());
-        assert_eq!(stderr.end(), (&written[written.len() - (64 << 10)..], true));
+        assert!(stderr.buffer.capacity() <= 2 * PIECE, "{pattern:?}: {}", stderr.buffer.capacity());
+        run.show_partial_line();
+        assert_eq!(run.last_lines(3), "end", "{pattern:?}");
     }
 }

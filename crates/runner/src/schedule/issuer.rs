@@ -4,7 +4,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use super::{
     throttling::Throttling,
-    turns::{Cause, Class, Group, Party, RunSource},
+    turns::{Cause, Class, Party, RunSource},
 };
 use credbroker_plugin::{Issuer, PluginKey};
 
@@ -53,60 +53,24 @@ pub(super) enum PaceChange {
     Resumed,
 }
 
-/// What is remembered about a run in progress.
+/// A run in progress.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RunRecord {
+pub(super) struct StartedRun {
+    pub(super) class: Class,
+    source: RunSource,
+    /// In whose turn it started.
+    pub(super) party: Party,
+    /// It waits for a person, and does not count among the others.
+    pub(super) is_aside: bool,
     /// The number of pauses before it. A run that started before a pause shows nothing about its end.
     pauses: u64,
     probe: bool,
-    /// It does not count among the runs of the issuer.
-    is_aside: bool,
-    blame: Blame,
-    /// The caller whose text the plugin receives was also that of the last throttled run: it cannot extend a pause alone.
-    repeats: bool,
 }
 
-/// Whose run it is.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Blame {
-    /// Its key, if the configuration alone defines it.
-    key: Option<PluginKey>,
-    /// The uid that it was started for, or whose request made its key.
-    uid: Group,
-    /// The plugin receives text of a caller.
-    has_text: bool,
-}
-
-impl Blame {
-    /// That of a run that starts in the turn of `party`.
-    pub(super) fn new(source: RunSource, party: Party) -> Self {
-        let key = match source {
-            RunSource::Configuration(key) => Some(key),
-            RunSource::Others { .. } => None,
-        };
-        Self { key, uid: party.sender(), has_text: source.uid().is_some() }
-    }
-
+impl StartedRun {
     /// The uid whose text the plugin receives.
-    fn sender(self) -> Option<u32> {
-        self.uid.filter(|_| self.has_text)
-    }
-}
-
-/// The throttled runs of an issuer that is not paused. A caller can make the plugin of its run write anything, so one
-/// uid shows nothing about the issuer. Two keys that the configuration alone defines do, and so do two uids.
-#[derive(Clone, Copy, Debug, Default)]
-struct ThrottledRuns {
-    /// The last key that the configuration alone defines.
-    key: Option<(PluginKey, Duration)>,
-    /// The last uid.
-    uid: Option<(u32, Duration)>,
-}
-
-impl ThrottledRuns {
-    /// Adds a throttled run. Returns whether the issuer throttles.
-    fn add(&mut self, blame: Blame, now: Duration) -> bool {
-        differs(&mut self.key, blame.key, now) | differs(&mut self.uid, blame.uid, now)
+    fn sender(&self) -> Option<u32> {
+        self.party.sender().filter(|_| self.source.uid().is_some())
     }
 }
 
@@ -153,7 +117,7 @@ impl Pause {
 }
 
 /// The limits of one issuer, and its pauses. Times are since boot and never go back.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Pace {
     rate: usize,
     concurrency: usize,
@@ -165,7 +129,13 @@ pub(super) struct Pace {
     pause: Option<Pause>,
     /// The number of pauses so far.
     pauses: u64,
-    throttled: ThrottledRuns,
+    /// The last throttled runs since the issuer worked: the last key that the configuration alone defines, and the last uid.
+    /// A caller can make the plugin of its run write anything, so one uid shows nothing about the issuer. Two such keys do,
+    /// and so do two uids.
+    throttled_key: Option<(PluginKey, Duration)>,
+    throttled_uid: Option<(u32, Duration)>,
+    /// The last turn in which a run started.
+    pub(super) turn: u64,
 }
 
 /// How long a throttled run pauses its key or its issuer. `is_first`: no run was throttled since the last success. `u` is
@@ -177,16 +147,9 @@ pub(super) fn pause(throttling: Throttling, is_first: bool, u: f64) -> Duration 
 
 impl Pace {
     pub(super) fn new(issuer: &Issuer) -> Self {
-        Self {
-            rate: issuer.runs_per_second.get(),
-            concurrency: issuer.concurrency.get(),
-            running: 0,
-            starts: VecDeque::new(),
-            background: Duration::ZERO,
-            pause: None,
-            pauses: 0,
-            throttled: ThrottledRuns::default(),
-        }
+        let mut pace = Self::default();
+        pace.set_limits(issuer);
+        pace
     }
 
     /// Sets the limits of a newer configuration. Runs and pauses go on.
@@ -242,16 +205,19 @@ impl Pace {
         }
     }
 
-    /// Starts a run of `class` at `now`. The gate must be open.
-    pub(super) fn start(&mut self, class: Class, blame: Blame, now: Duration) -> RunRecord {
-        let sender = blame.sender();
-        let mut record =
-            RunRecord { pauses: self.pauses, probe: false, is_aside: false, blame, repeats: false };
+    /// Starts a run of `class` in the turn of `party`. The gate must be open.
+    pub(super) fn start(
+        &mut self,
+        class: Class,
+        (source, party): (RunSource, Party),
+        now: Duration,
+    ) -> StartedRun {
+        let pauses = self.pauses;
+        let mut run = StartedRun { class, source, party, is_aside: false, pauses, probe: false };
         if let Some(pause) = &mut self.pause {
-            record.repeats = sender.is_some() && sender == pause.offender;
-            record.probe = class != Class::Forced || pause.until <= now;
-            if record.probe {
-                (pause.probed, pause.last, pause.is_trying) = (now, sender, pause.until <= now);
+            run.probe = class != Class::Forced || pause.until <= now;
+            if run.probe {
+                (pause.probed, pause.last, pause.is_trying) = (now, run.sender(), pause.until <= now);
             }
         }
         if class == Class::Background {
@@ -266,11 +232,11 @@ impl Pace {
             self.starts.pop_front();
         }
         self.starts.push_back(now);
-        record
+        run
     }
 
     /// Stops counting a run in progress: it waits for a person, and must not delay others.
-    pub(super) fn step_aside(&mut self, run: &mut RunRecord) {
+    pub(super) fn step_aside(&mut self, run: &mut StartedRun) {
         self.running = self.running.saturating_sub(1);
         run.is_aside = true;
         if std::mem::take(&mut run.probe) {
@@ -281,7 +247,7 @@ impl Pace {
     /// Notes the end of a run. `u` is uniform in [0, 1).
     pub(super) fn finish(
         &mut self,
-        run: RunRecord,
+        run: StartedRun,
         outcome: Outcome,
         u: f64,
         now: Duration,
@@ -303,22 +269,26 @@ impl Pace {
             }
             _ => return None,
         }
-        (self.pause, self.throttled) = (None, ThrottledRuns::default());
+        (self.pause, self.throttled_key, self.throttled_uid) = (None, None, None);
         Some(PaceChange::Resumed)
     }
 
     fn throttled(
         &mut self,
-        run: RunRecord,
+        run: StartedRun,
         throttling: Throttling,
         u: f64,
         now: Duration,
     ) -> Option<PaceChange> {
-        let is_enough = self.throttled.add(run.blame, now);
-        let (is_recent, is_closed) = (run.pauses == self.pauses, self.pause.is_some());
-        let begins = if is_closed { is_recent && !run.repeats } else { is_enough };
-        let length = pause(throttling, !is_closed || !is_recent, u);
-        let (until, sender) = (now.saturating_add(length), run.blame.sender());
+        let key = if let RunSource::Configuration(key) = run.source { Some(key) } else { None };
+        let is_enough = differs(&mut self.throttled_key, key, now)
+            | differs(&mut self.throttled_uid, run.party.sender(), now);
+        let (is_recent, sender) = (run.pauses == self.pauses, run.sender());
+        // A uid whose text the plugin receives cannot extend a pause alone.
+        let extends = |pause: &Pause| is_recent && (sender.is_none() || sender != pause.offender);
+        let begins = self.pause.as_ref().map_or(is_enough, extends);
+        let length = pause(throttling, self.pause.is_none() || !is_recent, u);
+        let until = now.saturating_add(length);
         match &mut self.pause {
             Some(pause) if now < pause.until => {
                 // Each run that was in progress when the pause began is throttled too.

@@ -1,64 +1,42 @@
 //! Picks the next run. Pure: `now` is the time since boot.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    mem,
+    collections::{BTreeMap, HashMap},
     sync::Arc,
     time::Duration,
 };
 
 use super::{
-    issuer::{Blame, Gate, Outcome, Pace, PaceChange, RunRecord},
-    turns::{Cause, Class, Door, Group, Line, Party, RunSource, Shares, Urgency},
+    issuer::{Gate, Outcome, Pace, PaceChange, StartedRun},
+    turns::{Cause, Class, Door, Line, Party, RunSource, Urgency},
 };
 use credbroker_plugin::Issuer;
 
-/// The answer to a queued run.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum RunAdmission {
-    /// It may start.
-    Start,
-    /// Its issuer is paused for this time.
-    Throttled(Duration),
-}
+/// The answer to a queued run: it starts, or its issuer is paused for this time.
+pub(super) type Answer = (u64, Result<(), Duration>);
 
 /// The queued and the started runs.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Queue {
-    /// How many runs there may be at a time, and how many besides them that wait for a person.
     slots: usize,
-    interactive: usize,
+    /// How many runs besides them may wait for a person at a time.
+    pub(super) interactive: usize,
     waiting: HashMap<u64, QueuedRun>,
     /// The number of queued runs of each provider.
     providers: HashMap<Arc<str>, usize>,
     /// The queued runs that callers wait for, and urgent and forced ones. Background runs wait in another line.
     first: Line,
     background: Line,
-    started: HashMap<u64, StartedRun>,
-    /// The number of started runs that wait for a person, which do not count among the others.
-    aside: usize,
-    /// The number of other started background runs.
-    background_runs: usize,
-    shares: Shares,
-    issuers: HashMap<Arc<str>, QueuedIssuer>,
-    /// The limits of the newest configuration. A provider that has not changed may name earlier ones.
-    limits: HashMap<Arc<str>, Arc<Issuer>>,
-    answers: Vec<(u64, RunAdmission)>,
-    /// The issuers whose waiting callers may have to be refused.
-    refusing: BTreeSet<Arc<str>>,
+    /// Each with its issuer.
+    started: HashMap<u64, (Arc<str>, StartedRun)>,
+    /// With the limits of the newest configuration. A provider that has not changed may name earlier ones.
+    issuers: BTreeMap<Arc<str>, Pace>,
     /// Numbers runs and turns.
     next: u64,
 }
 
 #[derive(Debug)]
-struct QueuedIssuer {
-    pace: Pace,
-    /// The last turn in which a run of it started.
-    turn: u64,
-}
-
-#[derive(Debug)]
-struct QueuedRun {
+pub(super) struct QueuedRun {
     provider: Arc<str>,
     issuer: Arc<str>,
     source: RunSource,
@@ -66,17 +44,6 @@ struct QueuedRun {
     floor: Urgency,
     /// The processes whose callers wait, and how many callers of each.
     peers: BTreeMap<u64, usize>,
-}
-
-/// A started run.
-#[derive(Debug)]
-struct StartedRun {
-    issuer: Arc<str>,
-    /// In whose turn it started.
-    party: Party,
-    class: Class,
-    record: RunRecord,
-    is_aside: bool,
 }
 
 impl QueuedRun {
@@ -92,7 +59,7 @@ impl QueuedRun {
         }
     }
 
-    /// The classes in which it is queued, and for whom. It starts in the first turn of any of them.
+    /// Where it is queued, and for whom. It starts in the first turn of any of them.
     fn places(&self) -> impl Iterator<Item = (Class, Party)> {
         let callers = self.peers.keys().map(|peer| (Class::First, Party::Peer(*peer)));
         self.own_place().into_iter().chain(callers)
@@ -102,23 +69,7 @@ impl QueuedRun {
 impl Queue {
     /// A queue for `runs` runs at a time, at least one.
     pub(super) fn new(runs: usize) -> Self {
-        Self {
-            slots: runs.max(1),
-            interactive: 0,
-            waiting: HashMap::new(),
-            providers: HashMap::new(),
-            first: Line::default(),
-            background: Line::default(),
-            started: HashMap::new(),
-            aside: 0,
-            background_runs: 0,
-            shares: Shares::default(),
-            issuers: HashMap::new(),
-            limits: HashMap::new(),
-            answers: Vec::new(),
-            refusing: BTreeSet::new(),
-            next: 0,
-        }
+        Self { slots: runs.max(1), ..Self::default() }
     }
 
     /// Adds a run and returns its number.
@@ -126,20 +77,15 @@ impl Queue {
         &mut self,
         provider: &Arc<str>,
         issuer: &Issuer,
-        (urgency, source): (Urgency, RunSource),
+        (floor, source): (Urgency, RunSource),
     ) -> u64 {
         let id = self.number();
-        let limits = self.limits.get(&issuer.name).map_or(issuer, |limits| limits);
-        let entry = self.issuers.entry(Arc::clone(&issuer.name));
-        entry.or_insert_with(|| QueuedIssuer { pace: Pace::new(limits), turn: 0 });
+        self.issuers.entry(Arc::clone(&issuer.name)).or_insert_with(|| Pace::new(issuer));
+        *self.providers.entry(Arc::clone(provider)).or_default() += 1;
+        let first = if let Urgency::Waited { peer } = floor { Some((peer, 1)) } else { None };
+        let peers = first.into_iter().collect();
         let (provider, issuer) = (Arc::clone(provider), Arc::clone(&issuer.name));
-        let peers = match urgency {
-            Urgency::Waited { peer } => BTreeMap::from([(peer, 1)]),
-            Urgency::Background | Urgency::Urgent { .. } | Urgency::Forced => BTreeMap::new(),
-        };
-        *self.providers.entry(Arc::clone(&provider)).or_default() += 1;
-        self.refusing.insert(Arc::clone(&issuer));
-        let run = QueuedRun { provider, issuer, source, floor: urgency, peers };
+        let run = QueuedRun { provider, issuer, source, floor, peers };
         for (class, party) in run.places() {
             self.put(id, (class, Arc::clone(&run.issuer)), party);
         }
@@ -150,22 +96,10 @@ impl Queue {
     /// Sets the limits of a newer configuration. Runs that have started go on.
     pub(super) fn set_limits(&mut self, runs: usize, issuers: impl IntoIterator<Item = Arc<Issuer>>) {
         self.slots = runs.max(1);
-        self.limits = issuers.into_iter().map(|issuer| (Arc::clone(&issuer.name), issuer)).collect();
-        for (name, issuer) in &mut self.issuers {
-            if let Some(limits) = self.limits.get(name) {
-                issuer.pace.set_limits(limits);
-            }
+        for issuer in issuers {
+            let pace = self.issuers.entry(Arc::clone(&issuer.name));
+            pace.or_insert_with(|| Pace::new(&issuer)).set_limits(&issuer);
         }
-    }
-
-    /// Sets how many runs may wait for a person at a time.
-    pub(super) fn set_interactive(&mut self, runs: usize) {
-        self.interactive = runs;
-    }
-
-    /// Removes a run that has not started.
-    pub(super) fn leave(&mut self, id: u64) {
-        self.remove(id);
     }
 
     /// Queues a run that has not started for one more caller, in `peer`.
@@ -175,7 +109,7 @@ impl Queue {
     /// Its issuer is paused for this time. The run stays as it is.
     pub(super) fn join(&mut self, id: u64, peer: u64, now: Duration) -> Result<(), Duration> {
         let Some(run) = self.waiting.get_mut(&id) else { return Ok(()) };
-        let paused = self.issuers.get(&run.issuer).and_then(|issuer| issuer.pace.paused(now));
+        let paused = self.issuers.get(&run.issuer).and_then(|issuer| issuer.paused(now));
         if let Some(left) = paused.filter(|_| run.floor != Urgency::Forced) {
             return Err(left);
         }
@@ -223,17 +157,15 @@ impl Queue {
 
     /// Counts a started run among those that wait for a person, and returns whether there is room for it.
     pub(super) fn step_aside(&mut self, id: u64) -> bool {
-        let room = self.interactive.saturating_sub(self.aside);
-        let Some(started) = self.started.get_mut(&id).filter(|run| !run.is_aside && room > 0) else {
+        let has_room = self.running(|run| run.is_aside) < self.interactive;
+        let Some((issuer, run)) = self.started.get_mut(&id).filter(|(_, run)| has_room && !run.is_aside)
+        else {
             return false;
         };
-        started.is_aside = true;
-        if let Some(issuer) = self.issuers.get_mut(&started.issuer) {
-            issuer.pace.step_aside(&mut started.record);
+        run.is_aside = true;
+        if let Some(pace) = self.issuers.get_mut(issuer) {
+            pace.step_aside(run);
         }
-        self.aside += 1;
-        let (class, party) = (started.class, started.party);
-        self.free(class, party);
         true
     }
 
@@ -245,180 +177,168 @@ impl Queue {
         u: f64,
         now: Duration,
     ) -> Option<(Arc<str>, PaceChange)> {
-        let StartedRun { issuer, party, class, record, is_aside } = self.started.remove(&id)?;
-        if is_aside {
-            self.aside -= 1;
-        } else {
-            self.free(class, party);
-        }
-        let change = self.issuers.get_mut(&issuer)?.pace.finish(record, outcome, u, now)?;
-        self.refusing.insert(Arc::clone(&issuer));
+        let (issuer, run) = self.started.remove(&id)?;
+        let change = self.issuers.get_mut(&issuer)?.finish(run, outcome, u, now)?;
         Some((issuer, change))
     }
 
     /// How long the pause of `issuer` still lasts.
     pub(super) fn paused(&self, issuer: &str, now: Duration) -> Option<Duration> {
-        self.issuers.get(issuer)?.pace.paused(now)
+        self.issuers.get(issuer)?.paused(now)
     }
 
     /// Starts the runs that may start, and returns all answers since the last call.
-    pub(super) fn dispatch(&mut self, now: Duration) -> Vec<(u64, RunAdmission)> {
+    pub(super) fn dispatch(&mut self, now: Duration) -> Vec<Answer> {
+        let mut answers = Vec::new();
         loop {
             while let Some((id, party, (class, _))) = self.next_run(now) {
                 let turn = self.number();
                 self.line(class).pass(party, turn);
-                self.begin(id, class, party, now);
+                answers.extend(self.begin(id, class, party, now));
             }
-            let Some(issuer) = self.refusing.pop_first() else { return mem::take(&mut self.answers) };
-            self.refuse(&issuer, now);
+            let refused = self.refuse(now);
+            if refused.is_empty() {
+                return answers;
+            }
+            answers.extend(refused);
         }
     }
 
     /// When to dispatch again if nothing changes. `None`: no run waits for a time.
     pub(super) fn next_wake(&self, now: Duration) -> Option<Duration> {
-        let opens_at = |(_, (class, issuer)): (_, &Door)| self.pace(issuer)?.opens_at(*class, now);
-        let lines = self.open_lines();
-        lines.flat_map(|line| line.doors().filter_map(opens_at)).min()
+        let opens_at = |(class, issuer): &Door| self.issuers.get(issuer)?.opens_at(*class, now);
+        self.open_lines().flat_map(Line::doors).filter_map(opens_at).min()
     }
 
     /// Why a queued run waits, for the answer to a caller in `peer`, and the number of other queued runs of its provider.
     pub(super) fn waits_for(&self, id: u64, peer: Option<u64>, now: Duration) -> Option<(Cause, usize)> {
         let run = self.waiting.get(&id)?;
+        let others = self.providers.get(&run.provider).map_or(0, |runs| runs.saturating_sub(1));
         let class = match run.own_place() {
             Some((Class::Forced, _)) => Class::Forced,
             Some((Class::Background, _)) if run.peers.is_empty() => Class::Background,
             _ => Class::First,
         };
-        let pace = self.pace(&run.issuer)?;
-        let cause = match pace.gate(class, now) {
-            Gate::Open => self.refusal(run, class, peer, now),
-            Gate::At(_, cause) | Gate::Shut(cause) => cause,
-        };
-        let others = self.providers.get(&run.provider).map_or(0, |runs| runs.saturating_sub(1));
-        Some((cause, others))
-    }
-
-    /// Why no party of a run starts it, although the gate of its class is open.
-    fn refusal(&self, run: &QueuedRun, class: Class, peer: Option<u64>, now: Duration) -> Cause {
-        let slots = Cause::Slots { runs: self.slots };
-        if !self.has_room() {
-            return slots;
-        }
-        let paused = self.pace(&run.issuer).and_then(|pace| pace.paused(now));
-        let door = (class, Arc::clone(&run.issuer));
-        let mut first = None;
+        let mut cause = None;
         for (_, party) in run.places().filter(|(of, _)| *of == class) {
-            let refused = match self.refuse_share(class, party) {
-                None if self.admits(&door, party, now) => return slots,
-                None => paused.map_or(Cause::Probe, |left| Cause::Paused { left }),
-                Some(share) => share,
+            // Where nothing is in the way, other runs are next.
+            let Some(obstacle) = self.obstacle(class, &run.issuer, party, now) else {
+                return Some((Cause::Slots { runs: self.slots }, others));
             };
-            if first.is_none() || peer.map(Party::Peer) == Some(party) {
-                first = Some(refused);
+            if cause.is_none() || peer.map(Party::Peer) == Some(party) {
+                cause = Some(obstacle);
             }
         }
-        first.unwrap_or(slots)
+        Some((cause?, others))
     }
 
     /// The next run that may start, in whose turn, and at which door.
     fn next_run(&self, now: Duration) -> Option<(u64, Party, Door)> {
-        let last = |(_, issuer): &Door| self.issuers.get(issuer).map_or(0, |issuer| issuer.turn);
-        let may =
-            |door: &Door, party| self.refuse_party(door.0, party).is_none() && self.admits(door, party, now);
-        let is_open = |(class, issuer): &Door, group| {
-            let is_open = self.pace(issuer).is_some_and(|pace| pace.gate(*class, now) == Gate::Open);
-            is_open && self.refuse_group(*class, group).is_none()
-        };
-        self.open_lines().find_map(|line| line.next(is_open, may, last))
+        let may_start = |(class, issuer): &Door, party| self.obstacle(*class, issuer, party, now).is_none();
+        let last = |(_, issuer): &Door| self.issuers.get(issuer).map_or(0, |pace| pace.turn);
+        self.open_lines().find_map(|line| line.next(may_start, last))
     }
 
-    /// The lines of which a run may start. Background runs come last, and leave the last slot to others if there are two.
+    /// The lines of which a run may start, in their order.
     fn open_lines(&self) -> impl Iterator<Item = &Line> {
-        let has_room = self.slots == 1 || self.background_runs + 1 < self.slots;
-        let lines = [(&self.first, true), (&self.background, has_room)];
-        let has_room = self.has_room();
-        lines.into_iter().filter(move |(_, may)| *may && has_room).map(|(line, _)| line)
+        let lines = [(Class::First, &self.first), (Class::Background, &self.background)];
+        lines.into_iter().filter(|(class, _)| self.has_room(*class)).map(|(_, line)| line)
     }
 
-    fn has_room(&self) -> bool {
-        self.started.len() - self.aside < self.slots
+    /// Whether there is a slot for a run of `class`. Background runs leave the last one to others, if there are two.
+    fn has_room(&self, class: Class) -> bool {
+        let is_background = |run: &StartedRun| !run.is_aside && run.class == Class::Background;
+        let may = class != Class::Background || self.slots == 1;
+        self.running(|run| !run.is_aside) < self.slots
+            && (may || self.running(is_background) + 1 < self.slots)
     }
 
-    /// Why no run of `party` starts now; `None`: it has less than its share. Background runs have none.
-    fn refuse_share(&self, class: Class, party: Party) -> Option<Cause> {
-        self.refuse_group(class, party.group()).or_else(|| self.refuse_party(class, party))
+    fn running(&self, is_counted: impl Fn(&StartedRun) -> bool) -> usize {
+        self.started.values().filter(|(_, run)| is_counted(run)).count()
     }
 
-    fn refuse_group(&self, class: Class, group: Group) -> Option<Cause> {
-        let refused = || self.shares.refuse_group(group, self.slots, &self.first);
-        (class != Class::Background).then(refused).flatten()
+    /// Why no run of `party` starts now; `None`: nothing is in the way.
+    fn obstacle(&self, class: Class, issuer: &Arc<str>, party: Party, now: Duration) -> Option<Cause> {
+        let pace = self.issuers.get(issuer)?;
+        self.limit(class, pace, party, now).or_else(|| {
+            let is_admitted = class == Class::Forced || pace.admits(party, now);
+            let cause = || pace.paused(now).map_or(Cause::Probe, |left| Cause::Paused { left });
+            (!is_admitted).then(cause)
+        })
     }
 
-    fn refuse_party(&self, class: Class, party: Party) -> Option<Cause> {
-        let refused = || self.shares.refuse_party(party, self.slots, &self.first);
-        (class != Class::Background).then(refused).flatten()
+    /// The same, for whichever run tries an issuer that asked for fewer runs.
+    fn limit(&self, class: Class, pace: &Pace, party: Party, now: Duration) -> Option<Cause> {
+        match pace.gate(class, now) {
+            Gate::At(_, cause) | Gate::Shut(cause) => Some(cause),
+            Gate::Open if !self.has_room(class) => Some(Cause::Slots { runs: self.slots }),
+            Gate::Open if class == Class::Background => None,
+            Gate::Open => self.share(party),
+        }
     }
 
-    /// Whether an issuer that asked for fewer runs admits one of `party`.
-    fn admits(&self, (class, issuer): &Door, party: Party, now: Duration) -> bool {
-        *class == Class::Forced || self.pace(issuer).is_some_and(|pace| pace.admits(party, now))
+    /// Whether `party` or its group has its share of the slots. A share applies only while others wait: a group has three
+    /// quarters of the slots while another group waits, and a party three quarters of what its group may have while another
+    /// party of it waits. Background runs count to no share.
+    fn share(&self, party: Party) -> Option<Cause> {
+        let (slots, group, line) = (self.slots, party.group(), &self.first);
+        let of_group = if line.has_other_group(group) { (slots * 3 / 4).max(1) } else { slots };
+        let counts = |run: &StartedRun| !run.is_aside && run.class != Class::Background;
+        let runs = self.running(|run| counts(run) && run.party.group() == group);
+        if runs >= of_group {
+            return Some(Cause::UidShare { runs });
+        }
+        let runs = self.running(|run| counts(run) && run.party == party);
+        let has_share = line.has_other_party(party) && runs >= (of_group * 3).div_ceil(4);
+        has_share.then_some(Cause::ProcessShare { runs })
     }
 
-    /// Answers the callers that wait although `issuer` is paused. One of their runs is the next probe if one is due: no run of
-    /// the broker could start, or it would have.
-    fn refuse(&mut self, issuer: &Arc<str>, now: Duration) {
-        let Some(left) = self.paused(issuer, now) else { return };
-        for id in self.first.awaited(&(Class::First, Arc::clone(issuer))) {
-            let Some(run) = self.waiting.get(&id).filter(|run| run.floor != Urgency::Forced) else {
-                continue;
-            };
-            let Some(pace) = self.pace(issuer) else { return };
-            let is_due = self.has_room() && pace.gate(Class::First, now) == Gate::Open;
-            let may_start = |party: &Party| {
-                let has_share = self.refuse_share(Class::First, *party).is_some();
-                is_due && !has_share && pace.may_probe(run.source, *party)
-            };
-            let probe = run.peers.keys().map(|peer| Party::Peer(*peer)).find(may_start);
-            if let Some(party) = probe {
-                self.begin(id, Class::First, party, now);
-            } else if self.remove(id).is_some() {
-                self.answers.push((id, RunAdmission::Throttled(left)));
+    /// Answers the callers that wait although their issuer is paused. One of their runs is the next probe if one is due: no
+    /// run of the broker could start, or it would have.
+    fn refuse(&mut self, now: Duration) -> Vec<Answer> {
+        let paused =
+            self.issuers.iter().filter_map(|(name, pace)| Some((Arc::clone(name), pace.paused(now)?)));
+        let paused: Vec<_> = paused.collect();
+        let mut answers = Vec::new();
+        for (issuer, left) in paused {
+            for id in self.first.awaited(&(Class::First, Arc::clone(&issuer))) {
+                let (Some(run), Some(pace)) = (self.waiting.get(&id), self.issuers.get(&issuer)) else {
+                    continue;
+                };
+                if run.floor == Urgency::Forced {
+                    continue;
+                }
+                let may_start = |party: &Party| {
+                    pace.may_probe(run.source, *party)
+                        && self.limit(Class::First, pace, *party, now).is_none()
+                };
+                if let Some(party) = run.peers.keys().map(|peer| Party::Peer(*peer)).find(may_start) {
+                    answers.extend(self.begin(id, Class::First, party, now));
+                } else if self.remove(id).is_some() {
+                    answers.push((id, Err(left)));
+                }
             }
         }
+        answers
     }
 
     /// Starts a run in the turn of `party`, to whose share it counts.
-    fn begin(&mut self, id: u64, class: Class, party: Party, now: Duration) {
-        let turn = self.next;
-        let Some(QueuedRun { issuer, source, .. }) = self.remove(id) else { return };
-        let Some(queued) = self.issuers.get_mut(&issuer) else { return };
-        queued.turn = turn;
-        let record = queued.pace.start(class, Blame::new(source, party), now);
-        if class == Class::Background {
-            self.background_runs += 1;
-        } else {
-            self.shares.start(party);
-        }
-        self.started.insert(id, StartedRun { issuer, party, class, record, is_aside: false });
-        self.answers.push((id, RunAdmission::Start));
+    fn begin(&mut self, id: u64, class: Class, party: Party, now: Duration) -> Option<Answer> {
+        let QueuedRun { issuer, source, .. } = self.remove(id)?;
+        let pace = self.issuers.get_mut(&issuer)?;
+        pace.turn = self.next;
+        let run = pace.start(class, (source, party), now);
+        self.started.insert(id, (issuer, run));
+        Some((id, Ok(())))
     }
 
-    /// Frees the slot of a run that `party` started.
-    fn free(&mut self, class: Class, party: Party) {
-        if class == Class::Background {
-            self.background_runs -= 1;
-        } else {
-            self.shares.finish(party);
-        }
-    }
-
-    /// Queues a run for `party`.
     fn put(&mut self, id: u64, door: Door, party: Party) {
         let turn = self.number();
         self.line(door.0).insert(door, party, id, turn);
     }
 
-    fn remove(&mut self, id: u64) -> Option<QueuedRun> {
+    /// Removes a run that has not started.
+    pub(super) fn remove(&mut self, id: u64) -> Option<QueuedRun> {
         let run = self.waiting.remove(&id)?;
         for (class, party) in run.places() {
             self.line(class).remove(&(class, Arc::clone(&run.issuer)), party, id);
@@ -434,10 +354,6 @@ impl Queue {
 
     fn line(&mut self, class: Class) -> &mut Line {
         if class == Class::Background { &mut self.background } else { &mut self.first }
-    }
-
-    fn pace(&self, issuer: &Arc<str>) -> Option<&Pace> {
-        Some(&self.issuers.get(issuer)?.pace)
     }
 
     fn number(&mut self) -> u64 {

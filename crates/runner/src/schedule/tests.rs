@@ -110,7 +110,7 @@ fn decoded() -> Decoded {
 }
 
 /// Whether the run still waits for its turn.
-async fn waits(turn: &mut (impl Future<Output = Result<RunPermit, Throttled>> + Unpin)) -> bool {
+async fn waits(turn: &mut (impl Future<Output = Result<RunPermit, Duration>> + Unpin)) -> bool {
     timeout(Duration::ZERO, turn).await.is_err()
 }
 
@@ -135,7 +135,7 @@ async fn a_ticket_that_is_dropped_leaves_no_trace() {
     let mut polled = Box::pin(ticket.turn());
     assert!(waits(&mut polled).await);
     assert_eq!(
-        handle.waits_for(None).unwrap().to_string(),
+        handle.waits_for(None).unwrap(),
         "all run slots are in use (`limits.pluginRuns`: 1)",
         "the ticket that was dropped does not wait"
     );
@@ -147,7 +147,7 @@ async fn a_ticket_that_is_dropped_leaves_no_trace() {
     assert!(granted.handle().waits_for(None).is_none());
     drop(granted);
     drop(setup.permit(&provider, WAITED).await);
-    assert!(setup.scheduler.shared.state().tickets.is_empty());
+    assert!(setup.scheduler.state().tickets.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -202,11 +202,14 @@ async fn a_panic_of_the_timer_ends_its_task() {
 async fn a_paused_issuer_refuses_callers_at_once_and_other_runs_wait() {
     let (setup, provider) = (setup(100), provider("p"));
     setup.throttle(&provider).await;
-    let refused = setup.enter(&provider, WAITED).turn().await.unwrap_err();
-    assert_eq!(refused.retry_after, secs(60));
-    insta::assert_snapshot!(refused.into_error("/bin/p".into()), @"plugin `/bin/p` was not started: issuer `idp` asked for fewer runs and is paused for another 60 s; to run it now, use `credbroker refresh p`");
+    let retry_after = setup.enter(&provider, WAITED).turn().await.unwrap_err();
+    assert_eq!(retry_after, secs(60));
+    let (command, name) = ("/bin/p".into(), Arc::clone(&provider.name));
+    let issuer = Arc::clone(&provider.issuer.name);
+    let refused = RunError::Throttled { command, provider: name, issuer, of_key: false, retry_after };
+    insta::assert_snapshot!(refused, @"plugin `/bin/p` was not started: issuer `idp` asked for fewer runs and is paused for another 60 s; to run it now, use `credbroker refresh p`");
     let ticket = setup.enter(&provider, Urgency::Urgent { uid: None });
-    let waits_for = ticket.handle().waits_for(None).unwrap().to_string();
+    let waits_for = ticket.handle().waits_for(None).unwrap();
     insta::assert_snapshot!(waits_for, @"issuer `idp` asked for fewer runs and is paused for another 60 s");
     let permit = ticket.turn().await.unwrap();
     assert_eq!(setup.elapsed(), secs(15), "it is the first probe");
@@ -222,11 +225,11 @@ async fn callers_that_wait_when_a_pause_begins_are_refused() {
     let (caller, refresh) =
         (setup.enter(&provider, Urgency::Waited { peer: 2 }), setup.enter(&provider, Urgency::Background));
     running.finish(&failed("Throttling: Rate exceeded | Retry-After: 7"), true, ForeignTexts::default);
-    assert_eq!(caller.turn().await.unwrap_err().retry_after, secs(7));
+    assert_eq!(caller.turn().await.unwrap_err(), secs(7));
     let handle = refresh.handle();
     let mut refresh = Box::pin(refresh.turn());
     assert!(waits(&mut refresh).await);
-    assert_eq!(handle.join(1).unwrap_err().retry_after, secs(7), "a caller that joins it is refused");
+    assert_eq!(handle.join(1).unwrap_err(), secs(7), "a caller that joins it is refused");
     assert!(waits(&mut refresh).await, "and it stays");
     setup.permit(&provider, Urgency::Forced).await.finish(&Ok(decoded()), true, ForeignTexts::default);
     drop(refresh.await.unwrap());
@@ -251,7 +254,7 @@ async fn a_queued_run_says_what_it_waits_for() {
     let wait = || setup.enter(&provider, WAITED);
     let mut shown = Vec::new();
     let mut show = |tickets: &[Ticket]| {
-        shown.push(tickets.last().unwrap().handle().waits_for(None).unwrap().to_string());
+        shown.push(tickets.last().unwrap().handle().waits_for(None).unwrap());
     };
     let held = [setup.permit(&provider, WAITED).await, setup.permit(&provider, WAITED).await];
     show(&[wait(), wait(), wait()]);

@@ -228,27 +228,13 @@ fn pieces<'a>(
 ) -> Vec<Range<usize>> {
     let bytes: Vec<_> = view.iter().map(|(byte, _)| byte.to_ascii_lowercase()).collect();
     let mut places: HashMap<&[u8], Vec<usize>> = HashMap::new();
-    // Most pieces of the texts are not in the view, and this table says so without hashing them.
-    let mut begins = vec![false; 1 << 16];
     for (at, piece) in bytes.windows(length).enumerate() {
         places.entry(piece).or_default().push(at);
-        begins.iter_mut().skip(begin(piece)).take(1).for_each(|known| *known = true);
     }
-    let mut found = Vec::new();
-    for piece in texts.flat_map(|text| text.windows(length)) {
-        if begins.get(begin(piece)).is_some_and(|known| *known)
-            && let Some(places) = places.remove(piece)
-        {
-            found.extend(places);
-        }
-    }
+    let found =
+        texts.flat_map(|text| text.windows(length)).filter_map(|piece| places.remove(piece)).flatten();
     let place = |at: usize| view.get(at).map_or(end, |(_, place)| *place);
-    found.into_iter().map(|at| place(at)..place(at + length)).collect()
-}
-
-/// A number below 2^16 for the first bytes of a piece.
-fn begin(piece: &[u8]) -> usize {
-    piece.iter().take(SHORTEST).fold(0, |begin, byte| (begin * 37 + usize::from(*byte)) % (1 << 16))
+    found.map(|at| place(at)..place(at + length)).collect()
 }
 
 /// The bytes without percent-encoding, each with its place in `text`; `None`: there is no percent-encoding. `nested`:

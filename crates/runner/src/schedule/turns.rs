@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    hash::Hash,
     sync::Arc,
     time::Duration,
 };
@@ -56,37 +55,19 @@ impl RunSource {
 
 /// Why a run waits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Cause {
+pub(super) enum Cause {
     /// All run slots are in use, or other runs are next.
-    Slots {
-        /// `limits.pluginRuns`.
-        runs: usize,
-    },
-    /// The caller's process has three quarters of the runs of its uid, and another process of the uid waits.
-    ProcessShare {
-        /// The runs that it has.
-        runs: usize,
-    },
-    /// The processes of the caller's uid have three quarters of the slots, and another uid waits.
-    UidShare {
-        /// The runs that they have.
-        runs: usize,
-    },
+    Slots { runs: usize },
+    /// The caller's process has so many runs, three quarters of those of its uid, and another process of the uid waits.
+    ProcessShare { runs: usize },
+    /// The processes of the caller's uid have so many runs, three quarters of the slots, and another uid waits.
+    UidShare { runs: usize },
     /// The issuer has as many runs at a time as it allows.
-    Concurrency {
-        /// The limit.
-        runs: usize,
-    },
+    Concurrency { runs: usize },
     /// The issuer had as many runs in this second as it allows.
-    Rate {
-        /// The limit.
-        runs: usize,
-    },
+    Rate { runs: usize },
     /// The issuer asked for fewer runs.
-    Paused {
-        /// How long the pause still lasts.
-        left: Duration,
-    },
+    Paused { left: Duration },
     /// The issuer asked for fewer runs, and one run is trying it again.
     Probe,
 }
@@ -127,7 +108,8 @@ impl Party {
         match self {
             Self::Broker { group, .. } => group,
             Self::Peer(BROKER) => None,
-            Self::Peer(process) => Some(uid(process)),
+            // The upper half of a process is its uid.
+            Self::Peer(process) => Some(u32::try_from(process >> 32).unwrap_or(u32::MAX)),
         }
     }
 
@@ -140,65 +122,54 @@ impl Party {
     }
 }
 
-/// The upper half of a process is its uid.
-fn uid(process: u64) -> u32 {
-    u32::try_from(process >> 32).unwrap_or(u32::MAX)
-}
-
 /// Queued runs. A run that several parties wait for is queued for each of them, so that it starts in the first turn of any:
 /// a caller that joins delays no other. New groups and parties, and those that had their turn, are the last.
 ///
-/// Each operation takes O(log n), and [`next`](Self::next) a look at each group and the doors at which it waits.
+/// To add, move or remove a run takes O(log n), and [`next`](Self::next) a look at each party.
 #[derive(Debug, Default)]
 pub(super) struct Line {
-    /// By the number of the turn, which only increases.
-    order: BTreeMap<u64, Group>,
     groups: HashMap<Group, Members>,
 }
 
+/// The waiting parties of a group. The numbers of turns only increase.
 #[derive(Debug)]
 struct Members {
     turn: u64,
-    /// The turn of each party, and for how many runs it waits.
-    parties: HashMap<Party, (u64, usize)>,
-    /// By turn: the parties that wait at a door, and their runs in the order of entry.
-    doors: BTreeMap<Door, BTreeMap<u64, (Party, BTreeSet<u64>)>>,
+    parties: HashMap<Party, Member>,
 }
+
+#[derive(Debug)]
+struct Member {
+    turn: u64,
+    /// The runs at each door, in the order of entry.
+    doors: BTreeMap<Door, BTreeSet<u64>>,
+}
+
+/// The runs of a party at one door, after the turns of its group and of the party.
+type Lane<'a> = ((u64, u64), Party, &'a Door, &'a BTreeSet<u64>);
 
 impl Line {
     /// Adds the run `id`, which `party` does not wait for yet. `turn` is larger than any turn so far.
     pub(super) fn insert(&mut self, door: Door, party: Party, id: u64, turn: u64) {
-        let members = self.groups.entry(party.group()).or_insert_with(|| {
-            self.order.insert(turn, party.group());
-            Members { turn, parties: HashMap::new(), doors: BTreeMap::new() }
-        });
-        let (turn, runs) = members.parties.entry(party).or_insert((turn, 0));
-        *runs += 1;
-        let waiting = members.doors.entry(door).or_default().entry(*turn);
-        waiting.or_insert_with(|| (party, BTreeSet::new())).1.insert(id);
+        let new = || Members { turn, parties: HashMap::new() };
+        let members = self.groups.entry(party.group()).or_insert_with(new);
+        let new = || Member { turn, doors: BTreeMap::new() };
+        members.parties.entry(party).or_insert_with(new).doors.entry(door).or_default().insert(id);
     }
 
     /// Removes the run `id` of `party`, if it is queued.
     pub(super) fn remove(&mut self, door: &Door, party: Party, id: u64) {
         let Some(members) = self.groups.get_mut(&party.group()) else { return };
-        let Some((turn, runs)) = members.parties.get_mut(&party) else { return };
-        let Some(parties) = members.doors.get_mut(door) else { return };
-        let Some((_, ids)) = parties.get_mut(turn) else { return };
-        if !ids.remove(&id) {
-            return;
+        let Some(member) = members.parties.get_mut(&party) else { return };
+        let Some(runs) = member.doors.get_mut(door) else { return };
+        runs.remove(&id);
+        if runs.is_empty() {
+            member.doors.remove(door);
         }
-        *runs -= 1;
-        if ids.is_empty() {
-            parties.remove(turn);
-        }
-        if parties.is_empty() {
-            members.doors.remove(door);
-        }
-        if *runs == 0 {
+        if member.doors.is_empty() {
             members.parties.remove(&party);
         }
         if members.parties.is_empty() {
-            self.order.remove(&members.turn);
             self.groups.remove(&party.group());
         }
     }
@@ -206,115 +177,60 @@ impl Line {
     /// Notes that `party` had its turn. The next one of it and of its group is `turn`, which is larger than any turn so far.
     pub(super) fn pass(&mut self, party: Party, turn: u64) {
         let Some(members) = self.groups.get_mut(&party.group()) else { return };
-        self.order.remove(&members.turn);
-        self.order.insert(turn, party.group());
         members.turn = turn;
-        let Some((of_party, _)) = members.parties.get_mut(&party) else { return };
-        let before = std::mem::replace(of_party, turn);
-        for parties in members.doors.values_mut() {
-            if let Some(waiting) = parties.remove(&before) {
-                parties.insert(turn, waiting);
-            }
+        if let Some(member) = members.parties.get_mut(&party) {
+            member.turn = turn;
         }
     }
 
-    /// The next run, the party whose turn it is, and the door: of the first group that has one, the first party, and of its
-    /// doors the one with the lowest `last`, the turn in which it last let a run in. Only doors that are open for the group
-    /// count, and parties that `may` start a run there.
+    /// The next run that `may_start`, the party whose turn it is, and the door: of the first group that has one, the first
+    /// party, and of its doors the one with the lowest `last`, the turn in which it last let a run in.
     pub(super) fn next(
         &self,
-        is_open: impl Fn(&Door, Group) -> bool,
-        may: impl Fn(&Door, Party) -> bool,
+        may_start: impl Fn(&Door, Party) -> bool,
         last: impl Fn(&Door) -> u64,
     ) -> Option<(u64, Party, Door)> {
-        self.order.values().find_map(|group| {
-            let open = self.groups.get(group)?.doors.iter().filter(|(door, _)| is_open(door, *group));
-            // Few parties may not start a run, so few are skipped.
-            let next = open.filter_map(|(door, parties)| {
-                let (turn, (party, runs)) = parties.iter().find(|(_, (party, _))| may(door, *party))?;
-                let first = *runs.first()?;
-                Some(((*turn, last(door), first), *party, door))
-            });
-            let ((.., id), party, door) = next.min_by_key(|(order, ..)| *order)?;
-            Some((id, party, door.clone()))
-        })
+        let lanes = self.lanes().filter(|(_, party, door, _)| may_start(door, *party));
+        let (_, party, door, runs) =
+            lanes.min_by_key(|(turns, _, door, runs)| (*turns, last(door), runs.first()))?;
+        Some((*runs.first()?, party, door.clone()))
     }
 
-    /// Each group, with the doors at which it waits.
-    pub(super) fn doors(&self) -> impl Iterator<Item = (Group, &Door)> {
-        self.groups.iter().flat_map(|(group, members)| members.doors.keys().map(move |door| (*group, door)))
+    /// The doors at which runs wait, once for each party.
+    pub(super) fn doors(&self) -> impl Iterator<Item = &Door> {
+        self.lanes().map(|(_, _, door, _)| door)
     }
 
     /// The runs that callers wait for at `door`, in the order of their turns, once for each process.
     pub(super) fn awaited(&self, door: &Door) -> Vec<u64> {
-        let members = self.order.values().filter_map(|group| self.groups.get(group));
-        let parties = members.filter_map(|members| members.doors.get(door)).flat_map(BTreeMap::values);
-        let peers = parties.filter(|(party, _)| matches!(party, Party::Peer(_)));
-        peers.flat_map(|(_, runs)| runs).copied().collect()
+        let is_awaited = |(_, party, at, _): &Lane<'_>| *at == door && matches!(party, Party::Peer(_));
+        let mut lanes: Vec<_> = self.lanes().filter(is_awaited).collect();
+        lanes.sort_unstable_by_key(|(turns, ..)| *turns);
+        lanes.into_iter().flat_map(|(.., runs)| runs).copied().collect()
+    }
+
+    fn lanes(&self) -> impl Iterator<Item = Lane<'_>> {
+        self.groups.values().flat_map(|group| {
+            group.parties.iter().flat_map(|(party, member)| {
+                let turns = (group.turn, member.turn);
+                member.doors.iter().map(move |(door, runs)| (turns, *party, door, runs))
+            })
+        })
     }
 
     /// Whether a run of another group waits.
-    fn has_other_group(&self, group: Group) -> bool {
+    pub(super) fn has_other_group(&self, group: Group) -> bool {
         self.groups.len() > usize::from(self.groups.contains_key(&group))
     }
 
     /// Whether a run of another party of the same group waits.
-    fn has_other_party(&self, party: Party) -> bool {
+    pub(super) fn has_other_party(&self, party: Party) -> bool {
         let members = self.groups.get(&party.group());
-        members
-            .is_some_and(|members| members.parties.len() > usize::from(members.parties.contains_key(&party)))
+        members.is_some_and(|group| group.parties.len() > usize::from(group.parties.contains_key(&party)))
     }
 
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.order.is_empty() && self.groups.is_empty()
-    }
-}
-
-/// The started runs of the first class, whose parties have shares of the slots. A share applies only while others wait:
-/// a group has three quarters of the slots while another group waits, and a party three quarters of what its group
-/// may have while another party of it waits.
-#[derive(Debug, Default)]
-pub(super) struct Shares {
-    groups: HashMap<Group, usize>,
-    parties: HashMap<Party, usize>,
-}
-
-impl Shares {
-    pub(super) fn start(&mut self, party: Party) {
-        *self.groups.entry(party.group()).or_default() += 1;
-        *self.parties.entry(party).or_default() += 1;
-    }
-
-    pub(super) fn finish(&mut self, party: Party) {
-        decrease(&mut self.groups, &party.group());
-        decrease(&mut self.parties, &party);
-    }
-
-    /// Why no run of `group` starts now; `None`: it has less than its share of `slots`.
-    pub(super) fn refuse_group(&self, group: Group, slots: usize, line: &Line) -> Option<Cause> {
-        let most = of_group(group, slots, line);
-        let running = self.groups.get(&group).copied().unwrap_or_default();
-        (running >= most).then_some(Cause::UidShare { runs: running })
-    }
-
-    /// Why no run of `party` starts now, whose group has less than its share.
-    pub(super) fn refuse_party(&self, party: Party, slots: usize, line: &Line) -> Option<Cause> {
-        let of_group = of_group(party.group(), slots, line);
-        let running = self.parties.get(&party).copied().unwrap_or_default();
-        let has_share = running >= (of_group * 3).div_ceil(4) && line.has_other_party(party);
-        has_share.then_some(Cause::ProcessShare { runs: running })
-    }
-}
-
-fn of_group(group: Group, slots: usize, line: &Line) -> usize {
-    if line.has_other_group(group) { (slots * 3 / 4).max(1) } else { slots }
-}
-
-fn decrease<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: &K) {
-    let Some(count) = counts.get_mut(key) else { return };
-    *count = count.saturating_sub(1);
-    if *count == 0 {
-        counts.remove(key);
+        self.groups.is_empty()
     }
 }

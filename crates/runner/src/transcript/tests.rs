@@ -26,6 +26,34 @@ fn lines_are_those_that_were_written_in_any_pieces() {
 }
 
 #[test]
+fn the_last_lines_in_one_are_whole_unless_one_is_too_long() {
+    for (written, most, expected) in [
+        (&b""[..], 100, ""),
+        (b"\n \r\n", 100, ""),
+        (b"one\r\n\r\n two \n", 100, "one | two"),
+        (b"10%\r20%\rdone", 100, "10% | 20% | done"),
+        (b"first\nsecond\nthird\n", 11, "second | third"),
+        (b"first\nsecond\nthird\n", 10, "third"),
+        ("long äöü".as_bytes(), 5, "…öü"),
+        ("long äöü\nx".as_bytes(), 6, "…öü | x"),
+        (b"ok\xff\x1b[1m", 100, "ok\u{fffd}U+001B[1m"),
+    ] {
+        let mut transcript = Transcript::default();
+        transcript.push(written);
+        transcript.flush();
+        assert_eq!(transcript.last(most), expected);
+    }
+    let mut transcript = Transcript::default();
+    transcript.push(&[b'x'; LINE + 10]);
+    transcript.flush();
+    assert_eq!(
+        transcript.last(100),
+        format!("…{} | {}", "x".repeat(90), "x".repeat(10)),
+        "it was cut in two"
+    );
+}
+
+#[test]
 fn a_line_without_an_end_is_bounded_and_cut_between_characters() {
     let cut = lines(&["ö".repeat(LINE).as_bytes()]);
     assert_eq!(cut.len(), 2);

@@ -93,7 +93,7 @@ fn only_a_process_of_the_brokers_user_beside_the_broker_lends_its_terminal() {
 fn offer() -> (Offer, oneshot::Receiver<Deposit>) {
     let (deposit, deposited) = oneshot::channel();
     let environment = [("A".into(), "b=c".into())].into();
-    let command = LeasedCommand { program: "/bin/pw".into(), args: vec!["-x".into()], environment };
+    let command = PluginCommand { program: "/bin/pw".into(), args: vec!["-x".into()], environment };
     (Offer { command, deposit }, deposited)
 }
 

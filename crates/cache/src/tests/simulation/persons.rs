@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{Attendant, Caller, Request};
 use credbroker_plugin::{Interactive, PluginSpec};
-use credbroker_runner::{Attendance, Deposit, LeasedCommand, Lender, Offer, RunBudget, RunError};
+use credbroker_runner::{Attendance, Deposit, Lender, Offer, PluginCommand, RunError};
 
 /// What a person does with a plugin in the terminal.
 #[derive(Clone, Copy, Debug)]
@@ -139,16 +139,15 @@ pub(super) async fn asks_person(
     takes: Duration,
 ) -> Result<(), RunError> {
     let command: Arc<str> = "fake".into();
-    let budget = RunBudget { unattended: spec.provider.timeout, attended: spec.provider.interactive_timeout };
     if let Some(lender) = attendance.lender() {
         let leased =
-            LeasedCommand { program: "/fake".into(), args: Vec::new(), environment: BTreeMap::default() };
-        return lender.run(command, leased, attendance, budget).await.map(drop);
+            PluginCommand { program: "/fake".into(), args: Vec::new(), environment: BTreeMap::default() };
+        return attendance.lease(lender, command, leased, &spec.provider).await.map(drop);
     }
     if spec.provider.interactive == Interactive::Always {
         return Err(RunError::NeedsTerminal { command, stderr: Arc::default() });
     }
-    attendance.started(budget);
+    attendance.started(&spec.provider);
     let login = async {
         let mut left = takes;
         while !left.is_zero() {

@@ -13,7 +13,9 @@ fn pace(rate: usize, concurrency: usize) -> Pace {
 /// One of which a run was throttled a short time ago, so that the next one pauses it.
 fn suspect(rate: usize, concurrency: usize) -> Pace {
     let mut pace = pace(rate, concurrency);
-    assert!(!pace.throttled.add(of_broker(configured(0)), Duration::ZERO));
+    let run = pace.start(Class::First, of_broker(configured(0)), Duration::ZERO);
+    assert_eq!(pace.finish(run, THROTTLED, 0.5, Duration::ZERO), None);
+    pace.starts.clear();
     pace
 }
 
@@ -33,8 +35,8 @@ fn broker(uid: Option<u32>) -> Party {
 }
 
 /// A run that no caller waits for.
-fn of_broker(source: RunSource) -> Blame {
-    Blame::new(source, broker(source.uid()))
+fn of_broker(source: RunSource) -> (RunSource, Party) {
+    (source, broker(source.uid()))
 }
 
 fn secs(secs: u64) -> Duration {
@@ -58,7 +60,7 @@ impl Pace {
     }
 
     /// Starts a run that the configuration alone defines.
-    fn begin(&mut self, class: Class, now: Duration) -> RunRecord {
+    fn begin(&mut self, class: Class, now: Duration) -> StartedRun {
         self.start(class, of_broker(configured(1)), now)
     }
 
@@ -220,7 +222,7 @@ fn a_forced_run_that_succeeds_ends_the_pause_and_one_that_fails_does_not() {
 
 #[test]
 fn an_issuer_is_paused_after_two_keys_of_the_configuration_or_two_uids() {
-    let of_peer = |source, uid: u64| Blame::new(source, Party::Peer(uid << 32 | 7));
+    let of_peer = |source, uid: u64| (source, Party::Peer(uid << 32 | 7));
     let once = [
         [of_broker(configured(1)), of_broker(configured(1))],
         [of_broker(sent(1)), of_broker(sent(1))],
@@ -252,7 +254,7 @@ fn an_issuer_is_paused_after_two_keys_of_the_configuration_or_two_uids() {
 #[test]
 fn a_throttled_run_of_the_configuration_keeps_no_uid_from_probing() {
     let mut pace = suspect(10, 4);
-    let of_peer = Blame::new(configured(1), Party::Peer(1 << 32 | 7));
+    let of_peer = (configured(1), Party::Peer(1 << 32 | 7));
     for second in [0, 15] {
         assert!(pace.admits(broker(Some(1)), secs(second)), "{second}");
         let run = pace.start(Class::First, of_peer, secs(second));

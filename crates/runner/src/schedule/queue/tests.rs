@@ -44,7 +44,7 @@ impl Queue {
     /// Starts a run of `issuer` that is throttled.
     fn throttle_once(&mut self, issuer: &Issuer, now: Duration) -> Option<(Arc<str>, PaceChange)> {
         let id = self.enter_any(&"throttled".into(), issuer, waited(99));
-        assert_eq!(self.dispatch(now), [(id, RunAdmission::Start)]);
+        assert_eq!(self.dispatch(now), [(id, Ok(()))]);
         self.finish(id, THROTTLED, 0.5, now)
     }
 }
@@ -83,7 +83,7 @@ impl Setup {
     /// The runs that start a second later.
     fn started(&mut self) -> Vec<u64> {
         self.now += secs(1);
-        let started = |(id, answer)| (answer == RunAdmission::Start).then_some(id);
+        let started = |(id, answer): Answer| answer.is_ok().then_some(id);
         self.queue.dispatch(self.now).into_iter().filter_map(started).collect()
     }
 
@@ -253,10 +253,10 @@ fn a_run_that_leaves_the_queue_delays_no_other() {
     setup.started();
     let [first, second, third] = ["1", "2", "3"].map(|name| setup.one("a", waited(1), name));
     assert_eq!(setup.queue.waits_for(third, None, setup.now), Some((Cause::Concurrency { runs: 1 }, 2)));
-    setup.queue.leave(first);
-    setup.queue.leave(third);
+    setup.queue.remove(first);
+    setup.queue.remove(third);
     assert_eq!(setup.queue.waits_for(third, None, setup.now), None);
-    setup.queue.leave(busy);
+    setup.queue.remove(busy);
     assert!(setup.started().is_empty(), "what has started does not leave, it ends");
     setup.queue.finish(busy, Outcome::Success, 0.5, setup.now);
     assert_eq!(setup.started(), [second]);
@@ -309,7 +309,7 @@ fn a_pause_refuses_waiting_callers_and_keeps_the_other_runs() {
     assert_eq!(queue.throttle_once(&idp, NOW), None);
     let mut enter = |provider: &str, issuer, urgency| queue.enter_any(&provider.into(), issuer, urgency);
     let running = enter("a", &idp, waited(1));
-    assert_eq!(queue.dispatch(NOW), [(running, RunAdmission::Start)]);
+    assert_eq!(queue.dispatch(NOW), [(running, Ok(()))]);
     let mut enter = |provider: &str, issuer, urgency| queue.enter_any(&provider.into(), issuer, urgency);
     let waiting = [enter("a", &idp, waited(1)), enter("b", &idp, waited(2))];
     let kept = [enter("a", &idp, Urgency::Urgent { uid: None }), enter("a", &idp, Urgency::Background)];
@@ -317,7 +317,7 @@ fn a_pause_refuses_waiting_callers_and_keeps_the_other_runs() {
     assert_eq!(queue.dispatch(NOW).len(), 1);
     let change = queue.finish(running, THROTTLED, 0.5, NOW);
     assert_eq!(change, Some(("idp".into(), PaceChange::Paused(secs(60)))));
-    let throttled = RunAdmission::Throttled(secs(60));
+    let throttled = Err(secs(60));
     let mut answers = queue.dispatch(NOW);
     answers.sort_unstable_by_key(|(id, _)| *id);
     assert_eq!(answers, waiting.map(|id| (id, throttled)));
@@ -325,21 +325,21 @@ fn a_pause_refuses_waiting_callers_and_keeps_the_other_runs() {
     // A later caller is refused at once, also if it joins a queued run.
     let later = NOW + secs(10);
     let late = queue.enter_any(&"b".into(), &idp, waited(3));
-    let throttled = RunAdmission::Throttled(secs(50));
+    let throttled = Err(secs(50));
     assert_eq!(queue.dispatch(later), [(late, throttled)]);
     assert_eq!(queue.join(kept[1], 4, later), Err(secs(50)), "it stays queued");
     assert_eq!(queue.waits_for(kept[0], None, later), Some((Cause::Paused { left: secs(50) }, 1)));
     // A forced run starts during the pause.
     let forced = queue.enter_any(&"a".into(), &idp, Urgency::Forced);
-    assert_eq!(queue.dispatch(later), [(forced, RunAdmission::Start)]);
+    assert_eq!(queue.dispatch(later), [(forced, Ok(()))]);
     queue.finish(forced, Outcome::Reached, 0.5, later);
     // One run in fifteen seconds probes the issuer.
     assert_eq!(queue.next_wake(later), Some(NOW + secs(15)));
-    assert_eq!(queue.dispatch(NOW + secs(15)), [(kept[0], RunAdmission::Start)]);
+    assert_eq!(queue.dispatch(NOW + secs(15)), [(kept[0], Ok(()))]);
     queue.finish(kept[0], THROTTLED, 0.5, NOW + secs(16));
     assert_eq!(queue.paused("idp", NOW + secs(16)), Some(secs(60)), "it lasts longer");
     assert_eq!(queue.next_wake(NOW + secs(16)), Some(NOW + secs(30)));
-    assert_eq!(queue.dispatch(NOW + secs(30)), [(kept[1], RunAdmission::Start)]);
+    assert_eq!(queue.dispatch(NOW + secs(30)), [(kept[1], Ok(()))]);
     queue.finish(kept[1], Outcome::Success, 0.5, NOW + secs(31));
     assert_eq!((queue.paused("idp", NOW + secs(31)), queue.next_wake(NOW + secs(31))), (None, None));
 }
@@ -359,7 +359,7 @@ fn the_probe_is_a_run_with_a_waiting_caller_if_there_is_one() {
     let caller = queue.enter_any(&"a".into(), &idp, waited(1));
     assert_eq!(queue.dispatch(later), []);
     queue.finish(busy, Outcome::Success, 0.5, later);
-    assert_eq!(queue.dispatch(later), [(caller, RunAdmission::Start)]);
+    assert_eq!(queue.dispatch(later), [(caller, Ok(()))]);
 }
 
 #[test]
@@ -368,7 +368,7 @@ fn ten_thousand_queued_runs_start_or_leave_and_nothing_remains() {
     let ids: Vec<_> = (0..10_000).flat_map(|peer| setup.enter("a", waited(peer % 100), 1)).collect();
     assert_eq!(setup.started().len(), 4);
     for id in ids.iter().skip(4).step_by(2) {
-        setup.queue.leave(*id);
+        setup.queue.remove(*id);
     }
     assert_eq!(setup.order().split(' ').count(), 4998);
     let queue = &setup.queue;
@@ -402,12 +402,12 @@ fn a_share_applies_while_another_process_or_another_uid_waits() {
             let cause = setup.queue.waits_for(more[1], None, setup.now).unwrap().0;
             assert_eq!(cause, Cause::UidShare { runs: 6 });
             for id in &more {
-                setup.queue.leave(*id);
+                setup.queue.remove(*id);
             }
             setup.queue.finish(more[0], Outcome::Success, 0.5, setup.now);
         }
         for id in others {
-            setup.queue.leave(id);
+            setup.queue.remove(id);
         }
         assert_eq!(setup.started(), ids[runs..8], "nothing else waits");
     }
@@ -440,7 +440,7 @@ fn limits_of_a_newer_configuration_apply_to_issuers_that_are_new_to_the_queue() 
 #[test]
 fn a_run_that_waits_for_a_person_frees_its_slot_and_its_issuer() {
     let mut setup = Setup::new(1, 1);
-    setup.queue.set_interactive(1);
+    setup.queue.interactive = 1;
     let ids = setup.enter("a", waited(1), 3);
     assert_eq!(setup.started(), ids[..1]);
     assert!(setup.started().is_empty());
@@ -455,7 +455,7 @@ fn a_run_that_waits_for_a_person_frees_its_slot_and_its_issuer() {
     for id in &ids[1..] {
         setup.queue.finish(*id, Outcome::Success, 0.5, setup.now);
     }
-    assert!(setup.queue.aside == 0 && setup.queue.started.is_empty());
+    assert!(setup.queue.started.is_empty());
     let next = setup.enter("a", waited(1), 2);
     assert_eq!(setup.started(), next[..1]);
 }
@@ -463,7 +463,7 @@ fn a_run_that_waits_for_a_person_frees_its_slot_and_its_issuer() {
 #[test]
 fn a_throttled_run_that_waited_for_a_person_pauses_its_issuer() {
     let mut setup = Setup::new(2, 2);
-    setup.queue.set_interactive(1);
+    setup.queue.interactive = 1;
     setup.queue.throttle_once(&issuer("a", 100_000, 2), setup.now);
     let ids = setup.enter("a", Urgency::Background, 1);
     assert_eq!(setup.started(), ids);
@@ -494,7 +494,7 @@ fn a_queued_run_that_a_process_at_its_share_joins_starts_in_its_first_turn() {
         }
         setup.queue.finish(other, Outcome::Success, 0.5, setup.now);
         assert_eq!(setup.started(), [run], "{joins:?}");
-        assert_eq!(setup.queue.started[&run].party, Party::Peer(2), "it counts to whom it started for");
+        assert_eq!(setup.queue.started[&run].1.party, Party::Peer(2), "it counts to whom it started for");
     }
 }
 
@@ -507,7 +507,7 @@ fn a_run_of_the_broker_that_a_process_at_its_share_joins_keeps_its_place() {
         setup.queue.finish(other, Outcome::Success, 0.5, setup.now);
         assert_eq!(setup.started(), [run], "{urgency:?}");
         let broker = Party::Broker { group: None, sender: None };
-        assert_eq!(setup.queue.started[&run].party, broker, "{urgency:?}");
+        assert_eq!(setup.queue.started[&run].1.party, broker, "{urgency:?}");
     }
 }
 
@@ -528,7 +528,7 @@ fn a_run_waits_for_each_of_its_callers_until_the_last_one_leaves() {
     setup.queue.part(run, 3);
     setup.queue.part(run, 1);
     assert_eq!(setup.started(), [run], "it is background work, of no process");
-    setup.queue.leave(waits);
+    setup.queue.remove(waits);
     setup.queue.finish(held, Outcome::Success, 0.5, setup.now);
     setup.queue.finish(run, Outcome::Success, 0.5, setup.now);
     assert!(setup.queue.waiting.is_empty() && setup.queue.next_wake(setup.now).is_none());
@@ -546,15 +546,15 @@ fn a_caller_who_comes_when_a_probe_is_due_is_the_probe_unless_a_renewal_waits() 
         let callers = [1, 2].map(|peer| queue.enter_any(&"a".into(), &idp, waited(peer)));
         let mut answers = queue.dispatch(at);
         answers.sort_unstable_by_key(|(id, _)| *id);
-        let throttled = RunAdmission::Throttled(secs(45));
+        let throttled = Err(secs(45));
         let expected: Vec<_> = renewal
-            .map(|renewal| (renewal, RunAdmission::Start))
+            .map(|renewal| (renewal, Ok(())))
             .into_iter()
             .chain(
                 callers
                     .iter()
                     .enumerate()
-                    .map(|(index, id)| (*id, if index < started { RunAdmission::Start } else { throttled })),
+                    .map(|(index, id)| (*id, if index < started { Ok(()) } else { throttled })),
             )
             .collect();
         assert_eq!(answers, expected);
@@ -569,17 +569,13 @@ fn a_caller_of_the_uid_of_the_last_probe_or_at_its_share_is_not_the_probe() {
     let sent = |uid| (waited(peer(uid)), RunSource::Others { uid: Some(uid) });
     queue.throttle_once(&idp, NOW);
     let throttled = queue.enter(&"a".into(), &idp, sent(1));
-    assert_eq!(queue.dispatch(NOW), [(throttled, RunAdmission::Start)]);
+    assert_eq!(queue.dispatch(NOW), [(throttled, Ok(()))]);
     queue.finish(throttled, THROTTLED, 0.5, NOW);
     let busy = [(); 6].map(|()| queue.enter(&"b".into(), &other, sent(2)));
     let waiting = [(); 2].map(|()| queue.enter(&"c".into(), &narrow, sent(4)));
     assert_eq!(queue.dispatch(NOW).len(), busy.len() + 1);
     assert!(queue.waits_for(waiting[1], None, NOW).is_some(), "so a uid has a share");
-    for (uid, answer) in [
-        (1, RunAdmission::Throttled(secs(45))),
-        (2, RunAdmission::Throttled(secs(45))),
-        (3, RunAdmission::Start),
-    ] {
+    for (uid, answer) in [(1, Err(secs(45))), (2, Err(secs(45))), (3, Ok(()))] {
         let run = queue.enter(&"a".into(), &idp, sent(uid));
         assert_eq!(queue.dispatch(NOW + secs(15)), [(run, answer)], "{uid}");
     }
@@ -595,7 +591,7 @@ fn each_caller_of_a_run_gets_its_own_reason() {
     queue.throttle_once(&idp, NOW);
     let later = NOW + secs(60);
     let probe = queue.enter(&"a".into(), &idp, sent(1));
-    assert_eq!(queue.dispatch(later), [(probe, RunAdmission::Start)]);
+    assert_eq!(queue.dispatch(later), [(probe, Ok(()))]);
     queue.finish(probe, Outcome::Unknown, 0.5, later);
     let busy = [(); 6].map(|()| queue.enter(&"b".into(), &other, sent(2)));
     assert_eq!(queue.dispatch(later).len(), busy.len());
@@ -623,7 +619,7 @@ fn renewals_of_other_uids_pass_those_of_the_last_probe() {
         at = queue.next_wake(at).expect("a time");
         assert!(at <= NOW + secs(75), "{at:?}");
         for (id, answer) in queue.dispatch(at) {
-            assert_eq!(answer, RunAdmission::Start);
+            assert_eq!(answer, Ok(()));
             order.push(id);
             queue.finish(id, Outcome::Unknown, 0.5, at);
         }
@@ -667,7 +663,7 @@ fn while_another_uid_waits_a_uid_has_at_most_three_quarters_of_the_slots() {
     assert_eq!(setup.names[&next[0]], "x");
     setup.queue.finish(started[1], Outcome::Success, 0.5, setup.now);
     assert_eq!(setup.started().len(), 1, "y waits for x at its issuer, and there are three quarters for e");
-    setup.queue.leave(y);
+    setup.queue.remove(y);
     setup.queue.finish(next[0], Outcome::Success, 0.5, setup.now);
     assert_eq!(setup.started().len(), 1, "all slots again");
 }

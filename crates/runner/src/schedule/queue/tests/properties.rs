@@ -92,7 +92,7 @@ impl QueueModel {
             }
             Step::Leave { run } if *run < self.waiting.len() => {
                 let id = self.waiting.remove(*run);
-                self.queue.leave(id);
+                self.queue.remove(id);
             }
             Step::Join { run, peer } if *run < self.waiting.len() => {
                 let joined = self.queue.join(self.waiting[*run], *peer, self.now);
@@ -139,8 +139,8 @@ impl QueueModel {
         for (id, answer) in &answers {
             let index = self.waiting.iter().position(|waiting| waiting == id).expect("it waited");
             self.waiting.remove(index);
-            if *answer == RunAdmission::Start {
-                let issuer = &self.queue.started[id].issuer;
+            if answer.is_ok() {
+                let (issuer, _) = &self.queue.started[id];
                 let issuer = self.issuers.iter().position(|known| known.name == *issuer).unwrap();
                 self.running.push((*id, issuer));
                 self.starts[issuer].push(self.now);
@@ -153,7 +153,8 @@ impl QueueModel {
     fn check(&self) {
         let Self { queue, now, issuers, waiting, running, starts } = self;
         assert!(running.len() <= RUNS && queue.started.len() == running.len());
-        assert!(queue.background_runs < RUNS, "one slot is kept");
+        let background_runs = queue.running(|run| run.class == Class::Background);
+        assert!(background_runs < RUNS, "one slot is kept");
         assert_eq!(queue.waiting.len(), waiting.len(), "each is answered once");
         for (index, (issuer, starts)) in issuers.iter().zip(starts).enumerate() {
             let at_a_time = running.iter().filter(|(_, of)| *of == index).count();
@@ -169,7 +170,7 @@ impl QueueModel {
         let free = RUNS - running.len();
         for (id, run) in &queue.waiting {
             let is_background = run.places().all(|(class, _)| class == Class::Background);
-            let slot = free > 0 && (!is_background || queue.background_runs + 1 < RUNS);
+            let slot = free > 0 && (!is_background || background_runs + 1 < RUNS);
             let (cause, _) = queue.waits_for(*id, None, *now).unwrap();
             assert!(!slot || !matches!(cause, Cause::Slots { .. }), "{run:?}");
         }

@@ -98,7 +98,7 @@ impl SimulatedCache {
                 self.happen(event);
             }
             for (id, answer) in self.queue.dispatch(next) {
-                if answer == RunAdmission::Start {
+                if answer.is_ok() {
                     self.starts.push(next);
                     *self.per_pause.last_mut().unwrap() += 1;
                     self.events.push(Reverse((next + self.long, QueueEvent::End(id))));

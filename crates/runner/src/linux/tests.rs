@@ -4,9 +4,9 @@ fn pid(id: i32) -> Pid {
     Pid::from_raw(id).unwrap()
 }
 
-fn child(id: i32, parent: i32) -> TreeProcess {
+fn child(id: i32, parent: i32) -> Process {
     let id = ProcessId { pid: pid(id), started: 7 };
-    TreeProcess { id, parent: Pid::from_raw(parent), session: Some(id.pid) }
+    Process { id, parent: Pid::from_raw(parent), session: Some(id.pid) }
 }
 
 #[test]
@@ -23,7 +23,7 @@ fn a_name_can_contain_anything() {
     let rest = "0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 815 0 0";
     let stat = [b"4711 (a) Z 1 2\n\xff) S 17 4711 42 ", rest.as_bytes()].concat();
     let id = ProcessId { pid: pid(4711), started: 815 };
-    let expected = TreeProcess { id, parent: Pid::from_raw(17), session: Some(pid(42)) };
+    let expected = Process { id, parent: Pid::from_raw(17), session: Some(pid(42)) };
     assert_eq!(parsed(&stat), Some(expected));
     let of_the_kernel = parsed(format!("2 (kthreadd) S 0 0 0 {rest}").as_bytes()).unwrap();
     assert_eq!((of_the_kernel.parent, of_the_kernel.session), (None, None));
@@ -41,6 +41,12 @@ fn a_signal_goes_to_no_other_process_with_the_same_number() {
     drop(child.stdin.take());
     assert!(child.wait().unwrap().success(), "it has read to the end");
     found.signal(Signal::KILL); // it is reaped: nothing gets it
+}
+
+#[test]
+fn root_is_in_the_map_of_a_user_namespace_or_there_is_no_map() {
+    assert!(maps_root("         0          0 4294967295\n") && maps_root(""));
+    assert!(!maps_root("      1000       1000          1\n"));
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The descendants of a process.
+//! What only Linux has: `/proc`, process descriptors, adopting orphans, and a wait that reaps nothing. Other systems have
+//! the functions of `unsupported.rs` in its place.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -7,10 +8,15 @@ use std::{
     path::Path,
 };
 
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use rustix::{
     fs::getxattr,
     io::Errno,
-    process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal},
+    process::{
+        Pid, PidfdFlags, Resource, Rlimit, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal,
+        prlimit, set_child_subreaper,
+    },
+    thread::set_no_new_privs,
 };
 
 /// How often newly forked processes are looked for before what was found is killed.
@@ -20,7 +26,7 @@ const MOST: usize = 256;
 
 /// A process, as `/proc` shows it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-struct TreeProcess {
+struct Process {
     id: ProcessId,
     parent: Option<Pid>,
     session: Option<Pid>,
@@ -53,28 +59,73 @@ impl ProcessId {
     }
 }
 
+/// Makes this process the parent of the processes below it whose own parent ends.
+pub(crate) fn adopt_orphans() -> io::Result<()> {
+    Ok(set_child_subreaper(Some(getpid()))?)
+}
+
+/// Keeps this process and those below it from getting rights by running a program.
+pub(crate) fn forbid_new_privileges() -> io::Result<()> {
+    Ok(set_no_new_privs(true)?)
+}
+
+/// How early the kernel ends this process where memory runs out, relative to others; `None`: it does not say.
+pub(crate) fn oom_score() -> Option<String> {
+    fs::read_to_string("/proc/self/oom_score_adj").ok()
+}
+
+/// Sets the same for the process `pid`, if the kernel allows it.
+pub(crate) fn set_oom_score(pid: Pid, score: &str) {
+    let _unchanged = fs::write(format!("/proc/{}/oom_score_adj", pid.as_raw_nonzero()), score);
+}
+
+/// Sets a limit of the process `pid`, unless it has ended by now or changed its user.
+pub(crate) fn set_limit(pid: Pid, resource: Resource, limit: Rlimit) {
+    let _unchanged = prlimit(Some(pid), resource, limit);
+}
+
+/// The signals that this process ignores; all signals where the kernel does not say.
+pub(crate) fn ignored_signals() -> Vec<i32> {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(u64::MAX);
+    (1..=64).filter(|signal| mask >> (signal - 1) & 1 == 1).collect()
+}
+
+/// What root's files seem to belong to in a user namespace without root; `None`: root is here.
+pub(crate) fn unmapped_root() -> Option<u32> {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let overflow = read("/proc/sys/kernel/overflowuid").trim().parse().unwrap_or(65_534);
+    (!maps_root(&read("/proc/self/uid_map"))).then_some(overflow)
+}
+
+/// Whether a `/proc/PID/uid_map` has root. Without the file there are no user namespaces.
+fn maps_root(map: &str) -> bool {
+    map.lines().any(|line| line.split_whitespace().next() == Some("0")) || map.trim().is_empty()
+}
+
+/// Reaps a child of this process that has ended, if it `may` be reaped. Returns whether it did.
+pub(crate) fn reap(may: impl Fn(u32) -> bool) -> bool {
+    let ended = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG;
+    let child = waitid(Id::All, ended | WaitPidFlag::WNOWAIT).ok().and_then(|status| status.pid());
+    child.is_some_and(|child| may(child.as_raw().cast_unsigned()) && waitid(Id::Pid(child), ended).is_ok())
+}
+
 /// The descendants of `root`, the youngest generation last. None if `/proc` is not readable.
 ///
 /// Zombies are included: a process whose first thread has ended looks like one, and its other threads go on.
-pub(super) fn descendants(root: Pid) -> Vec<Pid> {
+pub(crate) fn descendants(root: Pid) -> Vec<Pid> {
     below(&processes(), root).map(|id| id.pid).collect()
 }
 
 /// Kills the descendants of `root`, which must be this process or a child of it that is not reaped.
-pub(super) fn kill_descendants(root: Pid) {
+pub(crate) fn kill_descendants(root: Pid) {
     kill(|| below(&processes(), root).collect());
-}
-
-/// Kills the launcher `root`, a child of this process that is not reaped, and all of its descendants.
-pub fn end_tree(root: Pid) {
-    kill_descendants(root);
-    // Its number is its own until it is reaped.
-    let _ended = kill_process(root, Signal::KILL);
 }
 
 /// Kills the processes in the session of a launcher that has ended, and those below them. The launcher must be a child of
 /// this process that is not reaped: afterwards, another process can have its number and begin a session with it.
-pub fn end_session(launcher: Pid) {
+pub(crate) fn end_session(launcher: Pid) {
     kill(|| {
         let all = processes();
         let in_session = all.iter().filter(|process| process.session == Some(launcher));
@@ -105,7 +156,7 @@ fn kill(find: impl Fn() -> Vec<ProcessId>) {
 
 /// The one of `ancestors` that the process `pid` is, descends from, or has the session of. `None` for a process that has been
 /// reaped.
-pub fn ancestor(pid: u32, ancestors: &[u32]) -> Option<u32> {
+pub(crate) fn ancestor(pid: u32, ancestors: &[u32]) -> Option<u32> {
     let of = |pid: Option<Pid>| number(pid).filter(|number| ancestors.contains(number));
     let mut seen = HashSet::new();
     let mut next = i32::try_from(pid).ok().and_then(Pid::from_raw);
@@ -125,7 +176,7 @@ pub fn ancestor(pid: u32, ancestors: &[u32]) -> Option<u32> {
 
 /// Whether a process below one of `ancestors` has a stream socket of the Unix domain, or may have one: its files cannot be
 /// looked at.
-pub fn hold_socket(ancestors: &[u32]) -> bool {
+pub(crate) fn hold_socket(ancestors: &[u32]) -> bool {
     let all = processes();
     let is_ancestor = |pid: Option<Pid>| number(pid).is_some_and(|number| ancestors.contains(&number));
     // By parent and session, as above.
@@ -159,7 +210,7 @@ fn holds_socket(pid: Pid) -> bool {
 }
 
 /// The processes below `root` in `all`.
-fn below(all: &[TreeProcess], root: Pid) -> impl Iterator<Item = ProcessId> + use<> {
+fn below(all: &[Process], root: Pid) -> impl Iterator<Item = ProcessId> + use<> {
     let mut children: HashMap<Pid, Vec<ProcessId>> = HashMap::new();
     for process in all {
         if let Some(parent) = process.parent {
@@ -181,19 +232,19 @@ fn number(pid: Option<Pid>) -> Option<u32> {
     pid?.as_raw_nonzero().get().try_into().ok()
 }
 
-fn processes() -> Vec<TreeProcess> {
+fn processes() -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let ids = entries.filter_map(|entry| Pid::from_raw(entry.ok()?.file_name().to_str()?.parse().ok()?));
     ids.filter_map(process).collect()
 }
 
-fn process(pid: Pid) -> Option<TreeProcess> {
+fn process(pid: Pid) -> Option<Process> {
     let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
     parsed(&stat)
 }
 
 /// One line of `/proc/PID/stat`: the name in parentheses can contain anything, also parentheses.
-fn parsed(stat: &[u8]) -> Option<TreeProcess> {
+fn parsed(stat: &[u8]) -> Option<Process> {
     let end = stat.iter().rposition(|byte| *byte == b')')?;
     let id = |field: &str| Some(Pid::from_raw(field.parse().ok()?));
     let pid = std::str::from_utf8(stat.split(|byte| *byte == b' ').next()?).ok()?;
@@ -201,11 +252,7 @@ fn parsed(stat: &[u8]) -> Option<TreeProcess> {
     let mut fields = rest.split_ascii_whitespace();
     let (_state, parent, _group, session) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
     let started = fields.nth(15)?.parse().ok()?;
-    Some(TreeProcess {
-        id: ProcessId { pid: id(pid)??, started },
-        parent: id(parent)?,
-        session: id(session)?,
-    })
+    Some(Process { id: ProcessId { pid: id(pid)??, started }, parent: id(parent)?, session: id(session)? })
 }
 
 #[cfg(test)]

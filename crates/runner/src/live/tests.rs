@@ -1,4 +1,4 @@
-//! They reap every child of their process, so each runs in a separate process.
+//! Those of orphans reap every child of their process, so each runs in a separate process.
 
 #![expect(clippy::disallowed_methods, reason = "processes to be reaped, and the reaper, which never ends")]
 #![expect(clippy::zombie_processes, reason = "the reaper waits for them")]
@@ -11,13 +11,14 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::{
+    io::AsyncReadExt as _,
     task::yield_now,
     time::{sleep, timeout},
 };
 use tokio_util::task::TaskTracker;
 
 use super::*;
-use crate::{launch::Instruction, launcher::Launcher};
+use crate::{launch::Instruction, process::Launcher};
 
 /// Longer than any machine needs.
 const AGES: Duration = Duration::from_secs(60);
@@ -67,7 +68,7 @@ async fn until(what: &str, is_so: impl Fn() -> bool) {
 
 #[tokio::test]
 async fn the_number_of_a_killed_launcher_is_its_own_until_its_session_has_ended() {
-    if !is_alone("orphans::tests::the_number_of_a_killed_launcher_is_its_own_until_its_session_has_ended") {
+    if !is_alone("live::tests::the_number_of_a_killed_launcher_is_its_own_until_its_session_has_ended") {
         return;
     }
     let (runs, tasks) = (LiveRuns::default(), TaskTracker::new());
@@ -75,13 +76,11 @@ async fn the_number_of_a_killed_launcher_is_its_own_until_its_session_has_ended(
     // In the place of a launcher: it leads a session, in which its plugin goes on without it.
     let mut program = command("setsid");
     program.args(["sh", "-c", "sleep 300 & echo $!; read -r _"]);
-    let mut launcher = Launcher::start(program, &runs).unwrap();
-    let (pid, (mut stdout, _stderr)) = (launcher.pid(), launcher.output().unwrap());
+    let (launcher, (mut stdout, _stderr)) = Launcher::start(program, &runs).unwrap();
+    let pid = launcher.child.id();
     let mut plugin = String::new();
     while !plugin.ends_with('\n') {
-        let mut byte = [0];
-        std::io::Read::read_exact(&mut stdout, &mut byte).unwrap();
-        plugin.push(byte[0].into());
+        plugin.push(stdout.read_u8().await.unwrap().into());
     }
     let plugin: u32 = plugin.trim().parse().unwrap();
     let mut younger = waiting();
@@ -101,14 +100,18 @@ async fn the_number_of_a_killed_launcher_is_its_own_until_its_session_has_ended(
     assert!(runs.is_empty());
 }
 
+#[expect(
+    clippy::await_holding_lock,
+    reason = "held as the start of a launcher holds it, on a thread for blocking calls"
+)]
 #[tokio::test]
 async fn nothing_is_reaped_while_a_launcher_is_being_started() {
-    if !is_alone("orphans::tests::nothing_is_reaped_while_a_launcher_is_being_started") {
+    if !is_alone("live::tests::nothing_is_reaped_while_a_launcher_is_being_started") {
         return;
     }
     let (runs, mut child) = (LiveRuns::default(), waiting());
     // Its number is not known yet, so it may be that of any child.
-    let starting = runs.start();
+    let starting = runs.0.starting.read().unwrap();
     drop(child.stdin.take());
     until("it has ended", || state(child.id()).is_some_and(|(state, _)| state == 'Z')).await;
     runs.reap_others();
@@ -117,13 +120,14 @@ async fn nothing_is_reaped_while_a_launcher_is_being_started() {
     yield_now().await;
     assert!(state(child.id()).is_some(), "the reaper has looked and waits");
     drop(starting);
+    runs.0.changed.notify_one();
     until("it is reaped", || state(child.id()).is_none()).await;
 }
 
 /// No signal notifies the reaper that the launcher was reaped.
 #[tokio::test]
 async fn children_that_ended_after_a_launcher_are_reaped_once_it_is() {
-    if !is_alone("orphans::tests::children_that_ended_after_a_launcher_are_reaped_once_it_is") {
+    if !is_alone("live::tests::children_that_ended_after_a_launcher_are_reaped_once_it_is") {
         return;
     }
     let runs = LiveRuns::default();
@@ -140,4 +144,27 @@ async fn children_that_ended_after_a_launcher_are_reaped_once_it_is() {
     launcher.wait().unwrap();
     drop(run);
     until("it is reaped", || state(younger.id()).is_none()).await;
+}
+
+#[test]
+fn a_process_belongs_to_a_run_while_its_launcher_is_in_the_list() {
+    let runs = LiveRuns::default();
+    let (own, parent) = (std::process::id(), std::os::unix::process::parent_id());
+    assert!(runs.find(own).is_none());
+    let (run, same_id) = (runs.clone().add(parent), runs.add(parent));
+    assert!(runs.find(own).is_some() && runs.find(parent).is_some());
+    drop(run);
+    assert!(runs.find(own).is_some(), "the id is in use by another run");
+    drop(same_id);
+    assert!(runs.find(own).is_none() && runs.is_empty());
+}
+
+#[test]
+fn the_run_that_the_process_belongs_to_is_the_one_that_gets_the_refusal() {
+    let runs = LiveRuns::default();
+    let other = runs.add(u32::MAX);
+    let (ended, run) = (runs.add(std::process::id()), runs.add(std::process::id()));
+    runs.find(std::process::id()).unwrap().refused();
+    assert!(run.refused().is_cancelled());
+    assert!(!other.refused().is_cancelled() && !ended.refused().is_cancelled());
 }
