@@ -40,8 +40,11 @@ impl Policy {
         if self.rules.is_empty() && principal.is_owner && principal.uid.is_some() {
             return Rights::all();
         }
+        let mut view = DefaultHasher::new();
+        self.number.hash(&mut view);
         let rules = self.rules.iter().enumerate().filter(|(_, rule)| rule.peers.include(principal));
-        Rights::of(self.number, rules.map(|(number, rule)| (number, Arc::clone(rule))).collect())
+        let rules = rules.inspect(|(number, _)| number.hash(&mut view)).map(|(_, rule)| Arc::clone(rule));
+        Rights { rules: Some(rules.collect()), view: view.finish().max(1) }
     }
 
     /// Whether these are the rules of the policy.
@@ -83,17 +86,6 @@ impl Rights {
         Self { rules: None, view: 0 }
     }
 
-    /// The rights of these rules, which are `numbers` in the policy `policy`.
-    fn of(policy: u64, rules: Vec<(usize, Arc<Rule>)>) -> Self {
-        let mut view = DefaultHasher::new();
-        policy.hash(&mut view);
-        for (number, _) in &rules {
-            number.hash(&mut view);
-        }
-        let rules = rules.into_iter().map(|(_, rule)| rule).collect();
-        Self { rules: Some(rules), view: view.finish().max(1) }
-    }
-
     /// Whether the peer may do `verb` with `target`.
     pub fn allows(&self, verb: Verb, target: CallTarget<'_>) -> bool {
         self.rules.is_none() || self.covering(verb, target).is_some()
@@ -106,7 +98,7 @@ impl Rights {
 
     /// Whether the peer may do `verb` with anything.
     pub fn has(&self, verb: Verb) -> bool {
-        self.rules.as_ref().is_none_or(|rules| rules.iter().any(|rule| rule.allow.verbs.allows(verb)))
+        self.rules.as_ref().is_none_or(|rules| rules.iter().any(|rule| rule.allow.includes(verb)))
     }
 
     /// Whether the peer has no right at all.
@@ -224,7 +216,7 @@ pub struct Grant {
     /// Names of ClusterProfiles.
     pub cluster_profiles: ProfileGlobs,
     /// Verbs.
-    pub verbs: Verbs,
+    pub verbs: Vec<Verb>,
 }
 
 /// What a call is about.
@@ -239,11 +231,16 @@ pub enum CallTarget<'a> {
 }
 
 impl Grant {
+    /// Whether the grant includes `verb`. `admin` includes `list`: who may evict a credential must be able to find it.
+    fn includes(&self, verb: Verb) -> bool {
+        self.verbs.contains(&verb) || (verb == Verb::List && self.verbs.contains(&Verb::Admin))
+    }
+
     /// Whether the grant allows `verb` for `target`. If it names both providers and ClusterProfiles, a run for a
     /// ClusterProfile must be covered by both lists.
     pub fn covers(&self, verb: Verb, target: CallTarget<'_>) -> bool {
         let (providers, profiles) = (&self.providers, &self.cluster_profiles);
-        self.verbs.allows(verb)
+        self.includes(verb)
             && match target {
                 CallTarget::Provider(name) => providers.matches(name),
                 CallTarget::Profile(profile, provider) => {
@@ -314,36 +311,6 @@ impl Verb {
             Self::Login => "login",
             Self::Admin => "admin",
         }
-    }
-
-    const fn bit(self) -> u8 {
-        1 << self as u8
-    }
-}
-
-/// A set of verbs.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Verbs(u8);
-
-impl Verbs {
-    /// Whether the set allows `verb`. `admin` includes `list`: who may evict a credential must be able to find it.
-    pub const fn allows(self, verb: Verb) -> bool {
-        let including = match verb {
-            Verb::List => Verb::List.bit() | Verb::Admin.bit(),
-            other => other.bit(),
-        };
-        self.0 & including != 0
-    }
-
-    /// Whether `verb` itself is in the set.
-    pub const fn names(self, verb: Verb) -> bool {
-        self.0 & verb.bit() != 0
-    }
-}
-
-impl FromIterator<Verb> for Verbs {
-    fn from_iter<I: IntoIterator<Item = Verb>>(verbs: I) -> Self {
-        Self(verbs.into_iter().fold(0, |set, verb| set | verb.bit()))
     }
 }
 

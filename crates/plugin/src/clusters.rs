@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     provider::{Provider, Verify},
-    route::Target,
+    spec::Target,
 };
 use credbroker_credential::Cluster;
 

@@ -14,7 +14,7 @@ use std::{
 
 use tokio::sync::Mutex;
 
-use super::hash::Sha256;
+use super::sha256::Sha256;
 use credbroker_credential::text::shown_path;
 
 /// How a plugin's executable is named.
@@ -236,12 +236,6 @@ struct Seen {
 }
 
 impl PluginFile {
-    /// The file of `command`; `path` is the `PATH` in which a bare name is looked up. It was not looked up yet.
-    pub fn new(command: Command, path: Option<&OsStr>) -> Self {
-        let path = path.map_or_else(OsString::new, OsStr::to_owned);
-        Self::of(FileQuery { command, path, sha256: None, is_listed: false })
-    }
-
     /// The file that `query` asks for. It was not looked up yet.
     pub fn of(query: FileQuery) -> Self {
         let seen = RwLock::new(Seen { last: None, now: Err(FileError::Unanswered) });
@@ -279,16 +273,13 @@ impl PluginFile {
         self.seen.read().unwrap_or_else(PoisonError::into_inner).now.clone()
     }
 
-    /// Notes what a look-up found; `None`: there is no such file.
-    pub fn note(&self, looked: io::Result<Option<Sighting>>) {
+    /// Notes what a look-up found; `None`: there is no such file. Returns the file if it must not run, for a reason that the
+    /// look-up before did not find.
+    pub fn note(&self, looked: io::Result<Option<Sighting>>) -> Option<FoundFile> {
         let mut seen = self.seen.write().unwrap_or_else(PoisonError::into_inner);
+        let before = seen.now.as_ref().ok().and_then(|known| known.refusal.clone());
         seen.now = match looked {
             Ok(Some(Sighting { executable, refusal, is_first_in_path })) => {
-                if let Some(refusal) = &refusal
-                    && !matches!(&seen.now, Ok(known) if known.refusal.as_ref() == Some(refusal))
-                {
-                    tracing::warn!(plugin = %executable.path.display(), "the file of a plugin is not safe: {refusal}");
-                }
                 let same = seen.last.take().filter(|last| **last == executable);
                 let executable = same.unwrap_or_else(|| {
                     self.version.fetch_add(1, Ordering::Relaxed);
@@ -300,14 +291,8 @@ impl PluginFile {
             Ok(None) => Err(FileError::NotFound),
             Err(error) => Err(FileError::Unreadable(Arc::new(error))),
         };
-    }
-
-    /// Acts as if a look-up had found another file.
-    #[cfg(any(test, feature = "test-util"))]
-    pub fn replace(&self) {
-        let executable =
-            Executable { path: "/fake".into(), inode: self.version() + 1, modified: SystemTime::UNIX_EPOCH };
-        self.note(Ok(Some(Sighting { executable, refusal: None, is_first_in_path: false })));
+        let found = seen.now.as_ref().ok().filter(|found| found.refusal.is_some() && found.refusal != before);
+        found.cloned()
     }
 
     fn last(&self) -> Option<Arc<Executable>> {

@@ -5,9 +5,10 @@ use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
 use super::{
     definition::Definition,
     environment::Environment,
+    error::{ProviderProblem, ResolveError},
     file::{Command, FoundFile, PluginPolicy, Refusal},
-    hash::Sha256,
     retirement::ProviderState,
+    sha256::Sha256,
 };
 use credbroker_credential::{ApiVersion, Cluster, LifetimeLimits};
 use credbroker_proto::Globs;
@@ -79,6 +80,11 @@ impl Provider {
         policy.or_else(|| file?.refusal.clone().filter(|refusal| !is_tolerated(refusal)))
     }
 
+    /// The error for a request that leads to no run of it.
+    pub fn error(&self, problem: ProviderProblem) -> ResolveError {
+        ResolveError::Provider(Arc::clone(&self.name), problem)
+    }
+
     /// Whether a newer configuration has this provider as it is: credentials that one issued are the other's.
     ///
     /// The budget of the issuer is not compared, because it changes no credential, and of the clusters of the kubeconfig's
@@ -88,7 +94,6 @@ impl Provider {
         let alike = Self { issuer, clusters, state, ..self.clone() };
         alike == *newer
             && self.issuer.name == newer.issuer.name
-            && says(self) == says(newer)
             && self.received_clusters().iter().all(|cluster| newer.received_clusters().contains(cluster))
     }
 
@@ -100,15 +105,17 @@ impl Provider {
         }
     }
 
+    /// Whether both are one provider: they have the same name, and their definitions have one file and name.
+    pub(super) fn has_identity_of(&self, other: &Self) -> bool {
+        let [own, others] =
+            [self, other].map(|provider| provider.definition.as_ref().map(Definition::identity));
+        self.name == other.name && own == others
+    }
+
     /// Whether nothing at all differs, except for what changes while it is used.
     pub(super) fn is_same(&self, newer: &Self) -> bool {
         Self { state: newer.state.clone(), ..self.clone() } == *newer
     }
-}
-
-/// What the definition of a provider says, and not where it is.
-fn says(provider: &Provider) -> Option<(&str, bool)> {
-    provider.definition.as_ref().map(|definition| (definition.digest(), definition.is_outdated))
 }
 
 /// Shows the names of variables and the number of arguments: the values may be secrets.

@@ -8,9 +8,9 @@ use std::{
 
 use super::{
     definition::{Definition, ProviderRef},
-    error::ResolveError,
+    error::{ProviderProblem, ResolveError},
     file::{FileError, FileQuery, PluginFile, PluginPolicy},
-    key::RunDigest,
+    key::PluginKey,
     provider::Provider,
     retirement::Retirement,
 };
@@ -31,38 +31,36 @@ pub struct Providers {
 pub struct Entry {
     /// The provider.
     pub provider: Arc<Provider>,
-    pub(super) digest: RunDigest,
+    /// The key of its runs to which no caller adds.
+    pub(super) key: PluginKey,
     pub(super) file: Arc<PluginFile>,
 }
 
 impl Entry {
     /// Checks whether a run could start.
     fn runnable(&self) -> Result<(), ResolveError> {
-        let Provider { name, command, install_hint, .. } = &*self.provider;
-        let (provider, command) = (Arc::clone(name), command.clone());
-        let file = match self.file.found() {
-            Ok(file) => Some(file),
-            Err(FileError::NotFound) => None,
+        let command = self.provider.command.clone();
+        let problem = match self.file.found() {
             Err(FileError::Unanswered) => return Ok(()),
-            Err(FileError::Unreadable(source)) => {
-                return Err(ResolveError::PluginUnreadable { provider, command, source });
-            }
+            Err(FileError::Unreadable(source)) => ProviderProblem::PluginUnreadable(command, source),
+            found => match (self.provider.refusal(found.as_ref().ok()), found) {
+                (Some(refusal), _) => ProviderProblem::PluginNotAllowed(command, refusal),
+                (None, Ok(_)) => return Ok(()),
+                (None, Err(_)) => {
+                    ProviderProblem::PluginNotFound(command, self.provider.install_hint.clone())
+                }
+            },
         };
-        match (self.provider.refusal(file.as_ref()), file) {
-            (Some(refusal), _) => Err(ResolveError::PluginNotAllowed { provider, command, refusal }),
-            (None, Some(_)) => Ok(()),
-            (None, None) => {
-                Err(ResolveError::PluginNotFound { provider, command, install_hint: install_hint.clone() })
-            }
-        }
+        Err(self.provider.error(problem))
     }
 
     fn is_outdated(&self) -> bool {
         self.provider.definition.as_ref().is_some_and(|definition| definition.is_outdated)
     }
 
-    fn is_defined_by(&self, digest: &str) -> bool {
-        self.provider.definition.as_ref().is_some_and(|definition| definition.digest() == digest)
+    /// The digest of its definition.
+    fn digest(&self) -> Option<&str> {
+        self.provider.definition.as_ref().map(Definition::digest)
     }
 }
 
@@ -83,15 +81,15 @@ impl Providers {
                 all.files.push(Arc::clone(&file));
                 file
             }));
-            let (digest, provider) = (RunDigest::of(&provider), Arc::new(provider));
+            let (key, provider) = (PluginKey::of_provider(&provider), Arc::new(provider));
             all.access.retain(|earlier| earlier.name != provider.name);
             if provider.profile_sourced.is_some() {
                 all.access.push(Arc::clone(&provider));
             }
             let of_name = all.by_name.entry(Arc::clone(&provider.name)).or_default();
-            of_name.retain(|other| other.provider.definition != provider.definition);
+            of_name.retain(|other| !other.provider.has_identity_of(&provider));
             let at = of_name.partition_point(|other| other.provider.definition < provider.definition);
-            of_name.insert(at, Entry { provider, digest, file });
+            of_name.insert(at, Entry { provider, key, file });
         }
         all
     }
@@ -142,7 +140,7 @@ impl Providers {
         let definitions = || entries.iter().filter_map(|entry| entry.provider.definition.clone()).collect();
         match (definition, entries) {
             (Some(wanted), entries) => {
-                let defined: Vec<_> = entries.iter().filter(|entry| entry.is_defined_by(wanted)).collect();
+                let defined: Vec<_> = entries.iter().filter(|entry| entry.digest() == Some(wanted)).collect();
                 let first = defined.first().filter(|_| !defined.iter().any(|entry| entry.is_outdated()));
                 first.copied().ok_or_else(|| ResolveError::UnknownDefinition {
                     name: name.clone(),
@@ -152,20 +150,12 @@ impl Providers {
             }
             (None, [only]) if only.is_outdated() => Err(ResolveError::UnknownDefinition {
                 name: name.clone(),
-                definition: only
-                    .provider
-                    .definition
-                    .as_ref()
-                    .map(Definition::digest)
-                    .unwrap_or_default()
-                    .into(),
+                definition: only.digest().unwrap_or_default().to_owned(),
                 known: definitions(),
             }),
             (None, [only]) => Ok(only),
             (None, []) => Err(self.unknown(name)),
-            (None, _) => {
-                Err(ResolveError::AmbiguousProvider { name: name.clone(), candidates: definitions() })
-            }
+            (None, _) => Err(ResolveError::AmbiguousProvider(name.clone(), definitions())),
         }
     }
 
@@ -186,7 +176,7 @@ impl Providers {
     /// The provider with the name and the definition of `provider`.
     pub(super) fn same_identity(&self, provider: &Provider) -> Option<&Entry> {
         let mut entries = self.by_name.get(&provider.name).into_iter().flatten();
-        entries.find(|entry| entry.provider.definition == provider.definition)
+        entries.find(|entry| entry.provider.has_identity_of(provider))
     }
 
     /// Takes the access providers and the files from the entries again.
@@ -204,7 +194,7 @@ impl Providers {
     }
 
     fn unknown(&self, name: &str) -> ResolveError {
-        ResolveError::UnknownProvider { name: name.to_owned(), known: self.names() }
+        ResolveError::UnknownProvider(name.to_owned(), self.names())
     }
 }
 

@@ -12,6 +12,7 @@ use std::{
 
 use rustix::process::geteuid;
 use tokio::{task::spawn_blocking, time::timeout};
+use tracing::warn;
 
 use credbroker_client::paths::{Exposed, first_on_the_way};
 use credbroker_plugin::{
@@ -64,7 +65,7 @@ fn look_up(
 ) {
     for file in files {
         if let Ok(mut turn) = file.turn().try_lock() {
-            file.note(look(file, &mut turn));
+            note(file, look(file, &mut turn));
         }
     }
 }
@@ -77,11 +78,17 @@ async fn find_with(
         let (mut turn, file) = (Arc::clone(file.turn()).lock_owned().await, Arc::clone(file));
         // Not on the tracker: on a hung mount it never ends, and a drain must not wait for it. It keeps its turn, so no
         // other look-up starts.
-        spawn_blocking(move || file.note(look(&file, &mut turn))).await
+        spawn_blocking(move || note(&file, look(&file, &mut turn))).await
     };
     match timeout(LOOK_TIMEOUT, looking).await {
         Ok(Ok(())) => file.found(),
         Ok(Err(_)) | Err(_) => Err(FileError::Unanswered),
+    }
+}
+
+fn note(file: &PluginFile, looked: io::Result<Option<Sighting>>) {
+    if let Some(FoundFile { executable, refusal: Some(refusal), .. }) = file.note(looked) {
+        warn!(plugin = %executable.path.display(), "the file of a plugin is not safe: {refusal}");
     }
 }
 

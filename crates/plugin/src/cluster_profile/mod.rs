@@ -11,10 +11,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use self::{
-    additions::{Extensions, extended},
-    object::endpoint,
-};
+use self::{additions::Extensions, object::endpoint};
 use crate::{profile::ProfileError, provider::Provider};
 use credbroker_credential::{Cluster, text::shown};
 
@@ -82,7 +79,7 @@ fn invocation(
             provider.name
         ));
     }
-    let (provider, configured) = (extended(&extensions, provider)?, Arc::clone(provider));
+    let (provider, configured) = (extensions.extend(provider)?, Arc::clone(provider));
     Ok(Resolution { provider, configured, endpoint: Arc::new(endpoint), warnings })
 }
 

@@ -3,7 +3,7 @@
 use proptest::{prelude::*, sample::select};
 
 use super::*;
-use crate::{key::RunDigest, variables::is_denied_to_profiles};
+use crate::{key::PluginKey, variables::is_denied_to_profiles};
 use credbroker_credential::Cluster;
 
 /// Any JSON, in which the reserved names are frequent.
@@ -91,8 +91,8 @@ fn seen(profile: &ClusterProfile, providers: &[Arc<Provider>]) -> (Seen, Vec<Ski
     (seen, skipped)
 }
 
-fn digests(providers: &[Arc<Provider>]) -> Vec<RunDigest> {
-    providers.iter().map(|provider| RunDigest::of(provider)).collect()
+fn digests(providers: &[Arc<Provider>]) -> Vec<PluginKey> {
+    providers.iter().map(|provider| PluginKey::of_provider(provider)).collect()
 }
 
 proptest! {
@@ -162,9 +162,9 @@ proptest! {
         if let Ok(resolution) = outcome {
             let [one, two, three, four] = names;
             let (one, two) = (ProfileName::new(one, two), ProfileName::new(three, four));
-            let digest = |name| RunDigest::of_target(&resolution.provider, name, &resolution.endpoint);
+            let digest = |name| PluginKey::of_profile(&resolution.provider, name, &resolution.endpoint);
             prop_assert_eq!(digest(&one) == digest(&two), one == two);
-            prop_assert_ne!(digest(&one), RunDigest::of(&resolution.provider));
+            prop_assert_ne!(digest(&one), PluginKey::of_provider(&resolution.provider));
         }
     }
 }

@@ -79,7 +79,7 @@ fn a_new_context_and_another_budget_apply_without_a_new_login() {
         succession.commit();
         let (before, after) = (entry(&old, "p"), entry(&succession.providers, "p"));
         assert!(!Arc::ptr_eq(&before.provider, &after.provider) && Arc::ptr_eq(&before.file, &after.file));
-        assert_eq!((before.provider.state.retirement(), before.digest), (None, after.digest));
+        assert_eq!((before.provider.state.retirement(), before.key), (None, after.key));
         assert!(succession.changes(&old).is_empty());
         let next = ProviderUpdate::of(Providers::new([]), &succession.providers);
         next.commit();
