@@ -74,8 +74,7 @@ impl Policy {
 /// The rights of one peer under one policy. Computed once for each connection and policy.
 #[derive(Clone, Debug)]
 pub struct Rights {
-    /// The rules that are for the peer; empty: it has no right. `None`: it has every right, because there is no rule, and
-    /// it is the broker's own user or root.
+    /// The rules that are for the peer. `None`: it has every right.
     rules: Option<Box<[Arc<Rule>]>>,
     view: u64,
 }
@@ -126,8 +125,7 @@ impl Rights {
     }
 }
 
-/// The rights of a caller, and the verb of its call. The default allows everything: it is for requests of the broker
-/// itself.
+/// The rights of a caller, and the verb of its call. The default, for the broker's own requests, allows everything.
 #[derive(Clone, Debug, Default)]
 pub struct Permit(Option<(Arc<Rights>, Verb)>);
 
@@ -184,8 +182,7 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// Whether the selection includes `principal`. An identity that is not known is in no list, and a peer without a uid
-    /// in none at all.
+    /// Whether it includes `principal`. What is not known of a peer is in no list, and a peer without a uid in none at all.
     pub fn include(&self, principal: &Principal) -> bool {
         let Some(uid) = principal.uid else { return false };
         let has_group =
@@ -236,8 +233,7 @@ impl Grant {
         self.verbs.contains(&verb) || (verb == Verb::List && self.verbs.contains(&Verb::Admin))
     }
 
-    /// Whether the grant allows `verb` for `target`. If it names both providers and ClusterProfiles, a run for a
-    /// ClusterProfile must be covered by both lists.
+    /// Whether the grant allows `verb` for `target`. If it has both lists, a run for a ClusterProfile must be in both.
     pub fn covers(&self, verb: Verb, target: CallTarget<'_>) -> bool {
         let (providers, profiles) = (&self.providers, &self.cluster_profiles);
         self.includes(verb)
@@ -329,8 +325,7 @@ pub struct Principal {
     pub is_owner: bool,
 }
 
-/// Facts about the process of a peer. They are read once, when something needs them: that takes longer than the answer to
-/// a call, and few calls and rules depend on them.
+/// Facts about the process of a peer, read when something needs them: that takes longer than the answer to a call.
 #[derive(Debug)]
 pub struct Process(LazyLock<Facts, Box<dyn FnOnce() -> Facts + Send>>);
 

@@ -88,8 +88,7 @@ pub enum ProviderProblem {
         /// How the clusters differ.
         difference: &'static str,
     },
-    /// The caller's cluster may be that of a profile, and the hub was not read yet. With the reason, and the time until the
-    /// next attempt to read it.
+    /// The caller's cluster may be a profile's, and the hub was not read yet. As [`ResolveError::ProfileUnread`].
     #[error("the cluster that the caller sent is not known yet: {0}")]
     ClusterUnread(Arc<str>, Duration),
     /// The caller selects an identity with a value that the plugin would not receive.

@@ -1,5 +1,4 @@
-//! The file of a plugin: the command that names it, the last look-up of it, and why it must not run. The runner looks it
-//! up.
+//! The file of a plugin: the command that names it, what the runner's last look-up found, and why it must not run.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -72,9 +71,8 @@ pub enum PluginPolicy {
 impl PluginPolicy {
     /// Why `command`, for which `file` was found (`None`: nothing), may not run.
     ///
-    /// As in client-go, an entry permits the plugin if it equals the command or the path, or if it is a bare name that
-    /// leads to the same path through `PATH`. Symbolic links are not followed. A plugin that is not permitted is refused
-    /// whether it exists or not.
+    /// As in client-go, an entry permits the plugin if it equals the command or the path, or if it is a bare name that leads to
+    /// the same path through `PATH`. Symbolic links are not followed. A plugin may be refused that does not exist.
     pub(super) fn refusal(&self, command: &Command, file: Option<&FoundFile>) -> Option<Refusal> {
         let entries = match self {
             Self::AllowAll => return None,
@@ -178,17 +176,14 @@ pub struct FoundFile {
 }
 
 /// Why there is no file to run.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug)]
 pub enum FileError {
     /// The file does not exist.
-    #[error("there is no such file")]
     NotFound,
     /// The file system has not answered.
-    #[error("its file system has not answered")]
     Unanswered,
     /// The file cannot be looked up.
-    #[error("it cannot be looked up")]
-    Unreadable(#[source] Arc<io::Error>),
+    Unreadable(Arc<io::Error>),
 }
 
 /// What a look-up is to find out.
@@ -259,16 +254,12 @@ impl PluginFile {
         self.version.load(Ordering::Relaxed)
     }
 
-    /// The path where the file was found last, even if it is no longer there.
-    pub fn last_path(&self) -> Option<PathBuf> {
-        self.last().map(|executable| executable.path.clone())
+    /// The file that was found last, even if it is no longer there.
+    pub fn last(&self) -> Option<Arc<Executable>> {
+        self.seen.read().unwrap_or_else(PoisonError::into_inner).last.clone()
     }
 
-    /// The result of the last look-up.
-    ///
-    /// # Errors
-    ///
-    /// The file did not exist, could not be looked up, or was not looked up yet ([`FileError::Unanswered`]).
+    /// The result of the last look-up; [`FileError::Unanswered`]: there was none yet.
     pub fn found(&self) -> Result<FoundFile, FileError> {
         self.seen.read().unwrap_or_else(PoisonError::into_inner).now.clone()
     }
@@ -293,10 +284,6 @@ impl PluginFile {
         };
         let found = seen.now.as_ref().ok().filter(|found| found.refusal.is_some() && found.refusal != before);
         found.cloned()
-    }
-
-    fn last(&self) -> Option<Arc<Executable>> {
-        self.seen.read().unwrap_or_else(PoisonError::into_inner).last.clone()
     }
 }
 

@@ -142,8 +142,7 @@ impl<'a> KeyPart<'a> {
         Self { kind, name: name.into(), origin, value: value.into() }
     }
 
-    /// The parts of a run of `provider` with these variables of a caller. `configured` is the provider without what a profile
-    /// adds.
+    /// The parts of a run of `provider` with these variables of a caller. `configured` lacks what a profile adds.
     pub(super) fn of_run(
         provider: &'a Provider,
         configured: &Provider,
@@ -156,13 +155,17 @@ impl<'a> KeyPart<'a> {
             Command::Path(path) => path.as_os_str().as_bytes(),
         };
         let with_cluster = if provider.provide_cluster_info { "true" } else { "false" };
-        let definition = provider.definition.as_ref().map(|definition| definition.digest());
-        let mut parts = vec![Self::new(PartKind::Provider, b"", Stanza, provider.name.as_bytes())];
-        parts
-            .extend(definition.map(|digest| Self::new(PartKind::Definition, b"", Stanza, digest.as_bytes())));
-        parts.push(Self::new(PartKind::Command, b"", Stanza, command));
-        parts.push(Self::new(PartKind::ApiVersion, b"", Stanza, provider.api_version.as_str().as_bytes()));
-        parts.push(Self::new(PartKind::ProvideClusterInfo, b"", Stanza, with_cluster.as_bytes()));
+        let definition = provider.definition.as_ref().map(|definition| definition.digest().as_bytes());
+        let stanza = [
+            (PartKind::Provider, Some(provider.name.as_bytes())),
+            (PartKind::Definition, definition),
+            (PartKind::Command, Some(command)),
+            (PartKind::ApiVersion, Some(provider.api_version.as_str().as_bytes())),
+            (PartKind::ProvideClusterInfo, Some(with_cluster.as_bytes())),
+        ];
+        let stanza =
+            stanza.into_iter().filter_map(|(kind, value)| Some(Self::new(kind, b"", Stanza, value?)));
+        let mut parts: Vec<_> = stanza.collect();
         for (index, arg) in provider.args.iter().enumerate() {
             let origin = if index < configured.args.len() { Stanza } else { ClusterProfile };
             let position = (index + 1).to_string().into_bytes();

@@ -17,7 +17,6 @@ mod key;
 mod profile;
 mod provider;
 mod providers;
-mod retirement;
 mod route;
 mod sha256;
 mod spec;
@@ -37,11 +36,11 @@ pub use file::{
 pub use key::{KeyHasher, KeyPart, PartKind, PartOrigin, PluginKey};
 pub use profile::{ProfileError, ProfileName};
 pub use provider::{
-    ArgsPolicy, ClusterInfo, EnvPolicy, Interactive, Issuer, ProfileSourced, Provider, Sandbox, Verify,
+    ArgsPolicy, ClusterInfo, EnvPolicy, Interactive, Issuer, ProfileSourced, Provider, ProviderState,
+    Retirement, Sandbox, Verify,
 };
 pub use providers::{Entry, ProviderChanges, ProviderUpdate, Providers};
-pub use retirement::{ProviderState, Retirement};
 pub use route::Route;
 pub use sha256::Sha256;
 pub use spec::{PluginSpec, Target};
-pub use variables::{identity_variables, is_denied, is_known_danger, may_select_identity};
+pub use variables::{identity_variables, is_denied, may_select_identity};

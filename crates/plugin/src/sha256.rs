@@ -32,10 +32,6 @@ impl Sha256 {
     }
 
     /// Of all that can be read.
-    ///
-    /// # Errors
-    ///
-    /// It cannot be read.
     pub fn of_contents(contents: &mut impl Read) -> io::Result<Self> {
         let (mut context, mut piece) = (Context::new(&SHA256), vec![0; 64 << 10]);
         loop {

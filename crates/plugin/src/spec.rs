@@ -73,8 +73,7 @@ impl PluginSpec {
         parts
     }
 
-    /// The parts that reach the plugin and that come from a caller or from the ClusterProfile. Without any, the
-    /// configuration alone defines the run.
+    /// The parts from a caller or the ClusterProfile that reach the plugin. Without any, the configuration defines the run.
     pub fn foreign_parts(&self) -> Vec<KeyPart<'_>> {
         let mut parts = self.key_parts();
         parts.retain(|part| match part.origin {
@@ -121,8 +120,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// A run of `provider` for `profile`, whose cluster is `endpoint`. `provider` is `configured` with what the profile
-    /// adds.
+    /// A run for `profile`, whose cluster is `endpoint`. `provider` is `configured` with what the profile adds.
     pub fn new(
         profile: ProfileName,
         provider: Arc<Provider>,

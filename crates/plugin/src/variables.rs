@@ -57,35 +57,37 @@ pub fn may_select_identity(name: &str) -> bool {
     LIKELY.matches(&name.to_ascii_uppercase())
 }
 
-/// Whether a variable of this name, which is in upper case, is known to choose code, files or services. Names that only
-/// look so are not counted.
-pub fn is_known_danger(name: &str) -> bool {
-    static KNOWN: LazyLock<Globs> =
-        LazyLock::new(|| Globs::new([PROGRAMS, PLACES].into_iter().flat_map(str::split_whitespace)));
+/// Whether a variable of this name, in upper case, is known to choose code, files or services, and does not only look so.
+fn is_known_danger(name: &str) -> bool {
+    static KNOWN: LazyLock<Globs> = LazyLock::new(|| globs(PROGRAMS).and(globs(PLACES)));
     KNOWN.matches(name)
 }
 
 /// Whether a variable of that name reaches every plugin from the broker.
 pub(super) fn is_standing(name: &str) -> bool {
-    static GLOBS: LazyLock<Globs> = LazyLock::new(|| Globs::new(STANDING.split_whitespace()));
+    static GLOBS: LazyLock<Globs> = LazyLock::new(|| globs(STANDING));
     GLOBS.matches(name)
 }
 
 /// Whether a variable of that name reaches no plugin.
 pub fn is_denied(name: &str) -> bool {
-    static GLOBS: LazyLock<Globs> = LazyLock::new(|| Globs::new(DENIED.split_whitespace()));
+    static GLOBS: LazyLock<Globs> = LazyLock::new(|| globs(DENIED));
     GLOBS.matches(name)
 }
 
 /// Whether a profile may not set this variable under any policy. Names in lower case count too: programs read some of
 /// them, for example those of proxies.
 pub(super) fn is_denied_to_profiles(name: &str, value: &str) -> bool {
-    static GLOBS: LazyLock<Globs> = LazyLock::new(|| Globs::new(DENIED_TO_PROFILES.split_whitespace()));
+    static GLOBS: LazyLock<Globs> = LazyLock::new(|| globs(DENIED_TO_PROFILES));
     if AUTHORITY.contains(&name) && AUTHORITIES.contains(&value.trim_end_matches('/')) {
         return false;
     }
     let upper = name.to_ascii_uppercase();
     is_denied(&upper) || is_known_danger(&upper) || GLOBS.matches(&upper)
+}
+
+fn globs(list: &str) -> Globs {
+    Globs::new(list.split_whitespace())
 }
 
 /// The variables with which common plugins select an identity: `callerEnv` of a provider from a kubeconfig.
@@ -141,9 +143,8 @@ const VALUES: &str = "
     PINNIPED_PASSWORD
 ";
 
-/// Directories, services, and files, some of which name programs. A directory that holds both settings and extensions
-/// is here, because people have one for each account. Common names that a pattern matches too are written out, because a
-/// name is found in a tenth of a microsecond, and patterns take some.
+/// Directories, services, and files, some of which name programs. A directory that holds both settings and extensions is
+/// here, because people have one for each account. Common names are written out: they are found sooner than their pattern.
 const PLACES: &str = "
     HOME XDG_* TMPDIR TMP TEMP KUBECONFIG KUBERC KUBECACHEDIR KUBERNETES_* KRB5* KRB5CCNAME SSL_*
     SSLKEYLOGFILE CURL_* REQUESTS_CA_BUNDLE GODEBUG HOSTALIASES LOCALDOMAIN RES_OPTIONS AWS_CA_BUNDLE

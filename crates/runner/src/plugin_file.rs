@@ -94,9 +94,8 @@ fn note(file: &PluginFile, looked: io::Result<Option<Sighting>>) {
 
 fn look(file: &PluginFile, last: &mut LastDigest) -> io::Result<Option<Sighting>> {
     let query = file.query();
-    let Some(executable) = current(&query.command, &query.path, file.last_path().as_deref())? else {
-        return Ok(None);
-    };
+    let known = file.last().map(|executable| executable.path.clone());
+    let Some(executable) = current(&query.command, &query.path, known.as_deref())? else { return Ok(None) };
     // Another digest is refused in every sandbox, so it is checked first.
     let digest = query.sha256.map_or(Ok(None), |wanted| other_digest(&executable.path, wanted, last))?;
     let refusal = digest.map_or_else(|| distrust(&executable.path), |refusal| Ok(Some(refusal)))?;

@@ -27,8 +27,7 @@ pub struct ClusterProfile {
     pub access: Result<Vec<AccessProvider>, ProfileError>,
 }
 
-/// An access provider of a profile: the name of a provider of credentials, and the endpoint. The endpoint is checked only
-/// if this provider is chosen: mistakes in other entries have no effect.
+/// An access provider of a profile. Its endpoint is checked only if it is chosen: mistakes in other entries have no effect.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AccessProvider {
     /// Its name.
@@ -159,8 +158,7 @@ fn server_is_usable(server: &str, rules: EndpointRules) -> Result<(), &'static s
     }
 }
 
-/// A URL of one of `schemes` that names a host. The parser drops a fragment, and accepts any port and characters
-/// outside ASCII.
+/// A URL of one of `schemes` that names a host. The parser drops a fragment, and takes any port and non-ASCII characters.
 fn url(text: &str, schemes: &[&str]) -> Option<Uri> {
     let url: Uri = text.parse().ok()?;
     let (host, authority) = (url.host()?, url.authority()?);
