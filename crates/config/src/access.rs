@@ -33,7 +33,7 @@ pub(super) fn rules(root: &Fields<'_>) -> Vec<Rule> {
     }
     if let Some(section) = root.get(root::ACCESS.name)
         && !rules.is_empty()
-        && !rules.iter().any(|rule| rule.allow.verbs.names(Verb::Admin))
+        && !rules.iter().any(|rule| rule.allow.verbs.contains(&Verb::Admin))
     {
         section.warning("no rule allows `admin`, so `credbroker refresh` and `credbroker evict` are denied to everyone, root included");
     }
@@ -72,7 +72,7 @@ fn grant(fields: &Fields<'_>) -> Grant {
     Grant {
         providers: Globs::new(providers),
         cluster_profiles: ProfileGlobs::new(profiles.iter().map(String::as_str)),
-        verbs: verbs.into_iter().collect(),
+        verbs,
     }
 }
 

@@ -5,6 +5,7 @@ use std::{
     collections::{HashMap, HashSet},
     fmt,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use credbroker_credential::{document::Position, text::nearest};
@@ -96,8 +97,8 @@ impl Sources {
 #[derive(Debug, Default)]
 pub(super) struct Report {
     findings: RefCell<Findings>,
-    /// The definitions that a running broker has; `None`: it starts.
-    running: Option<HashSet<Definition>>,
+    /// The identities of the definitions that a running broker has; `None`: it starts.
+    running: Option<HashSet<(PathBuf, Arc<str>)>>,
 }
 
 #[derive(Debug, Default)]
@@ -117,13 +118,14 @@ pub(super) struct Findings {
 impl Report {
     /// For a broker that runs with `providers`.
     pub(super) fn running(providers: &Providers) -> Self {
-        let definitions = providers.iter().filter_map(|provider| provider.definition.clone());
-        Self { running: Some(definitions.collect()), ..Self::default() }
+        let definitions = providers.iter().filter_map(|provider| provider.definition.as_ref());
+        let identities = definitions.map(|definition| definition.identity().clone());
+        Self { running: Some(identities.collect()), ..Self::default() }
     }
 
     /// Whether the broker runs with this definition: then it must not be left out because of a problem with it.
     pub(super) fn runs(&self, definition: &Definition) -> bool {
-        self.running.as_ref().is_some_and(|known| known.contains(definition))
+        self.running.as_ref().is_some_and(|known| known.contains(definition.identity()))
     }
 
     /// A problem for a broker that starts. A broker that runs must be able to lose its last users, so it is only warned.

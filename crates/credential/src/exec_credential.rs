@@ -45,65 +45,42 @@ pub struct Decoded {
     pub warnings: Vec<&'static str>,
 }
 
-/// Why the output of a plugin is not accepted. Never contains the output, which may be a token.
+/// Why the output of a plugin is not accepted, and where, if known. Never contains the output, which may be a token.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum DecodeError {
     /// `expirationTimestamp` is not a valid time.
-    #[error("`status.expirationTimestamp` is not an RFC 3339 time such as 2026-01-02T03:04:05Z{}", at.suffix())]
-    BadTimestamp {
-        /// Where it is, if known.
-        at: Position,
-    },
+    #[error("`status.expirationTimestamp` is not an RFC 3339 time such as 2026-01-02T03:04:05Z{}", .0.suffix())]
+    BadTimestamp(Position),
     /// Not one JSON or YAML document.
     #[error("the output is not one JSON or YAML document")]
-    Document {
-        /// What is wrong with it.
-        source: ParseError,
-    },
+    Document(#[source] ParseError),
     /// Nothing was printed.
     #[error("the plugin printed nothing")]
     Empty,
-    /// A certificate without its key, or a key without its certificate.
-    #[error("the plugin returned only a certificate or a key, not both: `status.{missing}` is missing")]
-    HalfPair {
-        /// The field that is missing.
-        missing: &'static str,
-    },
+    /// A certificate without its key, or a key without its certificate: the field that is missing.
+    #[error("the plugin returned only a certificate or a key, not both: `status.{0}` is missing")]
+    HalfPair(&'static str),
     /// A status with neither token nor certificate.
     #[error("the plugin returned neither a token nor a certificate with its key")]
     NoCredential,
     /// No `status`.
     #[error("the plugin returned no `status`")]
     NoStatus,
-    /// The document is not a map.
-    #[error("expected an ExecCredential, found {found}{}", at.suffix())]
-    NotAnObject {
-        /// What it is.
-        found: &'static str,
-        /// Where it is, if known.
-        at: Position,
-    },
+    /// The document is not a map, but this.
+    #[error("expected an ExecCredential, found {}{}", .0, .1.suffix())]
+    NotAnObject(&'static str, Position),
     /// The certificate or its key.
     #[error(transparent)]
     Pair(#[from] PairError),
     /// White space at either end, such as the newline at the end of a file.
-    #[error("the token begins or ends with a space or a newline{}; the plugin must print the bare token", at.suffix())]
-    TokenBlank {
-        /// Where the token is, if known.
-        at: Position,
-    },
+    #[error("the token begins or ends with a space or a newline{}; the plugin must print the bare token", .0.suffix())]
+    TokenBlank(Position),
     /// A control character, which an HTTP header cannot contain.
-    #[error("the token contains a control character, which an HTTP header cannot contain{}", at.suffix())]
-    TokenControl {
-        /// Where the token is, if known.
-        at: Position,
-    },
+    #[error("the token contains a control character, which an HTTP header cannot contain{}", .0.suffix())]
+    TokenControl(Position),
     /// A character outside ASCII.
-    #[error("the token contains a character that is not ASCII, which an HTTP header cannot contain{}", at.suffix())]
-    TokenNotAscii {
-        /// Where the token is, if known.
-        at: Position,
-    },
+    #[error("the token contains a character that is not ASCII, which an HTTP header cannot contain{}", .0.suffix())]
+    TokenNotAscii(Position),
     /// The output has another version than the provider.
     #[error(
         "the plugin printed {}, but the provider is configured for {}; set `apiVersion` of the provider to the version that the plugin prints",
@@ -117,17 +94,11 @@ pub enum DecodeError {
         found: Option<ApiVersion>,
     },
     /// No `apiVersion`.
-    #[error("the output has no `apiVersion`; the provider is configured for {}", expected.as_str())]
-    VersionMissing {
-        /// The version of the provider.
-        expected: ApiVersion,
-    },
+    #[error("the output has no `apiVersion`; the provider is configured for {}", .0.as_str())]
+    VersionMissing(ApiVersion),
     /// Another kind of object.
-    #[error("the output's `kind` is not ExecCredential{}", at.suffix())]
-    WrongKind {
-        /// Where it is, if known.
-        at: Position,
-    },
+    #[error("the output's `kind` is not ExecCredential{}", .0.suffix())]
+    WrongKind(Position),
     /// A field has the wrong type.
     #[error("`{field}`: expected {expected}, found {found}{}", at.suffix())]
     WrongType {
@@ -149,10 +120,10 @@ pub enum DecodeError {
 pub fn decode(stdout: &[u8], expected: ApiVersion) -> Result<Decoded, DecodeError> {
     let root = document::parse(stdout, Aliases::Refuse).map_err(|source| match source.kind {
         ParseErrorKind::Empty => DecodeError::Empty,
-        _ => DecodeError::Document { source },
+        _ => DecodeError::Document(source),
     })?;
     if root.as_mapping().is_none() {
-        return Err(DecodeError::NotAnObject { found: root.kind(), at: root.at });
+        return Err(DecodeError::NotAnObject(root.kind(), root.at));
     }
     check_type(&root, expected)?;
     let status = root.get("status").filter(|status| !status.is_null()).ok_or(DecodeError::NoStatus)?;
@@ -164,12 +135,13 @@ pub fn decode(stdout: &[u8], expected: ApiVersion) -> Result<Decoded, DecodeErro
 
 /// `kind` may be missing, as in client-go; `apiVersion` may not.
 fn check_type(root: &Node, expected: ApiVersion) -> Result<(), DecodeError> {
-    match text(root, "kind", "kind")? {
-        Some((kind, at)) if kind != "ExecCredential" => return Err(DecodeError::WrongKind { at: at.at }),
-        _ => {}
+    if let Some((kind, node)) = text(root, "kind", "kind")?
+        && kind != "ExecCredential"
+    {
+        return Err(DecodeError::WrongKind(node.at));
     }
-    let (version, _) =
-        text(root, "apiVersion", "apiVersion")?.ok_or(DecodeError::VersionMissing { expected })?;
+    let version = text(root, "apiVersion", "apiVersion")?;
+    let (version, _) = version.ok_or(DecodeError::VersionMissing(expected))?;
     if version != expected.as_str() {
         return Err(DecodeError::VersionMismatch { expected, found: ApiVersion::from_name(version) });
     }
@@ -189,8 +161,8 @@ fn read_status(status: &Node) -> Result<Decoded, DecodeError> {
         }
         (None, None) if token.is_none() => return Err(DecodeError::NoCredential),
         (None, None) => (None, Vec::new()),
-        (Some(_), None) => return Err(DecodeError::HalfPair { missing: "clientKeyData" }),
-        (None, Some(_)) => return Err(DecodeError::HalfPair { missing: "clientCertificateData" }),
+        (Some(_), None) => return Err(DecodeError::HalfPair("clientKeyData")),
+        (None, Some(_)) => return Err(DecodeError::HalfPair("clientCertificateData")),
     };
     let token = token.map(|(token, node)| bearer(token, node)).transpose()?;
     Ok(Decoded { material: Material { token, pair }, expires_at, warnings })
@@ -198,24 +170,19 @@ fn read_status(status: &Node) -> Result<Decoded, DecodeError> {
 
 /// Nothing is trimmed: a token with which every request would fail in client-go is refused here.
 fn bearer(token: &str, node: &Node) -> Result<Token, DecodeError> {
-    let at = node.at;
-    if token.trim() != token {
-        return Err(DecodeError::TokenBlank { at });
+    match () {
+        () if token.trim() != token => Err(DecodeError::TokenBlank(node.at)),
+        () if token.contains(char::is_control) => Err(DecodeError::TokenControl(node.at)),
+        () if !token.is_ascii() => Err(DecodeError::TokenNotAscii(node.at)),
+        () => Ok(Token { secret: token.into(), expires_at: token_expiry(token) }),
     }
-    if token.contains(char::is_control) {
-        return Err(DecodeError::TokenControl { at });
-    }
-    if !token.is_ascii() {
-        return Err(DecodeError::TokenNotAscii { at });
-    }
-    Ok(Token { secret: token.into(), expires_at: token_expiry(token) })
 }
 
 fn expiration(status: &Node) -> Result<Option<SystemTime>, DecodeError> {
     let field = status.get("expirationTimestamp").filter(|node| !node.is_null());
     let Some(node) = field else { return Ok(None) };
     let text = node.as_str().ok_or_else(|| wrong_type("status.expirationTimestamp", "a string", node))?;
-    let time = timestamp::parse(text).ok_or(DecodeError::BadTimestamp { at: node.at })?;
+    let time = timestamp::parse(text).ok_or(DecodeError::BadTimestamp(node.at))?;
     Ok(Some(time).filter(|time| !timestamp::is_zero(*time)))
 }
 
@@ -225,13 +192,9 @@ fn text<'a>(
     key: &str,
     field: &'static str,
 ) -> Result<Option<(&'a str, &'a Node)>, DecodeError> {
-    match map.get(key).filter(|node| !node.is_null()) {
-        None => Ok(None),
-        Some(node) => {
-            let text = node.as_str().ok_or_else(|| wrong_type(field, "a string", node))?;
-            Ok(Some((text, node)).filter(|_| !text.is_empty()))
-        }
-    }
+    let Some(node) = map.get(key).filter(|node| !node.is_null()) else { return Ok(None) };
+    let text = node.as_str().ok_or_else(|| wrong_type(field, "a string", node))?;
+    Ok(Some((text, node)).filter(|_| !text.is_empty()))
 }
 
 fn wrong_type(field: &'static str, expected: &'static str, node: &Node) -> DecodeError {
@@ -246,18 +209,11 @@ const BASE64URL: GeneralPurpose = GeneralPurpose::new(
 /// The `exp` claim of a JWT: three base64url parts, of which the second is a JSON object. The signature is not verified,
 /// so the claim may only shorten a lifetime. `None`: the token is not such a JWT.
 fn token_expiry(token: &str) -> Option<SystemTime> {
-    let mut parts = token.split('.').map(|part| BASE64URL.decode(part).ok());
-    let (_, payload, _) = (parts.next()??, parts.next()??, parts.next()??);
-    if parts.next().is_some() {
-        return None;
-    }
-    let seconds: f64 = json(&payload).ok()?.get("exp")?.as_number()?.parse().ok()?;
+    let parts = token.split('.').map(|part| BASE64URL.decode(part).ok()).collect::<Option<Vec<_>>>()?;
+    let [_, payload, _] = parts.as_slice() else { return None };
+    let seconds: f64 = json(payload).ok()?.get("exp")?.as_number()?.parse().ok()?;
     let distance = Duration::try_from_secs_f64(seconds.abs()).ok()?;
-    if seconds < 0.0 {
-        SystemTime::UNIX_EPOCH.checked_sub(distance)
-    } else {
-        SystemTime::UNIX_EPOCH.checked_add(distance)
-    }
+    timestamp::shift(SystemTime::UNIX_EPOCH, seconds < 0.0, distance)
 }
 
 #[cfg(test)]

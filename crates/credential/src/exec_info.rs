@@ -1,5 +1,7 @@
 //! The input of a plugin: `KUBERNETES_EXEC_INFO`, and the versions of the `ExecCredential` API.
 
+use std::fmt::Write as _;
+
 use base64::prelude::{BASE64_STANDARD, Engine};
 use bytes::Bytes;
 use serde::Serialize;
@@ -57,25 +59,18 @@ const LIMIT: usize = 128 << 10;
 /// Why the cluster cannot be passed to a plugin.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ExecInfoError {
-    /// The extension is not JSON.
-    #[error("the cluster's exec extension is not valid JSON (line {line}, column {column})")]
-    Config {
-        /// Where the error is.
-        line: usize,
-        /// Where the error is.
-        column: usize,
-    },
+    /// The extension is not JSON. With the line and column of the error.
+    #[error("the cluster's exec extension is not valid JSON (line {0}, column {1})")]
+    Config(usize, usize),
     /// Linux limits one environment variable to 128 KiB.
     #[error(
-        "KUBERNETES_EXEC_INFO would have {size} bytes, of which the certificate authorities are {authorities}; the kernel allows {limit}"
+        "KUBERNETES_EXEC_INFO would have {size} bytes, of which the certificate authorities are {authorities}; the kernel allows {LIMIT}"
     )]
     TooLarge {
         /// Bytes of the variable, name included.
         size: usize,
         /// Bytes of `certificate-authority-data` in it.
         authorities: usize,
-        /// Bytes the kernel allows.
-        limit: usize,
     },
 }
 
@@ -88,13 +83,12 @@ pub fn exec_info(
     // v1alpha1 has no cluster.
     let cluster = cluster.filter(|_| version != ApiVersion::V1Alpha1).map(WireCluster::of).transpose()?;
     let authorities = cluster.as_ref().map_or(0, |cluster| cluster.certificate_authority_data.len());
-    let info =
-        Info { kind: "ExecCredential", api_version: version.as_str(), spec: Spec { cluster, interactive } };
-    let json = serde_json::to_string(&info).map_err(invalid)?;
-    let value = format!("{}\n", escaped(&compact(&json)));
+    let spec = Spec { cluster, interactive };
+    let info = Info { kind: "ExecCredential", api_version: version.as_str(), spec };
+    let value = format!("{}\n", as_go_writes(&serde_json::to_string(&info)?));
     let size = "KUBERNETES_EXEC_INFO=".len() + value.len() + 1;
     if size > LIMIT {
-        return Err(ExecInfoError::TooLarge { size, authorities, limit: LIMIT });
+        return Err(ExecInfoError::TooLarge { size, authorities });
     }
     Ok(value)
 }
@@ -122,13 +116,13 @@ struct WireCluster<'a> {
     server: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     tls_server_name: &'a str,
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     insecure_skip_tls_verify: bool,
     #[serde(skip_serializing_if = "String::is_empty")]
     certificate_authority_data: String,
     #[serde(skip_serializing_if = "str::is_empty")]
     proxy_url: &'a str,
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     disable_compression: bool,
     config: Option<&'a RawValue>,
 }
@@ -143,53 +137,34 @@ impl<'a> WireCluster<'a> {
             certificate_authority_data: BASE64_STANDARD.encode(&cluster.certificate_authority_data),
             proxy_url: &cluster.proxy_url,
             disable_compression: cluster.disable_compression,
-            config: config.map(serde_json::from_slice).transpose().map_err(invalid)?,
+            config: config.map(serde_json::from_slice).transpose()?,
         })
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
-fn is_false(value: &bool) -> bool {
-    !value
 }
 
 /// Keeps only the position: the message may quote the extension.
-#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
-fn invalid(error: serde_json::Error) -> ExecInfoError {
-    ExecInfoError::Config { line: error.line(), column: error.column() }
+impl From<serde_json::Error> for ExecInfoError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Config(error.line(), error.column())
+    }
 }
 
-/// Removes the white space between JSON tokens: the extension may have it, and a variable should be one line.
-fn compact(json: &str) -> String {
-    let (mut quoted, mut escape) = (false, false);
-    json.chars()
-        .filter(|&character| {
-            let keep = quoted || !character.is_ascii_whitespace();
-            match character {
-                _ if escape => escape = false,
-                '\\' => escape = true,
-                '"' => quoted = !quoted,
-                _ => {}
-            }
-            keep
-        })
-        .collect()
-}
-
-/// Escapes the characters that Go escapes in JSON. They only occur in strings.
-fn escaped(json: &str) -> String {
-    let mut escaped = String::with_capacity(json.len());
+/// Removes the white space between tokens, which the extension may have: a variable should be one line. Escapes what Go escapes
+/// in strings; it occurs nowhere else.
+fn as_go_writes(json: &str) -> String {
+    let (mut written, mut quoted, mut escape) = (String::with_capacity(json.len()), false, false);
     for character in json.chars() {
         match character {
-            '<' => escaped.push_str("\\u003c"),
-            '>' => escaped.push_str("\\u003e"),
-            '&' => escaped.push_str("\\u0026"),
-            '\u{2028}' => escaped.push_str("\\u2028"),
-            '\u{2029}' => escaped.push_str("\\u2029"),
-            _ => escaped.push(character),
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                let _infallible = write!(written, "\\u{:04x}", u32::from(character));
+            }
+            _ if quoted || !character.is_ascii_whitespace() => written.push(character),
+            _ => {}
         }
+        quoted ^= character == '"' && !escape;
+        escape = character == '\\' && !escape;
     }
-    escaped
+    written
 }
 
 #[cfg(test)]

@@ -53,28 +53,19 @@ impl Lifetime {
 pub enum LifetimeError {
     /// The certificate's `NotAfter` had passed.
     #[error(
-        "the certificate expired {ago:?} before the plugin printed it; check the plugin's own cache and this machine's clock"
+        "the certificate expired {0:?} before the plugin printed it; check the plugin's own cache and this machine's clock"
     )]
-    Certificate {
-        /// How long ago.
-        ago: Duration,
-    },
+    Certificate(Duration),
     /// `expirationTimestamp` or the token's `exp` had passed.
     #[error(
-        "the credential expired {ago:?} before the plugin printed it; check the plugin's own cache and this machine's clock"
+        "the credential expired {0:?} before the plugin printed it; check the plugin's own cache and this machine's clock"
     )]
-    Credential {
-        /// How long ago.
-        ago: Duration,
-    },
+    Credential(Duration),
     /// The certificate's `NotBefore` is further ahead than clocks may differ.
     #[error(
-        "the certificate is not valid before {ahead:?} from now; check this machine's clock and the issuer's"
+        "the certificate is not valid before {0:?} from now; check this machine's clock and the issuer's"
     )]
-    NotYetValid {
-        /// How far ahead.
-        ahead: Duration,
-    },
+    NotYetValid(Duration),
 }
 
 impl LifetimeError {
@@ -120,30 +111,26 @@ pub fn lifetime(
         Lifetime { expires_at: after(now, age), within_skew, bound }
     };
 
-    if let Some(ago) = certificate.and_then(|at| since(at, now)).filter(|ago| *ago > SKEW) {
-        return Err(LifetimeError::Certificate { ago: whole_seconds(ago) });
+    let since = |at| now.duration_since(at).ok();
+    if let Some(ago) = certificate.and_then(since).filter(|ago| *ago > SKEW) {
+        return Err(LifetimeError::Certificate(whole_seconds(ago)));
     }
     let not_before = decoded.material.pair.as_ref().map(|pair| pair.not_before);
     if let Some(ahead) = not_before.and_then(|at| at.duration_since(now).ok()).filter(|ahead| *ahead > SKEW) {
-        return Err(LifetimeError::NotYetValid { ahead: whole_seconds(ahead) });
+        return Err(LifetimeError::NotYetValid(whole_seconds(ahead)));
     }
     let Some((expires_at, bound)) = named else {
         return Ok(capped(limits.unknown_expiry_max_age, LifetimeBound::UnknownExpiry, false));
     };
-    match since(expires_at, now) {
+    match since(expires_at) {
         None => {
             let oldest = capped(Duration::MAX, bound, false);
             let is_named = expires_at <= oldest.expires_at;
             Ok(if is_named { Lifetime { expires_at, within_skew: false, bound } } else { oldest })
         }
         Some(ago) if ago <= SKEW => Ok(capped(SKEW_GRACE, LifetimeBound::ClockSkew, true)),
-        Some(ago) => Err(LifetimeError::Credential { ago: whole_seconds(ago) }),
+        Some(ago) => Err(LifetimeError::Credential(whole_seconds(ago))),
     }
-}
-
-/// How long ago `at` was; `None` if it is in the future.
-fn since(at: SystemTime, now: SystemTime) -> Option<Duration> {
-    now.duration_since(at).ok()
 }
 
 fn after(now: SystemTime, age: Duration) -> SystemTime {

@@ -12,11 +12,14 @@ use x509_parser::{
     certificate::{X509Certificate, X509CertificateParser},
     nom::Parser,
     time::ASN1Time,
-    x509::{SubjectPublicKeyInfo, X509Version},
+    x509::X509Version,
 };
 use zeroize::Zeroizing;
 
-use crate::key::{PrivateKey, is_secp256k1};
+use crate::{
+    key::{PrivateKey, is_secp256k1},
+    timestamp::shift,
+};
 
 const CERTIFICATE: &str = "clientCertificateData";
 const KEY: &str = "clientKeyData";
@@ -62,27 +65,18 @@ impl fmt::Debug for Fingerprint {
 /// Why a client certificate and its key are not accepted. Never contains them.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PairError {
-    /// It is base64-encoded twice.
-    #[error("`{field}` is base64; it must be the PEM text itself")]
-    Base64 {
-        /// The field.
-        field: &'static str,
-    },
+    /// This field is base64-encoded twice.
+    #[error("`{0}` is base64; it must be the PEM text itself")]
+    Base64(&'static str),
     /// No CERTIFICATE block.
     #[error("`{CERTIFICATE}` has no PEM block labelled CERTIFICATE")]
     CertificateMissing,
-    /// More certificates than any server accepts.
-    #[error("`{CERTIFICATE}` has {count} certificates; at most {LONGEST_CHAIN} are accepted")]
-    ChainTooLong {
-        /// How many it has.
-        count: usize,
-    },
-    /// Not X.509.
-    #[error("certificate {number} in `{CERTIFICATE}` is not an X.509 certificate")]
-    CertificateUnreadable {
-        /// Which, counted from 1.
-        number: usize,
-    },
+    /// More certificates than any server accepts: their number.
+    #[error("`{CERTIFICATE}` has {} certificates; at most {LONGEST_CHAIN} are accepted", .0)]
+    ChainTooLong(usize),
+    /// Not X.509. Certificates are counted from 1.
+    #[error("certificate {} in `{CERTIFICATE}` is not an X.509 certificate", .0)]
+    CertificateUnreadable(usize),
     /// The key needs a passphrase.
     #[error("the private key is encrypted; the plugin must print it without a passphrase")]
     EncryptedKey,
@@ -97,20 +91,12 @@ pub enum PairError {
     KeyUnreadable,
     /// The key belongs to another certificate of the chain than the first.
     #[error(
-        "the private key belongs to certificate {number} of the chain; the client's own certificate must be the first"
+        "the private key belongs to certificate {0} of the chain; the client's own certificate must be the first"
     )]
-    LeafNotFirst {
-        /// Which, counted from 1.
-        number: usize,
-    },
-    /// A block that does not end, or is not base64.
-    #[error("the PEM block that begins on line {line} of `{field}` is broken")]
-    PemBroken {
-        /// The field.
-        field: &'static str,
-        /// Its `BEGIN` line in the field, counted from 1.
-        line: usize,
-    },
+    LeafNotFirst(usize),
+    /// A block that does not end, or is not base64: the field, and the line of its `BEGIN`, counted from 1.
+    #[error("the PEM block that begins on line {1} of `{0}` is broken")]
+    PemBroken(&'static str, usize),
     /// A curve that TLS does not have.
     #[error(
         "the client certificate or its key uses the curve secp256k1, which TLS does not support; issue a certificate with another kind of key, such as P-256"
@@ -127,14 +113,13 @@ pub(super) fn client_pair(chain: &str, key: &str) -> Result<(ClientPair, Vec<&'s
     let (chain_blocks, key_blocks) = (blocks(chain), blocks(key));
     let certificates = certificates(chain, &chain_blocks, &key_blocks)?;
     if certificates.len() > LONGEST_CHAIN {
-        return Err(PairError::ChainTooLong { count: certificates.len() });
+        return Err(PairError::ChainTooLong(certificates.len()));
     }
     let private_key = private_key(key, &key_blocks)?;
 
     let mut parsed = Vec::new();
     for (index, der) in certificates.iter().enumerate() {
-        let certificate = Certificate::read(der);
-        parsed.push(certificate.ok_or(PairError::CertificateUnreadable { number: index + 1 })?);
+        parsed.push(certificate(der).ok_or(PairError::CertificateUnreadable(index + 1))?);
     }
     let leaf = parsed.first().ok_or(PairError::CertificateMissing)?;
     if private_key.is_secp256k1() || is_secp256k1(leaf.public_key()) {
@@ -142,13 +127,12 @@ pub(super) fn client_pair(chain: &str, key: &str) -> Result<(ClientPair, Vec<&'s
     }
     let judged = private_key.belongs_to(leaf.public_key());
     if judged == Some(false) {
-        let owner = |other: &Certificate<'_>| private_key.belongs_to(other.public_key()) == Some(true);
-        let owner = parsed.iter().position(owner);
-        return Err(owner.map_or(PairError::KeyMismatch, |at| PairError::LeafNotFirst { number: at + 1 }));
+        let owner = parsed.iter().position(|other| private_key.belongs_to(other.public_key()) == Some(true));
+        return Err(owner.map_or(PairError::KeyMismatch, |at| PairError::LeafNotFirst(at + 1)));
     }
     let unusual = match judged {
         None => Some(UNJUDGED),
-        Some(_) => leaf.is_version_1().then_some(VERSION_1),
+        Some(_) => (leaf.version() == X509Version::V1).then_some(VERSION_1),
     };
     let chain_alone = without_private_key(chain, &certificates);
     let warnings = unusual.into_iter().chain(chain_alone.is_some().then_some(KEY_IN_CERTIFICATE)).collect();
@@ -156,8 +140,8 @@ pub(super) fn client_pair(chain: &str, key: &str) -> Result<(ClientPair, Vec<&'s
         chain_pem: chain_alone.unwrap_or_else(|| chain.to_owned()).into_bytes().into(),
         key_pem: key.as_bytes().to_vec().into(),
         fingerprint: fingerprint(&certificates),
-        not_before: leaf.not_before(),
-        not_after: leaf.not_after(),
+        not_before: time(leaf.validity().not_before),
+        not_after: time(leaf.validity().not_after),
     };
     Ok((pair, warnings))
 }
@@ -179,26 +163,24 @@ fn certificates<'a>(
             blocks.iter().any(Block::is_private_key) && key_blocks.iter().any(Block::is_certificate);
         return Err(match () {
             () if swapped => PairError::Swapped,
-            () if blocks.is_empty() && is_base64(text) => PairError::Base64 { field: CERTIFICATE },
+            () if blocks.is_empty() && is_base64(text) => PairError::Base64(CERTIFICATE),
             () => PairError::CertificateMissing,
         });
     }
-    let der = |block: &&'a Block<'_>| {
-        block.der.as_ref().ok_or(PairError::PemBroken { field: CERTIFICATE, line: block.line })
-    };
-    certificates.iter().map(der).collect()
+    let der = |block: &'a Block<'_>| block.der.as_ref().ok_or(PairError::PemBroken(CERTIFICATE, block.line));
+    certificates.into_iter().map(der).collect()
 }
 
 /// The first private key of the key field, which may also contain a certificate.
 fn private_key(text: &str, blocks: &[Block<'_>]) -> Result<PrivateKey, PairError> {
     let Some(block) = blocks.iter().find(|block| block.is_private_key()) else {
         let base64 = blocks.is_empty() && is_base64(text);
-        return Err(if base64 { PairError::Base64 { field: KEY } } else { PairError::KeyMissing });
+        return Err(if base64 { PairError::Base64(KEY) } else { PairError::KeyMissing });
     };
     if block.encrypted || block.label.contains("ENCRYPTED") {
         return Err(PairError::EncryptedKey);
     }
-    let der = block.der.as_ref().ok_or(PairError::PemBroken { field: KEY, line: block.line })?;
+    let der = block.der.as_ref().ok_or(PairError::PemBroken(KEY, block.line))?;
     PrivateKey::read(der).ok_or(PairError::KeyUnreadable)
 }
 
@@ -210,45 +192,19 @@ fn fingerprint(certificates: &[&Zeroizing<Vec<u8>>]) -> Fingerprint {
         context.update(der);
     }
     let mut sum = [0; 32];
-    sum.iter_mut().zip(context.finish().as_ref()).for_each(|(to, from)| *to = *from);
+    sum.copy_from_slice(context.finish().as_ref());
     Fingerprint(sum)
 }
 
-/// A parsed certificate.
-struct Certificate<'a> {
-    inner: X509Certificate<'a>,
-}
-
-impl<'a> Certificate<'a> {
-    /// Reads exactly one DER certificate, without its extensions.
-    fn read(der: &'a [u8]) -> Option<Self> {
-        let mut parser = X509CertificateParser::new().with_deep_parse_extensions(false);
-        let (rest, inner) = parser.parse(der).ok()?;
-        rest.is_empty().then_some(Self { inner })
-    }
-
-    fn public_key(&self) -> &SubjectPublicKeyInfo<'_> {
-        self.inner.public_key()
-    }
-
-    fn is_version_1(&self) -> bool {
-        self.inner.version() == X509Version::V1
-    }
-
-    fn not_before(&self) -> SystemTime {
-        time(self.inner.validity().not_before)
-    }
-
-    fn not_after(&self) -> SystemTime {
-        time(self.inner.validity().not_after)
-    }
+/// Reads exactly one DER certificate, without its extensions.
+fn certificate(der: &[u8]) -> Option<X509Certificate<'_>> {
+    let mut parser = X509CertificateParser::new().with_deep_parse_extensions(false);
+    parser.parse(der).ok().filter(|(rest, _)| rest.is_empty()).map(|(_, certificate)| certificate)
 }
 
 fn time(time: ASN1Time) -> SystemTime {
-    let seconds = time.timestamp();
-    let distance = Duration::from_secs(seconds.unsigned_abs());
-    let epoch = SystemTime::UNIX_EPOCH;
-    let time = if seconds < 0 { epoch.checked_sub(distance) } else { epoch.checked_add(distance) };
+    let (seconds, epoch) = (time.timestamp(), SystemTime::UNIX_EPOCH);
+    let time = shift(epoch, seconds < 0, Duration::from_secs(seconds.unsigned_abs()));
     time.unwrap_or(epoch) // not reached: an ASN.1 year has four digits
 }
 
@@ -305,15 +261,8 @@ fn blocks(text: &str) -> Vec<Block<'_>> {
 /// A block labelled CERTIFICATE, in lines of 64 characters as RFC 7468 demands.
 fn certificate_block(der: &[u8]) -> String {
     let base64 = BASE64_STANDARD.encode(der);
-    let mut text = "-----BEGIN CERTIFICATE-----\n".to_owned();
-    for (index, character) in base64.chars().enumerate() {
-        if index > 0 && index % 64 == 0 {
-            text.push('\n');
-        }
-        text.push(character);
-    }
-    text.push_str("\n-----END CERTIFICATE-----\n");
-    text
+    let lines: Vec<_> = base64.as_bytes().chunks(64).map(String::from_utf8_lossy).collect();
+    format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
 }
 
 /// Whether this is base64 of PEM or of DER: the output of a plugin that encodes twice.

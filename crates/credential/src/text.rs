@@ -1,7 +1,11 @@
 //! Text that people read: errors in one line, names that others chose, what plugins and peers wrote made safe for a
 //! terminal and a log, and suggestions.
 
-use std::{error::Error, fmt::Write as _, path::Path};
+use std::{
+    error::Error,
+    fmt::{self, Write as _},
+    path::Path,
+};
 
 /// Longer names get no suggestion for another one.
 const LONGEST_NAME: usize = 100;
@@ -39,31 +43,27 @@ pub fn chain(error: &dyn Error) -> String {
 /// escape sequences of terminals, bidirectional marks, zero-width, private and unassigned characters. Line breaks,
 /// tabs and spaces of all widths stay. Twice is the same as once.
 pub fn sanitize(text: &str) -> String {
-    let mut clean = String::with_capacity(text.len());
-    for character in text.chars() {
-        if is_text(character) {
-            clean.push(character);
-        } else {
-            clean.extend(format!("U+{:04X}", u32::from(character)).chars());
-        }
-    }
-    clean
+    with_others(text, |clean, character| write!(clean, "U+{:04X}", u32::from(character)))
 }
 
 /// A JSON document with every such character as `\uXXXX`: the same values, but nothing that a terminal obeys or hides.
 pub fn escape_json(document: &str) -> String {
-    let mut escaped = String::with_capacity(document.len());
-    for character in document.chars() {
+    // Outside of strings, a document has only ASCII.
+    with_others(document, |escaped, character| {
+        character.encode_utf16(&mut [0; 2]).iter().try_for_each(|unit| write!(escaped, "\\u{unit:04x}"))
+    })
+}
+
+/// `text` with each character that is not text written by `write`.
+fn with_others(text: &str, write: impl Fn(&mut String, char) -> fmt::Result) -> String {
+    text.chars().fold(String::with_capacity(text.len()), |mut written, character| {
         if is_text(character) {
-            escaped.push(character);
+            written.push(character);
         } else {
-            // Outside of strings, a document has only ASCII.
-            for unit in character.encode_utf16(&mut [0; 2]) {
-                let _infallible = write!(escaped, "\\u{unit:04x}");
-            }
+            let _infallible = write(&mut written, character);
         }
-    }
-    escaped
+        written
+    })
 }
 
 fn is_text(character: char) -> bool {

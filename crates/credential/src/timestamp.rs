@@ -26,16 +26,9 @@ pub(super) fn parse(text: &str) -> Option<SystemTime> {
     };
     let (nanoseconds, zone) = fraction(rest)?;
     let small = |value| i8::try_from(value).ok();
-    let civil = DateTime::new(
-        year,
-        small(month)?,
-        small(day)?,
-        small(hour)?,
-        small(minute)?,
-        small(second)?,
-        nanoseconds,
-    )
-    .ok()?;
+    let (month, day) = (small(month)?, small(day)?);
+    let (hour, minute, second) = (small(hour)?, small(minute)?, small(second)?);
+    let civil = DateTime::new(year, month, day, hour, minute, second, nanoseconds).ok()?;
     let since_epoch = civil.duration_since(DateTime::constant(1970, 1, 1, 0, 0, 0, 0));
     shift(SystemTime::UNIX_EPOCH, since_epoch.is_negative(), since_epoch.unsigned_abs())
         .and_then(|local| offset(local, zone))
@@ -79,7 +72,8 @@ fn offset(local: SystemTime, zone: &[u8]) -> Option<SystemTime> {
     }
 }
 
-fn shift(time: SystemTime, back: bool, by: Duration) -> Option<SystemTime> {
+/// `time` in that direction by that much; `None`: no clock can count it.
+pub(super) fn shift(time: SystemTime, back: bool, by: Duration) -> Option<SystemTime> {
     if back { time.checked_sub(by) } else { time.checked_add(by) }
 }
 

@@ -205,13 +205,7 @@ pub struct KnownProfile {
 impl KnownProfile {
     /// Resolves `profile` against `configured`.
     fn new(profile: ClusterProfile, configured: &[Arc<Provider>], rules: EndpointRules) -> Self {
-        let (resolution, skipped) = resolve(&profile, configured, rules);
-        let (outcome, warnings) = match resolution {
-            Ok(Resolution { provider, configured, endpoint, warnings }) => {
-                (Ok(Arc::new(Target::new(profile.name.clone(), provider, configured, endpoint))), warnings)
-            }
-            Err(error) => (Err(error), Vec::new()),
-        };
+        let Resolution { outcome, skipped, warnings } = resolve(&profile, configured, rules);
         Self { profile, outcome, skipped, warnings, revision: 0 }
     }
 

@@ -9,8 +9,8 @@ use crate::fleet::{Fleet, HubState};
 use credbroker_credential::Cluster;
 use credbroker_observe::clock::Beat;
 use credbroker_plugin::{
-    ClusterInfo, Entry, Origin, PluginKey, PluginSpec, ProfileName, ProviderRef, Providers, ResolveError,
-    Route, Target,
+    ClusterInfo, Entry, Origin, PluginKey, PluginSpec, ProfileName, ProviderProblem, ProviderRef, Providers,
+    ResolveError, Route, Target,
     access::{CallTarget, Permit},
     difference,
 };
@@ -73,8 +73,8 @@ impl Source {
     /// The error for a caller that may not know whether it exists.
     pub fn not_allowed(&self) -> ResolveError {
         match self {
-            Self::Provider(provider) => ResolveError::ProviderNotAllowed { name: provider.name.clone() },
-            Self::ClusterProfile(profile) => ResolveError::ProfileNotAllowed { profile: profile.clone() },
+            Self::Provider(provider) => ResolveError::ProviderNotAllowed(provider.name.clone()),
+            Self::ClusterProfile(profile) => ResolveError::ProfileNotAllowed(profile.clone()),
         }
     }
 }
@@ -216,8 +216,7 @@ impl World {
         }
         let route = self.route(source, sent, permit);
         route.map_err(|error| match error {
-            ResolveError::UnknownProvider { .. }
-            | ResolveError::UnknownProfile { is_configured: true, .. }
+            ResolveError::UnknownProvider(..) | ResolveError::UnknownProfile { is_configured: true, .. }
                 if permit.hides_unknown() =>
             {
                 source.not_allowed()
@@ -226,9 +225,9 @@ impl World {
             ResolveError::UnknownDefinition { known, .. } if permit.hides_unknown() && known.is_empty() => {
                 source.not_allowed()
             }
-            ResolveError::Profile { profile, source } => {
+            ResolveError::Profile(profile, error) => {
                 let shows = |name: &str| permit.allows(CallTarget::Provider(name));
-                ResolveError::Profile { profile, source: source.without_configured(shows) }
+                ResolveError::Profile(profile, error.without_configured(shows))
             }
             other => other,
         })
@@ -254,9 +253,9 @@ impl World {
                 let target = self.target(profile)?;
                 source.check(permit, &target.provider.name, None)?;
                 if let Some(difference) = sent.and_then(|sent| difference(sent, &target.endpoint)) {
-                    let provider = Arc::clone(&target.provider.name);
                     let profile = Some(profile.clone());
-                    return Err(ResolveError::ClusterMismatch { provider, profile, difference });
+                    let mismatch = ProviderProblem::ClusterMismatch { profile, difference };
+                    return Err(target.provider.error(mismatch));
                 }
                 self.providers.configured(&target.provider.name)?.of_target(target)
             }
@@ -271,13 +270,12 @@ impl World {
             return Err(match fleet.hub() {
                 HubState { synced: true, .. } => unknown(true),
                 unread => {
-                    let (profile, retry_after) = (profile.clone(), fleet.reads().borrow().pause());
-                    ResolveError::ProfileUnread { profile, problem: unread.why_unread(), retry_after }
+                    let retry_after = fleet.reads().borrow().pause();
+                    ResolveError::ProfileUnread(profile.clone(), unread.why_unread(), retry_after)
                 }
             });
         };
-        let refused = |source| ResolveError::Profile { profile: profile.clone(), source };
-        known.outcome.clone().map_err(refused)
+        known.outcome.clone().map_err(|error| ResolveError::Profile(profile.clone(), error))
     }
 
     fn matches_clusters(&self, provider: &ProviderRef) -> bool {
@@ -293,9 +291,8 @@ impl World {
         permit: &Permit,
     ) -> Result<Route<'a>, ResolveError> {
         let provider = &entry.provider;
-        let named = || Arc::clone(&provider.name);
         let mismatch =
-            |difference| ResolveError::ClusterMismatch { provider: named(), profile: None, difference };
+            |difference| provider.error(ProviderProblem::ClusterMismatch { profile: None, difference });
         let mut fitting = provider.clusters.iter().filter(|known| difference(sent, known).is_none());
         if let Some(known) = fitting.next() {
             if provider.provide_cluster_info && fitting.next().is_some() {
@@ -319,8 +316,8 @@ impl World {
             return Err(match self.fleet.as_ref().map(|fleet| (fleet.hub(), fleet.reads())) {
                 // The first read of the hub may still find it.
                 Some((unread, reads)) if !unread.synced => {
-                    let (problem, retry_after) = (unread.why_unread(), reads.borrow().pause());
-                    ResolveError::ClusterUnread { provider: named(), problem, retry_after }
+                    let retry_after = reads.borrow().pause();
+                    provider.error(ProviderProblem::ClusterUnread(unread.why_unread(), retry_after))
                 }
                 _ => mismatch(differs.unwrap_or("its server is not one of theirs")),
             });

@@ -40,8 +40,11 @@ impl Policy {
         if self.rules.is_empty() && principal.is_owner && principal.uid.is_some() {
             return Rights::all();
         }
+        let mut view = DefaultHasher::new();
+        self.number.hash(&mut view);
         let rules = self.rules.iter().enumerate().filter(|(_, rule)| rule.peers.include(principal));
-        Rights::of(self.number, rules.map(|(number, rule)| (number, Arc::clone(rule))).collect())
+        let rules = rules.inspect(|(number, _)| number.hash(&mut view)).map(|(_, rule)| Arc::clone(rule));
+        Rights { rules: Some(rules.collect()), view: view.finish().max(1) }
     }
 
     /// Whether these are the rules of the policy.
@@ -71,8 +74,7 @@ impl Policy {
 /// The rights of one peer under one policy. Computed once for each connection and policy.
 #[derive(Clone, Debug)]
 pub struct Rights {
-    /// The rules that are for the peer; empty: it has no right. `None`: it has every right, because there is no rule, and
-    /// it is the broker's own user or root.
+    /// The rules that are for the peer. `None`: it has every right.
     rules: Option<Box<[Arc<Rule>]>>,
     view: u64,
 }
@@ -81,17 +83,6 @@ impl Rights {
     /// Every right.
     pub fn all() -> Self {
         Self { rules: None, view: 0 }
-    }
-
-    /// The rights of these rules, which are `numbers` in the policy `policy`.
-    fn of(policy: u64, rules: Vec<(usize, Arc<Rule>)>) -> Self {
-        let mut view = DefaultHasher::new();
-        policy.hash(&mut view);
-        for (number, _) in &rules {
-            number.hash(&mut view);
-        }
-        let rules = rules.into_iter().map(|(_, rule)| rule).collect();
-        Self { rules: Some(rules), view: view.finish().max(1) }
     }
 
     /// Whether the peer may do `verb` with `target`.
@@ -106,7 +97,7 @@ impl Rights {
 
     /// Whether the peer may do `verb` with anything.
     pub fn has(&self, verb: Verb) -> bool {
-        self.rules.as_ref().is_none_or(|rules| rules.iter().any(|rule| rule.allow.verbs.allows(verb)))
+        self.rules.as_ref().is_none_or(|rules| rules.iter().any(|rule| rule.allow.includes(verb)))
     }
 
     /// Whether the peer has no right at all.
@@ -134,8 +125,7 @@ impl Rights {
     }
 }
 
-/// The rights of a caller, and the verb of its call. The default allows everything: it is for requests of the broker
-/// itself.
+/// The rights of a caller, and the verb of its call. The default, for the broker's own requests, allows everything.
 #[derive(Clone, Debug, Default)]
 pub struct Permit(Option<(Arc<Rights>, Verb)>);
 
@@ -192,8 +182,7 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// Whether the selection includes `principal`. An identity that is not known is in no list, and a peer without a uid
-    /// in none at all.
+    /// Whether it includes `principal`. What is not known of a peer is in no list, and a peer without a uid in none at all.
     pub fn include(&self, principal: &Principal) -> bool {
         let Some(uid) = principal.uid else { return false };
         let has_group =
@@ -224,7 +213,7 @@ pub struct Grant {
     /// Names of ClusterProfiles.
     pub cluster_profiles: ProfileGlobs,
     /// Verbs.
-    pub verbs: Verbs,
+    pub verbs: Vec<Verb>,
 }
 
 /// What a call is about.
@@ -239,11 +228,15 @@ pub enum CallTarget<'a> {
 }
 
 impl Grant {
-    /// Whether the grant allows `verb` for `target`. If it names both providers and ClusterProfiles, a run for a
-    /// ClusterProfile must be covered by both lists.
+    /// Whether the grant includes `verb`. `admin` includes `list`: who may evict a credential must be able to find it.
+    fn includes(&self, verb: Verb) -> bool {
+        self.verbs.contains(&verb) || (verb == Verb::List && self.verbs.contains(&Verb::Admin))
+    }
+
+    /// Whether the grant allows `verb` for `target`. If it has both lists, a run for a ClusterProfile must be in both.
     pub fn covers(&self, verb: Verb, target: CallTarget<'_>) -> bool {
         let (providers, profiles) = (&self.providers, &self.cluster_profiles);
-        self.verbs.allows(verb)
+        self.includes(verb)
             && match target {
                 CallTarget::Provider(name) => providers.matches(name),
                 CallTarget::Profile(profile, provider) => {
@@ -315,36 +308,6 @@ impl Verb {
             Self::Admin => "admin",
         }
     }
-
-    const fn bit(self) -> u8 {
-        1 << self as u8
-    }
-}
-
-/// A set of verbs.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Verbs(u8);
-
-impl Verbs {
-    /// Whether the set allows `verb`. `admin` includes `list`: who may evict a credential must be able to find it.
-    pub const fn allows(self, verb: Verb) -> bool {
-        let including = match verb {
-            Verb::List => Verb::List.bit() | Verb::Admin.bit(),
-            other => other.bit(),
-        };
-        self.0 & including != 0
-    }
-
-    /// Whether `verb` itself is in the set.
-    pub const fn names(self, verb: Verb) -> bool {
-        self.0 & verb.bit() != 0
-    }
-}
-
-impl FromIterator<Verb> for Verbs {
-    fn from_iter<I: IntoIterator<Item = Verb>>(verbs: I) -> Self {
-        Self(verbs.into_iter().fold(0, |set, verb| set | verb.bit()))
-    }
 }
 
 /// The identity of a peer: the one that the kernel recorded when it connected.
@@ -362,8 +325,7 @@ pub struct Principal {
     pub is_owner: bool,
 }
 
-/// Facts about the process of a peer. They are read once, when something needs them: that takes longer than the answer to
-/// a call, and few calls and rules depend on them.
+/// Facts about the process of a peer, read when something needs them: that takes longer than the answer to a call.
 #[derive(Debug)]
 pub struct Process(LazyLock<Facts, Box<dyn FnOnce() -> Facts + Send>>);
 

@@ -6,13 +6,12 @@ use serde_json::Value;
 
 use super::{
     provider::{Provider, Verify},
-    route::Target,
+    spec::Target,
 };
 use credbroker_credential::Cluster;
 
-/// How `sent` differs from `known`; `None` if it is the same cluster. A value that the caller does not send cannot
-/// differ: older clients drop the TLS name, and only clients in Go and Python send any value. Proxy and compression are
-/// not compared: client-go takes the proxy from the caller's environment.
+/// How `sent` differs from `known`; `None` if it is the same cluster. A value that is not sent cannot differ: older clients
+/// drop the TLS name. Proxy and compression are not compared: client-go takes the proxy from the caller's environment.
 pub fn difference(sent: &Cluster, known: &Cluster) -> Option<&'static str> {
     let differs = |sent: &str, known: &str| !sent.is_empty() && sent != known;
     if sent.server.trim_end_matches('/') != known.server.trim_end_matches('/') {

@@ -1,9 +1,7 @@
 //! Definitions: which provider a name means.
 
 use std::{
-    cmp::Ordering,
     fmt,
-    hash::{Hash, Hasher},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -11,10 +9,9 @@ use std::{
 use credbroker_credential::text::shown_path;
 
 /// Which stanza of which kubeconfig defines a provider. File and name are its identity; a changed stanza has another digest.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Definition {
-    file: PathBuf,
-    name: Arc<str>,
+    identity: (PathBuf, Arc<str>),
     digest: Arc<str>,
     /// Whether the arguments of the shim do not describe the stanza, because that was edited. No request is answered with
     /// such a definition, or with another one that has its digest.
@@ -25,17 +22,17 @@ impl Definition {
     /// The definition of the user `name` in `file`, which is absolute and has no symbolic link that another process could
     /// resolve differently. `digest` covers what the stanza runs.
     pub fn new(file: PathBuf, name: impl Into<Arc<str>>, digest: impl Into<Arc<str>>) -> Self {
-        Self { file, name: name.into(), digest: digest.into(), is_outdated: false }
+        Self { identity: (file, name.into()), digest: digest.into(), is_outdated: false }
     }
 
     /// The kubeconfig that defines the provider.
     pub fn file(&self) -> &Path {
-        &self.file
+        &self.identity.0
     }
 
     /// The file, safe to print. A long path is cut to its end.
     pub fn shown_file(&self) -> String {
-        shown_path(&self.file)
+        shown_path(self.file())
     }
 
     /// The digest, with which a request names it.
@@ -43,34 +40,9 @@ impl Definition {
         &self.digest
     }
 
-    fn identity(&self) -> (&Path, &str) {
-        (&self.file, &self.name)
-    }
-}
-
-impl PartialEq for Definition {
-    fn eq(&self, other: &Self) -> bool {
-        self.identity() == other.identity()
-    }
-}
-
-impl Eq for Definition {}
-
-impl Hash for Definition {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.identity().hash(state);
-    }
-}
-
-impl PartialOrd for Definition {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Definition {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.identity().cmp(&other.identity())
+    /// The file and the name in it.
+    pub fn identity(&self) -> &(PathBuf, Arc<str>) {
+        &self.identity
     }
 }
 

@@ -12,165 +12,33 @@ use credbroker_credential::text::{listed, listed_all, nearest, shown, shown_path
 /// Why a request leads to no run. The same request fails again until something changes.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ResolveError {
-    /// Several kubeconfigs define a provider of that name.
+    /// Several kubeconfigs define a provider of that name. Their definitions are sorted by file.
     #[error(
         "provider `{}`: several kubeconfigs define it: {}; name the definition, or run `credbroker kubeconfig inject`",
-        shown(.name), all_of(.candidates)
+        shown(.0), all_of(.1)
     )]
-    AmbiguousProvider {
-        /// Name of the provider.
-        name: String,
-        /// Definitions of that name, sorted by file.
-        candidates: Vec<Definition>,
-    },
-    /// The exec extension is not JSON, so the plugin could not read it.
-    #[error(
-        "provider `{provider}`: the exec extension of the cluster that the caller sent is not valid JSON (line {line}, column {column})"
-    )]
-    ClusterConfig {
-        /// Name of the provider.
-        provider: Arc<str>,
-        /// Line of the syntax error.
-        line: usize,
-        /// Column of the syntax error.
-        column: usize,
-    },
-    /// The caller's cluster has no address.
-    #[error("provider `{provider}`: the caller sent a cluster whose `server` is empty")]
-    ClusterServer {
-        /// Name of the provider.
-        provider: Arc<str>,
-    },
-    /// The caller's cluster is not the one that the broker knows.
-    #[error(
-        "provider `{provider}`: the caller sent a cluster that differs from {}: {difference}; the plugin was not run. If \
-         that is from an old kubeconfig, write it again with `credbroker kubeconfig`",
-        known_cluster(.profile.as_ref())
-    )]
-    ClusterMismatch {
-        /// Name of the provider.
-        provider: Arc<str>,
-        /// The profile that the request names. `None`: it names the provider, and its known clusters were compared.
-        profile: Option<ProfileName>,
-        /// How the clusters differ.
-        difference: &'static str,
-    },
-    /// The caller's cluster may be that of a profile, and the hub was not read yet.
-    #[error("provider `{provider}`: the cluster that the caller sent is not known yet: {problem}")]
-    ClusterUnread {
-        /// Name of the provider.
-        provider: Arc<str>,
-        /// Why the hub was not read.
-        problem: Arc<str>,
-        /// The time until the next attempt to read it.
-        retry_after: Duration,
-    },
-    /// The caller selects an identity with a value that the plugin would not receive.
-    #[error(
-        "provider `{provider}`: the caller sets `{variable}`, but the plugin would run {} it; to use the caller's, add `callerEnv: [{variable}]` to the provider; to use the broker's identity for every caller, write `callerEnv: []` there",
-        if *.runs_with { "with a different value of" } else { "without" }
-    )]
-    IdentityConflict {
-        /// Name of the provider.
-        provider: Arc<str>,
-        /// Name of the variable.
-        variable: String,
-        /// Whether the plugin would receive another value (true), or none.
-        runs_with: bool,
-    },
-    /// A variable that the kernel cannot pass to a process.
-    #[error(
-        "provider `{provider}`: the caller's variable `{}` cannot be passed on: a name must not be empty or contain `=`, and neither a name nor a value may contain a NUL",
-        shown(.variable)
-    )]
-    InvalidVariable {
-        /// Name of the provider.
-        provider: Arc<str>,
-        /// Name of the variable.
-        variable: String,
-    },
-    /// The plugin has `interactiveMode: Always`, and a ClusterProfile has no person whose terminal it could use.
-    #[error(
-        "provider `{provider}`: exec plugin cannot support interactive mode: standard input is unavailable: `interactiveMode` is Always, and there is no terminal for a ClusterProfile"
-    )]
-    NeedsTerminal {
-        /// Name of the provider.
-        provider: Arc<str>,
-    },
-    /// The plugin needs its cluster, which is not known.
-    #[error("provider `{provider}` has `provideClusterInfo: true`, but the caller sent no cluster and {}; set `provideClusterInfo: true` in the `exec` stanza of the caller's kubeconfig", known_clusters(*.known))]
-    NoCluster {
-        /// Name of the provider.
-        provider: Arc<str>,
-        /// Number of clusters that the kubeconfig uses this user for.
-        known: usize,
-    },
-    /// The plugin's file exists, and must not run.
-    #[error("provider `{provider}`: plugin `{command}` is not allowed: {refusal}")]
-    PluginNotAllowed {
-        /// Name of the provider.
-        provider: Arc<str>,
-        /// Configured command.
-        command: Command,
-        /// Why it must not run.
-        refusal: Refusal,
-    },
-    /// The plugin's file does not exist.
-    #[error("provider `{provider}`: plugin `{command}` is not installed{}", place(.command, .install_hint.as_deref()))]
-    PluginNotFound {
-        /// Name of the provider.
-        provider: Arc<str>,
-        /// Configured command.
-        command: Command,
-        /// `installHint` of the stanza, sanitised.
-        install_hint: Option<String>,
-    },
-    /// The plugin's file cannot be looked up.
-    #[error("provider `{provider}`: plugin `{command}` cannot be looked up")]
-    PluginUnreadable {
-        /// Name of the provider.
-        provider: Arc<str>,
-        /// Configured command.
-        command: Command,
-        /// Error of the kernel.
-        source: Arc<io::Error>,
-    },
+    AmbiguousProvider(String, Vec<Definition>),
     /// The profile leads to no plugin.
-    #[error("ClusterProfile `{profile}` cannot be used")]
-    Profile {
-        /// Name of the profile.
-        profile: ProfileName,
-        /// Why the profile cannot be used.
-        source: ProfileError,
-    },
+    #[error("ClusterProfile `{0}` cannot be used")]
+    Profile(ProfileName, #[source] ProfileError),
     /// The access rules do not allow the profile to the caller, or it does not exist: the caller may not know which.
     #[error(
         "ClusterProfile `{}` does not exist, or no access rule allows this process to use it; ask the operator of the broker for a rule",
-        shown(&.profile.to_string())
+        shown(&.0.to_string())
     )]
-    ProfileNotAllowed {
-        /// Name in the request.
-        profile: ProfileName,
-    },
-    /// The hub was not read yet, so the profile may exist.
-    #[error("ClusterProfile `{}` is not known yet: {problem}", shown(&.profile.to_string()))]
-    ProfileUnread {
-        /// Name of the profile.
-        profile: ProfileName,
-        /// Why the hub was not read.
-        problem: Arc<str>,
-        /// The time until the next attempt to read it.
-        retry_after: Duration,
-    },
+    ProfileNotAllowed(ProfileName),
+    /// The hub was not read yet, so the profile may exist. With the reason, and the time until the next attempt to read it.
+    #[error("ClusterProfile `{}` is not known yet: {}", shown(&.0.to_string()), .1)]
+    ProfileUnread(ProfileName, Arc<str>, Duration),
+    /// The provider does not run its plugin for this request.
+    #[error("provider `{}`{}{}", .0, .1.separator(), .1)]
+    Provider(Arc<str>, #[source] ProviderProblem),
     /// The access rules do not allow the provider to the caller, or it does not exist: the caller may not know which.
     #[error(
         "provider `{}` does not exist, or no access rule allows this process to use it; ask the operator of the broker for a rule",
-        shown(.name)
+        shown(.0)
     )]
-    ProviderNotAllowed {
-        /// Name in the request.
-        name: String,
-    },
+    ProviderNotAllowed(String),
     /// The broker does not know the profile, or reads no profiles.
     #[error("ClusterProfile `{}` not found{}", shown(&.profile.to_string()), unknown_profile(*.is_configured))]
     UnknownProfile {
@@ -192,22 +60,77 @@ pub enum ResolveError {
         /// Definitions of that name that the broker has read, sorted by file.
         known: Vec<Definition>,
     },
-    /// The broker has no provider of that name.
-    #[error("provider `{}` not found{}; known: {}", shown(.name), did_you_mean(.name, .known), listed(.known))]
-    UnknownProvider {
-        /// Name in the request.
-        name: String,
-        /// Every configured name, sorted.
-        known: Vec<String>,
+    /// The broker has no provider of that name. With every configured name, sorted.
+    #[error("provider `{}` not found{}; known: {}", shown(.0), did_you_mean(.0, .1), listed(.1))]
+    UnknownProvider(String, Vec<String>),
+}
+
+/// Why a provider does not run its plugin for a request.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ProviderProblem {
+    /// The exec extension is not JSON, so the plugin could not read it. With the line and column of the error.
+    #[error(
+        "the exec extension of the cluster that the caller sent is not valid JSON (line {0}, column {1})"
+    )]
+    ClusterConfig(usize, usize),
+    /// The caller's cluster has no address.
+    #[error("the caller sent a cluster whose `server` is empty")]
+    ClusterServer,
+    /// The caller's cluster is not the one that the broker knows.
+    #[error(
+        "the caller sent a cluster that differs from {}: {difference}; the plugin was not run. If that is from an old \
+         kubeconfig, write it again with `credbroker kubeconfig`",
+        known_cluster(.profile.as_ref())
+    )]
+    ClusterMismatch {
+        /// The profile that the request names. `None`: it names the provider, and its known clusters were compared.
+        profile: Option<ProfileName>,
+        /// How the clusters differ.
+        difference: &'static str,
     },
+    /// The caller's cluster may be a profile's, and the hub was not read yet. As [`ResolveError::ProfileUnread`].
+    #[error("the cluster that the caller sent is not known yet: {0}")]
+    ClusterUnread(Arc<str>, Duration),
+    /// The caller selects an identity with a value that the plugin would not receive.
+    #[error(
+        "the caller sets `{variable}`, but the plugin would run {} it; to use the caller's, add `callerEnv: [{variable}]` to the provider; to use the broker's identity for every caller, write `callerEnv: []` there",
+        if *.runs_with { "with a different value of" } else { "without" }
+    )]
+    IdentityConflict {
+        /// Name of the variable.
+        variable: String,
+        /// Whether the plugin would receive another value (true), or none.
+        runs_with: bool,
+    },
+    /// A variable that the kernel cannot pass to a process.
+    #[error(
+        "the caller's variable `{}` cannot be passed on: a name must not be empty or contain `=`, and neither a name nor a value may contain a NUL",
+        shown(.0)
+    )]
+    InvalidVariable(String),
+    /// The plugin has `interactiveMode: Always`, and a ClusterProfile has no person whose terminal it could use.
+    #[error(
+        "exec plugin cannot support interactive mode: standard input is unavailable: `interactiveMode` is Always, and there is no terminal for a ClusterProfile"
+    )]
+    NeedsTerminal,
+    /// The plugin needs its cluster, which is not known: the kubeconfig uses this user for that many.
+    #[error("has `provideClusterInfo: true`, but the caller sent no cluster and {}; set `provideClusterInfo: true` in the `exec` stanza of the caller's kubeconfig", known_clusters(*.0))]
+    NoCluster(usize),
+    /// The plugin's file exists, and must not run.
+    #[error("plugin `{0}` is not allowed: {1}")]
+    PluginNotAllowed(Command, Refusal),
+    /// The plugin's file does not exist. With the `installHint` of the stanza, sanitised.
+    #[error("plugin `{}` is not installed{}", .0, place(.0, .1.as_deref()))]
+    PluginNotFound(Command, Option<String>),
+    /// The plugin's file cannot be looked up.
+    #[error("plugin `{0}` cannot be looked up")]
+    PluginUnreadable(Command, #[source] Arc<io::Error>),
     /// Callers may not send the variable.
     #[error(
-        "provider `{provider}`: the caller's variable `{}` is not allowed: {danger}; unset it, or set it in `env` of the provider's `exec` stanza{remedy}",
+        "the caller's variable `{}` is not allowed: {danger}; unset it, or set it in `env` of the provider's `exec` stanza{remedy}",
         shown(.variable)
     )]
     VariableNotAllowed {
-        /// Name of the provider.
-        provider: Arc<str>,
         /// Name of the variable.
         variable: String,
         /// Effect that the variable could have.
@@ -215,6 +138,13 @@ pub enum ResolveError {
         /// Further remedy; begins with a comma.
         remedy: &'static str,
     },
+}
+
+impl ProviderProblem {
+    /// What comes between the name of the provider and the problem.
+    fn separator(&self) -> &'static str {
+        if matches!(self, Self::NoCluster(_)) { " " } else { ": " }
+    }
 }
 
 fn all_of(definitions: &[Definition]) -> String {

@@ -1,5 +1,4 @@
-//! The file of a plugin: the command that names it, the last look-up of it, and why it must not run. The runner looks it
-//! up.
+//! The file of a plugin: the command that names it, what the runner's last look-up found, and why it must not run.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -14,7 +13,7 @@ use std::{
 
 use tokio::sync::Mutex;
 
-use super::hash::Sha256;
+use super::sha256::Sha256;
 use credbroker_credential::text::shown_path;
 
 /// How a plugin's executable is named.
@@ -72,9 +71,8 @@ pub enum PluginPolicy {
 impl PluginPolicy {
     /// Why `command`, for which `file` was found (`None`: nothing), may not run.
     ///
-    /// As in client-go, an entry permits the plugin if it equals the command or the path, or if it is a bare name that
-    /// leads to the same path through `PATH`. Symbolic links are not followed. A plugin that is not permitted is refused
-    /// whether it exists or not.
+    /// As in client-go, an entry permits the plugin if it equals the command or the path, or if it is a bare name that leads to
+    /// the same path through `PATH`. Symbolic links are not followed. A plugin may be refused that does not exist.
     pub(super) fn refusal(&self, command: &Command, file: Option<&FoundFile>) -> Option<Refusal> {
         let entries = match self {
             Self::AllowAll => return None,
@@ -178,17 +176,14 @@ pub struct FoundFile {
 }
 
 /// Why there is no file to run.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug)]
 pub enum FileError {
     /// The file does not exist.
-    #[error("there is no such file")]
     NotFound,
     /// The file system has not answered.
-    #[error("its file system has not answered")]
     Unanswered,
     /// The file cannot be looked up.
-    #[error("it cannot be looked up")]
-    Unreadable(#[source] Arc<io::Error>),
+    Unreadable(Arc<io::Error>),
 }
 
 /// What a look-up is to find out.
@@ -236,12 +231,6 @@ struct Seen {
 }
 
 impl PluginFile {
-    /// The file of `command`; `path` is the `PATH` in which a bare name is looked up. It was not looked up yet.
-    pub fn new(command: Command, path: Option<&OsStr>) -> Self {
-        let path = path.map_or_else(OsString::new, OsStr::to_owned);
-        Self::of(FileQuery { command, path, sha256: None, is_listed: false })
-    }
-
     /// The file that `query` asks for. It was not looked up yet.
     pub fn of(query: FileQuery) -> Self {
         let seen = RwLock::new(Seen { last: None, now: Err(FileError::Unanswered) });
@@ -265,30 +254,23 @@ impl PluginFile {
         self.version.load(Ordering::Relaxed)
     }
 
-    /// The path where the file was found last, even if it is no longer there.
-    pub fn last_path(&self) -> Option<PathBuf> {
-        self.last().map(|executable| executable.path.clone())
+    /// The file that was found last, even if it is no longer there.
+    pub fn last(&self) -> Option<Arc<Executable>> {
+        self.seen.read().unwrap_or_else(PoisonError::into_inner).last.clone()
     }
 
-    /// The result of the last look-up.
-    ///
-    /// # Errors
-    ///
-    /// The file did not exist, could not be looked up, or was not looked up yet ([`FileError::Unanswered`]).
+    /// The result of the last look-up; [`FileError::Unanswered`]: there was none yet.
     pub fn found(&self) -> Result<FoundFile, FileError> {
         self.seen.read().unwrap_or_else(PoisonError::into_inner).now.clone()
     }
 
-    /// Notes what a look-up found; `None`: there is no such file.
-    pub fn note(&self, looked: io::Result<Option<Sighting>>) {
+    /// Notes what a look-up found; `None`: there is no such file. Returns the file if it must not run, for a reason that the
+    /// look-up before did not find.
+    pub fn note(&self, looked: io::Result<Option<Sighting>>) -> Option<FoundFile> {
         let mut seen = self.seen.write().unwrap_or_else(PoisonError::into_inner);
+        let before = seen.now.as_ref().ok().and_then(|known| known.refusal.clone());
         seen.now = match looked {
             Ok(Some(Sighting { executable, refusal, is_first_in_path })) => {
-                if let Some(refusal) = &refusal
-                    && !matches!(&seen.now, Ok(known) if known.refusal.as_ref() == Some(refusal))
-                {
-                    tracing::warn!(plugin = %executable.path.display(), "the file of a plugin is not safe: {refusal}");
-                }
                 let same = seen.last.take().filter(|last| **last == executable);
                 let executable = same.unwrap_or_else(|| {
                     self.version.fetch_add(1, Ordering::Relaxed);
@@ -300,18 +282,8 @@ impl PluginFile {
             Ok(None) => Err(FileError::NotFound),
             Err(error) => Err(FileError::Unreadable(Arc::new(error))),
         };
-    }
-
-    /// Acts as if a look-up had found another file.
-    #[cfg(any(test, feature = "test-util"))]
-    pub fn replace(&self) {
-        let executable =
-            Executable { path: "/fake".into(), inode: self.version() + 1, modified: SystemTime::UNIX_EPOCH };
-        self.note(Ok(Some(Sighting { executable, refusal: None, is_first_in_path: false })));
-    }
-
-    fn last(&self) -> Option<Arc<Executable>> {
-        self.seen.read().unwrap_or_else(PoisonError::into_inner).last.clone()
+        let found = seen.now.as_ref().ok().filter(|found| found.refusal.is_some() && found.refusal != before);
+        found.cloned()
     }
 }
 

@@ -1,21 +1,84 @@
-//! Keys: which runs are equal.
+//! Keys: which runs are equal, and what a key is made of.
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
-    ffi::{OsStr, OsString},
     fmt,
     hash::{Hash, Hasher},
+    iter,
     os::unix::ffi::OsStrExt as _,
 };
 
-use super::{file::Command, hash::HashInput, profile::ProfileName, provider::Provider};
+use super::{
+    file::Command, profile::ProfileName, provider::Provider, sha256::Sha256, variables::is_standing,
+};
 use credbroker_credential::Cluster;
+pub use credbroker_proto::v1::key_part::{Kind as PartKind, Origin as PartOrigin};
 
 /// SHA-256 over everything in a request and the configuration that can change a plugin's answer, and nothing else.
 ///
-/// The plugin's file is not part of it: an upgraded plugin returns the same credential.
+/// The plugin's file is not part of it: an upgraded plugin returns the same credential. Neither are the install hint and the
+/// limits of the provider.
 #[derive(Clone, Copy, Eq, Ord, PartialEq, PartialOrd)]
 pub struct PluginKey(pub [u8; 32]);
+
+impl PluginKey {
+    /// The key of a provider's runs to which no caller and no profile adds.
+    pub(super) fn of_provider(provider: &Provider) -> Self {
+        Self::hash("credbroker provider 4", None, 0, KeyPart::of_run(provider, provider, &BTreeMap::new()))
+    }
+
+    /// The key of runs for a profile to which no caller adds. It covers the profile's name and the whole endpoint, even if
+    /// the plugin does not receive them: a credential for one cluster is never served for another.
+    pub(super) fn of_profile(provider: &Provider, profile: &ProfileName, endpoint: &Cluster) -> Self {
+        let cluster = KeyPart::of_cluster(endpoint, PartOrigin::ClusterProfile);
+        let parts = iter::once(KeyPart::of_profile(profile)).chain(cluster);
+        Self::hash("credbroker profile 3", Some(Self::of_provider(provider)), size(Some(endpoint)), parts)
+    }
+
+    /// This key of a provider or a profile, for one run. `cluster` and `caller_env`, which is sorted, are what the plugin
+    /// receives, not all that the caller sent. If it receives neither, which is the usual case, nothing is hashed.
+    pub(super) fn with<'a>(
+        self,
+        cluster: Option<&'a Cluster>,
+        caller_env: impl Iterator<Item = (&'a String, &'a String)>,
+    ) -> Self {
+        let fields = cluster.into_iter().flat_map(|cluster| KeyPart::of_cluster(cluster, PartOrigin::Caller));
+        let mut parts = fields.chain(caller_env.map(KeyPart::of_caller)).peekable();
+        if parts.peek().is_none() {
+            return self;
+        }
+        Self::hash("credbroker run 3", Some(self), size(cluster), parts)
+    }
+
+    /// `version` names the layout and the level: a new one changes every key. Each text starts with its length, so two inputs
+    /// are equal only if all their parts are. `large` is the size of what may be large: the input is allocated once, because
+    /// every freed block is wiped.
+    fn hash<'a>(
+        version: &str,
+        base: Option<Self>,
+        large: usize,
+        parts: impl IntoIterator<Item = KeyPart<'a>>,
+    ) -> Self {
+        let mut input = Vec::with_capacity(large + 1024);
+        let mut put = |text: &[u8]| {
+            input.extend_from_slice(&(text.len() as u64).to_le_bytes());
+            input.extend_from_slice(text);
+        };
+        put(version.as_bytes());
+        put(base.as_ref().map_or(&[], |base| &base.0));
+        for KeyPart { kind, name, origin: _, value } in parts {
+            put(&i32::from(kind).to_le_bytes());
+            put(&name);
+            put(&value);
+        }
+        Self(Sha256::of(&input).0)
+    }
+}
+
+fn size(cluster: Option<&Cluster>) -> usize {
+    cluster.map_or(0, |cluster| cluster.certificate_authority_data.len())
+}
 
 /// Uses the first bytes of the key, which are already uniform.
 impl Hash for PluginKey {
@@ -56,70 +119,124 @@ impl fmt::Debug for PluginKey {
     }
 }
 
-/// The part of a key that no request changes: a provider, or a ClusterProfile with its provider, hashed once.
-///
-/// The install hint and the limits are not part of it, because they change no answer.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct RunDigest([u8; 32]);
+/// One part of a [`PluginKey`]. Two runs of a provider have one key if and only if their parts are equal.
+#[derive(Clone, Eq, PartialEq)]
+pub struct KeyPart<'a> {
+    /// What it is.
+    pub kind: PartKind,
+    /// Name of the variable or of the field of a cluster, or position of the argument; otherwise empty.
+    pub name: Cow<'a, [u8]>,
+    /// Where the value comes from.
+    pub origin: PartOrigin,
+    /// The value, which may be a secret.
+    pub value: Cow<'a, [u8]>,
+}
 
-impl RunDigest {
-    /// Digest of runs for a profile. It covers the profile's name and the whole endpoint, even if the plugin does not
-    /// receive them: a credential for one cluster is never served for another.
-    pub(crate) fn of_target(provider: &Provider, profile: &ProfileName, endpoint: &Cluster) -> Self {
-        let mut fields = HashInput::new(b"credbroker profile 2", endpoint.certificate_authority_data.len());
-        fields.text(&Self::of(provider).0);
-        fields.text(profile.namespace.as_bytes());
-        fields.text(profile.name.as_bytes());
-        fields.cluster(endpoint);
-        Self(fields.hash())
+impl<'a> KeyPart<'a> {
+    fn new(
+        kind: PartKind,
+        name: impl Into<Cow<'a, [u8]>>,
+        origin: PartOrigin,
+        value: impl Into<Cow<'a, [u8]>>,
+    ) -> Self {
+        Self { kind, name: name.into(), origin, value: value.into() }
     }
 
-    pub(crate) fn of(provider: &Provider) -> Self {
-        let mut environment: BTreeMap<OsString, OsString> = provider.inherited.0.clone();
-        environment.extend(provider.env.iter().map(|(name, value)| (name.into(), value.into())));
-        let mut fields = HashInput::new(b"credbroker provider 3", 0);
-        fields.text(provider.name.as_bytes());
-        fields.text(provider.definition.as_ref().map_or("", |definition| definition.digest()).as_bytes());
-        match &provider.command {
-            Command::Name(name) => {
-                fields.flag(false);
-                fields.text(name.as_bytes());
-            }
-            Command::Path(path) => {
-                fields.flag(true);
-                fields.text(path.as_os_str().as_bytes());
-            }
+    /// The parts of a run of `provider` with these variables of a caller. `configured` lacks what a profile adds.
+    pub(super) fn of_run(
+        provider: &'a Provider,
+        configured: &Provider,
+        caller_env: &'a BTreeMap<String, String>,
+    ) -> Vec<Self> {
+        use PartOrigin::{Always, CallerEnv, ClusterProfile, Kubeconfig, PassEnv, Stanza};
+        let command = match &provider.command {
+            Command::Name(name) => name.as_bytes(),
+            // It begins with `/`, and a bare name has none.
+            Command::Path(path) => path.as_os_str().as_bytes(),
+        };
+        let with_cluster = if provider.provide_cluster_info { "true" } else { "false" };
+        let definition = provider.definition.as_ref().map(|definition| definition.digest().as_bytes());
+        let stanza = [
+            (PartKind::Provider, Some(provider.name.as_bytes())),
+            (PartKind::Definition, definition),
+            (PartKind::Command, Some(command)),
+            (PartKind::ApiVersion, Some(provider.api_version.as_str().as_bytes())),
+            (PartKind::ProvideClusterInfo, Some(with_cluster.as_bytes())),
+        ];
+        let stanza =
+            stanza.into_iter().filter_map(|(kind, value)| Some(Self::new(kind, b"", Stanza, value?)));
+        let mut parts: Vec<_> = stanza.collect();
+        for (index, arg) in provider.args.iter().enumerate() {
+            let origin = if index < configured.args.len() { Stanza } else { ClusterProfile };
+            let position = (index + 1).to_string().into_bytes();
+            parts.push(Self::new(PartKind::Argument, position, origin, arg.as_bytes()));
         }
-        fields.text(provider.api_version.as_str().as_bytes());
-        fields.flag(provider.provide_cluster_info);
-        fields.count(provider.args.len());
-        provider.args.iter().for_each(|arg| fields.text(arg.as_bytes()));
-        fields.variables(environment.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str())));
-        Self(fields.hash())
+        // Of each variable, the value that wins.
+        let mut variables = BTreeMap::new();
+        for (name, value) in &provider.inherited.0 {
+            let origin = match name.to_str() {
+                Some("KUBECONFIG") if provider.definition.is_some() => Kubeconfig,
+                Some(name) if is_standing(name) => Always,
+                _ => PassEnv,
+            };
+            variables.insert(name.as_bytes(), (origin, value.as_bytes()));
+        }
+        for (name, value) in caller_env {
+            variables.insert(name.as_bytes(), (CallerEnv, value.as_bytes()));
+        }
+        for variable in &provider.env {
+            let origin = if configured.env.contains(variable) { Stanza } else { ClusterProfile };
+            variables.insert(variable.0.as_bytes(), (origin, variable.1.as_bytes()));
+        }
+        let variable = |(name, (origin, value))| Self::new(PartKind::Variable, name, origin, value);
+        parts.extend(variables.into_iter().map(variable));
+        parts
+    }
+
+    fn of_caller((name, value): (&'a String, &'a String)) -> Self {
+        Self::new(PartKind::Variable, name.as_bytes(), PartOrigin::CallerEnv, value.as_bytes())
+    }
+
+    /// The part of a run for `profile`. With the length of the namespace, no two names have one value.
+    pub(super) fn of_profile(profile: &ProfileName) -> Self {
+        let name = format!("{}:{profile}", profile.namespace.len());
+        Self::new(PartKind::ClusterProfile, b"", PartOrigin::ClusterProfile, name.into_bytes())
+    }
+
+    /// The fields that are set, by their names in `KUBERNETES_EXEC_INFO`. The server is one of them even if it is empty: a run
+    /// with a cluster differs from a run without.
+    pub(super) fn of_cluster(cluster: &'a Cluster, origin: PartOrigin) -> impl Iterator<Item = Self> {
+        // A new field of `Cluster` does not compile here until it is a part.
+        let Cluster {
+            server,
+            tls_server_name,
+            insecure_skip_tls_verify,
+            certificate_authority_data,
+            proxy_url,
+            disable_compression,
+            config,
+        } = cluster;
+        let flag = |flag: &bool| if *flag { "true".as_bytes() } else { b"" };
+        let fields: [(&str, &[u8]); 7] = [
+            ("server", server.as_bytes()),
+            ("tls-server-name", tls_server_name.as_bytes()),
+            ("insecure-skip-tls-verify", flag(insecure_skip_tls_verify)),
+            ("certificate-authority-data", certificate_authority_data),
+            ("proxy-url", proxy_url.as_bytes()),
+            ("disable-compression", flag(disable_compression)),
+            ("config", config),
+        ];
+        let set = fields.into_iter().filter(|(name, value)| *name == "server" || !value.is_empty());
+        set.map(move |(name, value)| Self::new(PartKind::Cluster, name.as_bytes(), origin, value))
     }
 }
 
-impl PluginKey {
-    /// The key of one run. `cluster` and `caller_env`, which is sorted, are what the plugin receives, not all that the
-    /// caller sent. If the plugin receives neither, which is the usual case, nothing is hashed.
-    pub(super) fn of<'a>(
-        run: RunDigest,
-        cluster: Option<&Cluster>,
-        caller_env: impl Iterator<Item = (&'a str, &'a str)>,
-    ) -> Self {
-        let mut caller_env = caller_env.peekable();
-        if cluster.is_none() && caller_env.peek().is_none() {
-            return Self(run.0); // differs from the hashes below, which begin with another version
-        }
-        let authorities = cluster.map_or(0, |cluster| cluster.certificate_authority_data.len());
-        let mut fields = HashInput::new(b"credbroker run 2", authorities);
-        fields.text(&run.0);
-        fields.flag(cluster.is_some());
-        if let Some(cluster) = cluster {
-            fields.cluster(cluster);
-        }
-        fields.variables(caller_env.map(|(name, value)| (OsStr::new(name), OsStr::new(value))));
-        Self(fields.hash())
+/// Shows no value.
+impl fmt::Debug for KeyPart<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, name, origin, value: _ } = self;
+        let name = String::from_utf8_lossy(name);
+        f.debug_struct("KeyPart").field("kind", kind).field("name", &name).field("origin", origin).finish()
     }
 }
 

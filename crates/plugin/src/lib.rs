@@ -13,14 +13,13 @@ mod definition;
 mod environment;
 mod error;
 mod file;
-mod hash;
 mod key;
-mod parts;
 mod profile;
 mod provider;
 mod providers;
-mod retirement;
 mod route;
+mod sha256;
+mod spec;
 #[cfg(any(test, feature = "test-util"))]
 pub mod testing;
 mod variables;
@@ -29,19 +28,19 @@ pub use clusters::{difference, verifiable_at};
 pub use credbroker_proto::Globs;
 pub use definition::{Definition, ProviderRef};
 pub use environment::{Environment, Origin, Session};
-pub use error::ResolveError;
+pub use error::{ProviderProblem, ResolveError};
 pub use file::{
     Command, Executable, FileError, FileIdentity, FileQuery, FoundFile, PluginFile, PluginPolicy, Refusal,
     Sighting, cleaned,
 };
-pub use hash::Sha256;
-pub use key::{KeyHasher, PluginKey};
-pub use parts::{KeyPart, PartKind, PartOrigin};
+pub use key::{KeyHasher, KeyPart, PartKind, PartOrigin, PluginKey};
 pub use profile::{ProfileError, ProfileName};
 pub use provider::{
-    ArgsPolicy, ClusterInfo, EnvPolicy, Interactive, Issuer, ProfileSourced, Provider, Sandbox, Verify,
+    ArgsPolicy, ClusterInfo, EnvPolicy, Interactive, Issuer, ProfileSourced, Provider, ProviderState,
+    Retirement, Sandbox, Verify,
 };
 pub use providers::{Entry, ProviderChanges, ProviderUpdate, Providers};
-pub use retirement::{ProviderState, Retirement};
-pub use route::{PluginSpec, Route, Target};
-pub use variables::{identity_variables, is_denied, is_known_danger, may_select_identity};
+pub use route::Route;
+pub use sha256::Sha256;
+pub use spec::{PluginSpec, Target};
+pub use variables::{identity_variables, is_denied, may_select_identity};

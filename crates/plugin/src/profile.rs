@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use credbroker_credential::text::{listed, shown};
+use credbroker_credential::text::listed;
 
 /// Namespace and name of a `ClusterProfile`. Cheap to clone; sorts by namespace, then name.
 #[derive(Clone, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -51,22 +51,9 @@ impl fmt::Debug for ProfileName {
 /// Why a profile leads to no plugin. The profile or the broker's configuration must change.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ProfileError {
-    /// A value that the endpoint, a plugin or the kernel cannot take.
-    #[error("{field} {problem}")]
-    Invalid {
-        /// Path of the field in the object.
-        field: String,
-        /// Problem with the value, and what to do.
-        problem: &'static str,
-    },
-    /// A value of the wrong type.
-    #[error("{field} must be {expected}")]
-    Malformed {
-        /// Path of the field in the object.
-        field: String,
-        /// Expected value.
-        expected: &'static str,
-    },
+    /// A value that the endpoint, a plugin or the kernel cannot take: its path in the object, what is wrong, what to do.
+    #[error("{0}")]
+    Invalid(String),
     /// The profile lists no configured provider.
     #[error("no provider matches: the profile lists {}; the broker has {}", listed(.profile), listed(.configured))]
     NoMatch {
@@ -75,35 +62,14 @@ pub enum ProfileError {
         /// Names of providers in the configuration, in its order.
         configured: Vec<String>,
     },
-    /// One provider name has two endpoints.
-    #[error("status.{list} names provider `{}` twice, so the endpoint is ambiguous", shown(.provider))]
-    Repeated {
-        /// Name of the provider.
-        provider: String,
-        /// Name of the list in the profile's status.
-        list: &'static str,
-    },
-    /// A variable that no profile may set: it would change what the plugin runs or which service it connects to.
-    #[error("{field} sets `{}`, which a ClusterProfile may not set under any policy; set it in the provider's `env`", shown(.variable))]
-    VariableDenied {
-        /// Path of the field in the object.
-        field: String,
-        /// Name of the variable.
-        variable: String,
-    },
-    /// A variable that the provider does not take from profiles.
-    #[error("{field} sets `{}`, which provider `{provider}` does not allow; add it to the provider's `profileEnv`", shown(.variable))]
-    VariableNotAllowed {
-        /// Path of the field in the object.
-        field: String,
-        /// Name of the provider.
-        provider: Arc<str>,
-        /// Name of the variable.
-        variable: String,
-    },
 }
 
 impl ProfileError {
+    /// A problem with `field`, a path in the object.
+    pub(super) fn at(field: &str, problem: &str) -> Self {
+        Self::Invalid(format!("{field} {problem}"))
+    }
+
     /// The same error, with only those providers of the configuration that `shows` is true for.
     #[must_use]
     pub fn without_configured(&self, shows: impl Fn(&str) -> bool) -> Self {

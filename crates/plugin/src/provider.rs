@@ -1,13 +1,21 @@
 //! Providers: the configuration of a plugin, which no request changes.
 
-use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    num::NonZeroUsize,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use super::{
     definition::Definition,
     environment::Environment,
+    error::{ProviderProblem, ResolveError},
     file::{Command, FoundFile, PluginPolicy, Refusal},
-    hash::Sha256,
-    retirement::ProviderState,
+    sha256::Sha256,
 };
 use credbroker_credential::{ApiVersion, Cluster, LifetimeLimits};
 use credbroker_proto::Globs;
@@ -26,8 +34,7 @@ pub struct Provider {
     pub args: Vec<String>,
     /// The stanza's `env`, in order; a later entry wins. It overrides all other sources.
     pub env: Vec<(String, String)>,
-    /// Variables that the plugin inherits from the broker: the standard list and `passEnv`, without those that
-    /// `callerEnv` names.
+    /// Variables that the plugin inherits from the broker: the standard list and `passEnv`, without `callerEnv`.
     pub inherited: Arc<Environment>,
     /// Names of the caller's variables that reach the plugin.
     pub caller_env: Globs,
@@ -56,8 +63,7 @@ pub struct Provider {
     pub interactive_timeout: Duration,
     /// Bounds on the lifetime of each credential.
     pub lifetime: LifetimeLimits,
-    /// The distinct clusters of the kubeconfig contexts that use this user: for callers that send none, and to verify
-    /// credentials.
+    /// The clusters of the contexts that use this user: for callers that send none, and to verify credentials.
     pub clusters: Vec<Cluster>,
     /// How the broker uses the cluster that a caller sends.
     pub cluster_info: ClusterInfo,
@@ -79,6 +85,11 @@ impl Provider {
         policy.or_else(|| file?.refusal.clone().filter(|refusal| !is_tolerated(refusal)))
     }
 
+    /// The error for a request that leads to no run of it.
+    pub fn error(&self, problem: ProviderProblem) -> ResolveError {
+        ResolveError::Provider(Arc::clone(&self.name), problem)
+    }
+
     /// Whether a newer configuration has this provider as it is: credentials that one issued are the other's.
     ///
     /// The budget of the issuer is not compared, because it changes no credential, and of the clusters of the kubeconfig's
@@ -88,7 +99,6 @@ impl Provider {
         let alike = Self { issuer, clusters, state, ..self.clone() };
         alike == *newer
             && self.issuer.name == newer.issuer.name
-            && says(self) == says(newer)
             && self.received_clusters().iter().all(|cluster| newer.received_clusters().contains(cluster))
     }
 
@@ -100,15 +110,17 @@ impl Provider {
         }
     }
 
+    /// Whether both are one provider: they have the same name, and their definitions have one file and name.
+    pub(super) fn has_identity_of(&self, other: &Self) -> bool {
+        let [own, others] =
+            [self, other].map(|provider| provider.definition.as_ref().map(Definition::identity));
+        self.name == other.name && own == others
+    }
+
     /// Whether nothing at all differs, except for what changes while it is used.
     pub(super) fn is_same(&self, newer: &Self) -> bool {
         Self { state: newer.state.clone(), ..self.clone() } == *newer
     }
-}
-
-/// What the definition of a provider says, and not where it is.
-fn says(provider: &Provider) -> Option<(&str, bool)> {
-    provider.definition.as_ref().map(|definition| (definition.digest(), definition.is_outdated))
 }
 
 /// Shows the names of variables and the number of arguments: the values may be secrets.
@@ -209,8 +221,65 @@ pub struct ProfileSourced {
     pub env: EnvPolicy,
 }
 
-/// The service that issues the credentials of one or more providers: an identity provider, a cloud account. The runs of
-/// these providers share its budget.
+/// Why a provider is no longer used.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Retirement {
+    /// Another definition has its name, or its kubeconfig defines it in another way.
+    Changed,
+    /// The configuration no longer has it.
+    Removed,
+}
+
+/// What changes of a provider while it is used. Copies of the provider share it, also those that ClusterProfiles have added
+/// to, so that one store retires all of them: a request that was resolved before cannot enter the cache afterwards.
+#[derive(Clone, Debug, Default)]
+pub struct ProviderState(Arc<Flags>);
+
+#[derive(Debug, Default)]
+struct Flags {
+    retired: OnceLock<Retirement>,
+    is_shared: AtomicBool,
+}
+
+impl ProviderState {
+    /// Why the provider is no longer used; `None`: it is.
+    pub fn retirement(&self) -> Option<Retirement> {
+        self.0.retired.get().copied()
+    }
+
+    /// Retires the provider. It is never used again; a later definition has its own state.
+    pub(super) fn retire(&self, why: Retirement) {
+        // A retired provider stays so, for the first reason.
+        let _is_retired = self.0.retired.set(why);
+    }
+
+    /// Whether rules give its credentials to other users than the broker's own and root.
+    pub fn is_shared(&self) -> bool {
+        self.0.is_shared.load(Ordering::Acquire)
+    }
+
+    /// Sets whether rules give its credentials to others.
+    pub fn set_shared(&self, is_shared: bool) {
+        self.0.is_shared.store(is_shared, Ordering::Release);
+    }
+}
+
+impl PartialEq for ProviderState {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl fmt::Display for Retirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Changed => "changed",
+            Self::Removed => "was removed",
+        })
+    }
+}
+
+/// The service that issues the credentials of one or more providers, such as a cloud account. Their runs share its budget.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Issuer {
     /// Name of the issuer: the provider's `issuer`, else the provider's own name, with the file of a kubeconfig's user.

@@ -8,11 +8,10 @@ use std::{
 
 use super::{
     definition::{Definition, ProviderRef},
-    error::ResolveError,
+    error::{ProviderProblem, ResolveError},
     file::{FileError, FileQuery, PluginFile, PluginPolicy},
-    key::RunDigest,
-    provider::Provider,
-    retirement::Retirement,
+    key::PluginKey,
+    provider::{Provider, Retirement},
 };
 
 /// All configured plugins by name. No request changes them.
@@ -31,68 +30,61 @@ pub struct Providers {
 pub struct Entry {
     /// The provider.
     pub provider: Arc<Provider>,
-    pub(super) digest: RunDigest,
+    /// The key of its runs to which no caller adds.
+    pub(super) key: PluginKey,
     pub(super) file: Arc<PluginFile>,
+    /// Its position in the configuration.
+    position: usize,
 }
 
 impl Entry {
     /// Checks whether a run could start.
     fn runnable(&self) -> Result<(), ResolveError> {
-        let Provider { name, command, install_hint, .. } = &*self.provider;
-        let (provider, command) = (Arc::clone(name), command.clone());
-        let file = match self.file.found() {
-            Ok(file) => Some(file),
-            Err(FileError::NotFound) => None,
+        let command = self.provider.command.clone();
+        let problem = match self.file.found() {
             Err(FileError::Unanswered) => return Ok(()),
-            Err(FileError::Unreadable(source)) => {
-                return Err(ResolveError::PluginUnreadable { provider, command, source });
-            }
+            Err(FileError::Unreadable(source)) => ProviderProblem::PluginUnreadable(command, source),
+            found => match (self.provider.refusal(found.as_ref().ok()), found) {
+                (Some(refusal), _) => ProviderProblem::PluginNotAllowed(command, refusal),
+                (None, Ok(_)) => return Ok(()),
+                (None, Err(_)) => {
+                    ProviderProblem::PluginNotFound(command, self.provider.install_hint.clone())
+                }
+            },
         };
-        match (self.provider.refusal(file.as_ref()), file) {
-            (Some(refusal), _) => Err(ResolveError::PluginNotAllowed { provider, command, refusal }),
-            (None, Some(_)) => Ok(()),
-            (None, None) => {
-                Err(ResolveError::PluginNotFound { provider, command, install_hint: install_hint.clone() })
-            }
-        }
+        Err(self.provider.error(problem))
     }
 
     fn is_outdated(&self) -> bool {
         self.provider.definition.as_ref().is_some_and(|definition| definition.is_outdated)
     }
 
-    fn is_defined_by(&self, digest: &str) -> bool {
-        self.provider.definition.as_ref().is_some_and(|definition| definition.digest() == digest)
+    /// The digest of its definition.
+    fn digest(&self) -> Option<&str> {
+        self.provider.definition.as_ref().map(Definition::digest)
     }
 }
 
 impl Providers {
-    /// Takes providers in the configuration's order. The configuration has checked that pairs of name and definition
-    /// are distinct; the last of two equal pairs is kept.
+    /// Takes providers in the configuration's order. Of two with one name and definition, the last is kept.
     pub fn new(providers: impl IntoIterator<Item = Provider>) -> Self {
         let (mut all, mut files) = (Self::default(), HashMap::new());
-        for provider in providers {
+        for (position, provider) in providers.into_iter().enumerate() {
             let query = FileQuery {
                 command: provider.command.clone(),
                 path: provider.inherited.get("PATH").map(OsStr::to_owned).unwrap_or_default(),
                 sha256: provider.sha256,
                 is_listed: matches!(*provider.policy, PluginPolicy::Allowlist(_)),
             };
-            let file = Arc::clone(files.entry(query).or_insert_with_key(|query| {
-                let file = Arc::new(PluginFile::of(query.clone()));
-                all.files.push(Arc::clone(&file));
-                file
-            }));
-            let (digest, provider) = (RunDigest::of(&provider), Arc::new(provider));
-            all.access.retain(|earlier| earlier.name != provider.name);
-            if provider.profile_sourced.is_some() {
-                all.access.push(Arc::clone(&provider));
-            }
+            let file = files.entry(query).or_insert_with_key(|query| Arc::new(PluginFile::of(query.clone())));
+            let file = Arc::clone(file);
+            let (key, provider) = (PluginKey::of_provider(&provider), Arc::new(provider));
             let of_name = all.by_name.entry(Arc::clone(&provider.name)).or_default();
-            of_name.retain(|other| other.provider.definition != provider.definition);
+            of_name.retain(|other| !other.provider.has_identity_of(&provider));
             let at = of_name.partition_point(|other| other.provider.definition < provider.definition);
-            of_name.insert(at, Entry { provider, digest, file });
+            of_name.insert(at, Entry { provider, key, file, position });
         }
+        all.link();
         all
     }
 
@@ -124,8 +116,7 @@ impl Providers {
         first.map(|entry| &entry.provider).ok_or_else(|| self.unknown(name))
     }
 
-    /// Whether a run of that configured provider could start: its plugin needs no terminal, and the last look-up found
-    /// it. Reads memory only.
+    /// Whether a run of that configured provider could start: the last look-up found its plugin. Reads memory only.
     pub fn runnable(&self, name: &str) -> Result<(), ResolveError> {
         self.configured(name)?.runnable()
     }
@@ -139,32 +130,20 @@ impl Providers {
     pub fn entry(&self, provider: &ProviderRef) -> Result<&Entry, ResolveError> {
         let ProviderRef { name, definition } = provider;
         let entries = self.by_name.get(name.as_str()).map(Vec::as_slice).unwrap_or_default();
-        let definitions = || entries.iter().filter_map(|entry| entry.provider.definition.clone()).collect();
-        match (definition, entries) {
-            (Some(wanted), entries) => {
-                let defined: Vec<_> = entries.iter().filter(|entry| entry.is_defined_by(wanted)).collect();
-                let first = defined.first().filter(|_| !defined.iter().any(|entry| entry.is_outdated()));
-                first.copied().ok_or_else(|| ResolveError::UnknownDefinition {
-                    name: name.clone(),
-                    definition: wanted.clone(),
-                    known: definitions(),
-                })
+        let is_named =
+            |entry: &&Entry| definition.as_deref().is_none_or(|wanted| entry.digest() == Some(wanted));
+        let known = || entries.iter().filter_map(|entry| entry.provider.definition.clone()).collect();
+        let mut named = entries.iter().filter(is_named);
+        match (named.next(), named.next()) {
+            (None, _) if definition.is_none() => Err(self.unknown(name)),
+            (_, Some(_)) if definition.is_none() => {
+                Err(ResolveError::AmbiguousProvider(name.clone(), known()))
             }
-            (None, [only]) if only.is_outdated() => Err(ResolveError::UnknownDefinition {
-                name: name.clone(),
-                definition: only
-                    .provider
-                    .definition
-                    .as_ref()
-                    .map(Definition::digest)
-                    .unwrap_or_default()
-                    .into(),
-                known: definitions(),
-            }),
-            (None, [only]) => Ok(only),
-            (None, []) => Err(self.unknown(name)),
-            (None, _) => {
-                Err(ResolveError::AmbiguousProvider { name: name.clone(), candidates: definitions() })
+            (Some(first), _) if !entries.iter().filter(is_named).any(Entry::is_outdated) => Ok(first),
+            (first, _) => {
+                let digest = || first.and_then(Entry::digest).unwrap_or_default().to_owned();
+                let definition = definition.clone().unwrap_or_else(digest);
+                Err(ResolveError::UnknownDefinition { name: name.clone(), definition, known: known() })
             }
         }
     }
@@ -175,36 +154,30 @@ impl Providers {
         entries.find(|entry| entry.provider.definition.is_none()).ok_or_else(|| self.unknown(name))
     }
 
-    pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {
+    fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.by_name.values().flatten()
     }
 
-    pub(super) fn entries_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
-        self.by_name.values_mut().flatten()
-    }
-
     /// The provider with the name and the definition of `provider`.
-    pub(super) fn same_identity(&self, provider: &Provider) -> Option<&Entry> {
+    fn same_identity(&self, provider: &Provider) -> Option<&Entry> {
         let mut entries = self.by_name.get(&provider.name).into_iter().flatten();
-        entries.find(|entry| entry.provider.definition == provider.definition)
+        entries.find(|entry| entry.provider.has_identity_of(provider))
     }
 
-    /// Takes the access providers and the files from the entries again.
-    pub(super) fn relink(&mut self) {
-        let mut access = std::mem::take(&mut self.access);
-        for provider in &mut access {
-            if let Some(entry) = self.same_identity(provider) {
-                *provider = Arc::clone(&entry.provider);
-            }
-        }
-        let mut files: Vec<_> = self.entries().map(|entry| Arc::clone(&entry.file)).collect();
+    /// Takes the access providers and the files from the entries.
+    fn link(&mut self) {
+        let mut entries: Vec<_> = self.entries().collect();
+        entries.sort_unstable_by_key(|entry| entry.position);
+        let providers = entries.iter().map(|entry| &entry.provider);
+        let access = providers.filter(|provider| provider.profile_sourced.is_some()).cloned().collect();
+        let mut files: Vec<_> = entries.iter().map(|entry| Arc::clone(&entry.file)).collect();
         files.sort_by_key(Arc::as_ptr);
         files.dedup_by(|one, other| Arc::ptr_eq(one, other));
         (self.access, self.files) = (access, files);
     }
 
     fn unknown(&self, name: &str) -> ResolveError {
-        ResolveError::UnknownProvider { name: name.to_owned(), known: self.names() }
+        ResolveError::UnknownProvider(name.to_owned(), self.names())
     }
 }
 
@@ -213,6 +186,8 @@ impl Providers {
 pub struct ProviderUpdate {
     /// The new providers. Those that have not changed are the same as before, with the file that they have seen.
     pub providers: Arc<Providers>,
+    /// What differs, by name; each list is sorted.
+    pub changes: ProviderChanges,
     retired: Vec<(Arc<Provider>, Retirement)>,
 }
 
@@ -230,20 +205,28 @@ pub struct ProviderChanges {
 impl ProviderUpdate {
     /// Compares `new` with `old`. Changes nothing.
     pub fn of(mut new: Providers, old: &Providers) -> Self {
-        let mut retired: Vec<_> = Vec::new();
-        for entry in new.entries_mut() {
+        let (mut changes, mut retired) = (ProviderChanges::default(), Vec::new());
+        for entry in new.by_name.values_mut().flatten() {
             match old.same_identity(&entry.provider) {
+                None => changes.added.push(Arc::clone(&entry.provider.name)),
                 Some(earlier) if earlier.provider.is_same_definition(&entry.provider) => {
                     entry.succeed(earlier);
                 }
-                Some(earlier) => retired.push((Arc::clone(&earlier.provider), Retirement::Changed)),
-                None => {}
+                Some(Entry { provider, .. }) => {
+                    changes.changed.push(Arc::clone(&provider.name));
+                    retired.push((Arc::clone(provider), Retirement::Changed));
+                }
             }
         }
-        let gone = old.entries().filter(|entry| new.same_identity(&entry.provider).is_none());
-        retired.extend(gone.map(|entry| (Arc::clone(&entry.provider), Retirement::Removed)));
-        new.relink();
-        Self { providers: Arc::new(new), retired }
+        for Entry { provider, .. } in old.entries().filter(|old| new.same_identity(&old.provider).is_none()) {
+            changes.removed.push(Arc::clone(&provider.name));
+            retired.push((Arc::clone(provider), Retirement::Removed));
+        }
+        for names in [&mut changes.added, &mut changes.changed, &mut changes.removed] {
+            names.sort_unstable();
+        }
+        new.link();
+        Self { providers: Arc::new(new), changes, retired }
     }
 
     /// Retires the providers that are gone or have another definition. A request that resolves to a retired provider is
@@ -253,20 +236,6 @@ impl ProviderUpdate {
             provider.state.retire(*why);
         }
     }
-
-    /// What differs from `old`, by name; each list is sorted.
-    pub fn changes(&self, old: &Providers) -> ProviderChanges {
-        let retired = |wanted| {
-            let names = self.retired.iter().filter(move |(_, why)| *why == wanted);
-            sorted(names.map(|(provider, _)| &provider.name))
-        };
-        let added = self.providers.entries().filter(|entry| old.same_identity(&entry.provider).is_none());
-        ProviderChanges {
-            added: sorted(added.map(|entry| &entry.provider.name)),
-            changed: retired(Retirement::Changed),
-            removed: retired(Retirement::Removed),
-        }
-    }
 }
 
 impl ProviderChanges {
@@ -274,12 +243,6 @@ impl ProviderChanges {
     pub fn is_empty(&self) -> bool {
         self.added.is_empty() && self.changed.is_empty() && self.removed.is_empty()
     }
-}
-
-fn sorted<'a>(names: impl Iterator<Item = &'a Arc<str>>) -> Vec<Arc<str>> {
-    let mut names: Vec<_> = names.cloned().collect();
-    names.sort_unstable();
-    names
 }
 
 impl Entry {

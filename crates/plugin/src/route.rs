@@ -2,21 +2,19 @@
 
 use std::{
     collections::BTreeMap,
-    ffi::{OsStr, OsString},
-    fmt,
+    ffi::OsStr,
     sync::{Arc, LazyLock},
 };
 
 use serde::de::IgnoredAny;
 
 use super::{
-    environment::{Origin, Session},
-    error::ResolveError,
-    file::PluginFile,
-    key::{PluginKey, RunDigest},
-    profile::ProfileName,
+    environment::Origin,
+    error::{ProviderProblem, ResolveError},
+    key::PluginKey,
     provider::{Interactive, Provider},
     providers::Entry,
+    spec::{PluginSpec, Target},
     variables::{Effect, effect, identity_variables, is_denied, may_select_identity},
 };
 use credbroker_credential::Cluster;
@@ -46,42 +44,41 @@ impl Entry {
     /// The provider as configured, for a caller that sent this cluster. If the provider wants a cluster, the plugin
     /// receives the one that the caller sent, else the only one that the kubeconfig uses this user for.
     pub fn of_provider(&self, sent: Option<&Cluster>) -> Result<Route<'_>, ResolveError> {
-        let known = self.provider.clusters.as_slice();
-        match (sent, known) {
-            _ if !self.provider.provide_cluster_info => self.route(ClusterChoice::Nowhere),
-            (Some(sent), _) if sent.server.is_empty() => {
-                Err(ResolveError::ClusterServer { provider: Arc::clone(&self.provider.name) })
-            }
-            (Some(_), _) => self.route(ClusterChoice::Sent),
-            (None, [only]) => self.route(ClusterChoice::Known(only)),
-            (None, several) => {
-                let provider = Arc::clone(&self.provider.name);
-                Err(ResolveError::NoCluster { provider, known: several.len() })
-            }
-        }
+        let place = match (sent, self.provider.clusters.as_slice()) {
+            _ if !self.provider.provide_cluster_info => Ok(ClusterChoice::Nowhere),
+            (Some(sent), _) if sent.server.is_empty() => Err(ProviderProblem::ClusterServer),
+            (Some(_), _) => Ok(ClusterChoice::Sent),
+            (None, [only]) => Ok(ClusterChoice::Known(only)),
+            (None, several) => Err(ProviderProblem::NoCluster(several.len())),
+        };
+        self.route(place)
     }
 
     /// The provider for one of its configured clusters.
     pub fn of_known<'a>(&'a self, known: &'a Cluster) -> Result<Route<'a>, ResolveError> {
-        if !self.provider.provide_cluster_info {
-            return self.route(ClusterChoice::Nowhere);
-        }
-        if known.server.is_empty() {
-            return Err(ResolveError::ClusterServer { provider: Arc::clone(&self.provider.name) });
-        }
-        self.route(ClusterChoice::Known(known))
+        self.route(match self.provider.provide_cluster_info {
+            false => Ok(ClusterChoice::Nowhere),
+            true if known.server.is_empty() => Err(ProviderProblem::ClusterServer),
+            true => Ok(ClusterChoice::Known(known)),
+        })
     }
 
     /// This provider for the ClusterProfile of `target`.
     pub fn of_target(&self, target: Arc<Target>) -> Result<Route<'_>, ResolveError> {
-        self.route(ClusterChoice::Profile(target))
+        // There is no person whose terminal could be used.
+        let needs_terminal = self.provider.interactive == Interactive::Always;
+        self.route(if needs_terminal {
+            Err(ProviderProblem::NeedsTerminal)
+        } else {
+            Ok(ClusterChoice::Profile(target))
+        })
     }
 
-    fn route<'a>(&'a self, place: ClusterChoice<'a>) -> Result<Route<'a>, ResolveError> {
-        // There is no person whose terminal could be used.
-        if matches!(place, ClusterChoice::Profile(_)) && self.provider.interactive == Interactive::Always {
-            return Err(ResolveError::NeedsTerminal { provider: Arc::clone(&self.provider.name) });
-        }
+    fn route<'a>(
+        &'a self,
+        place: Result<ClusterChoice<'a>, ProviderProblem>,
+    ) -> Result<Route<'a>, ResolveError> {
+        let place = place.map_err(|problem| self.provider.error(problem))?;
         Ok(Route { entry: self, place })
     }
 }
@@ -90,21 +87,22 @@ impl Route<'_> {
     /// Checks whether a caller at `origin` may send these variables. Every request needs this check: a caller with more
     /// rights may have requested the credential in the cache.
     pub fn check(&self, env: &BTreeMap<String, String>, origin: Origin) -> Result<(), ResolveError> {
-        check(env, origin, self.provider())
+        let provider = self.provider();
+        env.iter()
+            .try_for_each(|(name, value)| check(name, value, origin, provider))
+            .map_err(|problem| provider.error(problem))
     }
 
     /// The key of the run for a caller that sent this cluster and these variables.
     pub fn key(&self, sent: Option<&Cluster>, env: &BTreeMap<String, String>) -> PluginKey {
         let provider = self.provider();
         let caller_env = env.iter().filter(|(name, _)| reaches(name, provider));
-        let caller_env = caller_env.map(|(name, value)| (name.as_str(), value.as_str()));
-        let digest = self.entry.digest;
         match &self.place {
-            ClusterChoice::Nowhere => PluginKey::of(digest, None, caller_env),
-            ClusterChoice::Sent => PluginKey::of(digest, sent, caller_env),
-            ClusterChoice::Known(cluster) => PluginKey::of(digest, Some(cluster), caller_env),
-            // The endpoint is part of the digest, whether the plugin receives it or not.
-            ClusterChoice::Profile(target) => PluginKey::of(target.digest, None, caller_env),
+            ClusterChoice::Nowhere => self.entry.key.with(None, caller_env),
+            ClusterChoice::Sent => self.entry.key.with(sent, caller_env),
+            ClusterChoice::Known(cluster) => self.entry.key.with(Some(cluster), caller_env),
+            // It has the endpoint, whether the plugin receives it or not.
+            ClusterChoice::Profile(target) => target.key.with(None, caller_env),
         }
     }
 
@@ -115,7 +113,7 @@ impl Route<'_> {
         mut env: BTreeMap<String, String>,
     ) -> Result<PluginSpec, ResolveError> {
         if let (ClusterChoice::Sent, Some(sent)) = (&self.place, &sent) {
-            check_config(sent, &self.entry.provider.name)?;
+            check_config(sent).map_err(|problem| self.entry.provider.error(problem))?;
         }
         let key = self.key(sent.as_ref(), &env);
         let provider = Arc::clone(self.provider());
@@ -142,114 +140,12 @@ impl Route<'_> {
 }
 
 /// Checks that the exec extension is JSON: the plugin could not read it otherwise.
-fn check_config(cluster: &Cluster, provider: &Arc<str>) -> Result<(), ResolveError> {
+fn check_config(cluster: &Cluster) -> Result<(), ProviderProblem> {
     if cluster.config.is_empty() {
         return Ok(());
     }
-    serde_json::from_slice::<IgnoredAny>(&cluster.config).map(drop).map_err(|error| {
-        let provider = Arc::clone(provider);
-        ResolveError::ClusterConfig { provider, line: error.line(), column: error.column() }
-    })
-}
-
-/// Everything that a run needs, resolved for one request. Equal keys mean equal runs.
-pub struct PluginSpec {
-    /// Key of the run: a hash of everything that can change the answer, and nothing else.
-    pub key: PluginKey,
-    /// The configured plugin.
-    pub provider: Arc<Provider>,
-    /// The file that runs. It is not part of the key: after an upgrade, a credential in the cache is due but usable.
-    pub file: Arc<PluginFile>,
-    /// Cluster that the plugin receives; `None` unless the provider wants it.
-    pub cluster: Option<Arc<Cluster>>,
-    /// Variables of the caller that reach the plugin.
-    pub caller_env: BTreeMap<String, String>,
-    /// ClusterProfile that the run is for; `None`: the request named the provider.
-    pub target: Option<Arc<Target>>,
-}
-
-/// Shows the names of variables, never their values.
-impl fmt::Debug for PluginSpec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("PluginSpec");
-        shown.field("key", &self.key).field("provider", &self.provider.name);
-        shown.field("profile", &self.target.as_ref().map(|target| &target.profile));
-        shown.field("file", &self.file);
-        shown.field("cluster", &self.cluster.as_ref().map(|cluster| &cluster.server));
-        shown.field("caller_env", &self.caller_env.keys()).finish()
-    }
-}
-
-impl PluginSpec {
-    /// Version of the plugin's file that was found last; see [`PluginFile::version`]. Reads memory only.
-    pub fn file_version(&self) -> u64 {
-        self.file.version()
-    }
-
-    /// Cluster that the credential is for, if known: the ClusterProfile's endpoint, else what the plugin receives.
-    pub fn endpoint(&self) -> Option<&Cluster> {
-        let endpoint = self.target.as_ref().map(|target| &*target.endpoint);
-        endpoint.or(self.cluster.as_deref())
-    }
-
-    /// Name of the plugin in messages: its executable, without arguments or environment.
-    pub fn command(&self) -> Arc<str> {
-        self.file.to_string().into()
-    }
-
-    /// The plugin's environment without `KUBERNETES_EXEC_INFO`. The stanza's values override those of `session` and of the
-    /// caller, which override the inherited ones.
-    pub fn environment(&self, session: Option<&Session>) -> BTreeMap<OsString, OsString> {
-        let mut env = self.provider.inherited.0.clone();
-        env.extend(self.caller_env.iter().map(|(name, value)| (name.into(), value.into())));
-        env.extend(self.provider.env.iter().map(|(name, value)| (name.into(), value.into())));
-        let is_set = |name: &str| self.provider.env.iter().any(|(set, _)| set == name);
-        Session::put(session, &mut env, is_set);
-        env
-    }
-}
-
-/// The plugin run that a ClusterProfile leads to, and the cluster that its credential is for.
-#[derive(Debug)]
-pub struct Target {
-    /// The profile.
-    pub profile: ProfileName,
-    /// The plugin, with what the profile adds.
-    pub provider: Arc<Provider>,
-    /// The same plugin as configured, without what the profile adds.
-    pub(super) configured: Arc<Provider>,
-    /// The cluster and how to reach it.
-    pub endpoint: Arc<Cluster>,
-    /// Digest of the profile, the run and the cluster.
-    pub(super) digest: RunDigest,
-}
-
-impl Target {
-    /// A run of `provider` for `profile`, whose cluster is `endpoint`. `provider` is `configured` with what the profile
-    /// adds.
-    pub fn new(
-        profile: ProfileName,
-        provider: Arc<Provider>,
-        configured: Arc<Provider>,
-        endpoint: Arc<Cluster>,
-    ) -> Self {
-        let digest = RunDigest::of_target(&provider, &profile, &endpoint);
-        Self { profile, provider, configured, endpoint, digest }
-    }
-
-    /// Whether the profile, the run and the cluster are the same.
-    pub fn is_same(&self, other: &Self) -> bool {
-        self.digest == other.digest
-    }
-
-    /// Whether the plugin runs in the same way for the same cluster, for any profile.
-    pub fn is_same_run(&self, other: &Self) -> bool {
-        let (run, others) = (&self.provider, &other.provider);
-        run.name == others.name
-            && run.args == others.args
-            && run.env == others.env
-            && self.endpoint == other.endpoint
-    }
+    let read = serde_json::from_slice::<IgnoredAny>(&cluster.config);
+    read.map(drop).map_err(|error| ProviderProblem::ClusterConfig(error.line(), error.column()))
 }
 
 /// Whether the caller's variable `name` reaches the plugin. A variable that the stanza sets does not: the stanza's
@@ -258,23 +154,20 @@ fn reaches(name: &str, provider: &Provider) -> bool {
     provider.caller_env.matches(name) && !is_denied(name) && !is_set(name, provider)
 }
 
-/// Checks the variables of a caller. One that the provider does not take is refused only if it may select another
-/// identity.
-fn check(env: &BTreeMap<String, String>, origin: Origin, provider: &Provider) -> Result<(), ResolveError> {
-    for (name, value) in env {
-        if !provider.caller_env.matches(name) {
-            if provider.refuses_other_identities && conflicts(name, value, provider) {
-                return Err(conflict(name, provider));
-            }
-        } else if is_set(name, provider) {
-            // The stanza's value reaches the plugin.
-        } else if !is_possible(name, value) {
-            let (provider, variable) = (Arc::clone(&provider.name), name.clone());
-            return Err(ResolveError::InvalidVariable { provider, variable });
-        } else if !value.is_empty() && !is_allowed(name, origin, provider) {
-            // An empty value would name no file or program.
-            return Err(not_allowed(name, provider));
+/// Checks a variable of a caller. One that the provider does not take is refused only if it may select another identity.
+fn check(name: &str, value: &str, origin: Origin, provider: &Provider) -> Result<(), ProviderProblem> {
+    if !provider.caller_env.matches(name) {
+        if provider.refuses_other_identities && conflicts(name, value, provider) {
+            let runs_with = run_value(name, provider).is_some_and(|value| !value.is_empty());
+            return Err(ProviderProblem::IdentityConflict { variable: name.to_owned(), runs_with });
         }
+    } else if is_set(name, provider) {
+        // The stanza's value reaches the plugin.
+    } else if !is_possible(name, value) {
+        return Err(ProviderProblem::InvalidVariable(name.to_owned()));
+    } else if !value.is_empty() && !is_allowed(name, origin, provider) {
+        // An empty value would name no file or program.
+        return Err(not_allowed(name));
     }
     Ok(())
 }
@@ -322,14 +215,8 @@ fn is_set(name: &str, provider: &Provider) -> bool {
     provider.env.iter().any(|(set, _)| set == name)
 }
 
-fn conflict(name: &str, provider: &Provider) -> ResolveError {
-    let runs_with = run_value(name, provider).is_some_and(|value| !value.is_empty());
-    let (provider, variable) = (Arc::clone(&provider.name), name.to_owned());
-    ResolveError::IdentityConflict { provider, variable, runs_with }
-}
-
 /// The error for a variable that `callerEnv` names and that the caller may not send.
-fn not_allowed(name: &str, provider: &Provider) -> ResolveError {
+fn not_allowed(name: &str) -> ProviderProblem {
     let (danger, remedy) = match effect(name) {
         Effect::Program => ("it can make the plugin run another program", ""),
         Effect::Place => (
@@ -341,8 +228,7 @@ fn not_allowed(name: &str, provider: &Provider) -> ResolveError {
             ", or name it in `callerEnv` without a `*`",
         ),
     };
-    let (provider, variable) = (Arc::clone(&provider.name), name.to_owned());
-    ResolveError::VariableNotAllowed { provider, variable, danger, remedy }
+    ProviderProblem::VariableNotAllowed { variable: name.to_owned(), danger, remedy }
 }
 
 #[cfg(test)]

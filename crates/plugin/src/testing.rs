@@ -1,12 +1,17 @@
 //! Providers for tests.
 
-use std::{num::NonZeroUsize, sync::Arc, time::Duration};
+use std::{
+    ffi::OsStr,
+    num::NonZeroUsize,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use credbroker_credential::{ApiVersion, LifetimeLimits};
 
 use crate::{
-    ClusterInfo, Command, Globs, Interactive, Issuer, ProfileSourced, Provider, ProviderState, Sandbox,
-    Verify,
+    ClusterInfo, Command, Executable, FileQuery, Globs, Interactive, Issuer, PluginFile, ProfileSourced,
+    Provider, ProviderState, Sandbox, Sighting, Verify,
 };
 
 /// More runs than any test has.
@@ -40,5 +45,20 @@ pub fn provider(name: &str, command: Command) -> Provider {
         profile_sourced: Some(ProfileSourced::default()),
         profile_env: Globs::new(["*"]),
         state: ProviderState::default(),
+    }
+}
+
+impl PluginFile {
+    /// The file of `command`; `path` is the `PATH` in which a bare name is looked up. It was not looked up yet.
+    pub fn new(command: Command, path: Option<&OsStr>) -> Self {
+        let path = path.map(OsStr::to_owned).unwrap_or_default();
+        Self::of(FileQuery { command, path, sha256: None, is_listed: false })
+    }
+
+    /// Acts as if a look-up had found another file.
+    pub fn replace(&self) {
+        let executable =
+            Executable { path: "/fake".into(), inode: self.version() + 1, modified: SystemTime::UNIX_EPOCH };
+        self.note(Ok(Some(Sighting { executable, refusal: None, is_first_in_path: false })));
     }
 }

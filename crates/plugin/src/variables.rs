@@ -22,14 +22,32 @@ pub(super) enum Effect {
 
 /// The effect of the variable `name`.
 pub(super) fn effect(name: &str) -> Effect {
-    static KNOWN: LazyLock<VariableTable> = LazyLock::new(VariableTable::read);
+    static PATTERNS: LazyLock<EffectRows> = LazyLock::new(|| rows(|name| name.contains('*')));
+    // This is on the way of every request: a name is found more quickly than it is compared with all patterns.
+    static NAMES: LazyLock<HashMap<&str, Effect>> = LazyLock::new(|| {
+        let all = rows(|_| true);
+        let names = TABLE.iter().flat_map(|(_, row)| row.split_whitespace());
+        names.filter_map(|name| Some((name, first(&all, name)?))).collect()
+    });
     // Some programs also read names in lower case, for example those of proxies.
     let upper = if name.bytes().any(|byte| byte.is_ascii_lowercase()) {
         Cow::Owned(name.to_ascii_uppercase())
     } else {
         Cow::Borrowed(name)
     };
-    KNOWN.effect(&upper)
+    let known = NAMES.get(&*upper).copied().or_else(|| first(&PATTERNS, &upper));
+    known.unwrap_or(Effect::Unknown)
+}
+
+type EffectRows = [(Effect, Globs); 9];
+
+/// The table, with the names and patterns of each row that `has` chooses.
+fn rows(has: impl Fn(&str) -> bool) -> EffectRows {
+    TABLE.map(|(effect, row)| (effect, Globs::new(row.split_whitespace().filter(|name| has(name)))))
+}
+
+fn first(rows: &EffectRows, name: &str) -> Option<Effect> {
+    rows.iter().find(|(_, row)| row.matches(name)).map(|(effect, _)| *effect)
 }
 
 /// Whether a variable of this name, which is in no table, may select an identity.
@@ -39,68 +57,37 @@ pub fn may_select_identity(name: &str) -> bool {
     LIKELY.matches(&name.to_ascii_uppercase())
 }
 
-/// The table, for quick look-ups: this is on the way of every request.
-struct VariableTable {
-    names: HashMap<&'static str, Effect>,
-    patterns: Vec<(Effect, Globs)>,
-}
-
-impl VariableTable {
-    fn read() -> Self {
-        let is_pattern = |name: &&str| name.contains('*');
-        let patterns = TABLE.map(|(effect, row)| (effect, row.split_whitespace().filter(is_pattern)));
-        let patterns = patterns.map(|(effect, row)| (effect, Globs::new(row))).into();
-        let mut known = Self { names: HashMap::new(), patterns };
-        for (index, (effect, row)) in TABLE.iter().enumerate() {
-            for name in row.split_whitespace().filter(|name| !is_pattern(name)) {
-                // A pattern of an earlier row decides.
-                let effect = known.pattern(name, index).unwrap_or(*effect);
-                known.names.entry(name).or_insert(effect);
-            }
-        }
-        known
-    }
-
-    fn effect(&self, name: &str) -> Effect {
-        let pattern = || self.pattern(name, self.patterns.len());
-        self.names.get(name).copied().or_else(pattern).unwrap_or(Effect::Unknown)
-    }
-
-    /// The first of `rows` with a pattern for `name`.
-    fn pattern(&self, name: &str, rows: usize) -> Option<Effect> {
-        self.patterns.iter().take(rows).find(|(_, row)| row.matches(name)).map(|(effect, _)| *effect)
-    }
-}
-
-/// Whether a variable of this name, which is in upper case, is known to choose code, files or services. Names that only
-/// look so are not counted.
-pub fn is_known_danger(name: &str) -> bool {
-    static KNOWN: LazyLock<Globs> =
-        LazyLock::new(|| Globs::new([PROGRAMS, PLACES].into_iter().flat_map(str::split_whitespace)));
+/// Whether a variable of this name, in upper case, is known to choose code, files or services, and does not only look so.
+fn is_known_danger(name: &str) -> bool {
+    static KNOWN: LazyLock<Globs> = LazyLock::new(|| globs(PROGRAMS).and(globs(PLACES)));
     KNOWN.matches(name)
 }
 
 /// Whether a variable of that name reaches every plugin from the broker.
 pub(super) fn is_standing(name: &str) -> bool {
-    static GLOBS: LazyLock<Globs> = LazyLock::new(|| Globs::new(STANDING.split_whitespace()));
+    static GLOBS: LazyLock<Globs> = LazyLock::new(|| globs(STANDING));
     GLOBS.matches(name)
 }
 
 /// Whether a variable of that name reaches no plugin.
 pub fn is_denied(name: &str) -> bool {
-    static GLOBS: LazyLock<Globs> = LazyLock::new(|| Globs::new(DENIED.split_whitespace()));
+    static GLOBS: LazyLock<Globs> = LazyLock::new(|| globs(DENIED));
     GLOBS.matches(name)
 }
 
 /// Whether a profile may not set this variable under any policy. Names in lower case count too: programs read some of
 /// them, for example those of proxies.
 pub(super) fn is_denied_to_profiles(name: &str, value: &str) -> bool {
-    static GLOBS: LazyLock<Globs> = LazyLock::new(|| Globs::new(DENIED_TO_PROFILES.split_whitespace()));
+    static GLOBS: LazyLock<Globs> = LazyLock::new(|| globs(DENIED_TO_PROFILES));
     if AUTHORITY.contains(&name) && AUTHORITIES.contains(&value.trim_end_matches('/')) {
         return false;
     }
     let upper = name.to_ascii_uppercase();
     is_denied(&upper) || is_known_danger(&upper) || GLOBS.matches(&upper)
+}
+
+fn globs(list: &str) -> Globs {
+    Globs::new(list.split_whitespace())
 }
 
 /// The variables with which common plugins select an identity: `callerEnv` of a provider from a kubeconfig.
@@ -156,9 +143,8 @@ const VALUES: &str = "
     PINNIPED_PASSWORD
 ";
 
-/// Directories, services, and files, some of which name programs. A directory that holds both settings and extensions
-/// is here, because people have one for each account. Common names that a pattern matches too are written out, because a
-/// name is found in a tenth of a microsecond, and patterns take some.
+/// Directories, services, and files, some of which name programs. A directory that holds both settings and extensions is
+/// here, because people have one for each account. Common names are written out: they are found sooner than their pattern.
 const PLACES: &str = "
     HOME XDG_* TMPDIR TMP TEMP KUBECONFIG KUBERC KUBECACHEDIR KUBERNETES_* KRB5* KRB5CCNAME SSL_*
     SSLKEYLOGFILE CURL_* REQUESTS_CA_BUNDLE GODEBUG HOSTALIASES LOCALDOMAIN RES_OPTIONS AWS_CA_BUNDLE

@@ -12,6 +12,7 @@ use std::{
 
 use rustix::process::geteuid;
 use tokio::{task::spawn_blocking, time::timeout};
+use tracing::warn;
 
 use crate::linux;
 use credbroker_client::paths::{Exposed, first_on_the_way};
@@ -65,7 +66,7 @@ fn look_up(
 ) {
     for file in files {
         if let Ok(mut turn) = file.turn().try_lock() {
-            file.note(look(file, &mut turn));
+            note(file, look(file, &mut turn));
         }
     }
 }
@@ -78,7 +79,7 @@ async fn find_with(
         let (mut turn, file) = (Arc::clone(file.turn()).lock_owned().await, Arc::clone(file));
         // Not on the tracker: on a hung mount it never ends, and a drain must not wait for it. It keeps its turn, so no
         // other look-up starts.
-        spawn_blocking(move || file.note(look(&file, &mut turn))).await
+        spawn_blocking(move || note(&file, look(&file, &mut turn))).await
     };
     match timeout(LOOK_TIMEOUT, looking).await {
         Ok(Ok(())) => file.found(),
@@ -86,11 +87,16 @@ async fn find_with(
     }
 }
 
+fn note(file: &PluginFile, looked: io::Result<Option<Sighting>>) {
+    if let Some(FoundFile { executable, refusal: Some(refusal), .. }) = file.note(looked) {
+        warn!(plugin = %executable.path.display(), "the file of a plugin is not safe: {refusal}");
+    }
+}
+
 fn look(file: &PluginFile, last: &mut LastDigest) -> io::Result<Option<Sighting>> {
     let query = file.query();
-    let Some(executable) = current(&query.command, &query.path, file.last_path().as_deref())? else {
-        return Ok(None);
-    };
+    let known = file.last().map(|executable| executable.path.clone());
+    let Some(executable) = current(&query.command, &query.path, known.as_deref())? else { return Ok(None) };
     // Another digest is refused in every sandbox, so it is checked first.
     let digest = query.sha256.map_or(Ok(None), |wanted| other_digest(&executable.path, wanted, last))?;
     let refusal = digest.map_or_else(|| distrust(&executable.path), |refusal| Ok(Some(refusal)))?;

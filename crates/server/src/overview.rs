@@ -115,7 +115,8 @@ impl ValueNumbers {
         let values = self.numbers.entry(self.hasher.hash_one((provider, kind, name))).or_default();
         let next = u32::try_from(values.len() + 1).unwrap_or(u32::MAX);
         let value_number = *values.entry(self.hasher.hash_one(value)).or_insert(next);
-        pb::KeyPart { kind: (*kind).into(), name: name.to_string(), origin: (*origin).into(), value_number }
+        let name = String::from_utf8_lossy(name).into_owned();
+        pb::KeyPart { kind: (*kind).into(), name, origin: (*origin).into(), value_number }
     }
 }
 
@@ -199,7 +200,7 @@ mod tests {
     fn equal_values_of_one_part_of_a_provider_have_equal_numbers() {
         let mut numbers = ValueNumbers::default();
         let mut number = |provider, kind, name: &'static str, value: &'static str| {
-            let (name, value) = (name.into(), value.as_bytes().into());
+            let (name, value) = (name.as_bytes().into(), value.as_bytes().into());
             let part = KeyPart { kind, name, origin: PartOrigin::Stanza, value };
             numbers.part(provider, &part).value_number
         };

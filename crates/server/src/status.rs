@@ -14,7 +14,7 @@ pub(super) use self::reasons::{cache_reason, profile_reason, resolve_reason};
 use credbroker_cache::{CacheError, Failed};
 use credbroker_credential::text::{chain, shown};
 use credbroker_fleet::resolver::Source;
-use credbroker_plugin::{PluginKey, PluginSpec, ProfileName, ResolveError, access::Verb};
+use credbroker_plugin::{PluginKey, PluginSpec, ProfileName, ProviderProblem, ResolveError, access::Verb};
 use credbroker_runner::RunError;
 use credbroker_uds_server::{Full, Limit, Refusal, Who};
 
@@ -61,25 +61,14 @@ pub(super) fn invalid(message: &str) -> Status {
 /// The request, which names `source`, leads to no run.
 pub(super) fn unresolved(error: &ResolveError, source: &Source) -> Status {
     let provider = match error {
-        ResolveError::ClusterConfig { provider, .. }
-        | ResolveError::ClusterMismatch { provider, .. }
-        | ResolveError::ClusterServer { provider }
-        | ResolveError::ClusterUnread { provider, .. }
-        | ResolveError::IdentityConflict { provider, .. }
-        | ResolveError::InvalidVariable { provider, .. }
-        | ResolveError::NeedsTerminal { provider }
-        | ResolveError::NoCluster { provider, .. }
-        | ResolveError::PluginNotAllowed { provider, .. }
-        | ResolveError::PluginNotFound { provider, .. }
-        | ResolveError::PluginUnreadable { provider, .. }
-        | ResolveError::VariableNotAllowed { provider, .. } => Some(provider.to_string()),
-        ResolveError::AmbiguousProvider { name, .. }
-        | ResolveError::ProviderNotAllowed { name }
+        ResolveError::Provider(provider, _) => Some(provider.to_string()),
+        ResolveError::AmbiguousProvider(name, _)
+        | ResolveError::ProviderNotAllowed(name)
         | ResolveError::UnknownDefinition { name, .. }
-        | ResolveError::UnknownProvider { name, .. } => Some(name.clone()),
-        ResolveError::Profile { .. }
-        | ResolveError::ProfileNotAllowed { .. }
-        | ResolveError::ProfileUnread { .. }
+        | ResolveError::UnknownProvider(name, _) => Some(name.clone()),
+        ResolveError::Profile(..)
+        | ResolveError::ProfileNotAllowed(_)
+        | ResolveError::ProfileUnread(..)
         | ResolveError::UnknownProfile { .. } => None,
     };
     let cluster = match source {
@@ -88,9 +77,8 @@ pub(super) fn unresolved(error: &ResolveError, source: &Source) -> Status {
     };
     let metadata = provider.map(|provider| (PROVIDER, provider)).into_iter().chain(cluster);
     let retry = match error {
-        ResolveError::ClusterUnread { retry_after, .. } | ResolveError::ProfileUnread { retry_after, .. } => {
-            HUB.max(*retry_after)
-        }
+        ResolveError::Provider(_, ProviderProblem::ClusterUnread(_, retry_after))
+        | ResolveError::ProfileUnread(_, _, retry_after) => HUB.max(*retry_after),
         _ => HUB,
     };
     status(resolve_reason(error), &chain(error), Some(retry), metadata)

@@ -99,7 +99,6 @@ impl Adopter {
         let Config { providers, limits: in_force, cluster_profiles, access, .. } = config;
         let old = self.resolver.providers();
         let succession = ProviderUpdate::of(providers, &old);
-        let changes = succession.changes(&old);
         let providers = Arc::clone(&succession.providers);
         succession.commit();
         self.cache.forget_retired();
@@ -128,7 +127,13 @@ impl Adopter {
         let fleet = cluster_profiles.is_some().then(|| Arc::clone(&self.fleet));
         self.resolver.replace(World { providers: Arc::clone(&providers), fleet });
         let is_hub_changed = self.hub.replace(cluster_profiles, &providers);
-        Adopted { providers: changes, limits: before != in_force, access, is_hub_changed, restart_needed }
+        Adopted {
+            providers: succession.changes,
+            limits: before != in_force,
+            access,
+            is_hub_changed,
+            restart_needed,
+        }
     }
 }
 

@@ -98,8 +98,7 @@ fn a_plugin_that_the_policy_denies_is_not_called() {
         assert_eq!(outcome(&error).name(), "policy_denied");
         called(&metrics, &Err(error));
     }
-    let unasked =
-        RunError::ExecInfo { command: command(), source: ExecInfoError::Config { line: 1, column: 1 } };
+    let unasked = RunError::ExecInfo { command: command(), source: ExecInfoError::Config(1, 1) };
     called(&metrics, &Err(unasked));
     let text = written(&metrics);
     assert!(text.contains("policy_call_total{status=\"denied\"} 2\n"), "{text}");

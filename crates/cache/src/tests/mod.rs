@@ -41,7 +41,7 @@ use credbroker_credential::{Decoded, Material, Token};
 use credbroker_observe::clock::{Clock, Now};
 use credbroker_plugin::{
     Command, Issuer, PluginFile, PluginKey, PluginSpec, ProfileName, Provider, Providers, Target,
-    cluster_profile::{ClusterProfile, EndpointRules, Resolution, resolve},
+    cluster_profile::{ClusterProfile, EndpointRules, resolve},
     testing::provider as test_provider,
 };
 use credbroker_runner::{Attendance, PluginRunner, RunError, RunOutput, Scheduler};
@@ -248,9 +248,7 @@ pub(super) fn target(profile: &str, server: &str) -> Arc<Target> {
     let cluster = json!({"server": format!("https://{server}")});
     let status = json!({"accessProviders": [{"name": "fake", "cluster": cluster}]});
     let profile = ClusterProfile::read(profile_name(profile), &Value::Null, &status);
-    let (resolution, _) = resolve(&profile, &[provider], EndpointRules::default());
-    let Resolution { provider, configured, endpoint, .. } = resolution.unwrap();
-    Arc::new(Target::new(profile.name, provider, configured, endpoint))
+    resolve(&profile, &[provider], EndpointRules::default()).outcome.unwrap()
 }
 
 fn profile_name(profile: &str) -> ProfileName {

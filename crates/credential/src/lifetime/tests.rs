@@ -74,8 +74,8 @@ fn a_credential_that_expired_within_five_minutes_is_valid_for_ten_seconds() {
 
 #[test]
 fn a_credential_that_expired_earlier_is_refused_and_the_error_names_an_expired_certificate() {
-    let certificate = |ago| Err(LifetimeError::Certificate { ago: Duration::from_secs(ago) });
-    let credential = |ago| Err(LifetimeError::Credential { ago: Duration::from_secs(ago) });
+    let certificate = |ago| Err(LifetimeError::Certificate(Duration::from_secs(ago)));
+    let credential = |ago| Err(LifetimeError::Credential(Duration::from_secs(ago)));
     for (status, not_after, token, expected) in [
         (Some(-301), None, None, credential(301)),
         (None, None, Some(-301), credential(301)),
@@ -131,7 +131,7 @@ fn a_certificate_may_begin_within_five_minutes() {
     for (ahead, expected) in [
         (-1, Ok(time(3600))),
         (300, Ok(time(3600))),
-        (301, Err(LifetimeError::NotYetValid { ahead: Duration::from_secs(301) })),
+        (301, Err(LifetimeError::NotYetValid(Duration::from_secs(301)))),
     ] {
         let mut decoded = decoded(None, Some(3600), None);
         decoded.material.pair.as_mut().unwrap().not_before = time(ahead);

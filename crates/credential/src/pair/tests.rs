@@ -196,7 +196,7 @@ fn a_proven_mismatch_is_refused() {
 #[test]
 fn a_chain_whose_leaf_is_not_first_is_refused() {
     let (leaf, key) = issue(&PKCS_ECDSA_P256_SHA256);
-    assert_eq!(refused(&format!("{}{leaf}", RSA.0), &key), PairError::LeafNotFirst { number: 2 });
+    assert_eq!(refused(&format!("{}{leaf}", RSA.0), &key), PairError::LeafNotFirst(2));
 }
 
 #[test]
@@ -213,23 +213,20 @@ fn a_block_that_is_not_a_key_or_certificate_is_refused_with_its_field() {
     assert_eq!(refused("x", &key), PairError::CertificateMissing);
     assert_eq!(refused(&key, &key), PairError::CertificateMissing);
     assert_eq!(refused(&key, &chain), PairError::Swapped);
-    assert_eq!(refused(&BASE64_STANDARD.encode(&chain), &key), PairError::Base64 { field });
-    assert_eq!(refused(&chain, &BASE64_STANDARD.encode(&key)), PairError::Base64 { field: KEY });
+    assert_eq!(refused(&BASE64_STANDARD.encode(&chain), &key), PairError::Base64(field));
+    assert_eq!(refused(&chain, &BASE64_STANDARD.encode(&key)), PairError::Base64(KEY));
     assert_eq!(refused(&chain, "x!"), PairError::KeyMissing);
     assert_eq!(refused(&chain, &chain), PairError::KeyMissing);
     assert_eq!(refused(&chain, &relabelled(&key, "PUBLIC KEY")), PairError::KeyMissing);
-    assert_eq!(refused(&chain.replace("-----END", "----END"), &key), PairError::PemBroken { field, line: 1 });
-    assert_eq!(
-        refused(&chain, &format!("\n{}", key.replace('M', "*"))),
-        PairError::PemBroken { field: KEY, line: 2 }
-    );
+    assert_eq!(refused(&chain.replace("-----END", "----END"), &key), PairError::PemBroken(field, 1));
+    assert_eq!(refused(&chain, &format!("\n{}", key.replace('M', "*"))), PairError::PemBroken(KEY, 2));
 
     let junk = block("CERTIFICATE", b"junk");
-    assert_eq!(refused(&junk, &key), PairError::CertificateUnreadable { number: 1 });
-    assert_eq!(refused(&(chain.clone() + &junk), &key), PairError::CertificateUnreadable { number: 2 });
+    assert_eq!(refused(&junk, &key), PairError::CertificateUnreadable(1));
+    assert_eq!(refused(&(chain.clone() + &junk), &key), PairError::CertificateUnreadable(2));
     let mut longer = blocks(&chain)[0].der.as_ref().unwrap().to_vec();
     longer.push(0);
-    assert_eq!(refused(&block("CERTIFICATE", &longer), &key), PairError::CertificateUnreadable { number: 1 });
+    assert_eq!(refused(&block("CERTIFICATE", &longer), &key), PairError::CertificateUnreadable(1));
 }
 
 #[test]
@@ -286,7 +283,7 @@ fn a_chain_has_at_most_16_certificates() {
     let (leaf, key) = issue(&PKCS_ED25519);
     let chain = |count: usize| format!("{leaf}{}", RSA.0.repeat(count - 1));
     assert!(accepted(&chain(16), &key).1.is_empty());
-    assert_eq!(refused(&chain(17), &key), PairError::ChainTooLong { count: 17 });
+    assert_eq!(refused(&chain(17), &key), PairError::ChainTooLong(17));
 }
 
 #[test]

@@ -1,5 +1,4 @@
-//! Resolves a `ClusterProfile` object to one plugin invocation, according to KEP-4322 (multi-cluster access by exec
-//! plugins). Pure.
+//! Resolves a `ClusterProfile` object to one run of a plugin, according to KEP-4322. Pure.
 //!
 //! A profile lists access providers for its cluster, each with an endpoint; the broker's configuration has the plugin of
 //! each provider. A resolution is a new value and never changes the configuration, so one profile cannot affect another.
@@ -11,79 +10,73 @@ mod tests;
 
 use std::sync::Arc;
 
-use self::{
-    additions::{Extensions, extended},
-    object::endpoint,
+use self::{additions::Extensions, object::endpoint};
+use crate::{
+    profile::{ProfileError, ProfileName},
+    provider::Provider,
+    spec::Target,
 };
-use crate::{profile::ProfileError, provider::Provider};
-use credbroker_credential::{Cluster, text::shown};
+use credbroker_credential::text::shown;
 
 pub use self::object::{AccessProvider, ClusterProfile, EndpointRules};
 
 /// What a profile resolves to.
 #[derive(Clone, Debug)]
 pub struct Resolution {
-    /// The chosen provider, or a copy of it with the additions of the profile.
-    pub provider: Arc<Provider>,
-    /// The chosen provider.
-    pub configured: Arc<Provider>,
-    /// The cluster, which a plugin with `provideClusterInfo` receives.
-    pub endpoint: Arc<Cluster>,
+    /// The run that it leads to, or why it leads to none.
+    pub outcome: Result<Arc<Target>, ProfileError>,
+    /// The other providers, and why each was not chosen.
+    pub skipped: Vec<Skipped>,
     /// Problems that do not make the profile unusable.
     pub warnings: Vec<String>,
 }
 
-/// Resolves `profile` against `configured`, in the configuration's order. The second part has the other
-/// providers and why each was not chosen, also if there is an error.
-pub fn resolve(
-    profile: &ClusterProfile,
-    configured: &[Arc<Provider>],
-    rules: EndpointRules,
-) -> (Result<Resolution, ProfileError>, Vec<Skipped>) {
-    let listed = match &profile.access {
-        Ok(access) => access,
-        Err(error) => return (Err(error.clone()), Vec::new()),
+/// Resolves `profile` against `configured`, in the configuration's order.
+pub fn resolve(profile: &ClusterProfile, configured: &[Arc<Provider>], rules: EndpointRules) -> Resolution {
+    let (outcome, skipped) = match &profile.access {
+        Ok(listed) => {
+            let (chosen, skipped) = choose(configured, listed);
+            let no_match = || ProfileError::NoMatch {
+                profile: listed.iter().map(|access| access.name.clone()).collect(),
+                configured: configured.iter().map(|provider| provider.name.to_string()).collect(),
+            };
+            let chosen = chosen.ok_or_else(no_match);
+            (chosen.and_then(|(provider, access)| target(&profile.name, provider, access, rules)), skipped)
+        }
+        Err(error) => (Err(error.clone()), Vec::new()),
     };
-    let (chosen, skipped) = choose(configured, listed);
-    let resolution = match chosen {
-        Some((provider, access)) => invocation(provider, access, rules),
-        None => Err(ProfileError::NoMatch {
-            profile: listed.iter().map(|access| access.name.clone()).collect(),
-            configured: configured.iter().map(|provider| provider.name.to_string()).collect(),
-        }),
-    };
-    (resolution, skipped)
+    match outcome {
+        Ok((target, warnings)) => Resolution { outcome: Ok(Arc::new(target)), skipped, warnings },
+        Err(error) => Resolution { outcome: Err(error), skipped, warnings: Vec::new() },
+    }
 }
 
-fn invocation(
+/// The run of `provider` for the profile, and problems that do not make it unusable.
+fn target(
+    profile: &ProfileName,
     provider: &Arc<Provider>,
     access: &AccessProvider,
     rules: EndpointRules,
-) -> Result<Resolution, ProfileError> {
+) -> Result<(Target, Vec<String>), ProfileError> {
     let at = format!("access provider `{}`: cluster", shown(&access.name));
-    let mut warnings = Vec::new();
-    if access.deprecated {
-        warnings.push(format!(
-            "provider `{}` is listed in status.credentialProviders, which is deprecated",
-            provider.name
-        ));
-    }
     let mut endpoint = endpoint(&access.cluster, &at, rules)?;
-    if endpoint.insecure_skip_tls_verify {
-        warnings.push(
-            "has `insecure-skip-tls-verify: true`: any server at its address gets the credential".to_owned(),
-        );
-    }
     let extensions = Extensions::of(&access.cluster, &at)?;
     endpoint.config = extensions.config();
-    if !endpoint.config.is_empty() && !provider.provide_cluster_info {
-        warnings.push(format!(
-            "the `client.authentication.k8s.io/exec` extension does not reach the plugin: provider `{}` has `provideClusterInfo: false`",
-            provider.name
-        ));
-    }
-    let (provider, configured) = (extended(&extensions, provider)?, Arc::clone(provider));
-    Ok(Resolution { provider, configured, endpoint: Arc::new(endpoint), warnings })
+    let name = &provider.name;
+    let problems = [
+        access.deprecated.then(|| {
+            format!("provider `{name}` is listed in status.credentialProviders, which is deprecated")
+        }),
+        endpoint.insecure_skip_tls_verify.then(|| {
+            "has `insecure-skip-tls-verify: true`: any server at its address gets the credential".to_owned()
+        }),
+        (!endpoint.config.is_empty() && !provider.provide_cluster_info).then(|| {
+            format!("the `client.authentication.k8s.io/exec` extension does not reach the plugin: provider `{name}` has `provideClusterInfo: false`")
+        }),
+    ];
+    let (run, configured) = (extensions.extend(provider)?, Arc::clone(provider));
+    let target = Target::new(profile.clone(), run, configured, Arc::new(endpoint));
+    Ok((target, problems.into_iter().flatten().collect()))
 }
 
 /// Maximum number of unknown providers that are reported: a profile can list any number.

@@ -5,10 +5,10 @@ use std::collections::HashSet;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use http::Uri;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::profile::{ProfileError, ProfileName};
-use credbroker_credential::Cluster;
+use credbroker_credential::{Cluster, text::shown};
 
 /// The fields that the broker keeps: those that `ListClusters` shows, and the access providers.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,8 +27,7 @@ pub struct ClusterProfile {
     pub access: Result<Vec<AccessProvider>, ProfileError>,
 }
 
-/// An access provider of a profile: the name of a provider of credentials, and the endpoint. The endpoint is checked only
-/// if this provider is chosen: mistakes in other entries have no effect.
+/// An access provider of a profile. Its endpoint is checked only if it is chosen: mistakes in other entries have no effect.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AccessProvider {
     /// Its name.
@@ -68,24 +67,24 @@ fn access(status: &Value) -> Result<Vec<AccessProvider>, ProfileError> {
     Ok(all)
 }
 
-fn listed(status: &Value, list: &'static str, deprecated: bool) -> Result<Vec<AccessProvider>, ProfileError> {
-    let wrong = |field, expected| ProfileError::Malformed { field, expected };
+fn listed(status: &Value, list: &str, deprecated: bool) -> Result<Vec<AccessProvider>, ProfileError> {
+    let at = format!("status.{list}");
     let items = match status.get(list) {
         None | Some(Value::Null) => return Ok(Vec::new()),
-        Some(Value::Array(items)) => items,
-        Some(_) => return Err(wrong(format!("status.{list}"), "a list")),
+        Some(items) => items.as_array().ok_or_else(|| ProfileError::at(&at, "must be a list"))?,
     };
     let (mut found, mut names) = (Vec::new(), HashSet::new());
     for (index, item) in items.iter().enumerate() {
-        let at = || format!("status.{list}[{index}]");
-        let item = item.as_object().ok_or_else(|| wrong(at(), "a map"))?;
+        let wrong = |problem| ProfileError::at(&format!("{at}[{index}]"), problem);
+        let item = item.as_object().ok_or_else(|| wrong("must be a map"))?;
         let name = item.get("name").and_then(Value::as_str);
-        let name = name.ok_or_else(|| wrong(at(), "a map with a `name`"))?;
+        let name = name.ok_or_else(|| wrong("must be a map with a `name`"))?;
         if name.is_empty() {
             continue; // the schema of the CRD allows it, and no provider has that name
         }
         if !names.insert(name) {
-            return Err(ProfileError::Repeated { provider: name.to_owned(), list });
+            let problem = format!("names provider `{}` twice, so the endpoint is ambiguous", shown(name));
+            return Err(ProfileError::at(&at, &problem));
         }
         let cluster = item.get("cluster").cloned().unwrap_or_default();
         found.push(AccessProvider { name: name.to_owned(), deprecated, cluster });
@@ -105,18 +104,15 @@ const PROXY_SCHEMES: [&str; 3] = ["http", "https", "socks5"];
 
 /// The endpoint that the `cluster` of an access provider names, without its extension. `at` is its path in the object.
 pub(super) fn endpoint(cluster: &Value, at: &str, rules: EndpointRules) -> Result<Cluster, ProfileError> {
-    let empty = Map::new();
-    let fields = match cluster {
-        Value::Null => &empty,
-        Value::Object(fields) => fields,
-        _ => return Err(ProfileError::Malformed { field: at.to_owned(), expected: "a map" }),
-    };
-    let read = ClusterFields { fields, at };
+    if !matches!(cluster, Value::Null | Value::Object(_)) {
+        return Err(ProfileError::at(at, "must be a map"));
+    }
+    let read = ClusterFields { cluster, at };
     let server = read.text("server")?;
-    server_is_usable(server, rules).map_err(|problem| read.invalid("server", problem))?;
+    server_is_usable(server, rules).map_err(|problem| read.wrong("server", problem))?;
     // The path would name a file of the broker, and the writer of a profile must not choose one.
     if !read.text("certificate-authority")?.is_empty() {
-        return Err(read.invalid(
+        return Err(read.wrong(
             "certificate-authority",
             "is a path, which means nothing here; the profile must carry `certificate-authority-data`",
         ));
@@ -125,14 +121,14 @@ pub(super) fn endpoint(cluster: &Value, at: &str, rules: EndpointRules) -> Resul
     let authorities = read.text("certificate-authority-data")?.replace(['\r', '\n'], "");
     let authorities = STANDARD
         .decode(authorities)
-        .map_err(|_quotes_it| read.invalid("certificate-authority-data", "is not base64"))?;
+        .map_err(|_quotes_it| read.wrong("certificate-authority-data", "is not base64"))?;
     let proxy_url = read.text("proxy-url")?;
     if !proxy_url.is_empty() {
         let proxy = url(proxy_url, &PROXY_SCHEMES)
-            .ok_or_else(|| read.invalid("proxy-url", "must be a URL of scheme http, https or socks5"))?;
+            .ok_or_else(|| read.wrong("proxy-url", "must be a URL of scheme http, https or socks5"))?;
         // Every caller that can list the fleet would see it.
         if has_user(&proxy) {
-            return Err(read.invalid("proxy-url", "names a user; a ClusterProfile holds no secrets"));
+            return Err(read.wrong("proxy-url", "names a user; a ClusterProfile holds no secrets"));
         }
     }
     Ok(Cluster {
@@ -162,8 +158,7 @@ fn server_is_usable(server: &str, rules: EndpointRules) -> Result<(), &'static s
     }
 }
 
-/// A URL of one of `schemes` that names a host. The parser drops a fragment, and accepts any port and characters
-/// outside ASCII.
+/// A URL of one of `schemes` that names a host. The parser drops a fragment, and takes any port and non-ASCII characters.
 fn url(text: &str, schemes: &[&str]) -> Option<Uri> {
     let url: Uri = text.parse().ok()?;
     let (host, authority) = (url.host()?, url.authority()?);
@@ -178,32 +173,30 @@ fn has_user(url: &Uri) -> bool {
 }
 
 struct ClusterFields<'a> {
-    fields: &'a Map<String, Value>,
+    cluster: &'a Value,
     at: &'a str,
 }
 
 impl<'a> ClusterFields<'a> {
     fn text(&self, key: &str) -> Result<&'a str, ProfileError> {
-        match self.fields.get(key) {
-            None | Some(Value::Null) => Ok(""),
-            Some(Value::String(text)) => Ok(text),
-            Some(_) => Err(ProfileError::Malformed { field: self.field(key), expected: "a string" }),
-        }
+        self.read(key, Value::as_str, "must be a string")
     }
 
     fn flag(&self, key: &str) -> Result<bool, ProfileError> {
-        match self.fields.get(key) {
-            None | Some(Value::Null) => Ok(false),
-            Some(Value::Bool(flag)) => Ok(*flag),
-            Some(_) => Err(ProfileError::Malformed { field: self.field(key), expected: "true or false" }),
-        }
+        self.read(key, Value::as_bool, "must be true or false")
     }
 
-    fn invalid(&self, key: &str, problem: &'static str) -> ProfileError {
-        ProfileError::Invalid { field: self.field(key), problem }
+    fn read<T: Default>(
+        &self,
+        key: &str,
+        read: impl Fn(&'a Value) -> Option<T>,
+        problem: &str,
+    ) -> Result<T, ProfileError> {
+        let value = self.cluster.get(key).filter(|value| !value.is_null());
+        value.map_or_else(|| Ok(T::default()), |value| read(value).ok_or_else(|| self.wrong(key, problem)))
     }
 
-    fn field(&self, key: &str) -> String {
-        format!("{}.{key}", self.at)
+    fn wrong(&self, key: &str, problem: &str) -> ProfileError {
+        ProfileError::at(&format!("{}.{key}", self.at), problem)
     }
 }

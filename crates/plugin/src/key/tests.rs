@@ -4,7 +4,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Command, KeyPart, PartKind, PartOrigin, PluginFile, PluginSpec, testing::provider};
+use crate::{PluginFile, PluginSpec, testing::provider};
 use credbroker_credential::ApiVersion;
 
 type Variables = Vec<(String, String)>;
@@ -48,15 +48,13 @@ fn key(run: &Run) -> PluginKey {
 }
 
 /// Each part of a key, with its value. `KeyPart` shows none.
-type Shown = Vec<(PartKind, String, bool, Vec<u8>)>;
+type Shown = Vec<(PartKind, Vec<u8>, bool, Vec<u8>)>;
 
 fn parts(run: &Run) -> Shown {
     let spec = spec(run);
     let parts = spec.key_parts().into_iter();
     let is_of_caller = |part: &KeyPart<'_>| part.origin == PartOrigin::CallerEnv;
-    parts
-        .map(|part| (part.kind, part.name.to_string(), is_of_caller(&part), part.value.into_owned()))
-        .collect()
+    parts.map(|part| (part.kind, part.name.to_vec(), is_of_caller(&part), part.value.into_owned())).collect()
 }
 
 fn spec(run: &Run) -> PluginSpec {
@@ -78,8 +76,7 @@ fn spec(run: &Run) -> PluginSpec {
     // The broker does not pass on a variable that it takes from the caller.
     let caller_env: BTreeMap<_, _> =
         run.caller_env.iter().map(|(name, value)| (format!("c{name}"), value.clone())).collect();
-    let sent = caller_env.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    let key = PluginKey::of(RunDigest::of(&provider), cluster.as_ref(), sent);
+    let key = PluginKey::of_provider(&provider).with(cluster.as_ref(), caller_env.iter());
     let file = Arc::new(PluginFile::new(provider.command.clone(), None));
     let cluster = cluster.map(Arc::new);
     PluginSpec { key, provider: Arc::new(provider), file, cluster, caller_env, target: None }
@@ -160,8 +157,8 @@ fn text_that_moves_between_the_fields_of_a_cluster_is_another_run() {
             config: config.into(),
             ..Cluster::default()
         };
-        let digest = RunDigest::of(&provider("p", Command::Name("x".into())));
-        PluginKey::of(digest, Some(&cluster), std::iter::empty())
+        let provider = provider("p", Command::Name("x".into()));
+        PluginKey::of_provider(&provider).with(Some(&cluster), iter::empty())
     };
     let shifted = [
         ["ab", "", "", "", ""],
@@ -182,7 +179,7 @@ fn only_what_changes_the_answer_is_in_the_key() {
     let digest = |change: fn(&mut Provider)| {
         let mut provider = provider("p", Command::Name("x".into()));
         change(&mut provider);
-        RunDigest::of(&provider)
+        PluginKey::of_provider(&provider)
     };
     let base = digest(|_| ());
     let same: [fn(&mut Provider); 4] = [
@@ -212,7 +209,7 @@ fn a_variable_counts_with_the_value_the_plugin_sees() {
         let mut provider = provider("p", Command::Name("x".into()));
         provider.inherited = Arc::new(inherited.iter().copied().collect());
         provider.env = env.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-        RunDigest::of(&provider)
+        PluginKey::of_provider(&provider)
     };
     let plain = digest(&[("A", "2")], &[]);
     assert_eq!(digest(&[("A", "1")], &[("A", "2")]), plain);
@@ -225,7 +222,7 @@ fn a_profile_that_leads_to_another_cluster_is_another_run() {
     let (provider, name) = (provider("p", Command::Name("x".into())), ProfileName::new("fleet", "paris"));
     let digest = |server: &str| {
         let endpoint = Cluster { server: server.to_owned(), ..Cluster::default() };
-        RunDigest::of_target(&provider, &name, &endpoint)
+        PluginKey::of_profile(&provider, &name, &endpoint)
     };
     assert_ne!(digest("https://a"), digest("https://b"));
     assert_eq!(digest("https://a"), digest("https://a"));

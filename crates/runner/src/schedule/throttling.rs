@@ -129,7 +129,7 @@ impl ForeignTexts {
     fn add_part(&mut self, part: &KeyPart<'_>, spec: &PluginSpec) {
         let (name, value) = (&*part.name, &*part.value);
         match (part.kind, name) {
-            (PartKind::Cluster, "certificate-authority-data") => {
+            (PartKind::Cluster, b"certificate-authority-data") => {
                 for line in value.split(|byte| *byte == b'\n').filter(|line| !is_boundary(line)) {
                     let is_base64 = line.len() >= SHORTEST_BASE64 && line.iter().all(|byte| is_base64(*byte));
                     self.add(line, if is_base64 { SHORTEST_BASE64 } else { SHORTEST });
@@ -137,7 +137,7 @@ impl ForeignTexts {
                 // As the plugin receives it.
                 self.add(STANDARD.encode(value).as_bytes(), SHORTEST_BASE64);
             }
-            (PartKind::Cluster, "config") => {
+            (PartKind::Cluster, b"config") => {
                 self.add(value, SHORTEST);
                 // Without its escapes, as a plugin reads it.
                 self.add_json(&serde_json::from_slice(value).unwrap_or_default());
@@ -145,8 +145,9 @@ impl ForeignTexts {
             (PartKind::Variable, name) => {
                 self.add(value, SHORTEST);
                 let globs = [&spec.provider.caller_env, &spec.provider.profile_env];
-                if !globs.iter().any(|globs| globs.lists(name)) {
-                    self.add(name.as_bytes(), SHORTEST);
+                let text = String::from_utf8_lossy(name);
+                if !globs.iter().any(|globs| globs.lists(&text)) {
+                    self.add(name, SHORTEST);
                 }
             }
             _ => self.add(value, SHORTEST),

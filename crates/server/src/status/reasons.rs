@@ -4,32 +4,37 @@ use credbroker_proto::Reason;
 
 use credbroker_cache::CacheError;
 use credbroker_credential::{DecodeError, ExecInfoError, LifetimeError, PairError};
-use credbroker_plugin::{ProfileError, ResolveError};
+use credbroker_plugin::{ProfileError, ProviderProblem, ResolveError};
 use credbroker_runner::RunError;
 
 /// The stable reason why a request leads to no run.
 pub(crate) fn resolve_reason(error: &ResolveError) -> Reason {
     match error {
-        ResolveError::AmbiguousProvider { .. } => Reason::AmbiguousProvider,
-        ResolveError::ClusterMismatch { .. } => Reason::ClusterMismatch,
-        ResolveError::ClusterUnread { .. } | ResolveError::ProfileUnread { .. } => Reason::HubUnavailable,
-        ResolveError::IdentityConflict { .. } => Reason::IdentityConflict,
-        ResolveError::Profile { source, .. } => profile_reason(source),
+        ResolveError::AmbiguousProvider(..) => Reason::AmbiguousProvider,
+        ResolveError::Profile(_, source) => profile_reason(source),
+        ResolveError::ProfileNotAllowed(_) | ResolveError::ProviderNotAllowed(_) => Reason::PeerDenied,
+        ResolveError::ProfileUnread(..) => Reason::HubUnavailable,
+        ResolveError::Provider(_, problem) => problem_reason(problem),
+        ResolveError::UnknownDefinition { .. } => Reason::UnknownDefinition,
         ResolveError::UnknownProfile { is_configured: false, .. } => Reason::HubNotConfigured,
         ResolveError::UnknownProfile { is_configured: true, .. } => Reason::UnknownClusterProfile,
-        ResolveError::ClusterConfig { .. }
-        | ResolveError::ClusterServer { .. }
-        | ResolveError::InvalidVariable { .. }
-        | ResolveError::NoCluster { .. } => Reason::InvalidRequest,
-        ResolveError::NeedsTerminal { .. } => Reason::InteractionRequired,
-        ResolveError::PluginNotAllowed { .. } => Reason::PluginNotAllowed,
-        ResolveError::PluginNotFound { .. } | ResolveError::PluginUnreadable { .. } => Reason::PluginNotFound,
-        ResolveError::ProfileNotAllowed { .. } | ResolveError::ProviderNotAllowed { .. } => {
-            Reason::PeerDenied
-        }
-        ResolveError::UnknownDefinition { .. } => Reason::UnknownDefinition,
-        ResolveError::UnknownProvider { .. } => Reason::UnknownProvider,
-        ResolveError::VariableNotAllowed { .. } => Reason::VariableNotAllowed,
+        ResolveError::UnknownProvider(..) => Reason::UnknownProvider,
+    }
+}
+
+fn problem_reason(problem: &ProviderProblem) -> Reason {
+    match problem {
+        ProviderProblem::ClusterConfig(..)
+        | ProviderProblem::ClusterServer
+        | ProviderProblem::InvalidVariable(_)
+        | ProviderProblem::NoCluster(_) => Reason::InvalidRequest,
+        ProviderProblem::ClusterMismatch { .. } => Reason::ClusterMismatch,
+        ProviderProblem::ClusterUnread(..) => Reason::HubUnavailable,
+        ProviderProblem::IdentityConflict { .. } => Reason::IdentityConflict,
+        ProviderProblem::NeedsTerminal => Reason::InteractionRequired,
+        ProviderProblem::PluginNotAllowed(..) => Reason::PluginNotAllowed,
+        ProviderProblem::PluginNotFound(..) | ProviderProblem::PluginUnreadable(..) => Reason::PluginNotFound,
+        ProviderProblem::VariableNotAllowed { .. } => Reason::VariableNotAllowed,
     }
 }
 
@@ -37,11 +42,7 @@ pub(crate) fn resolve_reason(error: &ResolveError) -> Reason {
 pub(crate) fn profile_reason(error: &ProfileError) -> Reason {
     match error {
         ProfileError::NoMatch { .. } => Reason::NoMatchingProvider,
-        ProfileError::Invalid { .. }
-        | ProfileError::Malformed { .. }
-        | ProfileError::Repeated { .. }
-        | ProfileError::VariableDenied { .. }
-        | ProfileError::VariableNotAllowed { .. } => Reason::ClusterProfileInvalid,
+        ProfileError::Invalid(_) => Reason::ClusterProfileInvalid,
     }
 }
 

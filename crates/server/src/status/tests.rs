@@ -8,7 +8,9 @@ use credbroker_credential::{
     ApiVersion, DecodeError, ExecInfoError, LifetimeError, PairError,
     document::{self, Aliases, Position},
 };
-use credbroker_plugin::{Command, Definition, ProfileError, ProfileName, Refusal, Retirement, access::Verb};
+use credbroker_plugin::{
+    Command, Definition, ProfileError, ProfileName, ProviderProblem, Refusal, Retirement, access::Verb,
+};
 use credbroker_uds_server::{Full, Limit, Refusal as Refused, Who};
 
 const AT: Position = Position { line: 3, column: 7 };
@@ -24,10 +26,10 @@ fn run_errors() -> Vec<RunError> {
             base: Arc::from(std::path::Path::new("/tmp")),
             cause: cause(),
         },
-        RunError::ExecInfo { command: command(), source: ExecInfoError::Config { line: 1, column: 2 } },
+        RunError::ExecInfo { command: command(), source: ExecInfoError::Config(1, 2) },
         RunError::ExecInfo {
             command: command(),
-            source: ExecInfoError::TooLarge { size: 200_000, authorities: 190_000, limit: 131_072 },
+            source: ExecInfoError::TooLarge { size: 200_000, authorities: 190_000 },
         },
         RunError::Exit { command: command(), code: 3, stderr: stderr() },
         RunError::NeedsTerminal { command: command(), stderr: stderr() },
@@ -73,32 +75,32 @@ fn run_errors() -> Vec<RunError> {
 fn decode_errors() -> Vec<DecodeError> {
     let parse = document::parse(b"{\"a\": ", Aliases::Refuse).unwrap_err();
     let errors = vec![
-        DecodeError::BadTimestamp { at: AT },
-        DecodeError::Document { source: parse },
+        DecodeError::BadTimestamp(AT),
+        DecodeError::Document(parse),
         DecodeError::Empty,
-        DecodeError::HalfPair { missing: "clientKeyData" },
+        DecodeError::HalfPair("clientKeyData"),
         DecodeError::NoCredential,
         DecodeError::NoStatus,
-        DecodeError::NotAnObject { found: "a list", at: AT },
-        DecodeError::TokenBlank { at: AT },
-        DecodeError::TokenControl { at: AT },
-        DecodeError::TokenNotAscii { at: AT },
+        DecodeError::NotAnObject("a list", AT),
+        DecodeError::TokenBlank(AT),
+        DecodeError::TokenControl(AT),
+        DecodeError::TokenNotAscii(AT),
         DecodeError::VersionMismatch { expected: ApiVersion::V1, found: Some(ApiVersion::V1Beta1) },
-        DecodeError::VersionMissing { expected: ApiVersion::V1 },
-        DecodeError::WrongKind { at: AT },
+        DecodeError::VersionMissing(ApiVersion::V1),
+        DecodeError::WrongKind(AT),
         DecodeError::WrongType { field: "status.token", expected: "a string", found: "a number", at: AT },
     ];
     let pairs = [
-        PairError::Base64 { field: "clientKeyData" },
+        PairError::Base64("clientKeyData"),
         PairError::CertificateMissing,
-        PairError::CertificateUnreadable { number: 2 },
-        PairError::ChainTooLong { count: 17 },
+        PairError::CertificateUnreadable(2),
+        PairError::ChainTooLong(17),
         PairError::EncryptedKey,
         PairError::KeyMismatch,
         PairError::KeyMissing,
         PairError::KeyUnreadable,
-        PairError::LeafNotFirst { number: 2 },
-        PairError::PemBroken { field: "clientKeyData", line: 4 },
+        PairError::LeafNotFirst(2),
+        PairError::PemBroken("clientKeyData", 4),
         PairError::Secp256k1,
         PairError::Swapped,
     ];
@@ -117,9 +119,9 @@ fn cache_errors() -> Vec<CacheError> {
         CacheError::Unattended(Unattended::Unanswered),
         CacheError::Retired(Retirement::Changed),
         CacheError::Retired(Retirement::Removed),
-        CacheError::Lifetime { command: command(), source: LifetimeError::Certificate { ago } },
-        CacheError::Lifetime { command: command(), source: LifetimeError::Credential { ago } },
-        CacheError::Lifetime { command: command(), source: LifetimeError::NotYetValid { ahead: ago } },
+        CacheError::Lifetime { command: command(), source: LifetimeError::Certificate(ago) },
+        CacheError::Lifetime { command: command(), source: LifetimeError::Credential(ago) },
+        CacheError::Lifetime { command: command(), source: LifetimeError::NotYetValid(ago) },
     ];
     errors.extend(run_errors().into_iter().map(CacheError::Run));
     let decode = |source| CacheError::Run(RunError::Decode { command: command(), source });
@@ -128,38 +130,28 @@ fn cache_errors() -> Vec<CacheError> {
 }
 
 fn resolve_errors() -> Vec<ResolveError> {
-    let provider = || Arc::<str>::from("cloud");
     let command = || Command::Name("p".into());
     let profile = || ProfileName::new("fleet", "paris");
-    let errors = vec![
-        ResolveError::ClusterConfig { provider: provider(), line: 1, column: 2 },
-        ResolveError::ClusterMismatch {
-            provider: provider(),
+    let of_provider = |problem| ResolveError::Provider("cloud".into(), problem);
+    let errors = [
+        of_provider(ProviderProblem::ClusterConfig(1, 2)),
+        of_provider(ProviderProblem::ClusterMismatch {
             profile: Some(profile()),
             difference: "its server is different",
-        },
-        ResolveError::ClusterMismatch {
-            provider: provider(),
+        }),
+        of_provider(ProviderProblem::ClusterMismatch {
             profile: None,
             difference: "its server is not one of theirs",
-        },
-        ResolveError::ClusterServer { provider: provider() },
-        ResolveError::ClusterUnread {
-            provider: provider(),
-            problem: "connection refused".into(),
-            retry_after: Duration::ZERO,
-        },
-        ResolveError::AmbiguousProvider {
-            name: "cloud".into(),
-            candidates: ["/home/jane/.kube/config", "/other"]
+        }),
+        of_provider(ProviderProblem::ClusterServer),
+        of_provider(ProviderProblem::ClusterUnread("connection refused".into(), Duration::ZERO)),
+        ResolveError::AmbiguousProvider(
+            "cloud".into(),
+            ["/home/jane/.kube/config", "/other"]
                 .map(|file| Definition::new(file.into(), "cloud", "12ab"))
                 .into(),
-        },
-        ResolveError::IdentityConflict {
-            provider: provider(),
-            variable: "AWS_PROFILE".into(),
-            runs_with: true,
-        },
+        ),
+        of_provider(ProviderProblem::IdentityConflict { variable: "AWS_PROFILE".into(), runs_with: true }),
         ResolveError::UnknownDefinition {
             name: "cloud".into(),
             definition: "12ab".into(),
@@ -170,56 +162,39 @@ fn resolve_errors() -> Vec<ResolveError> {
             definition: "12ab".into(),
             known: vec![Definition::new("/other".into(), "cloud", "34cd")],
         },
-        ResolveError::VariableNotAllowed {
-            provider: provider(),
+        of_provider(ProviderProblem::VariableNotAllowed {
             variable: "CLOUDSDK_PYTHON".into(),
             danger: "it can make the plugin run another program",
             remedy: "",
-        },
-        ResolveError::InvalidVariable { provider: provider(), variable: "A=B".into() },
-        ResolveError::NeedsTerminal { provider: provider() },
-        ResolveError::NoCluster { provider: provider(), known: 2 },
-        ResolveError::PluginNotAllowed {
-            provider: provider(),
-            command: command(),
-            refusal: Refusal::NotListed { command: "/plugins/p".into() },
-        },
-        ResolveError::PluginNotFound { provider: provider(), command: command(), install_hint: None },
-        ResolveError::PluginUnreadable {
-            provider: provider(),
-            command: command(),
-            source: Arc::new(io::ErrorKind::PermissionDenied.into()),
-        },
-        ResolveError::ProfileNotAllowed { profile: profile() },
-        ResolveError::ProfileUnread {
-            profile: profile(),
-            problem: "connection refused".into(),
-            retry_after: Duration::from_secs(20),
-        },
-        ResolveError::ProviderNotAllowed { name: "cloud".into() },
+        }),
+        of_provider(ProviderProblem::InvalidVariable("A=B".into())),
+        of_provider(ProviderProblem::NeedsTerminal),
+        of_provider(ProviderProblem::NoCluster(2)),
+        of_provider(ProviderProblem::PluginNotAllowed(
+            command(),
+            Refusal::NotListed { command: "/plugins/p".into() },
+        )),
+        of_provider(ProviderProblem::PluginNotFound(command(), None)),
+        of_provider(ProviderProblem::PluginUnreadable(
+            command(),
+            Arc::new(io::ErrorKind::PermissionDenied.into()),
+        )),
+        ResolveError::ProfileNotAllowed(profile()),
+        ResolveError::ProfileUnread(profile(), "connection refused".into(), Duration::from_secs(20)),
+        ResolveError::ProviderNotAllowed("cloud".into()),
         ResolveError::UnknownProfile { profile: profile(), is_configured: true },
         ResolveError::UnknownProfile { profile: profile(), is_configured: false },
-        ResolveError::UnknownProvider { name: "clout".into(), known: vec!["cloud".into()] },
+        ResolveError::UnknownProvider("clout".into(), vec!["cloud".into()]),
     ];
-    let profiles = profile_errors().into_iter();
-    let profiles = profiles.map(|source| ResolveError::Profile { profile: profile(), source });
+    let profiles = profile_errors().map(|error| ResolveError::Profile(profile(), error));
     errors.into_iter().chain(profiles).collect()
 }
 
-fn profile_errors() -> [ProfileError; 6] {
-    let field = || "access provider `cloud`: cluster.server".to_owned();
+fn profile_errors() -> [ProfileError; 2] {
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     [
-        ProfileError::Invalid { field: field(), problem: "is empty" },
-        ProfileError::Malformed { field: field(), expected: "text" },
+        ProfileError::Invalid("access provider `cloud`: cluster.server is empty".into()),
         ProfileError::NoMatch { profile: names(&["gke", "eks"]), configured: names(&["cloud"]) },
-        ProfileError::Repeated { provider: "cloud".into(), list: "accessProviders" },
-        ProfileError::VariableDenied { field: field(), variable: "LD_PRELOAD".into() },
-        ProfileError::VariableNotAllowed {
-            field: field(),
-            provider: "cloud".into(),
-            variable: "TENANT".into(),
-        },
     ]
 }
 
@@ -312,7 +287,7 @@ fn the_metadata_names_provider_key_cluster_and_limit_where_they_apply() {
     ];
     assert_eq!(metadata(&full), pairs(&named));
     let command = Command::Name("p".into());
-    let missing = ResolveError::PluginNotFound { provider: "cloud".into(), command, install_hint: None };
+    let missing = ResolveError::Provider("cloud".into(), ProviderProblem::PluginNotFound(command, None));
     let by_name = Source::Provider("cloud".into());
     assert_eq!(metadata(&unresolved(&missing, &by_name)), pairs(&[("provider", "cloud")]));
     let both = pairs(&[("cluster", "fleet/paris"), ("provider", "cloud")]);
@@ -320,7 +295,7 @@ fn the_metadata_names_provider_key_cluster_and_limit_where_they_apply() {
     let profile = ProfileName::new("fleet", "paris");
     let unknown = ResolveError::UnknownProfile { profile, is_configured: true };
     assert_eq!(metadata(&unresolved(&unknown, &paris())), pairs(&[("cluster", "fleet/paris")]));
-    let unknown = ResolveError::UnknownProvider { name: "x".repeat(10_000), known: vec![] };
+    let unknown = ResolveError::UnknownProvider("x".repeat(10_000), vec![]);
     assert_eq!(metadata(&unresolved(&unknown, &by_name)), [], "a value that would not fit into the headers");
 }
 

@@ -96,7 +96,7 @@ fn name(error: &DecodeError) -> String {
     let first = |shown: &str| shown.split([' ', '{', '(']).next().unwrap_or_default().to_owned();
     match error {
         DecodeError::Pair(error) => first(&format!("{error:?}")),
-        DecodeError::Document { source } => first(&format!("{:?}", source.kind)),
+        DecodeError::Document(source) => first(&format!("{:?}", source.kind)),
         other => first(&format!("{other:?}")),
     }
 }

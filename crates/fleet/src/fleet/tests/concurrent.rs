@@ -13,7 +13,7 @@ use std::{
 use super::*;
 use crate::resolver::{CredentialRequest, Resolver, Source};
 use credbroker_credential::Cluster;
-use credbroker_plugin::{ClusterInfo, PluginSpec, ResolveError};
+use credbroker_plugin::{ClusterInfo, PluginSpec, ProviderProblem, ResolveError};
 
 const PROFILES: usize = 1000;
 
@@ -64,7 +64,7 @@ fn ask_twice(resolver: &Resolver, number: usize) -> Option<()> {
     match resolver.resolve(CredentialRequest { source, cluster: Some(sent), ..CredentialRequest::default() })
     {
         Ok(found) => assert_eq!((self::id(&found), found.key), (id, spec.key)),
-        Err(ResolveError::ClusterMismatch { .. }) => {} // it has moved meanwhile
+        Err(ResolveError::Provider(_, ProviderProblem::ClusterMismatch { .. })) => {} // it has moved meanwhile
         Err(error) => panic!("{number}: {error}"),
     }
     Some(())

@@ -7,7 +7,7 @@ use super::{
     *,
 };
 use crate::HubState;
-use credbroker_plugin::{ArgsPolicy, ProfileSourced};
+use credbroker_plugin::{ArgsPolicy, ProfileSourced, ProviderProblem};
 
 fn matching(dir: &Path) -> Provider {
     Provider { cluster_info: ClusterInfo::Match, provide_cluster_info: true, ..provider("p", plugin(dir)) }
@@ -98,7 +98,10 @@ fn without_a_cluster_there_is_nothing_to_match() {
     let resolver = with_fleet([Provider { provide_cluster_info: false, ..matching(dir.path()) }]);
     assert!(resolver.resolve(ask("p")).unwrap().target.is_none());
     let resolver = with_fleet([matching(dir.path())]);
-    assert!(matches!(resolver.resolve(ask("p")), Err(ResolveError::NoCluster { known: 0, .. })));
+    assert!(matches!(
+        resolver.resolve(ask("p")),
+        Err(ResolveError::Provider(_, ProviderProblem::NoCluster(0)))
+    ));
 }
 
 #[test]

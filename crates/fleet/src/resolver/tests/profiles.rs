@@ -246,7 +246,7 @@ fn what_a_provider_cannot_do_it_cannot_do_for_a_profile() {
     let error = |name| resolver.resolve(by_profile(name)).unwrap_err();
     insta::assert_snapshot!(error("t"), @"provider `t`: exec plugin cannot support interactive mode: standard input is unavailable: `interactiveMode` is Always, and there is no terminal for a ClusterProfile");
     assert!(
-        matches!(error("u"), ResolveError::Profile { .. }),
+        matches!(error("u"), ResolveError::Profile(..)),
         "a user of a kubeconfig is not an access provider"
     );
 }

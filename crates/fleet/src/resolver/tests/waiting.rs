@@ -78,7 +78,7 @@ async fn an_attempt_that_begins_too_late_is_not_waited_for() {
     let resolver = paused(FIRST_LOOK + SECOND);
     assert_eq!(waits(&resolver, by_profile("paris"), None).await, Duration::ZERO);
     let refused = resolver.resolve(by_profile("paris")).unwrap_err();
-    let ResolveError::ProfileUnread { retry_after, .. } = refused else { panic!("{refused}") };
+    let ResolveError::ProfileUnread(_, _, retry_after) = refused else { panic!("{refused}") };
     assert_eq!(retry_after, FIRST_LOOK, "when it begins");
     assert_eq!(
         waits(&resolver, by_profile("paris"), Some(SYNCED)).await,

@@ -3,8 +3,8 @@
 use super::*;
 
 fn skipped(profile: &ClusterProfile, configured: &[Arc<Provider>]) -> String {
-    let (_, skipped) = resolve(profile, configured, EndpointRules::default());
-    skipped
+    resolve(profile, configured, EndpointRules::default())
+        .skipped
         .iter()
         .map(|skipped| format!("{}: {}", skipped.name, skipped.reason))
         .collect::<Vec<_>>()
@@ -59,9 +59,10 @@ fn the_newer_list_wins_over_the_deprecated_one() {
     let older = json!({"name": "p", "cluster": {"server": "https://older"}});
     let newer = json!({"name": "p", "cluster": {"server": "https://newer"}});
     let profile = profile(&json!({"credentialProviders": [older], "accessProviders": [newer]}));
-    let resolution = resolved(&profile, &configured(&["p"]));
-    assert_eq!((&*resolution.endpoint.server, resolution.warnings), ("https://newer", vec![]));
-    assert_eq!(skipped(&profile, &configured(&["p"])), "");
+    let configured = configured(&["p"]);
+    assert_eq!(resolved(&profile, &configured).endpoint.server, "https://newer");
+    assert_eq!(warnings(&profile, &configured), [""; 0]);
+    assert_eq!(skipped(&profile, &configured), "");
 }
 
 #[test]
@@ -74,10 +75,10 @@ fn the_configurations_order_counts_across_both_lists() {
 fn a_profile_with_the_deprecated_list_alone_resolves_with_a_warning() {
     for newer in [Value::Null, json!([]), json!([entry("other")])] {
         let status = json!({"accessProviders": newer, "credentialProviders": [entry("p")]});
-        let resolution = resolved(&profile(&status), &configured(&["p"]));
-        assert_eq!(&*resolution.endpoint.server, "https://p:6443");
+        let (profile, configured) = (profile(&status), configured(&["p"]));
+        assert_eq!(resolved(&profile, &configured).endpoint.server, "https://p:6443");
         assert_eq!(
-            resolution.warnings,
+            warnings(&profile, &configured),
             ["provider `p` is listed in status.credentialProviders, which is deprecated"]
         );
     }

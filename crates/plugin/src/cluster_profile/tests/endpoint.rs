@@ -8,17 +8,16 @@ fn endpoint(profile: &ClusterProfile) -> Cluster {
 }
 
 fn servers(servers: &[&str], rules: EndpointRules) -> String {
-    let outcome = |server: &&str| match resolve(
-        &with_cluster(&json!({"server": server})),
-        &configured(&["p"]),
-        rules,
-    ) {
-        (Ok(resolution), _) => {
-            assert_eq!(resolution.endpoint.server, *server, "unchanged");
-            "usable".to_owned()
-        }
-        (Err(error), _) => error.to_string().replace("access provider `p`: cluster.", ""),
-    };
+    let outcome =
+        |server: &&str| match resolve(&with_cluster(&json!({"server": server})), &configured(&["p"]), rules)
+            .outcome
+        {
+            Ok(target) => {
+                assert_eq!(target.endpoint.server, *server, "unchanged");
+                "usable".to_owned()
+            }
+            Err(error) => error.to_string().replace("access provider `p`: cluster.", ""),
+        };
     servers.iter().map(outcome).collect::<Vec<_>>().join("\n")
 }
 

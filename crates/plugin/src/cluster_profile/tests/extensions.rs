@@ -52,10 +52,10 @@ fn the_config_is_the_same_bytes_each_time() {
 fn a_config_that_does_not_reach_the_plugin_is_warned_about() {
     let config = extended(&[(CONFIG, &json!({"audience": "x"}))]);
     let resolution = resolved(&config, &configured(&["p"]));
-    insta::assert_snapshot!(resolution.warnings.join("\n"), @"the `client.authentication.k8s.io/exec` extension does not reach the plugin: provider `p` has `provideClusterInfo: false`");
+    insta::assert_snapshot!(warnings(&config, &configured(&["p"])).join("\n"), @"the `client.authentication.k8s.io/exec` extension does not reach the plugin: provider `p` has `provideClusterInfo: false`");
     assert_eq!(resolution.endpoint.config, r#"{"audience":"x"}"#, "it is part of the place all the same");
-    assert_eq!(resolved(&config, &open()).warnings, [""; 0]);
-    assert_eq!(resolved(&extended(&[(CONFIG, &Value::Null)]), &configured(&["p"])).warnings, [""; 0]);
+    assert_eq!(warnings(&config, &open()), [""; 0]);
+    assert_eq!(warnings(&extended(&[(CONFIG, &Value::Null)]), &configured(&["p"])), [""; 0]);
 }
 
 #[test]

@@ -51,12 +51,16 @@ fn with_fields(fields: &Value) -> ClusterProfile {
     with_cluster(&cluster.into())
 }
 
-fn resolved(profile: &ClusterProfile, configured: &[Arc<Provider>]) -> Resolution {
-    resolve(profile, configured, EndpointRules::default()).0.unwrap()
+fn resolved(profile: &ClusterProfile, configured: &[Arc<Provider>]) -> Arc<Target> {
+    resolve(profile, configured, EndpointRules::default()).outcome.unwrap()
+}
+
+fn warnings(profile: &ClusterProfile, configured: &[Arc<Provider>]) -> Vec<String> {
+    resolve(profile, configured, EndpointRules::default()).warnings
 }
 
 fn refused(profile: &ClusterProfile, configured: &[Arc<Provider>]) -> String {
-    resolve(profile, configured, EndpointRules::default()).0.unwrap_err().to_string()
+    resolve(profile, configured, EndpointRules::default()).outcome.unwrap_err().to_string()
 }
 
 /// What is wrong with each of these clusters, a line each.

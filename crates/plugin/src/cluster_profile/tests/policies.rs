@@ -45,9 +45,9 @@ fn to_ignore_is_the_default() {
 #[test]
 fn one_policy_does_not_open_the_other() {
     let both = extended(&[(ARGS, &json!(["--more"])), (ENVS, &json!({"A": "1"}))]);
-    let args = resolved(&both, &with(ArgsPolicy::Append, EnvPolicy::Ignore)).provider;
+    let args = &resolved(&both, &with(ArgsPolicy::Append, EnvPolicy::Ignore)).provider;
     assert_eq!((&args.args, args.env.len()), (&texts(&["--own", "--more"]), 2));
-    let env = resolved(&both, &with(ArgsPolicy::Ignore, EnvPolicy::Replace)).provider;
+    let env = &resolved(&both, &with(ArgsPolicy::Ignore, EnvPolicy::Replace)).provider;
     assert_eq!((&env.args, env.env.len()), (&texts(&["--own"]), 3));
 }
 
@@ -161,10 +161,10 @@ fn the_additions_of_one_profile_do_not_affect_another() {
     };
     for _ in 0..1000 {
         for id in ["a", "a", "b"] {
-            let provider = resolved(&of(id), &open).provider;
+            let provider = &resolved(&of(id), &open).provider;
             assert_eq!((provider.args.clone(), provider.env.clone()), expected(id));
         }
-        let plain = resolved(&extended(&[]), &open).provider;
+        let plain = &resolved(&extended(&[]), &open).provider;
         assert_eq!((plain.args.clone(), plain.env.len()), (texts(&["--own"]), 2));
     }
     assert_eq!((&open[0].args, open[0].env.len()), (&texts(&["--own"]), 2));

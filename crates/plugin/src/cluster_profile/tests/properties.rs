@@ -3,7 +3,7 @@
 use proptest::{prelude::*, sample::select};
 
 use super::*;
-use crate::{key::RunDigest, variables::is_denied_to_profiles};
+use crate::{key::PluginKey, variables::is_denied_to_profiles};
 use credbroker_credential::Cluster;
 
 /// Any JSON, in which the reserved names are frequent.
@@ -83,16 +83,17 @@ fn providers() -> Vec<Arc<Provider>> {
 type Seen = Result<(Arc<str>, Vec<String>, Vec<(String, String)>, Cluster, Vec<String>), ProfileError>;
 
 fn seen(profile: &ClusterProfile, providers: &[Arc<Provider>]) -> (Seen, Vec<Skipped>) {
-    let (outcome, skipped) = resolve(profile, providers, EndpointRules { allow_http: true });
-    let seen = outcome.map(|Resolution { provider, endpoint, warnings, .. }| {
-        let provider = Provider::clone(&provider);
-        (provider.name, provider.args, provider.env, Cluster::clone(&endpoint), warnings)
+    let Resolution { outcome, skipped, warnings } =
+        resolve(profile, providers, EndpointRules { allow_http: true });
+    let seen = outcome.map(|target| {
+        let provider = Provider::clone(&target.provider);
+        (provider.name, provider.args, provider.env, Cluster::clone(&target.endpoint), warnings)
     });
     (seen, skipped)
 }
 
-fn digests(providers: &[Arc<Provider>]) -> Vec<RunDigest> {
-    providers.iter().map(|provider| RunDigest::of(provider)).collect()
+fn digests(providers: &[Arc<Provider>]) -> Vec<PluginKey> {
+    providers.iter().map(|provider| PluginKey::of_provider(provider)).collect()
 }
 
 proptest! {
@@ -158,13 +159,13 @@ proptest! {
     fn profiles_that_differ_in_their_name_alone_are_different_runs(
         status in status(), names in prop::array::uniform4("[a-b/]{0,2}"),
     ) {
-        let (outcome, _) = resolve(&profile(&status), &providers(), EndpointRules::default());
-        if let Ok(resolution) = outcome {
+        let resolution = resolve(&profile(&status), &providers(), EndpointRules::default());
+        if let Ok(resolution) = resolution.outcome {
             let [one, two, three, four] = names;
             let (one, two) = (ProfileName::new(one, two), ProfileName::new(three, four));
-            let digest = |name| RunDigest::of_target(&resolution.provider, name, &resolution.endpoint);
+            let digest = |name| PluginKey::of_profile(&resolution.provider, name, &resolution.endpoint);
             prop_assert_eq!(digest(&one) == digest(&two), one == two);
-            prop_assert_ne!(digest(&one), RunDigest::of(&resolution.provider));
+            prop_assert_ne!(digest(&one), PluginKey::of_provider(&resolution.provider));
         }
     }
 }

@@ -75,8 +75,9 @@ fn a_status_that_is_not_a_map_lists_nothing() {
 #[test]
 fn an_entry_without_a_name_is_skipped() {
     let profile = profile(&json!({"accessProviders": [entry(""), entry("p"), entry("")]}));
-    let (resolution, skipped) = resolve(&profile, &configured(&["p"]), EndpointRules::default());
-    assert_eq!((&*resolution.unwrap().endpoint.server, skipped), ("https://p:6443", vec![]));
+    let Resolution { outcome, skipped, .. } =
+        resolve(&profile, &configured(&["p"]), EndpointRules::default());
+    assert_eq!((&*outcome.unwrap().endpoint.server, skipped), ("https://p:6443", vec![]));
 }
 
 #[test]

@@ -11,7 +11,9 @@ use tokio::{
 };
 
 use super::*;
-use credbroker_plugin::{Environment, PluginPolicy, Provider, ResolveError, Sandbox, testing::provider};
+use credbroker_plugin::{
+    Environment, PluginPolicy, Provider, ProviderProblem, ResolveError, Sandbox, testing::provider,
+};
 use credbroker_test_support::{private_directory, private_file};
 
 /// Longer than anything here takes, on any machine, also where time passes a hundred times as fast.
@@ -232,7 +234,10 @@ fn what_is_missing_is_named_with_its_remedy_and_is_runnable_once_it_is_there() {
     assert!(named.runnable("p").is_ok());
     let below_a_file: PathBuf = dir.path().join("plugin/x".repeat(4096));
     let error = of(Command::Path(below_a_file)).runnable("p").unwrap_err();
-    assert!(matches!(error, ResolveError::PluginUnreadable { .. }), "too long a name: {error:?}");
+    assert!(
+        matches!(error, ResolveError::Provider(_, ProviderProblem::PluginUnreadable(..))),
+        "too long a name: {error:?}"
+    );
 }
 
 const OF_ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";

@@ -1,9 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::{
-    Definition, Environment, PluginFile, PluginKey, ProfileName, Target, key::RunDigest, testing::provider,
-};
+use crate::{Command, Definition, Environment, testing::provider};
 
 fn variables(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
@@ -20,7 +18,7 @@ fn configured() -> Provider {
 }
 
 fn spec(provider: Provider) -> PluginSpec {
-    let key = PluginKey::of(RunDigest::of(&provider), None, std::iter::empty());
+    let key = PluginKey::of_provider(&provider);
     let file = Arc::new(PluginFile::new(provider.command.clone(), None));
     let caller_env = [("AWS_PROFILE".to_owned(), "prod".to_owned())].into();
     PluginSpec { key, provider: Arc::new(provider), file, cluster: None, caller_env, target: None }
@@ -29,7 +27,8 @@ fn spec(provider: Provider) -> PluginSpec {
 fn shown(spec: &PluginSpec) -> String {
     let line = |part: &KeyPart<'_>| {
         let KeyPart { kind, name, origin, value } = part;
-        format!("{kind:?} {name} {} {origin:?}", String::from_utf8_lossy(value))
+        let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
+        format!("{kind:?} {name} {value} {origin:?}")
     };
     spec.key_parts().iter().map(line).collect::<Vec<_>>().join("\n")
 }
@@ -106,7 +105,7 @@ fn what_a_cluster_profile_adds_is_named_so() {
     Argument 2 --cluster=paris ClusterProfile
     Variable MODE profile ClusterProfile
     Variable TENANT t ClusterProfile
-    ClusterProfile  fleet/paris ClusterProfile
+    ClusterProfile  5:fleet/paris ClusterProfile
     Cluster server https://paris ClusterProfile
     Cluster tls-server-name paris ClusterProfile
     Cluster insecure-skip-tls-verify true ClusterProfile
@@ -118,7 +117,10 @@ fn what_a_cluster_profile_adds_is_named_so() {
     assert!(text.contains("Variable REGION stanza Stanza"), "{text}");
     let names = |spec: &PluginSpec| {
         let parts = spec.foreign_parts();
-        parts.iter().map(|part| format!("{:?} {}", part.kind, part.name)).collect::<Vec<_>>()
+        parts
+            .iter()
+            .map(|part| format!("{:?} {}", part.kind, String::from_utf8_lossy(&part.name)))
+            .collect::<Vec<_>>()
     };
     let foreign = ["Argument 2", "Variable AWS_PROFILE", "Variable MODE", "Variable TENANT"];
     assert_eq!(names(&spec), foreign, "the plugin does not receive the cluster");
