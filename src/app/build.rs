@@ -86,7 +86,6 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
         scheduler,
         fleet,
         hub,
-        metrics: Arc::clone(&metrics),
         policies: policies.clone(),
         started,
         limits: Mutex::new(config.limits),

@@ -72,15 +72,16 @@ pub struct DecisionRecord<'a> {
     pub took: Option<Duration>,
 }
 
-/// How a request was decided.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum RequestOutcome {
-    /// It was allowed and answered.
-    Allowed,
-    /// The peer has no right to it.
-    Denied,
-    /// It was allowed, and failed for another reason.
-    Failed,
+named! {
+    /// How a request was decided.
+    RequestOutcome {
+        /// It was allowed and answered.
+        Allowed = "allowed",
+        /// The peer has no right to it.
+        Denied = "denied",
+        /// It was allowed, and failed for another reason.
+        Failed = "failed",
+    }
 }
 
 /// A plugin run that has ended.
@@ -272,16 +273,6 @@ fn present<const N: usize>(fields: [(&'static str, Option<Value>); N]) -> impl I
 
 fn milliseconds(took: Duration) -> Value {
     u64::try_from(took.as_millis()).unwrap_or(u64::MAX).into()
-}
-
-impl RequestOutcome {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Allowed => "allowed",
-            Self::Denied => "denied",
-            Self::Failed => "failed",
-        }
-    }
 }
 
 /// Limits the records of one second, and counts the others. A hit takes no lock.

@@ -214,8 +214,8 @@ async fn answer<R: PluginRunner, B>(
     match request.uri().path() {
         "/metrics" => response(StatusCode::OK, Exposition::CONTENT_TYPE, {
             let parts = &monitor.parts;
-            let is_current = parts.configuration.borrow().failure.is_none();
-            exposition(&parts.metrics, &parts.health, (is_current, parts.started), with_names).await
+            let configuration = Arc::clone(&parts.configuration.borrow());
+            exposition(&parts.metrics, &parts.health, &configuration, parts.started, with_names).await
         }),
         // Says that the runtime works. Plugins, issuers and the hub have no part in it.
         "/livez" => plain(StatusCode::OK, "ok\n"),

@@ -1,8 +1,10 @@
 //! Requests by RPC and result.
 
+use prometheus_client::metrics::counter::Counter;
+
 use super::{
-    counter::{Counter, Counts},
-    exposition::{Exposition, families},
+    counter::Counts,
+    exposition::{ConstGauge, Exposition, families},
 };
 
 /// The requests of all callers.
@@ -17,7 +19,7 @@ impl Requests {
     /// A request was answered without an error. For a stream: it began.
     pub fn answered(&self, rpc: Rpc) {
         if let Some(count) = self.ok.get(usize::from(rpc.0)) {
-            count.add_one();
+            count.inc();
         }
     }
 
@@ -31,17 +33,13 @@ impl Requests {
 
     /// Writes both families.
     pub fn write(&self, to: &mut Exposition) {
-        to.family(&families::REQUESTS);
-        for ((name, _), count) in PATHS.iter().zip(&self.ok).filter(|(_, count)| count.get() > 0) {
-            to.sample(&[("rpc", name), ("result", "OK")], count.get());
-        }
-        for ((rpc, result), count) in self.failed.all() {
-            to.sample(&[("rpc", rpc.name()), ("result", result)], count);
-        }
-        to.family(&families::DENIALS);
-        for (reason, count) in self.denied.all() {
-            to.sample(&[("reason", reason)], count);
-        }
+        let ok = PATHS.iter().zip(&self.ok).map(|((name, _), count)| ([*name, "OK"], count.get()));
+        let failed =
+            self.failed.all().into_iter().map(|((rpc, result), count)| ([rpc.name(), result], count));
+        let requests = ok.filter(|(_, count)| *count > 0).chain(failed);
+        to.all(&families::REQUESTS, requests.map(|(labels, count)| (labels, ConstGauge::new(count))));
+        let denied = self.denied.all().into_iter();
+        to.all(&families::DENIALS, denied.map(|(reason, count)| ([reason], ConstGauge::new(count))));
     }
 }
 
