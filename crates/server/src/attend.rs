@@ -15,7 +15,6 @@ use std::{
 
 use bytes::Bytes;
 use credbroker_proto::v1 as pb;
-use futures_util::stream::unfold;
 use rustix::process::geteuid;
 use tokio::sync::oneshot;
 use tonic::{Request, Response, Status};
@@ -26,7 +25,7 @@ use super::{
     audit_record::Asked,
     convert::{self, deadline},
     credentials::{Credentials, named},
-    preencoded::{self, MessageStream, Preencoded},
+    preencoded::{self, Follow, MessageStream},
     status::{self, Subject},
 };
 use credbroker_cache as cache;
@@ -86,13 +85,14 @@ impl<R: PluginRunner> Credentials<R> {
             answer: Box::pin(answer.instrument(span)),
             reader,
             end: None,
+            is_over: false,
             offered,
             lease: None,
             leases: leases.clone(),
             peer,
             _slot: slot,
         };
-        Ok(Preencoded::response(attended.messages()))
+        Ok(attended.response())
     }
 }
 
@@ -116,6 +116,7 @@ struct AttendStream {
     reader: AttendantReader,
     /// The answer, when the last lines are sent before it.
     end: Option<Result<Arc<Issued>, Status>>,
+    is_over: bool,
     /// Gets what the caller is asked to run in its terminal.
     offered: Option<oneshot::Receiver<Offer>>,
     /// The caller runs it while this is there.
@@ -132,37 +133,40 @@ impl fmt::Debug for AttendStream {
 }
 
 impl AttendStream {
-    fn messages(self) -> MessageStream<Bytes> {
-        Box::pin(unfold(Some(self), async |attended| {
-            let mut attended = attended?;
-            if let Some(end) = attended.end.take() {
-                return Some((framed(end), None));
-            }
-            tokio::select! {
-                biased;
-                Some(offer) = offered(&mut attended.offered) => {
-                    let (lease, command) = attended.leases.grant(&attended.peer, offer);
-                    attended.lease = Some(lease);
-                    let lease = Some(command);
-                    let message = pb::AttendCredentialResponse { lease, ..pb::AttendCredentialResponse::default() };
-                    Some((Ok(preencoded::frame(&message)), Some(attended)))
-                }
-                news = attended.reader.next() => Some((Ok(attended.lines(news)), Some(attended))),
-                end = &mut attended.answer => {
-                    let news = attended.reader.news();
-                    if news.lines.is_empty() {
-                        return Some((framed(end), None));
-                    }
-                    attended.end = Some(end);
-                    Some((Ok(attended.lines(news)), Some(attended)))
-                }
-            }
-        }))
-    }
-
     /// A message with what is new. A caller in whose terminal the plugin runs sees its words there.
     fn lines(&self, news: AttendanceNews) -> Bytes {
         lines(if self.lease.is_some() { AttendanceNews { lines: Vec::new(), ..news } } else { news })
+    }
+}
+
+impl Follow for AttendStream {
+    async fn next(&mut self) -> Option<Result<Bytes, Status>> {
+        let end = match self.end.take() {
+            Some(end) => end,
+            None if self.is_over => return None,
+            None => tokio::select! {
+                biased;
+                Some(offer) = offered(&mut self.offered) => {
+                    let (lease, command) = self.leases.grant(&self.peer, offer);
+                    self.lease = Some(lease);
+                    let lease = Some(command);
+                    let message = pb::AttendCredentialResponse { lease, ..pb::AttendCredentialResponse::default() };
+                    return Some(Ok(preencoded::frame(&message)));
+                }
+                news = self.reader.next() => return Some(Ok(self.lines(news))),
+                end = &mut self.answer => {
+                    let news = self.reader.news();
+                    if !news.lines.is_empty() {
+                        self.end = Some(end);
+                        return Some(Ok(self.lines(news)));
+                    }
+                    end
+                }
+            },
+        };
+        self.is_over = true;
+        // The last message is that of a get: both have the same fields.
+        Some(end.map(|issued| issued.encoded.frame.clone()))
     }
 }
 
@@ -171,11 +175,6 @@ async fn offered(offered: &mut Option<oneshot::Receiver<Offer>>) -> Option<Offer
     let offer = offered.as_mut()?.await;
     *offered = None;
     offer.ok()
-}
-
-/// The last message. It is that of a get: both have the same fields.
-fn framed(end: Result<Arc<Issued>, Status>) -> Result<Bytes, Status> {
-    end.map(|issued| issued.encoded.frame.clone())
 }
 
 fn lines(AttendanceNews { lines, time_left }: AttendanceNews) -> Bytes {

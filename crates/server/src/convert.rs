@@ -86,23 +86,15 @@ fn cluster(cluster: pb::Cluster) -> Cluster {
 }
 
 pub(super) fn cluster_message(cluster: &Cluster) -> pb::Cluster {
-    let Cluster {
-        server,
-        tls_server_name,
-        insecure_skip_tls_verify,
-        certificate_authority_data,
-        proxy_url,
-        disable_compression,
-        config,
-    } = cluster.clone();
     pb::Cluster {
-        server,
-        tls_server_name: present(tls_server_name),
-        insecure_skip_tls_verify,
-        certificate_authority_data: Some(certificate_authority_data).filter(|data| !data.is_empty()),
-        proxy_url: present(proxy_url),
-        disable_compression,
-        config: Some(config).filter(|config| !config.is_empty()),
+        server: cluster.server.clone(),
+        tls_server_name: present(cluster.tls_server_name.clone()),
+        insecure_skip_tls_verify: cluster.insecure_skip_tls_verify,
+        certificate_authority_data: Some(cluster.certificate_authority_data.clone())
+            .filter(|data| !data.is_empty()),
+        proxy_url: present(cluster.proxy_url.clone()),
+        disable_compression: cluster.disable_compression,
+        config: Some(cluster.config.clone()).filter(|config| !config.is_empty()),
     }
 }
 

@@ -99,25 +99,41 @@ fn framed(begin: &[u8], rest: &impl Message) -> Bytes {
     frame.freeze()
 }
 
-impl Preencoded {
-    /// A response of these frames, typed as the generated service expects it.
-    pub(super) fn response<T: Send + 'static>(
-        frames: impl Stream<Item = Result<Bytes, Status>> + Send + 'static,
-    ) -> Response<MessageStream<T>> {
-        let mut response = Response::new(stream::pending().boxed() as MessageStream<T>);
-        response.extensions_mut().insert(Self::of(frames));
-        response
+/// What a stream of messages follows. A message is made when the peer can take it, so a slow reader gets only the newest
+/// state, and delays no other reader.
+pub(super) trait Follow: Send + Sized + 'static {
+    /// The next message, framed. `None`: the stream ends.
+    fn next(&mut self) -> impl Future<Output = Option<Result<Bytes, Status>>> + Send;
+
+    /// Its messages. The stream ends with an error.
+    fn frames(self) -> Frames {
+        let frames = stream::unfold(Some(self), async |following| {
+            let mut following = following?;
+            let next = following.next().await?;
+            let rest = next.is_ok().then_some(following);
+            Some((next, rest))
+        });
+        frames.boxed()
     }
 
+    /// A response of its messages, typed as the generated service expects it.
+    fn response<T: Send + 'static>(self) -> Response<MessageStream<T>> {
+        let mut response = Response::new(stream::pending().boxed() as MessageStream<T>);
+        response.extensions_mut().insert(Preencoded::of(self.frames()));
+        response
+    }
+}
+
+impl Preencoded {
     /// A response of this frame, typed as the generated service expects it.
     pub(super) fn message<T: Default>(frame: Bytes) -> Response<T> {
         let mut response = Response::new(T::default());
-        response.extensions_mut().insert(Self::of(stream::once(ready(Ok(frame)))));
+        response.extensions_mut().insert(Self::of(once(frame)));
         response
     }
 
-    fn of(frames: impl Stream<Item = Result<Bytes, Status>> + Send + 'static) -> Self {
-        Self(Arc::new(Mutex::new(Some(frames.boxed()))))
+    fn of(frames: Frames) -> Self {
+        Self(Arc::new(Mutex::new(Some(frames))))
     }
 
     /// Takes the frames. `None` if a clone has already taken them.
@@ -136,10 +152,13 @@ impl Preencoded {
 
 /// A response of this frame.
 pub(super) fn response(frame: Bytes) -> http::Response<Body> {
-    let frames = stream::once(ready(Ok(frame))).boxed();
-    let mut response = http::Response::new(Body::new(FrameBody { frames: Some(frames) }));
+    let mut response = http::Response::new(Body::new(FrameBody { frames: Some(once(frame)) }));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     response
+}
+
+fn once(frame: Bytes) -> Frames {
+    stream::once(ready(Ok(frame))).boxed()
 }
 
 struct FrameBody {

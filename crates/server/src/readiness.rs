@@ -18,17 +18,11 @@ use credbroker_runner::PluginRunner;
 /// The name of a provider that is checked, and why it is not ready.
 pub(super) type ProviderChecks = BTreeMap<Arc<str>, Option<Reason>>;
 
-/// Checks whether the broker is ready. Clones share the broker.
+/// Checks whether the broker is ready.
 #[derive(Debug)]
 pub struct HealthChecks<R> {
     pub(super) cache: CredentialCache<R>,
     pub(super) resolver: Arc<Resolver>,
-}
-
-impl<R> Clone for HealthChecks<R> {
-    fn clone(&self) -> Self {
-        Self { cache: self.cache.clone(), resolver: Arc::clone(&self.resolver) }
-    }
 }
 
 /// The result of all checks.

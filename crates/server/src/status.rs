@@ -7,6 +7,7 @@ mod tests;
 use std::{collections::HashMap, fmt::Write as _, sync::Arc, time::Duration};
 
 use credbroker_proto::{CLUSTER, DOMAIN, KEY, LIMIT, PROVIDER, Reason, to_tonic};
+use tokio::task::JoinError;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
@@ -146,6 +147,11 @@ fn waits_for_person(error: &CacheError) -> bool {
 /// A stream ends because the broker drains.
 pub(super) fn draining() -> Status {
     status(Reason::Draining, &CacheError::Draining.to_string(), Some(SUCCESSOR), [])
+}
+
+/// Work on another thread did not end: it panicked, or the runtime ends.
+pub(super) fn unfinished_work(error: &JoinError) -> Status {
+    if error.is_panic() { defect() } else { draining() }
 }
 
 /// A panic ended the request. It has no reason, because there is nothing that a client can do.

@@ -100,10 +100,11 @@ async fn a_profile_that_goes_and_comes_back_is_followed_on() {
         CredentialRequest { source: Source::ClusterProfile(name.clone()), ..CredentialRequest::default() };
     let slot = WatchSlots::new(CancellationToken::default()).acquire().unwrap();
     let held = cache.clone();
-    let credentials = Credentials { cache, resolver: Arc::clone(&resolver), audit: Audit::default() };
+    let credentials =
+        Arc::new(Credentials { cache, resolver: Arc::clone(&resolver), audit: Audit::default() });
     let caller = (Access::of_the_owner(), Caller::default());
     let following = CredentialStream::start(credentials, ask.clone(), caller, slot).unwrap();
-    let mut messages = following.messages();
+    let mut messages = following.frames();
     let first = message(&mut messages).await.credential.unwrap();
     for _ in 0..3 {
         assert!(fleet.remove(&name));
