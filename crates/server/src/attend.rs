@@ -3,7 +3,6 @@
 use std::{
     collections::HashMap,
     ffi::{OsStr, OsString},
-    fmt,
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
     pin::Pin,
     sync::{
@@ -82,10 +81,9 @@ impl<R: PluginRunner> Credentials<R> {
         };
         let span = debug_span!("request", rpc = "attend_credential", uid = peer.uid, pid = peer.pid);
         let attended = AttendStream {
-            answer: Box::pin(answer.instrument(span)),
+            answer: Some(Box::pin(answer.instrument(span))),
             reader,
             end: None,
-            is_over: false,
             offered,
             lease: None,
             leases: leases.clone(),
@@ -112,11 +110,11 @@ fn check(
 
 /// A request that is attended.
 struct AttendStream {
-    answer: PendingAnswer,
+    /// `None`: it was made.
+    answer: Option<PendingAnswer>,
     reader: AttendantReader,
-    /// The answer, when the last lines are sent before it.
-    end: Option<Result<Arc<Issued>, Status>>,
-    is_over: bool,
+    /// The last message, when the last lines are sent before it.
+    end: Option<Result<Bytes, Status>>,
     /// Gets what the caller is asked to run in its terminal.
     offered: Option<oneshot::Receiver<Offer>>,
     /// The caller runs it while this is there.
@@ -124,12 +122,6 @@ struct AttendStream {
     leases: Leases,
     peer: Peer,
     _slot: WatchSlot,
-}
-
-impl fmt::Debug for AttendStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AttendStream").field("reader", &self.reader).finish_non_exhaustive()
-    }
 }
 
 impl AttendStream {
@@ -141,32 +133,31 @@ impl AttendStream {
 
 impl Follow for AttendStream {
     async fn next(&mut self) -> Option<Result<Bytes, Status>> {
-        let end = match self.end.take() {
-            Some(end) => end,
-            None if self.is_over => return None,
-            None => tokio::select! {
-                biased;
-                Some(offer) = offered(&mut self.offered) => {
-                    let (lease, command) = self.leases.grant(&self.peer, offer);
-                    self.lease = Some(lease);
-                    let lease = Some(command);
-                    let message = pb::AttendCredentialResponse { lease, ..pb::AttendCredentialResponse::default() };
-                    return Some(Ok(preencoded::frame(&message)));
+        if let Some(end) = self.end.take() {
+            return Some(end);
+        }
+        tokio::select! {
+            biased;
+            Some(offer) = offered(&mut self.offered) => {
+                let (lease, command) = self.leases.grant(&self.peer, offer);
+                self.lease = Some(lease);
+                let lease = Some(command);
+                let message = pb::AttendCredentialResponse { lease, ..pb::AttendCredentialResponse::default() };
+                Some(Ok(preencoded::frame(&message)))
+            }
+            news = self.reader.next() => Some(Ok(self.lines(news))),
+            end = self.answer.as_mut()? => {
+                self.answer = None;
+                // It is that of a get: both have the same fields.
+                let end = end.map(|issued| issued.encoded.frame.clone());
+                let news = self.reader.news();
+                if news.lines.is_empty() {
+                    return Some(end);
                 }
-                news = self.reader.next() => return Some(Ok(self.lines(news))),
-                end = &mut self.answer => {
-                    let news = self.reader.news();
-                    if !news.lines.is_empty() {
-                        self.end = Some(end);
-                        return Some(Ok(self.lines(news)));
-                    }
-                    end
-                }
-            },
-        };
-        self.is_over = true;
-        // The last message is that of a get: both have the same fields.
-        Some(end.map(|issued| issued.encoded.frame.clone()))
+                self.end = Some(end);
+                Some(Ok(self.lines(news)))
+            }
+        }
     }
 }
 

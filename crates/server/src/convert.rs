@@ -1,14 +1,9 @@
 //! Converts wire messages to domain values and back, and reads how long a caller waits.
 
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use credbroker_proto::v1 as pb;
 use http::HeaderMap;
-use prost_types::Timestamp;
 use tokio::time::Instant;
 use tonic::Status;
 
@@ -101,12 +96,6 @@ pub(super) fn cluster_message(cluster: &Cluster) -> pb::Cluster {
 /// `None` if `text` is empty.
 pub(super) fn present(text: String) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
-}
-
-pub(super) fn timestamp(time: SystemTime) -> Option<Timestamp> {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;
-    let nanos = since.subsec_nanos().cast_signed();
-    Some(Timestamp { seconds: i64::try_from(since.as_secs()).ok()?, nanos })
 }
 
 pub(super) fn duration(duration: Duration) -> Option<prost_types::Duration> {

@@ -4,7 +4,6 @@
 
 use std::{
     collections::BTreeMap,
-    fmt,
     hash::{BuildHasher as _, RandomState},
     sync::{Arc, LazyLock},
     time::Duration,
@@ -22,7 +21,7 @@ use super::{
     access::{Access, Policies, watch_slot},
     audit_record::{self, Asked},
     convert::{self, deadline, wait_within},
-    preencoded::{self, Follow, MessageStream, Preencoded},
+    preencoded::{self, Follow, MessageStream},
     status::{self, Subject},
 };
 use credbroker_cache as cache;
@@ -79,10 +78,8 @@ impl<R: PluginRunner> Credentials<R> {
             return None;
         };
         self.audit.hit(|| audit_record::hit(access, &get.ask.source, issued.generation.to_string()));
-        if trace::is_recording() {
-            // The key alone does not say which provider it is.
-            self.resolver.resolve(get.ask).iter().for_each(trace::names);
-        }
+        // The key alone does not say which provider it is.
+        trace::names(|| self.resolver.resolve(get.ask).ok());
         Some(issued.encoded.frame.clone())
     }
 
@@ -142,7 +139,7 @@ impl<R: PluginRunner> Credentials<R> {
         let span = debug_span!("request", rpc = "report_rejected", uid = peer.uid, pid = peer.pid);
         let generation = |reported: &Reported| Some(reported.issued.generation.to_string());
         let reported = asked.issued(report.instrument(span).await, generation);
-        reported.map(|reported| Preencoded::message(report_answer(&reported)))
+        report_answer(&reported?).map(Response::new)
     }
 
     pub(super) async fn resolve(
@@ -156,7 +153,7 @@ impl<R: PluginRunner> Credentials<R> {
         let spec = access.resolve(&self.resolver, &mut ask).inspect_err(|status| {
             tracing::debug!("request refused: {}", status.message());
         })?;
-        trace::names(&spec);
+        trace::names(|| Some(&spec));
         let verify_at = verifiable_at(&spec.provider, spec.target.as_ref(), ask.cluster.as_ref());
         Ok((spec, cache::Request { caller, deadline, verify_at, ..cache::Request::default() }))
     }
@@ -177,12 +174,6 @@ struct CredentialStream<R> {
     _slot: WatchSlot,
 }
 
-impl<R> fmt::Debug for CredentialStream<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CredentialStream").field("subject", &self.subject).finish_non_exhaustive()
-    }
-}
-
 impl<R: PluginRunner> CredentialStream<R> {
     fn start(
         credentials: Arc<Credentials<R>>,
@@ -194,7 +185,7 @@ impl<R: PluginRunner> CredentialStream<R> {
         let policies = access.changes();
         let Credentials { cache, resolver, .. } = &*credentials;
         let spec = access.resolve(resolver, &mut ask)?;
-        trace::names(&spec);
+        trace::names(|| Some(&spec));
         let subject = Subject::of(&spec);
         let profile = resolver.follow(&spec);
         let watch = cache.watch(spec, caller).map_err(|failed| status::failed(&subject, &failed))?;
@@ -205,7 +196,7 @@ impl<R: PluginRunner> CredentialStream<R> {
     fn keep_right(&mut self) -> Result<(), Status> {
         self.ask.permit = self.ask.permit.with(self.access.rights());
         let CredentialRequest { source, permit, .. } = &self.ask;
-        let allowed = source.check(permit, self.subject.provider(), self.subject.profile());
+        let allowed = source.check(permit, &self.subject.provider, self.subject.profile.as_ref());
         if allowed.is_ok() {
             return Ok(());
         }
@@ -264,7 +255,7 @@ async fn changed(profile: Option<&mut watch::Receiver<u64>>) {
 }
 
 /// The answer to a report: the answer to a get, and the outcome.
-fn report_answer(reported: &Reported) -> Bytes {
+fn report_answer(reported: &Reported) -> Result<pb::ReportRejectedResponse, Status> {
     use pb::report_rejected_response::Outcome;
     let (outcome, retry_after) = match reported.outcome {
         ReportOutcome::Replaced => (Outcome::Replaced, None),
@@ -273,9 +264,8 @@ fn report_answer(reported: &Reported) -> Bytes {
         ReportOutcome::NothingNewer => (Outcome::NothingNewer, None),
         ReportOutcome::UnknownGeneration => (Outcome::UnknownGeneration, None),
     };
-    let outcome = outcome.into();
-    let more = pb::ReportRejectedResponse { outcome, retry_after, ..pb::ReportRejectedResponse::default() };
-    preencoded::extended(&reported.issued.encoded.frame, &more)
+    let answer = preencoded::decoded(&reported.issued.encoded.frame)?;
+    Ok(pb::ReportRejectedResponse { outcome: outcome.into(), retry_after, ..answer })
 }
 
 /// The caller with this name, which is empty if the caller sent none. Only a hash of the name is kept.

@@ -82,7 +82,7 @@ impl<R: PluginRunner> Gate<R> {
 
     /// Records that a call is denied.
     fn refused(&self, access: &Access, path: &str, status: Status) -> Status {
-        audit_record::refused(&self.services.audit, access, path, &status);
+        audit_record::refused(&self.services.credentials.audit, access, path, &status);
         status
     }
 }
@@ -158,7 +158,8 @@ impl<R: PluginRunner> uds::Program for Gate<R> {
         if is_for_owners(access, path) {
             return None;
         }
-        let (access, audit, path) = (Arc::clone(access), self.services.audit.clone(), path.to_owned());
+        let (access, audit, path) =
+            (Arc::clone(access), self.services.credentials.audit.clone(), path.to_owned());
         Some(Box::pin(async move {
             access.lost_all().await;
             let status = status::peer_denied(access.peer.uid, access.no_rights());

@@ -21,7 +21,7 @@ use hyper::body::{Body as HttpBody, Frame};
 use prost::{Message, encoding::encoded_len_varint};
 use tonic::{Response, Status, body::Body};
 
-use super::convert;
+use super::{convert, status};
 use credbroker_credential::{Draft, EncodedCredential};
 use credbroker_uds_server::{error_trailers, ok_trailers};
 
@@ -45,7 +45,7 @@ pub fn encode(draft: &Draft<'_>) -> EncodedCredential {
         token: draft.token.map(str::to_owned),
         client_certificate_data: chain.map(<[u8]>::to_vec),
         client_key_data: key.map(<[u8]>::to_vec),
-        expiration_time: convert::timestamp(draft.expires_at),
+        expiration_time: Some(draft.expires_at.into()),
         certificate_fingerprint: draft.fingerprint.map(|print| print.to_string()),
         lifetime: convert::duration(draft.lifetime),
     };
@@ -80,23 +80,18 @@ pub(super) fn message(body: &Bytes) -> Option<Bytes> {
 
 /// `message` as one uncompressed gRPC message on the wire.
 pub(super) fn frame(message: &impl Message) -> Bytes {
-    framed(&[], message)
-}
-
-/// The message of `frame` with the fields of `more` appended, framed. Appended fields are part of the message.
-pub(super) fn extended(frame: &Bytes, more: &impl Message) -> Bytes {
-    framed(frame.get(HEAD..).unwrap_or_default(), more)
-}
-
-fn framed(begin: &[u8], rest: &impl Message) -> Bytes {
-    let length = begin.len() + rest.encoded_len();
+    let length = message.encoded_len();
     let mut frame = BytesMut::with_capacity(HEAD + length);
     frame.put_u8(0);
     frame.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
-    frame.put(begin);
     // Cannot fail: the buffer has the capacity.
-    let _complete = rest.encode(&mut frame);
+    let _complete = message.encode(&mut frame);
     frame.freeze()
+}
+
+/// The message of `frame`, for calls that are rare.
+pub(super) fn decoded<T: Message + Default>(frame: &Bytes) -> Result<T, Status> {
+    T::decode(frame.get(HEAD..).unwrap_or_default()).map_err(|_invalid| status::defect())
 }
 
 /// What a stream of messages follows. A message is made when the peer can take it, so a slow reader gets only the newest
@@ -125,13 +120,6 @@ pub(super) trait Follow: Send + Sized + 'static {
 }
 
 impl Preencoded {
-    /// A response of this frame, typed as the generated service expects it.
-    pub(super) fn message<T: Default>(frame: Bytes) -> Response<T> {
-        let mut response = Response::new(T::default());
-        response.extensions_mut().insert(Self::of(once(frame)));
-        response
-    }
-
     fn of(frames: Frames) -> Self {
         Self(Arc::new(Mutex::new(Some(frames))))
     }

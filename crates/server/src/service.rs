@@ -19,7 +19,7 @@ use super::{
     credentials::{Credentials, Get},
     health::Health,
     overview::BrokerInfo,
-    preencoded::{MessageStream, Preencoded},
+    preencoded::{self, MessageStream},
     readiness::HealthChecks,
     status,
 };
@@ -45,7 +45,6 @@ pub struct BrokerService<R> {
 pub struct Services<R> {
     pub(super) routes: Routes,
     pub(super) credentials: Arc<Credentials<R>>,
-    pub(super) audit: Audit,
     pub(super) metrics: Arc<Metrics>,
     reflection: OnceLock<Routes>,
 }
@@ -60,7 +59,7 @@ pub fn services<R: PluginRunner>(
     (metrics, audit): (Arc<Metrics>, Audit),
 ) -> Services<R> {
     let readiness = HealthChecks::new(cache.clone(), Arc::clone(&resolver));
-    let credentials = Arc::new(Credentials { cache, resolver, audit: audit.clone() });
+    let credentials = Arc::new(Credentials { cache, resolver, audit });
     let broker = Arc::new(BrokerService {
         credentials: Arc::clone(&credentials),
         clusters,
@@ -71,7 +70,7 @@ pub fn services<R: PluginRunner>(
     let admin = CredentialBrokerAdminServer::from_arc(Arc::clone(&broker)).max_decoding_message_size(REQUEST);
     let broker = CredentialBrokerServer::from_arc(broker).max_decoding_message_size(REQUEST);
     let routes = Routes::new(broker).add_service(admin).add_service(health).prepare();
-    Services { routes, credentials, metrics, audit, reflection: OnceLock::new() }
+    Services { routes, credentials, metrics, reflection: OnceLock::new() }
 }
 
 impl<R> Services<R> {
@@ -103,7 +102,8 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
     ) -> Result<Response<pb::GetCredentialResponse>, Status> {
         let (access, deadline) = (Arc::clone(Access::of(&request)?), deadline(request.metadata().as_ref()));
         let get = Get::of(request.into_inner(), &access)?;
-        self.credentials.get(&access, get, deadline).await.map(Preencoded::message)
+        let frame = self.credentials.get(&access, get, deadline).await?;
+        preencoded::decoded(&frame).map(Response::new)
     }
 
     async fn watch_credential(

@@ -34,23 +34,15 @@ const ROOM: usize = 5632;
 /// What a request resolved to, for the metadata of its errors.
 #[derive(Clone, Debug)]
 pub(super) struct Subject {
-    provider: Arc<str>,
+    pub(super) provider: Arc<str>,
     key: PluginKey,
-    profile: Option<ProfileName>,
+    pub(super) profile: Option<ProfileName>,
 }
 
 impl Subject {
     pub(super) fn of(spec: &PluginSpec) -> Self {
         let profile = spec.target.as_ref().map(|target| target.profile.clone());
         Self { provider: Arc::clone(&spec.provider.name), key: spec.key, profile }
-    }
-
-    pub(super) fn provider(&self) -> &str {
-        &self.provider
-    }
-
-    pub(super) fn profile(&self) -> Option<&ProfileName> {
-        self.profile.as_ref()
     }
 }
 
@@ -106,8 +98,8 @@ pub(super) fn no_hub() -> Status {
 
 /// There is no credential for `subject`.
 pub(super) fn failed(subject: &Subject, failed: &Failed) -> Status {
-    tracing::debug!(provider = subject.provider(), "request failed: {failed}");
-    let provider = subject.provider();
+    let provider = &*subject.provider;
+    tracing::debug!(provider, "request failed: {failed}");
     let retry = match &failed.error {
         CacheError::Draining | CacheError::Pending(_) => SUCCESSOR,
         _ => failed.retry_after,

@@ -71,9 +71,8 @@ impl<K: Eq + Hash> Sparse<K> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let key = Some(key);
         let key = if seen.len() < KEYS || seen.contains_key(&key) { key } else { None };
-        let is_new = !seen.contains_key(&key);
         let event = seen.entry(key).or_default();
-        if now < event.until && !is_new {
+        if now < event.until {
             event.suppressed += 1;
             return None;
         }

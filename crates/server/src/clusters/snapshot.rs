@@ -20,6 +20,7 @@ use tokio::{
 use tonic::Status;
 
 use crate::{convert, preencoded, readiness::Readiness, status};
+use credbroker_credential::text::chain;
 use credbroker_fleet::{HubState, KnownProfile};
 use credbroker_plugin::{
     ProfileName, Target,
@@ -45,7 +46,7 @@ impl TimedHubState {
             message: problem.to_owned(),
             retry_after: None,
         });
-        let since_time = self.since.and_then(convert::timestamp);
+        let since_time = self.since.map(Into::into);
         pb::HubState { synced: self.state.synced, failure, since_time }
     }
 
@@ -65,8 +66,8 @@ impl TimedHubState {
 pub(super) struct Row {
     known: Arc<KnownProfile>,
     ready: cluster_state::Readiness,
-    reason: Option<Reason>,
-    message: String,
+    /// Why it is not ready, also for people.
+    problem: Option<(Reason, String)>,
     /// The number of the snapshot in which this state first appeared.
     since: u64,
 }
@@ -96,13 +97,16 @@ impl Row {
         number: u64,
         earlier: Option<&Arc<Self>>,
     ) -> Self {
-        let (ready, reason) = readiness.of_profile(&known);
+        let (ready, problem) = readiness.of_profile(&known);
+        let problem = problem.map(|(reason, error)| (reason, chain(error)));
+        let reason = |problem: &Option<(Reason, String)>| problem.as_ref().map(|(reason, _)| *reason);
         let is_same = |row: &&Arc<Self>| {
-            row.known.revision == known.revision && row.ready == ready && row.reason == reason
+            row.known.revision == known.revision
+                && row.ready == ready
+                && reason(&row.problem) == reason(&problem)
         };
         let since = earlier.filter(is_same).map_or(number, |row| row.since);
-        let message = readiness.message(&known);
-        Self { known, ready, reason, message, since }
+        Self { known, ready, problem, since }
     }
 
     pub(super) fn name(&self) -> &ProfileName {
@@ -137,11 +141,11 @@ impl Row {
             skipped_providers: skipped.collect(),
             cluster: target.map(|target| convert::cluster_message(&target.endpoint)),
             readiness: self.ready.into(),
-            failure: self.reason.map(|reason| pb::Failure {
-                reason: reason.into(),
+            failure: self.problem.as_ref().map(|(reason, message)| pb::Failure {
+                reason: (*reason).into(),
                 message: match &known.outcome {
                     Err(error) if rights.is_limited() => error.without_configured(sees).to_string(),
-                    _ => self.message.clone(),
+                    _ => message.clone(),
                 },
                 retry_after: None,
             }),
