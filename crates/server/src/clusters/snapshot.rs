@@ -163,8 +163,9 @@ pub(super) struct Snapshot {
     /// Sorted by name.
     rows: Vec<Arc<Row>>,
     hub: TimedHubState,
-    /// The lock is held to find a cell only. A cell is filled by one watch, and the others that need it wait for it.
-    encoded: Mutex<HashMap<PageKey, Arc<OnceCell<Page>>>>,
+    /// Those of all snapshots of one number. The lock is held to find a cell only. A cell is filled by one watch, and the
+    /// others that need it wait for it.
+    encoded: Arc<Mutex<HashMap<PageKey, Arc<OnceCell<Page>>>>>,
     /// Those of all snapshots.
     pub(super) encoders: Arc<Semaphore>,
 }
@@ -193,7 +194,7 @@ pub(super) struct Page {
 impl Default for Snapshot {
     fn default() -> Self {
         let (rows, hub, encoders) = (Vec::new(), TimedHubState::default(), Semaphore::new(ENCODERS));
-        Self { number: 0, before: 0, rows, hub, encoded: Mutex::default(), encoders: Arc::new(encoders) }
+        Self { number: 0, before: 0, rows, hub, encoded: Arc::default(), encoders: Arc::new(encoders) }
     }
 }
 
@@ -223,9 +224,12 @@ impl Snapshot {
             Arc::new(row)
         });
         let rows = rows.collect();
-        let (number, before) = if is_news { (number, self.number) } else { (self.number, self.before) };
-        let encoders = Arc::clone(&self.encoders);
-        Self { number, before, rows, hub, encoded: Mutex::default(), encoders }
+        let (number, before, encoded) = if is_news {
+            (number, self.number, Arc::default())
+        } else {
+            (self.number, self.before, Arc::clone(&self.encoded))
+        };
+        Self { number, before, rows, hub, encoded, encoders: Arc::clone(&self.encoders) }
     }
 
     pub(super) fn number(&self) -> u64 {
