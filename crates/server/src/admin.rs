@@ -1,6 +1,6 @@
 //! `CredentialBrokerAdmin`: the cache, the providers and the broker itself, for people and tools.
 
-use std::{borrow::Cow, sync::Arc};
+use std::sync::Arc;
 
 use credbroker_proto::v1::{self as pb, credential_selector::Selector as Selected};
 use pb::credential_broker_admin_server::CredentialBrokerAdmin;
@@ -86,20 +86,15 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
     ) -> Result<Response<pb::ListProvidersResponse>, Status> {
         let rights = self.need(&request, "list_providers", Verb::List)?;
         let pb::ListProvidersRequest { page_size, page_token } = request.into_inner();
-        let (paging, after) =
-            Paging::read::<(String, String)>("providers", &(), PAGE, page_size, &page_token)?;
-        let after = after.as_ref().map(|(name, file)| (name.as_str(), Cow::Borrowed(file.as_str())));
+        let (paging, after) = Paging::read("providers", &(), PAGE, page_size, &page_token)?;
         let providers = self.credentials.resolver.providers();
-        let shows = |name: &str| rights.allows(Verb::List, CallTarget::Provider(name));
-        let mut rest: Vec<_> = providers
-            .iter()
-            .filter(|provider| {
-                shows(&provider.name) && after.as_ref().is_none_or(|after| place(provider) > *after)
-            })
-            .collect();
-        rest.sort_unstable_by(|one, other| place(one).cmp(&place(other)));
+        let shown = providers.iter().filter(|of| rights.allows(Verb::List, CallTarget::Provider(&of.name)));
+        let rest = shown.map(|provider| (place(provider), provider));
+        let mut rest: Vec<_> =
+            rest.filter(|(place, _)| after.as_ref().is_none_or(|after| place > after)).collect();
+        rest.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         let rows =
-            rest.into_iter().map(|provider| (overview::provider(&providers, provider), place(provider)));
+            rest.into_iter().map(|(place, provider)| (overview::provider(&providers, provider), place));
         let (providers, next_page_token) = paging.fill(rows);
         Ok(Response::new(pb::ListProvidersResponse { providers, next_page_token }))
     }
@@ -195,9 +190,10 @@ impl<R: PluginRunner> BrokerService<R> {
 }
 
 /// Place of a provider in the list. A page token has it too, and is valid without that provider.
-fn place(provider: &Provider) -> (&str, Cow<'_, str>) {
-    let file = provider.definition.as_ref().map(|definition| definition.file().to_string_lossy());
-    (&provider.name, file.unwrap_or_default())
+fn place(provider: &Provider) -> (String, String) {
+    let file =
+        provider.definition.as_ref().map(|definition| definition.file().to_string_lossy().into_owned());
+    (provider.name.to_string(), file.unwrap_or_default())
 }
 
 fn count(count: usize) -> u32 {

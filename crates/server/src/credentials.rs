@@ -26,7 +26,7 @@ use super::{
 };
 use credbroker_cache as cache;
 use credbroker_cache::{
-    CacheError, Caller, CredentialCache, CredentialWatch, Failed, Lookup, ReportOutcome, Reported,
+    CacheError, Caller, CredentialCache, CredentialWatch, Lookup, ReportOutcome, Reported,
 };
 use credbroker_credential::Issued;
 use credbroker_fleet::resolver::{CredentialRequest, Resolver};
@@ -210,16 +210,13 @@ impl<R: PluginRunner> CredentialStream<R> {
         if let Some(why) = self.watch.retirement() {
             return Err(status::failed(&self.subject, &CacheError::Retired(why).into()));
         }
-        let spec = self.access.resolve(&self.credentials.resolver, &mut self.ask)?;
-        self.move_to(spec).map_err(|failed| status::failed(&self.subject, &failed))
-    }
-
-    /// Replaces the watch even if the key is the same. A profile that is deleted and created again at once keeps its
-    /// key, but the cache has dropped the entry that the old watch follows.
-    fn move_to(&mut self, spec: PluginSpec) -> Result<(), Failed> {
-        let profile = self.credentials.resolver.follow(&spec);
-        let subject = Subject::of(&spec);
-        let mut watch = self.credentials.cache.watch(spec, self.caller)?;
+        let Credentials { cache, resolver, .. } = &*self.credentials;
+        let spec = self.access.resolve(resolver, &mut self.ask)?;
+        let (profile, subject) = (resolver.follow(&spec), Subject::of(&spec));
+        // Replaced even if the key is the same. A profile that is deleted and created again at once keeps its key, but the
+        // cache has dropped the entry that the old watch follows.
+        let watch = cache.watch(spec, self.caller);
+        let mut watch = watch.map_err(|failed| status::failed(&self.subject, &failed))?;
         watch.succeeds(&self.watch);
         (self.watch, self.profile, self.subject) = (watch, profile, subject);
         Ok(())

@@ -35,7 +35,7 @@ pub(super) async fn exposition<R: PluginRunner>(
         write_providers(&checks, &summaries, &mut to);
     }
     let reloads = [(["success"], configuration.reloads), (["failure"], configuration.failures)];
-    to.all(&families::RELOADS, reloads.map(|(result, count)| (result, number(count))));
+    to.numbers(&families::RELOADS, reloads);
     to.one(&families::CONFIGURATION, number(configuration.failure.is_none()));
     if let Some(fleet) = readiness.resolver.fleet() {
         let hub = fleet.hub();
@@ -45,7 +45,7 @@ pub(super) async fn exposition<R: PluginRunner>(
     let started = started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     to.one(&families::START, ConstGauge::new(started.as_secs_f64()));
     let commit = option_env!("CREDBROKER_COMMIT").unwrap_or_default();
-    to.all(&families::BUILD, [([env!("CARGO_PKG_VERSION"), commit], number(1_u64))]);
+    to.numbers(&families::BUILD, [([env!("CARGO_PKG_VERSION"), commit], 1)]);
     to.into_text()
 }
 
@@ -57,14 +57,14 @@ fn write_providers(
 ) {
     let summaries = || summaries.iter().map(|(name, summary)| (&**name, summary));
     let entries = summaries().flat_map(|(name, summary)| {
-        summary.keys.iter().map(move |(state, count)| ([name, state.name()], number(*count)))
+        summary.keys.iter().map(move |(state, count)| ([name, state.name()], *count))
     });
-    to.all(&families::ENTRIES, entries);
+    to.numbers(&families::ENTRIES, entries);
     let expiries = summaries()
         .filter_map(|(name, summary)| Some(([name], ConstGauge::new(summary.expires_in?.as_secs_f64()))));
     to.all(&families::EXPIRY, expiries);
-    to.all(&families::WATCHERS, summaries().map(|(name, summary)| ([name], number(summary.watchers))));
-    to.all(&families::READY, checks.iter().map(|(name, reason)| ([&**name], number(reason.is_none()))));
+    to.numbers(&families::WATCHERS, summaries().map(|(name, summary)| ([name], summary.watchers)));
+    to.numbers(&families::READY, checks.iter().map(|(name, reason)| ([&**name], reason.is_none().into())));
 }
 
 fn number(value: impl Into<u64>) -> ConstGauge<u64> {

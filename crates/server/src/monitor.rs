@@ -3,9 +3,7 @@
 
 use std::{
     convert::Infallible,
-    io,
     net::IpAddr,
-    os::unix::net::UnixListener as StdUnixListener,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -98,18 +96,6 @@ pub struct ProviderNames {
 pub struct Monitor<R> {
     parts: MonitorParts<R>,
     connections: Connections,
-}
-
-impl MonitorListener {
-    /// Takes a Unix listener.
-    ///
-    /// # Errors
-    ///
-    /// The runtime cannot use it.
-    pub fn unix(listener: StdUnixListener) -> io::Result<Self> {
-        listener.set_nonblocking(true)?;
-        UnixListener::from_std(listener).map(Self::Unix)
-    }
 }
 
 impl<R: PluginRunner> Monitor<R> {

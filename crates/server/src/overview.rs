@@ -161,21 +161,12 @@ impl ReloadState {
     pub fn started(files: Vec<PathBuf>, now: SystemTime) -> Self {
         Self { files, last_success: now, reloads: 0, failures: 0, failure: None, restart_needed: Vec::new() }
     }
-
-    fn message(&self) -> pb::ConfigurationState {
-        pb::ConfigurationState {
-            read_time: Some(self.last_success.into()),
-            reloads: self.reloads,
-            problems: self.failure.as_ref().map(|failure| failure.problems.clone()).unwrap_or_default(),
-            problems_since_time: self.failure.as_ref().map(|failure| failure.since.into()),
-            restart_needed: self.restart_needed.iter().map(|key| (*key).to_owned()).collect(),
-        }
-    }
 }
 
 impl BrokerInfo {
     pub(super) fn message(&self, hub: Option<pb::HubState>) -> pb::GetBrokerInfoResponse {
         let configuration = Arc::clone(&self.configuration.borrow());
+        let failure = configuration.failure.as_ref();
         let paths = |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect();
         pb::GetBrokerInfoResponse {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -184,7 +175,13 @@ impl BrokerInfo {
             config_files: paths(&configuration.files),
             sockets: paths(&self.sockets),
             hub,
-            configuration: Some(configuration.message()),
+            configuration: Some(pb::ConfigurationState {
+                read_time: Some(configuration.last_success.into()),
+                reloads: configuration.reloads,
+                problems: failure.map(|failure| failure.problems.clone()).unwrap_or_default(),
+                problems_since_time: failure.map(|failure| failure.since.into()),
+                restart_needed: configuration.restart_needed.iter().map(|key| (*key).to_owned()).collect(),
+            }),
         }
     }
 }

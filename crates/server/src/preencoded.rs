@@ -10,14 +10,14 @@ use std::{
     ops::Range,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
-    task::{self, Context, Poll},
 };
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use credbroker_proto::v1 as pb;
 use futures_util::{Stream, StreamExt as _, stream};
 use http::{HeaderValue, header::CONTENT_TYPE};
-use hyper::body::{Body as HttpBody, Frame};
+use http_body_util::StreamBody;
+use hyper::body::Frame;
 use prost::{Message, encoding::encoded_len_varint};
 use tonic::{Response, Status, body::Body};
 
@@ -114,16 +114,13 @@ pub(super) trait Follow: Send + Sized + 'static {
     /// A response of its messages, typed as the generated service expects it.
     fn response<T: Send + 'static>(self) -> Response<MessageStream<T>> {
         let mut response = Response::new(stream::pending().boxed() as MessageStream<T>);
-        response.extensions_mut().insert(Preencoded::of(self.frames()));
+        let frames = Arc::new(Mutex::new(Some(self.frames())));
+        response.extensions_mut().insert(Preencoded(frames));
         response
     }
 }
 
 impl Preencoded {
-    fn of(frames: Frames) -> Self {
-        Self(Arc::new(Mutex::new(Some(frames))))
-    }
-
     /// Takes the frames. `None` if a clone has already taken them.
     pub(super) fn into_frames(self) -> Option<Frames> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
@@ -133,45 +130,30 @@ impl Preencoded {
     pub(super) fn put_in_place(response: &mut http::Response<Body>) {
         let beside = response.extensions_mut().remove::<Self>();
         if let Some(frames) = beside.and_then(Self::into_frames) {
-            *response.body_mut() = Body::new(FrameBody { frames: Some(frames) });
+            *response.body_mut() = body(frames);
         }
     }
 }
 
 /// A response of this frame.
 pub(super) fn response(frame: Bytes) -> http::Response<Body> {
-    let mut response = http::Response::new(Body::new(FrameBody { frames: Some(once(frame)) }));
+    let mut response = http::Response::new(body(stream::once(ready(Ok(frame))).boxed()));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     response
 }
 
-fn once(frame: Bytes) -> Frames {
-    stream::once(ready(Ok(frame))).boxed()
-}
-
-struct FrameBody {
-    /// `None`: the body has ended.
-    frames: Option<Frames>,
-}
-
-impl HttpBody for FrameBody {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let this = self.get_mut();
-        let Some(frames) = &mut this.frames else { return Poll::Ready(None) };
-        let end = match task::ready!(frames.poll_next_unpin(cx)) {
-            Some(Ok(frame)) => return Poll::Ready(Some(Ok(Frame::data(frame)))),
-            Some(Err(status)) => error_trailers(&status),
-            None => ok_trailers(),
+/// The frames, and the trailers that follow the last one.
+fn body(frames: Frames) -> Body {
+    let frames = stream::unfold(Some(frames), async |frames| {
+        let mut frames = frames?;
+        let (frame, rest) = match frames.next().await {
+            Some(Ok(frame)) => (Frame::data(frame), Some(frames)),
+            Some(Err(status)) => (Frame::trailers(error_trailers(&status)), None),
+            None => (Frame::trailers(ok_trailers()), None),
         };
-        this.frames = None;
-        Poll::Ready(Some(Ok(Frame::trailers(end))))
-    }
+        Some((Ok::<_, Infallible>(frame), rest))
+    });
+    Body::new(StreamBody::new(frames))
 }
 
 #[cfg(test)]

@@ -214,7 +214,10 @@ pub(super) fn no_peer() -> Status {
 pub(super) fn refusal(why: Refusal) -> Status {
     match why {
         Refusal::Full(full) => too_many(full),
-        Refusal::Incomplete(limit) => unfinished(limit),
+        Refusal::Incomplete(limit) => {
+            let message = format!("the request was not received completely within {limit:?}; send it again");
+            status(Reason::RequestIncomplete, &message, None, [])
+        }
         Refusal::Draining => draining(),
         Refusal::Defect => defect(),
     }
@@ -265,17 +268,8 @@ fn too_many(Full { limit, who, most }: Full) -> Status {
             format!("this connection has {most} watches, which is the limit; open another connection"),
         ),
     };
-    overloaded(name, &message, (who != "this connection").then_some(SUCCESSOR))
-}
-
-/// A request was not received in time.
-fn unfinished(limit: Duration) -> Status {
-    let message = format!("the request was not received completely within {limit:?}; send it again");
-    status(Reason::RequestIncomplete, &message, None, [])
-}
-
-fn overloaded(limit: &str, message: &str, retry: Option<Duration>) -> Status {
-    status(Reason::Overloaded, message, retry, [(LIMIT, limit.to_owned())])
+    let retry = (who != "this connection").then_some(SUCCESSOR);
+    status(Reason::Overloaded, &message, retry, [(LIMIT, name.to_owned())])
 }
 
 /// Makes every status. The message ends with the reason, for clients that do not decode details.

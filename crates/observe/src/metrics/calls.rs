@@ -8,7 +8,7 @@ use std::time::Duration;
 use prometheus_client::metrics::counter::Counter;
 
 use super::{
-    counter::{Counts, Histogram},
+    counter::{Counts, Histogram, add_one, all},
     exposition::{ConstGauge, Exposition, families},
 };
 
@@ -65,7 +65,7 @@ impl Default for Calls {
 impl Calls {
     /// A plugin was called. `code` is its exit code; -1 for a signal, 1 if it did not start.
     pub fn called(&self, code: i32, status: CallStatus) {
-        self.ended.add_one((code, status));
+        add_one(&self.ended, (code, status));
     }
 
     /// The policy was asked whether a plugin may run.
@@ -81,18 +81,13 @@ impl Calls {
     /// Writes client-go's families. `left` is the number of seconds until the first certificate expires, infinite without
     /// certificates.
     pub fn write(&self, to: &mut Exposition, left: f64) {
-        let ended = self.ended.all();
-        let ended: Vec<_> =
-            ended.iter().map(|((code, status), count)| (code.to_string(), status, count)).collect();
-        let samples = ended
-            .iter()
-            .map(|(code, status, count)| ([code.as_str(), status.name()], ConstGauge::new(**count)));
-        to.all(&families::CALLS, samples);
-        let checks = [("allowed", &self.allowed), ("denied", &self.denied)];
-        to.all(
-            &families::POLICY_CALLS,
-            checks.map(|(status, count)| ([status], ConstGauge::new(count.get()))),
-        );
+        let ended: Vec<_> = all(&self.ended)
+            .map(|((code, status), count)| (code.to_string(), status.name(), count))
+            .collect();
+        let ended = ended.iter().map(|(code, status, count)| ([code.as_str(), *status], *count));
+        to.numbers(&families::CALLS, ended);
+        let checks = [(["allowed"], self.allowed.get()), (["denied"], self.denied.get())];
+        to.numbers(&families::POLICY_CALLS, checks);
         to.one(&families::CERTIFICATE_TTL, ConstGauge::new(left));
         to.one(&families::ROTATION_AGE, self.ages.observed(0));
     }

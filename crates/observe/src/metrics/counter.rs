@@ -19,24 +19,15 @@ use prometheus_client::{
 const SECONDS: [f64; 12] = [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
 
 /// Counters by their labels, for events that are rare enough to take a lock.
-#[derive(Debug)]
-pub(super) struct Counts<L>(Mutex<BTreeMap<L, u64>>);
+pub(super) type Counts<L> = Mutex<BTreeMap<L, u64>>;
 
-impl<L> Default for Counts<L> {
-    fn default() -> Self {
-        Self(Mutex::default())
-    }
+pub(super) fn add_one<L: Ord>(counts: &Counts<L>, labels: L) {
+    *counts.lock().unwrap_or_else(PoisonError::into_inner).entry(labels).or_default() += 1;
 }
 
-impl<L: Copy + Ord> Counts<L> {
-    pub(super) fn add_one(&self, labels: L) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(labels).or_default() += 1;
-    }
-
-    /// The counts now, in the order of their labels.
-    pub(super) fn all(&self) -> BTreeMap<L, u64> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
+/// The counts now, in the order of their labels.
+pub(super) fn all<L: Copy + Ord>(counts: &Counts<L>) -> impl Iterator<Item = (L, u64)> + use<L> {
+    counts.lock().unwrap_or_else(PoisonError::into_inner).clone().into_iter()
 }
 
 /// Durations, counted in buckets. That of the library takes a lock for each value, and takes one value at a time.

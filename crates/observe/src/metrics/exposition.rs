@@ -49,6 +49,15 @@ impl Exposition {
         self.one(family, Samples { kind: family.kind, samples });
     }
 
+    /// The same for whole numbers.
+    pub fn numbers<'a, const N: usize>(
+        &mut self,
+        family: &'static Family,
+        samples: impl IntoIterator<Item = ([&'a str; N], u64)>,
+    ) {
+        self.all(family, samples.into_iter().map(|(labels, number)| (labels, ConstGauge::new(number))));
+    }
+
     /// The text so far.
     pub fn into_text(self) -> String {
         let mut text = String::new();

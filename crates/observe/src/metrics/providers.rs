@@ -11,7 +11,7 @@ use std::{
 use prometheus_client::metrics::counter::Counter;
 
 use super::{
-    counter::{Counts, Histogram, seconds},
+    counter::{self, Counts, Histogram, add_one, seconds},
     exposition::{ConstGauge, Exposition, families},
 };
 
@@ -57,16 +57,14 @@ impl ProviderMetrics {
         queued: Option<Duration>,
         ran: Option<Duration>,
     ) {
-        self.runs.add_one((reason, outcome));
+        add_one(&self.runs, (reason, outcome));
         queued.inspect(|time| self.queue_time.observe(*time));
         ran.inspect(|time| self.run_time.observe(*time));
     }
 
     fn refreshes(&self, is_success: bool) -> u64 {
-        let counted =
-            self.runs.all().into_iter().filter(|((reason, outcome), _)| {
-                reason.is_refresh() && outcome.is_success() == Some(is_success)
-            });
+        let counted = counter::all(&self.runs)
+            .filter(|((reason, outcome), _)| reason.is_refresh() && outcome.is_success() == Some(is_success));
         counted.map(|(_, count)| count).sum()
     }
 }
@@ -92,30 +90,27 @@ impl ProviderTable {
         let all: Vec<(&str, &ProviderMetrics)> =
             all.iter().map(|(name, counts)| (&**name, &**counts)).collect();
         let all = || all.iter().copied();
-        let number = ConstGauge::<u64>::new;
         let obtentions = all().flat_map(|(name, counts)| {
             let (run, failed) = (counts.waited.observed(0).count(), counts.failed.observed(0).count());
-            [("memory", counts.served.get()), ("run", run), ("failed", failed)]
-                .map(|(result, count)| ([name, result], number(count)))
+            [([name, "memory"], counts.served.get()), ([name, "run"], run), ([name, "failed"], failed)]
         });
-        to.all(&families::OBTENTIONS, obtentions);
+        to.numbers(&families::OBTENTIONS, obtentions);
         let times = all().flat_map(|(name, counts)| {
             let served = counts.waited.observed(counts.served.get());
             [([name, "success"], served), ([name, "failure"], counts.failed.observed(0))]
         });
         to.all(&families::OBTENTION_TIME, times);
         let runs = all().flat_map(|(name, counts)| {
-            let runs = counts.runs.all().into_iter();
-            runs.map(move |((reason, outcome), count)| ([name, reason.name(), outcome.name()], number(count)))
+            let runs = counter::all(&counts.runs);
+            runs.map(move |((reason, outcome), count)| ([name, reason.name(), outcome.name()], count))
         });
-        to.all(&families::RUNS, runs);
+        to.numbers(&families::RUNS, runs);
         to.all(&families::RUN_TIME, all().map(|(name, counts)| ([name], counts.run_time.observed(0))));
         to.all(&families::QUEUE_TIME, all().map(|(name, counts)| ([name], counts.queue_time.observed(0))));
         let refreshes = all().flat_map(|(name, counts)| {
-            [("success", true), ("failure", false)]
-                .map(|(result, is_success)| ([name, result], number(counts.refreshes(is_success))))
+            [([name, "success"], counts.refreshes(true)), ([name, "failure"], counts.refreshes(false))]
         });
-        to.all(&families::REFRESHES, refreshes);
+        to.numbers(&families::REFRESHES, refreshes);
         let saved = |counts: &ProviderMetrics| ConstGauge::new(seconds(counts.saved.get()));
         to.all(&families::SAVED, all().map(|(name, counts)| ([name], saved(counts))));
     }

@@ -3,8 +3,8 @@
 use prometheus_client::metrics::counter::Counter;
 
 use super::{
-    counter::Counts,
-    exposition::{ConstGauge, Exposition, families},
+    counter::{Counts, add_one, all},
+    exposition::{Exposition, families},
 };
 
 /// The requests of all callers.
@@ -25,21 +25,18 @@ impl Requests {
 
     /// A request failed. `result` is a stable reason or the name of a gRPC code.
     pub fn failed(&self, rpc: Rpc, result: &'static str, is_denied: bool) {
-        self.failed.add_one((rpc, result));
+        add_one(&self.failed, (rpc, result));
         if is_denied {
-            self.denied.add_one(result);
+            add_one(&self.denied, result);
         }
     }
 
     /// Writes both families.
     pub fn write(&self, to: &mut Exposition) {
         let ok = PATHS.iter().zip(&self.ok).map(|((name, _), count)| ([*name, "OK"], count.get()));
-        let failed =
-            self.failed.all().into_iter().map(|((rpc, result), count)| ([rpc.name(), result], count));
-        let requests = ok.filter(|(_, count)| *count > 0).chain(failed);
-        to.all(&families::REQUESTS, requests.map(|(labels, count)| (labels, ConstGauge::new(count))));
-        let denied = self.denied.all().into_iter();
-        to.all(&families::DENIALS, denied.map(|(reason, count)| ([reason], ConstGauge::new(count))));
+        let failed = all(&self.failed).map(|((rpc, result), count)| ([rpc.name(), result], count));
+        to.numbers(&families::REQUESTS, ok.filter(|(_, count)| *count > 0).chain(failed));
+        to.numbers(&families::DENIALS, all(&self.denied).map(|(reason, count)| ([reason], count)));
     }
 }
 

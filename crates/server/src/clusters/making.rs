@@ -38,20 +38,9 @@ pub(super) enum Freshness {
     Recent,
 }
 
-/// What a snapshot shows.
-#[derive(Debug, Eq, PartialEq)]
-struct SnapshotBasis {
-    profiles: u64,
-    credentials: u64,
-    hub: HubState,
-}
-
-/// When the newest snapshot was begun, in time since boot, and what it shows.
-#[derive(Debug)]
-pub(super) struct LastSnapshot {
-    at: Duration,
-    basis: SnapshotBasis,
-}
+/// When a snapshot was begun, in time since boot, and what it shows: the revisions of the profiles and of the credentials,
+/// and the hub.
+type SnapshotBasis = (Duration, (u64, u64, HubState));
 
 /// The fleet as its readers see it.
 #[derive(Debug)]
@@ -64,7 +53,7 @@ pub struct Clusters<R> {
     /// The state of the hub when it was last looked at.
     hub: StdMutex<TimedHubState>,
     /// The lock ensures that one snapshot is made at a time.
-    making: Mutex<Option<LastSnapshot>>,
+    making: Mutex<Option<SnapshotBasis>>,
     /// Number of snapshots that were begun.
     pub(super) begun: AtomicU64,
     /// Notified when a watch begins.
@@ -164,7 +153,7 @@ impl<R: PluginRunner> Clusters<R> {
         }
         self.begun.fetch_add(1, Ordering::AcqRel);
         // Before anything is read.
-        let last = LastSnapshot { at: self.clock.now().boot, basis: self.basis() };
+        let basis = (self.clock.now().boot, self.shown());
         let (this, before) = (Arc::clone(self), Arc::clone(&self.snapshots.borrow()));
         let next = spawn_blocking(move || {
             let readiness = Readiness::of(&this.cache, &this.resolver);
@@ -172,7 +161,7 @@ impl<R: PluginRunner> Clusters<R> {
         });
         let next = Arc::new(next.await.map_err(|error| status::unfinished_work(&error))?);
         // Set only after success: a cancelled call must not mark a snapshot as made.
-        *made = Some(last);
+        *made = Some(basis);
         self.snapshots.send_if_modified(|current| {
             let is_news = next.number() != current.number();
             *current = Arc::clone(&next);
@@ -191,17 +180,17 @@ impl<R: PluginRunner> Clusters<R> {
         }
     }
 
-    fn basis(&self) -> SnapshotBasis {
-        let (profiles, credentials) = (self.fleet.revision(), self.cache.changes());
-        SnapshotBasis { profiles, credentials, hub: self.fleet.hub() }
+    /// What a snapshot shows that is begun now.
+    fn shown(&self) -> (u64, u64, HubState) {
+        (self.fleet.revision(), self.cache.changes(), self.fleet.hub())
     }
 
-    fn is_current(&self, last: &LastSnapshot) -> bool {
-        self.age(last) <= LOOK_EVERY && last.basis == self.basis()
+    fn is_current(&self, last: &SnapshotBasis) -> bool {
+        self.age(last) <= LOOK_EVERY && last.1 == self.shown()
     }
 
-    fn age(&self, last: &LastSnapshot) -> Duration {
-        self.clock.now().boot.saturating_sub(last.at)
+    fn age(&self, (begun, _): &SnapshotBasis) -> Duration {
+        self.clock.now().boot.saturating_sub(*begun)
     }
 
     /// The state of the hub now.
