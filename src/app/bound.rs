@@ -57,12 +57,12 @@ const CONFIGURATION_SERVICE: &str = "configuration";
 #[derive(Debug)]
 pub struct Bound {
     pub(super) sockets: Vec<OpenSocket>,
-    pub(super) acceptor: Arc<Acceptor<Gate>>,
+    pub(super) acceptor: Arc<Acceptor<Gate<ProcessRunner>>>,
     pub(super) audit: Audit,
     pub(super) audit_file: Option<AuditFile>,
     /// `None`: the broker does not write the log of the process.
     pub(super) log: Option<LogQueue>,
-    pub(super) clusters: Clusters<ProcessRunner>,
+    pub(super) clusters: Arc<Clusters<ProcessRunner>>,
     pub(super) adopter: Arc<Adopter>,
     pub(super) clock: Arc<dyn Clock>,
     /// Which configuration is in force.
@@ -106,7 +106,7 @@ impl Bound {
                 () = report_hub(&adopter.fleet, &adopter.resolver, &health) => {}
             }
         });
-        let clusters = self.clusters.clone();
+        let clusters = Arc::clone(&self.clusters);
         self.essentials.spawn("readiness reporter", async move { clusters.run().await });
         if let Some((place, sources)) = self.follow.take() {
             let (adopter, clock) = (Arc::clone(&self.adopter), Arc::clone(&self.clock));

@@ -75,6 +75,7 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
     let resolver = Arc::new(Resolver::new(Arc::clone(&providers), read_fleet));
     let clusters =
         Clusters::new(Arc::clone(&fleet), Arc::clone(&resolver), cache.clone(), Arc::clone(&edges.clock));
+    let clusters = Arc::new(clusters);
     let hub = {
         let (fleet, resolver, cache) = (Arc::clone(&fleet), Arc::clone(&resolver), cache.clone());
         let (tasks, draining) = (tasks.clone(), draining.clone());
@@ -86,7 +87,6 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
         scheduler,
         fleet,
         hub,
-        metrics: Arc::clone(&metrics),
         policies: policies.clone(),
         started,
         limits: Mutex::new(config.limits),
@@ -105,7 +105,7 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
     let paths: Vec<_> = sockets.iter().filter_map(|socket| socket.path.clone()).collect();
     let info = BrokerInfo { started: now, configuration: configuration.subscribe(), sockets: paths };
     let services =
-        services(cache, resolver, clusters.clone(), health.clone(), info, (metrics, audit.clone()));
+        services(cache, resolver, Arc::clone(&clusters), health.clone(), info, (metrics, audit.clone()));
     let admission = Admission { policies: policies.subscribe(), listeners, runs: live_runs.clone() };
     let (gate, bounds) = (Arc::new(Gate::new(services, admission)), limits::connections(&config.limits));
     let acceptor = Arc::new(Acceptor::new(gate, bounds, tasks.clone(), draining.clone()));
@@ -137,7 +137,7 @@ fn runner((launcher, scratch): (PathBuf, PathBuf), tasks: &TaskTracker, live: &L
     ProcessRunner::new(RunnerParts { limits, launcher, scratch, tasks, live })
 }
 
-fn warn_of_unknown_user(acceptor: &Acceptor<Gate>) {
+fn warn_of_unknown_user(acceptor: &Acceptor<Gate<ProcessRunner>>) {
     if !acceptor.identifies_its_own() {
         warn!(
             "the broker's own user is not served: its uid is the one that the kernel uses for all users that it cannot map"

@@ -175,7 +175,9 @@ impl OpenMonitor {
                 let (listener, publication) =
                     publish(&SocketOptions { path, mode: MODE, group, shared_directory })?;
                 let failed = |source| BuildError::Metrics { address: address.clone(), source };
-                (MonitorListener::unix(listener).map_err(failed)?, Some(publication), address)
+                listener.set_nonblocking(true).map_err(failed)?;
+                let listener = UnixListener::from_std(listener).map_err(failed)?;
+                (MonitorListener::Unix(listener), Some(publication), address)
             }
         };
         Ok(Self { monitor: Arc::new(Monitor::new(parts)), listener, publication, address })

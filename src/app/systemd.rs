@@ -18,6 +18,7 @@ use tokio::{
 use tracing::warn;
 
 use credbroker_plugin::Environment;
+use credbroker_runner::ProcessRunner;
 use credbroker_server::Gate;
 use credbroker_uds_server::Acceptor;
 
@@ -129,7 +130,10 @@ pub(super) async fn report<F: Future<Output = io::Result<UnixStream>>>(
 
 /// Connects as a client does. The socket of a system service may be for other users only: then the acceptor gets the
 /// connection directly.
-pub(super) async fn connect(socket: Option<&Path>, acceptor: &Acceptor<Gate>) -> io::Result<UnixStream> {
+pub(super) async fn connect(
+    socket: Option<&Path>,
+    acceptor: &Acceptor<Gate<ProcessRunner>>,
+) -> io::Result<UnixStream> {
     match socket {
         Some(socket) => match UnixStream::connect(socket).await {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => acceptor.connect(),

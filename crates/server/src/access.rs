@@ -178,21 +178,4 @@ pub(super) fn watch_slot<T>(request: &Request<T>) -> Result<WatchSlot, Status> {
 }
 
 #[cfg(test)]
-impl Access {
-    /// That of a user who is not the broker's.
-    pub(super) fn of_uid(uid: u32, policies: Policies) -> Arc<Self> {
-        let peer = Peer { listener: 0, uid, gid: uid, pid: None };
-        Arc::new(Self::new(peer, Principal { uid: Some(uid), ..Principal::default() }, policies))
-    }
-
-    /// That of the broker's own user without rules.
-    pub(super) fn of_the_owner() -> Arc<Self> {
-        let peer = Peer { listener: 0, uid: 1000, gid: 1000, pid: None };
-        let principal = Principal { uid: Some(1000), is_owner: true, ..Principal::default() };
-        let policies = watch::Sender::new(Arc::new(Policy::new([]))).subscribe();
-        Arc::new(Self::new(peer, principal, policies))
-    }
-}
-
-#[cfg(test)]
 mod tests;

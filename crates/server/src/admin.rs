@@ -1,6 +1,6 @@
 //! `CredentialBrokerAdmin`: the cache, the providers and the broker itself, for people and tools.
 
-use std::{borrow::Cow, sync::Arc};
+use std::sync::Arc;
 
 use credbroker_proto::v1::{self as pb, credential_selector::Selector as Selected};
 use pb::credential_broker_admin_server::CredentialBrokerAdmin;
@@ -11,7 +11,7 @@ use super::{
     access::Access,
     convert,
     overview::{self, ValueNumbers},
-    paging::{self, Paging},
+    paging::Paging,
     service::BrokerService,
     status,
 };
@@ -43,10 +43,7 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         };
         let (paging, after) =
             Paging::read("credentials", &format!("{selector:?}"), PAGE, page_size, &page_token)?;
-        let after = match after {
-            None => None,
-            Some(position) => Some(read(position).ok_or_else(paging::foreign)?),
-        };
+        let after = after.map(|(provider, key): (String, _)| (provider.into(), PluginKey(key)));
         let held = self.held(&selector, after);
         let shown = held.filter(|held| is_about(&rights, Verb::List, &held.spec));
         let mut numbers = with_key_parts.then(ValueNumbers::default);
@@ -54,9 +51,10 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
             let key_parts = numbers.as_mut().map(|numbers| numbers.key_parts(&held.spec));
             let state =
                 pb::CredentialState { key_parts: key_parts.unwrap_or_default(), ..overview::state(&held) };
-            (state, held.position())
+            let (provider, PluginKey(key)) = held.position();
+            (state, (provider.to_string(), key))
         };
-        let (credentials, next_page_token) = paging.fill(shown.map(row), position);
+        let (credentials, next_page_token) = paging.fill(shown.map(row));
         Ok(Response::new(pb::ListCredentialsResponse { credentials, next_page_token }))
     }
 
@@ -89,27 +87,15 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         let rights = self.need(&request, "list_providers", Verb::List)?;
         let pb::ListProvidersRequest { page_size, page_token } = request.into_inner();
         let (paging, after) = Paging::read("providers", &(), PAGE, page_size, &page_token)?;
-        let after = match after {
-            None => None,
-            Some(position) => {
-                let (name, file) = position.split_once('\0').ok_or_else(paging::foreign)?;
-                Some((name, file.into()))
-            }
-        };
         let providers = self.credentials.resolver.providers();
-        let shows = |name: &str| rights.allows(Verb::List, CallTarget::Provider(name));
-        let mut rest: Vec<_> = providers
-            .iter()
-            .filter(|provider| {
-                shows(&provider.name) && after.as_ref().is_none_or(|after| place(provider) > *after)
-            })
-            .collect();
-        rest.sort_unstable_by(|one, other| place(one).cmp(&place(other)));
-        let rows = rest.into_iter().map(|provider| (overview::provider(&providers, provider), provider));
-        let (providers, next_page_token) = paging.fill(rows, |provider| {
-            let (name, file) = place(provider);
-            format!("{name}\0{file}")
-        });
+        let shown = providers.iter().filter(|of| rights.allows(Verb::List, CallTarget::Provider(&of.name)));
+        let rest = shown.map(|provider| (place(provider), provider));
+        let mut rest: Vec<_> =
+            rest.filter(|(place, _)| after.as_ref().is_none_or(|after| place > after)).collect();
+        rest.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        let rows =
+            rest.into_iter().map(|(place, provider)| (overview::provider(&providers, provider), place));
+        let (providers, next_page_token) = paging.fill(rows);
         Ok(Response::new(pb::ListProvidersResponse { providers, next_page_token }))
     }
 
@@ -118,7 +104,7 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         request: Request<pb::GetBrokerInfoRequest>,
     ) -> Result<Response<pb::GetBrokerInfoResponse>, Status> {
         self.need(&request, "get_broker_info", Verb::List)?;
-        let hub = self.credentials.resolver.fleet().map(|_| self.clusters.hub());
+        let hub = self.credentials.resolver.fleet().map(|_| self.clusters.hub().message());
         Ok(Response::new(self.info.message(hub)))
     }
 }
@@ -204,9 +190,10 @@ impl<R: PluginRunner> BrokerService<R> {
 }
 
 /// Place of a provider in the list. A page token has it too, and is valid without that provider.
-fn place(provider: &Provider) -> (&str, Cow<'_, str>) {
-    let file = provider.definition.as_ref().map(|definition| definition.file().to_string_lossy());
-    (&provider.name, file.unwrap_or_default())
+fn place(provider: &Provider) -> (String, String) {
+    let file =
+        provider.definition.as_ref().map(|definition| definition.file().to_string_lossy().into_owned());
+    (provider.name.to_string(), file.unwrap_or_default())
 }
 
 fn count(count: usize) -> u32 {
@@ -221,49 +208,6 @@ fn is_about(rights: &Rights, verb: Verb, spec: &PluginSpec) -> bool {
         Some(profile) => {
             rights.allows(verb, CallTarget::Profile(profile, Some(provider)))
                 || rights.allows(verb, CallTarget::Through(provider, profile))
-        }
-    }
-}
-
-/// Writes a position for a page token, with the whole key.
-fn position((provider, key): &ListPosition) -> String {
-    let key: Vec<_> = key.0.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{}/{provider}", key.concat())
-}
-
-/// Reads what [`position`] writes.
-fn read(position: &str) -> Option<ListPosition> {
-    let (key, provider) = position.split_once('/')?;
-    let mut bytes = [0; 32];
-    if !key.is_ascii() || key.len() != 2 * bytes.len() {
-        return None;
-    }
-    for (byte, digits) in bytes.iter_mut().zip(key.as_bytes().chunks_exact(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
-    }
-    Some((provider.into(), PluginKey(bytes)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_position_is_read_as_it_is_written_and_others_are_refused() {
-        for provider in ["gke", "a/b", ""] {
-            let place: ListPosition = (provider.into(), PluginKey([0xa7; 32]));
-            assert_eq!(read(&position(&place)), Some(place));
-        }
-        let zeros = "0".repeat(64);
-        for token in [
-            "gke",
-            "/gke",
-            "00/gke",
-            &zeros,
-            &format!("{}é/gke", "0".repeat(62)),
-            &format!("{}g/x", &zeros[1..]),
-        ] {
-            assert_eq!(read(token), None, "{token}");
         }
     }
 }

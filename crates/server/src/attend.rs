@@ -3,7 +3,6 @@
 use std::{
     collections::HashMap,
     ffi::{OsStr, OsString},
-    fmt,
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
     pin::Pin,
     sync::{
@@ -15,7 +14,6 @@ use std::{
 
 use bytes::Bytes;
 use credbroker_proto::v1 as pb;
-use futures_util::stream::unfold;
 use rustix::process::geteuid;
 use tokio::sync::oneshot;
 use tonic::{Request, Response, Status};
@@ -26,7 +24,7 @@ use super::{
     audit_record::Asked,
     convert::{self, deadline},
     credentials::{Credentials, named},
-    preencoded::{self, MessageStream, Preencoded},
+    preencoded::{self, Follow, MessageStream},
     status::{self, Subject},
 };
 use credbroker_cache as cache;
@@ -83,7 +81,7 @@ impl<R: PluginRunner> Credentials<R> {
         };
         let span = debug_span!("request", rpc = "attend_credential", uid = peer.uid, pid = peer.pid);
         let attended = AttendStream {
-            answer: Box::pin(answer.instrument(span)),
+            answer: Some(Box::pin(answer.instrument(span))),
             reader,
             end: None,
             offered,
@@ -92,7 +90,7 @@ impl<R: PluginRunner> Credentials<R> {
             peer,
             _slot: slot,
         };
-        Ok(Preencoded::response(attended.messages()))
+        Ok(attended.response())
     }
 }
 
@@ -112,10 +110,11 @@ fn check(
 
 /// A request that is attended.
 struct AttendStream {
-    answer: PendingAnswer,
+    /// `None`: it was made.
+    answer: Option<PendingAnswer>,
     reader: AttendantReader,
-    /// The answer, when the last lines are sent before it.
-    end: Option<Result<Arc<Issued>, Status>>,
+    /// The last message, when the last lines are sent before it.
+    end: Option<Result<Bytes, Status>>,
     /// Gets what the caller is asked to run in its terminal.
     offered: Option<oneshot::Receiver<Offer>>,
     /// The caller runs it while this is there.
@@ -125,44 +124,40 @@ struct AttendStream {
     _slot: WatchSlot,
 }
 
-impl fmt::Debug for AttendStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AttendStream").field("reader", &self.reader).finish_non_exhaustive()
-    }
-}
-
 impl AttendStream {
-    fn messages(self) -> MessageStream<Bytes> {
-        Box::pin(unfold(Some(self), async |attended| {
-            let mut attended = attended?;
-            if let Some(end) = attended.end.take() {
-                return Some((framed(end), None));
-            }
-            tokio::select! {
-                biased;
-                Some(offer) = offered(&mut attended.offered) => {
-                    let (lease, command) = attended.leases.grant(&attended.peer, offer);
-                    attended.lease = Some(lease);
-                    let lease = Some(command);
-                    let message = pb::AttendCredentialResponse { lease, ..pb::AttendCredentialResponse::default() };
-                    Some((Ok(preencoded::frame(&message)), Some(attended)))
-                }
-                news = attended.reader.next() => Some((Ok(attended.lines(news)), Some(attended))),
-                end = &mut attended.answer => {
-                    let news = attended.reader.news();
-                    if news.lines.is_empty() {
-                        return Some((framed(end), None));
-                    }
-                    attended.end = Some(end);
-                    Some((Ok(attended.lines(news)), Some(attended)))
-                }
-            }
-        }))
-    }
-
     /// A message with what is new. A caller in whose terminal the plugin runs sees its words there.
     fn lines(&self, news: AttendanceNews) -> Bytes {
         lines(if self.lease.is_some() { AttendanceNews { lines: Vec::new(), ..news } } else { news })
+    }
+}
+
+impl Follow for AttendStream {
+    async fn next(&mut self) -> Option<Result<Bytes, Status>> {
+        if let Some(end) = self.end.take() {
+            return Some(end);
+        }
+        tokio::select! {
+            biased;
+            Some(offer) = offered(&mut self.offered) => {
+                let (lease, command) = self.leases.grant(&self.peer, offer);
+                self.lease = Some(lease);
+                let lease = Some(command);
+                let message = pb::AttendCredentialResponse { lease, ..pb::AttendCredentialResponse::default() };
+                Some(Ok(preencoded::frame(&message)))
+            }
+            news = self.reader.next() => Some(Ok(self.lines(news))),
+            end = self.answer.as_mut()? => {
+                self.answer = None;
+                // It is that of a get: both have the same fields.
+                let end = end.map(|issued| issued.encoded.frame.clone());
+                let news = self.reader.news();
+                if news.lines.is_empty() {
+                    return Some(end);
+                }
+                self.end = Some(end);
+                Some(Ok(self.lines(news)))
+            }
+        }
     }
 }
 
@@ -171,11 +166,6 @@ async fn offered(offered: &mut Option<oneshot::Receiver<Offer>>) -> Option<Offer
     let offer = offered.as_mut()?.await;
     *offered = None;
     offer.ok()
-}
-
-/// The last message. It is that of a get: both have the same fields.
-fn framed(end: Result<Arc<Issued>, Status>) -> Result<Bytes, Status> {
-    end.map(|issued| issued.encoded.frame.clone())
 }
 
 fn lines(AttendanceNews { lines, time_left }: AttendanceNews) -> Bytes {

@@ -1,14 +1,15 @@
 //! The audit record of one request.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
 use super::{access::Access, status};
 use credbroker_cache::{CacheError, RunEndFn};
+use credbroker_credential::text::shown;
 use credbroker_fleet::resolver::Source;
-use credbroker_observe::audit::{Audit, DecisionRecord, PluginRun, RequestOutcome};
+use credbroker_observe::audit::{Audit, Decision, RequestOutcome, milliseconds};
 use credbroker_plugin::access::Verb;
 
 /// A request that is not decided yet.
@@ -26,8 +27,7 @@ impl<'a> Asked<'a> {
     pub(super) fn credential(audit: &'a Audit, access: &Arc<Access>, verb: Verb, source: &Source) -> Self {
         let mut asked = Self::call(audit, access, verb.name());
         if asked.begun.is_some() {
-            asked.target = Some(shown(source));
-            asked.rule = access.rights().rule(verb, source.target()).map(ToString::to_string);
+            (asked.target, asked.rule) = (Some(target(source)), rule(access, verb, source));
         }
         asked
     }
@@ -48,77 +48,79 @@ impl<'a> Asked<'a> {
         answer: Result<T, Status>,
         generation: impl FnOnce(&T) -> Option<String>,
     ) -> Result<T, Status> {
-        if self.begun.is_none() {
-            return answer;
+        if self.begun.is_some() {
+            let (outcome, reason, generation) = match &answer {
+                Ok(answer) => (RequestOutcome::Allowed, self.rule, generation(answer)),
+                Err(status) => (outcome(status), reason(status), None),
+            };
+            let decision = decision(&self.access, (self.call, outcome), [self.target, reason, generation]);
+            self.audit.decision(self.begun, decision);
         }
-        let (outcome, reason, generation) = match &answer {
-            Ok(answer) => (RequestOutcome::Allowed, self.rule, generation(answer)),
-            Err(status) => (outcome(status), reason(status), None),
-        };
-        let mut decision = decision(&self.access, self.call);
-        (decision.target, decision.outcome) = (self.target, outcome);
-        (decision.reason, decision.generation) = (reason, generation);
-        self.audit.decision(self.begun, decision);
         answer
     }
 }
 
 /// A credential that was answered from memory.
-pub(super) fn hit<'a>(access: &'a Access, source: &Source, generation: String) -> DecisionRecord<'a> {
-    let rule = access.rights().rule(Verb::Get, source.target()).map(ToString::to_string);
-    DecisionRecord {
-        target: Some(shown(source)),
-        reason: rule,
-        generation: Some(generation),
-        ..decision(access, Verb::Get.name())
-    }
+pub(super) fn hit<'a>(access: &Access, source: &Source, generation: String) -> Decision<'a> {
+    let call = (Verb::Get.name(), RequestOutcome::Allowed);
+    decision(access, call, [Some(target(source)), rule(access, Verb::Get, source), Some(generation)])
 }
 
 /// A request that was refused before it was read. `call` is the path of its method, which the caller chose.
 pub(super) fn refused(audit: &Audit, access: &Access, call: &str, status: &Status) {
-    if let Some(begun) = audit.begin() {
-        let call = credbroker_credential::text::shown(call);
-        let mut decision = decision(access, &call);
-        (decision.outcome, decision.reason) = (RequestOutcome::Denied, reason(status));
-        audit.decision(Some(begun), decision);
+    let begun = audit.begin();
+    if begun.is_some() {
+        let call = shown(call);
+        let decision = decision(access, (&call, RequestOutcome::Denied), [None, reason(status), None]);
+        audit.decision(begun, decision);
     }
 }
 
 /// Records each plugin run.
 pub fn record_runs(audit: Audit) -> RunEndFn {
     Arc::new(move |spec, end, took| {
-        let failed = |error: Option<&CacheError>| match error {
-            Some(error) => status::cache_reason(error).name().to_owned(),
-            None => "NOT_NEEDED".to_owned(),
+        let profile = spec.target.as_ref().map(|target| target.profile.to_string());
+        let failed = |error: Option<&CacheError>| {
+            error.map_or("NOT_NEEDED", |error| status::cache_reason(error).name())
         };
-        audit.run(&PluginRun {
-            provider: &spec.provider.name,
-            key: spec.key.to_string(),
-            cluster_profile: spec.target.as_ref().map(|target| target.profile.to_string()),
-            result: end.map(|issued| issued.generation.to_string()).map_err(failed),
-            took: Some(took),
-        });
+        audit.run(vec![
+            ("provider", Some(shown(&spec.provider.name).into())),
+            ("key", Some(spec.key.to_string().into())),
+            ("cluster_profile", profile.map(|profile| shown(&profile).into())),
+            ("outcome", Some(if end.is_ok() { "issued" } else { "failed" }.into())),
+            ("generation", end.ok().map(|issued| issued.generation.to_string().into())),
+            ("reason", end.err().map(|error| failed(error).into())),
+            ("duration_ms", Some(milliseconds(took))),
+        ]);
     })
 }
 
-/// An allowed call.
-fn decision<'a>(access: &'a Access, call: &'a str) -> DecisionRecord<'a> {
-    let principal = access.principal();
-    DecisionRecord {
-        listener: &principal.listener,
-        user: (access.peer.uid, access.peer.gid),
-        pid: access.peer.pid,
-        executable: principal.process.facts().executable.as_deref(),
-        call,
-        target: None,
-        outcome: RequestOutcome::Allowed,
-        reason: None,
-        generation: None,
-        took: None,
-    }
+/// The decision about a call of this peer, with its target, its reason and the generation that was sent.
+fn decision<'a>(
+    access: &Access,
+    (call, outcome): (&'a str, RequestOutcome),
+    [target, reason, generation]: [Option<String>; 3],
+) -> Decision<'a> {
+    let (peer, principal) = (&access.peer, access.principal());
+    let executable = principal.process.facts().executable.as_deref().map(Path::display);
+    let more = vec![
+        ("target", target.map(|target| shown(&target).into())),
+        ("reason", reason.map(Into::into)),
+        ("listener", Some((*principal.listener).into())),
+        ("uid", Some(peer.uid.into())),
+        ("gid", Some(peer.gid.into())),
+        ("pid", peer.pid.map(Into::into)),
+        ("executable", executable.map(|path| shown(&path.to_string()).into())),
+        ("generation", generation.map(Into::into)),
+    ];
+    Decision { uid: peer.uid, call, outcome, more }
 }
 
-fn shown(source: &Source) -> String {
+fn rule(access: &Access, verb: Verb, source: &Source) -> Option<String> {
+    access.rights().rule(verb, source.target()).map(ToString::to_string)
+}
+
+fn target(source: &Source) -> String {
     match source {
         Source::Provider(provider) => format!("provider/{}", provider.name),
         Source::ClusterProfile(profile) => format!("clusterprofile/{profile}"),
@@ -131,4 +133,68 @@ fn outcome(status: &Status) -> RequestOutcome {
 
 fn reason(status: &Status) -> Option<String> {
     status.get_details_error_info().map(|info| info.reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use serde_json::Value;
+    use tokio::sync::watch;
+
+    use super::*;
+    use credbroker_observe::{audit::AuditSink, clock::SystemClock};
+    use credbroker_plugin::{
+        ProviderRef,
+        access::{Facts, Policy, Principal, Process},
+    };
+    use credbroker_uds_server::Peer;
+
+    /// Keeps the lines.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<String>>>);
+
+    impl AuditSink for Lines {
+        fn push(&self, line: &str) {
+            self.0.lock().unwrap().push(line.to_owned());
+        }
+
+        fn flush(&self, _: Duration) {}
+    }
+
+    #[test]
+    fn a_record_says_who_asked_for_what_and_how_it_was_decided() {
+        let facts = Facts { executable: Some(Path::new("/usr/bin/kubectl").into()), ..Facts::default() };
+        let principal = Principal {
+            uid: Some(1001),
+            process: Process::new(move || facts),
+            listener: "default".into(),
+            ..Principal::default()
+        };
+        let peer = Peer { listener: 0, uid: 1001, gid: 1002, pid: Some(7) };
+        let policies = watch::Sender::new(Arc::new(Policy::new([]))).subscribe();
+        let (access, lines) = (Arc::new(Access::new(peer, principal, policies)), Lines::default());
+        let audit = Audit::in_lines(lines.clone(), Arc::new(SystemClock));
+        let source = |name: &str| Source::Provider(ProviderRef::named(name));
+        let asked = Asked::credential(&audit, &access, Verb::Get, &source("gke\n\u{202e}"));
+        asked.decided(Err::<(), _>(status::verb_denied(Verb::Get))).unwrap_err();
+        audit.hit(|| hit(&access, &source("gke"), "e-1".into()));
+        let records = lines
+            .0
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|line| {
+                let mut record: Value = serde_json::from_str(line).unwrap();
+                for name in ["time", "duration_ms"] {
+                    record.as_object_mut().unwrap().remove(name);
+                }
+                record.to_string()
+            })
+            .collect::<Vec<_>>();
+        insta::assert_snapshot!(records.join("\n"), @r#"
+        {"call":"get","executable":"/usr/bin/kubectl","gid":1002,"kind":"decision","listener":"default","outcome":"denied","pid":7,"reason":"PEER_DENIED","target":"provider/gke\\n\\u{202e}","uid":1001}
+        {"call":"get","executable":"/usr/bin/kubectl","generation":"e-1","gid":1002,"kind":"decision","listener":"default","outcome":"allowed","pid":7,"target":"provider/gke","uid":1001}
+        "#);
+    }
 }

@@ -1,14 +1,9 @@
 //! Converts wire messages to domain values and back, and reads how long a caller waits.
 
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use credbroker_proto::v1 as pb;
 use http::HeaderMap;
-use prost_types::Timestamp;
 use tokio::time::Instant;
 use tonic::Status;
 
@@ -86,35 +81,21 @@ fn cluster(cluster: pb::Cluster) -> Cluster {
 }
 
 pub(super) fn cluster_message(cluster: &Cluster) -> pb::Cluster {
-    let Cluster {
-        server,
-        tls_server_name,
-        insecure_skip_tls_verify,
-        certificate_authority_data,
-        proxy_url,
-        disable_compression,
-        config,
-    } = cluster.clone();
     pb::Cluster {
-        server,
-        tls_server_name: present(tls_server_name),
-        insecure_skip_tls_verify,
-        certificate_authority_data: Some(certificate_authority_data).filter(|data| !data.is_empty()),
-        proxy_url: present(proxy_url),
-        disable_compression,
-        config: Some(config).filter(|config| !config.is_empty()),
+        server: cluster.server.clone(),
+        tls_server_name: present(cluster.tls_server_name.clone()),
+        insecure_skip_tls_verify: cluster.insecure_skip_tls_verify,
+        certificate_authority_data: Some(cluster.certificate_authority_data.clone())
+            .filter(|data| !data.is_empty()),
+        proxy_url: present(cluster.proxy_url.clone()),
+        disable_compression: cluster.disable_compression,
+        config: Some(cluster.config.clone()).filter(|config| !config.is_empty()),
     }
 }
 
 /// `None` if `text` is empty.
 pub(super) fn present(text: String) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
-}
-
-pub(super) fn timestamp(time: SystemTime) -> Option<Timestamp> {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;
-    let nanos = since.subsec_nanos().cast_signed();
-    Some(Timestamp { seconds: i64::try_from(since.as_secs()).ok()?, nanos })
 }
 
 pub(super) fn duration(duration: Duration) -> Option<prost_types::Duration> {

@@ -4,7 +4,6 @@
 
 use std::{
     collections::BTreeMap,
-    fmt,
     hash::{BuildHasher as _, RandomState},
     sync::{Arc, LazyLock},
     time::Duration,
@@ -12,7 +11,6 @@ use std::{
 
 use bytes::Bytes;
 use credbroker_proto::v1 as pb;
-use futures_util::{future::BoxFuture, stream::unfold};
 use http::Extensions;
 use prost::Message as _;
 use tokio::sync::watch;
@@ -23,12 +21,12 @@ use super::{
     access::{Access, Policies, watch_slot},
     audit_record::{self, Asked},
     convert::{self, deadline, wait_within},
-    preencoded::{self, MessageStream, Preencoded},
+    preencoded::{self, Follow, MessageStream},
     status::{self, Subject},
 };
 use credbroker_cache as cache;
 use credbroker_cache::{
-    CacheError, Caller, CredentialCache, CredentialWatch, Failed, Lookup, ReportOutcome, Reported,
+    CacheError, Caller, CredentialCache, CredentialWatch, Lookup, ReportOutcome, Reported,
 };
 use credbroker_credential::Issued;
 use credbroker_fleet::resolver::{CredentialRequest, Resolver};
@@ -40,34 +38,12 @@ use credbroker_uds_server::{Peer, WatchSlot};
 /// The path of `GetCredential`.
 pub(super) const GET: &str = "/credbroker.v1.CredentialBroker/GetCredential";
 
-/// Finds and fetches credentials. Clones share them.
+/// Finds and fetches credentials.
 #[derive(Debug)]
 pub(super) struct Credentials<R> {
     pub(super) cache: CredentialCache<R>,
     pub(super) resolver: Arc<Resolver>,
     pub(super) audit: Audit,
-}
-
-impl<R> Clone for Credentials<R> {
-    fn clone(&self) -> Self {
-        let (cache, resolver, audit) = (self.cache.clone(), Arc::clone(&self.resolver), self.audit.clone());
-        Self { cache, resolver, audit }
-    }
-}
-
-/// Answers `GetCredential`: from memory, or later from where the look-up left off.
-pub(super) trait Gets: Send + Sync {
-    /// The framed answer to `message`, an encoded request, from memory. Never waits. `None`: memory has none, and the
-    /// [`Get`] is in `learned` if the request is valid. If not, the service reads it, and reports the error.
-    fn recall(&self, access: &Access, message: Bytes, learned: &mut Extensions) -> Option<Bytes>;
-
-    /// The framed answer to a request that memory did not answer.
-    fn get<'a>(
-        &'a self,
-        access: &'a Arc<Access>,
-        get: Get,
-        deadline: Option<Duration>,
-    ) -> BoxFuture<'a, Result<Bytes, Status>>;
 }
 
 /// A `GetCredential`: who asks for what.
@@ -90,8 +66,10 @@ impl Get {
     }
 }
 
-impl<R: PluginRunner> Gets for Credentials<R> {
-    fn recall(&self, access: &Access, message: Bytes, learned: &mut Extensions) -> Option<Bytes> {
+impl<R: PluginRunner> Credentials<R> {
+    /// The framed answer to `message`, an encoded `GetCredential`, from memory. Never waits. `None`: memory has none, and
+    /// the [`Get`] is in `learned` if the request is valid. If not, the service reads it, and reports the error.
+    pub(super) fn recall(&self, access: &Access, message: Bytes, learned: &mut Extensions) -> Option<Bytes> {
         let get = Get::of(pb::GetCredentialRequest::decode(message).ok()?, access).ok()?;
         let key = self.resolver.key(&get.ask).ok().filter(|_| access.is_current(&get.ask.permit));
         let found = key.map_or(Lookup::Undecided, |key| self.cache.lookup(&key, &get.caller));
@@ -100,40 +78,35 @@ impl<R: PluginRunner> Gets for Credentials<R> {
             return None;
         };
         self.audit.hit(|| audit_record::hit(access, &get.ask.source, issued.generation.to_string()));
-        if trace::is_recording() {
-            // The key alone does not say which provider it is.
-            self.resolver.resolve(get.ask).iter().for_each(trace::names);
-        }
+        // The key alone does not say which provider it is.
+        trace::names(|| self.resolver.resolve(get.ask).ok());
         Some(issued.encoded.frame.clone())
     }
 
-    fn get<'a>(
-        &'a self,
-        access: &'a Arc<Access>,
+    /// The framed answer to a request that memory did not answer.
+    pub(super) async fn get(
+        &self,
+        access: &Arc<Access>,
         Get { caller, ask, session }: Get,
         deadline: Option<Duration>,
-    ) -> BoxFuture<'a, Result<Bytes, Status>> {
+    ) -> Result<Bytes, Status> {
         let span =
             debug_span!("request", rpc = "get_credential", uid = access.peer.uid, pid = access.peer.pid);
         let asked = Asked::credential(&self.audit, access, Verb::Get, &ask.source);
-        let get = async move {
+        let get = async {
             let session = convert::session(session, access);
             let (spec, request) = self.resolve(ask, access, caller, deadline).await?;
             let request = cache::Request { session, ..request };
             let subject = Subject::of(&spec);
             self.cache.get(spec, &request).await.map_err(|failed| status::failed(&subject, &failed))
         };
-        Box::pin(async move {
-            let generation = |issued: &Arc<Issued>| Some(issued.generation.to_string());
-            let issued = asked.issued(get.instrument(span).await, generation)?;
-            Ok(issued.encoded.frame.clone())
-        })
+        let generation = |issued: &Arc<Issued>| Some(issued.generation.to_string());
+        let issued = asked.issued(get.instrument(span).await, generation)?;
+        Ok(issued.encoded.frame.clone())
     }
-}
 
-impl<R: PluginRunner> Credentials<R> {
     pub(super) async fn watch(
-        &self,
+        self: &Arc<Self>,
         request: Request<pb::WatchCredentialRequest>,
     ) -> Result<Response<MessageStream<pb::WatchCredentialResponse>>, Status> {
         let (access, slot) = (Arc::clone(Access::of(&request)?), watch_slot(&request)?);
@@ -141,9 +114,8 @@ impl<R: PluginRunner> Credentials<R> {
         let asked = Asked::credential(&self.audit, &access, Verb::Watch, &ask.source);
         self.resolver.settled(&ask).await;
         let caller = named(&access.peer, "");
-        let following = CredentialStream::start(self.clone(), ask, (Arc::clone(&access), caller), slot);
-        let following = asked.decided(following)?;
-        Ok(Preencoded::response(following.messages()))
+        let following = CredentialStream::start(Arc::clone(self), ask, (Arc::clone(&access), caller), slot);
+        Ok(asked.decided(following)?.response())
     }
 
     pub(super) async fn report(
@@ -167,7 +139,7 @@ impl<R: PluginRunner> Credentials<R> {
         let span = debug_span!("request", rpc = "report_rejected", uid = peer.uid, pid = peer.pid);
         let generation = |reported: &Reported| Some(reported.issued.generation.to_string());
         let reported = asked.issued(report.instrument(span).await, generation);
-        reported.map(|reported| Preencoded::message(report_answer(&reported)))
+        report_answer(&reported?).map(Response::new)
     }
 
     pub(super) async fn resolve(
@@ -181,7 +153,7 @@ impl<R: PluginRunner> Credentials<R> {
         let spec = access.resolve(&self.resolver, &mut ask).inspect_err(|status| {
             tracing::debug!("request refused: {}", status.message());
         })?;
-        trace::names(&spec);
+        trace::names(|| Some(&spec));
         let verify_at = verifiable_at(&spec.provider, spec.target.as_ref(), ask.cluster.as_ref());
         Ok((spec, cache::Request { caller, deadline, verify_at, ..cache::Request::default() }))
     }
@@ -189,7 +161,7 @@ impl<R: PluginRunner> Credentials<R> {
 
 /// An open watch: the request, and the run that it currently leads to.
 struct CredentialStream<R> {
-    credentials: Credentials<R>,
+    credentials: Arc<Credentials<R>>,
     ask: CredentialRequest,
     access: Arc<Access>,
     /// Notified when the access rules change.
@@ -202,67 +174,29 @@ struct CredentialStream<R> {
     _slot: WatchSlot,
 }
 
-impl<R> fmt::Debug for CredentialStream<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CredentialStream").field("subject", &self.subject).finish_non_exhaustive()
-    }
-}
-
 impl<R: PluginRunner> CredentialStream<R> {
     fn start(
-        credentials: Credentials<R>,
+        credentials: Arc<Credentials<R>>,
         mut ask: CredentialRequest,
         (access, caller): (Arc<Access>, Caller),
         slot: WatchSlot,
     ) -> Result<Self, Status> {
         // Before the rights are read: a change in between is not lost.
         let policies = access.changes();
-        let Credentials { cache, resolver, .. } = &credentials;
+        let Credentials { cache, resolver, .. } = &*credentials;
         let spec = access.resolve(resolver, &mut ask)?;
-        trace::names(&spec);
+        trace::names(|| Some(&spec));
         let subject = Subject::of(&spec);
         let profile = resolver.follow(&spec);
         let watch = cache.watch(spec, caller).map_err(|failed| status::failed(&subject, &failed))?;
         Ok(Self { credentials, ask, access, policies, caller, subject, watch, profile, _slot: slot })
     }
 
-    /// A message is made when the peer can take it, so a slow reader gets only the latest and does not delay other readers.
-    fn messages(self) -> MessageStream<Bytes> {
-        Box::pin(unfold(Some(self), async |following| {
-            let mut following = following?;
-            match following.next().await {
-                Ok(message) => Some((Ok(message), Some(following))),
-                Err(status) => Some((Err(status), None)),
-            }
-        }))
-    }
-
-    async fn next(&mut self) -> Result<Bytes, Status> {
-        loop {
-            let news = tokio::select! {
-                biased;
-                Ok(()) = self.policies.changed() => {
-                    self.keep_right()?;
-                    continue;
-                }
-                () = changed(self.profile.as_mut()) => {
-                    self.move_with_profile()?;
-                    continue;
-                }
-                news = self.watch.next() => news,
-            };
-            match news {
-                Ok(issued) => return Ok(issued.encoded.frame.clone()),
-                Err(failed) => return Err(status::failed(&self.subject, &failed)),
-            }
-        }
-    }
-
     /// Ends the watch if the new access rules do not allow it.
     fn keep_right(&mut self) -> Result<(), Status> {
         self.ask.permit = self.ask.permit.with(self.access.rights());
         let CredentialRequest { source, permit, .. } = &self.ask;
-        let allowed = source.check(permit, self.subject.provider(), self.subject.profile());
+        let allowed = source.check(permit, &self.subject.provider, self.subject.profile.as_ref());
         if allowed.is_ok() {
             return Ok(());
         }
@@ -276,19 +210,35 @@ impl<R: PluginRunner> CredentialStream<R> {
         if let Some(why) = self.watch.retirement() {
             return Err(status::failed(&self.subject, &CacheError::Retired(why).into()));
         }
-        let spec = self.access.resolve(&self.credentials.resolver, &mut self.ask)?;
-        self.move_to(spec).map_err(|failed| status::failed(&self.subject, &failed))
-    }
-
-    /// Replaces the watch even if the key is the same. A profile that is deleted and created again at once keeps its
-    /// key, but the cache has dropped the entry that the old watch follows.
-    fn move_to(&mut self, spec: PluginSpec) -> Result<(), Failed> {
-        let profile = self.credentials.resolver.follow(&spec);
-        let subject = Subject::of(&spec);
-        let mut watch = self.credentials.cache.watch(spec, self.caller)?;
+        let Credentials { cache, resolver, .. } = &*self.credentials;
+        let spec = self.access.resolve(resolver, &mut self.ask)?;
+        let (profile, subject) = (resolver.follow(&spec), Subject::of(&spec));
+        // Replaced even if the key is the same. A profile that is deleted and created again at once keeps its key, but the
+        // cache has dropped the entry that the old watch follows.
+        let watch = cache.watch(spec, self.caller);
+        let mut watch = watch.map_err(|failed| status::failed(&self.subject, &failed))?;
         watch.succeeds(&self.watch);
         (self.watch, self.profile, self.subject) = (watch, profile, subject);
         Ok(())
+    }
+}
+
+impl<R: PluginRunner> Follow for CredentialStream<R> {
+    async fn next(&mut self) -> Option<Result<Bytes, Status>> {
+        loop {
+            let moved = tokio::select! {
+                biased;
+                Ok(()) = self.policies.changed() => self.keep_right(),
+                () = changed(self.profile.as_mut()) => self.move_with_profile(),
+                news = self.watch.next() => {
+                    let news = news.map(|issued| issued.encoded.frame.clone());
+                    return Some(news.map_err(|failed| status::failed(&self.subject, &failed)));
+                }
+            };
+            if let Err(status) = moved {
+                return Some(Err(status));
+            }
+        }
     }
 }
 
@@ -302,7 +252,7 @@ async fn changed(profile: Option<&mut watch::Receiver<u64>>) {
 }
 
 /// The answer to a report: the answer to a get, and the outcome.
-fn report_answer(reported: &Reported) -> Bytes {
+fn report_answer(reported: &Reported) -> Result<pb::ReportRejectedResponse, Status> {
     use pb::report_rejected_response::Outcome;
     let (outcome, retry_after) = match reported.outcome {
         ReportOutcome::Replaced => (Outcome::Replaced, None),
@@ -311,9 +261,8 @@ fn report_answer(reported: &Reported) -> Bytes {
         ReportOutcome::NothingNewer => (Outcome::NothingNewer, None),
         ReportOutcome::UnknownGeneration => (Outcome::UnknownGeneration, None),
     };
-    let outcome = outcome.into();
-    let more = pb::ReportRejectedResponse { outcome, retry_after, ..pb::ReportRejectedResponse::default() };
-    preencoded::extended(&reported.issued.encoded.frame, &more)
+    let answer = preencoded::decoded(&reported.issued.encoded.frame)?;
+    Ok(pb::ReportRejectedResponse { outcome: outcome.into(), retry_after, ..answer })
 }
 
 /// The caller with this name, which is empty if the caller sent none. Only a hash of the name is kept.

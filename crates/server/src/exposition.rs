@@ -2,20 +2,23 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 
-use super::readiness::{HealthChecks, ProviderChecks};
+use super::{
+    overview::ReloadState,
+    readiness::{HealthChecks, ProviderChecks},
+};
 use credbroker_cache::ProviderSummary;
 use credbroker_observe::{
     clock::{Clock as _, SystemClock},
-    metrics::{Exposition, Metrics, families},
+    metrics::{ConstGauge, Exposition, Metrics, families},
 };
 use credbroker_runner::PluginRunner;
 
-/// All metrics, or those without the names of providers. The configuration is current or not, and the broker has a time
-/// when it started.
+/// All metrics, or those without the names of providers, of a broker that `started` then.
 pub(super) async fn exposition<R: PluginRunner>(
     metrics: &Metrics,
     readiness: &HealthChecks<R>,
-    (is_current, started): (bool, SystemTime),
+    configuration: &ReloadState,
+    started: SystemTime,
     with_names: bool,
 ) -> String {
     let (checks, summaries) = readiness.providers(None).await;
@@ -31,24 +34,18 @@ pub(super) async fn exposition<R: PluginRunner>(
     if with_names {
         write_providers(&checks, &summaries, &mut to);
     }
-    to.family(&families::RELOADS);
-    to.sample(&[("result", "success")], metrics.reloads.get());
-    to.sample(&[("result", "failure")], metrics.failed_reloads.get());
-    to.family(&families::CONFIGURATION);
-    to.sample(&[], u64::from(is_current));
+    let reloads = [(["success"], configuration.reloads), (["failure"], configuration.failures)];
+    to.numbers(&families::RELOADS, reloads);
+    to.one(&families::CONFIGURATION, number(configuration.failure.is_none()));
     if let Some(fleet) = readiness.resolver.fleet() {
         let hub = fleet.hub();
-        to.family(&families::HUB);
-        to.sample(&[], u64::from(hub.synced && hub.problem.is_none()));
-        to.family(&families::PROFILES);
-        to.sample(&[], fleet.list(None).len() as u64);
+        to.one(&families::HUB, number(hub.synced && hub.problem.is_none()));
+        to.one(&families::PROFILES, number(fleet.list(None).len() as u64));
     }
-    to.family(&families::START);
     let started = started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    to.value(&[], started.as_secs_f64());
-    to.family(&families::BUILD);
+    to.one(&families::START, ConstGauge::new(started.as_secs_f64()));
     let commit = option_env!("CREDBROKER_COMMIT").unwrap_or_default();
-    to.sample(&[("version", env!("CARGO_PKG_VERSION")), ("commit", commit)], 1);
+    to.numbers(&families::BUILD, [([env!("CARGO_PKG_VERSION"), commit], 1)]);
     to.into_text()
 }
 
@@ -58,26 +55,20 @@ fn write_providers(
     summaries: &BTreeMap<Arc<str>, ProviderSummary>,
     to: &mut Exposition,
 ) {
-    to.family(&families::ENTRIES);
-    for (provider, summary) in summaries {
-        for (state, count) in &summary.keys {
-            to.sample(&[("provider", provider), ("state", state.name())], *count);
-        }
-    }
-    to.family(&families::EXPIRY);
-    for (provider, summary) in summaries {
-        if let Some(left) = summary.expires_in {
-            to.value(&[("provider", provider)], left.as_secs_f64());
-        }
-    }
-    to.family(&families::WATCHERS);
-    for (provider, summary) in summaries {
-        to.sample(&[("provider", provider)], summary.watchers);
-    }
-    to.family(&families::READY);
-    for (provider, reason) in checks {
-        to.sample(&[("provider", provider)], u64::from(reason.is_none()));
-    }
+    let summaries = || summaries.iter().map(|(name, summary)| (&**name, summary));
+    let entries = summaries().flat_map(|(name, summary)| {
+        summary.keys.iter().map(move |(state, count)| ([name, state.name()], *count))
+    });
+    to.numbers(&families::ENTRIES, entries);
+    let expiries = summaries()
+        .filter_map(|(name, summary)| Some(([name], ConstGauge::new(summary.expires_in?.as_secs_f64()))));
+    to.all(&families::EXPIRY, expiries);
+    to.numbers(&families::WATCHERS, summaries().map(|(name, summary)| ([name], summary.watchers)));
+    to.numbers(&families::READY, checks.iter().map(|(name, reason)| ([&**name], reason.is_none().into())));
+}
+
+fn number(value: impl Into<u64>) -> ConstGauge<u64> {
+    ConstGauge::new(value.into())
 }
 
 /// Seconds from `now` to `time`, negative if it has passed; infinite without a time.

@@ -25,7 +25,7 @@ use credbroker_plugin::{
     Origin,
     access::{Facts, Principal, Process},
 };
-use credbroker_runner::LiveRuns;
+use credbroker_runner::{LiveRuns, PluginRunner};
 
 /// Prefix of streaming methods that count as watches. Their requests are streams too.
 const REFLECTION: &str = "/grpc.reflection.";
@@ -47,15 +47,15 @@ pub struct Admission {
 
 /// The services, for peers with rights.
 #[derive(Debug)]
-pub struct Gate {
-    services: Services,
+pub struct Gate<R> {
+    services: Services<R>,
     admission: Admission,
     own_pid: u32,
 }
 
-impl Gate {
+impl<R: PluginRunner> Gate<R> {
     /// Serves `services` as `admission` says.
-    pub fn new(services: Services, admission: Admission) -> Self {
+    pub fn new(services: Services<R>, admission: Admission) -> Self {
         Self { services, admission, own_pid: getpid().as_raw_nonzero().get().cast_unsigned() }
     }
 
@@ -82,7 +82,7 @@ impl Gate {
 
     /// Records that a call is denied.
     fn refused(&self, access: &Access, path: &str, status: Status) -> Status {
-        audit_record::refused(&self.services.audit, access, path, &status);
+        audit_record::refused(&self.services.credentials.audit, access, path, &status);
         status
     }
 }
@@ -111,7 +111,7 @@ fn process(process: PeerProcess) -> Process {
     process
 }
 
-impl uds::Program for Gate {
+impl<R: PluginRunner> uds::Program for Gate<R> {
     type Peer = Access;
     type Method = Rpc;
     type Span = RequestSpan;
@@ -158,7 +158,8 @@ impl uds::Program for Gate {
         if is_for_owners(access, path) {
             return None;
         }
-        let (access, audit, path) = (Arc::clone(access), self.services.audit.clone(), path.to_owned());
+        let (access, audit, path) =
+            (Arc::clone(access), self.services.credentials.audit.clone(), path.to_owned());
         Some(Box::pin(async move {
             access.lost_all().await;
             let status = status::peer_denied(access.peer.uid, access.no_rights());
@@ -185,7 +186,7 @@ impl uds::Program for Gate {
             return None;
         }
         let message = preencoded::message(body).filter(|_| is_grpc(head))?;
-        let frame = self.services.gets.recall(access, message, &mut head.extensions)?;
+        let frame = self.services.credentials.recall(access, message, &mut head.extensions)?;
         answered(&self.services.metrics, Rpc::GET);
         Some(frame)
     }
@@ -201,7 +202,7 @@ impl uds::Program for Gate {
         if let Some(get) = request.extensions_mut().remove::<Get>() {
             let deadline = deadline(request.headers());
             drop(request);
-            let answer = self.services.gets.get(access, get, deadline).await;
+            let answer = self.services.credentials.get(access, get, deadline).await;
             return answer.map_or_else(Status::into_http, preencoded::response);
         }
         request.extensions_mut().insert(Arc::clone(access));

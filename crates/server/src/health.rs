@@ -3,18 +3,18 @@
 use std::{pin::Pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures_util::{Stream, StreamExt as _, stream::unfold};
+use futures_util::{Stream, StreamExt};
 use tokio::time::sleep;
 use tonic::{Code, Request, Response, Status};
 use tonic_health::{
     ServingStatus,
     pb::{self, HealthCheckRequest, HealthCheckResponse},
-    server::{HealthReporter, HealthService},
+    server::{HealthReporter, HealthService, WatchStream},
 };
 
 use super::{
     access::{Access, Policies},
-    preencoded::{self, Preencoded},
+    preencoded::{self, Follow},
     readiness::HealthChecks,
 };
 use credbroker_plugin::access::CallTarget;
@@ -30,12 +30,12 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Health<R> {
     fixed: HealthService,
-    readiness: HealthChecks<R>,
+    readiness: Arc<HealthChecks<R>>,
 }
 
 impl<R: PluginRunner> Health<R> {
     pub(super) fn of(reporter: HealthReporter, readiness: HealthChecks<R>) -> Self {
-        Self { fixed: HealthService::from_health_reporter(reporter), readiness }
+        Self { fixed: HealthService::from_health_reporter(reporter), readiness: Arc::new(readiness) }
     }
 }
 
@@ -83,57 +83,48 @@ impl<R: PluginRunner> pb::health_server::Health for Health<R> {
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
         let (access, name) = (Arc::clone(Access::of(&request)?), request.get_ref().service.clone());
-        let fixed = match self.fixed.watch(request).await {
+        match self.fixed.watch(request).await {
             Err(unknown) if unknown.code() == Code::NotFound => {
-                return if state(&self.readiness, &access, &name).await.is_some() {
-                    Ok(Preencoded::response(states(self.readiness.clone(), access, name, unknown)))
-                } else {
-                    Err(unknown)
-                };
+                if state(&self.readiness, &access, &name).await.is_none() {
+                    return Err(unknown);
+                }
+                let (readiness, policies) = (Arc::clone(&self.readiness), access.changes());
+                Ok(ProviderHealth { readiness, access, policies, name, last: None, unknown }.response())
             }
-            fixed => fixed?.into_inner(),
-        };
-        // The stream never fails, and ends with the reporter.
-        let states = fixed.take_while(|state| std::future::ready(state.is_ok()));
-        Ok(Preencoded::response(states.filter_map(async |state| Some(Ok(preencoded::frame(&state.ok()?))))))
+            fixed => Ok(fixed?.into_inner().response()),
+        }
     }
 }
 
-/// The state of a provider now, then each change of it. The stream ends with `unknown` once the provider is no longer
-/// configured, or the peer has no right to it: that looks the same.
-fn states<R: PluginRunner>(
-    readiness: HealthChecks<R>,
-    access: Arc<Access>,
-    name: String,
-    unknown: Status,
-) -> impl Stream<Item = Result<Bytes, Status>> + Send {
-    let following = Following { readiness, policies: access.changes(), access, name, last: None };
-    unfold(Some((following, unknown)), async |following| {
-        let (mut following, unknown) = following?;
-        match following.next().await {
-            Some(status) => Some((Ok(preencoded::frame(&message(status))), Some((following, unknown)))),
-            None => Some((Err(unknown), None)),
-        }
-    })
+/// A watch of a service of the broker's own.
+impl Follow for WatchStream {
+    async fn next(&mut self) -> Option<Result<Bytes, Status>> {
+        // The stream never fails, and ends with the reporter.
+        let state = StreamExt::next(self).await?.ok()?;
+        Some(Ok(preencoded::frame(&state)))
+    }
 }
 
-/// A watch of one provider.
-struct Following<R> {
-    readiness: HealthChecks<R>,
+/// A watch of one provider: its state now, then each change of it. The stream ends with `unknown` once the provider is no
+/// longer configured, or the peer has no right to it: that looks the same.
+struct ProviderHealth<R> {
+    readiness: Arc<HealthChecks<R>>,
     access: Arc<Access>,
     /// Notified when the access rules change.
     policies: Policies,
     name: String,
     last: Option<ServingStatus>,
+    unknown: Status,
 }
 
-impl<R: PluginRunner> Following<R> {
-    /// The next state that differs from the last one.
-    async fn next(&mut self) -> Option<ServingStatus> {
+impl<R: PluginRunner> Follow for ProviderHealth<R> {
+    async fn next(&mut self) -> Option<Result<Bytes, Status>> {
         loop {
-            let now = state(&self.readiness, &self.access, &self.name).await?;
+            let Some(now) = state(&self.readiness, &self.access, &self.name).await else {
+                return Some(Err(self.unknown.clone()));
+            };
             if self.last.replace(now) != Some(now) {
-                return Some(now);
+                return Some(Ok(preencoded::frame(&message(now))));
             }
             tokio::select! {
                 () = sleep(LOOK_EVERY) => {}

@@ -2,13 +2,10 @@
 //! which may have the output of a plugin. With access rules, answers on a loopback address have no names of providers.
 
 use std::{
-    collections::VecDeque,
     convert::Infallible,
-    io,
     net::IpAddr,
-    os::unix::net::UnixListener as StdUnixListener,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, SystemTime},
@@ -98,25 +95,13 @@ pub struct ProviderNames {
 #[derive(Debug)]
 pub struct Monitor<R> {
     parts: MonitorParts<R>,
-    places: Arc<MonitorPlaces>,
-}
-
-impl MonitorListener {
-    /// Takes a Unix listener.
-    ///
-    /// # Errors
-    ///
-    /// The runtime cannot use it.
-    pub fn unix(listener: StdUnixListener) -> io::Result<Self> {
-        listener.set_nonblocking(true)?;
-        UnixListener::from_std(listener).map(Self::Unix)
-    }
+    connections: Connections,
 }
 
 impl<R: PluginRunner> Monitor<R> {
     /// Creates a monitor that does not listen yet.
     pub fn new(parts: MonitorParts<R>) -> Self {
-        Self { parts, places: Arc::default() }
+        Self { parts, connections: Connections::default() }
     }
 
     /// Whether answers have the names of providers. The mode of a Unix socket admits the operator; a process of any user
@@ -153,30 +138,20 @@ impl<R: PluginRunner> Monitor<R> {
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
         is_loopback: bool,
     ) {
-        let Some(place) = self.places.take() else {
+        let Some(connection) = self.connections.admit() else {
             return debug!("a connection to the metrics was closed: all others are being answered");
         };
-        let (monitor, place) = (Arc::clone(self), Arc::new(place));
+        let monitor = Arc::clone(self);
         self.parts.tasks.spawn(async move {
-            let exchange = exchange(monitor, stream, Arc::clone(&place), is_loopback);
+            let (monitor, connection) = (&monitor, &connection);
+            let answered = |request: Request<Incoming>| async move {
+                connection.answer(answer(monitor, &request, is_loopback)).await
+            };
             // Without an answer in time, the connection is closed.
-            let _ended = place.displaced().run_until_cancelled(timeout(EXCHANGE, exchange)).await;
+            let exchange = timeout(EXCHANGE, serve(stream, answered));
+            let _ended = connection.displaced.run_until_cancelled(exchange).await;
         });
     }
-}
-
-/// Answers one request.
-async fn exchange<R: PluginRunner>(
-    monitor: Arc<Monitor<R>>,
-    stream: impl AsyncRead + AsyncWrite + Unpin,
-    place: Arc<MonitorPlace>,
-    is_loopback: bool,
-) {
-    let answer = move |request: Request<Incoming>| {
-        let (monitor, place) = (Arc::clone(&monitor), Arc::clone(&place));
-        async move { place.answer(answer(&monitor, &request, is_loopback)).await }
-    };
-    serve(stream, answer).await;
 }
 
 /// Serves one request with `answer`.
@@ -214,8 +189,8 @@ async fn answer<R: PluginRunner, B>(
     match request.uri().path() {
         "/metrics" => response(StatusCode::OK, Exposition::CONTENT_TYPE, {
             let parts = &monitor.parts;
-            let is_current = parts.configuration.borrow().failure.is_none();
-            exposition(&parts.metrics, &parts.health, (is_current, parts.started), with_names).await
+            let configuration = Arc::clone(&parts.configuration.borrow());
+            exposition(&parts.metrics, &parts.health, &configuration, parts.started, with_names).await
         }),
         // Says that the runtime works. Plugins, issuers and the hub have no part in it.
         "/livez" => plain(StatusCode::OK, "ok\n"),
@@ -290,67 +265,42 @@ fn response(status: StatusCode, kind: &'static str, body: String) -> Response<Fu
     response
 }
 
-/// Which connections are open. No process can keep all places: what waits for its peer gives way.
-///
-/// The open connections, the oldest one first.
+/// The open connections, the oldest one first. No process can keep all places: what waits for its peer gives way.
 #[derive(Debug, Default)]
-struct MonitorPlaces(Mutex<VecDeque<Arc<OpenConnection>>>);
+struct Connections(Mutex<Vec<Arc<OpenConnection>>>);
 
 #[derive(Debug, Default)]
 struct OpenConnection {
     /// Its request is here, and its answer is not made yet.
     is_answered: AtomicBool,
+    /// Cancelled when another connection gets its place.
     displaced: CancellationToken,
 }
 
-/// The place of one connection, until it is dropped.
-#[derive(Debug)]
-struct MonitorPlace {
-    connection: Arc<OpenConnection>,
-    places: Arc<MonitorPlaces>,
-}
-
-impl MonitorPlaces {
-    /// A place for a new connection. If there is none, the oldest connection that waits for its peer is displaced: it has
-    /// not sent a whole head, or does not read its answer. `None`: all are being answered.
-    fn take(self: &Arc<Self>) -> Option<MonitorPlace> {
-        let mut open = self.lock();
+impl Connections {
+    /// A new connection, which is open until it is dropped. If there is no place, the oldest connection that waits for its
+    /// peer is displaced: it has not sent a whole head, or does not read its answer. `None`: all are being answered.
+    fn admit(&self) -> Option<Arc<OpenConnection>> {
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|connection| Arc::strong_count(connection) > 1);
         if open.len() >= CONNECTIONS {
             let waits = |connection: &Arc<OpenConnection>| !connection.is_answered.load(Ordering::Relaxed);
             let oldest = open.iter().position(waits)?;
-            if let Some(connection) = open.remove(oldest) {
-                connection.displaced.cancel();
-            }
+            open.remove(oldest).displaced.cancel();
         }
         let connection = Arc::<OpenConnection>::default();
-        open.push_back(Arc::clone(&connection));
-        Some(MonitorPlace { connection, places: Arc::clone(self) })
-    }
-
-    /// The list is consistent whenever the lock is free, so a poisoned lock is still usable.
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<OpenConnection>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        open.push(Arc::clone(&connection));
+        Some(connection)
     }
 }
 
-impl MonitorPlace {
-    /// Is cancelled when another connection gets the place.
-    fn displaced(&self) -> &CancellationToken {
-        &self.connection.displaced
-    }
-
+impl OpenConnection {
     /// Makes an answer, for which the connection keeps its place.
     async fn answer<T>(&self, answer: impl Future<Output = T>) -> T {
-        self.connection.is_answered.store(true, Ordering::Relaxed);
+        self.is_answered.store(true, Ordering::Relaxed);
         let answer = answer.await;
-        self.connection.is_answered.store(false, Ordering::Relaxed);
+        self.is_answered.store(false, Ordering::Relaxed);
         answer
-    }
-}
-
-impl Drop for MonitorPlace {
-    fn drop(&mut self) {
-        self.places.lock().retain(|open| !Arc::ptr_eq(open, &self.connection));
     }
 }
 

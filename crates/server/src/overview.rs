@@ -52,8 +52,8 @@ pub(super) fn state(held: &KeyStatus) -> CredentialState {
         }
         .into(),
         generation: issued.map(|issued| issued.generation.to_string()),
-        expiration_time: issued.and_then(|issued| convert::timestamp(issued.expires_at)),
-        next_refresh_time: held.next_refresh.and_then(convert::timestamp),
+        expiration_time: issued.map(|issued| issued.expires_at.into()),
+        next_refresh_time: held.next_refresh.map(Into::into),
         watchers: u32::try_from(held.watchers).unwrap_or(u32::MAX),
         runs: held.runs,
         last_failure: held.failure.as_ref().map(|(failed, _)| Failure {
@@ -74,12 +74,12 @@ pub(super) fn state(held: &KeyStatus) -> CredentialState {
                 }
                 .into()
             }),
-            next_run_time: known.next_run.and_then(convert::timestamp),
+            next_run_time: known.next_run.map(Into::into),
         }),
-        fetch_time: issued.and_then(|issued| convert::timestamp(issued.fetched.wall)),
+        fetch_time: issued.map(|issued| issued.fetched.wall.into()),
         bound: issued.map(|issued| bound(issued.bound).into()),
         next_run_cause: cause.into(),
-        next_run_time: next_run.and_then(convert::timestamp),
+        next_run_time: next_run.map(Into::into),
         key_parts: Vec::new(),
     }
 }
@@ -162,30 +162,27 @@ impl ReloadState {
     pub fn started(files: Vec<PathBuf>, now: SystemTime) -> Self {
         Self { files, last_success: now, reloads: 0, failures: 0, failure: None, restart_needed: Vec::new() }
     }
-
-    fn message(&self) -> pb::ConfigurationState {
-        pb::ConfigurationState {
-            read_time: convert::timestamp(self.last_success),
-            reloads: self.reloads,
-            problems: self.failure.as_ref().map(|failure| failure.problems.clone()).unwrap_or_default(),
-            problems_since_time: self.failure.as_ref().and_then(|failure| convert::timestamp(failure.since)),
-            restart_needed: self.restart_needed.iter().map(|key| (*key).to_owned()).collect(),
-        }
-    }
 }
 
 impl BrokerInfo {
     pub(super) fn message(&self, hub: Option<pb::HubState>) -> pb::GetBrokerInfoResponse {
         let configuration = Arc::clone(&self.configuration.borrow());
+        let failure = configuration.failure.as_ref();
         let paths = |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect();
         pb::GetBrokerInfoResponse {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             commit: option_env!("CREDBROKER_COMMIT").and_then(|commit| convert::present(commit.to_owned())),
-            start_time: convert::timestamp(self.started),
+            start_time: Some(self.started.into()),
             config_files: paths(&configuration.files),
             sockets: paths(&self.sockets),
             hub,
-            configuration: Some(configuration.message()),
+            configuration: Some(pb::ConfigurationState {
+                read_time: Some(configuration.last_success.into()),
+                reloads: configuration.reloads,
+                problems: failure.map(|failure| failure.problems.clone()).unwrap_or_default(),
+                problems_since_time: failure.map(|failure| failure.since.into()),
+                restart_needed: configuration.restart_needed.iter().map(|key| (*key).to_owned()).collect(),
+            }),
         }
     }
 }

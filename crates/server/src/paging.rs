@@ -6,6 +6,7 @@ use std::{
 };
 
 use prost::Message;
+use serde::{Serialize, de::DeserializeOwned};
 use tonic::Status;
 
 use super::status;
@@ -30,13 +31,13 @@ impl Paging {
     /// # Errors
     ///
     /// `page_size` is negative, or `page_token` is not from a page of the same list and filter.
-    pub(super) fn read<'a>(
+    pub(super) fn read<P: DeserializeOwned>(
         name: &str,
         filter: &impl Hash,
         bytes: usize,
         page_size: i32,
-        page_token: &'a str,
-    ) -> Result<(Self, Option<&'a str>), Status> {
+        page_token: &str,
+    ) -> Result<(Self, Option<P>), Status> {
         let size = usize::try_from(page_size)
             .map_err(|_negative| status::invalid("`page_size` must not be negative"))?;
         let rows = if size == 0 { ROWS } else { size.min(ROWS) };
@@ -47,17 +48,21 @@ impl Paging {
         let paging = Self { rows, bytes, list: format!("{name}.{:016x}.", hasher.finish()) };
         let after = match page_token {
             "" => None,
-            token => Some(token.strip_prefix(&paging.list).ok_or_else(foreign)?),
+            token => {
+                let position = token.strip_prefix(&paging.list);
+                let position = position.and_then(|position| serde_json::from_str(position).ok());
+                let foreign = "`page_token` must be the `next_page_token` of a response to the same request";
+                Some(position.ok_or_else(|| status::invalid(foreign))?)
+            }
         };
         Ok((paging, after))
     }
 
     /// Takes as many of `rows`, each with its position in the list, as fit. Also returns the token of the next page. A
     /// row that is larger than a page gets a separate page.
-    pub(super) fn fill<T: Message, P>(
+    pub(super) fn fill<T: Message, P: Serialize>(
         &self,
         rows: impl Iterator<Item = (T, P)>,
-        position: impl FnOnce(&P) -> String,
     ) -> (Vec<T>, String) {
         let (mut page, mut size, mut last) = (Vec::new(), 0, None);
         for (row, at) in rows {
@@ -65,18 +70,14 @@ impl Paging {
             if (size > self.bytes || page.len() == self.rows)
                 && let Some(last) = last
             {
-                return (page, format!("{}{}", self.list, position(&last)));
+                let position = serde_json::to_string(&last).unwrap_or_default(); // never fails: strings and numbers
+                return (page, format!("{}{position}", self.list));
             }
             page.push(row);
             last = Some(at);
         }
         (page, String::new())
     }
-}
-
-/// The status for a token that is not from the list.
-pub(super) fn foreign() -> Status {
-    status::invalid("`page_token` must be the `next_page_token` of a response to the same request")
 }
 
 #[cfg(test)]

@@ -10,18 +10,18 @@ use std::{
     ops::Range,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
-    task::{self, Context, Poll},
 };
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use credbroker_proto::v1 as pb;
 use futures_util::{Stream, StreamExt as _, stream};
 use http::{HeaderValue, header::CONTENT_TYPE};
-use hyper::body::{Body as HttpBody, Frame};
+use http_body_util::StreamBody;
+use hyper::body::Frame;
 use prost::{Message, encoding::encoded_len_varint};
 use tonic::{Response, Status, body::Body};
 
-use super::convert;
+use super::{convert, status};
 use credbroker_credential::{Draft, EncodedCredential};
 use credbroker_uds_server::{error_trailers, ok_trailers};
 
@@ -45,7 +45,7 @@ pub fn encode(draft: &Draft<'_>) -> EncodedCredential {
         token: draft.token.map(str::to_owned),
         client_certificate_data: chain.map(<[u8]>::to_vec),
         client_key_data: key.map(<[u8]>::to_vec),
-        expiration_time: convert::timestamp(draft.expires_at),
+        expiration_time: Some(draft.expires_at.into()),
         certificate_fingerprint: draft.fingerprint.map(|print| print.to_string()),
         lifetime: convert::duration(draft.lifetime),
     };
@@ -80,46 +80,47 @@ pub(super) fn message(body: &Bytes) -> Option<Bytes> {
 
 /// `message` as one uncompressed gRPC message on the wire.
 pub(super) fn frame(message: &impl Message) -> Bytes {
-    framed(&[], message)
-}
-
-/// The message of `frame` with the fields of `more` appended, framed. Appended fields are part of the message.
-pub(super) fn extended(frame: &Bytes, more: &impl Message) -> Bytes {
-    framed(frame.get(HEAD..).unwrap_or_default(), more)
-}
-
-fn framed(begin: &[u8], rest: &impl Message) -> Bytes {
-    let length = begin.len() + rest.encoded_len();
+    let length = message.encoded_len();
     let mut frame = BytesMut::with_capacity(HEAD + length);
     frame.put_u8(0);
     frame.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
-    frame.put(begin);
     // Cannot fail: the buffer has the capacity.
-    let _complete = rest.encode(&mut frame);
+    let _complete = message.encode(&mut frame);
     frame.freeze()
 }
 
-impl Preencoded {
-    /// A response of these frames, typed as the generated service expects it.
-    pub(super) fn response<T: Send + 'static>(
-        frames: impl Stream<Item = Result<Bytes, Status>> + Send + 'static,
-    ) -> Response<MessageStream<T>> {
+/// The message of `frame`, for calls that are rare.
+pub(super) fn decoded<T: Message + Default>(frame: &Bytes) -> Result<T, Status> {
+    T::decode(frame.get(HEAD..).unwrap_or_default()).map_err(|_invalid| status::defect())
+}
+
+/// What a stream of messages follows. A message is made when the peer can take it, so a slow reader gets only the newest
+/// state, and delays no other reader.
+pub(super) trait Follow: Send + Sized + 'static {
+    /// The next message, framed. `None`: the stream ends.
+    fn next(&mut self) -> impl Future<Output = Option<Result<Bytes, Status>>> + Send;
+
+    /// Its messages. The stream ends with an error.
+    fn frames(self) -> Frames {
+        let frames = stream::unfold(Some(self), async |following| {
+            let mut following = following?;
+            let next = following.next().await?;
+            let rest = next.is_ok().then_some(following);
+            Some((next, rest))
+        });
+        frames.boxed()
+    }
+
+    /// A response of its messages, typed as the generated service expects it.
+    fn response<T: Send + 'static>(self) -> Response<MessageStream<T>> {
         let mut response = Response::new(stream::pending().boxed() as MessageStream<T>);
-        response.extensions_mut().insert(Self::of(frames));
+        let frames = Arc::new(Mutex::new(Some(self.frames())));
+        response.extensions_mut().insert(Preencoded(frames));
         response
     }
+}
 
-    /// A response of this frame, typed as the generated service expects it.
-    pub(super) fn message<T: Default>(frame: Bytes) -> Response<T> {
-        let mut response = Response::new(T::default());
-        response.extensions_mut().insert(Self::of(stream::once(ready(Ok(frame)))));
-        response
-    }
-
-    fn of(frames: impl Stream<Item = Result<Bytes, Status>> + Send + 'static) -> Self {
-        Self(Arc::new(Mutex::new(Some(frames.boxed()))))
-    }
-
+impl Preencoded {
     /// Takes the frames. `None` if a clone has already taken them.
     pub(super) fn into_frames(self) -> Option<Frames> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
@@ -129,42 +130,30 @@ impl Preencoded {
     pub(super) fn put_in_place(response: &mut http::Response<Body>) {
         let beside = response.extensions_mut().remove::<Self>();
         if let Some(frames) = beside.and_then(Self::into_frames) {
-            *response.body_mut() = Body::new(FrameBody { frames: Some(frames) });
+            *response.body_mut() = body(frames);
         }
     }
 }
 
 /// A response of this frame.
 pub(super) fn response(frame: Bytes) -> http::Response<Body> {
-    let frames = stream::once(ready(Ok(frame))).boxed();
-    let mut response = http::Response::new(Body::new(FrameBody { frames: Some(frames) }));
+    let mut response = http::Response::new(body(stream::once(ready(Ok(frame))).boxed()));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     response
 }
 
-struct FrameBody {
-    /// `None`: the body has ended.
-    frames: Option<Frames>,
-}
-
-impl HttpBody for FrameBody {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let this = self.get_mut();
-        let Some(frames) = &mut this.frames else { return Poll::Ready(None) };
-        let end = match task::ready!(frames.poll_next_unpin(cx)) {
-            Some(Ok(frame)) => return Poll::Ready(Some(Ok(Frame::data(frame)))),
-            Some(Err(status)) => error_trailers(&status),
-            None => ok_trailers(),
+/// The frames, and the trailers that follow the last one.
+fn body(frames: Frames) -> Body {
+    let frames = stream::unfold(Some(frames), async |frames| {
+        let mut frames = frames?;
+        let (frame, rest) = match frames.next().await {
+            Some(Ok(frame)) => (Frame::data(frame), Some(frames)),
+            Some(Err(status)) => (Frame::trailers(error_trailers(&status)), None),
+            None => (Frame::trailers(ok_trailers()), None),
         };
-        this.frames = None;
-        Poll::Ready(Some(Ok(Frame::trailers(end))))
-    }
+        Some((Ok::<_, Infallible>(frame), rest))
+    });
+    Body::new(StreamBody::new(frames))
 }
 
 #[cfg(test)]

@@ -10,7 +10,6 @@ use credbroker_proto::{Reason, v1::cluster_state::Readiness as State};
 
 use super::status;
 use credbroker_cache::{CredentialCache, Failed, Holding, ProviderSummary};
-use credbroker_credential::text::chain;
 use credbroker_fleet::{Fleet, KnownProfile, resolver::Resolver};
 use credbroker_plugin::{ProfileName, ResolveError};
 use credbroker_runner::PluginRunner;
@@ -18,17 +17,11 @@ use credbroker_runner::PluginRunner;
 /// The name of a provider that is checked, and why it is not ready.
 pub(super) type ProviderChecks = BTreeMap<Arc<str>, Option<Reason>>;
 
-/// Checks whether the broker is ready. Clones share the broker.
+/// Checks whether the broker is ready.
 #[derive(Debug)]
 pub struct HealthChecks<R> {
     pub(super) cache: CredentialCache<R>,
     pub(super) resolver: Arc<Resolver>,
-}
-
-impl<R> Clone for HealthChecks<R> {
-    fn clone(&self) -> Self {
-        Self { cache: self.cache.clone(), resolver: Arc::clone(&self.resolver) }
-    }
 }
 
 /// The result of all checks.
@@ -135,18 +128,11 @@ impl Readiness {
         all
     }
 
-    /// The readiness of a profile, and the stable reason if it is not ready.
-    pub(super) fn of_profile(&self, known: &KnownProfile) -> (State, Option<Reason>) {
-        let (state, problem) = self.look(known);
-        (state, problem.map(|(reason, _)| reason))
-    }
-
-    /// Why the profile is not ready, for people.
-    pub(super) fn message(&self, known: &KnownProfile) -> String {
-        self.look(known).1.map(|(_, error)| chain(error)).unwrap_or_default()
-    }
-
-    fn look<'a>(&'a self, known: &'a KnownProfile) -> (State, Option<(Reason, &'a dyn Error)>) {
+    /// The readiness of a profile, and if it is not ready, the stable reason, and the error for people.
+    pub(super) fn of_profile<'a>(
+        &'a self,
+        known: &'a KnownProfile,
+    ) -> (State, Option<(Reason, &'a dyn Error)>) {
         let target = match &known.outcome {
             Ok(target) => target,
             Err(error) => return (State::Unusable, Some((status::profile_reason(error), error))),

@@ -1,9 +1,6 @@
 //! The gRPC services, and the calls about clusters.
 
-use std::{
-    fmt,
-    sync::{Arc, OnceLock},
-};
+use std::sync::{Arc, OnceLock};
 
 use credbroker_proto::{FILE_DESCRIPTOR_SET, v1 as pb};
 use pb::{
@@ -19,10 +16,10 @@ use super::{
     audit_record::Asked,
     clusters::Clusters,
     convert::deadline,
-    credentials::{Credentials, Get, Gets},
+    credentials::{Credentials, Get},
     health::Health,
     overview::BrokerInfo,
-    preencoded::{MessageStream, Preencoded},
+    preencoded::{self, MessageStream},
     readiness::HealthChecks,
     status,
 };
@@ -38,48 +35,45 @@ use credbroker_uds_server::REQUEST;
 pub struct BrokerService<R> {
     pub(super) credentials: Arc<Credentials<R>>,
     /// Empty while the broker reads no ClusterProfiles.
-    pub(super) clusters: Clusters<R>,
+    pub(super) clusters: Arc<Clusters<R>>,
     pub(super) info: BrokerInfo,
     leases: Leases,
 }
 
-/// The services that answer requests. Clones share them.
-#[derive(Clone)]
-pub struct Services {
+/// The services that answer requests.
+#[derive(Debug)]
+pub struct Services<R> {
     pub(super) routes: Routes,
-    pub(super) gets: Arc<dyn Gets>,
-    pub(super) audit: Audit,
+    pub(super) credentials: Arc<Credentials<R>>,
     pub(super) metrics: Arc<Metrics>,
-    pub(super) reflection: Arc<OnceLock<Routes>>,
-}
-
-impl fmt::Debug for Services {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Services").field("routes", &self.routes).finish_non_exhaustive()
-    }
+    reflection: OnceLock<Routes>,
 }
 
 /// The broker's services: its own, gRPC health and server reflection.
 pub fn services<R: PluginRunner>(
     cache: CredentialCache<R>,
     resolver: Arc<Resolver>,
-    clusters: Clusters<R>,
+    clusters: Arc<Clusters<R>>,
     health: HealthReporter,
     info: BrokerInfo,
     (metrics, audit): (Arc<Metrics>, Audit),
-) -> Services {
+) -> Services<R> {
     let readiness = HealthChecks::new(cache.clone(), Arc::clone(&resolver));
-    let credentials = Arc::new(Credentials { cache, resolver, audit: audit.clone() });
-    let gets = Arc::clone(&credentials) as Arc<dyn Gets>;
-    let broker = Arc::new(BrokerService { credentials, clusters, info, leases: Leases::default() });
+    let credentials = Arc::new(Credentials { cache, resolver, audit });
+    let broker = Arc::new(BrokerService {
+        credentials: Arc::clone(&credentials),
+        clusters,
+        info,
+        leases: Leases::default(),
+    });
     let health = HealthServer::new(Health::of(health, readiness));
     let admin = CredentialBrokerAdminServer::from_arc(Arc::clone(&broker)).max_decoding_message_size(REQUEST);
     let broker = CredentialBrokerServer::from_arc(broker).max_decoding_message_size(REQUEST);
     let routes = Routes::new(broker).add_service(admin).add_service(health).prepare();
-    Services { routes, gets, metrics, audit, reflection: Arc::default() }
+    Services { routes, credentials, metrics, reflection: OnceLock::new() }
 }
 
-impl Services {
+impl<R> Services<R> {
     /// Server reflection. The first request builds it: its decoded descriptors take half a megabyte.
     pub(super) fn reflection(&self) -> &Routes {
         self.reflection.get_or_init(|| {
@@ -108,7 +102,8 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
     ) -> Result<Response<pb::GetCredentialResponse>, Status> {
         let (access, deadline) = (Arc::clone(Access::of(&request)?), deadline(request.metadata().as_ref()));
         let get = Get::of(request.into_inner(), &access)?;
-        self.credentials.get(&access, get, deadline).await.map(Preencoded::message)
+        let frame = self.credentials.get(&access, get, deadline).await?;
+        preencoded::decoded(&frame).map(Response::new)
     }
 
     async fn watch_credential(
@@ -161,7 +156,7 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
 }
 
 impl<R: PluginRunner> BrokerService<R> {
-    fn clusters(&self) -> Result<&Clusters<R>, Status> {
+    fn clusters(&self) -> Result<&Arc<Clusters<R>>, Status> {
         self.credentials.resolver.fleet().map(|_| &self.clusters).ok_or_else(status::no_hub)
     }
 

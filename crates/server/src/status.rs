@@ -7,6 +7,7 @@ mod tests;
 use std::{collections::HashMap, fmt::Write as _, sync::Arc, time::Duration};
 
 use credbroker_proto::{CLUSTER, DOMAIN, KEY, LIMIT, PROVIDER, Reason, to_tonic};
+use tokio::task::JoinError;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
@@ -33,23 +34,15 @@ const ROOM: usize = 5632;
 /// What a request resolved to, for the metadata of its errors.
 #[derive(Clone, Debug)]
 pub(super) struct Subject {
-    provider: Arc<str>,
+    pub(super) provider: Arc<str>,
     key: PluginKey,
-    profile: Option<ProfileName>,
+    pub(super) profile: Option<ProfileName>,
 }
 
 impl Subject {
     pub(super) fn of(spec: &PluginSpec) -> Self {
         let profile = spec.target.as_ref().map(|target| target.profile.clone());
         Self { provider: Arc::clone(&spec.provider.name), key: spec.key, profile }
-    }
-
-    pub(super) fn provider(&self) -> &str {
-        &self.provider
-    }
-
-    pub(super) fn profile(&self) -> Option<&ProfileName> {
-        self.profile.as_ref()
     }
 }
 
@@ -93,8 +86,8 @@ pub(super) fn no_hub() -> Status {
 
 /// There is no credential for `subject`.
 pub(super) fn failed(subject: &Subject, failed: &Failed) -> Status {
-    tracing::debug!(provider = subject.provider(), "request failed: {failed}");
-    let provider = subject.provider();
+    let provider = &*subject.provider;
+    tracing::debug!(provider, "request failed: {failed}");
     let retry = match &failed.error {
         CacheError::Draining | CacheError::Pending(_) => SUCCESSOR,
         _ => failed.retry_after,
@@ -134,6 +127,11 @@ fn waits_for_person(error: &CacheError) -> bool {
 /// A stream ends because the broker drains.
 pub(super) fn draining() -> Status {
     status(Reason::Draining, &CacheError::Draining.to_string(), Some(SUCCESSOR), [])
+}
+
+/// Work on another thread did not end: it panicked, or the runtime ends.
+pub(super) fn unfinished_work(error: &JoinError) -> Status {
+    if error.is_panic() { defect() } else { draining() }
 }
 
 /// A panic ended the request. It has no reason, because there is nothing that a client can do.
@@ -204,7 +202,10 @@ pub(super) fn no_peer() -> Status {
 pub(super) fn refusal(why: Refusal) -> Status {
     match why {
         Refusal::Full(full) => too_many(full),
-        Refusal::Incomplete(limit) => unfinished(limit),
+        Refusal::Incomplete(limit) => {
+            let message = format!("the request was not received completely within {limit:?}; send it again");
+            status(Reason::RequestIncomplete, &message, None, [])
+        }
         Refusal::Draining => draining(),
         Refusal::Defect => defect(),
     }
@@ -248,17 +249,8 @@ fn too_many(Full { limit, who, most }: Full) -> Status {
             format!("this connection has {most} watches, which is the limit; open another connection"),
         ),
     };
-    overloaded(name, &message, (who != "this connection").then_some(SUCCESSOR))
-}
-
-/// A request was not received in time.
-fn unfinished(limit: Duration) -> Status {
-    let message = format!("the request was not received completely within {limit:?}; send it again");
-    status(Reason::RequestIncomplete, &message, None, [])
-}
-
-fn overloaded(limit: &str, message: &str, retry: Option<Duration>) -> Status {
-    status(Reason::Overloaded, message, retry, [(LIMIT, limit.to_owned())])
+    let retry = (who != "this connection").then_some(SUCCESSOR);
+    status(Reason::Overloaded, &message, retry, [(LIMIT, name.to_owned())])
 }
 
 /// Makes every status. The message ends with the reason, for clients that do not decode details.

@@ -13,7 +13,6 @@ use credbroker_fleet::{
     hub::HubReader,
     resolver::{Resolver, World},
 };
-use credbroker_observe::metrics::Metrics;
 use credbroker_plugin::{Issuer, Provider, ProviderChanges, ProviderUpdate, Providers, access::Policy};
 use credbroker_runner::{ProcessRunner, Scheduler};
 
@@ -25,7 +24,6 @@ pub(crate) struct Adopter {
     pub(crate) scheduler: Scheduler,
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) hub: Arc<HubReader<ProcessRunner>>,
-    pub(crate) metrics: Arc<Metrics>,
     /// The access rules in force.
     pub(crate) policies: watch::Sender<Arc<Policy>>,
     pub(crate) started: Started,

@@ -232,9 +232,6 @@ impl Follower {
                 warn!("{warning}");
             }
         }
-        if is_change {
-            self.adopter.metrics.reloads.add_one();
-        }
         log(&adopted, &before, &source, self.is_requested);
         let state = ReloadState {
             files,
@@ -263,7 +260,6 @@ impl Follower {
             problems = problems.len(),
             "the changed configuration is not put in force; the previous one stays in force"
         );
-        self.adopter.metrics.failed_reloads.add_one();
         let since = known.map_or_else(|| self.clock.now().wall, |known| known.since);
         let failure = Some(ReloadFailure { since, problems });
         let state = ReloadState { failure, failures: before.failures + 1, ..(*before).clone() };

@@ -85,7 +85,7 @@ async fn a_page_token_does_not_show_whether_a_provider_exists() {
     let (_broker, mut admin, _plugin) = filled(&["a*"], &["list"]).await;
     let (first, token) = page(&mut admin, "").await.unwrap();
     assert_eq!(first, ["a"]);
-    let forged = |name: &str| token.replace("a\0", &format!("{name}\0"));
+    let forged = |name: &str| token.replace("\"a\"", &format!("\"{name}\""));
     assert_ne!(forged("b"), token);
     // Forbidden; unknown and allowed; unknown and forbidden.
     for (name, follows) in [("b", vec![]), ("aa", names(&["ab"])), ("aaa", names(&["ab"])), ("c", vec![])] {

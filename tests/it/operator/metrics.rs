@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use credbroker_observe::metrics::{FAMILIES, MetricKind};
+use credbroker_observe::metrics::{FAMILIES, MetricType};
 use credbroker_test_support::{Accepts, ApiServer, Broker, FakePlugin, private_directory};
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
@@ -93,15 +93,15 @@ fn declared(text: &str) {
     for line in text.lines() {
         if let Some(rest) = line.strip_prefix("# TYPE ") {
             let (name, kind) = rest.split_once(' ').unwrap();
-            assert_eq!(families[name].kind.name(), kind);
+            assert_eq!(families[name].kind.as_str(), kind);
             seen.insert(name);
         } else if !line.starts_with('#') {
             let name = line.split(['{', ' ']).next().unwrap();
             let family = FAMILIES.iter().find(|family| match family.kind {
-                MetricKind::Histogram => ["_bucket", "_sum", "_count"]
+                MetricType::Histogram => ["_bucket", "_sum", "_count"]
                     .iter()
                     .any(|end| name.strip_suffix(end) == Some(family.name)),
-                MetricKind::Counter | MetricKind::Gauge => name == family.name,
+                _ => name == family.name,
             });
             let family = family.unwrap_or_else(|| panic!("{name} is not declared"));
             for label in family.labels {

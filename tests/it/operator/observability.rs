@@ -78,7 +78,7 @@ fn the_table_of_metrics_is_current() {
     let end = rest.find("\n\n").expect("text after the table") + 1;
     let rows = FAMILIES.iter().map(|family| {
         let labels: Vec<_> = family.labels.iter().map(|label| format!("`{label}`")).collect();
-        let (name, kind) = (family.name, family.kind.name());
+        let (name, kind) = (family.name, family.kind.as_str());
         format!("| `{name}` | {kind} | {} | {} |\n", labels.join(", "), family.help)
     });
     let current = rows.collect::<String>();

@@ -85,7 +85,7 @@ fn a_call_is_counted_as_client_go_counts_it_and_a_run_by_its_outcome() {
         let text = written(&metrics);
         assert!(text.contains(&line), "{line}{text}");
         assert!(text.contains("policy_call_total{status=\"allowed\"} 1\n"), "{text}");
-        assert!(text.contains("rest_client_exec_plugin_ttl_seconds +Inf\n"), "{text}");
+        assert!(text.contains("rest_client_exec_plugin_ttl_seconds inf\n"), "{text}");
     }
 }
 

@@ -5,9 +5,11 @@
 
 use std::time::Duration;
 
+use prometheus_client::metrics::counter::Counter;
+
 use super::{
-    counter::{Counter, Counts, Histogram},
-    exposition::{Exposition, families},
+    counter::{Counts, Histogram, add_one, all},
+    exposition::{ConstGauge, Exposition, families},
 };
 
 /// client-go's buckets: from ten minutes to four years.
@@ -25,27 +27,17 @@ const AGES: [f64; 11] = [
     124_416_000.0,
 ];
 
-/// client-go's label `call_status`.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub enum CallStatus {
-    /// The process ended with exit code 0. Its output may still be invalid.
-    NoError,
-    /// It ended with another exit code, or by a signal.
-    PluginExecutionError,
-    /// There is no such program.
-    PluginNotFoundError,
-    /// Everything else.
-    ClientInternalError,
-}
-
-impl CallStatus {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::NoError => "no_error",
-            Self::PluginExecutionError => "plugin_execution_error",
-            Self::PluginNotFoundError => "plugin_not_found_error",
-            Self::ClientInternalError => "client_internal_error",
-        }
+named! {
+    /// client-go's label `call_status`.
+    CallStatus {
+        /// The process ended with exit code 0. Its output may still be invalid.
+        NoError = "no_error",
+        /// It ended with another exit code, or by a signal.
+        PluginExecutionError = "plugin_execution_error",
+        /// There is no such program.
+        PluginNotFoundError = "plugin_not_found_error",
+        /// Everything else.
+        ClientInternalError = "client_internal_error",
     }
 }
 
@@ -73,12 +65,12 @@ impl Default for Calls {
 impl Calls {
     /// A plugin was called. `code` is its exit code; -1 for a signal, 1 if it did not start.
     pub fn called(&self, code: i32, status: CallStatus) {
-        self.ended.add_one((code, status));
+        add_one(&self.ended, (code, status));
     }
 
     /// The policy was asked whether a plugin may run.
     pub fn checked(&self, is_allowed: bool) {
-        if is_allowed { &self.allowed } else { &self.denied }.add_one();
+        if is_allowed { &self.allowed } else { &self.denied }.inc();
     }
 
     /// A certificate was replaced `age` after its `NotBefore`.
@@ -89,16 +81,14 @@ impl Calls {
     /// Writes client-go's families. `left` is the number of seconds until the first certificate expires, infinite without
     /// certificates.
     pub fn write(&self, to: &mut Exposition, left: f64) {
-        to.family(&families::CALLS);
-        for ((code, status), count) in self.ended.all() {
-            to.sample(&[("code", &code.to_string()), ("call_status", status.name())], count);
-        }
-        to.family(&families::POLICY_CALLS);
-        to.sample(&[("status", "allowed")], self.allowed.get());
-        to.sample(&[("status", "denied")], self.denied.get());
-        to.family(&families::CERTIFICATE_TTL);
-        to.value(&[], left);
-        to.family(&families::ROTATION_AGE);
-        to.histogram(&[], &self.ages.observed(0));
+        let ended: Vec<_> = all(&self.ended)
+            .map(|((code, status), count)| (code.to_string(), status.name(), count))
+            .collect();
+        let ended = ended.iter().map(|(code, status, count)| ([code.as_str(), *status], *count));
+        to.numbers(&families::CALLS, ended);
+        let checks = [(["allowed"], self.allowed.get()), (["denied"], self.denied.get())];
+        to.numbers(&families::POLICY_CALLS, checks);
+        to.one(&families::CERTIFICATE_TTL, ConstGauge::new(left));
+        to.one(&families::ROTATION_AGE, self.ages.observed(0));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    fmt,
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -9,93 +10,86 @@ use std::{
     time::Duration,
 };
 
-/// A number that only grows.
-#[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
+use prometheus_client::{
+    encoding::{EncodeMetric, MetricEncoder, NoLabelSet},
+    metrics::MetricType,
+};
 
-impl Counter {
-    /// Adds one.
-    pub fn add_one(&self) {
-        self.add(1);
-    }
-
-    /// Adds `count`.
-    pub fn add(&self, count: u64) {
-        self.0.fetch_add(count, Ordering::Relaxed);
-    }
-
-    /// The value now.
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
+/// How long a plugin or a caller may take: from the time of a hit to that of a login.
+const SECONDS: [f64; 12] = [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
 
 /// Counters by their labels, for events that are rare enough to take a lock.
-#[derive(Debug)]
-pub(super) struct Counts<L>(Mutex<BTreeMap<L, u64>>);
+pub(super) type Counts<L> = Mutex<BTreeMap<L, u64>>;
 
-impl<L> Default for Counts<L> {
-    fn default() -> Self {
-        Self(Mutex::default())
-    }
+pub(super) fn add_one<L: Ord>(counts: &Counts<L>, labels: L) {
+    *counts.lock().unwrap_or_else(PoisonError::into_inner).entry(labels).or_default() += 1;
 }
 
-impl<L: Copy + Ord> Counts<L> {
-    pub(super) fn add_one(&self, labels: L) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(labels).or_default() += 1;
-    }
-
-    /// The counts now, in the order of their labels.
-    pub(super) fn all(&self) -> Vec<(L, u64)> {
-        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.iter().map(|(labels, count)| (*labels, *count)).collect()
-    }
+/// The counts now, in the order of their labels.
+pub(super) fn all<L: Copy + Ord>(counts: &Counts<L>) -> impl Iterator<Item = (L, u64)> + use<L> {
+    counts.lock().unwrap_or_else(PoisonError::into_inner).clone().into_iter()
 }
 
-/// Durations, counted in buckets and one more for those that are longer than all bounds.
+/// Durations, counted in buckets. That of the library takes a lock for each value, and takes one value at a time.
 #[derive(Debug)]
 pub(super) struct Histogram {
-    /// Upper bounds in seconds, ascending.
-    bounds: &'static [f64],
-    buckets: Box<[Counter]>,
-    longer: Counter,
-    micros: Counter,
+    /// Upper bounds in seconds, ascending, and the number of values up to each that no earlier bucket has.
+    buckets: Box<[(f64, AtomicU64)]>,
+    micros: AtomicU64,
 }
 
 /// The state of a histogram at one moment.
 #[derive(Debug)]
 pub(super) struct Observed {
-    /// The upper bound of each bucket, and how many values are at most that large.
-    pub(super) cumulative: Vec<(f64, u64)>,
-    /// The number of values.
-    pub(super) count: u64,
+    pub(super) buckets: Vec<(f64, u64)>,
     /// The sum of all values, in seconds.
     pub(super) sum: f64,
 }
 
+impl Default for Histogram {
+    fn default() -> Self {
+        Self::new(&SECONDS)
+    }
+}
+
 impl Histogram {
-    /// An empty histogram with these upper bounds in seconds, ascending.
-    pub(super) fn new(bounds: &'static [f64]) -> Self {
-        let buckets = bounds.iter().map(|_| Counter::default()).collect();
-        Self { bounds, buckets, longer: Counter::default(), micros: Counter::default() }
+    /// An empty histogram with these upper bounds in seconds, ascending, and one bucket more for longer values.
+    pub(super) fn new(bounds: &[f64]) -> Self {
+        let buckets = bounds.iter().chain([&f64::INFINITY]).map(|bound| (*bound, AtomicU64::default()));
+        Self { buckets: buckets.collect(), micros: AtomicU64::default() }
     }
 
     pub(super) fn observe(&self, value: Duration) {
-        let seconds = value.as_secs_f64();
-        let at = self.bounds.iter().position(|bound| seconds <= *bound);
-        at.and_then(|at| self.buckets.get(at)).unwrap_or(&self.longer).add_one();
-        self.micros.add(u64::try_from(value.as_micros()).unwrap_or(u64::MAX));
+        if let Some((_, count)) = self.buckets.iter().find(|(bound, _)| value.as_secs_f64() <= *bound) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        let micros = u64::try_from(value.as_micros()).unwrap_or(u64::MAX);
+        self.micros.fetch_add(micros, Ordering::Relaxed);
     }
 
     /// The counts now, with `instant` more values of zero seconds.
     pub(super) fn observed(&self, instant: u64) -> Observed {
-        let mut count = instant;
-        let cumulative = self.bounds.iter().zip(&self.buckets).map(|(bound, bucket)| {
-            count += bucket.get();
-            (*bound, count)
-        });
-        let cumulative = cumulative.collect();
-        Observed { cumulative, count: count + self.longer.get(), sum: seconds(self.micros.get()) }
+        let buckets = self.buckets.iter().map(|(bound, count)| (*bound, count.load(Ordering::Relaxed)));
+        let mut buckets: Vec<_> = buckets.collect();
+        buckets.first_mut().into_iter().for_each(|(_, count)| *count += instant);
+        Observed { buckets, sum: seconds(self.micros.load(Ordering::Relaxed)) }
+    }
+}
+
+impl Observed {
+    /// The number of values.
+    pub(super) fn count(&self) -> u64 {
+        self.buckets.iter().map(|(_, count)| count).sum()
+    }
+}
+
+impl EncodeMetric for Observed {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        encoder.encode_histogram::<NoLabelSet>(self.sum, self.count(), &self.buckets, None)
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Histogram
     }
 }
 
@@ -109,14 +103,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_in_every_bucket_whose_bound_it_does_not_exceed() {
+    fn a_value_is_in_the_first_bucket_whose_bound_it_does_not_exceed() {
         let histogram = Histogram::new(&[0.5, 1.0]);
         for millis in [0, 500, 501, 1000, 1001, 60_000] {
             histogram.observe(Duration::from_millis(millis));
         }
         let observed = histogram.observed(3);
-        assert_eq!(observed.cumulative, [(0.5, 5), (1.0, 7)]);
-        assert_eq!(observed.count, 9);
+        assert_eq!(observed.buckets, [(0.5, 5), (1.0, 2), (f64::INFINITY, 2)]);
+        assert_eq!(observed.count(), 9);
         assert!((observed.sum - 63.002).abs() < 1e-9, "{}", observed.sum);
     }
 }

@@ -1,8 +1,13 @@
-//! The text format of Prometheus, version 0.0.4.
+//! The text format of Prometheus, version 0.0.4, as `prometheus_client` writes it.
 
-use std::fmt::Write as _;
+use std::fmt;
 
-use super::counter::Observed;
+use prometheus_client::{
+    encoding::{EncodeMetric, MetricEncoder, text::encode_registry},
+    registry::{Metric, Registry},
+};
+
+pub use prometheus_client::metrics::{MetricType, gauge::ConstGauge};
 
 /// A metric.
 #[derive(Debug)]
@@ -10,107 +15,83 @@ pub struct Family {
     /// Its name.
     pub name: &'static str,
     /// What its samples are.
-    pub kind: MetricKind,
+    pub kind: MetricType,
     /// The names of its labels.
     pub labels: &'static [&'static str],
     /// What it is, in one sentence.
     pub help: &'static str,
 }
 
-/// What the samples of a metric are.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum MetricKind {
-    /// A number that only grows.
-    Counter,
-    /// A number that goes up and down.
-    Gauge,
-    /// Counts by upper bound.
-    Histogram,
-}
-
-impl MetricKind {
-    /// Its name in the text format.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Counter => "counter",
-            Self::Gauge => "gauge",
-            Self::Histogram => "histogram",
-        }
-    }
-}
-
 /// A scrape that is being written.
 #[derive(Debug, Default)]
-pub struct Exposition {
-    text: String,
-    name: &'static str,
-}
-
-/// Labels of one sample.
-type Labels<'a> = [(&'a str, &'a str)];
+pub struct Exposition(Registry);
 
 impl Exposition {
     /// The content type of the text.
     pub const CONTENT_TYPE: &'static str = "text/plain; version=0.0.4; charset=utf-8";
 
-    /// Begins a family. The samples that follow are its.
-    pub fn family(&mut self, family: &'static Family) {
-        self.name = family.name;
-        let Family { name, kind, help, .. } = family;
-        let _infallible = write!(self.text, "# HELP {name} {help}\n# TYPE {name} {}\n", kind.name());
+    /// Adds the one sample of a gauge or a histogram without labels.
+    pub fn one(&mut self, family: &'static Family, sample: impl Metric) {
+        // The library ends each help text with a full stop.
+        self.0.register(family.name, family.help.trim_end_matches('.'), sample);
     }
 
-    /// Writes a whole number.
-    pub fn sample(&mut self, labels: &Labels<'_>, value: u64) {
-        self.line("", labels, &value.to_string());
+    /// Adds the samples of a metric, each with the values of its labels. A number is a [`ConstGauge`], also that of a
+    /// counter: so its name stays as it is, where the library would append the `_total` of `OpenMetrics` to it.
+    pub fn all<'a, const N: usize, M: Metric>(
+        &mut self,
+        family: &'static Family,
+        samples: impl IntoIterator<Item = ([&'a str; N], M)>,
+    ) {
+        let labels =
+            |values: [&str; N]| family.labels.iter().copied().zip(values.map(str::to_owned)).collect();
+        let samples = samples.into_iter().map(|(values, metric)| (labels(values), metric)).collect();
+        self.one(family, Samples { kind: family.kind, samples });
     }
 
-    /// Writes a number.
-    pub fn value(&mut self, labels: &Labels<'_>, value: f64) {
-        self.line("", labels, &number(value));
-    }
-
-    /// Writes a histogram.
-    pub(super) fn histogram(&mut self, labels: &Labels<'_>, observed: &Observed) {
-        let bounds = observed.cumulative.iter().map(|(bound, count)| (number(*bound), *count));
-        for (bound, count) in bounds.chain([("+Inf".to_owned(), observed.count)]) {
-            let labels: Vec<_> = labels.iter().copied().chain([("le", bound.as_str())]).collect();
-            self.line("_bucket", &labels, &count.to_string());
-        }
-        self.line("_sum", labels, &number(observed.sum));
-        self.line("_count", labels, &observed.count.to_string());
+    /// The same for whole numbers.
+    pub fn numbers<'a, const N: usize>(
+        &mut self,
+        family: &'static Family,
+        samples: impl IntoIterator<Item = ([&'a str; N], u64)>,
+    ) {
+        self.all(family, samples.into_iter().map(|(labels, number)| (labels, ConstGauge::new(number))));
     }
 
     /// The text so far.
     pub fn into_text(self) -> String {
-        self.text
-    }
-
-    fn line(&mut self, suffix: &str, labels: &Labels<'_>, value: &str) {
-        let _infallible = write!(self.text, "{}{suffix}", self.name);
-        for (index, (name, label)) in labels.iter().enumerate() {
-            let open = if index == 0 { '{' } else { ',' };
-            let label = label.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-            let _infallible = write!(self.text, "{open}{name}=\"{label}\"");
-        }
-        let close = if labels.is_empty() { "" } else { "}" };
-        let _infallible = writeln!(self.text, "{close} {value}");
+        let mut text = String::new();
+        let _infallible = encode_registry(&mut text, &self.0);
+        text
     }
 }
 
-fn number(value: f64) -> String {
-    if value == f64::INFINITY { "+Inf".to_owned() } else { value.to_string() }
+/// The samples of one metric, in their order. The library's own families have none.
+#[derive(Debug)]
+struct Samples<M> {
+    kind: MetricType,
+    samples: Vec<(Vec<(&'static str, String)>, M)>,
+}
+
+impl<M: EncodeMetric> EncodeMetric for Samples<M> {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        self.samples.iter().try_for_each(|(labels, metric)| metric.encode(encoder.encode_family(labels)?))
+    }
+
+    fn metric_type(&self) -> MetricType {
+        self.kind
+    }
 }
 
 /// Every metric, declared once: the exposition, `docs/operations.md` and `deploy/observability` are checked against it.
 pub mod families {
-    use super::{Family, MetricKind};
+    use super::{Family, MetricType};
 
     macro_rules! families {
         ($($id:ident = $kind:ident $name:literal [$($label:literal),*] $help:literal;)+) => {
             $(#[doc = concat!("The metric `", $name, "`.")]
             pub static $id: Family =
-                Family { name: $name, kind: MetricKind::$kind, labels: &[$($label),*], help: $help };)+
+                Family { name: $name, kind: MetricType::$kind, labels: &[$($label),*], help: $help };)+
 
             /// Every metric, in the order of the exposition.
             pub static FAMILIES: &[&Family] = &[$(&$id),+];
@@ -170,7 +151,7 @@ pub mod families {
 #[cfg(test)]
 mod tests {
     use super::{
-        families::{BUILD, RUN_TIME},
+        families::{BUILD, CERTIFICATE_TTL, DENIALS, RUN_TIME},
         *,
     };
     use crate::metrics::counter::Histogram;
@@ -178,14 +159,12 @@ mod tests {
     #[test]
     fn the_format_is_that_of_prometheus() {
         let mut text = Exposition::default();
-        text.family(&BUILD);
-        text.sample(&[("version", "a\\b\"c\nd"), ("commit", "é")], 1);
-        text.value(&[], f64::INFINITY);
-        text.value(&[], -0.5);
-        text.family(&RUN_TIME);
+        text.all(&BUILD, [(["a\\b\"c\nd", "é"], ConstGauge::new(1_u64))]);
+        text.one(&CERTIFICATE_TTL, ConstGauge::new(-0.5));
+        text.all(&DENIALS, [([""; 1], ConstGauge::new(7_u64))]);
         let histogram = Histogram::new(&[0.5, 10.0]);
         histogram.observe(std::time::Duration::from_millis(750));
-        text.histogram(&[("provider", "gke")], &histogram.observed(0));
+        text.all(&RUN_TIME, [(["gke"], histogram.observed(0))]);
         insta::assert_snapshot!(text.into_text());
     }
 }

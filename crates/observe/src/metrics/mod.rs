@@ -1,9 +1,7 @@
 //! What the broker counts. Every count is kept where the event happens, and read at each scrape.
 //!
 //! Counting never waits: a request that is answered from memory adds to three atomic numbers, all others also take a lock
-//! for the time of one addition. The writer of the text format is our own. The library for it (`prometheus-client`) locks a
-//! histogram for each value, and writes `OpenMetrics` only, in which families have other names and help texts than in the
-//! text format. Half of the metrics are read from the cache at each scrape, which needs as much code with it.
+//! for the time of one addition. `prometheus_client` has the counters and writes the text.
 
 mod calls;
 mod counter;
@@ -19,9 +17,8 @@ use std::{
 };
 
 pub use calls::{CallStatus, Calls};
-pub use counter::Counter;
 pub use exposition::{
-    Exposition, Family, MetricKind,
+    ConstGauge, Exposition, Family, MetricType,
     families::{self, FAMILIES},
 };
 pub use providers::{ProviderMetrics, ProviderTable, RunOutcome, RunReason};
@@ -41,10 +38,6 @@ pub struct Metrics {
     pub providers: ProviderTable,
     /// Requests, by RPC and result.
     pub requests: Requests,
-    /// Changes of the configuration that were applied.
-    pub reloads: Counter,
-    /// Changes of the configuration that were refused, because the new one is not valid.
-    pub failed_reloads: Counter,
     /// Warnings about plugins that are not installed, by provider.
     pub missing: Sparse<Arc<str>>,
     /// Warnings about denied requests, by uid and reason.
@@ -78,9 +71,8 @@ impl<K: Eq + Hash> Sparse<K> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let key = Some(key);
         let key = if seen.len() < KEYS || seen.contains_key(&key) { key } else { None };
-        let is_new = !seen.contains_key(&key);
         let event = seen.entry(key).or_default();
-        if now < event.until && !is_new {
+        if now < event.until {
             event.suppressed += 1;
             return None;
         }

@@ -8,16 +8,12 @@ use std::{
     time::Duration,
 };
 
+use prometheus_client::metrics::counter::Counter;
+
 use super::{
-    counter::{Counter, Counts, Histogram, seconds},
-    exposition::{Exposition, families},
+    counter::{self, Counts, Histogram, add_one, seconds},
+    exposition::{ConstGauge, Exposition, families},
 };
-
-/// How long a plugin or a caller may take: from the time of a hit to that of a login.
-const SECONDS: [f64; 12] = [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
-
-/// Writes the samples of one provider, which its label names.
-type WriteOne = dyn Fn(&mut Exposition, (&str, &str), &ProviderMetrics);
 
 /// The counts of all providers.
 #[derive(Debug, Default)]
@@ -26,7 +22,7 @@ pub struct ProviderTable {
 }
 
 /// The counts of one provider.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ProviderMetrics {
     /// Requests that were answered from memory.
     served: Counter,
@@ -41,26 +37,11 @@ pub struct ProviderMetrics {
     queue_time: Histogram,
 }
 
-impl Default for ProviderMetrics {
-    fn default() -> Self {
-        let histogram = || Histogram::new(&SECONDS);
-        Self {
-            served: Counter::default(),
-            waited: histogram(),
-            failed: histogram(),
-            saved: Counter::default(),
-            runs: Counts::default(),
-            run_time: histogram(),
-            queue_time: histogram(),
-        }
-    }
-}
-
 impl ProviderMetrics {
     /// A request was answered from memory with a credential whose plugin ran for `micros`.
     pub fn served(&self, micros: u64) {
-        self.served.add_one();
-        self.saved.add(micros);
+        self.served.inc();
+        self.saved.inc_by(micros);
     }
 
     /// A request waited for `time`, and got a credential or an error.
@@ -76,16 +57,14 @@ impl ProviderMetrics {
         queued: Option<Duration>,
         ran: Option<Duration>,
     ) {
-        self.runs.add_one((reason, outcome));
+        add_one(&self.runs, (reason, outcome));
         queued.inspect(|time| self.queue_time.observe(*time));
         ran.inspect(|time| self.run_time.observe(*time));
     }
 
     fn refreshes(&self, is_success: bool) -> u64 {
-        let counted =
-            self.runs.all().into_iter().filter(|((reason, outcome), _)| {
-                reason.is_refresh() && outcome.is_success() == Some(is_success)
-            });
+        let counted = counter::all(&self.runs)
+            .filter(|((reason, outcome), _)| reason.is_refresh() && outcome.is_success() == Some(is_success));
         counted.map(|(_, count)| count).sum()
     }
 }
@@ -107,120 +86,99 @@ impl ProviderTable {
 
     /// Writes the families of all providers.
     pub fn write(&self, to: &mut Exposition) {
-        let all: Vec<_> =
-            self.table().iter().map(|(name, counts)| (Arc::clone(name), Arc::clone(counts))).collect();
-        let mut family = |family, write: &WriteOne| {
-            to.family(family);
-            for (name, counts) in &all {
-                write(to, ("provider", name), counts);
-            }
-        };
-        family(&families::OBTENTIONS, &|to, provider, counts| {
-            to.sample(&[provider, ("result", "memory")], counts.served.get());
-            to.sample(&[provider, ("result", "run")], counts.waited.observed(0).count);
-            to.sample(&[provider, ("result", "failed")], counts.failed.observed(0).count);
+        let all = self.table().clone();
+        let all: Vec<(&str, &ProviderMetrics)> =
+            all.iter().map(|(name, counts)| (&**name, &**counts)).collect();
+        let all = || all.iter().copied();
+        let obtentions = all().flat_map(|(name, counts)| {
+            let (run, failed) = (counts.waited.observed(0).count(), counts.failed.observed(0).count());
+            [([name, "memory"], counts.served.get()), ([name, "run"], run), ([name, "failed"], failed)]
         });
-        family(&families::OBTENTION_TIME, &|to, provider, counts| {
+        to.numbers(&families::OBTENTIONS, obtentions);
+        let times = all().flat_map(|(name, counts)| {
             let served = counts.waited.observed(counts.served.get());
-            to.histogram(&[provider, ("result", "success")], &served);
-            to.histogram(&[provider, ("result", "failure")], &counts.failed.observed(0));
+            [([name, "success"], served), ([name, "failure"], counts.failed.observed(0))]
         });
-        family(&families::RUNS, &|to, provider, counts| {
-            for ((reason, outcome), count) in counts.runs.all() {
-                to.sample(&[provider, ("reason", reason.name()), ("outcome", outcome.name())], count);
-            }
+        to.all(&families::OBTENTION_TIME, times);
+        let runs = all().flat_map(|(name, counts)| {
+            let runs = counter::all(&counts.runs);
+            runs.map(move |((reason, outcome), count)| ([name, reason.name(), outcome.name()], count))
         });
-        family(&families::RUN_TIME, &|to, provider, counts| {
-            to.histogram(&[provider], &counts.run_time.observed(0));
+        to.numbers(&families::RUNS, runs);
+        to.all(&families::RUN_TIME, all().map(|(name, counts)| ([name], counts.run_time.observed(0))));
+        to.all(&families::QUEUE_TIME, all().map(|(name, counts)| ([name], counts.queue_time.observed(0))));
+        let refreshes = all().flat_map(|(name, counts)| {
+            [([name, "success"], counts.refreshes(true)), ([name, "failure"], counts.refreshes(false))]
         });
-        family(&families::QUEUE_TIME, &|to, provider, counts| {
-            to.histogram(&[provider], &counts.queue_time.observed(0));
-        });
-        family(&families::REFRESHES, &|to, provider, counts| {
-            to.sample(&[provider, ("result", "success")], counts.refreshes(true));
-            to.sample(&[provider, ("result", "failure")], counts.refreshes(false));
-        });
-        family(&families::SAVED, &|to, provider, counts| {
-            to.value(&[provider], seconds(counts.saved.get()));
-        });
+        to.numbers(&families::REFRESHES, refreshes);
+        let saved = |counts: &ProviderMetrics| ConstGauge::new(seconds(counts.saved.get()));
+        to.all(&families::SAVED, all().map(|(name, counts)| ([name], saved(counts))));
     }
 }
 
-/// Why a plugin runs. The names are label values and appear in the log: they must not change.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub enum RunReason {
-    /// The broker has had no credential for this key yet.
-    First,
-    /// The last run failed, and no credential is valid.
-    Retry,
-    /// The credential has expired.
-    Expired,
-    /// The credential is valid and due for renewal.
-    Refresh,
-    /// The credential is valid, and the file of the plugin has changed.
-    PluginChanged,
-    /// The credential is fetched before a caller asks for it.
-    Prewarm,
-    /// The credential was rejected by an API server, or seems to be.
-    Rejected,
-    /// A person asked for the run.
-    Requested,
+named! {
+    /// Why a plugin runs. The names are label values and appear in the log: they must not change.
+    RunReason {
+        /// The broker has had no credential for this key yet.
+        First = "first",
+        /// The last run failed, and no credential is valid.
+        Retry = "retry",
+        /// The credential has expired.
+        Expired = "expired",
+        /// The credential is valid and due for renewal.
+        Refresh = "refresh",
+        /// The credential is valid, and the file of the plugin has changed.
+        PluginChanged = "plugin_changed",
+        /// The credential is fetched before a caller asks for it.
+        Prewarm = "prewarm",
+        /// The credential was rejected by an API server, or seems to be.
+        Rejected = "rejected",
+        /// A person asked for the run.
+        Requested = "requested",
+    }
 }
 
-/// How a run ended. The names must not change either.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub enum RunOutcome {
-    /// It returned another credential than the one that was held, or the first one.
-    Rotated,
-    /// It returned the same credential with another expiry.
-    Extended,
-    /// It returned the same credential.
-    Unchanged,
-    /// Its exit code was not 0.
-    Exit,
-    /// A signal ended it.
-    Signal,
-    /// It took longer than the provider allows.
-    Timeout,
-    /// It printed too much.
-    OutputTooLarge,
-    /// It did not print a valid `ExecCredential`.
-    InvalidOutput,
-    /// The credential had expired when it arrived.
-    ExpiredOutput,
-    /// The plugin is not installed.
-    NotFound,
-    /// The broker could not start it.
-    NotStarted,
-    /// It needs a terminal.
-    InteractionRequired,
-    /// It asked the broker for the credential that it must provide.
-    Recursion,
-    /// The policy does not allow the plugin.
-    PolicyDenied,
-    /// It did not start, because its issuer is paused.
-    Throttled,
-    /// It ended without an outcome: no caller needed it, or the broker stopped.
-    Cancelled,
-    /// A defect of the broker ended it.
-    Panicked,
+named! {
+    /// How a run ended. The names must not change either.
+    RunOutcome {
+        /// It returned another credential than the one that was held, or the first one.
+        Rotated = "rotated",
+        /// It returned the same credential with another expiry.
+        Extended = "extended",
+        /// It returned the same credential.
+        Unchanged = "unchanged",
+        /// Its exit code was not 0.
+        Exit = "exit",
+        /// A signal ended it.
+        Signal = "signal",
+        /// It took longer than the provider allows.
+        Timeout = "timeout",
+        /// It printed too much.
+        OutputTooLarge = "output_too_large",
+        /// It did not print a valid `ExecCredential`.
+        InvalidOutput = "invalid_output",
+        /// The credential had expired when it arrived.
+        ExpiredOutput = "expired_output",
+        /// The plugin is not installed.
+        NotFound = "not_found",
+        /// The broker could not start it.
+        NotStarted = "not_started",
+        /// It needs a terminal.
+        InteractionRequired = "interaction_required",
+        /// It asked the broker for the credential that it must provide.
+        Recursion = "recursion",
+        /// The policy does not allow the plugin.
+        PolicyDenied = "policy_denied",
+        /// It did not start, because its issuer is paused.
+        Throttled = "throttled",
+        /// It ended without an outcome: no caller needed it, or the broker stopped.
+        Cancelled = "cancelled",
+        /// A defect of the broker ended it.
+        Panicked = "panicked",
+    }
 }
 
 impl RunReason {
-    /// Its name in logs and labels.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::First => "first",
-            Self::Retry => "retry",
-            Self::Expired => "expired",
-            Self::Refresh => "refresh",
-            Self::PluginChanged => "plugin_changed",
-            Self::Prewarm => "prewarm",
-            Self::Rejected => "rejected",
-            Self::Requested => "requested",
-        }
-    }
-
     /// Whether the run renews a credential that is still valid, because of its age.
     const fn is_refresh(self) -> bool {
         matches!(self, Self::Refresh | Self::PluginChanged)
@@ -228,29 +186,6 @@ impl RunReason {
 }
 
 impl RunOutcome {
-    /// Its name in logs and labels.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Rotated => "rotated",
-            Self::Extended => "extended",
-            Self::Unchanged => "unchanged",
-            Self::Exit => "exit",
-            Self::Signal => "signal",
-            Self::Timeout => "timeout",
-            Self::OutputTooLarge => "output_too_large",
-            Self::InvalidOutput => "invalid_output",
-            Self::ExpiredOutput => "expired_output",
-            Self::NotFound => "not_found",
-            Self::NotStarted => "not_started",
-            Self::InteractionRequired => "interaction_required",
-            Self::Recursion => "recursion",
-            Self::PolicyDenied => "policy_denied",
-            Self::Throttled => "throttled",
-            Self::Cancelled => "cancelled",
-            Self::Panicked => "panicked",
-        }
-    }
-
     /// `Some(true)`: there is a credential. `None`: neither success nor failure, such as a run that the end of the broker
     /// cut short.
     pub const fn is_success(self) -> Option<bool> {

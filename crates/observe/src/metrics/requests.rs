@@ -1,7 +1,9 @@
 //! Requests by RPC and result.
 
+use prometheus_client::metrics::counter::Counter;
+
 use super::{
-    counter::{Counter, Counts},
+    counter::{Counts, add_one, all},
     exposition::{Exposition, families},
 };
 
@@ -17,31 +19,24 @@ impl Requests {
     /// A request was answered without an error. For a stream: it began.
     pub fn answered(&self, rpc: Rpc) {
         if let Some(count) = self.ok.get(usize::from(rpc.0)) {
-            count.add_one();
+            count.inc();
         }
     }
 
     /// A request failed. `result` is a stable reason or the name of a gRPC code.
     pub fn failed(&self, rpc: Rpc, result: &'static str, is_denied: bool) {
-        self.failed.add_one((rpc, result));
+        add_one(&self.failed, (rpc, result));
         if is_denied {
-            self.denied.add_one(result);
+            add_one(&self.denied, result);
         }
     }
 
     /// Writes both families.
     pub fn write(&self, to: &mut Exposition) {
-        to.family(&families::REQUESTS);
-        for ((name, _), count) in PATHS.iter().zip(&self.ok).filter(|(_, count)| count.get() > 0) {
-            to.sample(&[("rpc", name), ("result", "OK")], count.get());
-        }
-        for ((rpc, result), count) in self.failed.all() {
-            to.sample(&[("rpc", rpc.name()), ("result", result)], count);
-        }
-        to.family(&families::DENIALS);
-        for (reason, count) in self.denied.all() {
-            to.sample(&[("reason", reason)], count);
-        }
+        let ok = PATHS.iter().zip(&self.ok).map(|((name, _), count)| ([*name, "OK"], count.get()));
+        let failed = all(&self.failed).map(|((rpc, result), count)| ([rpc.name(), result], count));
+        to.numbers(&families::REQUESTS, ok.filter(|(_, count)| *count > 0).chain(failed));
+        to.numbers(&families::DENIALS, all(&self.denied).map(|(reason, count)| ([reason], count)));
     }
 }
 

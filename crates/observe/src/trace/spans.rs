@@ -1,6 +1,6 @@
 //! Spans of requests and of plugin runs.
 
-use std::time::Duration;
+use std::{borrow::Borrow, time::Duration};
 
 use http::{HeaderMap, HeaderName};
 use opentelemetry::{
@@ -43,16 +43,13 @@ impl RequestSpan {
     }
 }
 
-/// Whether the current request has a span that a collector will get.
-pub fn is_recording() -> bool {
-    Context::current().span().is_recording()
-}
-
-/// Records which credential the current request is for.
-pub fn names(spec: &PluginSpec) {
+/// Records which credential the current request is for, if a collector will get its span.
+pub fn names<S: Borrow<PluginSpec>>(spec: impl FnOnce() -> Option<S>) {
     let context = Context::current();
-    if context.span().is_recording() {
-        context.span().set_attributes(credential(spec));
+    if context.span().is_recording()
+        && let Some(spec) = spec()
+    {
+        context.span().set_attributes(credential(spec.borrow()));
     }
 }
 

@@ -4,6 +4,22 @@ use credbroker_plugin::{
     access::{CallTarget, Grant, Peers, Rule},
 };
 
+impl Access {
+    /// That of a user who is not the broker's.
+    pub(crate) fn of_uid(uid: u32, policies: Policies) -> Arc<Self> {
+        let peer = Peer { listener: 0, uid, gid: uid, pid: None };
+        Arc::new(Self::new(peer, Principal { uid: Some(uid), ..Principal::default() }, policies))
+    }
+
+    /// That of the broker's own user without rules.
+    pub(crate) fn of_the_owner() -> Arc<Self> {
+        let peer = Peer { listener: 0, uid: 1000, gid: 1000, pid: None };
+        let principal = Principal { uid: Some(1000), is_owner: true, ..Principal::default() };
+        let policies = watch::Sender::new(Arc::new(Policy::new([]))).subscribe();
+        Arc::new(Self::new(peer, principal, policies))
+    }
+}
+
 fn rules(uid: u32, provider: &str) -> Arc<Policy> {
     let peers = Peers { uids: vec![uid], ..Peers::default() };
     let verbs = [Verb::Get].into_iter().collect();

@@ -8,15 +8,15 @@ use std::{
     time::Duration,
 };
 
-use credbroker_proto::v1 as pb;
 use tokio::{
     sync::{Mutex, Notify, watch},
     task::spawn_blocking,
     time::{MissedTickBehavior, interval, sleep},
 };
+use tonic::Status;
 
-use super::snapshot::{NotMade, Snapshot, TimedHubState};
-use crate::readiness::Readiness;
+use super::snapshot::{Snapshot, TimedHubState};
+use crate::{readiness::Readiness, status};
 use credbroker_cache::CredentialCache;
 use credbroker_fleet::{Fleet, HubState, resolver::Resolver};
 use credbroker_observe::clock::Clock;
@@ -27,20 +27,8 @@ pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Delay after a change, so that changes close together share one message.
 pub(super) const GATHER: Duration = Duration::from_millis(50);
 
-/// The fleet as its readers see it. Clones share it.
-#[derive(Debug)]
-pub struct Clusters<R> {
-    pub(super) shared: Arc<Shared<R>>,
-}
-
-impl<R> Clone for Clusters<R> {
-    fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared) }
-    }
-}
-
 /// How new a snapshot must be.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Freshness {
     /// Begun after the call.
     New,
@@ -50,24 +38,13 @@ pub(super) enum Freshness {
     Recent,
 }
 
-/// What a snapshot shows.
-#[derive(Debug, Eq, PartialEq)]
-struct SnapshotBasis {
-    profiles: u64,
-    credentials: u64,
-    hub: HubState,
-}
+/// When a snapshot was begun, in time since boot, and what it shows: the revisions of the profiles and of the credentials,
+/// and the hub.
+type SnapshotBasis = (Duration, (u64, u64, HubState));
 
-/// When the newest snapshot was begun, in time since boot, and what it shows.
+/// The fleet as its readers see it.
 #[derive(Debug)]
-pub(super) struct LastSnapshot {
-    at: Duration,
-    basis: SnapshotBasis,
-}
-
-/// What all readers share.
-#[derive(Debug)]
-pub(super) struct Shared<R> {
+pub struct Clusters<R> {
     pub(super) fleet: Arc<Fleet>,
     pub(super) resolver: Arc<Resolver>,
     pub(super) cache: CredentialCache<R>,
@@ -76,7 +53,7 @@ pub(super) struct Shared<R> {
     /// The state of the hub when it was last looked at.
     hub: StdMutex<TimedHubState>,
     /// The lock ensures that one snapshot is made at a time.
-    making: Mutex<Option<LastSnapshot>>,
+    making: Mutex<Option<SnapshotBasis>>,
     /// Number of snapshots that were begun.
     pub(super) begun: AtomicU64,
     /// Notified when a watch begins.
@@ -91,31 +68,32 @@ impl<R: PluginRunner> Clusters<R> {
         cache: CredentialCache<R>,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let snapshots = watch::Sender::new(Arc::new(Snapshot::default()));
-        let (hub, making, begun, wanted) =
-            (StdMutex::default(), Mutex::new(None), AtomicU64::new(0), Notify::new());
-        let shared = Shared { fleet, resolver, cache, clock, snapshots, hub, making, begun, wanted };
-        Self { shared: Arc::new(shared) }
+        Self {
+            fleet,
+            resolver,
+            cache,
+            clock,
+            snapshots: watch::Sender::new(Arc::default()),
+            hub: StdMutex::default(),
+            making: Mutex::default(),
+            begun: AtomicU64::new(0),
+            wanted: Notify::new(),
+        }
     }
 
     /// The newest snapshot, and each that follows it. It is kept current while there are readers.
     pub(super) fn subscribe(&self) -> watch::Receiver<Arc<Snapshot>> {
-        let snapshots = self.shared.snapshots.subscribe();
-        self.shared.wanted.notify_one();
+        let snapshots = self.snapshots.subscribe();
+        self.wanted.notify_one();
         snapshots
     }
 
-    /// The state of the hub now.
-    pub(crate) fn hub(&self) -> pb::HubState {
-        self.shared.hub().message()
-    }
-
     /// Keeps the watched snapshot current, and records changes of the hub. Returns only if no snapshot can be made.
-    pub async fn run(&self) {
-        let mut hubs = self.shared.fleet.hub_states();
+    pub async fn run(self: &Arc<Self>) {
+        let mut hubs = self.fleet.hub_states();
         let noting = async {
             loop {
-                self.shared.hub();
+                self.hub();
                 // Never an error: `fleet` holds the sender.
                 drop(hubs.changed().await);
             }
@@ -126,15 +104,14 @@ impl<R: PluginRunner> Clusters<R> {
         }
     }
 
-    async fn keep_current(&self) {
-        let Shared { fleet, snapshots, wanted, .. } = &*self.shared;
-        let (mut revisions, mut hubs) = (fleet.revisions(), fleet.hub_states());
+    async fn keep_current(self: &Arc<Self>) {
+        let (mut revisions, mut hubs) = (self.fleet.revisions(), self.fleet.hub_states());
         let mut look = interval(LOOK_EVERY);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            if snapshots.receiver_count() == 0 {
+            if self.snapshots.receiver_count() == 0 {
                 self.forget().await;
-                wanted.notified().await;
+                self.wanted.notified().await;
             }
             revisions.mark_unchanged();
             hubs.mark_unchanged();
@@ -156,53 +133,36 @@ impl<R: PluginRunner> Clusters<R> {
         }
     }
 
-    /// The newest snapshot if nothing has changed, otherwise a new one; but not more than one each [`GATHER`], however many
-    /// callers there are.
-    pub(super) async fn current(&self) -> Result<Arc<Snapshot>, NotMade> {
-        let pause = {
-            let made = self.shared.making.lock().await;
-            match &*made {
-                Some(last) if !self.shared.is_current(last) => GATHER.saturating_sub(self.shared.age(last)),
-                _ => Duration::ZERO,
-            }
-        };
-        if !pause.is_zero() {
-            sleep(pause).await;
-        }
-        self.make(Freshness::Current).await
-    }
-
     /// Returns the newest snapshot if it is new enough, otherwise a new one.
-    pub(super) async fn make(&self, freshness: Freshness) -> Result<Arc<Snapshot>, NotMade> {
-        let Shared { fleet, clock, snapshots, making, begun, .. } = &*self.shared;
-        let earlier = begun.load(Ordering::Acquire);
-        let mut made = making.lock().await;
+    pub(super) async fn make(self: &Arc<Self>, freshness: Freshness) -> Result<Arc<Snapshot>, Status> {
+        let earlier = self.begun.load(Ordering::Acquire);
+        let mut made = self.making.lock().await;
         let is_fresh = made.as_ref().is_some_and(|last| match freshness {
             // Another caller made one meanwhile.
-            _ if begun.load(Ordering::Acquire) > earlier => true,
+            _ if self.begun.load(Ordering::Acquire) > earlier => true,
             Freshness::New => false,
-            Freshness::Current => self.shared.is_current(last),
-            Freshness::Recent => self.shared.age(last) <= LOOK_EVERY,
+            Freshness::Current => self.is_current(last),
+            Freshness::Recent => self.age(last) <= LOOK_EVERY,
         });
         if is_fresh {
-            return Ok(Arc::clone(&snapshots.borrow()));
+            return Ok(Arc::clone(&self.snapshots.borrow()));
         }
-        begun.fetch_add(1, Ordering::AcqRel);
+        if let (Freshness::Current, Some(last)) = (freshness, &*made) {
+            // Not more than one each [`GATHER`], however many callers there are.
+            sleep(GATHER.saturating_sub(self.age(last))).await;
+        }
+        self.begun.fetch_add(1, Ordering::AcqRel);
         // Before anything is read.
-        let (at, basis) = (clock.now().boot, self.shared.basis());
-        let before = Arc::clone(&snapshots.borrow());
-        let (cache, resolver, fleet) =
-            (self.shared.cache.clone(), Arc::clone(&self.shared.resolver), Arc::clone(fleet));
-        let shared = Arc::clone(&self.shared);
+        let basis = (self.clock.now().boot, self.shown());
+        let (this, before) = (Arc::clone(self), Arc::clone(&self.snapshots.borrow()));
         let next = spawn_blocking(move || {
-            let hub = shared.hub();
-            let readiness = Readiness::of(&cache, &resolver);
-            Snapshot::next(&before, fleet.list(None), hub, &readiness)
+            let readiness = Readiness::of(&this.cache, &this.resolver);
+            Snapshot::next(&before, this.fleet.list(None), this.hub(), &readiness)
         });
-        let next = Arc::new(next.await?);
+        let next = Arc::new(next.await.map_err(|error| status::unfinished_work(&error))?);
         // Set only after success: a cancelled call must not mark a snapshot as made.
-        *made = Some(LastSnapshot { at, basis });
-        snapshots.send_if_modified(|current| {
+        *made = Some(basis);
+        self.snapshots.send_if_modified(|current| {
             let is_news = next.number() != current.number();
             *current = Arc::clone(&next);
             is_news
@@ -212,34 +172,29 @@ impl<R: PluginRunner> Clusters<R> {
 
     /// Drops the encoded messages if there are no watchers.
     async fn forget(&self) {
-        let mut made = self.shared.making.lock().await;
-        let snapshots = &self.shared.snapshots;
-        if snapshots.receiver_count() == 0 {
+        let mut made = self.making.lock().await;
+        if self.snapshots.receiver_count() == 0 {
             *made = None;
-            let empty = snapshots.borrow().empty();
-            snapshots.send_replace(Arc::new(empty));
+            let empty = self.snapshots.borrow().empty();
+            self.snapshots.send_replace(Arc::new(empty));
         }
     }
-}
 
-impl<R: PluginRunner> Shared<R> {
-    fn basis(&self) -> SnapshotBasis {
-        let (profiles, credentials) = (self.fleet.revision(), self.cache.changes());
-        SnapshotBasis { profiles, credentials, hub: self.fleet.hub() }
+    /// What a snapshot shows that is begun now.
+    fn shown(&self) -> (u64, u64, HubState) {
+        (self.fleet.revision(), self.cache.changes(), self.fleet.hub())
     }
 
-    fn is_current(&self, last: &LastSnapshot) -> bool {
-        self.age(last) <= LOOK_EVERY && last.basis == self.basis()
+    fn is_current(&self, last: &SnapshotBasis) -> bool {
+        self.age(last) <= LOOK_EVERY && last.1 == self.shown()
     }
-}
 
-impl<R> Shared<R> {
-    fn age(&self, last: &LastSnapshot) -> Duration {
-        self.clock.now().boot.saturating_sub(last.at)
+    fn age(&self, (begun, _): &SnapshotBasis) -> Duration {
+        self.clock.now().boot.saturating_sub(*begun)
     }
 
     /// The state of the hub now.
-    pub(super) fn hub(&self) -> TimedHubState {
+    pub(crate) fn hub(&self) -> TimedHubState {
         let mut last = self.hub.lock().unwrap_or_else(PoisonError::into_inner);
         last.observe(self.fleet.hub(), self.clock.now().wall);
         last.clone()

@@ -15,10 +15,12 @@ use credbroker_proto::{
 use prost::Message as _;
 use tokio::{
     sync::{OnceCell, Semaphore},
-    task::{JoinError, spawn_blocking},
+    task::spawn_blocking,
 };
+use tonic::Status;
 
-use crate::{convert, preencoded, readiness::Readiness};
+use crate::{convert, preencoded, readiness::Readiness, status};
+use credbroker_credential::text::chain;
 use credbroker_fleet::{HubState, KnownProfile};
 use credbroker_plugin::{
     ProfileName, Target,
@@ -32,19 +34,19 @@ const ENCODERS: usize = 4;
 
 /// The state of the hub, and the time since when it has been so.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(super) struct TimedHubState {
+pub(crate) struct TimedHubState {
     state: HubState,
     since: Option<SystemTime>,
 }
 
 impl TimedHubState {
-    pub(super) fn message(&self) -> pb::HubState {
+    pub(crate) fn message(&self) -> pb::HubState {
         let failure = self.state.problem.as_deref().map(|problem| pb::Failure {
             reason: Reason::HubUnavailable.into(),
             message: problem.to_owned(),
             retry_after: None,
         });
-        let since_time = self.since.and_then(convert::timestamp);
+        let since_time = self.since.map(Into::into);
         pb::HubState { synced: self.state.synced, failure, since_time }
     }
 
@@ -64,25 +66,25 @@ impl TimedHubState {
 pub(super) struct Row {
     known: Arc<KnownProfile>,
     ready: cluster_state::Readiness,
-    reason: Option<Reason>,
-    message: String,
+    /// Why it is not ready, also for people.
+    problem: Option<(Reason, String)>,
     /// The number of the snapshot in which this state first appeared.
     since: u64,
 }
 
 /// The part of the fleet that a peer asked for and may see.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct View<'a> {
+#[derive(Clone, Debug)]
+pub(super) struct View {
     /// `None`: all namespaces.
-    pub(super) namespace: Option<&'a str>,
-    pub(super) rights: &'a Rights,
+    pub(super) namespace: Option<Arc<str>>,
+    pub(super) rights: Arc<Rights>,
 }
 
-impl View<'_> {
+impl View {
     /// Whether it has this cluster.
-    pub(super) fn shows(self, row: &Row) -> bool {
+    fn shows(&self, row: &Row) -> bool {
         let provider = row.target().map(|target| &*target.provider.name);
-        self.namespace.is_none_or(|namespace| *row.name().namespace == *namespace)
+        self.namespace.as_ref().is_none_or(|namespace| row.name().namespace == *namespace)
             && self.rights.allows(Verb::List, access::CallTarget::Profile(row.name(), provider))
     }
 }
@@ -95,13 +97,16 @@ impl Row {
         number: u64,
         earlier: Option<&Arc<Self>>,
     ) -> Self {
-        let (ready, reason) = readiness.of_profile(&known);
+        let (ready, problem) = readiness.of_profile(&known);
+        let problem = problem.map(|(reason, error)| (reason, chain(error)));
+        let reason = |problem: &Option<(Reason, String)>| problem.as_ref().map(|(reason, _)| *reason);
         let is_same = |row: &&Arc<Self>| {
-            row.known.revision == known.revision && row.ready == ready && row.reason == reason
+            row.known.revision == known.revision
+                && row.ready == ready
+                && reason(&row.problem) == reason(&problem)
         };
         let since = earlier.filter(is_same).map_or(number, |row| row.since);
-        let message = readiness.message(&known);
-        Self { known, ready, reason, message, since }
+        Self { known, ready, problem, since }
     }
 
     pub(super) fn name(&self) -> &ProfileName {
@@ -136,11 +141,11 @@ impl Row {
             skipped_providers: skipped.collect(),
             cluster: target.map(|target| convert::cluster_message(&target.endpoint)),
             readiness: self.ready.into(),
-            failure: self.reason.map(|reason| pb::Failure {
-                reason: reason.into(),
+            failure: self.problem.as_ref().map(|(reason, message)| pb::Failure {
+                reason: (*reason).into(),
                 message: match &known.outcome {
                     Err(error) if rights.is_limited() => error.without_configured(sees).to_string(),
-                    _ => self.message.clone(),
+                    _ => message.clone(),
                 },
                 retry_after: None,
             }),
@@ -158,8 +163,9 @@ pub(super) struct Snapshot {
     /// Sorted by name.
     rows: Vec<Arc<Row>>,
     hub: TimedHubState,
-    /// The lock is held to find a cell only. A cell is filled by one watch, and the others that need it wait for it.
-    encoded: Mutex<HashMap<PageKey, Arc<OnceCell<Page>>>>,
+    /// Those of all snapshots of one number. The lock is held to find a cell only. A cell is filled by one watch, and the
+    /// others that need it wait for it.
+    encoded: Arc<Mutex<HashMap<PageKey, Arc<OnceCell<Page>>>>>,
     /// Those of all snapshots.
     pub(super) encoders: Arc<Semaphore>,
 }
@@ -167,34 +173,6 @@ pub(super) struct Snapshot {
 /// Identifies a message: the namespace, the view of the rights, the number of the snapshot that the peer has, and the start
 /// position.
 type PageKey = (Option<Arc<str>>, u64, u64, DiffPosition);
-
-/// Why there is no snapshot or message.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum NotMade {
-    /// Making it panicked.
-    Defect,
-    /// The runtime ends.
-    Ending,
-}
-
-impl From<JoinError> for NotMade {
-    fn from(error: JoinError) -> Self {
-        if error.is_panic() { Self::Defect } else { Self::Ending }
-    }
-}
-
-/// What a watch shows: a namespace, or all; under these rights.
-#[derive(Clone, Debug)]
-pub(super) struct ShownView {
-    pub(super) namespace: Option<Arc<str>>,
-    pub(super) rights: Arc<Rights>,
-}
-
-impl ShownView {
-    fn view(&self) -> View<'_> {
-        View { namespace: self.namespace.as_deref(), rights: &self.rights }
-    }
-}
 
 /// Progress of a watch through the difference of two snapshots: positions among the rows of its namespace in the newer one
 /// and in the older one.
@@ -216,7 +194,7 @@ pub(super) struct Page {
 impl Default for Snapshot {
     fn default() -> Self {
         let (rows, hub, encoders) = (Vec::new(), TimedHubState::default(), Semaphore::new(ENCODERS));
-        Self { number: 0, before: 0, rows, hub, encoded: Mutex::default(), encoders: Arc::new(encoders) }
+        Self { number: 0, before: 0, rows, hub, encoded: Arc::default(), encoders: Arc::new(encoders) }
     }
 }
 
@@ -246,9 +224,12 @@ impl Snapshot {
             Arc::new(row)
         });
         let rows = rows.collect();
-        let (number, before) = if is_news { (number, self.number) } else { (self.number, self.before) };
-        let encoders = Arc::clone(&self.encoders);
-        Self { number, before, rows, hub, encoded: Mutex::default(), encoders }
+        let (number, before, encoded) = if is_news {
+            (number, self.number, Arc::default())
+        } else {
+            (self.number, self.before, Arc::clone(&self.encoded))
+        };
+        Self { number, before, rows, hub, encoded, encoders: Arc::clone(&self.encoders) }
     }
 
     pub(super) fn number(&self) -> u64 {
@@ -263,67 +244,67 @@ impl Snapshot {
     pub(super) fn after<'a>(
         &'a self,
         name: Option<&ProfileName>,
-        view: View<'a>,
+        view: &'a View,
     ) -> impl Iterator<Item = &'a Row> {
-        let rows = self.rows_of(view.namespace);
+        let rows = self.rows_of(view);
         let start = name.map_or(0, |name| rows.partition_point(|row| row.name() <= name));
         let rest = rows.iter().skip(start).map(Arc::as_ref);
-        rest.filter(move |row| view.shows(row))
+        rest.filter(|row| view.shows(row))
     }
 
-    /// The rows of a namespace, or all.
-    fn rows_of(&self, namespace: Option<&str>) -> &[Arc<Row>] {
-        let Some(namespace) = namespace else { return &self.rows };
+    /// The rows of the view's namespace, or all.
+    fn rows_of(&self, view: &View) -> &[Arc<Row>] {
+        let Some(namespace) = &view.namespace else { return &self.rows };
         let (_, rest) =
-            self.rows.split_at(self.rows.partition_point(|row| &*row.name().namespace < namespace));
-        rest.split_at(rest.partition_point(|row| &*row.name().namespace == namespace)).0
+            self.rows.split_at(self.rows.partition_point(|row| row.name().namespace < *namespace));
+        rest.split_at(rest.partition_point(|row| row.name().namespace == *namespace)).0
     }
 
-    /// The part after `at` of the difference to `older`, of which the peer has what it showed under the rights there.
+    /// The part after `at` of the difference to `older`, of which the peer has what that view showed.
     /// Encoded once for all watches that have the same snapshot and the same view, on a separate thread.
     pub(super) async fn news(
         self: &Arc<Self>,
-        older: Option<(Arc<Self>, Arc<Rights>)>,
-        shown: &ShownView,
+        older: Option<(Arc<Self>, View)>,
+        view: &View,
         at: DiffPosition,
-    ) -> Result<Page, NotMade> {
-        let view = shown.rights.view();
+    ) -> Result<Page, Status> {
         // Watches that are further behind are few and slow: their messages are not kept.
         let from = match &older {
             None => u64::MAX,
-            Some((older, had)) if older.number == self.before && had.view() == view => older.number,
-            Some(_) => return self.encoded_apart(older, shown.clone(), at).await,
+            Some((older, had)) if older.number == self.before && had.rights.view() == view.rights.view() => {
+                older.number
+            }
+            Some(_) => return self.encoded_apart(older, view.clone(), at).await,
         };
+        let key = (view.namespace.clone(), view.rights.view(), from, at);
         let cell = {
             let mut encoded = self.encoded.lock().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(encoded.entry((shown.namespace.clone(), view, from, at)).or_default())
+            Arc::clone(encoded.entry(key).or_default())
         };
         // If the watch that fills the cell ends, the next one does.
-        cell.get_or_try_init(|| self.encoded_apart(older, shown.clone(), at)).await.cloned()
+        cell.get_or_try_init(|| self.encoded_apart(older, view.clone(), at)).await.cloned()
     }
 
     /// Encodes on a thread for blocking calls: a walk through a large fleet would delay other tasks.
     async fn encoded_apart(
         self: &Arc<Self>,
-        older: Option<(Arc<Self>, Arc<Rights>)>,
-        shown: ShownView,
+        older: Option<(Arc<Self>, View)>,
+        view: View,
         at: DiffPosition,
-    ) -> Result<Page, NotMade> {
+    ) -> Result<Page, Status> {
         let permit = Arc::clone(&self.encoders).acquire_owned().await;
-        let permit = permit.map_err(|_closed| NotMade::Defect)?;
+        let permit = permit.map_err(|_closed| status::defect())?;
         let newer = Arc::clone(self);
         let encoded = spawn_blocking(move || {
             let _permit = permit;
-            let namespace = shown.namespace.as_deref();
-            let older = older.as_ref().map(|(older, had)| (&**older, View { namespace, rights: had }));
-            newer.encode(older, shown.view(), at)
+            newer.encode(older.as_ref().map(|(older, had)| (&**older, had)), &view, at)
         });
-        Ok(encoded.await?)
+        encoded.await.map_err(|error| status::unfinished_work(&error))
     }
 
-    fn encode(&self, before: Option<(&Self, View<'_>)>, view: View<'_>, mut at: DiffPosition) -> Page {
-        let rows = self.rows_of(view.namespace);
-        let known = before.map_or(&[][..], |(before, _)| before.rows_of(view.namespace));
+    fn encode(&self, before: Option<(&Self, &View)>, view: &View, mut at: DiffPosition) -> Page {
+        let rows = self.rows_of(view);
+        let known = before.map_or(&[][..], |(before, _)| before.rows_of(view));
         let was_shown = |row: &Row| before.is_some_and(|(_, had)| had.shows(row));
         let (mut changed, mut removed, mut size) = (Vec::new(), Vec::new(), 0);
         let rest = loop {
@@ -344,7 +325,7 @@ impl Snapshot {
                     if !view.shows(row) {
                         removed.extend(known.map(|gone| convert::profile(gone.name())));
                     } else if known.is_none_or(|known| known.since != row.since) {
-                        let state = row.message(view.rights);
+                        let state = row.message(&view.rights);
                         size += state.encoded_len();
                         if size > MESSAGE && !changed.is_empty() {
                             break Some(at);

@@ -32,8 +32,7 @@ fn a_report_is_answered_with_the_credential_and_what_was_done() {
         (ReportOutcome::UnknownGeneration, Outcome::UnknownGeneration),
     ] {
         let reported = Reported { issued: Arc::new(issued.clone()), outcome };
-        let frame = report_answer(&reported);
-        let answer = pb::ReportRejectedResponse::decode(preencoded::message(&frame).unwrap()).unwrap();
+        let answer = report_answer(&reported).unwrap();
         assert_eq!((answer.outcome(), answer.credential.as_ref()), (expected, Some(&credential)));
         let after = answer.retry_after.map(|after| after.seconds);
         assert_eq!(after, (expected == Outcome::TooEarly).then_some(7));
@@ -100,10 +99,11 @@ async fn a_profile_that_goes_and_comes_back_is_followed_on() {
         CredentialRequest { source: Source::ClusterProfile(name.clone()), ..CredentialRequest::default() };
     let slot = WatchSlots::new(CancellationToken::default()).acquire().unwrap();
     let held = cache.clone();
-    let credentials = Credentials { cache, resolver: Arc::clone(&resolver), audit: Audit::default() };
+    let credentials =
+        Arc::new(Credentials { cache, resolver: Arc::clone(&resolver), audit: Audit::default() });
     let caller = (Access::of_the_owner(), Caller::default());
     let following = CredentialStream::start(credentials, ask.clone(), caller, slot).unwrap();
-    let mut messages = following.messages();
+    let mut messages = following.frames();
     let first = message(&mut messages).await.credential.unwrap();
     for _ in 0..3 {
         assert!(fleet.remove(&name));

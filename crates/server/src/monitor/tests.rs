@@ -46,29 +46,36 @@ fn names_in_urls_may_be_escaped() {
     assert_eq!(excluded("verbose&exclude=a%26b&exclude=c"), ["a&b", "c"]);
 }
 
+fn open(connections: &Connections) -> usize {
+    let open = connections.0.lock().unwrap();
+    open.iter().filter(|connection| Arc::strong_count(connection) > 1).count()
+}
+
 #[test]
 fn the_oldest_connection_that_waits_for_its_peer_gives_way() {
-    let places = Arc::<MonitorPlaces>::default();
-    let open: Vec<_> = (0..CONNECTIONS).map(|_| places.take().unwrap()).collect();
-    let mut answer = Box::pin(open[0].answer(pending::<()>()));
+    let connections = Connections::default();
+    let all: Vec<_> = (0..CONNECTIONS).map(|_| connections.admit().unwrap()).collect();
+    let mut answer = Box::pin(all[0].answer(pending::<()>()));
     assert!(answer.as_mut().now_or_never().is_none());
-    open[1].answer(async {}).now_or_never().unwrap();
-    let newest = places.take().unwrap();
-    let displaced: Vec<_> = open.iter().map(|place| place.displaced().is_cancelled()).collect();
+    all[1].answer(async {}).now_or_never().unwrap();
+    let newest = connections.admit().unwrap();
+    let displaced: Vec<_> = all.iter().map(|connection| connection.displaced.is_cancelled()).collect();
     assert_eq!(displaced.iter().position(|displaced| *displaced), Some(1));
     assert_eq!(displaced.iter().filter(|displaced| **displaced).count(), 1);
-    assert!(!newest.displaced().is_cancelled());
-    assert_eq!(places.lock().len(), CONNECTIONS);
+    assert!(!newest.displaced.is_cancelled());
+    assert_eq!(open(&connections), CONNECTIONS);
 }
 
 #[test]
 fn a_connection_that_is_answered_keeps_its_place() {
-    let places = Arc::<MonitorPlaces>::default();
-    let open: Vec<_> = (0..CONNECTIONS).map(|_| places.take().unwrap()).collect();
-    let mut answers: Vec<_> = open.iter().map(|place| Box::pin(place.answer(pending::<()>()))).collect();
+    let connections = Connections::default();
+    let all: Vec<_> = (0..CONNECTIONS).map(|_| connections.admit().unwrap()).collect();
+    let mut answers: Vec<_> =
+        all.iter().map(|connection| Box::pin(connection.answer(pending::<()>()))).collect();
     assert!(answers.iter_mut().all(|answer| answer.as_mut().now_or_never().is_none()));
-    assert!(places.take().is_none());
+    assert!(connections.admit().is_none());
     drop(answers);
-    drop(open);
-    assert!(places.lock().is_empty());
+    drop(all);
+    assert_eq!(open(&connections), 0);
+    assert!(connections.admit().is_some());
 }

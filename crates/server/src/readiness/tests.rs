@@ -83,9 +83,13 @@ async fn the_best_of_a_profiles_keys_counts() {
                 }
             }
             let known = fleet.get(&name).unwrap();
-            let (state, reason) = Readiness::of(&cache, &resolver).of_profile(&known);
+            let readiness = Readiness::of(&cache, &resolver);
+            let (state, problem) = readiness.of_profile(&known);
             assert_eq!(state, *expected, "{keys:?}");
-            assert_eq!(reason, (*expected == State::Failed).then_some(Reason::PluginExit));
+            assert_eq!(
+                problem.map(|(reason, _)| reason),
+                (*expected == State::Failed).then_some(Reason::PluginExit)
+            );
         }
     }
 }
@@ -110,7 +114,11 @@ async fn a_key_for_which_nothing_is_held_does_not_hide_that_the_plugin_is_gone()
         )
         .unwrap();
     let known = fleet.get(&name).unwrap();
-    let of = |resolver| Readiness::of(&cache, resolver).of_profile(&known);
+    let of = |resolver| {
+        let readiness = Readiness::of(&cache, resolver);
+        let (state, problem) = readiness.of_profile(&known);
+        (state, problem.map(|(reason, _)| reason))
+    };
     assert_eq!(of(&gone), (State::Idle, None), "no look has found yet that it is not there");
     credbroker_runner::look_up_files(&there.providers());
     credbroker_runner::look_up_files(&gone.providers());
