@@ -12,7 +12,7 @@ use credbroker_client::{Socket, SocketError, SocketSources};
 use credbroker_exec::Failure;
 use tracing::{error, info, warn};
 
-use super::broker::EX_CONFIG;
+use super::console::EX_CONFIG;
 use crate::app::{
     self, BuildError, ConfigPlace, Drained, Edges, FilterProblem, Listening, LogFormat, LogOptions, LogQueue,
     ServiceNotification, Signals, SocketSource,

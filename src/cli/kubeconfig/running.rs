@@ -44,25 +44,20 @@ pub(super) fn advice(
     limit: Duration,
     environment: &Environment,
 ) -> anyhow::Result<String> {
-    let mut files: Vec<_> =
-        definitions.iter().map(|(_, definition)| definition.file().display().to_string()).collect();
+    let files = definitions.iter().map(|(_, definition)| definition.file().display().to_string());
+    let mut files: Vec<_> = files.collect();
     files.dedup();
-    let add = |then: &str| {
-        let (list, path) = (files.join(", "), files.join(":"));
-        format!(
-            "Add `kubeconfigs: [{list}]` to its configuration, or if it has none set KUBECONFIG={path} for it and {then}."
-        )
-    };
+    let (list, path) = (files.join(", "), files.join(":"));
+    let add = format!(
+        "Add `kubeconfigs: [{list}]` to its configuration, or if it has none set KUBECONFIG={path} for it and"
+    );
     let digests = definitions.iter().map(|(_, definition)| definition.digest().to_owned()).collect();
     Ok(match ask(socket, limit, environment, async |client| look(&client, &digests).await)? {
         Ok(None) => "The running broker has all of these providers.".to_owned(),
         Ok(Some(why)) => format!(
-            "Requests of some users fail until the running broker knows them: {why}. {}",
-            add("restart it")
+            "Requests of some users fail until the running broker knows them: {why}. {add} restart it."
         ),
-        Err(Failure::Broker(Error::Unreachable { .. })) => {
-            format!("No broker is running. {}", add("start it"))
-        }
+        Err(Failure::Broker(Error::Unreachable { .. })) => format!("No broker is running. {add} start it."),
         Err(failure) => format!("The broker did not say which providers it has: {}.", failure.line(None)),
     })
 }

@@ -180,7 +180,10 @@ fn the_shim_is_named_so_that_it_is_found_from_everywhere() {
 #[test]
 fn a_socket_that_is_given_is_given_to_the_shim() {
     let place = Place::new(&[("config", MINIMAL)]);
-    let with_socket = |socket: &str| WrapArgs { socket: Some(socket.to_owned()), ..place.args("config") };
+    let with_socket = |path: &str| WrapArgs {
+        socket: SocketArg { path: Some(path.into()), server_uid: None },
+        ..place.args("config")
+    };
     for socket in ["/run/x.sock", "unix:///run/x.sock"] {
         let text = place.wrapped(&with_socket(socket));
         assert!(text.contains(&format!("- --socket\n      - {socket}\n")), "{text}");
@@ -191,7 +194,8 @@ fn a_socket_that_is_given_is_given_to_the_shim() {
         let error = place.refusal(&with_socket(socket));
         assert!(error.contains("not a valid socket address"), "{error}");
     }
-    let text = place.wrapped(&WrapArgs { server_uid: Some("2001".to_owned()), ..place.args("config") });
+    let socket = SocketArg { path: None, server_uid: Some("2001".into()) };
+    let text = place.wrapped(&WrapArgs { socket, ..place.args("config") });
     assert!(text.contains("- --server-uid\n      - \"2001\"\n"), "{text}");
 }
 
@@ -199,7 +203,7 @@ fn a_socket_that_is_given_is_given_to_the_shim() {
 fn a_broker_that_does_not_answer_is_waited_for_as_long_as_the_timeout_says() {
     let place = Place::new(&[("config", MINIMAL)]);
     let _silent = std::os::unix::net::UnixListener::bind(place.path("silent.sock")).unwrap();
-    let socket = Some(place.path("silent.sock").to_str().unwrap().to_owned());
+    let socket = SocketArg { path: Some(place.path("silent.sock").into()), server_uid: None };
     let timeout = TimeoutArg { limit: std::time::Duration::from_millis(70) };
     let args = WrapArgs { socket, timeout, ..place.args("config") };
     let (code, _, said) = place.try_run(&args, &[], "bin/credbroker-exec").unwrap();
