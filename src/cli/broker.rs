@@ -41,67 +41,58 @@ impl SocketArg {
 /// make it a matter of luck which of the two errors is reported.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// How long a request may take.
-#[derive(Debug, clap::Args)]
-pub(super) struct TimeoutArg {
-    /// Longest time to wait for each answer of the broker, such as 500ms, 10s, 2m, or a number of seconds
-    #[arg(long = "timeout", value_name = "TIME", default_value = "5s", value_parser = timeout)]
-    pub(super) limit: Duration,
-}
-
-/// The default of the command line.
-impl Default for TimeoutArg {
-    fn default() -> Self {
-        Self { limit: Duration::from_secs(5) }
-    }
-}
-
 /// The broker that a command asks.
-#[derive(Debug, Default, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(super) struct BrokerArgs {
     #[command(flatten)]
     pub(super) socket: SocketArg,
-    #[command(flatten)]
-    pub(super) timeout: TimeoutArg,
+    /// Longest time to wait for each answer of the broker, such as 500ms, 10s, 2m, or a number of seconds
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = timeout)]
+    pub(super) timeout: Duration,
+}
+
+/// The default of the command line.
+impl Default for BrokerArgs {
+    fn default() -> Self {
+        Self { socket: SocketArg::default(), timeout: Duration::from_secs(5) }
+    }
 }
 
 impl BrokerArgs {
-    /// As [`ask`], for a command that ends with the failure of its request.
+    /// As [`try_ask`](Self::try_ask), for a command that ends with the failure of its request.
     pub(super) fn ask<T>(
         &self,
         environment: &Environment,
         request: impl AsyncFnOnce(Client) -> Result<T, Error>,
     ) -> anyhow::Result<T> {
-        Ok(ask(&self.socket, self.timeout.limit, environment, request)??)
+        Ok(self.try_ask(environment, request)??)
+    }
+
+    /// Connects once and runs `request`. The inner error is the broker's answer or its absence, the outer one a defect of
+    /// this process.
+    pub(super) fn try_ask<T>(
+        &self,
+        environment: &Environment,
+        request: impl AsyncFnOnce(Client) -> Result<T, Error>,
+    ) -> anyhow::Result<Result<T, Failure>> {
+        let socket = match self.socket.locate(environment) {
+            Ok(socket) => socket,
+            Err(error) => return Ok(Err(error.into())),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let answer = runtime
+            .context("cannot start the async runtime")?
+            .block_on(async { request(connect(&socket, self.timeout).await?).await });
+        if answer.is_ok() {
+            note_ignored(&socket, &mut io::stderr())?;
+        }
+        Ok(answer.map_err(Failure::from))
     }
 }
 
 /// Parses the value of `--timeout`, in the syntax of `credbroker-exec`.
 pub(super) fn timeout(text: &str) -> Result<Duration, &'static str> {
     duration(text).ok_or("expected a time such as 500ms, 10s or 2m, more than 0 and at most 24h")
-}
-
-/// Connects once and runs `request`; each answer may take `limit`. The inner error is the broker's answer or its
-/// absence, the outer one a defect of this process.
-pub(super) fn ask<T>(
-    socket_arg: &SocketArg,
-    limit: Duration,
-    environment: &Environment,
-    request: impl AsyncFnOnce(Client) -> Result<T, Error>,
-) -> anyhow::Result<Result<T, Failure>> {
-    let socket = match socket_arg.locate(environment) {
-        Ok(socket) => socket,
-        Err(error) => return Ok(Err(error.into())),
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let answer = runtime.context("cannot start the async runtime")?.block_on(async {
-        let client = connect(&socket, limit).await?;
-        request(client).await
-    });
-    if answer.is_ok() {
-        note_ignored(&socket, &mut io::stderr())?;
-    }
-    Ok(answer.map_err(Failure::from))
 }
 
 /// A connection on which each answer may take `limit`.

@@ -32,7 +32,14 @@ use credbroker_plugin::Environment;
 /// The lines below the table say why a cluster is failed or unusable. The table shortens long values;
 /// -o json does not. Neither shows secrets.
 #[derive(Debug, clap::Args)]
-#[command(verbatim_doc_comment, after_help = EXAMPLES)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  credbroker clusters
+  credbroker clusters --namespace fleet
+  credbroker clusters -o json | jq -r '.clusters[] | .failure.message // empty'"
+)]
 pub(super) struct ClustersArgs {
     /// Output format
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Table)]
@@ -40,12 +47,6 @@ pub(super) struct ClustersArgs {
     #[command(flatten)]
     query: ClusterQuery,
 }
-
-const EXAMPLES: &str = "\
-Examples:
-  credbroker clusters
-  credbroker clusters --namespace fleet
-  credbroker clusters -o json | jq -r '.clusters[] | .failure.message // empty'";
 
 /// Prints the clusters, and on standard error what may be missing from the list.
 pub(super) fn run(args: &ClustersArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {

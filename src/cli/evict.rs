@@ -8,19 +8,17 @@ use super::{broker::BrokerArgs, console::Console, screen::counted, selection::Se
 ///
 /// The broker overwrites the credentials in memory. The next request for one of them runs the plugin.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = "\
+Examples:
+  credbroker evict gke
+  credbroker evict --cluster-profile fleet/paris
+  credbroker evict --all")]
 pub(super) struct EvictArgs {
     #[command(flatten)]
     selection: SelectionArgs,
     #[command(flatten)]
     broker: BrokerArgs,
 }
-
-const EXAMPLES: &str = "\
-Examples:
-  credbroker evict gke
-  credbroker evict --cluster-profile fleet/paris
-  credbroker evict --all";
 
 pub(super) fn run(args: &EvictArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
     let selector = args.selection.selector();

@@ -26,7 +26,10 @@ use credbroker_observe::clock::{Clock as _, SystemClock};
 /// comes from. Parts that differ between the credentials of a provider are marked with *, and have a number instead of
 /// their value: credentials with equal values have equal numbers. The values stay in the broker.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = "\
+Examples:
+  credbroker explain eks
+  credbroker explain --cluster-profile fleet/paris -o json")]
 pub(super) struct ExplainArgs {
     #[command(flatten)]
     selection: SelectionArgs,
@@ -36,11 +39,6 @@ pub(super) struct ExplainArgs {
     #[command(flatten)]
     broker: BrokerArgs,
 }
-
-const EXAMPLES: &str = "\
-Examples:
-  credbroker explain eks
-  credbroker explain --cluster-profile fleet/paris -o json";
 
 pub(super) fn run(args: &ExplainArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
     let (selector, environment) = (args.selection.selector(), console.environment);

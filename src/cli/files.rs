@@ -62,6 +62,12 @@ impl Locked {
         }
     }
 
+    /// The same as text.
+    pub(super) fn read_text(&self) -> anyhow::Result<Option<String>> {
+        let text = self.read()?.map(String::from_utf8).transpose();
+        text.ok().with_context(|| format!("{} is not UTF-8", self.name.display()))
+    }
+
     /// Replaces the file by one with `text` that only its owner can read.
     pub(super) fn write_private(&self, text: &str) -> anyhow::Result<()> {
         write_private(&self.real, text)
@@ -168,6 +174,11 @@ fn replace(path: &Path, text: &str, like: Option<&fs::Metadata>) -> io::Result<(
     file.as_file().sync_all()?;
     file.persist(path)?;
     File::open(dir)?.sync_all()
+}
+
+/// Paths in one line.
+pub(super) fn joined(paths: &[impl AsRef<Path>], separator: &str) -> String {
+    paths.iter().map(|path| path.as_ref().display().to_string()).collect::<Vec<_>>().join(separator)
 }
 
 /// Whether both paths name one file: the same directory entry, or the same inode.

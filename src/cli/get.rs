@@ -31,7 +31,12 @@ use credbroker_plugin::Environment;
 /// output describes the credential and leaves out the secret. Like credbroker-exec, this command sends the variables
 /// that choose an identity, such as AWS_PROFILE; the broker uses those that the provider's callerEnv names.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = EXAMPLES, override_usage = USAGE)]
+#[command(override_usage = USAGE, after_help = "\
+Examples:
+  credbroker get gke
+  credbroker get gke -o token
+  credbroker get --cluster-profile fleet/paris
+  credbroker get gke --context paris")]
 #[command(mut_arg("provider", |arg| arg.help(PROVIDER)))]
 #[command(mut_arg("cluster_profile", |arg| arg.help("Cluster that the credential is for, as `credbroker clusters` lists it")))]
 pub(super) struct GetArgs {
@@ -53,13 +58,6 @@ const PROVIDER: &str = "Provider of the credential: a name in the broker's confi
                         [env: CREDBROKER_PROVIDER]";
 
 const USAGE: &str = "credbroker get [OPTIONS] <NAME|--cluster-profile <NAMESPACE/NAME>>";
-
-const EXAMPLES: &str = "\
-Examples:
-  credbroker get gke
-  credbroker get gke -o token
-  credbroker get --cluster-profile fleet/paris
-  credbroker get gke --context paris";
 
 /// The output of `credbroker get`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]

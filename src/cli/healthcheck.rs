@@ -9,7 +9,12 @@ use super::{broker::BrokerArgs, console::Console};
 /// Exits with 0 if it is, and with 1 if it answers that it is not. Without flags it checks that the broker answers, for
 /// liveness probes: plugins, issuers and the hub do not affect the result.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = "\
+Examples:
+  credbroker healthcheck
+  credbroker healthcheck --ready
+  credbroker healthcheck gke --timeout 1s
+  credbroker healthcheck --cluster-profile fleet/paris")]
 pub(super) struct HealthcheckArgs {
     /// Check that the broker and all of its providers are ready: each has a valid credential, or its plugin is installed
     /// and the last run did not fail
@@ -24,13 +29,6 @@ pub(super) struct HealthcheckArgs {
     #[command(flatten)]
     broker: BrokerArgs,
 }
-
-const EXAMPLES: &str = "\
-Examples:
-  credbroker healthcheck
-  credbroker healthcheck --ready
-  credbroker healthcheck gke --timeout 1s
-  credbroker healthcheck --cluster-profile fleet/paris";
 
 pub(super) fn run(args: &HealthcheckArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
     let service = args.provider.as_deref().or(args.ready.then_some("ready"));

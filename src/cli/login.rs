@@ -24,7 +24,10 @@ use credbroker_observe::clock::{Clock as _, SystemClock};
 /// plugin writes, and the run may take the provider's interactiveTimeout. One login serves all callers. If a run is in
 /// progress, this command joins it.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES, group = ArgGroup::new("source").args(["provider", "cluster_profile"]).required(true))]
+#[command(group = ArgGroup::new("source").args(["provider", "cluster_profile"]).required(true), after_help = "\
+Examples:
+  credbroker login azure
+  credbroker login --cluster-profile fleet/paris")]
 #[command(mut_arg("provider", |arg| arg.help("Provider to log in to: a name in the broker's configuration, or a user of its kubeconfig")))]
 #[command(mut_arg("cluster_profile", |arg| arg.help("Log in for this cluster, as `credbroker clusters` lists it")))]
 pub(super) struct LoginArgs {
@@ -36,11 +39,6 @@ pub(super) struct LoginArgs {
     #[arg(long, value_name = "TIME", value_parser = timeout)]
     timeout: Option<Duration>,
 }
-
-const EXAMPLES: &str = "\
-Examples:
-  credbroker login azure
-  credbroker login --cluster-profile fleet/paris";
 
 pub(super) fn run(args: &LoginArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
     if !io::stderr().is_terminal() {

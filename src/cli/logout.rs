@@ -20,7 +20,10 @@ use credbroker_credential::text::shown;
 /// The broker overwrites the credentials in memory. Many plugins keep their own login on disk, which the broker does not
 /// change: the next request would use it.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES, group = ArgGroup::new("source").args(["provider", "cluster_profile"]).required(true))]
+#[command(group = ArgGroup::new("source").args(["provider", "cluster_profile"]).required(true), after_help = "\
+Examples:
+  credbroker logout azure
+  credbroker logout --cluster-profile fleet/paris")]
 #[command(mut_arg("provider", |arg| arg.help("Provider to log out of")))]
 #[command(mut_arg("definition", |arg| arg.help(HELD_DEFINITION)))]
 #[command(mut_arg("cluster_profile", |arg| arg.help("Forget only the credentials for this cluster, as `credbroker clusters` lists it")))]
@@ -30,11 +33,6 @@ pub(super) struct LogoutArgs {
     #[command(flatten)]
     broker: BrokerArgs,
 }
-
-const EXAMPLES: &str = "\
-Examples:
-  credbroker logout azure
-  credbroker logout --cluster-profile fleet/paris";
 
 pub(super) fn run(args: &LogoutArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
     let source = args.source.source().context("no provider is named")?; // clap requires one

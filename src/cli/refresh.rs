@@ -1,12 +1,10 @@
 //! `credbroker refresh`: plugin runs now.
 
-use std::time::Duration;
-
-use credbroker_client::Error;
+use credbroker_client::{Client, Error};
 use credbroker_exec::{Failure, Source, request_patiently};
 
 use super::{
-    broker::{SocketArg, ask, timeout},
+    broker::BrokerArgs,
     console::{Console, OutputFormat},
     credentials,
     get::noticed,
@@ -21,29 +19,26 @@ use super::{
 /// at a time, so refreshing many takes a while. If this command stops waiting, the runs continue; see their result with
 /// `credbroker status`. Exits with 1 if a run failed.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(mut_arg("timeout", |arg| arg.help(TIMEOUT).default_value("1h").display_order(4)), after_help = "\
+Examples:
+  credbroker refresh gke
+  credbroker refresh --cluster-profile fleet/paris
+  credbroker refresh gke --timeout 30s")]
 pub(super) struct RefreshArgs {
     #[command(flatten)]
     selection: SelectionArgs,
     /// Output format
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Table)]
     output: OutputFormat,
-    /// Longest time to wait for the runs, such as 500ms, 10s, 2m, or a number of seconds
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = timeout)]
-    timeout: Duration,
     #[command(flatten)]
-    socket: SocketArg,
+    broker: BrokerArgs,
 }
 
-const EXAMPLES: &str = "\
-Examples:
-  credbroker refresh gke
-  credbroker refresh --cluster-profile fleet/paris
-  credbroker refresh gke --timeout 30s";
+const TIMEOUT: &str = "Longest time to wait for the runs, such as 500ms, 10s, 2m, or a number of seconds";
 
 pub(super) fn run(args: &RefreshArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
     let (selector, environment) = (args.selection.selector(), console.environment);
-    let refreshed = ask(&args.socket, args.timeout, environment, async |client| {
+    let refreshed = args.broker.try_ask(environment, async |client| {
         let what = format!("credbroker: waiting for the plugin runs of {} ...", args.selection);
         let admin = client.admin();
         explained(&what, admin.refresh(&selector)).await?;
@@ -59,9 +54,8 @@ pub(super) fn run(args: &RefreshArgs, console: &mut Console<'_>) -> anyhow::Resu
     };
     if let ([], Some(source)) = (states.as_slice(), args.selection.source.source()) {
         let first = first_run(args, &source, console);
-        states = ask(&args.socket, args.timeout, environment, async |client| {
-            client.admin().credentials(&selector).await
-        })??;
+        let held = async |client: Client| client.admin().credentials(&selector).await;
+        states = args.broker.ask(environment, held)?;
         if states.is_empty() {
             first?;
         }
@@ -72,7 +66,7 @@ pub(super) fn run(args: &RefreshArgs, console: &mut Console<'_>) -> anyhow::Resu
 
 /// Requests a credential that the broker does not hold.
 fn first_run(args: &RefreshArgs, source: &Source, console: &mut Console<'_>) -> Result<(), Failure> {
-    let (socket, timeout) = (args.socket.locate(console.environment)?, Some(args.timeout));
+    let (socket, timeout) = (args.broker.socket.locate(console.environment)?, Some(args.broker.timeout));
     noticed("credbroker refresh", source, None, console, |request, notice| {
         let is_terminal = notice.is_some();
         request_patiently(&socket, request, timeout, is_terminal, notice).map(drop)

@@ -13,18 +13,16 @@ use credbroker_config as config;
 /// Reads the files that `credbroker serve` would read, and runs no plugin. Exits with 78 if there is a problem; a warning
 /// does not change the exit code.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = "\
+Examples:
+  credbroker validate
+  credbroker validate --config config.yaml")]
 pub(super) struct ValidateArgs {
     /// Configuration file [default: the file that `credbroker serve` uses; without one, the exec users of KUBECONFIG or
     /// ~/.kube/config]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
-
-const EXAMPLES: &str = "\
-Examples:
-  credbroker validate
-  credbroker validate --config config.yaml";
 
 /// Prints the problems of the configuration, or a summary if there are none.
 pub(super) fn run(args: &ValidateArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {

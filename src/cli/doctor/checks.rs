@@ -16,11 +16,7 @@ use super::finding::{
     Findings,
     Level::{self, Note, Ok as Good, Warning},
 };
-use crate::cli::{
-    broker::{BrokerArgs, ask},
-    console::EX_CONFIG,
-    programs,
-};
+use crate::cli::{broker::BrokerArgs, console::EX_CONFIG, files::joined, programs};
 use credbroker_config::{
     self as config, ConfigError, Loaded,
     kubeconfig::{Kubeconfig, is_shim},
@@ -59,12 +55,12 @@ pub(super) struct Checks<'a> {
 impl<'a> Checks<'a> {
     /// Checks whether a broker answers on a socket that is trusted, and reads the configuration `file`.
     pub(super) fn of_broker(
-        BrokerArgs { socket, timeout }: &BrokerArgs,
+        broker: &BrokerArgs,
         file: Option<&Path>,
         environment: &'a Environment,
     ) -> anyhow::Result<Self> {
         const CHECK: &str = "socket";
-        let answer = ask(socket, timeout.limit, environment, async |client| {
+        let answer = broker.try_ask(environment, async |client| {
             let admin = client.admin();
             let (info, providers) = (admin.broker_info().await?, admin.providers().await?);
             Ok(RunningBroker { info, providers, credentials: admin.credentials(&Selector::All).await? })
@@ -83,7 +79,7 @@ impl<'a> Checks<'a> {
         }
         let user = rustix::process::geteuid();
         let is_own =
-            socket.path.is_none() && environment.set("CREDBROKER_SOCKET").is_none() && !user.is_root();
+            broker.socket.path.is_none() && environment.set("CREDBROKER_SOCKET").is_none() && !user.is_root();
         if let Err(Failure::Broker(Error::Unreachable { socket, .. })) = &answer
             && is_own
             && socket.candidates().all(|path| path == Path::new(Socket::SYSTEM))
@@ -194,7 +190,7 @@ impl<'a> Checks<'a> {
     /// Whether the users of the kubeconfigs, or of `file`, request their credentials from the broker and it knows them.
     pub(super) fn kubeconfig(&mut self, file: Option<&Path>) {
         let (paths, mode) = Kubeconfig::chosen(file, self.environment);
-        let list = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(":");
+        let list = joined(&paths, ":");
         match config::read_kubeconfig(&paths, mode) {
             Ok(kubeconfig) if kubeconfig.files().is_empty() => {
                 self.findings.add(KUBECONFIG, Note, format!("there is none: {list}"));

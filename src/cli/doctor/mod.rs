@@ -19,7 +19,10 @@ use super::{
 /// permission denied or a socket that is not trusted, 78 an invalid configuration or kubeconfig, 1 any other. Warnings do
 /// not change it.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = "\
+Examples:
+  credbroker doctor
+  credbroker doctor -o json | jq -r '.findings[] | select(.level == \"error\") | .text'")]
 pub(super) struct DoctorArgs {
     /// Check this kubeconfig only [default: all files of $KUBECONFIG, else ~/.kube/config]
     #[arg(long, value_name = "FILE")]
@@ -33,11 +36,6 @@ pub(super) struct DoctorArgs {
     #[command(flatten)]
     broker: BrokerArgs,
 }
-
-const EXAMPLES: &str = "\
-Examples:
-  credbroker doctor
-  credbroker doctor -o json | jq -r '.findings[] | select(.level == \"error\") | .text'";
 
 pub(super) fn run(args: &DoctorArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
     let mut checks = Checks::of_broker(&args.broker, args.config.as_deref(), console.environment)?;

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::Context as _;
 
-use crate::cli::files::{self, Locked, is_same};
+use crate::cli::files::{self, Locked, is_same, joined};
 use credbroker_config as config;
 use credbroker_credential::document::{self, Aliases, Node, Outline};
 use credbroker_plugin::Environment;
@@ -15,17 +15,18 @@ use serde_json::{Value, json};
 
 /// The configuration that the broker reads, or would read if it existed.
 #[derive(Debug)]
-pub(in crate::cli) struct BrokerConfig {
+pub(in crate::cli) struct BrokerConfig<'a> {
+    environment: &'a Environment,
     pub(super) path: PathBuf,
     pub(super) exists: bool,
 }
 
-impl BrokerConfig {
+impl<'a> BrokerConfig<'a> {
     /// As `credbroker serve` finds it.
-    pub(in crate::cli) fn find(flag: Option<&Path>, environment: &Environment) -> anyhow::Result<Self> {
+    pub(in crate::cli) fn find(flag: Option<&Path>, environment: &'a Environment) -> anyhow::Result<Self> {
         let (path, exists) = config::place(flag, environment)
             .context("there is no place for a configuration: HOME is not set; name one with --config")?;
-        Ok(Self { path, exists })
+        Ok(Self { environment, path, exists })
     }
 
     /// Names all of `kubeconfigs` in it. Returns whether it changed. The new text is only written if it has no problem, and
@@ -33,10 +34,9 @@ impl BrokerConfig {
     pub(in crate::cli) fn add(
         &self,
         kubeconfigs: &[PathBuf],
-        environment: &Environment,
         before: impl FnOnce(&str, Vec<PathBuf>) -> anyhow::Result<()>,
     ) -> anyhow::Result<bool> {
-        let named = self.named(environment)?;
+        let named = self.named()?;
         let is_named = |path: &&PathBuf| named.iter().any(|named| named == *path || is_same(named, path));
         let missing: Vec<_> = kubeconfigs.iter().filter(|path| !is_named(path)).cloned().collect();
         if missing.is_empty() {
@@ -46,37 +46,29 @@ impl BrokerConfig {
             files::private_directory(dir)?;
         }
         let file = Locked::take(&self.path)?;
-        let text = match file.read()? {
-            Some(bytes) => {
-                added(&self.utf8(bytes)?, &missing).with_context(|| self.by_hand("Add", &missing))?
-            }
-            None => new(&missing),
-        };
-        self.check(&text, environment)?;
+        let text = file.read_text()?.unwrap_or_else(|| NEW.to_owned());
+        let text = added(&text, &missing).with_context(|| self.by_hand("Add", &missing))?;
+        self.check(&text)?;
         before(&text, missing)?;
         file.rewrite(&text)?;
         Ok(true)
     }
 
     /// Removes `kubeconfig` from it. Returns whether it changed.
-    pub(in crate::cli) fn remove(
-        &self,
-        kubeconfig: &Path,
-        environment: &Environment,
-    ) -> anyhow::Result<bool> {
-        if !self.named(environment)?.iter().any(|named| named == kubeconfig) {
+    pub(in crate::cli) fn remove(&self, kubeconfig: &Path) -> anyhow::Result<bool> {
+        if !self.named()?.iter().any(|named| named == kubeconfig) {
             return Ok(false);
         }
         let file = Locked::take(&self.path)?;
-        let text = self.utf8(file.read()?.unwrap_or_default())?;
-        let is_it = |item: &str| config::expanded(&self.path, item, environment) == kubeconfig;
+        let text = file.read_text()?.unwrap_or_default();
+        let is_it = |item: &str| config::expanded(&self.path, item, self.environment) == kubeconfig;
         let text = removed(&text, is_it).with_context(|| self.by_hand("Remove", &[kubeconfig.to_owned()]))?;
         file.rewrite(&text)?;
         Ok(true)
     }
 
     /// The kubeconfigs that it names, as absolute paths.
-    pub(super) fn named(&self, environment: &Environment) -> anyhow::Result<Vec<PathBuf>> {
+    pub(super) fn named(&self) -> anyhow::Result<Vec<PathBuf>> {
         if !self.exists {
             return Ok(Vec::new());
         }
@@ -85,15 +77,15 @@ impl BrokerConfig {
         let root = document::yaml(&bytes, Aliases::Follow).ok();
         let items = root.as_ref().and_then(|root| root.get("kubeconfigs")?.as_sequence()).unwrap_or_default();
         let items = items.iter().filter_map(Node::as_str);
-        Ok(items.map(|item| config::expanded(&self.path, item, environment)).collect())
+        Ok(items.map(|item| config::expanded(&self.path, item, self.environment)).collect())
     }
 
     /// A configuration that the broker would refuse is not written.
-    fn check(&self, text: &str, environment: &Environment) -> anyhow::Result<()> {
+    fn check(&self, text: &str) -> anyhow::Result<()> {
         let dir = self.path.parent().unwrap_or(Path::new("/"));
         let trial = tempfile::Builder::new().prefix(".credbroker-").tempfile_in(dir)?;
         std::fs::write(trial.path(), text)?;
-        let Err(error) = config::load(Some(trial.path()), environment) else { return Ok(()) };
+        let Err(error) = config::load(Some(trial.path()), self.environment) else { return Ok(()) };
         let shown = self.path.display().to_string();
         let problems = error.to_string().replace(&trial.path().display().to_string(), &shown);
         anyhow::bail!(
@@ -102,15 +94,10 @@ impl BrokerConfig {
     }
 
     fn by_hand(&self, verb: &str, kubeconfigs: &[PathBuf]) -> String {
-        let list = kubeconfigs.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
+        let (path, list) = (self.path.display(), joined(kubeconfigs, ", "));
         format!(
-            "{} cannot be edited as text. {verb} {list} in `kubeconfigs` by hand, and run this command again",
-            self.path.display()
+            "{path} cannot be edited as text. {verb} {list} in `kubeconfigs` by hand, and run this command again"
         )
-    }
-
-    fn utf8(&self, bytes: Vec<u8>) -> anyhow::Result<String> {
-        String::from_utf8(bytes).ok().with_context(|| format!("{} is not UTF-8", self.path.display()))
     }
 }
 
@@ -119,11 +106,8 @@ const KEY: &str = "kubeconfigs";
 /// A range of the text, and what replaces it.
 type TextEdit = (Range<usize>, String);
 
-/// A new configuration.
-pub(super) fn new(kubeconfigs: &[PathBuf]) -> String {
-    let items = kubeconfigs.iter().map(|path| quoted(path)).collect::<Vec<_>>().join("\n- ");
-    format!("apiVersion: credbroker.io/v1alpha1\nkind: BrokerConfig\nkubeconfigs:\n- {items}\n")
-}
+/// A new configuration, before kubeconfigs are added.
+const NEW: &str = "apiVersion: credbroker.io/v1alpha1\nkind: BrokerConfig\n";
 
 /// For a list in lines. One between brackets has JSON, which is YAML.
 fn quoted(path: &Path) -> String {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use credbroker_client::Cluster;
 
 use super::{
@@ -45,8 +46,8 @@ pub(super) struct FleetArgs {
     #[arg(long)]
     force: bool,
     /// Version of the exec protocol (client.authentication.k8s.io) that the clients support
-    #[arg(long, value_enum, default_value_t)]
-    api_version: ExecVersion,
+    #[arg(long, value_parser = versions(), default_value = "v1")]
+    api_version: String,
     #[command(flatten)]
     bare: BareArg,
     #[command(flatten)]
@@ -67,7 +68,7 @@ pub(super) fn run(args: &FleetArgs, console: &mut Console<'_>) -> anyhow::Result
         }
         return Ok(1);
     };
-    let text = yaml(&kubeconfig(&fleet, &shim, args.api_version))?;
+    let text = yaml(&kubeconfig(&fleet, &shim, &args.api_version))?;
     let contexts = match reachable(&fleet).count() {
         1 => "1 context, which is not current".to_owned(),
         count => format!("{count} contexts, none of them current"),
@@ -107,27 +108,16 @@ const MARK: &str = "credbroker.io/fleet";
 /// The flag of the shim that the users of such a file have.
 const CLUSTER_PROFILE: &str = "--cluster-profile";
 
-/// The version of the exec protocol that the kubeconfig's clients support.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum)]
-pub(super) enum ExecVersion {
-    /// kubectl 1.22 or newer, and all other current clients
-    #[default]
-    V1,
-    /// kubectl older than 1.22
-    V1beta1,
-}
-
-impl ExecVersion {
-    fn name(self) -> &'static str {
-        match self {
-            Self::V1 => "v1",
-            Self::V1beta1 => "v1beta1",
-        }
-    }
+/// The versions of the exec protocol, and the clients that support them.
+fn versions() -> PossibleValuesParser {
+    PossibleValuesParser::new([
+        PossibleValue::new("v1").help("kubectl 1.22 or newer, and all other current clients"),
+        PossibleValue::new("v1beta1").help("kubectl older than 1.22"),
+    ])
 }
 
 /// The kubeconfig: the same bytes for the same fleet.
-pub(super) fn kubeconfig(fleet: &ClusterList, shim: &Shim, version: ExecVersion) -> Node {
+pub(super) fn kubeconfig(fleet: &ClusterList, shim: &Shim, version: &str) -> Node {
     let items = |key: &str, body: &dyn Fn(&str, &Cluster) -> Value| {
         let item = |(name, cluster): (String, &Cluster)| {
             let body = body(&name, cluster);
@@ -198,8 +188,7 @@ const INSTALL_HINT: &str = "The user of this kubeconfig requests its credential 
 
 /// The `exec` stanza. It names the server for clients that set no `KUBERNETES_EXEC_INFO` (JavaScript, Java), so that the
 /// broker can refuse them too if the cluster has moved.
-fn exec(name: &str, cluster: &Cluster, shim: &Shim, version: ExecVersion) -> Value {
-    let version = version.name();
+fn exec(name: &str, cluster: &Cluster, shim: &Shim, version: &str) -> Value {
     let own = [CLUSTER_PROFILE, name, "--server", &cluster.server, "--api-version", version];
     let flags = shim.flags.iter().flat_map(|(flag, value)| [flag.as_str(), value]);
     let args = shim.is_subcommand.then_some("shim").into_iter().chain(own).chain(flags);

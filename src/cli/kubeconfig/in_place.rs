@@ -18,7 +18,7 @@ use super::{
     shim::{self, BareArg},
 };
 use crate::cli::{
-    broker::{SocketArg, timeout},
+    broker::BrokerArgs,
     console::{Console, EX_CONFIG, fail},
     files::{Locked, is_same},
 };
@@ -43,7 +43,7 @@ use credbroker_plugin::{Definition, Environment};
 ///
 /// Commands such as `aws eks update-kubeconfig` write their own stanza again; run this command after them.
 #[derive(Debug, Default, clap::Args)]
-#[command(verbatim_doc_comment)]
+#[command(verbatim_doc_comment, mut_arg("timeout", |arg| arg.help(TIMEOUT).default_value("30s")))]
 pub(in crate::cli) struct InjectArgs {
     /// Change only the users of these contexts
     contexts: Vec<String>,
@@ -56,10 +56,7 @@ pub(in crate::cli) struct InjectArgs {
     #[command(flatten)]
     bare: BareArg,
     #[command(flatten)]
-    socket: SocketArg,
-    /// Longest time to wait until the broker has the definitions, such as 500ms, 10s, 2m, or a number of seconds
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = timeout)]
-    timeout: Duration,
+    broker: BrokerArgs,
     /// Whether no broker needs to run.
     #[arg(skip)]
     is_setup: bool,
@@ -84,11 +81,14 @@ pub(in crate::cli) struct RestoreArgs {
     config: Option<PathBuf>,
 }
 
+const TIMEOUT: &str = "Longest time to wait until the broker has the definitions, such as 500ms, 10s, 2m, or a number \
+                       of seconds";
+
 impl InjectArgs {
     /// All of the default kubeconfigs, for `setup`: a broker that starts later reads them with its configuration `config`.
     pub(in crate::cli) fn of_setup(config: &Path) -> Self {
-        let timeout = Duration::from_secs(30);
-        Self { config: Some(config.to_owned()), timeout, is_setup: true, ..Self::default() }
+        let broker = BrokerArgs { timeout: Duration::from_secs(30), ..BrokerArgs::default() };
+        Self { config: Some(config.to_owned()), broker, is_setup: true, ..Self::default() }
     }
 }
 
@@ -97,7 +97,7 @@ pub(in crate::cli) fn inject(args: &InjectArgs, console: &mut Console<'_>) -> an
     let input = Input::read(args.kubeconfig.as_deref(), console)?;
     let Some(Input { kubeconfig, definitions, .. }) = input else { return Ok(EX_CONFIG) };
     let wanted = users_of(&kubeconfig, &args.contexts)?;
-    let shim = shim::find(console, &args.socket, args.bare)?;
+    let shim = shim::find(console, &args.broker.socket, args.bare)?;
     let is_wanted = |file: &KubeFile, name: &str| {
         let is_it =
             |(of, definition): &(String, Definition)| of == name && definition.file() == file.identity;
@@ -121,17 +121,17 @@ pub(in crate::cli) fn inject(args: &InjectArgs, console: &mut Console<'_>) -> an
     let all = kubeconfig.files().iter().collect();
     let mentioned = if config.exists { &changes } else { &all };
     let mentioned: Vec<_> = mentioned.iter().map(|file| file.path.clone()).collect();
-    if config.add(&mentioned, environment, |_, _| Ok(()))? {
+    if config.add(&mentioned, |_, _| Ok(()))? {
         writeln!(console.out, "{}: names the kubeconfigs now", config.path.display())?;
     }
     let current = definitions.served.iter().filter(|(_, definition)| !definition.is_outdated);
     let of_changed = current.filter(|(name, _)| changes.iter().any(|file| is_wanted(file, name)));
     let digests = of_changed.map(|(_, definition)| definition.digest().to_owned()).collect();
-    match wait(&digests, &args.socket, args.timeout, environment)? {
+    match wait(&digests, &args.broker, environment)? {
         Ok(None) => {}
         Ok(Some(why)) => anyhow::bail!(
             "your kubeconfig was not changed, because the broker did not get the definitions within {} s: {why}; name its configuration with --config",
-            args.timeout.as_secs_f32()
+            args.broker.timeout.as_secs_f32()
         ),
         Err(Failure::Broker(Error::Unreachable { .. })) if args.is_setup => {}
         Err(failure) => {
@@ -155,7 +155,7 @@ pub(in crate::cli) fn restore(args: &RestoreArgs, console: &mut Console<'_>) -> 
     let (mut paths, mode) = Kubeconfig::chosen(args.kubeconfig.as_deref(), console.environment);
     if mode == Mode::Ambient {
         let config = BrokerConfig::find(args.config.as_deref(), console.environment)?;
-        paths.extend(config.named(console.environment)?);
+        paths.extend(config.named()?);
         paths.retain(|path| path.exists());
     }
     let (mut is_anything, mut code) = (false, 0);
@@ -241,9 +241,7 @@ fn rewrite(
     edit: impl FnOnce(&str) -> anyhow::Result<Edited>,
 ) -> anyhow::Result<Edited> {
     let file = Locked::take(path)?;
-    let bytes = file.read()?.with_context(|| format!("{} not found", path.display()))?;
-    let text = String::from_utf8(bytes).ok();
-    let text = text.with_context(|| format!("{} is not UTF-8", path.display()))?;
+    let text = file.read_text()?.with_context(|| format!("{} not found", path.display()))?;
     let edited = edit(&text)?;
     if edited.text != text {
         file.rewrite(&edited.text)?;

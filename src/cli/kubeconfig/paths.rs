@@ -7,7 +7,7 @@ use std::{
 
 use crate::cli::{
     console::Console,
-    files::{Locked, is_same},
+    files::{Locked, is_same, joined},
 };
 use credbroker_config::{
     self as config, Definitions,
@@ -39,7 +39,7 @@ impl Input {
 
     /// Why nothing can be wrapped.
     pub(super) fn nothing(&self) -> String {
-        let list = self.paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(":");
+        let list = joined(&self.paths, ":");
         match (list.as_str(), self.kubeconfig.files()) {
             ("", _) => {
                 "no kubeconfig: neither KUBECONFIG nor HOME is set; name one with --kubeconfig".to_owned()

@@ -12,7 +12,7 @@ use super::{
     shim::{self, BareArg},
 };
 use crate::cli::{
-    broker::{SocketArg, TimeoutArg},
+    broker::BrokerArgs,
     console::{Console, EX_CONFIG},
 };
 use credbroker_config::kubeconfig::{Shim, is_shim, with_shim, yaml};
@@ -48,9 +48,7 @@ pub(super) struct WrapArgs {
     #[command(flatten)]
     bare: BareArg,
     #[command(flatten)]
-    socket: SocketArg,
-    #[command(flatten)]
-    timeout: TimeoutArg,
+    broker: BrokerArgs,
 }
 
 const SERVER_UID: &str =
@@ -63,9 +61,9 @@ pub(super) fn run(args: &WrapArgs, console: &mut Console<'_>) -> anyhow::Result<
         writeln!(console.err, "credbroker: {}", input.nothing())?;
         return Ok(EX_CONFIG);
     }
-    let mut document = wrapped(&input, &shim::find(console, &args.socket, args.bare)?);
+    let mut document = wrapped(&input, &shim::find(console, &args.broker.socket, args.bare)?);
     let environment = console.environment;
-    let advice = || advice(served, &args.socket, args.timeout.limit, environment);
+    let advice = || advice(served, &args.broker, environment);
     let Some(path) = paths::output(args.output.as_deref()) else {
         console.out.write_all(yaml(&document)?.as_bytes())?;
         writeln!(console.err, "credbroker: {}", advice()?)?;

@@ -29,7 +29,11 @@ use credbroker_plugin::Environment;
 /// as `credbroker kubeconfig inject` does. Other files that it did not write stay as they are. Run it again after you have
 /// moved the programs.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = "\
+Examples:
+  credbroker setup
+  credbroker setup --yes
+  credbroker setup --undo")]
 pub(super) struct SetupArgs {
     /// Remove what setup wrote, except files that have changed since then, which it lists
     #[arg(long)]
@@ -41,12 +45,6 @@ pub(super) struct SetupArgs {
     #[arg(long)]
     no_systemd: bool,
 }
-
-const EXAMPLES: &str = "\
-Examples:
-  credbroker setup
-  credbroker setup --yes
-  credbroker setup --undo";
 
 pub(super) fn run(
     args: &SetupArgs,
@@ -146,7 +144,7 @@ fn configure(plan: &Plan, manifest: &mut Manifest, environment: &Environment) ->
     }
     let config = BrokerConfig::find(Some(&plan.config), environment)?;
     let is_ours = manifest.may_write(&plan.config);
-    config.add(&plan.kubeconfigs, environment, |text, missing| {
+    config.add(&plan.kubeconfigs, |text, missing| {
         if is_ours {
             manifest.will_write(&plan.config, text);
         } else {
@@ -199,7 +197,7 @@ fn undo(manifest: &Manifest, own: &Path, console: &mut Console<'_>) -> anyhow::R
     if let Some((path, added)) = &manifest.added {
         let config = BrokerConfig::find(Some(path), environment)?;
         for kubeconfig in added {
-            config.remove(kubeconfig, environment)?;
+            config.remove(kubeconfig)?;
         }
     }
     // The units may be gone already, or the user manager.

@@ -12,8 +12,9 @@ use credbroker_exec::OnDemand;
 use serde::{Deserialize, Serialize};
 
 use crate::cli::{
-    complete::{Shell, script},
-    files, kubeconfig, programs,
+    complete::script,
+    files::{self, joined},
+    kubeconfig, programs,
     screen::counted,
 };
 use credbroker_plugin::{Environment, Globs, Sha256};
@@ -100,10 +101,7 @@ impl Plan {
     /// For a person, one line each.
     pub(super) fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        let list = |paths: &[&PathBuf]| -> String {
-            paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
-        };
-        let kubeconfigs = list(&self.kubeconfigs.iter().collect::<Vec<_>>());
+        let kubeconfigs = joined(&self.kubeconfigs, ", ");
         if !self.kubeconfigs.is_empty() {
             lines.push(format!(
                 "{}: the broker serves the exec users of {kubeconfigs}",
@@ -115,7 +113,9 @@ impl Plan {
         let (units, pages): (Vec<_>, Vec<_>) = files.partition(is_unit);
         match &self.start {
             Start::Units => {
-                lines.extend((!units.is_empty()).then(|| format!("{}: user units of systemd", list(&units))));
+                lines.extend(
+                    (!units.is_empty()).then(|| format!("{}: user units of systemd", joined(&units, ", "))),
+                );
                 lines.push(
                     "systemctl --user enable --now credbroker.socket: the first client starts the broker"
                         .to_owned(),
@@ -215,9 +215,9 @@ impl Start {
 /// The paths of the completions and their contents.
 fn completions(data: &Path, config: &Path) -> [(PathBuf, String); 3] {
     [
-        (data.join("bash-completion/completions/credbroker"), Shell::Bash),
-        (data.join("zsh/site-functions/_credbroker"), Shell::Zsh),
-        (config.join("fish/completions/credbroker.fish"), Shell::Fish),
+        (data.join("bash-completion/completions/credbroker"), "bash"),
+        (data.join("zsh/site-functions/_credbroker"), "zsh"),
+        (config.join("fish/completions/credbroker.fish"), "fish"),
     ]
     .map(|(path, shell)| (path, script(shell, "credbroker")))
 }

@@ -28,7 +28,15 @@ use credbroker_observe::clock::{Clock as _, SystemClock};
 /// Below the table are the last failures, rejections by API servers, and problems of the configuration.
 /// A narrow terminal hides columns; -o json has everything.
 #[derive(Debug, clap::Args)]
-#[command(verbatim_doc_comment, after_help = EXAMPLES)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  credbroker status
+  credbroker status gke --exit-code
+  credbroker status --watch
+  credbroker status -o json | jq -r '.credentials[] | select(.state == \"failed\") | .provider'"
+)]
 pub(super) struct StatusArgs {
     /// Show only this provider
     #[arg(value_name = "NAME", conflicts_with = "cluster_profile")]
@@ -48,13 +56,6 @@ pub(super) struct StatusArgs {
     #[command(flatten)]
     broker: BrokerArgs,
 }
-
-const EXAMPLES: &str = "\
-Examples:
-  credbroker status
-  credbroker status gke --exit-code
-  credbroker status --watch
-  credbroker status -o json | jq -r '.credentials[] | select(.state == \"failed\") | .provider'";
 
 pub(super) fn run(args: &StatusArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
     let screen = Screen::of_stdout(console.environment);

@@ -49,7 +49,7 @@ pub(super) fn run(broker: &BrokerArgs, selector: &Selector, console: &mut Consol
             let next = async {
                 sleep(INTERVAL).await;
                 if let (Some(_), Ok(socket)) = (&outage, &socket) {
-                    client = connect(socket, broker.timeout.limit).await?;
+                    client = connect(socket, broker.timeout).await?;
                 }
                 Overview::read(&client, selector).await
             };

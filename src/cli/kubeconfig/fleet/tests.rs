@@ -28,7 +28,7 @@ fn bare_shim() -> Shim {
 }
 
 fn rendered(fleet: &Fleet) -> String {
-    yaml(&kubeconfig(&fleet.clone().into(), &bare_shim(), ExecVersion::V1)).unwrap()
+    yaml(&kubeconfig(&fleet.clone().into(), &bare_shim(), "v1")).unwrap()
 }
 
 struct Ran {
@@ -43,7 +43,7 @@ fn ran(broker: &FakeBroker, namespaces: &[&str], output: Option<&Path>) -> anyho
     let args = FleetArgs {
         output: output.map(Path::to_owned),
         force: false,
-        api_version: ExecVersion::V1,
+        api_version: "v1".to_owned(),
         bare: BareArg { bare: true },
         query: broker.query(namespaces),
     };
@@ -235,7 +235,7 @@ fn without_a_socket_flag_the_shim_uses_the_default_sockets() {
     let args = FleetArgs {
         output: None,
         force: false,
-        api_version: ExecVersion::V1,
+        api_version: "v1".to_owned(),
         bare,
         query: ClusterQuery::default(),
     };
@@ -278,7 +278,7 @@ fn a_file_is_written_for_its_owner_and_again_but_not_over_a_foreign_one() {
     let args = FleetArgs {
         output: Some(path.clone()),
         force: true,
-        api_version: ExecVersion::V1,
+        api_version: "v1".to_owned(),
         bare: BareArg { bare: true },
         query: broker.query(&[]),
     };
@@ -336,7 +336,7 @@ fn nothing_to_write_is_a_failure_with_a_remedy_and_leaves_the_file() {
 #[test]
 fn without_a_broker_it_ends_as_the_shim_does() {
     let args = FleetArgs {
-        api_version: ExecVersion::V1,
+        api_version: "v1".to_owned(),
         output: None,
         force: false,
         bare: BareArg::default(),
@@ -360,7 +360,7 @@ fn without_a_broker_it_ends_as_the_shim_does() {
 fn an_old_kubectl_is_spoken_to_in_its_own_version() {
     let paris =
         fleet(vec![("fleet/paris", with(Cluster { server: "https://paris".into(), ..Cluster::default() }))]);
-    let text = yaml(&kubeconfig(&paris.into(), &bare_shim(), ExecVersion::V1beta1)).unwrap();
+    let text = yaml(&kubeconfig(&paris.into(), &bare_shim(), "v1beta1")).unwrap();
     assert!(text.contains("apiVersion: client.authentication.k8s.io/v1beta1\n"), "{text}");
     assert!(text.contains("--api-version\n") && text.contains("v1beta1\n"), "{text}");
 }
