@@ -25,7 +25,23 @@ pub(super) fn version(version: &str, commit: Option<&str>) -> String {
 /// One daemon runs each exec credential plugin once, renews the credential before it expires, and serves it to the other
 /// processes of its user: over gRPC on a Unix socket, or through credbroker-exec, which is an exec plugin itself.
 #[derive(Debug, Parser)]
-#[command(name = "credbroker", version = VERSION.as_str(), after_help = AFTER_HELP, max_term_width = 100)]
+#[command(name = "credbroker", version = VERSION.as_str(), max_term_width = 100, after_help = "\
+For yourself:
+  credbroker setup
+  credbroker doctor
+
+With your kubeconfig, by hand:
+  credbroker serve &
+  credbroker kubeconfig wrap -o ~/.kube/broker
+  KUBECONFIG=~/.kube/broker kubectl get pods
+
+With a fleet of ClusterProfiles:
+  credbroker clusters
+  credbroker kubeconfig fleet -o ~/.kube/fleet
+  kubectl --kubeconfig ~/.kube/fleet --context NAMESPACE/NAME get pods
+
+Exit codes: 0 success, 1 failure, 2 wrong usage, 69 no broker, 75 timeout, 77 permission denied,
+78 invalid configuration.")]
 pub struct Cli {
     #[command(subcommand)]
     pub(super) command: CliCommand,
@@ -56,24 +72,6 @@ struct ServeAlone {
 enum ServeCommand {
     Serve(serve::ServeArgs),
 }
-
-const AFTER_HELP: &str = "\
-For yourself:
-  credbroker setup
-  credbroker doctor
-
-With your kubeconfig, by hand:
-  credbroker serve &
-  credbroker kubeconfig wrap -o ~/.kube/broker
-  KUBECONFIG=~/.kube/broker kubectl get pods
-
-With a fleet of ClusterProfiles:
-  credbroker clusters
-  credbroker kubeconfig fleet -o ~/.kube/fleet
-  kubectl --kubeconfig ~/.kube/fleet --context NAMESPACE/NAME get pods
-
-Exit codes: 0 success, 1 failure, 2 wrong usage, 69 no broker, 75 timeout, 77 permission denied,
-78 invalid configuration.";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum CliCommand {

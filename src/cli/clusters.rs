@@ -6,11 +6,12 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use credbroker_client::{Client, Cluster, ClusterState, HubState, Readiness};
+use credbroker_client::{Client, Cluster, ClusterProfileRef, ClusterState, HubState, Readiness};
 use serde_json::{Value, json};
 
 use super::{
-    broker::{BrokerArgs, OutputFormat, failure_json, hub_json, reason, write_json},
+    broker::{BrokerArgs, failure_json, hub_json, profile_json, reason},
+    console::{Console, OutputFormat},
     screen::{shortened, unfitted},
 };
 use credbroker_credential::text::one_line;
@@ -31,7 +32,14 @@ use credbroker_plugin::Environment;
 /// The lines below the table say why a cluster is failed or unusable. The table shortens long values;
 /// -o json does not. Neither shows secrets.
 #[derive(Debug, clap::Args)]
-#[command(verbatim_doc_comment, after_help = EXAMPLES)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  credbroker clusters
+  credbroker clusters --namespace fleet
+  credbroker clusters -o json | jq -r '.clusters[] | .failure.message // empty'"
+)]
 pub(super) struct ClustersArgs {
     /// Output format
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Table)]
@@ -40,26 +48,11 @@ pub(super) struct ClustersArgs {
     query: ClusterQuery,
 }
 
-const EXAMPLES: &str = "\
-Examples:
-  credbroker clusters
-  credbroker clusters --namespace fleet
-  credbroker clusters -o json | jq -r '.clusters[] | .failure.message // empty'";
-
-/// Prints the clusters on `out`, and on `err` what may be missing from the list.
-pub(super) fn run(
-    args: &ClustersArgs,
-    environment: &Environment,
-    out: &mut dyn Write,
-    err: &mut dyn Write,
-) -> anyhow::Result<u8> {
-    let list = args.query.ask(environment)?;
-    match args.output {
-        OutputFormat::Table => write!(out, "{}", as_table(&list))?,
-        OutputFormat::Json => write_json(&document(&list), out)?,
-    }
-    out.flush()?;
-    list.warn(err)?;
+/// Prints the clusters, and on standard error what may be missing from the list.
+pub(super) fn run(args: &ClustersArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
+    let list = args.query.ask(console.environment)?;
+    console.print(args.output, || as_table(&list), || document(&list))?;
+    list.warn(console.err)?;
     Ok(0)
 }
 
@@ -82,12 +75,9 @@ fn as_table(list: &ClusterList) -> String {
     });
     let mut text = unfitted(head, rows);
     let failed = list.clusters.iter().filter_map(|(name, cluster)| Some((name, failure_message(cluster)?)));
-    let below = failed
-        .map(|(name, message)| format!("{}: {}\n", one_line(&name.to_string()), one_line(message)))
-        .collect::<Vec<_>>();
-    if !below.is_empty() {
-        text.push('\n');
-        text.push_str(&below.concat());
+    for (index, (name, message)) in failed.enumerate() {
+        let blank = if index == 0 { "\n" } else { "" };
+        text.extend([blank, &one_line(&name.to_string()), ": ", &one_line(message), "\n"]);
     }
     text
 }
@@ -132,9 +122,9 @@ fn document(list: &ClusterList) -> Value {
     })
 }
 
-fn one(at: &ClusterName, cluster: &ClusterState) -> Value {
+fn one(profile: &ClusterProfileRef, cluster: &ClusterState) -> Value {
     json!({
-        "clusterProfile": {"namespace": at.namespace, "name": at.name},
+        "clusterProfile": profile_json(profile),
         "displayName": cluster.display_name,
         "clusterManager": cluster.cluster_manager,
         "kubernetesVersion": cluster.kubernetes_version,
@@ -179,13 +169,10 @@ pub(super) struct ClusterQuery {
 /// The requested clusters, sorted, and the state of the hub.
 #[derive(Debug, Default)]
 pub(super) struct ClusterList {
-    pub(super) clusters: BTreeMap<ClusterName, ClusterState>,
+    pub(super) clusters: BTreeMap<ClusterProfileRef, ClusterState>,
     /// `None`: the broker reads no ClusterProfiles.
     pub(super) hub: Option<HubState>,
 }
-
-/// Namespace and name of a ClusterProfile.
-pub(super) use credbroker_client::ClusterProfileRef as ClusterName;
 
 impl ClusterQuery {
     /// Requests all pages. The fleet may change between two pages; if a cluster is in both, its later state counts.
@@ -209,9 +196,7 @@ impl ClusterQuery {
 
 impl ClusterList {
     pub(super) fn add(&mut self, clusters: Vec<ClusterState>) {
-        for cluster in clusters {
-            self.clusters.insert(cluster.profile.clone(), cluster);
-        }
+        self.clusters.extend(clusters.into_iter().map(|cluster| (cluster.profile.clone(), cluster)));
     }
 
     /// Writes one line to `err` if the list may be incomplete or out of date.
@@ -227,24 +212,22 @@ impl ClusterList {
         let Some(hub) = &self.hub else {
             return is_empty.then(|| NOT_CONFIGURED.to_owned());
         };
-        let problem = hub.failure.as_ref().map(|failure| one_line(&failure.message)).unwrap_or_default();
-        match (hub.synced, problem.as_str(), is_empty) {
-            (true, "", false) => None,
-            (true, "", true) => Some(NONE_SELECTED.to_owned()),
-            (true, problem, false) => {
-                Some(format!("this list may be out of date, because the hub cannot be read: {problem}"))
-            }
-            (false, "", true) => {
+        let doubt = match (is_empty, hub.synced) {
+            (true, _) => "the broker has no ClusterProfiles",
+            (false, true) => "this list may be out of date",
+            (false, false) => "clusters may be missing",
+        };
+        if let Some(failure) = hub.failure.as_ref().filter(|failure| !failure.message.is_empty()) {
+            return Some(format!("{doubt}, because the hub cannot be read: {}", one_line(&failure.message)));
+        }
+        match (hub.synced, is_empty) {
+            (true, false) => None,
+            (true, true) => Some(NONE_SELECTED.to_owned()),
+            (false, true) => {
                 Some("the broker has not read the ClusterProfiles yet; try again in a few seconds".to_owned())
             }
-            (false, "", false) => Some(
-                "clusters may be missing, because the broker has not read all ClusterProfiles yet".to_owned(),
-            ),
-            (false, problem, false) => {
-                Some(format!("clusters may be missing, because the hub cannot be read: {problem}"))
-            }
-            (_, problem, true) => {
-                Some(format!("the broker has no ClusterProfiles, because the hub cannot be read: {problem}"))
+            (false, false) => {
+                Some(format!("{doubt}, because the broker has not read all ClusterProfiles yet"))
             }
         }
     }

@@ -10,7 +10,7 @@ use clap_complete::{
 use credbroker_client::{Client, Error, admin::Selector};
 use tokio::time::timeout;
 
-use super::broker::{BrokerArgs, TimeoutArg};
+use super::broker::BrokerArgs;
 use crate::app;
 use credbroker_config as config;
 use credbroker_config::kubeconfig::{Kubeconfig, Mode};
@@ -23,26 +23,7 @@ const LIMIT: Duration = Duration::from_millis(500);
 
 /// The library's script divides words as bash does, at `:`, `=` and `@`, which names of providers often have, and inserts
 /// candidates without quotes: bash would run what a name has in `$()`.
-const BASH: &str = r#"_credbroker() {
-    local line=${COMP_LINE:0:COMP_POINT} words candidates candidate current replaced
-    # Without `-r`, so that `\` is removed.
-    read -a words <<<"$line"
-    if [[ $line == *[[:blank:]] && $line != *\\[[:blank:]] ]]; then words+=(""); fi
-    current=${words[-1]}
-    # The last part of the current word, which bash replaces.
-    read replaced <<<"$2"
-    mapfile -t candidates < <(_CLAP_IFS=$'\n' _CLAP_COMPLETE_INDEX=$((${#words[@]} - 1)) VARIABLE=bash \
-        PROGRAM -- "${words[@]}" 2>/dev/null)
-    COMPREPLY=()
-    for candidate in "${candidates[@]}"; do
-        printf -v candidate %q "${candidate#"${current%"$replaced"}"}"
-        COMPREPLY+=("$candidate")
-    done
-    if [[ ${#COMPREPLY[@]} == 1 && ${COMPREPLY[0]} == */ ]]; then compopt -o nospace; fi
-}
-
-complete -o bashdefault -o nosort -F _credbroker credbroker
-"#;
+const BASH: &str = include_str!("complete.bash");
 
 /// Changes of the library's other scripts: the words reach this program as the person means them, without quotes.
 const UNQUOTED: [(&str, &str); 2] = [
@@ -54,44 +35,20 @@ const UNQUOTED: [(&str, &str); 2] = [
 ///
 /// The script calls credbroker, which offers commands, flags, and the names that the running broker has.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
-pub(super) struct CompletionsArgs {
-    /// Shell that reads the script
-    shell: Shell,
-}
-
-const EXAMPLES: &str = "\
+#[command(after_help = "\
 Examples:
   source <(credbroker completions bash)
   source <(credbroker completions zsh)
-  credbroker completions fish | source";
-
-/// A shell.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
-pub(super) enum Shell {
-    Bash,
-    Zsh,
-    Fish,
-    Elvish,
-    #[value(name = "powershell")]
-    Pwsh,
-}
-
-impl Shell {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Bash => "bash",
-            Self::Zsh => "zsh",
-            Self::Fish => "fish",
-            Self::Elvish => "elvish",
-            Self::Pwsh => "powershell",
-        }
-    }
+  credbroker completions fish | source")]
+pub(super) struct CompletionsArgs {
+    /// Shell that reads the script
+    #[arg(value_parser = ["bash", "zsh", "fish", "elvish", "powershell"])]
+    shell: String,
 }
 
 /// Prints the script of `credbroker` in `PATH`.
 pub(super) fn run(args: &CompletionsArgs, out: &mut dyn Write) -> anyhow::Result<u8> {
-    out.write_all(script(args.shell, "credbroker").as_bytes())?;
+    out.write_all(script(&args.shell, "credbroker").as_bytes())?;
     Ok(0)
 }
 
@@ -153,7 +110,7 @@ fn names(
 }
 
 fn offered(request: &impl AsyncFn(Client) -> Result<Vec<Candidate>, Error>) -> Vec<CompletionCandidate> {
-    let broker = BrokerArgs { timeout: TimeoutArg { limit: LIMIT }, ..BrokerArgs::default() };
+    let broker = BrokerArgs { timeout: LIMIT, ..BrokerArgs::default() };
     let answer = broker.ask(&app::environment(), async |client| {
         timeout(LIMIT, request(client)).await.unwrap_or_else(|_elapsed| Ok(Vec::new()))
     });
@@ -176,13 +133,13 @@ fn contexts() -> Vec<CompletionCandidate> {
 }
 
 /// The script that lets `shell` complete `credbroker` by calling `program`, a path or a name in `PATH`.
-pub(super) fn script(shell: Shell, program: &str) -> String {
-    if shell == Shell::Bash {
+pub(super) fn script(shell: &str, program: &str) -> String {
+    if shell == "bash" {
         let program = format!("'{}'", program.replace('\'', r"'\''"));
         return BASH.replace("VARIABLE", VARIABLE).replace("PROGRAM", &program);
     }
     let mut script = Vec::new();
-    if let Some(completer) = Shells::builtins().completer(shell.name()) {
+    if let Some(completer) = Shells::builtins().completer(shell) {
         // Writing to a vector does not fail.
         drop(completer.write_registration(VARIABLE, "credbroker", "credbroker", program, &mut script));
     }

@@ -2,7 +2,7 @@
 
 use std::{
     fmt::Write as _,
-    io::{self, Write},
+    io,
     time::{Duration, SystemTime},
 };
 
@@ -13,8 +13,9 @@ use credbroker_client::{
 use serde_json::{Value, json};
 
 use super::{
-    broker::{OutputFormat, failure_json, reason, write_json},
-    screen::{Screen, Tone, ahead, expiry, fitted, rfc3339, wrapped},
+    broker::{failure_json, profile_json, reason},
+    console::{Console, OutputFormat},
+    screen::{Screen, Tone, ahead, counted, dated, fitted, rfc3339, wrapped},
 };
 use credbroker_credential::text::one_line;
 use credbroker_observe::clock::{Clock as _, SystemClock};
@@ -22,20 +23,13 @@ use credbroker_observe::clock::{Clock as _, SystemClock};
 /// Prints `states` without secrets.
 pub(super) fn print(
     states: &[CredentialState],
-    (format, screen): (OutputFormat, Screen),
-    out: &mut dyn Write,
+    format: OutputFormat,
+    console: &mut Console<'_>,
 ) -> io::Result<()> {
-    let now = SystemClock.now().wall;
-    match format {
-        OutputFormat::Table => {
-            let rows: Vec<_> = states.iter().map(|held| CredentialRow::of(held, now)).collect();
-            write!(out, "{}", table(&rows, screen))
-        }
-        OutputFormat::Json => {
-            let states: Vec<_> = states.iter().map(state_json).collect();
-            write_json(&json!({ "credentials": states }), out)
-        }
-    }
+    let (now, screen) = (SystemClock.now().wall, Screen::of_stdout(console.environment));
+    let rows = || states.iter().map(|held| CredentialRow::of(held, now)).collect::<Vec<_>>();
+    let document = || json!({ "credentials": states.iter().map(state_json).collect::<Vec<_>>() });
+    console.print(format, || table(&rows(), screen), document)
 }
 
 /// A row of the table: a credential, or a provider without one.
@@ -56,17 +50,15 @@ impl CredentialRow {
     pub(super) fn of(held: &CredentialState, now: SystemTime) -> Self {
         let time =
             |at: Option<SystemTime>, past| at.map_or_else(|| "-".to_owned(), |at| ahead(at, now, past));
-        let failure = held.last_failure.as_ref();
         let tone = match held.state {
             State::Failed => Tone::Bad,
             State::Valid => Tone::Good,
             State::Renewing | State::Waiting => Tone::Pending,
             _ => Tone::Plain,
         };
-        let failure = failure.map(|failure| described(&provider(held), failure));
-        let rejections = held.rejections.as_ref();
-        let rejections = rejections
-            .map(|rejections| format!("{} {}: {}", provider(held), held.key, summary(rejections, now)));
+        let failure = held.last_failure.as_ref().map(|failure| described(&provider(held), failure));
+        let summary = |rejections| format!("{} {}: {}", provider(held), held.key, summary(rejections, now));
+        let rejections = held.rejections.as_ref().map(summary);
         let cells = [
             provider(held),
             name(held.state).to_owned(),
@@ -112,14 +104,14 @@ pub(super) fn table(rows: &[CredentialRow], screen: Screen) -> String {
 
 /// `3 rejections, 2 verifications, the last: accepted; the next run for a rejection not before …`.
 pub(super) fn summary(rejections: &Rejections, now: SystemTime) -> String {
-    let count = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
-    let mut text = count(rejections.rejections, "rejection");
+    let mut text = counted(rejections.rejections, "rejection");
     if let Some(last) = rejections.last_verdict {
-        let verifications = count(rejections.verifications, "verification");
+        let verifications = counted(rejections.verifications, "verification");
         let _infallible = write!(text, ", {verifications}, the last: {}", verdict(last));
     }
     if let Some(at) = rejections.next_run {
-        let _infallible = write!(text, "; the next run for a rejection not before {}", expiry(at, now));
+        let _infallible =
+            write!(text, "; the next run for a rejection not before {}", dated(at, now, "expired"));
     }
     text
 }
@@ -146,10 +138,7 @@ pub(super) fn state_json(held: &CredentialState) -> Value {
     json!({
         "provider": held.provider,
         "definition": held.definition,
-        "clusterProfile": held.cluster_profile.as_ref().map(|profile| json!({
-            "namespace": profile.namespace,
-            "name": profile.name,
-        })),
+        "clusterProfile": held.cluster_profile.as_ref().map(profile_json),
         "key": held.key,
         "server": held.server,
         "callerEnv": held.caller_env,

@@ -1,15 +1,18 @@
 //! `credbroker evict`: credentials that the broker forgets.
 
-use std::io::Write;
+use credbroker_client::Client;
 
-use super::broker::{BrokerArgs, SelectionArgs};
-use credbroker_plugin::Environment;
+use super::{broker::BrokerArgs, console::Console, screen::counted, selection::SelectionArgs};
 
 /// Make the broker forget credentials, for example after a change of account
 ///
 /// The broker overwrites the credentials in memory. The next request for one of them runs the plugin.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES, override_usage = USAGE)]
+#[command(after_help = "\
+Examples:
+  credbroker evict gke
+  credbroker evict --cluster-profile fleet/paris
+  credbroker evict --all")]
 pub(super) struct EvictArgs {
     #[command(flatten)]
     selection: SelectionArgs,
@@ -17,18 +20,10 @@ pub(super) struct EvictArgs {
     broker: BrokerArgs,
 }
 
-const USAGE: &str = "credbroker evict [OPTIONS] <NAME|--cluster-profile <NAMESPACE/NAME>|--key <KEY>|--all>";
-
-const EXAMPLES: &str = "\
-Examples:
-  credbroker evict gke
-  credbroker evict --cluster-profile fleet/paris
-  credbroker evict --all";
-
-pub(super) fn run(args: &EvictArgs, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
+pub(super) fn run(args: &EvictArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
     let selector = args.selection.selector();
-    let count = args.broker.ask(environment, async |client| client.admin().evict(&selector).await)?;
-    let credentials = if count == 1 { "credential" } else { "credentials" };
-    writeln!(out, "evicted {count} {credentials}")?;
+    let evict = async |client: Client| client.admin().evict(&selector).await;
+    let count = args.broker.ask(console.environment, evict)?;
+    writeln!(console.out, "evicted {}", counted(count.into(), "credential"))?;
     Ok(0)
 }

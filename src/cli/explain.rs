@@ -2,7 +2,7 @@
 //! next.
 
 use std::{
-    io::Write,
+    collections::HashSet,
     time::{Duration, SystemTime},
 };
 
@@ -10,13 +10,14 @@ use credbroker_client::admin::{CredentialState, KeyPart};
 use serde_json::{Value, json};
 
 use super::{
-    broker::{BrokerArgs, OutputFormat, SelectionArgs, write_json},
+    broker::BrokerArgs,
+    console::{Console, OutputFormat},
     credentials::{self, described, lifetime, provider, state_json, summary},
-    screen::{Screen, Tone, ahead, expiry, fitted, rfc3339, span, wrapped},
+    screen::{Screen, Tone, dated, fitted, span, wrapped},
+    selection::SelectionArgs,
 };
 use credbroker_credential::text::{one_line, shown};
 use credbroker_observe::clock::{Clock as _, SystemClock};
-use credbroker_plugin::Environment;
 
 /// Explain credentials: why there are several, what limits their lifetime, and when and why the plugin runs next
 ///
@@ -25,7 +26,10 @@ use credbroker_plugin::Environment;
 /// comes from. Parts that differ between the credentials of a provider are marked with *, and have a number instead of
 /// their value: credentials with equal values have equal numbers. The values stay in the broker.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES, override_usage = USAGE)]
+#[command(after_help = "\
+Examples:
+  credbroker explain eks
+  credbroker explain --cluster-profile fleet/paris -o json")]
 pub(super) struct ExplainArgs {
     #[command(flatten)]
     selection: SelectionArgs,
@@ -36,31 +40,20 @@ pub(super) struct ExplainArgs {
     broker: BrokerArgs,
 }
 
-const USAGE: &str =
-    "credbroker explain [OPTIONS] <NAME|--cluster-profile <NAMESPACE/NAME>|--key <KEY>|--all>";
-
-const EXAMPLES: &str = "\
-Examples:
-  credbroker explain eks
-  credbroker explain --cluster-profile fleet/paris -o json";
-
-pub(super) fn run(args: &ExplainArgs, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
-    let selector = args.selection.selector();
+pub(super) fn run(args: &ExplainArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
+    let (selector, environment) = (args.selection.selector(), console.environment);
     let pages = args.broker.ask(environment, async |client| client.admin().explain(&selector).await)?;
     // Numbers of values can be compared within a page.
     let groups = pages.iter().flat_map(|page| page.chunk_by(|one, other| one.provider == other.provider));
     let groups: Vec<_> = groups.collect();
-    let selected = &args.selection;
-    match args.output {
-        OutputFormat::Json => write_json(&document(&groups), out)?,
-        OutputFormat::Table if groups.is_empty() => {
-            writeln!(out, "the broker holds no credential of {selected}; the first request runs the plugin")?;
+    let table = || {
+        if groups.is_empty() {
+            let of = &args.selection;
+            return format!("the broker holds no credential of {of}; the first request runs the plugin\n");
         }
-        OutputFormat::Table => {
-            let (screen, now) = (Screen::of_stdout(environment), SystemClock.now().wall);
-            write!(out, "{}", text(&groups, screen, now))?;
-        }
-    }
+        text(&groups, Screen::of_stdout(environment), SystemClock.now().wall)
+    };
+    console.print(args.output, table, || document(&groups))?;
     Ok(0)
 }
 
@@ -102,16 +95,12 @@ fn find<'a>(held: &'a CredentialState, part: PartName<'_>) -> Option<&'a KeyPart
 
 /// The parts that not all of `group` have, or whose values or origins differ between them.
 fn differing(group: &[CredentialState]) -> Vec<PartName<'_>> {
-    let mut names = Vec::new();
-    for part in group.iter().flat_map(|held| &held.key_parts) {
-        if !names.contains(&name(part)) {
-            names.push(name(part));
-        }
-    }
-    names.retain(|part| {
+    let mut seen = HashSet::new();
+    let names = group.iter().flat_map(|held| &held.key_parts).map(name).filter(|part| seen.insert(*part));
+    let differs = |part: &PartName<'_>| {
         group.windows(2).any(|pair| matches!(pair, [one, other] if find(one, *part) != find(other, *part)))
-    });
-    names
+    };
+    names.filter(differs).collect()
 }
 
 /// The whole text. Each of `groups` has the credentials of one provider.
@@ -133,12 +122,10 @@ fn of_provider(group: &[CredentialState], screen: Screen, now: SystemTime) -> St
     let title = match (group.len(), differing.len()) {
         (1, _) => "The key is made of these parts:".to_owned(),
         (count, 0) => format!("These parts are equal in all {count} keys:"),
-        (count, 1) => {
-            format!("The keys of these {count} credentials differ in the part marked with *. Equal in all:")
-        }
         (count, differing) => {
+            let parts = if differing == 1 { "part".to_owned() } else { format!("{differing} parts") };
             format!(
-                "The keys of these {count} credentials differ in the {differing} parts marked with *. Equal in all:"
+                "The keys of these {count} credentials differ in the {parts} marked with *. Equal in all:"
             )
         }
     };
@@ -198,46 +185,38 @@ fn bounded(held: &CredentialState, bound: &str, now: SystemTime) -> String {
         _ => "a bound that this release does not know",
     };
     let lasts = lifetime(held).map(|lasts| format!("{}, ", span(lasts))).unwrap_or_default();
-    let until = held.expires_at.map(|at| format!("until {}", expiry(at, now))).unwrap_or_default();
+    let until = held.expires_at.map(|at| format!("until {}", dated(at, now, "expired"))).unwrap_or_default();
     format!("{lasts}{until}: {bound}")
 }
 
 fn next_run(held: &CredentialState, now: SystemTime) -> String {
     let at = held.next_run.filter(|at| at.duration_since(now).unwrap_or_default() >= Duration::from_secs(1));
-    let when = at.map_or_else(|| "now".to_owned(), |at| expiry_ahead(at, now));
-    match held.next_run_cause.as_str() {
-        "inProgress" => "a run is queued or in progress".to_owned(),
-        "refreshPoint" => format!("{when}: the credential is due for renewal"),
-        "sameCredential" => {
-            format!("{when}: the plugin returned the same credential, and is asked again")
+    let when = at.map_or_else(|| "now".to_owned(), |at| dated(at, now, "now"));
+    let why = match (held.next_run_cause.as_str(), at) {
+        ("refreshPoint", _) => "the credential is due for renewal",
+        ("sameCredential", _) => "the plugin returned the same credential, and is asked again",
+        ("pluginChanged", _) => "the file of the plugin has changed",
+        ("backOff", _) => "the last run failed, and the back-off ends then",
+        ("issuerPaused", _) => "the issuer asked for fewer requests, and its pause ends then",
+        ("watched", _) => "it is watched and has no valid credential",
+        ("inProgress", _) => return "a run is queued or in progress".to_owned(),
+        ("personNeeded", _) => {
+            return format!("with a request at a terminal, or `{}`: the plugin needs a person", login(held));
         }
-        "pluginChanged" => format!("{when}: the file of the plugin has changed"),
-        "backOff" => format!("{when}: the last run failed, and the back-off ends then"),
-        "issuerPaused" => {
-            format!("{when}: the issuer asked for fewer requests, and its pause ends then")
+        ("loginNeeded", _) => {
+            return format!("only with `{}`: no person answered the last prompts", login(held));
         }
-        "watched" => format!("{when}: it is watched and has no valid credential"),
-        "personNeeded" => {
-            format!("with a request at a terminal, or `{}`: the plugin needs a person", login(held))
+        ("notInUse", None) => return "with the next request: it is not in use".to_owned(),
+        ("nextRequest", None) => return "with the next request: it has no valid credential".to_owned(),
+        ("notInUse", Some(_)) => {
+            return format!("with the first request after {when}: it will not be in use then");
         }
-        "loginNeeded" => {
-            format!("only with `{}`: no person answered the last prompts", login(held))
+        ("nextRequest", Some(_)) => {
+            return format!("with the first request after {when}: until then callers get the last failure");
         }
-        "notInUse" if at.is_some() => {
-            format!("with the first request after {when}: it will not be in use then")
-        }
-        "notInUse" => "with the next request: it is not in use".to_owned(),
-        "nextRequest" if at.is_some() => {
-            format!("with the first request after {when}: until then callers get the last failure")
-        }
-        "nextRequest" => "with the next request: it has no valid credential".to_owned(),
-        _ => format!("{when}: a cause that this release does not know"),
-    }
-}
-
-/// `2026-11-20T10:00:00Z (in 42m)`.
-fn expiry_ahead(at: SystemTime, now: SystemTime) -> String {
-    format!("{} ({})", rfc3339(at), ahead(at, now, "now"))
+        _ => "a cause that this release does not know",
+    };
+    format!("{when}: {why}")
 }
 
 /// The command with which a person logs in.

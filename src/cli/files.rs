@@ -3,7 +3,7 @@
 use std::{
     ffi::OsString,
     fs::{self, File, OpenOptions, Permissions},
-    io::{self, Write as _},
+    io::{self, Write},
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown},
     path::{Path, PathBuf},
 };
@@ -14,11 +14,11 @@ use credbroker_client::safety::unsafe_directory;
 /// A file that no other command of credbroker and no kubectl changes until this is dropped.
 #[derive(Debug)]
 pub(super) struct Locked {
+    name: PathBuf,
     /// The file itself, if the name is a symbolic link.
     real: PathBuf,
-    is_link: bool,
     /// Beside the name that was given, and beside the file itself if that is another one: programs know it by either.
-    _locks: [Option<KubectlLock>; 2],
+    locks: [Option<KubectlLock>; 2],
 }
 
 impl Locked {
@@ -41,12 +41,16 @@ impl Locked {
         );
         let of_link = is_link.then(|| KubectlLock::take(path)).transpose()?;
         let locks = [Some(KubectlLock::take(&real)?), of_link];
-        Ok(Self { real, is_link, _locks: locks })
+        Ok(Self { name: path.to_owned(), real, locks })
     }
 
-    /// The file itself, if it is reached through a symbolic link.
-    pub(super) fn target_of_link(&self) -> Option<&Path> {
-        self.is_link.then_some(self.real.as_path())
+    /// Says if the file that was `done`, written or changed, is not the one that they named.
+    pub(super) fn say_if_link(&self, done: &str, out: &mut dyn Write) -> io::Result<()> {
+        let (name, real) = (self.name.display(), self.real.display());
+        match self.locks {
+            [_, None] => Ok(()),
+            _ => writeln!(out, "{name} is a symbolic link; the file that it leads to was {done}: {real}"),
+        }
     }
 
     /// The contents. `None`: there is no such file.
@@ -56,6 +60,12 @@ impl Locked {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error).with_context(|| format!("{} cannot be read", self.real.display())),
         }
+    }
+
+    /// The same as text.
+    pub(super) fn read_text(&self) -> anyhow::Result<Option<String>> {
+        let text = self.read()?.map(String::from_utf8).transpose();
+        text.ok().with_context(|| format!("{} is not UTF-8", self.name.display()))
     }
 
     /// Replaces the file by one with `text` that only its owner can read.
@@ -164,6 +174,11 @@ fn replace(path: &Path, text: &str, like: Option<&fs::Metadata>) -> io::Result<(
     file.as_file().sync_all()?;
     file.persist(path)?;
     File::open(dir)?.sync_all()
+}
+
+/// Paths in one line.
+pub(super) fn joined(paths: &[impl AsRef<Path>], separator: &str) -> String {
+    paths.iter().map(|path| path.as_ref().display().to_string()).collect::<Vec<_>>().join(separator)
 }
 
 /// Whether both paths name one file: the same directory entry, or the same inode.

@@ -1,26 +1,28 @@
 //! `credbroker get`: one credential, requested like the shim does, for a person or a script.
 
 use std::{
-    io::{self, IsTerminal as _, Write},
+    io::{self, IsTerminal as _},
     path::PathBuf,
     time::{Duration, SystemTime},
 };
 
 use anyhow::Context as _;
-use credbroker_client::{Cluster, ClusterProfileRef, Credential, ExposeSecret, blocking::CredentialRequest};
+use credbroker_client::{Cluster, Credential, ExposeSecret, blocking::CredentialRequest};
 use credbroker_exec::{
     ApiVersion, Failure, Notice, Source, document, request, request_patiently, with_notice,
 };
 
 use super::{
     broker::{SocketArg, note_ignored, timeout},
-    screen::{expiry, unfitted},
+    console::Console,
+    screen::{dated, unfitted},
+    selection::SourceArgs,
 };
 use credbroker_config as config;
 use credbroker_config::kubeconfig::Kubeconfig;
 use credbroker_credential as credential;
 use credbroker_credential::text::escape_json;
-use credbroker_observe::clock::{Clock, SystemClock};
+use credbroker_observe::clock::{Clock as _, SystemClock};
 use credbroker_plugin::Environment;
 
 /// Get a credential from a running broker
@@ -29,18 +31,17 @@ use credbroker_plugin::Environment;
 /// output describes the credential and leaves out the secret. Like credbroker-exec, this command sends the variables
 /// that choose an identity, such as AWS_PROFILE; the broker uses those that the provider's callerEnv names.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = EXAMPLES, override_usage = USAGE)]
+#[command(override_usage = USAGE, after_help = "\
+Examples:
+  credbroker get gke
+  credbroker get gke -o token
+  credbroker get --cluster-profile fleet/paris
+  credbroker get gke --context paris")]
+#[command(mut_arg("provider", |arg| arg.help(PROVIDER)))]
+#[command(mut_arg("cluster_profile", |arg| arg.help("Cluster that the credential is for, as `credbroker clusters` lists it")))]
 pub(super) struct GetArgs {
-    /// Provider of the credential: a name in the broker's configuration, or a user of its kubeconfig [env:
-    /// CREDBROKER_PROVIDER]
-    #[arg(value_name = "NAME", conflicts_with = "cluster_profile")]
-    provider: Option<String>,
-    /// Digest of the kubeconfig that defines the provider; needed if several define its name, and listed in that error
-    #[arg(long, value_name = "DIGEST", requires = "provider")]
-    definition: Option<String>,
-    /// Cluster that the credential is for, as `credbroker clusters` lists it
-    #[arg(long, value_name = "NAMESPACE/NAME")]
-    cluster_profile: Option<ClusterProfileRef>,
+    #[command(flatten)]
+    source: SourceArgs,
     /// Output format
     #[arg(short, long, value_enum, default_value_t = CredentialFormat::Table)]
     output: CredentialFormat,
@@ -53,14 +54,10 @@ pub(super) struct GetArgs {
     cluster: ClusterArgs,
 }
 
-const USAGE: &str = "credbroker get [OPTIONS] <NAME|--cluster-profile <NAMESPACE/NAME>>";
+const PROVIDER: &str = "Provider of the credential: a name in the broker's configuration, or a user of its kubeconfig \
+                        [env: CREDBROKER_PROVIDER]";
 
-const EXAMPLES: &str = "\
-Examples:
-  credbroker get gke
-  credbroker get gke -o token
-  credbroker get --cluster-profile fleet/paris
-  credbroker get gke --context paris";
+const USAGE: &str = "credbroker get [OPTIONS] <NAME|--cluster-profile <NAMESPACE/NAME>>";
 
 /// The output of `credbroker get`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
@@ -75,49 +72,28 @@ pub(super) enum CredentialFormat {
 
 const NO_TOKEN: &str = "the credential has a certificate instead of a token; use -o json";
 
-/// Prints the credential on `out`, or the error on stderr. The exit codes are those of the shim.
-pub(super) fn run(args: &GetArgs, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
-    answer(args, environment, &SystemClock, out, &mut io::stderr())
-}
-
-fn answer(
-    args: &GetArgs,
-    environment: &Environment,
-    clock: &dyn Clock,
-    out: &mut dyn Write,
-    err: &mut dyn Write,
-) -> anyhow::Result<u8> {
-    let Some(source) = source(args, environment) else {
+/// Prints the credential, or the error. The exit codes are those of the shim.
+pub(super) fn run(args: &GetArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
+    let Some(source) = source(args, console.environment) else {
         writeln!(
-            err,
+            console.err,
             "credbroker get: no credential is named; use NAME, --cluster-profile NAMESPACE/NAME, or CREDBROKER_PROVIDER"
         )?;
         return Ok(2);
     };
-    let cluster = args.cluster.read(environment)?;
-    let outcome = match ask(args, &source, cluster, environment, err) {
-        Ok(credential) => rendered(args.output, &source, &credential, clock.now().wall),
-        Err(failure) => Err((failure.line(Some(&source)), failure.exit_code())),
-    };
-    match outcome {
-        Ok(text) => {
-            print(out, &text)?;
-            Ok(0)
-        }
-        Err((line, code)) => {
-            print(err, &format!("credbroker get: {line}\n"))?;
-            Ok(code)
-        }
-    }
+    let cluster = args.cluster.read(console.environment)?;
+    let credential = ask(args, &source, cluster, console).map_err(|failure| failed(&failure, &source));
+    let render = |credential| rendered(args.output, &source, &credential, SystemClock.now().wall);
+    Ok(finish("get", credential.and_then(render), console)?)
 }
 
 fn source(args: &GetArgs, environment: &Environment) -> Option<Source> {
-    if let Some(profile) = &args.cluster_profile {
-        return Some(Source::ClusterProfile(profile.clone()));
-    }
-    let variable = || environment.get("CREDBROKER_PROVIDER")?.to_str().map(str::to_owned);
-    let name = args.provider.clone().or_else(variable).filter(|name| !name.is_empty())?;
-    Some(Source::Provider { name, definition: args.definition.clone() })
+    let variable = || {
+        let name = environment.get("CREDBROKER_PROVIDER")?.to_str()?.to_owned();
+        Some(Source::Provider { name, definition: None })
+    };
+    let is_empty = |source: &Source| matches!(source, Source::Provider { name, .. } if name.is_empty());
+    args.source.source().or_else(variable).filter(|source| !is_empty(source))
 }
 
 /// Requests the credential with the retries and error texts for a person at a terminal.
@@ -125,31 +101,48 @@ fn ask(
     args: &GetArgs,
     source: &Source,
     cluster: Option<Cluster>,
-    environment: &Environment,
-    err: &mut dyn Write,
+    console: &mut Console<'_>,
 ) -> Result<Credential, Failure> {
-    let socket = args.socket.locate(environment)?;
-    let credential = noticed(("credbroker get", source, cluster), environment, err, |request, notice| {
+    let socket = args.socket.locate(console.environment)?;
+    let credential = noticed("credbroker get", source, cluster, console, |request, notice| {
         request_patiently(&socket, request, args.timeout, true, notice)
     })?;
     // The credential counts, not the note.
-    drop(note_ignored(&socket, err));
+    drop(note_ignored(&socket, console.err));
     Ok(credential)
 }
 
 /// Calls `call` with the request for a credential of `source`, and with a notice if there is a terminal.
 pub(super) fn noticed<T>(
-    (command, source, cluster): (&str, &Source, Option<Cluster>),
-    environment: &Environment,
-    err: &mut dyn Write,
+    command: &str,
+    source: &Source,
+    cluster: Option<Cluster>,
+    console: &mut Console<'_>,
     call: impl FnOnce(&CredentialRequest, Option<Notice<'_>>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let is_terminal = io::stderr().is_terminal();
-    let request = request(source.clone(), cluster, &(&environment.0).into(), None, is_terminal)?;
+    let request = request(source.clone(), cluster, &(&console.environment.0).into(), None, is_terminal)?;
     if !is_terminal {
         return call(&request, None);
     }
-    with_notice(command, source, err, |notice| call(&request, Some(notice)))
+    with_notice(command, source, console.err, |notice| call(&request, Some(notice)))
+}
+
+/// The line and the exit code of a failure.
+pub(super) fn failed(failure: &Failure, source: &Source) -> (String, u8) {
+    (failure.line(Some(source)), failure.exit_code())
+}
+
+/// Prints the outcome of `command`, a text or the line and the exit code of a failure; returns the exit code.
+pub(super) fn finish(
+    command: &str,
+    outcome: Result<String, (String, u8)>,
+    console: &mut Console<'_>,
+) -> io::Result<u8> {
+    match outcome {
+        Ok(text) => write!(console.out, "{text}").and_then(|()| console.out.flush()).map(|()| 0),
+        Err((line, code)) => writeln!(console.err, "credbroker {command}: {line}").map(|()| code),
+    }
 }
 
 fn rendered(
@@ -158,8 +151,8 @@ fn rendered(
     credential: &Credential,
     now: SystemTime,
 ) -> Result<String, (String, u8)> {
-    let json = document(ApiVersion::V1, credential, now).map_err(Failure::from);
-    let json = json.map_err(|failure| (failure.line(Some(source)), failure.exit_code()))?;
+    let json = document(ApiVersion::V1, credential, now);
+    let json = json.map_err(|error| failed(&error.into(), source))?;
     let [kind, name] = named(source);
     match output {
         CredentialFormat::Json => Ok(escape_json(&json)),
@@ -185,16 +178,12 @@ pub(super) fn summary(source: &Source, credential: &Credential, now: SystemTime)
         (None, _) => "certificate",
         (Some(_), Some(_)) => "token and certificate",
     };
-    let expires = credential.expires_at().map_or_else(|| "unknown".to_owned(), |at| expiry(at, now));
+    let expires =
+        credential.expires_at().map_or_else(|| "unknown".to_owned(), |at| dated(at, now, "expired"));
     let [head, name] = named(source);
     let head = [head.to_uppercase(), "KIND".to_owned(), "EXPIRES".to_owned(), "GENERATION".to_owned()];
     let head = head.each_ref().map(String::as_str);
     unfitted(head, [[name, kind.to_owned(), expires, credential.generation().to_owned()]])
-}
-
-fn print(to: &mut dyn Write, text: &str) -> io::Result<()> {
-    to.write_all(text.as_bytes())?;
-    to.flush()
 }
 
 /// The cluster that the plugin receives, for providers with provideClusterInfo
@@ -254,24 +243,15 @@ impl ClusterArgs {
 }
 
 fn message(cluster: credential::Cluster) -> Cluster {
-    let credential::Cluster {
-        server,
-        tls_server_name,
-        insecure_skip_tls_verify,
-        certificate_authority_data,
-        proxy_url,
-        disable_compression,
-        config,
-    } = cluster;
     let bytes = |bytes: bytes::Bytes| Some(bytes.to_vec()).filter(|bytes| !bytes.is_empty());
     let text = |text: String| Some(text).filter(|text| !text.is_empty());
-    let mut message = Cluster::at(server);
-    message.tls_server_name = text(tls_server_name);
-    message.insecure_skip_tls_verify = insecure_skip_tls_verify;
-    message.certificate_authority_data = bytes(certificate_authority_data);
-    message.proxy_url = text(proxy_url);
-    message.disable_compression = disable_compression;
-    message.config = bytes(config);
+    let mut message = Cluster::at(cluster.server);
+    message.tls_server_name = text(cluster.tls_server_name);
+    message.insecure_skip_tls_verify = cluster.insecure_skip_tls_verify;
+    message.certificate_authority_data = bytes(cluster.certificate_authority_data);
+    message.proxy_url = text(cluster.proxy_url);
+    message.disable_compression = cluster.disable_compression;
+    message.config = bytes(cluster.config);
     message
 }
 

@@ -1,18 +1,20 @@
 //! `credbroker healthcheck`: for probes of containers whose image has no shell.
 
-use std::io::Write;
-
 use credbroker_client::{Client, ClusterProfileRef, Error, Readiness};
 
-use super::broker::BrokerArgs;
-use credbroker_plugin::Environment;
+use super::{broker::BrokerArgs, console::Console};
 
 /// Check whether the running broker is healthy
 ///
 /// Exits with 0 if it is, and with 1 if it answers that it is not. Without flags it checks that the broker answers, for
 /// liveness probes: plugins, issuers and the hub do not affect the result.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = "\
+Examples:
+  credbroker healthcheck
+  credbroker healthcheck --ready
+  credbroker healthcheck gke --timeout 1s
+  credbroker healthcheck --cluster-profile fleet/paris")]
 pub(super) struct HealthcheckArgs {
     /// Check that the broker and all of its providers are ready: each has a valid credential, or its plugin is installed
     /// and the last run did not fail
@@ -28,32 +30,18 @@ pub(super) struct HealthcheckArgs {
     broker: BrokerArgs,
 }
 
-const EXAMPLES: &str = "\
-Examples:
-  credbroker healthcheck
-  credbroker healthcheck --ready
-  credbroker healthcheck gke --timeout 1s
-  credbroker healthcheck --cluster-profile fleet/paris";
-
-pub(super) fn run(
-    args: &HealthcheckArgs,
-    environment: &Environment,
-    out: &mut dyn Write,
-) -> anyhow::Result<u8> {
-    let service = match &args.provider {
-        Some(name) => Some(name.as_str()),
-        None => args.ready.then_some("ready"),
-    };
-    let is_healthy = args.broker.ask(environment, async |client| match &args.cluster_profile {
+pub(super) fn run(args: &HealthcheckArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
+    let service = args.provider.as_deref().or(args.ready.then_some("ready"));
+    let is_healthy = args.broker.ask(console.environment, async |client| match &args.cluster_profile {
         Some(profile) => is_ready(&client, profile).await,
         None => client.is_serving(service).await,
     })?;
     if is_healthy {
-        writeln!(out, "ok")?;
+        writeln!(console.out, "ok")?;
         return Ok(0);
     }
     let command = if args.cluster_profile.is_some() { "clusters" } else { "status" };
-    writeln!(out, "not ready; `credbroker {command}` has the reasons")?;
+    writeln!(console.out, "not ready; `credbroker {command}` has the reasons")?;
     Ok(1)
 }
 

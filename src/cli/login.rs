@@ -1,19 +1,22 @@
 //! `credbroker login`: a plugin run that the person at the terminal attends.
 
 use std::{
-    io::{self, IsTerminal as _, Write},
+    io::{self, IsTerminal as _},
     time::Duration,
 };
 
-use credbroker_client::{ClusterProfileRef, Credential};
+use anyhow::Context as _;
+use clap::ArgGroup;
+use credbroker_client::Credential;
 use credbroker_exec::{Failure, Source, log_in_patiently, request, with_notice};
 
 use super::{
     broker::{SocketArg, note_ignored, timeout},
-    get::summary,
+    console::Console,
+    get::{failed, finish, summary},
+    selection::SourceArgs,
 };
 use credbroker_observe::clock::{Clock as _, SystemClock};
-use credbroker_plugin::Environment;
 
 /// Log in: run a provider's plugin now, and see what it asks for
 ///
@@ -21,21 +24,15 @@ use credbroker_plugin::Environment;
 /// plugin writes, and the run may take the provider's interactiveTimeout. One login serves all callers. If a run is in
 /// progress, this command joins it.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES, override_usage = USAGE)]
+#[command(group = ArgGroup::new("source").args(["provider", "cluster_profile"]).required(true), after_help = "\
+Examples:
+  credbroker login azure
+  credbroker login --cluster-profile fleet/paris")]
+#[command(mut_arg("provider", |arg| arg.help("Provider to log in to: a name in the broker's configuration, or a user of its kubeconfig")))]
+#[command(mut_arg("cluster_profile", |arg| arg.help("Log in for this cluster, as `credbroker clusters` lists it")))]
 pub(super) struct LoginArgs {
-    /// Provider to log in to: a name in the broker's configuration, or a user of its kubeconfig
-    #[arg(
-        value_name = "NAME",
-        required_unless_present = "cluster_profile",
-        conflicts_with = "cluster_profile"
-    )]
-    provider: Option<String>,
-    /// Digest of the kubeconfig that defines the provider; needed if several define its name, and listed in that error
-    #[arg(long, value_name = "DIGEST", requires = "provider")]
-    definition: Option<String>,
-    /// Log in for this cluster, as `credbroker clusters` lists it
-    #[arg(long, value_name = "NAMESPACE/NAME")]
-    cluster_profile: Option<ClusterProfileRef>,
+    #[command(flatten)]
+    source: SourceArgs,
     #[command(flatten)]
     socket: SocketArg,
     /// Longest time to wait, such as 500ms, 10s, 2m, or a number of seconds [default: as long as the plugin may run]
@@ -43,50 +40,26 @@ pub(super) struct LoginArgs {
     timeout: Option<Duration>,
 }
 
-const USAGE: &str = "credbroker login [OPTIONS] <NAME|--cluster-profile <NAMESPACE/NAME>>";
-
-const EXAMPLES: &str = "\
-Examples:
-  credbroker login azure
-  credbroker login --cluster-profile fleet/paris";
-
-pub(super) fn run(args: &LoginArgs, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
-    let mut err = io::stderr();
-    if !err.is_terminal() {
-        writeln!(err, "credbroker login: standard error is not a terminal; run this command at a terminal")?;
+pub(super) fn run(args: &LoginArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
+    if !io::stderr().is_terminal() {
+        let remedy = "standard error is not a terminal; run this command at a terminal";
+        writeln!(console.err, "credbroker login: {remedy}")?;
         return Ok(2);
     }
-    let (name, definition) = (args.provider.clone().unwrap_or_default(), args.definition.clone());
-    let source = match &args.cluster_profile {
-        Some(profile) => Source::ClusterProfile(profile.clone()),
-        None => Source::Provider { name, definition },
-    };
-    match log_in(args, &source, environment, &mut err) {
-        Ok(credential) => {
-            out.write_all(summary(&source, &credential, SystemClock.now().wall).as_bytes())?;
-            Ok(0)
-        }
-        Err(failure) => {
-            writeln!(err, "credbroker login: {}", failure.line(Some(&source)))?;
-            Ok(failure.exit_code())
-        }
-    }
+    let source = args.source.source().context("no provider is named")?; // clap requires one
+    let logged_in = log_in(args, &source, console).map_err(|failure| failed(&failure, &source));
+    let text = logged_in.map(|credential| summary(&source, &credential, SystemClock.now().wall));
+    Ok(finish("login", text, console)?)
 }
 
-fn log_in(
-    args: &LoginArgs,
-    source: &Source,
-    environment: &Environment,
-    err: &mut dyn Write,
-) -> Result<Credential, Failure> {
+fn log_in(args: &LoginArgs, source: &Source, console: &mut Console<'_>) -> Result<Credential, Failure> {
+    let environment = console.environment;
     let socket = args.socket.locate(environment)?;
     let request = request(source.clone(), None, &(&environment.0).into(), None, true)?;
-    let logged_in = with_notice("credbroker login", source, err, |notice| {
+    let credential = with_notice("credbroker login", source, console.err, |notice| {
         log_in_patiently(&socket, &request, args.timeout, notice)
-    });
-    if logged_in.is_ok() {
-        // The credential counts, not the note.
-        drop(note_ignored(&socket, err));
-    }
-    logged_in
+    })?;
+    // The credential counts, not the note.
+    drop(note_ignored(&socket, console.err));
+    Ok(credential)
 }

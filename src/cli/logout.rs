@@ -1,81 +1,72 @@
 //! `credbroker logout`: the broker forgets the credentials of a provider, and the person learns how the plugin does.
 
-use std::{io::Write, path::Path};
+use std::path::Path;
 
-use credbroker_client::{
-    Client, ClusterProfileRef, Error,
-    admin::{ProviderState, Selector},
+use anyhow::Context as _;
+use clap::ArgGroup;
+use credbroker_client::{Client, Error, admin::ProviderState};
+use credbroker_exec::Source;
+
+use super::{
+    broker::BrokerArgs,
+    console::Console,
+    screen::counted,
+    selection::{HELD_DEFINITION, SourceArgs, held_of},
 };
-
-use super::broker::{BrokerArgs, DefinitionArg};
 use credbroker_credential::text::shown;
-use credbroker_plugin::Environment;
 
 /// Make the broker forget the credentials of a provider, and show how to log out of the plugin itself
 ///
 /// The broker overwrites the credentials in memory. Many plugins keep their own login on disk, which the broker does not
 /// change: the next request would use it.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES, override_usage = USAGE)]
+#[command(group = ArgGroup::new("source").args(["provider", "cluster_profile"]).required(true), after_help = "\
+Examples:
+  credbroker logout azure
+  credbroker logout --cluster-profile fleet/paris")]
+#[command(mut_arg("provider", |arg| arg.help("Provider to log out of")))]
+#[command(mut_arg("definition", |arg| arg.help(HELD_DEFINITION)))]
+#[command(mut_arg("cluster_profile", |arg| arg.help("Forget only the credentials for this cluster, as `credbroker clusters` lists it")))]
 pub(super) struct LogoutArgs {
-    /// Provider to log out of
-    #[arg(
-        value_name = "NAME",
-        required_unless_present = "cluster_profile",
-        conflicts_with = "cluster_profile"
-    )]
-    provider: Option<String>,
     #[command(flatten)]
-    definition: DefinitionArg,
-    /// Forget only the credentials for this cluster, as `credbroker clusters` lists it
-    #[arg(long, value_name = "NAMESPACE/NAME")]
-    cluster_profile: Option<ClusterProfileRef>,
+    source: SourceArgs,
     #[command(flatten)]
     broker: BrokerArgs,
 }
 
-const USAGE: &str = "credbroker logout [OPTIONS] <NAME|--cluster-profile <NAMESPACE/NAME>>";
-
-const EXAMPLES: &str = "\
-Examples:
-  credbroker logout azure
-  credbroker logout --cluster-profile fleet/paris";
-
-pub(super) fn run(args: &LogoutArgs, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
-    let (evicted, commands) = args.broker.ask(environment, async |client| log_out(args, &client).await)?;
-    let credentials = if evicted == 1 { "credential" } else { "credentials" };
-    let what = match (&args.provider, &args.cluster_profile) {
-        (Some(name), _) => format!("provider {}", shown(name)),
-        (None, Some(profile)) => format!("cluster {}", shown(&profile.to_string())),
-        (None, None) => String::new(), // clap requires one of them
+pub(super) fn run(args: &LogoutArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
+    let source = args.source.source().context("no provider is named")?; // clap requires one
+    let log_out = async |client| log_out(&source, &client).await;
+    let (evicted, commands) = args.broker.ask(console.environment, log_out)?;
+    let what = match &source {
+        Source::Provider { name, .. } => format!("provider {}", shown(name)),
+        Source::ClusterProfile(profile) => format!("cluster {}", shown(&profile.to_string())),
     };
-    writeln!(out, "evicted {evicted} {credentials} of {what}")?;
+    writeln!(console.out, "evicted {} of {what}", counted(evicted.into(), "credential"))?;
     if commands.is_empty() {
-        writeln!(out, "no provider serves it; see `credbroker status`")?;
+        writeln!(console.out, "no provider serves it; see `credbroker status`")?;
     }
-    commands.iter().try_for_each(|command| writeln!(out, "{}", advice(command)))?;
+    commands.iter().try_for_each(|command| writeln!(console.out, "{}", advice(command)))?;
     Ok(0)
 }
 
 /// Evicts the credentials; returns their number, and the commands of the plugins.
-async fn log_out(args: &LogoutArgs, client: &Client) -> Result<(u32, Vec<String>), Error> {
-    let admin = client.admin();
-    let (selector, name) = match (&args.provider, &args.cluster_profile) {
-        (Some(name), _) => (args.definition.selector(name), Some(name.clone())),
-        (None, Some(profile)) => {
+async fn log_out(source: &Source, client: &Client) -> Result<(u32, Vec<String>), Error> {
+    let (name, definition) = match source {
+        Source::Provider { name, definition } => (Some(name.clone()), definition.as_ref()),
+        Source::ClusterProfile(profile) => {
             let clusters = client.clusters(Some(&profile.namespace)).await?.clusters;
             let cluster = clusters.into_iter().find(|cluster| cluster.profile == *profile);
-            (Selector::ClusterProfile(profile.clone()), cluster.and_then(|cluster| cluster.provider))
+            (cluster.and_then(|cluster| cluster.provider), None)
         }
-        (None, None) => return Ok((0, Vec::new())), // clap requires one of them
     };
-    let evicted = admin.evict(&selector).await?;
-    let definition = &args.definition.definition;
+    let evicted = client.admin().evict(&held_of(source.clone())).await?;
     let is_meant = |known: &ProviderState| {
-        Some(&known.name) == name.as_ref() && (definition.is_none() || known.definition == *definition)
+        Some(&known.name) == name.as_ref()
+            && (definition.is_none() || known.definition.as_ref() == definition)
     };
-    let mut commands: Vec<_> =
-        admin.providers().await?.into_iter().filter(is_meant).map(|known| known.command).collect();
+    let known = client.admin().providers().await?.into_iter().filter(is_meant);
+    let mut commands: Vec<_> = known.map(|known| known.command).collect();
     commands.dedup();
     Ok((evicted, commands))
 }

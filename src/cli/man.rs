@@ -10,16 +10,14 @@ use clap_mangen::Man;
 ///
 /// Packages install them below share/man/man1.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = "\
+Examples:
+  credbroker man ~/.local/share/man/man1")]
 pub(super) struct ManArgs {
     /// Directory, which must exist
     #[arg(value_name = "DIRECTORY")]
     directory: PathBuf,
 }
-
-const EXAMPLES: &str = "\
-Examples:
-  credbroker man ~/.local/share/man/man1";
 
 /// Writes the pages of `command` and all commands below it.
 pub(super) fn run(args: &ManArgs, command: Command, out: &mut dyn Write) -> anyhow::Result<u8> {

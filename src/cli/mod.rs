@@ -6,6 +6,7 @@ mod arguments;
 mod broker;
 mod clusters;
 mod complete;
+mod console;
 mod credentials;
 mod demo;
 mod doctor;
@@ -22,6 +23,7 @@ mod programs;
 mod progress;
 mod refresh;
 mod screen;
+mod selection;
 mod serve;
 mod setup;
 mod status;
@@ -38,7 +40,7 @@ use clap::CommandFactory as _;
 
 use self::{
     arguments::{CliCommand, OnceCommand},
-    broker::fail,
+    console::{Console, fail},
 };
 use credbroker_plugin::Environment;
 
@@ -69,28 +71,29 @@ pub fn run(cli: Cli, environment: &Environment, out: &mut dyn Write) -> ExitCode
 /// Not inlined, because the stack that all these commands need would stay resident below the daemon.
 #[inline(never)]
 fn run_once(command: OnceCommand, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
+    let console = &mut Console { environment, shim: &shim(), out, err: &mut io::stderr() };
     match command {
-        OnceCommand::Validate(args) => validate::run(&args, environment, out),
-        OnceCommand::Kubeconfig(args) => kubeconfig::run(&args, environment, &shim(), out),
-        OnceCommand::Setup(args) => setup::run(&args, environment, &shim(), &man::pages(Cli::command()), out),
-        OnceCommand::Doctor(args) => doctor::run(&args, environment, &shim(), out),
-        OnceCommand::Get(args) => get::run(&args, environment, out),
-        OnceCommand::Login(args) => login::run(&args, environment, out),
-        OnceCommand::Logout(args) => logout::run(&args, environment, out),
-        OnceCommand::Status(args) => status::run(&args, environment, out),
-        OnceCommand::Explain(args) => explain::run(&args, environment, out),
-        OnceCommand::Healthcheck(args) => healthcheck::run(&args, environment, out),
-        OnceCommand::Refresh(args) => refresh::run(&args, environment, out),
-        OnceCommand::Evict(args) => evict::run(&args, environment, out),
-        OnceCommand::Clusters(args) => clusters::run(&args, environment, out, &mut io::stderr()),
-        OnceCommand::Completions(args) => complete::run(&args, out),
-        OnceCommand::Man(args) => man::run(&args, Cli::command(), out),
-        OnceCommand::Demo(args) => demo::run(&args, environment, out),
+        OnceCommand::Validate(args) => validate::run(&args, console),
+        OnceCommand::Kubeconfig(args) => kubeconfig::run(&args, console),
+        OnceCommand::Setup(args) => setup::run(&args, &man::pages(Cli::command()), console),
+        OnceCommand::Doctor(args) => doctor::run(&args, console),
+        OnceCommand::Get(args) => get::run(&args, console),
+        OnceCommand::Login(args) => login::run(&args, console),
+        OnceCommand::Logout(args) => logout::run(&args, console),
+        OnceCommand::Status(args) => status::run(&args, console),
+        OnceCommand::Explain(args) => explain::run(&args, console),
+        OnceCommand::Healthcheck(args) => healthcheck::run(&args, console),
+        OnceCommand::Refresh(args) => refresh::run(&args, console),
+        OnceCommand::Evict(args) => evict::run(&args, console),
+        OnceCommand::Clusters(args) => clusters::run(&args, console),
+        OnceCommand::Completions(args) => complete::run(&args, console.out),
+        OnceCommand::Man(args) => man::run(&args, Cli::command(), console.out),
+        OnceCommand::Demo(args) => demo::run(&args, console),
+        OnceCommand::SamplePlugin(args) => demo::run_sample(&args, console.out),
         OnceCommand::Shim { arguments } => {
             let mut edges = credbroker_exec::Edges::of_this_process();
             Ok(credbroker_exec::run(arguments.into_iter(), &mut edges))
         }
-        OnceCommand::SamplePlugin(args) => demo::run_sample(&args, out),
     }
 }
 

@@ -1,21 +1,16 @@
 //! `credbroker refresh`: plugin runs now.
 
-use std::{
-    io::{self, Write},
-    time::Duration,
-};
-
-use credbroker_client::Error;
+use credbroker_client::{Client, Error};
 use credbroker_exec::{Failure, Source, request_patiently};
 
 use super::{
-    broker::{BrokerArgs, OutputFormat, SelectionArgs, SocketArg, TimeoutArg, timeout},
+    broker::BrokerArgs,
+    console::{Console, OutputFormat},
     credentials,
     get::noticed,
     progress::explained,
-    screen::Screen,
+    selection::SelectionArgs,
 };
-use credbroker_plugin::Environment;
 
 /// Run plugins now
 ///
@@ -24,65 +19,55 @@ use credbroker_plugin::Environment;
 /// at a time, so refreshing many takes a while. If this command stops waiting, the runs continue; see their result with
 /// `credbroker status`. Exits with 1 if a run failed.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES, override_usage = USAGE)]
+#[command(mut_arg("timeout", |arg| arg.help(TIMEOUT).default_value("1h").display_order(4)), after_help = "\
+Examples:
+  credbroker refresh gke
+  credbroker refresh --cluster-profile fleet/paris
+  credbroker refresh gke --timeout 30s")]
 pub(super) struct RefreshArgs {
     #[command(flatten)]
     selection: SelectionArgs,
     /// Output format
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Table)]
     output: OutputFormat,
-    /// Longest time to wait for the runs, such as 500ms, 10s, 2m, or a number of seconds
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = timeout)]
-    timeout: Duration,
     #[command(flatten)]
-    socket: SocketArg,
+    broker: BrokerArgs,
 }
 
-const USAGE: &str =
-    "credbroker refresh [OPTIONS] <NAME|--cluster-profile <NAMESPACE/NAME>|--key <KEY>|--all>";
+const TIMEOUT: &str = "Longest time to wait for the runs, such as 500ms, 10s, 2m, or a number of seconds";
 
-const EXAMPLES: &str = "\
-Examples:
-  credbroker refresh gke
-  credbroker refresh --cluster-profile fleet/paris
-  credbroker refresh gke --timeout 30s";
-
-pub(super) fn run(args: &RefreshArgs, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
-    let selector = args.selection.selector();
-    let broker = BrokerArgs { socket: args.socket.clone(), timeout: TimeoutArg { limit: args.timeout } };
-    let refreshed = broker.ask(environment, async |client| {
+pub(super) fn run(args: &RefreshArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
+    let (selector, environment) = (args.selection.selector(), console.environment);
+    let refreshed = args.broker.try_ask(environment, async |client| {
         let what = format!("credbroker: waiting for the plugin runs of {} ...", args.selection);
         let admin = client.admin();
         explained(&what, admin.refresh(&selector)).await?;
         admin.credentials(&selector).await
-    });
+    })?;
     let mut states = match refreshed {
-        Ok(states) => states,
-        Err(error) => match error.downcast_ref::<Failure>() {
-            Some(failure @ Failure::Broker(Error::Timeout { .. })) => {
-                let remedy = "see `credbroker status`, or wait longer with --timeout";
-                writeln!(io::stderr(), "credbroker: {failure}; the plugin runs continue: {remedy}")?;
-                return Ok(failure.exit_code());
-            }
-            _ => return Err(error),
-        },
+        Err(failure @ Failure::Broker(Error::Timeout { .. })) => {
+            let remedy = "see `credbroker status`, or wait longer with --timeout";
+            writeln!(console.err, "credbroker: {failure}; the plugin runs continue: {remedy}")?;
+            return Ok(failure.exit_code());
+        }
+        refreshed => refreshed?,
     };
-    if let ([], Some(source)) = (states.as_slice(), args.selection.source()) {
-        let first = first_run(args, &source, environment);
-        states = broker.ask(environment, async |client| client.admin().credentials(&selector).await)?;
+    if let ([], Some(source)) = (states.as_slice(), args.selection.source.source()) {
+        let first = first_run(args, &source, console);
+        let held = async |client: Client| client.admin().credentials(&selector).await;
+        states = args.broker.ask(environment, held)?;
         if states.is_empty() {
             first?;
         }
     }
-    credentials::print(&states, (args.output, Screen::of_stdout(environment)), out)?;
+    credentials::print(&states, args.output, console)?;
     Ok(u8::from(states.iter().any(|state| state.last_failure.is_some())))
 }
 
 /// Requests a credential that the broker does not hold.
-fn first_run(args: &RefreshArgs, source: &Source, environment: &Environment) -> Result<(), Failure> {
-    let (socket, timeout) = (args.socket.locate(environment)?, Some(args.timeout));
-    let what = ("credbroker refresh", source, None);
-    noticed(what, environment, &mut io::stderr(), |request, notice| {
+fn first_run(args: &RefreshArgs, source: &Source, console: &mut Console<'_>) -> Result<(), Failure> {
+    let (socket, timeout) = (args.broker.socket.locate(console.environment)?, Some(args.broker.timeout));
+    noticed("credbroker refresh", source, None, console, |request, notice| {
         let is_terminal = notice.is_some();
         request_patiently(&socket, request, timeout, is_terminal, notice).map(drop)
     })

@@ -93,22 +93,23 @@ pub(super) fn fitted<const N: usize>(
         cells.max().unwrap_or_default().max(head.get(column).map_or(0, |cell| length(cell)))
     };
     let mut widths: Vec<_> = (0..N).map(|column| (column, widest(column))).collect();
-    let mut optional = optional.iter();
-    let limit = |widths: &mut [(usize, usize)], most: usize, least: usize| {
+    let excess = |widths: &[(usize, usize)]| {
         let total = widths.iter().map(|(_, width)| width + 2).sum::<usize>().saturating_sub(2);
-        let excess = total.saturating_sub(most);
+        total.saturating_sub(screen.width())
+    };
+    let shorten = |widths: &mut [(usize, usize)], least: usize| {
+        let excess = excess(widths);
         if let Some((0, first)) = widths.first_mut() {
             *first = first.saturating_sub(excess).max(least.min(*first));
         }
-        widths.iter().map(|(_, width)| width + 2).sum::<usize>() <= most.saturating_add(2)
     };
-    while !limit(&mut widths, screen.width(), NAME) {
-        let Some(left_out) = optional.next() else {
-            limit(&mut widths, screen.width(), SHORT_NAME);
-            break;
-        };
-        widths.retain(|(column, _)| column != left_out);
+    shorten(&mut widths, NAME);
+    for left_out in optional {
+        if excess(&widths) > 0 {
+            widths.retain(|(column, _)| column != left_out);
+        }
     }
+    shorten(&mut widths, SHORT_NAME);
     let mut text = String::new();
     let head = (Tone::Plain, head.map(str::to_owned));
     for (tone, cells) in std::iter::once(&head).chain(rows) {
@@ -208,9 +209,14 @@ pub(super) fn ahead(at: SystemTime, now: SystemTime, past: &str) -> String {
     }
 }
 
-/// `2026-11-20T10:00:00Z (in 42m)`.
-pub(super) fn expiry(at: SystemTime, now: SystemTime) -> String {
-    format!("{} ({})", rfc3339(at), ahead(at, now, "expired"))
+/// `2026-11-20T10:00:00Z (in 42m)`, or with `past`.
+pub(super) fn dated(at: SystemTime, now: SystemTime, past: &str) -> String {
+    format!("{} ({})", rfc3339(at), ahead(at, now, past))
+}
+
+/// `1 credential`, `2 credentials`.
+pub(super) fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use credbroker_client::{Socket, SocketError, SocketSources};
 use credbroker_exec::Failure;
 use tracing::{error, info, warn};
 
-use super::broker::EX_CONFIG;
+use super::console::EX_CONFIG;
 use crate::app::{
     self, BuildError, ConfigPlace, Drained, Edges, FilterProblem, Listening, LogFormat, LogOptions, LogQueue,
     ServiceNotification, Signals, SocketSource,
@@ -33,7 +33,12 @@ const IDLE_THREAD: Duration = Duration::from_millis(2_500);
 /// read the files at once. SIGTERM and Ctrl-C stop it within ten seconds; a second signal stops it at once. The variable
 /// CREDBROKER_LOG sets the log level of the broker: error, warn, info, debug or trace. If it is not set, the broker reads RUST_LOG.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = "\
+Examples:
+  credbroker serve
+  credbroker serve --config ~/.config/credbroker/config.yaml --log-format json
+  credbroker serve -v
+  CREDBROKER_LOG=info,h2=debug credbroker serve")]
 pub(super) struct ServeArgs {
     /// Configuration file [env: CREDBROKER_CONFIG] [default: the first that exists of
     /// ~/.config/credbroker/config.yaml and /etc/credbroker/config.yaml]
@@ -53,13 +58,6 @@ pub(super) struct ServeArgs {
     #[arg(long, hide = true)]
     detached: bool,
 }
-
-const EXAMPLES: &str = "\
-Examples:
-  credbroker serve
-  credbroker serve --config ~/.config/credbroker/config.yaml --log-format json
-  credbroker serve -v
-  CREDBROKER_LOG=info,h2=debug credbroker serve";
 
 pub(super) fn run(args: &ServeArgs, environment: &Environment) -> anyhow::Result<u8> {
     if args.detached {

@@ -2,16 +2,21 @@
 
 use std::{io::Write, path::PathBuf};
 
-use super::broker::EX_CONFIG;
+use super::{
+    console::{Console, EX_CONFIG},
+    screen::counted,
+};
 use credbroker_config as config;
-use credbroker_plugin::Environment;
 
 /// Check a configuration and print every problem with its file, line and column
 ///
 /// Reads the files that `credbroker serve` would read, and runs no plugin. Exits with 78 if there is a problem; a warning
 /// does not change the exit code.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = "\
+Examples:
+  credbroker validate
+  credbroker validate --config config.yaml")]
 pub(super) struct ValidateArgs {
     /// Configuration file [default: the file that `credbroker serve` uses; without one, the exec users of KUBECONFIG or
     /// ~/.kube/config]
@@ -19,19 +24,15 @@ pub(super) struct ValidateArgs {
     config: Option<PathBuf>,
 }
 
-const EXAMPLES: &str = "\
-Examples:
-  credbroker validate
-  credbroker validate --config config.yaml";
-
 /// Prints the problems of the configuration, or a summary if there are none.
-pub(super) fn run(args: &ValidateArgs, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
-    match config::load(args.config.as_deref(), environment) {
+pub(super) fn run(args: &ValidateArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
+    let out = &mut *console.out;
+    match config::load(args.config.as_deref(), console.environment) {
         Ok(loaded) => {
             warn(&loaded.warnings, out)?;
             let names = loaded.config.providers.names();
-            let s = if names.len() == 1 { "" } else { "s" };
-            writeln!(out, "{}: ok, {} provider{s}: {}", loaded.source, names.len(), names.join(", "))?;
+            let count = counted(names.len() as u64, "provider");
+            writeln!(out, "{}: ok, {count}: {}", loaded.source, names.join(", "))?;
             Ok(0)
         }
         Err(error) => {
@@ -49,13 +50,19 @@ fn warn(warnings: &[config::Problem], out: &mut dyn Write) -> std::io::Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::console::tests::console;
+    use credbroker_plugin::Environment;
 
     fn validate(config: &str) -> (u8, String) {
         let dir = credbroker_test_support::private_directory();
         let path = dir.path().join("config.yaml");
         credbroker_test_support::private_file(&path, config);
         let mut out = Vec::new();
-        let code = run(&ValidateArgs { config: Some(path) }, &Environment::default(), &mut out).unwrap();
+        let code = run(
+            &ValidateArgs { config: Some(path) },
+            &mut console(&Environment::default(), &mut out, &mut Vec::new()),
+        )
+        .unwrap();
         let shown = String::from_utf8(out).unwrap().replace(dir.path().to_str().unwrap(), "/etc/credbroker");
         (code, shown)
     }

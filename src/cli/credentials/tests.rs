@@ -9,6 +9,8 @@ use credbroker_proto::{
 };
 
 use super::*;
+use crate::cli::console::tests::console;
+use credbroker_plugin::Environment;
 
 fn held() -> CredentialState {
     message().into()
@@ -104,7 +106,8 @@ fn json_has_no_character_that_a_terminal_obeys_or_hides() {
     failed.provider = "a\u{9b}2J".into();
     failed.last_failure.as_mut().unwrap().message = "exe\u{202e}gpj\u{7f}".into();
     let mut out = Vec::new();
-    print(&[failed.into()], (OutputFormat::Json, Screen::default()), &mut out).unwrap();
+    let (environment, mut err) = (Environment::default(), Vec::new());
+    print(&[failed.into()], OutputFormat::Json, &mut console(&environment, &mut out, &mut err)).unwrap();
     let text = String::from_utf8(out).unwrap();
     assert!(text.contains(r#""a\u009b2J""#) && text.contains(r#""exe\u202egpj\u007f""#), "{text}");
     let read: Value = serde_json::from_str(&text).unwrap();

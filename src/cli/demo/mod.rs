@@ -9,7 +9,7 @@ use anyhow::{Context as _, anyhow, ensure};
 use credbroker_client::{Client, CredentialRef, Socket};
 
 use self::stage::{PROVIDER, Stage};
-use super::{progress::Progress, screen::unfitted};
+use super::{console::Console, progress::Progress, screen::unfitted};
 use crate::app::{self, Drained, Edges, Listening, Signals};
 use credbroker_observe::clock::{Clock as _, SystemClock};
 use credbroker_plugin::Environment;
@@ -40,12 +40,12 @@ struct DemoStep {
     remark: String,
 }
 
-pub(super) fn run(_: &DemoArgs, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
+pub(super) fn run(_: &DemoArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
     let stage = Stage::new()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("cannot start the async runtime")?;
-    match runtime.block_on(with_broker(&stage, environment))? {
-        Some(steps) => print(&steps, out).map(|()| 0),
+    match runtime.block_on(with_broker(&stage, console.environment))? {
+        Some(steps) => print(&steps, console.out).map(|()| 0),
         None => Ok(INTERRUPTED),
     }
 }

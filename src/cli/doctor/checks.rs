@@ -1,9 +1,8 @@
-//! The checks, of the running broker, the programs, the kubeconfig and the machine, and what they find.
+//! The checks, of the running broker, the programs, the kubeconfig and the machine.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
     ffi::OsStr,
-    io::{self, Write},
     path::Path,
 };
 
@@ -12,289 +11,306 @@ use credbroker_client::{
     admin::{BrokerInfo, CredentialState, ProviderState, Selector, State},
 };
 use credbroker_exec::Failure;
-use serde_json::{Value, json};
 
-use crate::cli::{
-    broker::{BrokerArgs, EX_CONFIG, ask},
-    programs,
+use super::finding::{
+    Findings,
+    Level::{self, Note, Ok as Good, Warning},
 };
-use credbroker_config as config;
-use credbroker_config::kubeconfig::{Kubeconfig, is_shim};
+use crate::cli::{broker::BrokerArgs, console::EX_CONFIG, files::joined, programs};
+use credbroker_config::{
+    self as config, ConfigError, Loaded,
+    kubeconfig::{Kubeconfig, is_shim},
+};
 use credbroker_credential::{
     document::Node,
-    text::{listed, one_line, shown},
+    text::{listed, shown},
 };
 use credbroker_plugin::{Command, Definition, Environment};
 use credbroker_runner::find_in_path;
 
-/// How bad it is.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Level {
-    /// As it should be.
-    Ok,
-    /// It cannot be checked here, or it is only worth knowing.
-    Note,
-    /// It works, but not as a person may expect.
-    Warning,
-    /// It does not work. The exit code of the command.
-    Error(u8),
-}
-
-/// The result of one check.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Finding {
-    /// What was checked.
-    pub(super) check: &'static str,
-    pub(super) level: Level,
-    /// What was found.
-    pub(super) text: String,
-    /// What to do about it.
-    pub(super) remedy: Option<String>,
-}
-
-impl Finding {
-    pub(super) fn ok(check: &'static str, text: impl Into<String>) -> Self {
-        Self { check, level: Level::Ok, text: text.into(), remedy: None }
-    }
-
-    pub(super) fn note(check: &'static str, text: impl Into<String>) -> Self {
-        Self { check, level: Level::Note, text: text.into(), remedy: None }
-    }
-
-    pub(super) fn warning(check: &'static str, text: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { check, level: Level::Warning, text: text.into(), remedy: Some(remedy.into()) }
-    }
-
-    pub(super) fn error(check: &'static str, code: u8, text: impl Into<String>) -> Self {
-        Self { check, level: Level::Error(code), text: text.into(), remedy: None }
-    }
-
-    #[must_use]
-    pub(super) fn remedy(mut self, remedy: impl Into<String>) -> Self {
-        self.remedy = Some(remedy.into());
-        self
-    }
-
-    fn level(&self) -> &'static str {
-        match self.level {
-            Level::Ok => "ok",
-            Level::Note => "note",
-            Level::Warning => "warning",
-            Level::Error(_) => "error",
-        }
-    }
-}
-
-/// `found`, or if there is none, that `check` is as it should be.
-pub(super) fn or_ok(
-    mut found: Vec<Finding>,
-    check: &'static str,
-    text: impl FnOnce() -> String,
-) -> Vec<Finding> {
-    if found.is_empty() {
-        found.push(Finding::ok(check, text()));
-    }
-    found
-}
-
-/// The exit code: that of the first error, else 0. A warning does not change it.
-pub(super) fn exit_code(findings: &[Finding]) -> u8 {
-    let errors = findings.iter().filter_map(|finding| match finding.level {
-        Level::Error(code) => Some(code),
-        _ => None,
-    });
-    errors.into_iter().next().unwrap_or_default()
-}
-
-/// One line for each finding, and one for its remedy.
-pub(super) fn print(findings: &[Finding], out: &mut dyn Write) -> io::Result<()> {
-    for finding in findings {
-        let Finding { check, text, remedy, .. } = finding;
-        writeln!(out, "{:<7}  {check:<13}  {}", finding.level(), one_line(text))?;
-        if let Some(remedy) = remedy {
-            writeln!(out, "{:24}-> {}", "", one_line(remedy))?;
-        }
-    }
-    Ok(())
-}
-
-/// The same for programs.
-pub(super) fn findings_json(findings: &[Finding]) -> Value {
-    let findings = findings.iter().map(|finding| {
-        let Finding { check, text, remedy, .. } = finding;
-        json!({"check": check, "level": finding.level(), "text": text, "remedy": remedy})
-    });
-    json!({ "findings": findings.collect::<Vec<_>>() })
-}
-
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const KUBECONFIG: &str = "kubeconfig";
+const BAD: Level = Level::Error(1);
+const INJECT: &str = "run `credbroker kubeconfig inject`";
+const RESTART: &str = "restart the broker, for example with `systemctl --user restart credbroker.service`";
 
 /// What a running broker says about itself.
 #[derive(Debug)]
-pub(super) struct RunningBroker {
-    pub(super) info: BrokerInfo,
+struct RunningBroker {
+    info: BrokerInfo,
     providers: Vec<ProviderState>,
     credentials: Vec<CredentialState>,
 }
 
-impl RunningBroker {
-    /// The digests of its definitions.
-    pub(super) fn definitions(&self) -> HashSet<&str> {
-        self.providers.iter().filter_map(|provider| provider.definition.as_deref()).collect()
-    }
+/// The checks, each of which adds what it finds.
+pub(super) struct Checks<'a> {
+    environment: &'a Environment,
+    /// `None`: no broker answers on a socket that is trusted.
+    running: Option<RunningBroker>,
+    /// The files of the configuration as they are now.
+    loaded: Result<Loaded, ConfigError>,
+    pub(super) findings: Findings,
 }
 
-/// Whether a broker answers on a socket that is trusted.
-pub(super) fn broker(
-    BrokerArgs { socket, timeout }: &BrokerArgs,
-    environment: &Environment,
-) -> anyhow::Result<(Vec<Finding>, Option<RunningBroker>)> {
-    let answer = ask(socket, timeout.limit, environment, async |client| {
-        let admin = client.admin();
-        let (info, providers) = (admin.broker_info().await?, admin.providers().await?);
-        Ok(RunningBroker { info, providers, credentials: admin.credentials(&Selector::All).await? })
-    })?;
-    let failure = match answer {
-        Ok(running) => {
-            let sockets = running.info.sockets.join(", ");
-            let text = format!("a broker that is trusted answers; it listens on {sockets}");
-            return Ok((vec![Finding::ok("socket", text)], Some(running)));
+impl<'a> Checks<'a> {
+    /// Checks whether a broker answers on a socket that is trusted, and reads the configuration `file`.
+    pub(super) fn of_broker(
+        broker: &BrokerArgs,
+        file: Option<&Path>,
+        environment: &'a Environment,
+    ) -> anyhow::Result<Self> {
+        const CHECK: &str = "socket";
+        let answer = broker.try_ask(environment, async |client| {
+            let admin = client.admin();
+            let (info, providers) = (admin.broker_info().await?, admin.providers().await?);
+            Ok(RunningBroker { info, providers, credentials: admin.credentials(&Selector::All).await? })
+        })?;
+        let mut findings = Findings::default();
+        match &answer {
+            Ok(RunningBroker { info, .. }) => {
+                let sockets = info.sockets.join(", ");
+                findings.add(
+                    CHECK,
+                    Good,
+                    format!("a broker that is trusted answers; it listens on {sockets}"),
+                );
+            }
+            Err(failure) => findings.add(CHECK, Level::Error(failure.exit_code()), failure.line(None)),
         }
-        Err(failure) => failure,
-    };
-    let mut findings = vec![Finding::error("socket", failure.exit_code(), failure.line(None))];
-    let is_root = rustix::process::geteuid().is_root();
-    let is_own = socket.path.is_none() && environment.set("CREDBROKER_SOCKET").is_none();
-    if let Failure::Broker(Error::Unreachable { socket, .. }) = &failure
-        && is_own
-        && !is_root
-        && socket.candidates().all(|path| path == Path::new(Socket::SYSTEM))
-    {
-        if socket.ignored_runtime_directory().is_some() {
-            return Ok((findings, None)); // the error says it
+        let user = rustix::process::geteuid();
+        let is_own =
+            broker.socket.path.is_none() && environment.set("CREDBROKER_SOCKET").is_none() && !user.is_root();
+        if let Err(Failure::Broker(Error::Unreachable { socket, .. })) = &answer
+            && is_own
+            && socket.candidates().all(|path| path == Path::new(Socket::SYSTEM))
+            && socket.ignored_runtime_directory().is_none()
+        // else the error says it
+        {
+            let text = "XDG_RUNTIME_DIR is not set, so your own broker is not looked for; it is not set after su and in cron";
+            let remedy =
+                format!("run `export XDG_RUNTIME_DIR=/run/user/{}`, or log in with a session", user.as_raw());
+            findings.add_with("session", Warning, text, remedy);
         }
-        findings.push(Finding::warning("session", "XDG_RUNTIME_DIR is not set, so your own broker is not looked for; it is not set after su and in cron", format!("run `export XDG_RUNTIME_DIR=/run/user/{}`, or log in with a session", rustix::process::geteuid().as_raw())));
+        Ok(Self { environment, running: answer.ok(), loaded: config::load(file, environment), findings })
     }
-    Ok((findings, None))
-}
 
-/// Whether the files of the configuration are in force.
-pub(super) fn configuration(
-    running: Option<&RunningBroker>,
-    file: Option<&Path>,
-    environment: &Environment,
-) -> Vec<Finding> {
-    const CHECK: &str = "configuration";
-    let remedy = "correct the files; `credbroker validate` lists all problems";
-    let Some(running) = running else {
-        return match config::load(file, environment) {
-            Ok(loaded) => vec![Finding::ok(CHECK, format!("{}: ok", loaded.source))],
-            Err(error) => vec![Finding::error(CHECK, EX_CONFIG, error.to_string()).remedy(remedy)],
+    /// Whether the files of the configuration are in force.
+    pub(super) fn configuration(&mut self) {
+        const CHECK: &str = "configuration";
+        let (findings, bad) = (&mut self.findings, Level::Error(EX_CONFIG));
+        let remedy = "correct the files; `credbroker validate` lists all problems";
+        let Some(RunningBroker { info, .. }) = &self.running else {
+            return match &self.loaded {
+                Ok(loaded) => findings.add(CHECK, Good, format!("{}: ok", loaded.source)),
+                Err(error) => findings.add_with(CHECK, bad, error.to_string(), remedy),
+            };
         };
-    };
-    let state = running.info.configuration.clone().unwrap_or_default();
-    let mut findings = Vec::new();
-    if !state.problems.is_empty() {
-        let problems = state.problems.join("; ");
-        let text = format!(
-            "the broker continues with an earlier version, because its files have problems: {problems}"
+        let state = info.configuration.clone().unwrap_or_default();
+        if !state.problems.is_empty() {
+            let problems = state.problems.join("; ");
+            let text = format!(
+                "the broker continues with an earlier version, because its files have problems: {problems}"
+            );
+            findings.add_with(CHECK, bad, text, remedy);
+        }
+        if !state.restart_needed.is_empty() {
+            let keys = listed(&state.restart_needed);
+            let text = format!("changed, but not in force until a restart: {keys}");
+            findings.add_with(CHECK, Warning, text, RESTART);
+        }
+        findings.or(CHECK, Good, || format!("in force: {}", listed(&info.config_files)));
+    }
+
+    /// Whether the plugins are there and may run.
+    pub(super) fn plugins(&mut self) {
+        const CHECK: &str = "plugins";
+        if let Some(RunningBroker { providers, .. }) = &self.running {
+            for failure in providers.iter().filter_map(|provider| provider.failure.as_ref()) {
+                self.findings.add(CHECK, BAD, &failure.message);
+            }
+            let text = || format!("the plugins of all {} providers can run", providers.len());
+            return self.findings.or(CHECK, Good, text);
+        }
+        let Ok(loaded) = &self.loaded else { return };
+        let path = self.environment.get("PATH").unwrap_or_default();
+        for provider in loaded.config.providers.iter() {
+            let is_there = match &provider.command {
+                Command::Name(name) => find_in_path(name, path).is_some(),
+                Command::Path(path) => path.is_file(),
+            };
+            if !is_there {
+                let (name, command) = (shown(&provider.name), &provider.command);
+                let text = format!("provider `{name}`: {command} is not installed");
+                self.findings.add_with(CHECK, BAD, text, "install it, or correct the command");
+            }
+        }
+    }
+
+    /// The credentials whose last run failed.
+    pub(super) fn failures(&mut self) {
+        const CHECK: &str = "failures";
+        let Some(RunningBroker { credentials, .. }) = &self.running else { return };
+        for credential in credentials {
+            let Some(failure) = &credential.last_failure else { continue };
+            let level = if credential.state == State::Failed { BAD } else { Warning };
+            let remedy = format!("then run `credbroker refresh {}`", shown(&credential.provider));
+            self.findings.add_with(CHECK, level, &failure.message, remedy);
+        }
+        let text = || format!("the last runs of all {} credentials succeeded", credentials.len());
+        self.findings.or(CHECK, Good, text);
+    }
+
+    /// Whether the broker, this program and the shim, which may be the one at `beside`, are of one version.
+    pub(super) fn versions(&mut self, beside: &Path) {
+        const CHECK: &str = "versions";
+        let (shim, findings) = (shim(beside, self.environment), &mut self.findings);
+        let running = self.running.as_ref().map(|running| &running.info.version);
+        if let Some(version) = running.filter(|version| *version != VERSION) {
+            let text = format!("the running broker has version {version}, this program {VERSION}");
+            findings.add_with(CHECK, Warning, text, RESTART);
+        }
+        match shim {
+            None => {
+                let text = "credbroker-exec is neither on PATH nor beside this program";
+                findings.add_with(CHECK, BAD, text, "install it");
+            }
+            Some((path, None)) => {
+                let text = format!("{path} does not run");
+                findings.add_with(CHECK, BAD, text, "install credbroker-exec again");
+            }
+            Some((path, Some(version))) if version != VERSION => {
+                let text = format!("{path} has version {version}, this program {VERSION}");
+                findings.add_with(CHECK, Warning, text, "install both from one release");
+            }
+            Some(_) => {}
+        }
+        findings.or(CHECK, Good, || format!("the programs have version {VERSION}"));
+    }
+
+    /// Whether the users of the kubeconfigs, or of `file`, request their credentials from the broker and it knows them.
+    pub(super) fn kubeconfig(&mut self, file: Option<&Path>) {
+        let (paths, mode) = Kubeconfig::chosen(file, self.environment);
+        let list = joined(&paths, ":");
+        match config::read_kubeconfig(&paths, mode) {
+            Ok(kubeconfig) if kubeconfig.files().is_empty() => {
+                self.findings.add(KUBECONFIG, Note, format!("there is none: {list}"));
+            }
+            Ok(kubeconfig) => self.users(&kubeconfig, &list),
+            Err(error) => {
+                let bad = Level::Error(EX_CONFIG);
+                self.findings.add_with(KUBECONFIG, bad, error.to_string(), "correct the file");
+            }
+        }
+    }
+
+    fn users(&mut self, kubeconfig: &Kubeconfig, list: &str) {
+        let config::Definitions { served, warnings } = config::definitions(kubeconfig, self.environment);
+        let served: HashMap<_, _> = served.into_iter().collect();
+        let providers = self.running.as_ref().map(|running| running.providers.iter());
+        let known: Option<HashSet<_>> =
+            providers.map(|providers| providers.filter_map(|known| known.definition.as_deref()).collect());
+        let [mut brokered, mut plain, mut outdated, mut unknown, mut broken] = [const { Vec::new() }; 5];
+        for user in kubeconfig.users() {
+            let Some(exec) = user.body.get("exec") else { continue };
+            let (name, definition) = (user.name.to_owned(), served.get(user.name));
+            if !is_shim(exec) {
+                plain.extend(definition.map(|_| name));
+                continue;
+            }
+            let digest = definition.map(Definition::digest).or_else(|| argument(exec, "--definition"));
+            let is_unknown = |digest| known.as_ref().is_some_and(|known| !known.contains(digest));
+            if definition.is_some_and(|definition| definition.is_outdated) {
+                outdated.push(name.clone());
+            } else if digest.is_some_and(is_unknown) {
+                unknown.push(name.clone());
+            }
+            if !is_command_there(exec, user.file, self.environment) {
+                broken.push(name.clone());
+            }
+            brokered.push(name);
+        }
+        let is_good = outdated.is_empty() && unknown.is_empty() && broken.is_empty();
+        let mut add = |level, before: &str, names: &[String], remedy: &str| {
+            if !names.is_empty() {
+                let text = format!("{before}: {}", listed(names));
+                self.findings.add_with(KUBECONFIG, level, text, remedy);
+            }
+        };
+        let edited = format!(
+            "these users of {list} were edited, and the arguments of their credbroker-exec do not describe them"
         );
-        findings.push(Finding::error(CHECK, EX_CONFIG, text).remedy(remedy));
+        add(BAD, &edited, &outdated, INJECT);
+        let not_known = format!("the broker does not know the definitions of these users of {list}");
+        add(
+            BAD,
+            &not_known,
+            &unknown,
+            "add the kubeconfig that they were written from to `kubeconfigs` of the broker's configuration, or write this one again with `credbroker kubeconfig wrap`",
+        );
+        let without = format!("these users of {list} name a credbroker-exec that does not exist");
+        add(
+            BAD,
+            &without,
+            &broken,
+            "install it there, or write the kubeconfig again with `credbroker kubeconfig wrap` or `inject`",
+        );
+        if is_good {
+            add(Good, &format!("{list}: these users use the broker"), &brokered, "");
+        }
+        add(Warning, &format!("these users of {list} run their plugin themselves"), &plain, INJECT);
+        for problem in warnings {
+            self.findings.add_with(KUBECONFIG, Warning, problem.to_string(), "correct the kubeconfig");
+        }
+        self.findings.or(KUBECONFIG, Note, || format!("no user of {list} runs an exec plugin"));
     }
-    if !state.restart_needed.is_empty() {
-        let text = format!("changed, but not in force until a restart: {}", listed(&state.restart_needed));
-        let remedy = "restart the broker, for example with `systemctl --user restart credbroker.service`";
-        findings.push(Finding::warning(CHECK, text, remedy));
+
+    /// Whether programs that a desktop starts find what a shell finds: they have the environment of the user manager.
+    pub(super) fn graphical_path(&mut self) {
+        const CHECK: &str = "desktop PATH";
+        let shown = programs::systemctl(&["show-environment"], self.environment);
+        let Some(shown) = shown.filter(|ran| ran.succeeded) else {
+            return self.findings.add(CHECK, Note, "there is no systemd user manager here");
+        };
+        let path = shown.stdout.lines().find_map(|line| line.strip_prefix("PATH=")).unwrap_or_default();
+        let own = self.environment.get("PATH").unwrap_or_default();
+        let providers = self.loaded.iter().flat_map(|loaded| loaded.config.providers.iter());
+        let commands = providers.filter_map(|provider| match &provider.command {
+            Command::Name(name) => Some(name.clone()),
+            Command::Path(_) => None,
+        });
+        let names: BTreeSet<String> = commands.chain(["credbroker-exec".to_owned()]).collect();
+        let is_missing =
+            |name: &String| find_in_path(name, own).is_some() && find_in_path(name, path.as_ref()).is_none();
+        let missing: Vec<_> = names.into_iter().filter(is_missing).collect();
+        if !missing.is_empty() {
+            let missing = listed(&missing);
+            self.findings.add_with(
+                CHECK,
+                Warning,
+                format!("programs that the desktop or systemd starts do not find {missing}, which your shell does"),
+                "run `systemctl --user import-environment PATH`, or set PATH in ~/.config/environment.d/, and restart the broker",
+            );
+        }
+        let text = "programs that the desktop or systemd starts find the plugins too";
+        self.findings.or(CHECK, Good, || text.to_owned());
     }
-    or_ok(findings, CHECK, || format!("in force: {}", listed(&running.info.config_files)))
-}
 
-/// Whether the plugins are there and may run.
-pub(super) fn plugins(
-    running: Option<&RunningBroker>,
-    file: Option<&Path>,
-    environment: &Environment,
-) -> Vec<Finding> {
-    const CHECK: &str = "plugins";
-    let Some(running) = running else {
-        let missing = missing(file, environment);
-        return missing
-            .into_iter()
-            .map(|(name, command)| {
-                let text = format!("provider `{}`: {command} is not installed", shown(&name));
-                Finding::error(CHECK, 1, text).remedy("install it, or correct the command")
-            })
-            .collect();
-    };
-    let broken = running
-        .providers
-        .iter()
-        .filter_map(|provider| Some(Finding::error(CHECK, 1, provider.failure.as_ref()?.message.clone())));
-    let count = running.providers.len();
-    or_ok(broken.collect(), CHECK, || format!("the plugins of all {count} providers can run"))
-}
-
-/// The providers of the configuration whose plugin is not there, with its command.
-fn missing(file: Option<&Path>, environment: &Environment) -> Vec<(String, String)> {
-    let Ok(loaded) = config::load(file, environment) else { return Vec::new() };
-    let path = environment.get("PATH").unwrap_or_default();
-    let is_there = |command: &Command| match command {
-        Command::Name(name) => find_in_path(name, path).is_some(),
-        Command::Path(path) => path.is_file(),
-    };
-    let providers = loaded.config.providers.iter().filter(|provider| !is_there(&provider.command));
-    providers.map(|provider| (provider.name.to_string(), provider.command.to_string())).collect()
-}
-
-/// The credentials whose last run failed.
-pub(super) fn failures(running: Option<&RunningBroker>) -> Vec<Finding> {
-    const CHECK: &str = "failures";
-    let Some(running) = running else { return Vec::new() };
-    let failed = running.credentials.iter().filter_map(|credential| {
-        let message = credential.last_failure.as_ref()?.message.clone();
-        let remedy = format!("then run `credbroker refresh {}`", shown(&credential.provider));
-        Some(if credential.state == State::Failed {
-            Finding::error(CHECK, 1, message).remedy(remedy)
-        } else {
-            Finding::warning(CHECK, message, remedy)
-        })
-    });
-    let count = running.credentials.len();
-    or_ok(failed.collect(), CHECK, || format!("the last runs of all {count} credentials succeeded"))
-}
-
-/// A finding for each difference.
-pub(super) fn versions(
-    running: Option<&RunningBroker>,
-    beside: &Path,
-    environment: &Environment,
-) -> Vec<Finding> {
-    const CHECK: &str = "versions";
-    let mut findings = Vec::new();
-    if let Some(version) =
-        running.map(|running| running.info.version.as_str()).filter(|other| *other != VERSION)
-    {
-        let text = format!("the running broker has version {version}, this program {VERSION}");
-        let remedy = "restart the broker, for example with `systemctl --user restart credbroker.service`";
-        findings.push(Finding::warning(CHECK, text, remedy));
+    /// Whether the wall clock is synchronised: with a wrong one, every credential looks expired or lives too long.
+    pub(super) fn clock(&mut self) {
+        const CHECK: &str = "clock";
+        let args = ["show", "--property=NTPSynchronized", "--value"];
+        let ran = programs::run("timedatectl", &args, self.environment).filter(|ran| ran.succeeded);
+        match ran.as_ref().map(|ran| ran.stdout.trim()) {
+            Some("yes") => self.findings.add(CHECK, Good, "synchronised"),
+            Some("no") => self.findings.add_with(
+                CHECK,
+                Warning,
+                "not synchronised; with a wrong clock, credentials seem to be expired or live too long",
+                "start a time service, for example with `timedatectl set-ntp true`",
+            ),
+            _ => self.findings.add(CHECK, Note, "cannot determine whether the clock is synchronised"),
+        }
     }
-    match shim(beside, environment) {
-        None => findings.push(
-            Finding::error(CHECK, 1, "credbroker-exec is neither on PATH nor beside this program")
-                .remedy("install it"),
-        ),
-        Some((path, None)) => findings.push(
-            Finding::error(CHECK, 1, format!("{path} does not run")).remedy("install credbroker-exec again"),
-        ),
-        Some((path, Some(version))) if version != VERSION => findings.push(Finding::warning(
-            CHECK,
-            format!("{path} has version {version}, this program {VERSION}"),
-            "install both from one release",
-        )),
-        Some(_) => {}
-    }
-    or_ok(findings, CHECK, || format!("the programs have version {VERSION}"))
 }
 
 /// The shim, and the version that it prints.
@@ -309,111 +325,6 @@ fn shim(beside: &Path, environment: &Environment) -> Option<(String, Option<Stri
     Some((name, version))
 }
 
-pub(super) fn kubeconfig(
-    file: Option<&Path>,
-    running: Option<&RunningBroker>,
-    environment: &Environment,
-) -> Vec<Finding> {
-    let (paths, mode) = Kubeconfig::chosen(file, environment);
-    let list = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(":");
-    let kubeconfig = match config::read_kubeconfig(&paths, mode) {
-        Ok(kubeconfig) if kubeconfig.files().is_empty() => {
-            return vec![Finding::note(KUBECONFIG, format!("there is none: {list}"))];
-        }
-        Ok(kubeconfig) => kubeconfig,
-        Err(error) => {
-            return vec![Finding::error(KUBECONFIG, EX_CONFIG, error.to_string()).remedy("correct the file")];
-        }
-    };
-    let mut findings = through_broker(&kubeconfig, running, environment, &list);
-    findings.extend(direct(&kubeconfig, environment, &list));
-    if findings.is_empty() {
-        findings.push(Finding::note(KUBECONFIG, format!("no user of {list} runs an exec plugin")));
-    }
-    findings
-}
-
-/// The users that run the shim.
-fn through_broker(
-    kubeconfig: &Kubeconfig,
-    running: Option<&RunningBroker>,
-    environment: &Environment,
-    list: &str,
-) -> Vec<Finding> {
-    let users = kubeconfig.users();
-    let stanzas = users.iter().filter_map(|user| Some((user.name, user.body.get("exec")?, user.file)));
-    let shims: Vec<_> = stanzas.filter(|(_, exec, _)| is_shim(exec)).collect();
-    let (mut outdated, mut unknown, mut broken) = (Vec::new(), Vec::new(), Vec::new());
-    let definitions: HashMap<_, _> =
-        config::definitions(kubeconfig, environment).served.into_iter().collect();
-    let known = running.map(RunningBroker::definitions);
-    for (name, exec, file) in &shims {
-        let definition = definitions.get(*name);
-        let digest = definition.map(Definition::digest).or_else(|| argument(exec, "--definition"));
-        if definition.is_some_and(|definition| definition.is_outdated) {
-            outdated.push((*name).to_owned());
-        } else if digest.is_some_and(|digest| known.as_ref().is_some_and(|known| !known.contains(digest))) {
-            unknown.push((*name).to_owned());
-        }
-        if !is_command_there(exec, file, environment) {
-            broken.push((*name).to_owned());
-        }
-    }
-    let mut findings = Vec::new();
-    if !outdated.is_empty() {
-        let text = format!(
-            "these users of {list} were edited, and the arguments of their credbroker-exec do not describe them: {}",
-            listed(&outdated)
-        );
-        findings.push(Finding::error(KUBECONFIG, 1, text).remedy("run `credbroker kubeconfig inject`"));
-    }
-    if !unknown.is_empty() {
-        let text = format!(
-            "the broker does not know the definitions of these users of {list}: {}",
-            listed(&unknown)
-        );
-        let remedy = "add the kubeconfig that they were written from to `kubeconfigs` of the broker's configuration, or write this one again with `credbroker kubeconfig wrap`";
-        findings.push(Finding::error(KUBECONFIG, 1, text).remedy(remedy));
-    }
-    if !broken.is_empty() {
-        let text =
-            format!("these users of {list} name a credbroker-exec that does not exist: {}", listed(&broken));
-        let remedy =
-            "install it there, or write the kubeconfig again with `credbroker kubeconfig wrap` or `inject`";
-        findings.push(Finding::error(KUBECONFIG, 1, text).remedy(remedy));
-    }
-    if findings.is_empty() && !shims.is_empty() {
-        let names: Vec<_> = shims.iter().map(|(name, ..)| (*name).to_owned()).collect();
-        findings
-            .push(Finding::ok(KUBECONFIG, format!("{list}: these users use the broker: {}", listed(&names))));
-    }
-    findings
-}
-
-/// The users that run their plugin themselves.
-fn direct(kubeconfig: &Kubeconfig, environment: &Environment, list: &str) -> Vec<Finding> {
-    let definitions = config::definitions(kubeconfig, environment);
-    let mut findings = Vec::new();
-    let users = kubeconfig.users();
-    let is_plain = |name: &str| {
-        let user = users.iter().find(|user| user.name == name);
-        user.and_then(|user| user.body.get("exec")).is_some_and(|exec| !is_shim(exec))
-    };
-    let names: Vec<_> =
-        definitions.served.into_iter().map(|(name, _)| name).filter(|name| is_plain(name)).collect();
-    if !names.is_empty() {
-        let text = format!("these users of {list} run their plugin themselves: {}", listed(&names));
-        let remedy = "run `credbroker kubeconfig inject`";
-        findings.push(Finding::warning(KUBECONFIG, text, remedy));
-    }
-    let problems = definitions
-        .warnings
-        .iter()
-        .map(|problem| Finding::warning(KUBECONFIG, problem.to_string(), "correct the kubeconfig"));
-    findings.extend(problems);
-    findings
-}
-
 /// The value of the flag `name` in the arguments of a stanza.
 fn argument<'a>(exec: &'a Node, name: &str) -> Option<&'a str> {
     let args = exec.get("args")?.as_sequence()?;
@@ -426,58 +337,5 @@ fn is_command_there(exec: &Node, file: &Path, environment: &Environment) -> bool
     if !command.contains('/') {
         return find_in_path(command, environment.get("PATH").unwrap_or_default()).is_some();
     }
-    let path = file.parent().unwrap_or(Path::new("/")).join(command);
-    path.is_file()
+    file.parent().unwrap_or(Path::new("/")).join(command).is_file()
 }
-
-/// Whether programs that a desktop starts find what a shell finds: they have the environment of the user manager.
-pub(super) fn graphical_path(file: Option<&Path>, environment: &Environment) -> Finding {
-    const CHECK: &str = "desktop PATH";
-    let shown = programs::systemctl(&["show-environment"], environment);
-    let Some(shown) = shown.filter(|ran| ran.succeeded) else {
-        return Finding::note(CHECK, "there is no systemd user manager here");
-    };
-    let path = shown.stdout.lines().find_map(|line| line.strip_prefix("PATH=")).unwrap_or_default();
-    let own = environment.get("PATH").unwrap_or_default();
-    let mut names: BTreeSet<String> = ["credbroker-exec".to_owned()].into();
-    if let Ok(loaded) = config::load(file, environment) {
-        names.extend(loaded.config.providers.iter().filter_map(|provider| match &provider.command {
-            Command::Name(name) => Some(name.clone()),
-            Command::Path(_) => None,
-        }));
-    }
-    let is_missing =
-        |name: &String| find_in_path(name, own).is_some() && find_in_path(name, path.as_ref()).is_none();
-    let missing: Vec<_> = names.into_iter().filter(is_missing).collect();
-    if missing.is_empty() {
-        Finding::ok(CHECK, "programs that the desktop or systemd starts find the plugins too")
-    } else {
-        Finding::warning(
-            CHECK,
-            format!(
-                "programs that the desktop or systemd starts do not find {}, which your shell does",
-                listed(&missing)
-            ),
-            "run `systemctl --user import-environment PATH`, or set PATH in ~/.config/environment.d/, and restart the broker",
-        )
-    }
-}
-
-/// Whether the wall clock is synchronised: with a wrong one, every credential looks expired or lives too long.
-pub(super) fn clock(environment: &Environment) -> Finding {
-    const CHECK: &str = "clock";
-    let args = ["show", "--property=NTPSynchronized", "--value"];
-    let ran = programs::run("timedatectl", &args, environment).filter(|ran| ran.succeeded);
-    match ran.as_ref().map(|ran| ran.stdout.trim()) {
-        Some("yes") => Finding::ok(CHECK, "synchronised"),
-        Some("no") => Finding::warning(
-            CHECK,
-            "not synchronised; with a wrong clock, credentials seem to be expired or live too long",
-            "start a time service, for example with `timedatectl set-ntp true`",
-        ),
-        _ => Finding::note(CHECK, "cannot determine whether the clock is synchronised"),
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -1,15 +1,15 @@
 //! `credbroker doctor`.
 
 mod checks;
+mod finding;
 
-use std::{
-    io::Write,
-    path::{Path, PathBuf},
+use std::path::PathBuf;
+
+use self::checks::Checks;
+use super::{
+    broker::BrokerArgs,
+    console::{Console, OutputFormat},
 };
-
-use self::checks::{exit_code, findings_json, print};
-use super::broker::{BrokerArgs, OutputFormat, write_json};
-use credbroker_plugin::Environment;
 
 /// Check everything that credbroker needs on this machine, and say what to do
 ///
@@ -19,7 +19,10 @@ use credbroker_plugin::Environment;
 /// permission denied or a socket that is not trusted, 78 an invalid configuration or kubeconfig, 1 any other. Warnings do
 /// not change it.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = "\
+Examples:
+  credbroker doctor
+  credbroker doctor -o json | jq -r '.findings[] | select(.level == \"error\") | .text'")]
 pub(super) struct DoctorArgs {
     /// Check this kubeconfig only [default: all files of $KUBECONFIG, else ~/.kube/config]
     #[arg(long, value_name = "FILE")]
@@ -34,29 +37,16 @@ pub(super) struct DoctorArgs {
     broker: BrokerArgs,
 }
 
-const EXAMPLES: &str = "\
-Examples:
-  credbroker doctor
-  credbroker doctor -o json | jq -r '.findings[] | select(.level == \"error\") | .text'";
-
-pub(super) fn run(
-    args: &DoctorArgs,
-    environment: &Environment,
-    shim: &Path,
-    out: &mut dyn Write,
-) -> anyhow::Result<u8> {
-    let (mut findings, running) = checks::broker(&args.broker, environment)?;
-    let (running, config) = (running.as_ref(), args.config.as_deref());
-    findings.extend(checks::versions(running, shim, environment));
-    findings.extend(checks::configuration(running, config, environment));
-    findings.extend(checks::kubeconfig(args.kubeconfig.as_deref(), running, environment));
-    findings.extend(checks::plugins(running, config, environment));
-    findings.extend(checks::failures(running));
-    findings.push(checks::graphical_path(config, environment));
-    findings.push(checks::clock(environment));
-    match args.output {
-        OutputFormat::Table => print(&findings, out)?,
-        OutputFormat::Json => write_json(&findings_json(&findings), out)?,
-    }
-    Ok(exit_code(&findings))
+pub(super) fn run(args: &DoctorArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
+    let mut checks = Checks::of_broker(&args.broker, args.config.as_deref(), console.environment)?;
+    checks.versions(console.shim);
+    checks.configuration();
+    checks.kubeconfig(args.kubeconfig.as_deref());
+    checks.plugins();
+    checks.failures();
+    checks.graphical_path();
+    checks.clock();
+    let findings = checks.findings;
+    console.print(args.output, || findings.text(), || findings.document())?;
+    Ok(findings.exit_code())
 }

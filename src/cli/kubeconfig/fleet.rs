@@ -1,26 +1,25 @@
 //! `credbroker kubeconfig fleet`: a kubeconfig with a context for each cluster of the fleet.
 
-use std::{
-    io::Write,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use credbroker_client::Cluster;
 
 use super::{
-    merge::{Entries, entry, string},
-    output::Output,
+    merge::{entry, string},
+    paths,
     shim::{self, BareArg},
 };
-use crate::cli::clusters::{ClusterList, ClusterQuery, problem};
-use credbroker_config as config;
-use credbroker_config::kubeconfig::{Mode, Shim, extension, is_shim, yaml};
+use crate::cli::{
+    clusters::{ClusterList, ClusterQuery, problem},
+    console::Console,
+};
+use credbroker_config::kubeconfig::{Shim, extension, is_shim, yaml};
 use credbroker_credential::{
     document::{Node, Value},
     text::one_line,
 };
-use credbroker_plugin::Environment;
 
 /// Write a kubeconfig with a context for every cluster of the fleet
 ///
@@ -47,63 +46,52 @@ pub(super) struct FleetArgs {
     #[arg(long)]
     force: bool,
     /// Version of the exec protocol (client.authentication.k8s.io) that the clients support
-    #[arg(long, value_enum, default_value_t)]
-    api_version: ExecVersion,
+    #[arg(long, value_parser = versions(), default_value = "v1")]
+    api_version: String,
     #[command(flatten)]
     bare: BareArg,
     #[command(flatten)]
     query: ClusterQuery,
 }
 
-pub(super) fn run(
-    args: &FleetArgs,
-    environment: &Environment,
-    shim: &Path,
-    out: &mut dyn Write,
-    err: &mut dyn Write,
-) -> anyhow::Result<u8> {
-    let shim = shim::find(environment, shim, &args.query.broker.socket, args.bare)?;
-    let path = Output::named(args.output.as_deref());
-    let fleet = args.query.ask(environment)?;
-    fleet.warn(err)?;
+pub(super) fn run(args: &FleetArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
+    let shim = shim::find(console, &args.query.broker.socket, args.bare)?;
+    let fleet = args.query.ask(console.environment)?;
+    fleet.warn(console.err)?;
     for (name, why) in skipped(&fleet) {
-        writeln!(err, "credbroker: skipped {name}: {why}")?;
+        writeln!(console.err, "credbroker: skipped {name}: {why}")?;
     }
-    let Some(first) = reachable(&fleet).next().map(|(name, _)| name) else {
+    let Some(first) = reachable(&fleet).next().map(|(name, _)| one_line(&name)) else {
         if !fleet.clusters.is_empty() {
-            writeln!(
-                err,
-                "credbroker: no cluster can be written to a kubeconfig; see `credbroker clusters`"
-            )?;
+            let why = "no cluster can be written to a kubeconfig; see `credbroker clusters`";
+            writeln!(console.err, "credbroker: {why}")?;
         }
         return Ok(1);
     };
-    let text = yaml(&kubeconfig(&fleet, &shim, args.api_version))?;
+    let text = yaml(&kubeconfig(&fleet, &shim, &args.api_version))?;
     let contexts = match reachable(&fleet).count() {
         1 => "1 context, which is not current".to_owned(),
         count => format!("{count} contexts, none of them current"),
     };
-    let Some(path) = path else {
-        out.write_all(text.as_bytes())?;
-        out.flush()?;
-        writeln!(err, "credbroker: {contexts}: use `kubectl --context {} …`", one_line(&first))?;
+    let Some(path) = paths::output(args.output.as_deref()) else {
+        console.out.write_all(text.as_bytes())?;
+        console.out.flush()?;
+        writeln!(console.err, "credbroker: {contexts}: use `kubectl --context {first} …`")?;
         return Ok(0);
     };
-    let output = Output::open(path, &[], "fleet", || args.force || is_ours(path))?;
-    if let Some(note) = output.write(&text)? {
-        writeln!(out, "{note}")?;
-    }
+    let output = paths::open(path, &[], "fleet", || args.force || is_ours(path))?;
+    output.write_private(&text)?;
+    output.say_if_link("written", console.out)?;
     let path = path.display();
-    writeln!(out, "{path}: {contexts}")?;
-    writeln!(out, "Use it with `kubectl --kubeconfig {path} --context {} …`.", one_line(&first))?;
+    writeln!(console.out, "{path}: {contexts}")?;
+    writeln!(console.out, "Use it with `kubectl --kubeconfig {path} --context {first} …`.")?;
     Ok(0)
 }
 
 /// Whether this command wrote the file at `path`, and all users in it.
 fn is_ours(path: &Path) -> bool {
-    let read = std::path::absolute(path).ok().map(|path| config::read_kubeconfig(&[path], Mode::Named));
-    let Some(Ok(kubeconfig)) = read else { return false };
-    kubeconfig.files().iter().all(|file| is_marked(&file.root))
+    let written = paths::existing(path);
+    written.is_some_and(|written| written.files().iter().all(|file| is_marked(&file.root)))
 }
 
 /// The clusters that cannot be written, and why.
@@ -120,52 +108,37 @@ const MARK: &str = "credbroker.io/fleet";
 /// The flag of the shim that the users of such a file have.
 const CLUSTER_PROFILE: &str = "--cluster-profile";
 
-/// The version of the exec protocol that the kubeconfig's clients support.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum)]
-pub(super) enum ExecVersion {
-    /// kubectl 1.22 or newer, and all other current clients
-    #[default]
-    V1,
-    /// kubectl older than 1.22
-    V1beta1,
-}
-
-impl ExecVersion {
-    fn name(self) -> &'static str {
-        match self {
-            Self::V1 => "v1",
-            Self::V1beta1 => "v1beta1",
-        }
-    }
+/// The versions of the exec protocol, and the clients that support them.
+fn versions() -> PossibleValuesParser {
+    PossibleValuesParser::new([
+        PossibleValue::new("v1").help("kubectl 1.22 or newer, and all other current clients"),
+        PossibleValue::new("v1beta1").help("kubectl older than 1.22"),
+    ])
 }
 
 /// The kubeconfig: the same bytes for the same fleet.
-pub(super) fn kubeconfig(fleet: &ClusterList, shim: &Shim, version: ExecVersion) -> Node {
-    let items = |body: &dyn Fn(&str, &Cluster) -> (&'static str, Entries)| {
-        let items = reachable(fleet).map(|(name, cluster)| {
-            let (key, body) = body(&name, cluster);
-            Value::Mapping(vec![entry("name", string(name)), entry(key, Value::Mapping(body))]).into()
-        });
-        Value::Sequence(items.collect())
+pub(super) fn kubeconfig(fleet: &ClusterList, shim: &Shim, version: &str) -> Node {
+    let items = |key: &str, body: &dyn Fn(&str, &Cluster) -> Value| {
+        let item = |(name, cluster): (String, &Cluster)| {
+            let body = body(&name, cluster);
+            map([("name", string(name)), (key, body)]).into()
+        };
+        Value::Sequence(reachable(fleet).map(item).collect())
     };
-    let mark = vec![entry("name", string(MARK)), entry("extension", Value::Mapping(Vec::new()))];
-    Value::Mapping(vec![
-        entry("apiVersion", string("v1")),
-        entry("kind", string("Config")),
-        entry("clusters", items(&|_, cluster| ("cluster", cluster_entries(cluster)))),
-        entry(
-            "contexts",
-            items(&|name, _| ("context", vec![entry("cluster", string(name)), entry("user", string(name))])),
-        ),
-        entry(
-            "users",
-            items(&|name, cluster| {
-                ("user", vec![entry("exec", Value::Mapping(exec(name, cluster, shim, version)))])
-            }),
-        ),
-        entry("extensions", Value::Sequence(vec![Value::Mapping(mark).into()])),
+    let mark = map([("name", string(MARK)), ("extension", map([]))]);
+    map([
+        ("apiVersion", string("v1")),
+        ("kind", string("Config")),
+        ("clusters", items("cluster", &|_, cluster| cluster_map(cluster))),
+        ("contexts", items("context", &|name, _| map([("cluster", string(name)), ("user", string(name))]))),
+        ("users", items("user", &|name, cluster| map([("exec", exec(name, cluster, shim, version))]))),
+        ("extensions", Value::Sequence(vec![mark.into()])),
     ])
     .into()
+}
+
+fn map<const N: usize>(entries: [(&str, Value); N]) -> Value {
+    Value::Mapping(entries.into_iter().map(|(name, value)| entry(name, value)).collect())
 }
 
 /// Whether this command wrote `root`. That is, it has the mark, and no user but those that were written with it.
@@ -194,32 +167,39 @@ pub(super) fn endpoint(cluster: Option<&Cluster>) -> Option<&Cluster> {
 
 /// The fields of the cluster that are set, without the extension for the plugin: the broker knows it from the
 /// ClusterProfile, and refuses another one.
-fn cluster_entries(cluster: &Cluster) -> Entries {
-    let text = |name, value: Option<&str>| value.map(|value| entry(name, string(value)));
+fn cluster_map(cluster: &Cluster) -> Value {
     let authorities = cluster.certificate_authority_data.as_ref().map(|data| STANDARD.encode(data));
-    let flag = |name, value: bool| value.then(|| entry(name, Value::Bool(true)));
-    [
-        text("server", Some(&cluster.server).filter(|server| !server.is_empty()).map(String::as_str)),
-        text("certificate-authority-data", authorities.as_deref()),
-        text("tls-server-name", cluster.tls_server_name.as_deref()),
-        flag("insecure-skip-tls-verify", cluster.insecure_skip_tls_verify),
-        text("proxy-url", cluster.proxy_url.as_deref()),
-        flag("disable-compression", cluster.disable_compression),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    let text = |value: Option<&str>| value.map(string);
+    let flag = |value: bool| value.then_some(Value::Bool(true));
+    let fields = [
+        ("server", text(Some(&cluster.server))),
+        ("certificate-authority-data", text(authorities.as_deref())),
+        ("tls-server-name", text(cluster.tls_server_name.as_deref())),
+        ("insecure-skip-tls-verify", flag(cluster.insecure_skip_tls_verify)),
+        ("proxy-url", text(cluster.proxy_url.as_deref())),
+        ("disable-compression", flag(cluster.disable_compression)),
+    ];
+    Value::Mapping(fields.into_iter().filter_map(|(name, value)| Some(entry(name, value?))).collect())
 }
+
+/// What a client prints if it does not find the shim.
+const INSTALL_HINT: &str = "The user of this kubeconfig requests its credential from credbroker, through credbroker-exec. \
+                            Install credbroker, or if it is installed at another place now, write the kubeconfig again.";
 
 /// The `exec` stanza. It names the server for clients that set no `KUBERNETES_EXEC_INFO` (JavaScript, Java), so that the
 /// broker can refuse them too if the cluster has moved.
-fn exec(name: &str, cluster: &Cluster, shim: &Shim, version: ExecVersion) -> Entries {
-    let version = version.name();
-    let long = entry("apiVersion", string(format!("client.authentication.k8s.io/{version}")));
-    [long]
-        .into_iter()
-        .chain(shim::stanza(shim, &[CLUSTER_PROFILE, name, "--server", &cluster.server], version))
-        .collect()
+fn exec(name: &str, cluster: &Cluster, shim: &Shim, version: &str) -> Value {
+    let own = [CLUSTER_PROFILE, name, "--server", &cluster.server, "--api-version", version];
+    let flags = shim.flags.iter().flat_map(|(flag, value)| [flag.as_str(), value]);
+    let args = shim.is_subcommand.then_some("shim").into_iter().chain(own).chain(flags);
+    map([
+        ("apiVersion", string(format!("client.authentication.k8s.io/{version}"))),
+        ("command", string(shim.command.as_str())),
+        ("args", Value::Sequence(args.map(|arg| string(arg).into()).collect())),
+        ("provideClusterInfo", Value::Bool(true)),
+        ("interactiveMode", string("Never")),
+        ("installHint", string(INSTALL_HINT)),
+    ])
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 use std::{
     collections::BTreeSet,
     fs,
-    io::Write,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -14,21 +13,22 @@ use credbroker_exec::Failure;
 
 use super::{
     broker_config::BrokerConfig,
-    output,
+    paths::{Input, summarise},
     running::wait,
     shim::{self, BareArg},
 };
 use crate::cli::{
-    broker::{EX_CONFIG, SocketArg, fail, timeout},
+    broker::BrokerArgs,
+    console::{Console, EX_CONFIG, fail},
     files::{Locked, is_same},
 };
 use credbroker_config as config;
-use credbroker_config::kubeconfig::{self, Edited, Kubeconfig, Mode, Refusal, Shim};
+use credbroker_config::kubeconfig::{self, Edited, KubeFile, Kubeconfig, Mode, Refusal, Shim};
 use credbroker_credential::{
     document::{Node, ParseError},
     text::listed,
 };
-use credbroker_plugin::Environment;
+use credbroker_plugin::{Definition, Environment};
 
 /// Change your kubeconfig in place: its exec users request credentials from the broker
 ///
@@ -43,7 +43,7 @@ use credbroker_plugin::Environment;
 ///
 /// Commands such as `aws eks update-kubeconfig` write their own stanza again; run this command after them.
 #[derive(Debug, Default, clap::Args)]
-#[command(verbatim_doc_comment)]
+#[command(verbatim_doc_comment, mut_arg("timeout", |arg| arg.help(TIMEOUT).default_value("30s")))]
 pub(in crate::cli) struct InjectArgs {
     /// Change only the users of these contexts
     contexts: Vec<String>,
@@ -56,10 +56,7 @@ pub(in crate::cli) struct InjectArgs {
     #[command(flatten)]
     bare: BareArg,
     #[command(flatten)]
-    socket: SocketArg,
-    /// Longest time to wait until the broker has the definitions, such as 500ms, 10s, 2m, or a number of seconds
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = timeout)]
-    timeout: Duration,
+    broker: BrokerArgs,
     /// Whether no broker needs to run.
     #[arg(skip)]
     is_setup: bool,
@@ -84,94 +81,81 @@ pub(in crate::cli) struct RestoreArgs {
     config: Option<PathBuf>,
 }
 
-pub(super) fn inject(
-    args: &InjectArgs,
-    environment: &Environment,
-    shim: &Path,
-    out: &mut dyn Write,
-    err: &mut dyn Write,
-) -> anyhow::Result<u8> {
-    let (paths, mode) = Kubeconfig::chosen(args.kubeconfig.as_deref(), environment);
-    let kubeconfig = match config::read_kubeconfig(&paths, mode) {
-        Ok(kubeconfig) => kubeconfig,
-        Err(error) => {
-            writeln!(err, "{error}")?;
-            return Ok(EX_CONFIG);
-        }
-    };
-    let definitions = config::definitions(&kubeconfig, environment);
-    output::warn(&definitions, err)?;
+const TIMEOUT: &str = "Longest time to wait until the broker has the definitions, such as 500ms, 10s, 2m, or a number \
+                       of seconds";
+
+impl InjectArgs {
+    /// All of the default kubeconfigs, for `setup`: a broker that starts later reads them with its configuration `config`.
+    pub(in crate::cli) fn of_setup(config: &Path) -> Self {
+        let broker = BrokerArgs { timeout: Duration::from_secs(30), ..BrokerArgs::default() };
+        Self { config: Some(config.to_owned()), broker, is_setup: true, ..Self::default() }
+    }
+}
+
+pub(in crate::cli) fn inject(args: &InjectArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
+    let environment = console.environment;
+    let input = Input::read(args.kubeconfig.as_deref(), console)?;
+    let Some(Input { kubeconfig, definitions, .. }) = input else { return Ok(EX_CONFIG) };
     let wanted = users_of(&kubeconfig, &args.contexts)?;
-    let shim = shim::find(environment, shim, &args.socket, args.bare)?;
-    let is_wanted = |path: &Path, name: &str| {
-        let file = kubeconfig.files().iter().find(|file| file.path == path);
-        wanted.as_ref().is_none_or(|wanted| wanted.contains(name))
-            && file.is_some_and(|file| {
-                definitions
-                    .served
-                    .iter()
-                    .any(|(of, definition)| of == name && definition.file() == file.identity)
-            })
+    let shim = shim::find(console, &args.broker.socket, args.bare)?;
+    let is_wanted = |file: &KubeFile, name: &str| {
+        let is_it =
+            |(of, definition): &(String, Definition)| of == name && definition.file() == file.identity;
+        wanted.as_ref().is_none_or(|wanted| wanted.contains(name)) && definitions.served.iter().any(is_it)
     };
     let mut changes = Vec::new();
     for file in kubeconfig.files() {
-        let edited = brokered(&read(&file.path)?, &file.path, &shim, |name| is_wanted(&file.path, name))?;
-        refused(&edited, &file.path, err)?;
+        let edited = brokered(&read(&file.path)?, &file.path, &shim, |name| is_wanted(file, name))?;
+        warn_of_refused(&edited, &file.path, console)?;
         if !edited.changed.is_empty() {
-            changes.push(file.path.clone());
+            changes.push(file);
         }
     }
     if changes.is_empty() {
-        writeln!(
-            out,
-            "Nothing to change: every exec user that the broker can serve requests its credential from it."
-        )?;
+        let why = "every exec user that the broker can serve requests its credential from it";
+        writeln!(console.out, "Nothing to change: {why}.")?;
         return Ok(0);
     }
     let config = BrokerConfig::find(args.config.as_deref(), environment)?;
     // A new configuration replaces the default of the broker, which is all of these files.
-    let all = kubeconfig.files().iter().map(|file| file.path.clone());
-    let named: Vec<_> = if config.exists { changes.clone() } else { all.collect() };
-    if config.add(&named, environment, |_| Ok(()))? {
-        writeln!(out, "{}: names the kubeconfigs now", config.path.display())?;
+    let all = kubeconfig.files().iter().collect();
+    let mentioned = if config.exists { &changes } else { &all };
+    let mentioned: Vec<_> = mentioned.iter().map(|file| file.path.clone()).collect();
+    if config.add(&mentioned, |_, _| Ok(()))? {
+        writeln!(console.out, "{}: names the kubeconfigs now", config.path.display())?;
     }
     let current = definitions.served.iter().filter(|(_, definition)| !definition.is_outdated);
-    let of_changed = current.filter(|(name, _)| changes.iter().any(|path| is_wanted(path, name)));
+    let of_changed = current.filter(|(name, _)| changes.iter().any(|file| is_wanted(file, name)));
     let digests = of_changed.map(|(_, definition)| definition.digest().to_owned()).collect();
-    match wait(&digests, &args.socket, args.timeout, environment)? {
+    match wait(&digests, &args.broker, environment)? {
         Ok(None) => {}
         Ok(Some(why)) => anyhow::bail!(
             "your kubeconfig was not changed, because the broker did not get the definitions within {} s: {why}; name its configuration with --config",
-            args.timeout.as_secs_f32()
+            args.broker.timeout.as_secs_f32()
         ),
         Err(Failure::Broker(Error::Unreachable { .. })) if args.is_setup => {}
         Err(failure) => {
-            let code = fail(&failure.into(), err);
-            writeln!(
-                err,
-                "credbroker: your kubeconfig was not changed; run this command again when the broker runs"
-            )?;
+            let code = fail(&failure.into(), console.err);
+            let remedy = "run this command again when the broker runs";
+            writeln!(console.err, "credbroker: your kubeconfig was not changed; {remedy}")?;
             return Ok(code);
         }
     }
-    for path in changes {
-        let done = rewrite(&path, out, |text| brokered(text, &path, &shim, |name| is_wanted(&path, name)))?;
-        output::summarise(&path, done.changed.iter().map(String::as_str), out)?;
+    for file in changes {
+        let edit = |text: &str| brokered(text, &file.path, &shim, |name| is_wanted(file, name));
+        let done = rewrite(&file.path, console, edit)?;
+        let names: Vec<_> = done.changed.iter().map(String::as_str).collect();
+        summarise(&file.path, &names, console.out)?;
     }
-    writeln!(out, "Undo it with `credbroker kubeconfig restore`.")?;
+    writeln!(console.out, "Undo it with `credbroker kubeconfig restore`.")?;
     Ok(0)
 }
 
-pub(super) fn restore(
-    args: &RestoreArgs,
-    environment: &Environment,
-    out: &mut dyn Write,
-    err: &mut dyn Write,
-) -> anyhow::Result<u8> {
-    let (mut paths, mode) = Kubeconfig::chosen(args.kubeconfig.as_deref(), environment);
+pub(in crate::cli) fn restore(args: &RestoreArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
+    let (mut paths, mode) = Kubeconfig::chosen(args.kubeconfig.as_deref(), console.environment);
     if mode == Mode::Ambient {
-        let config = BrokerConfig::find(args.config.as_deref(), environment)?;
-        paths.extend(config.named(environment)?);
+        let config = BrokerConfig::find(args.config.as_deref(), console.environment)?;
+        paths.extend(config.named()?);
         paths.retain(|path| path.exists());
     }
     let (mut is_anything, mut code) = (false, 0);
@@ -180,58 +164,39 @@ pub(super) fn restore(
         if done.iter().any(|earlier| is_same(earlier, &path)) {
             continue;
         }
-        match restore_file(&path, out, err) {
+        match restore_file(&path, console) {
             Ok(changed) => is_anything |= changed,
             Err(error) => {
                 // The others are restored nevertheless.
                 (is_anything, code) = (true, 1);
-                writeln!(err, "credbroker: {error:#}")?;
+                writeln!(console.err, "credbroker: {error:#}")?;
             }
         }
         done.push(path);
     }
     if !is_anything {
-        writeln!(out, "Nothing to restore: no user requests its credential from the broker.")?;
+        writeln!(console.out, "Nothing to restore: no user requests its credential from the broker.")?;
     }
     Ok(code)
 }
 
 /// Returns whether it had anything to restore.
-fn restore_file(path: &Path, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<bool> {
-    if !is_brokered(&read(path)?) {
+fn restore_file(path: &Path, console: &mut Console<'_>) -> anyhow::Result<bool> {
+    let has_shim = match kubeconfig::restore(&read(path)?, |_| true) {
+        Ok(edited) => !edited.changed.is_empty() || !edited.refused.is_empty(),
+        // What is not YAML cannot be restored, which is an error only if it looks like ours.
+        Err(_) => read(path)?.contains("credbroker"),
+    };
+    if !has_shim {
         return Ok(false);
     }
-    let done = rewrite(path, out, |text| parsed(path, kubeconfig::restore(text, |_| true)))?;
-    refused(&done, path, err)?;
+    let done = rewrite(path, console, |text| parsed(path, kubeconfig::restore(text, |_| true)))?;
+    warn_of_refused(&done, path, console)?;
     if !done.changed.is_empty() {
-        writeln!(out, "{}: restored {}", path.display(), done.changed.join(", "))?;
+        writeln!(console.out, "{}: restored {}", path.display(), done.changed.join(", "))?;
     }
     anyhow::ensure!(done.refused.is_empty(), "{} was not restored completely", path.display());
     Ok(true)
-}
-
-/// Changes all of the default kubeconfigs, for `setup`. A broker that starts later reads them with its configuration
-/// `config`.
-pub(in crate::cli) fn inject_all(
-    config: &Path,
-    environment: &Environment,
-    shim: &Path,
-    out: &mut dyn Write,
-    err: &mut dyn Write,
-) -> anyhow::Result<u8> {
-    let config = Some(config.to_owned());
-    let args =
-        InjectArgs { config, timeout: Duration::from_secs(30), is_setup: true, ..InjectArgs::default() };
-    inject(&args, environment, shim, out, err)
-}
-
-/// Undoes [`inject_all`], and every `kubeconfig inject` of a file that the broker reads.
-pub(in crate::cli) fn restore_all(
-    environment: &Environment,
-    out: &mut dyn Write,
-    err: &mut dyn Write,
-) -> anyhow::Result<u8> {
-    restore(&RestoreArgs::default(), environment, out, err)
 }
 
 /// The default kubeconfigs, if one of their users runs a plugin.
@@ -240,14 +205,6 @@ pub(in crate::cli) fn with_plugins(environment: &Environment) -> anyhow::Result<
     let is_served = !config::definitions(&kubeconfig, environment).served.is_empty();
     let files = kubeconfig.files().iter().map(|file| file.path.clone());
     Ok(if is_served { files.collect() } else { Vec::new() })
-}
-
-/// Whether a user of the kubeconfig `text` has a stanza that [`restore`] undoes. Of a text that is not YAML, it is a guess.
-fn is_brokered(text: &str) -> bool {
-    match kubeconfig::restore(text, |_| true) {
-        Ok(edited) => !edited.changed.is_empty() || !edited.refused.is_empty(),
-        Err(_) => text.contains("credbroker"),
-    }
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {
@@ -280,49 +237,42 @@ fn parsed<T>(path: &Path, result: Result<T, ParseError>) -> anyhow::Result<T> {
 /// Rewrites the file at `path` under its lock, with owner and mode as they are.
 fn rewrite(
     path: &Path,
-    out: &mut dyn Write,
+    console: &mut Console<'_>,
     edit: impl FnOnce(&str) -> anyhow::Result<Edited>,
 ) -> anyhow::Result<Edited> {
-    let shown = path.display();
     let file = Locked::take(path)?;
-    let bytes = file.read()?.with_context(|| format!("{shown} not found"))?;
-    let text = String::from_utf8(bytes).ok().with_context(|| format!("{shown} is not UTF-8"))?;
+    let text = file.read_text()?.with_context(|| format!("{} not found", path.display()))?;
     let edited = edit(&text)?;
     if edited.text != text {
         file.rewrite(&edited.text)?;
-        if let Some(real) = file.target_of_link() {
-            let real = real.display();
-            writeln!(out, "{shown} is a symbolic link; the file that it leads to was changed: {real}")?;
-        }
+        file.say_if_link("changed", console.out)?;
     }
     Ok(edited)
 }
 
-fn refused(edited: &Edited, path: &Path, err: &mut dyn Write) -> anyhow::Result<()> {
+fn warn_of_refused(edited: &Edited, path: &Path, console: &mut Console<'_>) -> anyhow::Result<()> {
     for (name, why) in &edited.refused {
         let remedy = match why {
             Refusal::Connected => "; write it out, or use `credbroker kubeconfig wrap`",
             Refusal::Arguments => "; correct them",
         };
         let (path, name) = (path.display(), name.escape_debug());
-        writeln!(err, "credbroker: warning: {path}: user `{name}` stays as it is: {why}{remedy}")?;
+        writeln!(console.err, "credbroker: warning: {path}: user `{name}` stays as it is: {why}{remedy}")?;
     }
     Ok(())
 }
 
 /// The names of the users of `contexts`; `None`: of all contexts.
 fn users_of(kubeconfig: &Kubeconfig, contexts: &[String]) -> anyhow::Result<Option<BTreeSet<String>>> {
-    if contexts.is_empty() {
-        return Ok(None);
-    }
     let all = kubeconfig.contexts();
     let user = |wanted: &String| {
         let context = all.iter().find(|context| context.name == wanted).with_context(|| {
-            let names: Vec<_> = all.iter().map(|context| context.name.to_owned()).collect();
-            format!("context `{}` not found; the contexts are: {}", wanted.escape_debug(), listed(&names))
+            let (wanted, names) = (wanted.escape_debug(), listed(&kubeconfig.context_names()));
+            format!("context `{wanted}` not found; the contexts are: {names}")
         })?;
         let user = context.body.get("user").and_then(Node::as_str);
         Ok(user.with_context(|| format!("context `{}` has no user", wanted.escape_debug()))?.to_owned())
     };
-    contexts.iter().map(user).collect::<anyhow::Result<_>>().map(Some)
+    let users: BTreeSet<_> = contexts.iter().map(user).collect::<anyhow::Result<_>>()?;
+    Ok(Some(users).filter(|_| !contexts.is_empty()))
 }

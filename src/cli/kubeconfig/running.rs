@@ -5,23 +5,19 @@ use std::{collections::HashSet, time::Duration};
 use credbroker_client::{Client, Error};
 use credbroker_exec::Failure;
 
-use crate::cli::{
-    broker::{SocketArg, ask},
-    progress::explained,
-};
+use crate::cli::{broker::BrokerArgs, files::joined, progress::explained};
 use credbroker_plugin::{Definition, Environment};
 
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Asks the broker until it has all `definitions`, which are digests, for at most `limit`. Returns why it has not.
+/// Asks the broker until it has all `definitions`, which are digests, for at most its timeout. Returns why it has not.
 pub(super) fn wait(
     definitions: &HashSet<String>,
-    socket: &SocketArg,
-    limit: Duration,
+    broker: &BrokerArgs,
     environment: &Environment,
 ) -> anyhow::Result<Result<Option<String>, Failure>> {
     let explanation = "credbroker: waiting until the broker has read the definitions ...";
-    ask(socket, limit, environment, async |client| {
+    broker.try_ask(environment, async |client| {
         let mut missing = None;
         let waiting = async {
             loop {
@@ -32,7 +28,7 @@ pub(super) fn wait(
                 tokio::time::sleep(PAUSE).await;
             }
         };
-        let outcome = tokio::time::timeout(limit, explained(explanation, waiting)).await;
+        let outcome = tokio::time::timeout(broker.timeout, explained(explanation, waiting)).await;
         outcome.unwrap_or(Ok(missing))
     })
 }
@@ -40,29 +36,22 @@ pub(super) fn wait(
 /// Asks the broker once, and returns what to do until it has all of `definitions`.
 pub(super) fn advice(
     definitions: &[(String, Definition)],
-    socket: &SocketArg,
-    limit: Duration,
+    broker: &BrokerArgs,
     environment: &Environment,
 ) -> anyhow::Result<String> {
-    let mut files: Vec<_> =
-        definitions.iter().map(|(_, definition)| definition.file().display().to_string()).collect();
+    let mut files: Vec<_> = definitions.iter().map(|(_, definition)| definition.file()).collect();
     files.dedup();
-    let add = |then: &str| {
-        let (list, path) = (files.join(", "), files.join(":"));
-        format!(
-            "Add `kubeconfigs: [{list}]` to its configuration, or if it has none set KUBECONFIG={path} for it and {then}."
-        )
-    };
+    let (list, path) = (joined(&files, ", "), joined(&files, ":"));
+    let add = format!(
+        "Add `kubeconfigs: [{list}]` to its configuration, or if it has none set KUBECONFIG={path} for it and"
+    );
     let digests = definitions.iter().map(|(_, definition)| definition.digest().to_owned()).collect();
-    Ok(match ask(socket, limit, environment, async |client| look(&client, &digests).await)? {
+    Ok(match broker.try_ask(environment, async |client| look(&client, &digests).await)? {
         Ok(None) => "The running broker has all of these providers.".to_owned(),
         Ok(Some(why)) => format!(
-            "Requests of some users fail until the running broker knows them: {why}. {}",
-            add("restart it")
+            "Requests of some users fail until the running broker knows them: {why}. {add} restart it."
         ),
-        Err(Failure::Broker(Error::Unreachable { .. })) => {
-            format!("No broker is running. {}", add("start it"))
-        }
+        Err(Failure::Broker(Error::Unreachable { .. })) => format!("No broker is running. {add} start it."),
         Err(failure) => format!("The broker did not say which providers it has: {}.", failure.line(None)),
     })
 }

@@ -1,22 +1,13 @@
 //! How a kubeconfig's users run the shim.
 
-use std::{ffi::OsStr, path::Path};
+use std::ffi::OsStr;
 
 use anyhow::Context as _;
 use credbroker_client::{Socket, SocketSources};
 
-use super::{
-    super::broker::SocketArg,
-    merge::{entry, string},
-};
+use crate::cli::{broker::SocketArg, console::Console};
 use credbroker_config::kubeconfig::Shim;
-use credbroker_credential::document::{Key, Node, Value};
-use credbroker_plugin::Environment;
 use credbroker_runner::find_in_path;
-
-/// What a client prints if it does not find the shim.
-const INSTALL_HINT: &str = "The user of this kubeconfig requests its credential from credbroker, through credbroker-exec. \
-                            Install credbroker, or if it is installed at another place now, write the kubeconfig again.";
 
 /// How a kubeconfig names the shim.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
@@ -26,21 +17,16 @@ pub(super) struct BareArg {
     pub(super) bare: bool,
 }
 
-/// How a kubeconfig runs the shim: the one that `PATH` leads to, else `beside`, by its absolute path; with `bare` by its
-/// name. It uses the flags of `socket` that are set, else its defaults.
-pub(super) fn find(
-    environment: &Environment,
-    beside: &Path,
-    socket: &SocketArg,
-    bare: BareArg,
-) -> anyhow::Result<Shim> {
+/// How a kubeconfig runs the shim: the one that `PATH` leads to, else that of the console, by its absolute path; with `bare`
+/// by its name. It uses the flags of `socket` that are set, else its defaults.
+pub(super) fn find(console: &Console<'_>, socket: &SocketArg, bare: BareArg) -> anyhow::Result<Shim> {
     const NAME: &str = "credbroker-exec";
     let flags = flags(socket)?;
     if bare.bare {
         return Ok(Shim { command: NAME.to_owned(), is_subcommand: false, flags });
     }
-    let found = find_in_path(NAME, environment.get("PATH").unwrap_or_default());
-    let path = found.as_deref().unwrap_or(beside);
+    let found = find_in_path(NAME, console.environment.get("PATH").unwrap_or_default());
+    let path = found.as_deref().unwrap_or(console.shim);
     let command = path.to_str().context("the path of credbroker-exec is not UTF-8")?.to_owned();
     anyhow::ensure!(
         path.is_absolute() && path.exists(),
@@ -50,43 +36,23 @@ pub(super) fn find(
     Ok(Shim { command, is_subcommand, flags })
 }
 
-/// The `exec` stanza, without its apiVersion, of a user whose shim requests the credential of `source`. `version` is the
-/// last part of the apiVersion.
-pub(super) fn stanza(shim: &Shim, source: &[&str], version: &str) -> [(Key, Node); 5] {
-    let first = shim.is_subcommand.then_some("shim").into_iter();
-    let own = source.iter().copied().chain(["--api-version", version]);
-    let flags = shim.flags.iter().flat_map(|(flag, value)| [flag.as_str(), value]);
-    let args = first.chain(own).chain(flags).map(|arg| string(arg).into());
-    [
-        entry("command", string(shim.command.as_str())),
-        entry("args", Value::Sequence(args.collect())),
-        entry("provideClusterInfo", Value::Bool(true)),
-        entry("interactiveMode", string("Never")),
-        entry("installHint", string(INSTALL_HINT)),
-    ]
-}
-
-/// `--socket` and `--server-uid`, checked.
+/// `--socket` and `--server-uid`, checked. The path is absolute, because a kubeconfig can be used in any directory.
 fn flags(socket: &SocketArg) -> anyhow::Result<Vec<(String, String)>> {
     let text =
         |value: &OsStr| value.to_str().map(str::to_owned).context("the path of the socket is not UTF-8");
     let mut flags = Vec::new();
     if let Some(path) = &socket.path {
-        flags.push(("--socket".to_owned(), absolute_socket(&text(path)?)?));
+        let mut value = text(path)?;
+        if value.is_empty() || value.starts_with("unix:") {
+            Socket::locate(&SocketSources::new().flag(Some(path)))?;
+        } else {
+            value = text(std::path::absolute(path).context("--socket must be a path")?.as_os_str())?;
+        }
+        flags.push(("--socket".to_owned(), value));
     }
     if let Some(uid) = socket.server_uid.as_deref() {
         Socket::locate(&SocketSources::new().server_uid_flag(Some(uid)))?;
         flags.push(("--server-uid".to_owned(), text(uid)?));
     }
     Ok(flags)
-}
-
-/// The absolute path, because a kubeconfig can be used in any directory.
-fn absolute_socket(socket: &str) -> anyhow::Result<String> {
-    if socket.is_empty() || socket.starts_with("unix:") {
-        Socket::locate(&SocketSources::new().flag(Some(socket.as_ref())))?;
-        return Ok(socket.to_owned());
-    }
-    let path = std::path::absolute(socket).context("--socket must be a path")?;
-    path.into_os_string().into_string().ok().context("the path of the socket is not UTF-8")
 }

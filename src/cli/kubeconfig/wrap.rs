@@ -2,22 +2,21 @@
 
 use std::{
     collections::HashSet,
-    ffi::OsString,
-    io::Write,
     path::{Path, PathBuf},
 };
 
 use super::{
-    merge::{entry, merged, name, string},
-    output::{self, Output},
+    merge::{child, entry, merged, name, string},
+    paths::{self, Input},
     running::advice,
     shim::{self, BareArg},
 };
-use crate::cli::broker::{EX_CONFIG, SocketArg, TimeoutArg};
-use credbroker_config as config;
-use credbroker_config::kubeconfig::{Kubeconfig, Mode, Shim, is_shim, with_shim, yaml};
+use crate::cli::{
+    broker::BrokerArgs,
+    console::{Console, EX_CONFIG},
+};
+use credbroker_config::kubeconfig::{Shim, is_shim, with_shim, yaml};
 use credbroker_credential::document::{Node, Value};
-use credbroker_plugin::Environment;
 
 /// Write a copy of your kubeconfig whose exec users request credentials from the broker
 ///
@@ -34,6 +33,8 @@ use credbroker_plugin::Environment;
 /// other contexts, clusters or users is only overwritten with --force.
 #[derive(Debug, Default, clap::Args)]
 #[command(verbatim_doc_comment)]
+#[command(mut_arg("path", |arg| arg.help("Socket for the shim to use [default: see `credbroker-exec --help`]")))]
+#[command(mut_arg("server_uid", |arg| arg.help(SERVER_UID)))]
 pub(super) struct WrapArgs {
     /// Read this file only [default: all files of $KUBECONFIG, else ~/.kube/config]
     #[arg(long, value_name = "FILE")]
@@ -46,70 +47,51 @@ pub(super) struct WrapArgs {
     force: bool,
     #[command(flatten)]
     bare: BareArg,
-    /// Socket for the shim to use [default: see `credbroker-exec --help`]
-    #[arg(long, value_name = "PATH")]
-    socket: Option<String>,
-    /// The only user whose process the shim trusts on that socket [default: see `credbroker-exec --help`]
-    #[arg(long, value_name = "UID")]
-    server_uid: Option<String>,
     #[command(flatten)]
-    timeout: TimeoutArg,
+    broker: BrokerArgs,
 }
 
-pub(super) fn run(
-    args: &WrapArgs,
-    environment: &Environment,
-    shim: &Path,
-    out: &mut dyn Write,
-    err: &mut dyn Write,
-) -> anyhow::Result<u8> {
-    let (paths, mode) = Kubeconfig::chosen(args.kubeconfig.as_deref(), environment);
-    let kubeconfig = match config::read_kubeconfig(&paths, mode) {
-        Ok(kubeconfig) => kubeconfig,
-        Err(error) => {
-            writeln!(err, "{error}")?;
-            return Ok(EX_CONFIG);
-        }
-    };
-    let definitions = config::definitions(&kubeconfig, environment);
-    output::warn(&definitions, err)?;
-    if definitions.served.is_empty() {
-        writeln!(err, "credbroker: {}", output::nothing(&paths, &kubeconfig))?;
+const SERVER_UID: &str =
+    "The only user whose process the shim trusts on that socket [default: see `credbroker-exec --help`]";
+
+pub(super) fn run(args: &WrapArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
+    let Some(input) = Input::read(args.kubeconfig.as_deref(), console)? else { return Ok(EX_CONFIG) };
+    let served = &input.definitions.served;
+    if served.is_empty() {
+        writeln!(console.err, "credbroker: {}", input.nothing())?;
         return Ok(EX_CONFIG);
     }
-    let socket = SocketArg {
-        path: args.socket.clone().map(OsString::from),
-        server_uid: args.server_uid.clone().map(OsString::from),
-    };
-    let shim = shim::find(environment, shim, &socket, args.bare)?;
-    let served: HashSet<_> = definitions.served.iter().map(|(name, _)| name.as_str()).collect();
-    let mut document = wrapped(&kubeconfig, &served, &shim);
-    let advice = || advice(&definitions.served, &socket, args.timeout.limit, environment);
-    let Some(path) = Output::named(args.output.as_deref()) else {
-        out.write_all(yaml(&document)?.as_bytes())?;
-        writeln!(err, "credbroker: {}", advice()?)?;
+    let mut document = wrapped(&input, &shim::find(console, &args.broker.socket, args.bare)?);
+    let environment = console.environment;
+    let advice = || advice(served, &args.broker, environment);
+    let Some(path) = paths::output(args.output.as_deref()) else {
+        console.out.write_all(yaml(&document)?.as_bytes())?;
+        writeln!(console.err, "credbroker: {}", advice()?)?;
         return Ok(0);
     };
-    let output = Output::open(path, &paths, "wrap", || {
-        args.force || earlier(path).is_some_and(|earlier| is_copy(&earlier, &document))
+    let mut earlier = None;
+    let output = paths::open(path, &input.paths, "wrap", || {
+        earlier = paths::existing(path).map(|earlier| merged(&earlier, |_, _| {}));
+        args.force || earlier.as_ref().is_some_and(|earlier| is_copy(earlier, &document))
     })?;
-    if let Some(earlier) = earlier(path) {
+    if let Some(earlier) = earlier {
         keep_current_context(&mut document, &earlier);
     }
-    let note = output.write(&yaml(&document)?)?;
-    output::summarise(path, definitions.served.iter().map(|(name, _)| name.as_str()), out)?;
-    note.map(|note| writeln!(out, "{note}")).transpose()?;
-    writeln!(out, "Use it with `KUBECONFIG={} kubectl …`.", path.display())?;
-    writeln!(out, "{}", advice()?)?;
+    output.write_private(&yaml(&document)?)?;
+    let names: Vec<_> = served.iter().map(|(name, _)| name.as_str()).collect();
+    paths::summarise(path, &names, console.out)?;
+    output.say_if_link("written", console.out)?;
+    writeln!(console.out, "Use it with `KUBECONFIG={} kubectl …`.", path.display())?;
+    writeln!(console.out, "{}", advice()?)?;
     Ok(0)
 }
 
-/// The merged kubeconfig, with the shim in front of the commands of the users that are `served`.
-fn wrapped(kubeconfig: &Kubeconfig, served: &HashSet<&str>, shim: &Shim) -> Node {
+/// The merged kubeconfig, with the shim in front of the commands of the users that the broker serves.
+fn wrapped(Input { kubeconfig, definitions, .. }: &Input, shim: &Shim) -> Node {
+    let served: HashSet<_> = definitions.served.iter().map(|(name, _)| name.as_str()).collect();
     merged(kubeconfig, |name, user| {
-        let exec = user.iter_mut().find(|(key, _)| key.name == "exec" && served.contains(name));
         // Its paths are absolute already.
-        if let Some((_, exec)) = exec
+        if let Some(exec) = child(user, "exec").filter(|_| served.contains(name))
             && let Some(new) = with_shim(name, exec, Path::new("/"), shim)
         {
             *exec = new;
@@ -117,38 +99,32 @@ fn wrapped(kubeconfig: &Kubeconfig, served: &HashSet<&str>, shim: &Shim) -> Node
     })
 }
 
-/// The kubeconfig at `path`, with absolute paths.
-fn earlier(path: &Path) -> Option<Node> {
-    let kubeconfig = config::read_kubeconfig(&[std::path::absolute(path).ok()?], Mode::Named).ok()?;
-    Some(merged(&kubeconfig, |_, _| {}))
-}
-
 /// Whether `old` is an earlier copy and nothing more: all of its plugins run the shim, and `new` has all of its
 /// contexts, clusters and users.
 fn is_copy(old: &Node, new: &Node) -> bool {
-    let list =
-        |of: &'_ Node, list: &str| of.get(list).and_then(Node::as_sequence).unwrap_or_default().to_vec();
-    let names = |of: &Node, key: &str| -> HashSet<String> {
-        list(of, key).iter().filter_map(|item| name(item).map(str::to_owned)).collect()
+    let names = |of: &Node, list: &str| -> HashSet<String> {
+        items(of, list).iter().filter_map(|item| name(item).map(str::to_owned)).collect()
     };
-    let mut execs =
-        list(old, "users").into_iter().filter_map(|user| user.get("user")?.get("exec").cloned()).peekable();
-    execs.peek().is_some()
-        && execs.all(|exec| is_shim(&exec))
-        && ["contexts", "clusters", "users"].iter().all(|key| names(old, key).is_subset(&names(new, key)))
+    let execs = items(old, "users").iter().filter_map(|user| user.get("user")?.get("exec"));
+    let execs: Vec<_> = execs.collect();
+    !execs.is_empty()
+        && execs.into_iter().all(is_shim)
+        && ["contexts", "clusters", "users"].iter().all(|list| names(old, list).is_subset(&names(new, list)))
+}
+
+fn items<'a>(of: &'a Node, list: &str) -> &'a [Node] {
+    of.get(list).and_then(Node::as_sequence).unwrap_or_default()
 }
 
 /// A person chooses the current context in the copy.
 fn keep_current_context(new: &mut Node, old: &Node) {
     const KEY: &str = "current-context";
-    let Some(current) = old.get(KEY).and_then(Node::as_str) else { return };
-    let contexts = new.get("contexts").and_then(Node::as_sequence).unwrap_or_default();
-    if !contexts.iter().any(|context| name(context) == Some(current)) {
-        return;
+    let current = old.get(KEY).and_then(Node::as_str);
+    let is_there = current.is_some() && items(new, "contexts").iter().any(|context| name(context) == current);
+    if let (true, Some(current), Value::Mapping(entries)) = (is_there, current, &mut new.value) {
+        entries.retain(|(key, _)| key.name != KEY);
+        entries.push(entry(KEY, string(current)));
     }
-    let Value::Mapping(entries) = &mut new.value else { return };
-    entries.retain(|(key, _)| key.name != KEY);
-    entries.push(entry(KEY, string(current)));
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ mod plan;
 
 use std::{
     fs,
-    io::{self, BufRead as _, IsTerminal as _, Write},
+    io::{self, BufRead as _, IsTerminal as _},
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
 };
@@ -13,8 +13,9 @@ use anyhow::Context as _;
 
 use self::plan::{Manifest, Plan, Start};
 use super::{
+    console::Console,
     files,
-    kubeconfig::{self, BrokerConfig},
+    kubeconfig::{self, BrokerConfig, InjectArgs, RestoreArgs},
     programs,
 };
 use crate::app;
@@ -28,7 +29,11 @@ use credbroker_plugin::Environment;
 /// as `credbroker kubeconfig inject` does. Other files that it did not write stay as they are. Run it again after you have
 /// moved the programs.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = "\
+Examples:
+  credbroker setup
+  credbroker setup --yes
+  credbroker setup --undo")]
 pub(super) struct SetupArgs {
     /// Remove what setup wrote, except files that have changed since then, which it lists
     #[arg(long)]
@@ -41,30 +46,22 @@ pub(super) struct SetupArgs {
     no_systemd: bool,
 }
 
-const EXAMPLES: &str = "\
-Examples:
-  credbroker setup
-  credbroker setup --yes
-  credbroker setup --undo";
-
 pub(super) fn run(
     args: &SetupArgs,
-    environment: &Environment,
-    shim: &Path,
     man_pages: &[(String, String)],
-    out: &mut dyn Write,
+    console: &mut Console<'_>,
 ) -> anyhow::Result<u8> {
-    let own = own_directory(environment)?;
+    let own = console.environment.base_directory("XDG_CONFIG_HOME", ".config");
+    let own =
+        own.context("there is no place for the files of credbroker: HOME is not set")?.join("credbroker");
     let manifest = Manifest::read(&own)?;
     if args.undo {
         let Some(manifest) = manifest else {
-            writeln!(out, "Nothing to undo: `credbroker setup` has not run here.")?;
+            writeln!(console.out, "Nothing to undo: `credbroker setup` has not run here.")?;
             return Ok(0);
         };
-        writeln!(out, "This removes:")?;
-        undo_lines(&manifest).iter().try_for_each(|line| writeln!(out, "  {line}"))?;
-        if confirmed(args.yes, out)? {
-            undo(&manifest, &own, environment, out)?;
+        if confirmed("This removes:", &undo_lines(&manifest), args.yes, console)? {
+            undo(&manifest, &own, console)?;
         }
         return Ok(0);
     }
@@ -72,24 +69,17 @@ pub(super) fn run(
     // With symbolic links followed, because a unit or the shim starts it.
     let program = std::env::current_exe().and_then(fs::canonicalize);
     let program = program.context("the path of this program cannot be found")?;
-    let plan = Plan::of(environment, &program, man_pages, !args.no_systemd, &manifest)?;
-    writeln!(out, "This writes:")?;
-    plan.lines().iter().try_for_each(|line| writeln!(out, "  {line}"))?;
-    if confirmed(args.yes, out)? {
-        apply(&plan, &mut manifest, environment, shim, out)?;
+    let plan = Plan::of(console.environment, own, &program, man_pages, !args.no_systemd, &manifest)?;
+    if confirmed("This writes:", &plan.lines(), args.yes, console)? {
+        apply(&plan, &mut manifest, console)?;
     }
     Ok(0)
 }
 
-/// Our directory in the home of the user.
-fn own_directory(environment: &Environment) -> anyhow::Result<PathBuf> {
-    let dir = environment.base_directory("XDG_CONFIG_HOME", ".config");
-    let dir = dir.context("there is no place for the files of credbroker: HOME is not set")?;
-    Ok(dir.join("credbroker"))
-}
-
-/// Asks at a terminal, unless `yes` is set.
-fn confirmed(yes: bool, out: &mut dyn Write) -> anyhow::Result<bool> {
+/// Shows what will be done, and asks at a terminal, unless `yes` is set.
+fn confirmed(title: &str, lines: &[String], yes: bool, console: &mut Console<'_>) -> anyhow::Result<bool> {
+    writeln!(console.out, "{title}")?;
+    lines.iter().try_for_each(|line| writeln!(console.out, "  {line}"))?;
     if yes {
         return Ok(true);
     }
@@ -97,27 +87,22 @@ fn confirmed(yes: bool, out: &mut dyn Write) -> anyhow::Result<bool> {
         io::stdin().is_terminal(),
         "there is no terminal to ask at; run the command again with --yes"
     );
-    write!(out, "Continue? [y/N] ")?;
-    out.flush()?;
+    write!(console.out, "Continue? [y/N] ")?;
+    console.out.flush()?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;
     let is_yes = matches!(answer.trim(), "y" | "Y" | "yes");
     if !is_yes {
-        writeln!(out, "Nothing was changed.")?;
+        writeln!(console.out, "Nothing was changed.")?;
     }
     Ok(is_yes)
 }
 
 /// Does what is planned.
-fn apply(
-    plan: &Plan,
-    manifest: &mut Manifest,
-    environment: &Environment,
-    shim: &Path,
-    out: &mut dyn Write,
-) -> anyhow::Result<()> {
+fn apply(plan: &Plan, manifest: &mut Manifest, console: &mut Console<'_>) -> anyhow::Result<()> {
+    let environment = console.environment;
     configure(plan, manifest, environment)?;
-    let mut files: Vec<_> = plan.unit_files.iter().chain(&plan.pages).cloned().collect();
+    let mut files = plan.files.clone();
     if let Start::OnDemand(path, mark) = &plan.start {
         files.push((path.clone(), serde_json::to_string_pretty(mark)?));
         manifest.on_demand = Some(mark.program.clone());
@@ -139,26 +124,16 @@ fn apply(
         systemctl(&["daemon-reload"], environment)?;
         systemctl(&["enable", "--now", "credbroker.socket"], environment)?;
     }
-    if plan.kubeconfigs.is_empty() {
-        writeln!(
-            out,
-            "No user of your kubeconfig runs an exec plugin. When one does, run `credbroker setup` again."
-        )?;
-        return Ok(());
-    }
-    if !plan.injects() {
-        writeln!(
-            out,
-            "When the broker runs, run `credbroker kubeconfig inject`, so that your kubeconfig uses it."
-        )?;
-        return Ok(());
-    }
-    let code = kubeconfig::inject_all(&plan.config, environment, shim, out, &mut io::stderr())?;
-    anyhow::ensure!(code == 0, "your kubeconfig was not changed; see the message above");
-    writeln!(
-        out,
+    let next = if plan.kubeconfigs.is_empty() {
+        "No user of your kubeconfig runs an exec plugin. When one does, run `credbroker setup` again."
+    } else if !plan.injects() {
+        "When the broker runs, run `credbroker kubeconfig inject`, so that your kubeconfig uses it."
+    } else {
+        let code = kubeconfig::inject(&InjectArgs::of_setup(&plan.config), console)?;
+        anyhow::ensure!(code == 0, "your kubeconfig was not changed; see the message above");
         "After you add a cluster, run `credbroker kubeconfig inject` again. Undo everything with `credbroker setup --undo`."
-    )?;
+    };
+    writeln!(console.out, "{next}")?;
     Ok(())
 }
 
@@ -167,11 +142,9 @@ fn configure(plan: &Plan, manifest: &mut Manifest, environment: &Environment) ->
     if plan.kubeconfigs.is_empty() {
         return Ok(());
     }
-    let exists = plan.config.try_exists().unwrap_or(true);
-    let config = BrokerConfig { path: plan.config.clone(), exists };
-    let missing = config.missing(&plan.kubeconfigs, environment)?;
+    let config = BrokerConfig::find(Some(&plan.config), environment)?;
     let is_ours = manifest.may_write(&plan.config);
-    config.add(&plan.kubeconfigs, environment, |text| {
+    config.add(&plan.kubeconfigs, |text, missing| {
         if is_ours {
             manifest.will_write(&plan.config, text);
         } else {
@@ -206,35 +179,30 @@ fn undo_lines(manifest: &Manifest) -> Vec<String> {
             .map(|program| format!("the broker that was started on demand: {}", program.display())),
     );
     if let Some((config, added)) = &manifest.added {
-        lines.extend(
-            added.iter().map(|path| format!("{} from `kubeconfigs` of {}", path.display(), config.display())),
-        );
+        let config = config.display();
+        lines.extend(added.iter().map(|path| format!("{} from `kubeconfigs` of {config}", path.display())));
     }
     lines.extend(manifest.files().map(|path| path.display().to_string()));
     lines
 }
 
-fn undo(
-    manifest: &Manifest,
-    own: &Path,
-    environment: &Environment,
-    out: &mut dyn Write,
-) -> anyhow::Result<()> {
+fn undo(manifest: &Manifest, own: &Path, console: &mut Console<'_>) -> anyhow::Result<()> {
+    let environment = console.environment;
     // These steps can need a person; until they are done, nothing is gone.
-    let code = kubeconfig::restore_all(environment, out, &mut io::stderr())?;
+    let code = kubeconfig::restore(&RestoreArgs::default(), console)?;
     anyhow::ensure!(
         code == 0,
         "nothing was removed, because a kubeconfig still uses credbroker-exec; see the message above"
     );
     if let Some((path, added)) = &manifest.added {
-        let config = BrokerConfig { path: path.clone(), exists: path.exists() };
+        let config = BrokerConfig::find(Some(path), environment)?;
         for kubeconfig in added {
-            config.remove(kubeconfig, environment)?;
+            config.remove(kubeconfig)?;
         }
     }
     // The units may be gone already, or the user manager.
     let mut manage = |args: &[&str]| match manifest.units.then(|| systemctl(args, environment)) {
-        Some(Err(error)) => writeln!(out, "{error:#}"),
+        Some(Err(error)) => writeln!(console.out, "{error:#}"),
         _ => Ok(()),
     };
     manage(&["disable", "--now", "credbroker.socket", "credbroker.service"])?;
@@ -250,9 +218,13 @@ fn undo(
     // Only an empty directory is removed.
     drop(fs::remove_dir(own));
     for path in &left {
-        writeln!(out, "{} was changed since, and stays; remove it if you do not need it", path.display())?;
+        writeln!(
+            console.out,
+            "{} was changed since, and stays; remove it if you do not need it",
+            path.display()
+        )?;
     }
-    writeln!(out, "Undone.")?;
+    writeln!(console.out, "Undone.")?;
     Ok(())
 }
 

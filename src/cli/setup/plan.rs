@@ -12,8 +12,10 @@ use credbroker_exec::OnDemand;
 use serde::{Deserialize, Serialize};
 
 use crate::cli::{
-    complete::{Shell, script},
-    files, kubeconfig, programs,
+    complete::script,
+    files::{self, joined},
+    kubeconfig, programs,
+    screen::counted,
 };
 use credbroker_plugin::{Environment, Globs, Sha256};
 
@@ -21,6 +23,8 @@ use credbroker_plugin::{Environment, Globs, Sha256};
 const RECORDED: [&str; 2] = ["XDG_RUNTIME_DIR", "XDG_CONFIG_HOME"];
 const SERVICE: &str = include_str!("../../../systemd/user/credbroker.service");
 const SOCKET: &str = include_str!("../../../systemd/user/credbroker.socket");
+/// The directory of the units in a configuration directory.
+const UNITS: &str = "systemd/user";
 const START: &str = "ExecStart=/usr/bin/credbroker serve\n";
 
 /// Everything that is done, in this order.
@@ -32,9 +36,8 @@ pub(super) struct Plan {
     pub(super) config: PathBuf,
     pub(super) kubeconfigs: Vec<PathBuf>,
     pub(super) start: Start,
-    /// Units, and completions and man pages, with their contents.
-    pub(super) unit_files: Vec<(PathBuf, String)>,
-    pub(super) pages: Vec<(PathBuf, String)>,
+    /// Units, completions and man pages, with their contents.
+    pub(super) files: Vec<(PathBuf, String)>,
     /// Files among them that another program wrote; they stay.
     pub(super) foreign: Vec<PathBuf>,
 }
@@ -42,6 +45,7 @@ pub(super) struct Plan {
 impl Plan {
     pub(super) fn of(
         environment: &Environment,
+        own: PathBuf,
         program: &Path,
         man_pages: &[(String, String)],
         with_systemd: bool,
@@ -52,24 +56,20 @@ impl Plan {
         let base = |variable: &str, default: &str| {
             environment.base_directory(variable, default).unwrap_or_else(|| home.join(default))
         };
-        let (config_home, data) = (base("XDG_CONFIG_HOME", ".config"), base("XDG_DATA_HOME", ".local/share"));
-        let own = config_home.join("credbroker");
+        let (data, state) = (base("XDG_DATA_HOME", ".local/share"), base("XDG_STATE_HOME", ".local/state"));
         let config = own.join("config.yaml");
         let kubeconfigs = kubeconfig::with_plugins(environment)?;
         let has_config = !kubeconfigs.is_empty() || config.exists();
-        let state = base("XDG_STATE_HOME", ".local/state");
         let mut start = Start::of(environment, program, &state, with_systemd)?;
-        let mut unit_files = Vec::new();
+        let mut files = Vec::new();
         if matches!(start, Start::Units) {
             let name = program.to_str().context("the path of this program is not UTF-8")?;
-            let dir = home.join(".config/systemd/user");
             let units = units(name, has_config.then_some(config.as_path()));
-            unit_files.extend(units.map(|(name, text)| (dir.join(name), text)));
+            files.extend(units.map(|(name, text)| (home.join(".config").join(UNITS).join(name), text)));
         }
-        let mut pages = completions(&data, &config_home).to_vec();
-        pages.extend(man_pages.iter().map(|(name, text)| (data.join("man/man1").join(name), text.clone())));
-        let is_foreign = |(path, _): &mut (PathBuf, String)| !manifest.may_write(path);
-        let foreign = unit_files.extract_if(.., is_foreign).chain(pages.extract_if(.., is_foreign));
+        files.extend(completions(&data, own.parent().unwrap_or(&home)));
+        files.extend(man_pages.iter().map(|(name, text)| (data.join("man/man1").join(name), text.clone())));
+        let foreign = files.extract_if(.., |(path, _)| !manifest.may_write(path));
         let mut foreign: Vec<_> = foreign.map(|(path, _)| path).collect();
         if let Start::OnDemand(mark, _) = &start
             && !manifest.may_write(mark)
@@ -77,7 +77,7 @@ impl Plan {
             foreign.push(mark.clone());
             start = Start::ByHand("setup did not write the file that says what credbroker-exec starts");
         }
-        let plan = Self { own, config, kubeconfigs, start, unit_files, pages, foreign };
+        let plan = Self { own, config, kubeconfigs, start, files, foreign };
         plan.directories().into_iter().try_for_each(files::check_directory)?;
         Ok(plan)
     }
@@ -93,7 +93,7 @@ impl Plan {
             Start::OnDemand(mark, recorded) => [Some(mark), Some(&recorded.log)],
             Start::Units | Start::ByHand(_) => [None, None],
         };
-        let files = self.unit_files.iter().chain(&self.pages).map(|(path, _)| path);
+        let files = self.files.iter().map(|(path, _)| path);
         let above = files.chain(started.into_iter().flatten()).filter_map(|path| path.parent());
         above.chain([self.own.as_path()]).collect()
     }
@@ -101,51 +101,51 @@ impl Plan {
     /// For a person, one line each.
     pub(super) fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        let list = |paths: &[PathBuf]| {
-            paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
-        };
+        let kubeconfigs = joined(&self.kubeconfigs, ", ");
         if !self.kubeconfigs.is_empty() {
-            let config = self.config.display();
-            lines.push(format!("{config}: the broker serves the exec users of {}", list(&self.kubeconfigs)));
+            lines.push(format!(
+                "{}: the broker serves the exec users of {kubeconfigs}",
+                self.config.display()
+            ));
         }
+        let files = self.files.iter().map(|(path, _)| path);
+        let is_unit = |path: &&PathBuf| path.parent().is_some_and(|directory| directory.ends_with(UNITS));
+        let (units, pages): (Vec<_>, Vec<_>) = files.partition(is_unit);
         match &self.start {
             Start::Units => {
-                let files: Vec<_> = self.unit_files.iter().map(|(path, _)| path.clone()).collect();
-                lines.extend((!files.is_empty()).then(|| format!("{}: user units of systemd", list(&files))));
+                lines.extend(
+                    (!units.is_empty()).then(|| format!("{}: user units of systemd", joined(&units, ", "))),
+                );
                 lines.push(
                     "systemctl --user enable --now credbroker.socket: the first client starts the broker"
                         .to_owned(),
                 );
             }
-            Start::OnDemand(path, mark) => lines.push(format!(
+            Start::OnDemand(path, OnDemand { program, log, .. }) => lines.push(format!(
                 "{}: without systemd, credbroker-exec starts {} if no broker runs; it logs to {}",
                 path.display(),
-                mark.program.display(),
-                mark.log.display()
+                program.display(),
+                log.display()
             )),
             Start::ByHand(why) => {
                 lines.push(format!("(start the broker yourself with `credbroker serve`: {why})"));
             }
         }
         if self.injects() {
-            let files = list(&self.kubeconfigs);
-            lines.push(format!(
-                "{files}: credbroker-exec in front of the plugins; everything else stays as it is"
-            ));
+            let what = "credbroker-exec in front of the plugins; everything else stays as it is";
+            lines.push(format!("{kubeconfigs}: {what}"));
         }
-        let mut directories: BTreeMap<&Path, usize> = BTreeMap::new();
-        for directory in self.pages.iter().filter_map(|(path, _)| path.parent()) {
+        let mut directories: BTreeMap<&Path, u64> = BTreeMap::new();
+        for directory in pages.iter().filter_map(|path| path.parent()) {
             *directories.entry(directory).or_default() += 1;
         }
         for (directory, count) in directories {
-            let files = if count == 1 { "file" } else { "files" };
-            lines.push(format!("{}: {count} {files} for completion and man", directory.display()));
+            let files = counted(count, "file");
+            lines.push(format!("{}: {files} for completion and man", directory.display()));
         }
-        lines.extend(
-            self.foreign
-                .iter()
-                .map(|path| format!("({} was not written by setup, and stays as it is)", path.display())),
-        );
+        for path in &self.foreign {
+            lines.push(format!("({} was not written by setup, and stays as it is)", path.display()));
+        }
         lines
     }
 }
@@ -215,9 +215,9 @@ impl Start {
 /// The paths of the completions and their contents.
 fn completions(data: &Path, config: &Path) -> [(PathBuf, String); 3] {
     [
-        (data.join("bash-completion/completions/credbroker"), Shell::Bash),
-        (data.join("zsh/site-functions/_credbroker"), Shell::Zsh),
-        (config.join("fish/completions/credbroker.fish"), Shell::Fish),
+        (data.join("bash-completion/completions/credbroker"), "bash"),
+        (data.join("zsh/site-functions/_credbroker"), "zsh"),
+        (config.join("fish/completions/credbroker.fish"), "fish"),
     ]
     .map(|(path, shell)| (path, script(shell, "credbroker")))
 }

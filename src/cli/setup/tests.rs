@@ -1,6 +1,7 @@
 use credbroker_test_support::private_directory;
 
 use super::*;
+use crate::cli::console::tests::console;
 
 /// Otherwise a file that setup wrote would be a foreign one for good.
 #[test]
@@ -8,18 +9,18 @@ fn after_a_setup_that_failed_its_files_are_still_its_own() {
     let directory = private_directory();
     let path = |name: &str| directory.path().join(name);
     let page = |name: &str, text: &str| (path(name), text.to_owned());
-    let plan = |pages| Plan {
+    let plan = |files| Plan {
         own: path("own"),
         config: path("own/config.yaml"),
         kubeconfigs: Vec::new(),
         start: Start::ByHand(""),
-        unit_files: Vec::new(),
-        pages,
+        files,
         foreign: Vec::new(),
     };
     let run = |plan: &Plan| {
         let mut manifest = Manifest::read(&plan.own).unwrap().unwrap_or_default();
-        apply(plan, &mut manifest, &Environment::default(), Path::new("/shim"), &mut Vec::new())
+        let (environment, mut out, mut err) = (Environment::default(), Vec::new(), Vec::new());
+        apply(plan, &mut manifest, &mut console(&environment, &mut out, &mut err))
     };
     let may_write = |name: &str| Manifest::read(&path("own")).unwrap().unwrap().may_write(&path(name));
     fs::write(path("blocked"), "").unwrap();

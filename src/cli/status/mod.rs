@@ -3,17 +3,15 @@
 mod overview;
 mod watch;
 
-use std::io::{self, Write};
-
 use credbroker_client::{ClusterProfileRef, admin::Selector};
 
 use self::overview::{Overview, document, text};
 use super::{
-    broker::{BrokerArgs, OutputFormat, write_json},
+    broker::BrokerArgs,
+    console::{Console, OutputFormat},
     screen::Screen,
 };
 use credbroker_observe::clock::{Clock as _, SystemClock};
-use credbroker_plugin::Environment;
 
 /// Show a running broker, its providers and its credentials, without their secrets
 ///
@@ -30,7 +28,15 @@ use credbroker_plugin::Environment;
 /// Below the table are the last failures, rejections by API servers, and problems of the configuration.
 /// A narrow terminal hides columns; -o json has everything.
 #[derive(Debug, clap::Args)]
-#[command(verbatim_doc_comment, after_help = EXAMPLES)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  credbroker status
+  credbroker status gke --exit-code
+  credbroker status --watch
+  credbroker status -o json | jq -r '.credentials[] | select(.state == \"failed\") | .provider'"
+)]
 pub(super) struct StatusArgs {
     /// Show only this provider
     #[arg(value_name = "NAME", conflicts_with = "cluster_profile")]
@@ -51,15 +57,8 @@ pub(super) struct StatusArgs {
     broker: BrokerArgs,
 }
 
-const EXAMPLES: &str = "\
-Examples:
-  credbroker status
-  credbroker status gke --exit-code
-  credbroker status --watch
-  credbroker status -o json | jq -r '.credentials[] | select(.state == \"failed\") | .provider'";
-
-pub(super) fn run(args: &StatusArgs, environment: &Environment, out: &mut dyn Write) -> anyhow::Result<u8> {
-    let screen = Screen::of_stdout(environment);
+pub(super) fn run(args: &StatusArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
+    let screen = Screen::of_stdout(console.environment);
     let selector = match (&args.provider, &args.cluster_profile) {
         (Some(name), _) => Selector::Provider(name.clone()),
         (None, Some(profile)) => Selector::ClusterProfile(profile.clone()),
@@ -68,15 +67,14 @@ pub(super) fn run(args: &StatusArgs, environment: &Environment, out: &mut dyn Wr
     if args.watch {
         if screen.size.is_none() {
             let remedy = "run this command at a terminal, or use `credbroker status -o json`";
-            writeln!(io::stderr(), "credbroker: --watch needs a terminal as standard output; {remedy}")?;
+            writeln!(console.err, "credbroker: --watch needs a terminal as standard output; {remedy}")?;
             return Ok(2);
         }
-        return watch::run(&args.broker, &selector, environment, out);
+        return watch::run(&args.broker, &selector, console);
     }
-    let overview = args.broker.ask(environment, async |client| Overview::read(&client, &selector).await)?;
-    match args.output {
-        OutputFormat::Table => write!(out, "{}", text(&overview, screen, SystemClock.now().wall))?,
-        OutputFormat::Json => write_json(&document(&overview), out)?,
-    }
+    let read = async |client| Overview::read(&client, &selector).await;
+    let overview = args.broker.ask(console.environment, read)?;
+    let table = || text(&overview, screen, SystemClock.now().wall);
+    console.print(args.output, table, || document(&overview))?;
     Ok(u8::from(args.exit_code && overview.has_failed()))
 }

@@ -113,69 +113,50 @@ fn header(broker: &BrokerInfo, screen: Screen, now: SystemTime) -> String {
 }
 
 pub(super) fn document(overview: &Overview) -> Value {
+    let broker = &overview.broker;
     json!({
-        "broker": broker_json(&overview.broker),
-        "configuration": overview.broker.configuration.as_ref().map(configuration_json),
-        "providers": overview.providers.iter().map(provider_json).collect::<Vec<_>>(),
+        "broker": {
+            "version": broker.version,
+            "commit": broker.commit,
+            "startTime": broker.started_at.map(rfc3339),
+            "configFiles": broker.config_files,
+            "sockets": broker.sockets,
+            "hub": broker.hub.as_ref().map(hub_json),
+        },
+        "configuration": broker.configuration.as_ref().map(|state| json!({
+            "readTime": state.read_at.map(rfc3339),
+            "reloads": state.reloads,
+            "problems": state.problems,
+            "problemsSinceTime": state.problems_since.map(rfc3339),
+            "restartNeeded": state.restart_needed,
+        })),
+        "providers": overview.providers.iter().map(|provider| json!({
+            "name": provider.name,
+            "definition": provider.definition,
+            "command": provider.command,
+            "servesClusterProfiles": provider.serves_cluster_profiles,
+            "failure": provider.failure.as_ref().map(failure_json),
+        })).collect::<Vec<_>>(),
         "credentials": overview.credentials.iter().map(state_json).collect::<Vec<_>>(),
-    })
-}
-
-fn broker_json(broker: &BrokerInfo) -> Value {
-    json!({
-        "version": broker.version,
-        "commit": broker.commit,
-        "startTime": broker.started_at.map(rfc3339),
-        "configFiles": broker.config_files,
-        "sockets": broker.sockets,
-        "hub": broker.hub.as_ref().map(hub_json),
-    })
-}
-
-fn provider_json(provider: &ProviderState) -> Value {
-    json!({
-        "name": provider.name,
-        "definition": provider.definition,
-        "command": provider.command,
-        "servesClusterProfiles": provider.serves_cluster_profiles,
-        "failure": provider.failure.as_ref().map(failure_json),
     })
 }
 
 /// Why the files are not in force as they are; empty: they are.
 fn configuration_text(state: &ConfigurationState) -> String {
-    let mut text = String::new();
+    let shown = |at: Option<SystemTime>| at.map_or_else(|| "an unknown time".to_owned(), rfc3339);
+    let mut lines = Vec::new();
     if !state.problems.is_empty() {
-        let _infallible = writeln!(
-            text,
-            "The files of the configuration have problems since {}. The broker continues with those of {}:",
+        lines.push(format!(
+            "The files of the configuration have problems since {}. The broker continues with those of {}:\n",
             shown(state.problems_since),
             shown(state.read_at)
-        );
+        ));
     }
-    for problem in &state.problems {
-        let _infallible = writeln!(text, "  {}", one_line(problem));
-    }
-    for key in &state.restart_needed {
-        let _infallible =
-            writeln!(text, "`{}` has changed. Restart the broker to use the new value.", one_line(key));
-    }
-    text
-}
-
-/// The same for programs.
-fn configuration_json(state: &ConfigurationState) -> Value {
-    json!({
-        "readTime": state.read_at.map(rfc3339),
-        "reloads": state.reloads,
-        "problems": state.problems,
-        "problemsSinceTime": state.problems_since.map(rfc3339),
-        "restartNeeded": state.restart_needed,
-    })
-}
-
-fn shown(at: Option<SystemTime>) -> String {
-    at.map_or_else(|| "an unknown time".to_owned(), rfc3339)
+    lines.extend(state.problems.iter().map(|problem| format!("  {}\n", one_line(problem))));
+    let restart =
+        |key: &String| format!("`{}` has changed. Restart the broker to use the new value.\n", one_line(key));
+    lines.extend(state.restart_needed.iter().map(restart));
+    lines.concat()
 }
 
 #[cfg(test)]

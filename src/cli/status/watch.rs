@@ -7,22 +7,19 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use credbroker_client::{
-    Client, Error,
-    admin::{CredentialState, Selector, State},
-};
+use credbroker_client::admin::{CredentialState, Selector, State};
 use tokio::time::sleep;
 
 use super::overview::{Overview, title};
 use crate::app::Signals;
 use crate::cli::{
-    broker::BrokerArgs,
+    broker::{BrokerArgs, connect},
+    console::Console,
     credentials::{CredentialRow, table},
     screen::{Screen, Tone, shortened, wrapped},
 };
 use credbroker_credential::text::one_line;
 use credbroker_observe::clock::{Clock as _, SystemClock};
-use credbroker_plugin::Environment;
 
 /// The time between two frames.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -31,13 +28,8 @@ const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█']
 const MOST: usize = 200;
 
 /// Draws until a signal ends it.
-pub(super) fn run(
-    broker: &BrokerArgs,
-    selector: &Selector,
-    environment: &Environment,
-    out: &mut dyn Write,
-) -> anyhow::Result<u8> {
-    let limit = broker.timeout.limit;
+pub(super) fn run(broker: &BrokerArgs, selector: &Selector, console: &mut Console<'_>) -> anyhow::Result<u8> {
+    let environment = console.environment;
     let socket = broker.socket.locate(environment);
     broker.ask(environment, async |mut client| {
         let mut signals = Signals::catch();
@@ -47,8 +39,8 @@ pub(super) fn run(
         };
         // A failure before the first frame ends the command.
         let mut last = Overview::read(&client, selector).await?;
-        let (mut runs, mut outage, mut view) = (Runs::default(), None, AlternateScreen::enter(out));
-        loop {
+        let (mut runs, mut outage, mut view) = (Runs::default(), None, AlternateScreen::enter(console.out));
+        while view.failed.is_none() {
             if outage.is_none() {
                 runs.read(&last.credentials);
             }
@@ -56,13 +48,8 @@ pub(super) fn run(
             view.draw(&frame(&last, &runs, outage.as_deref(), screen, SystemClock.now().wall), screen);
             let next = async {
                 sleep(INTERVAL).await;
-                if outage.is_some()
-                    && let Ok(socket) = &socket
-                {
-                    client = tokio::time::timeout(limit, Client::connect(socket))
-                        .await
-                        .unwrap_or(Err(Error::Timeout { limit }))?
-                        .timeout(limit);
+                if let (Some(_), Ok(socket)) = (&outage, &socket) {
+                    client = connect(socket, broker.timeout).await?;
                 }
                 Overview::read(&client, selector).await
             };
@@ -74,10 +61,8 @@ pub(super) fn run(
                 Ok(overview) => (last, outage) = (overview, None),
                 Err(error) => outage = Some(one_line(&error.to_string())),
             }
-            if view.failed.is_some() {
-                return Ok(());
-            }
         }
+        Ok(())
     })?;
     Ok(0)
 }

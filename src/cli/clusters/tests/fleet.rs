@@ -18,8 +18,11 @@ use tokio::{
 };
 use tonic::{Request, Response, Status};
 
-use super::super::{ClusterList, ClusterName, ClusterQuery, Environment};
-use crate::cli::broker::{BrokerArgs, SocketArg, fail};
+use super::super::{ClusterList, ClusterQuery, Environment};
+use crate::cli::{
+    broker::{BrokerArgs, SocketArg},
+    console::fail,
+};
 
 /// A list before it is sent.
 #[derive(Clone, Debug, Default)]
@@ -179,7 +182,7 @@ pub(in crate::cli) fn unusable(reason: Reason, message: &str) -> ClusterState {
 }
 
 fn names(fleet: &ClusterList) -> Vec<String> {
-    fleet.clusters.keys().map(ClusterName::to_string).collect()
+    fleet.clusters.keys().map(ToString::to_string).collect()
 }
 
 fn five() -> Fleet {

@@ -12,7 +12,10 @@ use credbroker_proto::{
 use serde_json::{Value, json};
 
 use self::fleet::{FakeBroker, Fleet, fleet, hub, ready, unusable};
-use super::{super::broker::fail, ClusterList, ClustersArgs, Environment, as_table, document, run};
+use super::{
+    super::console::{fail, tests::console},
+    ClusterList, ClustersArgs, Environment, as_table, document, run,
+};
 
 #[derive(Debug, Parser)]
 struct Line {
@@ -24,7 +27,7 @@ fn ran(broker: &FakeBroker, line: &[&str]) -> (u8, String, String) {
     let mut args = Line::try_parse_from([&["clusters"], line].concat()).unwrap().args;
     args.query.broker.socket.path = Some(broker.socket().into());
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let ran = run(&args, &Environment::default(), &mut out, &mut err);
+    let ran = run(&args, &mut console(&Environment::default(), &mut out, &mut err));
     let code = ran.unwrap_or_else(|error| fail(&error, &mut err));
     (code, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
 }

@@ -7,7 +7,7 @@ use credbroker_proto::v1;
 use prost_types::Timestamp;
 
 use super::*;
-use credbroker_observe::clock::SystemClock;
+use crate::cli::console::tests::console;
 
 const NOW: u64 = 1_800_000_000;
 
@@ -90,7 +90,7 @@ fn run_with(args: &GetArgs, environment: &[(&str, &str)]) -> (u8, String, String
     let pairs = environment.iter().map(|(name, value)| ((*name).into(), (*value).into()));
     let environment = Environment(pairs.collect());
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let code = answer(args, &environment, &SystemClock, &mut out, &mut err).unwrap();
+    let code = run(args, &mut console(&environment, &mut out, &mut err)).unwrap();
     (code, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
 }
 

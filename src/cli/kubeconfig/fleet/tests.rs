@@ -8,10 +8,11 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::cli::{
-    broker::{BrokerArgs, SocketArg, fail},
+    broker::{BrokerArgs, SocketArg},
     clusters::tests::fleet::{FakeBroker, Fleet, fleet, hub, ready, unusable},
+    console::{fail, tests::console},
 };
-use credbroker_config::kubeconfig::Kubeconfig;
+use credbroker_plugin::Environment;
 
 fn bin() -> (TempDir, Environment) {
     let directory = tempfile::tempdir().unwrap();
@@ -22,11 +23,12 @@ fn bin() -> (TempDir, Environment) {
     (directory, [("PATH", path.as_str())].into_iter().collect())
 }
 
+fn bare_shim() -> Shim {
+    Shim { command: "credbroker-exec".to_owned(), is_subcommand: false, flags: Vec::new() }
+}
+
 fn rendered(fleet: &Fleet) -> String {
-    let (directory, environment) = bin();
-    let shim =
-        shim::find(&environment, directory.path(), &SocketArg::default(), BareArg { bare: true }).unwrap();
-    yaml(&kubeconfig(&fleet.clone().into(), &shim, ExecVersion::V1)).unwrap()
+    yaml(&kubeconfig(&fleet.clone().into(), &bare_shim(), "v1")).unwrap()
 }
 
 struct Ran {
@@ -41,12 +43,12 @@ fn ran(broker: &FakeBroker, namespaces: &[&str], output: Option<&Path>) -> anyho
     let args = FleetArgs {
         output: output.map(Path::to_owned),
         force: false,
-        api_version: ExecVersion::V1,
+        api_version: "v1".to_owned(),
         bare: BareArg { bare: true },
         query: broker.query(namespaces),
     };
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let code = run(&args, &environment, Path::new("/absent"), &mut out, &mut err)?;
+    let code = run(&args, &mut console(&environment, &mut out, &mut err))?;
     let text = |bytes| {
         let text = String::from_utf8(bytes).unwrap();
         text.replace(broker.socket().to_str().unwrap(), "SOCKET")
@@ -202,7 +204,7 @@ fn two_thousand_clusters_are_the_same_bytes_in_any_order() {
     let path = directory.path().join("fleet");
     fs::write(&path, one).unwrap();
     assert!(is_ours(&path));
-    let read: Kubeconfig = config::read_kubeconfig(&[path], Mode::Named).unwrap();
+    let read = paths::existing(&path).unwrap();
     assert_eq!(read.users().len(), 2000);
 }
 
@@ -233,12 +235,12 @@ fn without_a_socket_flag_the_shim_uses_the_default_sockets() {
     let args = FleetArgs {
         output: None,
         force: false,
-        api_version: ExecVersion::V1,
+        api_version: "v1".to_owned(),
         bare,
         query: ClusterQuery::default(),
     };
     let mut out = Vec::new();
-    assert_eq!(run(&args, &environment, Path::new("/absent"), &mut out, &mut Vec::new()).unwrap(), 0);
+    assert_eq!(run(&args, &mut console(&environment, &mut out, &mut Vec::new())).unwrap(), 0);
     let out = String::from_utf8(out).unwrap();
     assert!(out.contains("- c/x\n") && !out.contains("--socket"), "{out}");
 }
@@ -276,12 +278,12 @@ fn a_file_is_written_for_its_owner_and_again_but_not_over_a_foreign_one() {
     let args = FleetArgs {
         output: Some(path.clone()),
         force: true,
-        api_version: ExecVersion::V1,
+        api_version: "v1".to_owned(),
         bare: BareArg { bare: true },
         query: broker.query(&[]),
     };
     let (out, err) = (&mut Vec::new(), &mut Vec::new());
-    assert_eq!(run(&args, &environment, Path::new("/absent"), out, err).unwrap(), 0);
+    assert_eq!(run(&args, &mut console(&environment, out, err)).unwrap(), 0);
     assert!(is_ours(&path));
 }
 
@@ -334,7 +336,7 @@ fn nothing_to_write_is_a_failure_with_a_remedy_and_leaves_the_file() {
 #[test]
 fn without_a_broker_it_ends_as_the_shim_does() {
     let args = FleetArgs {
-        api_version: ExecVersion::V1,
+        api_version: "v1".to_owned(),
         output: None,
         force: false,
         bare: BareArg::default(),
@@ -348,7 +350,7 @@ fn without_a_broker_it_ends_as_the_shim_does() {
     };
     let (_directory, environment) = bin();
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let error = run(&args, &environment, Path::new("/absent"), &mut out, &mut err).unwrap_err();
+    let error = run(&args, &mut console(&environment, &mut out, &mut err)).unwrap_err();
     assert_eq!(fail(&error, &mut err), 69);
     assert!(out.is_empty());
     assert!(String::from_utf8(err).unwrap().contains("no broker answers on /nonexistent/broker.sock"));
@@ -356,12 +358,9 @@ fn without_a_broker_it_ends_as_the_shim_does() {
 
 #[test]
 fn an_old_kubectl_is_spoken_to_in_its_own_version() {
-    let (directory, environment) = bin();
-    let shim =
-        shim::find(&environment, directory.path(), &SocketArg::default(), BareArg { bare: true }).unwrap();
     let paris =
         fleet(vec![("fleet/paris", with(Cluster { server: "https://paris".into(), ..Cluster::default() }))]);
-    let text = yaml(&kubeconfig(&paris.into(), &shim, ExecVersion::V1beta1)).unwrap();
+    let text = yaml(&kubeconfig(&paris.into(), &bare_shim(), "v1beta1")).unwrap();
     assert!(text.contains("apiVersion: client.authentication.k8s.io/v1beta1\n"), "{text}");
     assert!(text.contains("--api-version\n") && text.contains("v1beta1\n"), "{text}");
 }

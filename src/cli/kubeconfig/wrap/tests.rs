@@ -4,6 +4,11 @@ use std::{fs, os::unix::fs::PermissionsExt as _};
 
 use self::place::{FULL, MINIMAL, Place, masked};
 use super::*;
+use crate::cli::broker::SocketArg;
+
+fn at(path: Option<std::ffi::OsString>, server_uid: Option<std::ffi::OsString>) -> BrokerArgs {
+    BrokerArgs { socket: SocketArg { path, server_uid }, ..BrokerArgs::default() }
+}
 
 #[test]
 fn exec_users_ask_the_shim_and_all_else_means_what_it_meant() {
@@ -180,7 +185,7 @@ fn the_shim_is_named_so_that_it_is_found_from_everywhere() {
 #[test]
 fn a_socket_that_is_given_is_given_to_the_shim() {
     let place = Place::new(&[("config", MINIMAL)]);
-    let with_socket = |socket: &str| WrapArgs { socket: Some(socket.to_owned()), ..place.args("config") };
+    let with_socket = |path: &str| WrapArgs { broker: at(Some(path.into()), None), ..place.args("config") };
     for socket in ["/run/x.sock", "unix:///run/x.sock"] {
         let text = place.wrapped(&with_socket(socket));
         assert!(text.contains(&format!("- --socket\n      - {socket}\n")), "{text}");
@@ -191,7 +196,8 @@ fn a_socket_that_is_given_is_given_to_the_shim() {
         let error = place.refusal(&with_socket(socket));
         assert!(error.contains("not a valid socket address"), "{error}");
     }
-    let text = place.wrapped(&WrapArgs { server_uid: Some("2001".to_owned()), ..place.args("config") });
+    let broker = at(None, Some("2001".into()));
+    let text = place.wrapped(&WrapArgs { broker, ..place.args("config") });
     assert!(text.contains("- --server-uid\n      - \"2001\"\n"), "{text}");
 }
 
@@ -199,9 +205,11 @@ fn a_socket_that_is_given_is_given_to_the_shim() {
 fn a_broker_that_does_not_answer_is_waited_for_as_long_as_the_timeout_says() {
     let place = Place::new(&[("config", MINIMAL)]);
     let _silent = std::os::unix::net::UnixListener::bind(place.path("silent.sock")).unwrap();
-    let socket = Some(place.path("silent.sock").to_str().unwrap().to_owned());
-    let timeout = TimeoutArg { limit: std::time::Duration::from_millis(70) };
-    let args = WrapArgs { socket, timeout, ..place.args("config") };
+    let broker = BrokerArgs {
+        timeout: std::time::Duration::from_millis(70),
+        ..at(Some(place.path("silent.sock").into()), None)
+    };
+    let args = WrapArgs { broker, ..place.args("config") };
     let (code, _, said) = place.try_run(&args, &[], "bin/credbroker-exec").unwrap();
     assert_eq!(code, 0, "the copy is whole");
     assert!(said.contains("70ms"), "{said}");

@@ -18,5 +18,5 @@ fn the_remaining_time_has_one_unit() {
         assert_eq!(ahead(at(left, 0), at(0, 0), "expired"), expected, "{left}");
     }
     assert_eq!(ahead(at(0, 0), at(5, 0), "expired"), "expired");
-    assert_eq!(expiry(at(3000, 7), at(0, 0)), "2027-01-15T08:50:00Z (in 50m)");
+    assert_eq!(dated(at(3000, 7), at(0, 0), "expired"), "2027-01-15T08:50:00Z (in 50m)");
 }

@@ -55,7 +55,9 @@ impl Place {
         let socket = self.path("no-broker.sock");
         let socket = ("CREDBROKER_SOCKET", socket.to_str().unwrap());
         let environment = variables.iter().copied().chain([socket]).collect();
-        let code = run(args, &environment, &self.path(shim), &mut out, &mut err)?;
+        let shim = self.path(shim);
+        let mut console = Console { environment: &environment, shim: &shim, out: &mut out, err: &mut err };
+        let code = run(args, &mut console)?;
         let text =
             |bytes| masked(&String::from_utf8(bytes).unwrap()).replace(self.0.path().to_str().unwrap(), "~");
         Ok((code, text(out), text(err)))

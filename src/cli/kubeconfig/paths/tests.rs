@@ -4,8 +4,8 @@ use credbroker_test_support::private_directory;
 
 use super::*;
 
-fn open(path: &Path, inputs: &[PathBuf], may_replace: bool) -> anyhow::Result<Output> {
-    Output::open(path, inputs, "x", || may_replace)
+fn taken(path: &Path, inputs: &[PathBuf], may_replace: bool) -> anyhow::Result<Locked> {
+    open(path, inputs, "x", || may_replace)
 }
 
 #[test]
@@ -18,7 +18,7 @@ fn an_input_is_never_written_however_it_is_named() {
     fs::create_dir(path("sub")).unwrap();
     for output in ["config", "link", "hard", "sub/../config"] {
         for input in ["config", "link"] {
-            let error = open(&path(output), &[path(input)], true).unwrap_err().to_string();
+            let error = taken(&path(output), &[path(input)], true).unwrap_err().to_string();
             assert!(error.contains("never written"), "{output} {input}: {error}");
         }
     }
@@ -31,16 +31,16 @@ fn a_file_with_contents_is_replaced_only_if_that_is_allowed() {
     let dir = private_directory();
     let path = |name: &str| dir.path().join(name);
     fs::write(path("text"), "precious").unwrap();
-    let error = open(&path("text"), &[], false).unwrap_err().to_string();
+    let error = taken(&path("text"), &[], false).unwrap_err().to_string();
     assert!(
         error.contains("`credbroker kubeconfig x` did not write") && error.contains("--force"),
         "{error}"
     );
     assert_eq!(fs::read_to_string(path("text")).unwrap(), "precious");
-    open(&path("text"), &[], true).unwrap().write("new").unwrap();
+    taken(&path("text"), &[], true).unwrap().write_private("new").unwrap();
     assert_eq!(fs::read_to_string(path("text")).unwrap(), "new");
     fs::write(path("empty"), "\n").unwrap();
     for name in ["empty", "absent"] {
-        assert_eq!(open(&path(name), &[], false).unwrap().write("new").unwrap(), None);
+        taken(&path(name), &[], false).unwrap().write_private("new").unwrap();
     }
 }
