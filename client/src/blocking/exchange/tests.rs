@@ -42,7 +42,7 @@ fn send(theirs: &UnixStream, bytes: &[u8]) {
 fn asked(ours: UnixStream) -> thread::JoinHandle<Result<RawResponse, ExchangeError>> {
     let message = Bytes::from_static(b"\0\0\0\0\x03abc");
     thread::spawn(move || {
-        let mut deadline = Deadline::starting_now(LONG, None);
+        let mut deadline = Deadline::starting_now(Timeouts::default().total(LONG), None);
         exchange(&ours, Call::Get(message, None), &mut deadline, &|| false)
     })
 }
