@@ -126,7 +126,8 @@ fn credential_line(arguments: &Arguments, edges: &mut Edges) -> Result<String, F
         })
     };
     let (environment, parent) = (&edges.environment, edges.parent_environment);
-    let original = fallback.as_ref().map(|fallback| || fallback.program(environment, parent));
+    let program = || fallback.as_ref()?.program(environment, parent);
+    let original = fallback.is_some().then_some(&program as &dyn Fn() -> _);
     let found = find(&socket, Starter::of(arguments, environment), original, ask);
     let credential = match (found, &fallback) {
         (Ok(Found::Original(program, why)), Some(fallback)) => {
@@ -183,13 +184,13 @@ enum Found<T> {
 fn find<T>(
     socket: &Socket,
     starter: Option<Starter>,
-    original: Option<impl Fn() -> Option<PathBuf>>,
+    original: Option<&dyn Fn() -> Option<PathBuf>>,
     mut ask: impl FnMut(&Socket, Patience) -> Result<T, Failure>,
 ) -> Result<Found<T>, Failure> {
     if starter.is_none() && original.is_none() {
         return ask(socket, Patience::USUAL).map(Found::Answer);
     }
-    let program = |why: &Error| original.as_ref().filter(|_| is_absent(why))?();
+    let program = |why: &Error| original.filter(|_| is_absent(why))?();
     let answer = |answer: Result<T, Failure>| match answer {
         Err(Failure::Broker(why)) => match program(&why) {
             Some(program) => Ok(Found::Original(program, why)),

@@ -186,7 +186,7 @@ fn a_plugin_that_needs_a_terminal_does_not_run_without_one() {
 #[test]
 fn only_a_broker_without_the_definition_is_replaced() {
     let person = Person::new(&[]);
-    let socket = |broker: &Broker| broker.socket().to_owned();
+    let socket = |broker: &Broker| broker.socket();
     let unknown = Broker::failing(status(Reason::UnknownDefinition, "no"));
     person.runs(person.client(&[], &[]).env("CREDBROKER_SOCKET", socket(&unknown)));
     fs::remove_file(person.0.path("env")).unwrap();

@@ -2,7 +2,7 @@ use std::{io::Read, net::Shutdown, os::fd::OwnedFd, thread, time::Duration};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-use super::*;
+use super::{super::timeouts::Timeouts, *};
 
 const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 const ACKNOWLEDGEMENT: &[u8] = &[0, 0, 0, 4, 1, 0, 0, 0, 0];
