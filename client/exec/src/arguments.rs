@@ -13,7 +13,7 @@ use std::{
 use credbroker_client::ClusterProfileRef;
 use credbroker_stanza::Definition;
 
-use self::values::{api_version, cluster_profile, definition, provider_name, server, timeout};
+use self::values::{api_version, cluster_profile, definition, fallback, provider_name, server, timeout};
 use crate::{document::ApiVersion, edges::Environment, source::Source};
 
 pub(crate) use self::help::HELP;
@@ -35,6 +35,8 @@ pub(crate) struct Arguments {
     pub(crate) timeout: Option<Duration>,
     pub(crate) api_version: Option<ApiVersion>,
     pub(crate) original: Option<Original>,
+    /// Whether the original may run where no broker answers.
+    pub(crate) fallback: bool,
 }
 
 /// The stanza that the shim was put in front of.
@@ -45,6 +47,8 @@ pub(crate) struct Original {
     /// Names of the variables that the stanza sets.
     pub(crate) env: Vec<OsString>,
     pub(crate) cluster_info: bool,
+    /// Whether the stanza said `interactiveMode: Always`.
+    pub(crate) needs_terminal: bool,
     /// The command and its arguments; not empty.
     pub(crate) command: Vec<OsString>,
 }
@@ -95,7 +99,7 @@ pub enum UsageError {
     #[error("a command after `--` goes with --provider, without --definition")]
     Command,
     /// Flags that describe a command, without one.
-    #[error("--dir, --env and --cluster-info go with a command after `--`")]
+    #[error("--dir, --env, --cluster-info, --was and --fallback go with a command after `--`")]
     CommandMissing,
     /// A flag is given twice.
     #[error("{0} is given twice")]
@@ -136,7 +140,8 @@ const DIR: &str = "--dir";
 const ENV: &str = "--env";
 const CLUSTER_INFO: &str = "--cluster-info";
 const WAS: &str = "--was";
-const FLAGS: [&str; 12] = [
+const FALLBACK: &str = "--fallback";
+const FLAGS: [&str; 13] = [
     PROVIDER,
     DEFINITION,
     CLUSTER_PROFILE,
@@ -149,6 +154,7 @@ const FLAGS: [&str; 12] = [
     ENV,
     CLUSTER_INFO,
     WAS,
+    FALLBACK,
 ];
 
 /// `args` without the program's name; `provider` is the value of `CREDBROKER_PROVIDER`.
@@ -198,6 +204,7 @@ struct Given {
     server_uid: Option<OsString>,
     timeout: Option<Duration>,
     api_version: Option<ApiVersion>,
+    fallback: Option<bool>,
     original: Original,
 }
 
@@ -216,8 +223,12 @@ impl Given {
                 self.original.env.push(value);
                 Ok(())
             }
-            // It is for the command line, which undoes the stanza.
-            WAS => Ok(()),
+            // The others are for the command line, which undoes the stanza.
+            WAS => {
+                self.original.needs_terminal |= value == "interactiveMode=Always";
+                Ok(())
+            }
+            FALLBACK => once(flag, &mut self.fallback, fallback(&value)?),
             _ => once(flag, &mut self.socket, value),
         }
     }
@@ -236,7 +247,7 @@ impl Given {
                 Source::Provider { name, definition: None }
             }
         };
-        let Self { server, socket, server_uid, timeout, api_version, original, .. } = self;
+        let Self { server, socket, server_uid, timeout, api_version, fallback, original, .. } = self;
         if server.is_some() && !matches!(source, Source::ClusterProfile(_)) {
             return Err(UsageError::ServerAlone);
         }
@@ -248,7 +259,8 @@ impl Given {
         if has_command && !matches!(source, Source::Provider { definition: None, .. }) {
             return Err(UsageError::Command);
         }
-        Ok(Arguments { source, server, socket, server_uid, timeout, api_version, original })
+        let fallback = fallback.unwrap_or(true);
+        Ok(Arguments { source, server, socket, server_uid, timeout, api_version, original, fallback })
     }
 }
 

@@ -4,7 +4,8 @@ use std::{
     collections::BTreeMap,
     ffi::{OsStr, OsString},
     fmt,
-    io::{self, IsTerminal, Write},
+    fs::File,
+    io::{self, IsTerminal, Read as _, Write},
     mem::forget,
     time::SystemTime,
 };
@@ -18,6 +19,9 @@ use rustix::{
 };
 
 use crate::caller::{Parent, is_shell, runs_one_command, started_by};
+
+/// Most bytes of the variables of a process that are read: more than the kernel lets a process be started with.
+const MOST_VARIABLES: u64 = 8 << 20;
 
 /// Variables with their names. Most of them are of no interest to the shim, so they are searched and not sorted.
 #[derive(Clone, Default)]
@@ -76,6 +80,9 @@ pub struct Edges {
     /// The process that started this one, or with `true` the one behind a shell that runs one command. `None`: `/proc` does
     /// not show it.
     pub parent: fn(bool) -> Option<Parent>,
+    /// The variables that the process that started this one was started with, each followed by a NUL. `None`: `/proc` does
+    /// not show them.
+    pub parent_environment: fn() -> Option<Vec<u8>>,
 }
 
 impl Edges {
@@ -95,6 +102,7 @@ impl Edges {
             terminal,
             is_root: || geteuid().is_root(),
             parent,
+            parent_environment,
         }
     }
 
@@ -135,6 +143,13 @@ fn parent(behind_shell: bool) -> Option<Parent> {
         stat = of_process(pid, "stat")?;
     }
     Parent::from_stat(pid, &stat)
+}
+
+fn parent_environment() -> Option<Vec<u8>> {
+    let mut content = Vec::new();
+    let file = File::open(format!("/proc/{}/environ", getppid()?.as_raw_nonzero())).ok()?;
+    file.take(MOST_VARIABLES).read_to_end(&mut content).ok()?;
+    (content.len() as u64 != MOST_VARIABLES).then_some(content)
 }
 
 /// Reads `/proc/PID/NAME` once, up to a kilobyte: the line of `stat` has about 300 bytes.

@@ -1,5 +1,7 @@
 //! `KUBERNETES_EXEC_INFO`: the version that the client reads, and its cluster.
 
+use std::{collections::BTreeMap, ffi::OsStr};
+
 use base64::{Engine, engine::general_purpose::STANDARD};
 use credbroker_client::Cluster;
 use serde::Deserialize;
@@ -83,6 +85,21 @@ pub(crate) fn parse(text: &str) -> Result<ExecInfo, ExecInfoError> {
         ApiVersion::from_name(&document.api_version).ok_or(ExecInfoError::Version(document.api_version))?;
     let cluster = document.spec.and_then(|spec| spec.cluster).map(cluster).transpose()?;
     Ok(ExecInfo { version, cluster })
+}
+
+/// The value of the variable without the cluster, for a plugin that did not ask for it.
+pub(crate) fn without_cluster(info: &OsStr) -> Result<String, ExecInfoError> {
+    type Object<'a> = BTreeMap<String, &'a RawValue>;
+    let syntax =
+        |error: &serde_json::Error| ExecInfoError::Syntax { line: error.line(), column: error.column() };
+    let text = info.to_str().ok_or(ExecInfoError::Syntax { line: 1, column: 1 })?;
+    let mut document: Object<'_> = serde_json::from_str(text).map_err(|error| syntax(&error))?;
+    let Some(spec) = document.get("spec") else { return Ok(text.to_owned()) };
+    let mut spec: Object<'_> = serde_json::from_str(spec.get()).map_err(|error| syntax(&error))?;
+    spec.remove("cluster");
+    let spec = serde_json::value::to_raw_value(&spec).map_err(|error| syntax(&error))?;
+    document.insert("spec".to_owned(), &spec);
+    serde_json::to_string(&document).map_err(|error| syntax(&error))
 }
 
 fn cluster(document: ClusterDocument<'_>) -> Result<Cluster, ExecInfoError> {

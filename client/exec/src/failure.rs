@@ -6,8 +6,8 @@ use credbroker_client::{Code, Socket, SocketError};
 use rustix::process::geteuid;
 
 use crate::{
-    arguments::UsageError, exec_info::ExecInfoError, exit_code, forward::ForwardError, notice::visible,
-    on_demand::OnDemandError, source::Source,
+    arguments::UsageError, exec_info::ExecInfoError, exit_code, fallback::FallbackError,
+    forward::ForwardError, notice::visible, on_demand::OnDemandError, source::Source,
 };
 
 /// Why a person's own broker may not be found.
@@ -24,6 +24,9 @@ pub enum Failure {
     /// `KUBERNETES_EXEC_INFO` is not valid.
     #[error(transparent)]
     ExecInfo(#[from] ExecInfoError),
+    /// The original plugin may run without a broker, and cannot.
+    #[error(transparent)]
+    Fallback(Arc<FallbackError>),
     /// A variable cannot be sent.
     #[error(transparent)]
     Forward(#[from] ForwardError),
@@ -45,7 +48,7 @@ impl Failure {
     /// The exit code of this failure.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Output(_) => 1,
+            Self::Fallback(_) | Self::Output(_) => 1,
             Self::Broker(error) => exit_code::of_call(error),
             Self::OnDemand(_) => 69,
             Self::Usage(_) => 2,

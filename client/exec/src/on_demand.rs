@@ -22,7 +22,7 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{arguments::Arguments, edges::Edges};
+use crate::{arguments::Arguments, edges::Environment};
 
 /// Largest mark, in bytes.
 const MOST: u64 = 64 * 1024;
@@ -65,8 +65,8 @@ pub(crate) struct Starter {
 
 impl Starter {
     /// `None`: a socket or a broker was named, or there is no runtime directory of the user. Makes no system call.
-    pub(crate) fn of(arguments: &Arguments, edges: &Edges) -> Option<Self> {
-        let variable = |name| edges.variable(name).filter(|value| !value.is_empty()).map(Path::new);
+    pub(crate) fn of(arguments: &Arguments, environment: &Environment) -> Option<Self> {
+        let variable = |name| environment.get(name).filter(|value| !value.is_empty()).map(Path::new);
         let is_named = arguments.socket.is_some()
             || arguments.server_uid.is_some()
             || variable("CREDBROKER_SOCKET").is_some()

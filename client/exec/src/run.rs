@@ -1,6 +1,6 @@
 //! The program, from its arguments to its exit code.
 
-use std::{ffi::OsString, mem::forget, sync::Arc, time::Duration};
+use std::{ffi::OsString, io, mem::forget, path::PathBuf, sync::Arc, time::Duration};
 
 use credbroker_client::{
     Cluster, Credential, Error, Reason, Socket,
@@ -14,9 +14,11 @@ use crate::{
     edges::Edges,
     exec_info::{self, ExecInfo, ExecInfoError},
     failure::Failure,
-    notice::with_notice,
+    fallback::Fallback,
+    notice::{visible, with_notice},
     on_demand::Starter,
     request::{request, socket},
+    running::is_running,
     source::Source,
 };
 
@@ -25,8 +27,12 @@ const TOTAL: Duration = Duration::from_secs(45);
 /// How long a broker that does not run is waited for. A person prefers an early error, a controller a restart without one.
 const BROKER_START_AT_TERMINAL: Duration = Duration::from_secs(2);
 const BROKER_START: Duration = Duration::from_secs(5);
-/// How long a broker that was started is waited for.
+/// How long a broker that was started is waited for, and where the original plugin may run instead.
 const ON_DEMAND_START: Duration = Duration::from_secs(10);
+const SHORT_START: Duration = Duration::from_secs(1);
+/// How long the first byte of a broker is waited for, and where the original plugin may run instead.
+const SILENCE: Duration = Duration::from_secs(5);
+const QUICK: Duration = Duration::from_millis(250);
 
 /// The shim: prints one `ExecCredential` and returns the exit code. `args` is without the program's name.
 pub fn run(args: impl Iterator<Item = OsString>, edges: &mut Edges) -> u8 {
@@ -61,19 +67,20 @@ pub fn request_patiently(
     notice: Option<Notice<'_>>,
 ) -> Result<Credential, Failure> {
     let broker_start = if at_terminal { BROKER_START_AT_TERMINAL } else { BROKER_START };
-    request_credential(socket, request, total, broker_start, notice)
+    request_credential(socket, request, timeouts(broker_start, total), notice)
 }
 
-/// As [`request_patiently`], for a broker that may take `broker_start` to start.
+fn timeouts(broker_start: Duration, total: Option<Duration>) -> Timeouts {
+    let timeouts = Timeouts::default().broker_start(broker_start).total(total.unwrap_or(TOTAL));
+    timeouts.follow_run(total.is_none())
+}
+
 fn request_credential(
     socket: &Socket,
     request: &CredentialRequest,
-    total: Option<Duration>,
-    broker_start: Duration,
+    timeouts: Timeouts,
     notice: Option<Notice<'_>>,
 ) -> Result<Credential, Failure> {
-    let timeouts = Timeouts::default().broker_start(broker_start).total(total.unwrap_or(TOTAL));
-    let timeouts = timeouts.follow_run(total.is_none());
     let (credential, connection) = get_credential(socket, request, timeouts, notice)?;
     forget(connection);
     Ok(credential)
@@ -90,8 +97,8 @@ pub fn log_in_patiently(
     total: Option<Duration>,
     notice: Notice<'_>,
 ) -> Result<Credential, Failure> {
-    let timeouts = Timeouts::default().broker_start(BROKER_START_AT_TERMINAL).total(total.unwrap_or(TOTAL));
-    let (credential, connection) = log_in(socket, request, timeouts.follow_run(total.is_none()), notice)?;
+    let (credential, connection) =
+        log_in(socket, request, timeouts(BROKER_START_AT_TERMINAL, total), notice)?;
     forget(connection);
     Ok(credential)
 }
@@ -106,19 +113,34 @@ fn credential_line(arguments: &Arguments, edges: &mut Edges) -> Result<String, F
     let terminal = edges.terminal;
     let caller = caller_of(edges);
     let source = arguments.requested(&edges.environment);
-    let request = request(source, cluster, &edges.environment, caller, terminal)?;
-    let ask = |socket: &Socket, start: Option<Duration>, notice: Option<Notice<'_>>| match start {
-        Some(start) => request_credential(socket, &request, arguments.timeout, start, notice),
-        None => request_patiently(socket, &request, arguments.timeout, terminal, notice),
-    };
-    let credential = with_start(Starter::of(arguments, edges), &socket, |socket, start| {
+    let fallback = Fallback::of(arguments, &source);
+    let request = request(source.clone(), cluster, &edges.environment, caller, terminal)?;
+    let usual = if terminal { BROKER_START_AT_TERMINAL } else { BROKER_START };
+    let ask = |socket: &Socket, patience: Patience| {
+        let timeouts = timeouts(patience.start.unwrap_or(usual), arguments.timeout).silence(patience.silence);
         if !terminal {
-            return ask(socket, start, None);
+            return request_credential(socket, &request, timeouts, None);
         }
         with_notice("credbroker-exec", &arguments.source, &mut edges.stderr, |notice| {
-            ask(socket, start, Some(notice))
+            request_credential(socket, &request, timeouts, Some(notice))
         })
-    });
+    };
+    let (environment, parent) = (&edges.environment, edges.parent_environment);
+    let program = || fallback.as_ref()?.program(environment, parent);
+    let original = fallback.is_some().then_some(&program as &dyn Fn() -> _);
+    let found = find(&socket, Starter::of(arguments, environment), original, ask);
+    let credential = match (found, &fallback) {
+        (Ok(Found::Original(program, why)), Some(fallback)) => {
+            if terminal {
+                let command = fallback.command().to_string_lossy();
+                edges.complain(&visible(&format!("credbroker-exec: {why}; {command} runs without it\n")));
+            }
+            return Err(Failure::Fallback(Arc::new(fallback.run(program, &edges.environment))));
+        }
+        (Ok(Found::Original(_, why)), None) => Err(why.into()),
+        (Ok(Found::Answer(credential)), _) => Ok(credential),
+        (Err(failure), _) => Err(failure),
+    };
     // The error of an attempt to connect says it too.
     if terminal
         && !matches!(credential, Err(Failure::Broker(Error::Unreachable { .. })))
@@ -133,31 +155,98 @@ fn credential_line(arguments: &Arguments, edges: &mut Edges) -> Result<String, F
     Ok(line)
 }
 
-/// Asks with `ask`, and if no broker serves this user, starts the user's own one where that is allowed. `ask` gets the
-/// socket, and how long a broker may take to start if that is not the usual time.
-fn with_start<T>(
-    starter: Option<Starter>,
+/// How long a broker is waited for.
+#[derive(Clone, Copy)]
+struct Patience {
+    /// Until it listens; `None`: the usual time.
+    start: Option<Duration>,
+    /// For the first byte.
+    silence: Duration,
+}
+
+impl Patience {
+    const USUAL: Self = Self { start: None, silence: SILENCE };
+
+    const fn for_start(start: Duration) -> Self {
+        Self { start: Some(start), silence: SILENCE }
+    }
+}
+
+/// What is printed, or who prints it.
+enum Found<T> {
+    Answer(T),
+    /// No broker answers, for this reason, and the plugin at this path may run.
+    Original(PathBuf, Error),
+}
+
+/// Asks with `ask`. If no broker serves this user, starts the user's own one where that is allowed. If none answers, returns
+/// the path that `original` does.
+fn find<T>(
     socket: &Socket,
-    mut ask: impl FnMut(&Socket, Option<Duration>) -> Result<T, Failure>,
-) -> Result<T, Failure> {
-    let Some(starter) = starter else { return ask(socket, None) };
-    // A broker that can be started is not waited for before.
-    let failure = match ask(socket, Some(Duration::ZERO)) {
-        Err(Failure::Broker(failure)) => failure,
-        answer => return answer,
+    starter: Option<Starter>,
+    original: Option<&dyn Fn() -> Option<PathBuf>>,
+    mut ask: impl FnMut(&Socket, Patience) -> Result<T, Failure>,
+) -> Result<Found<T>, Failure> {
+    if starter.is_none() && original.is_none() {
+        return ask(socket, Patience::USUAL).map(Found::Answer);
+    }
+    let program = |why: &Error| original.filter(|_| is_absent(why))?();
+    let answer = |answer: Result<T, Failure>| match answer {
+        Err(Failure::Broker(why)) => match program(&why) {
+            Some(program) => Ok(Found::Original(program, why)),
+            None => Err(why.into()),
+        },
+        answer => answer.map(Found::Answer),
     };
-    let is_unreachable = matches!(failure, Error::Unreachable { .. });
+    // What can be started, or replaced by the original, is not waited for before.
+    let silence = if original.is_some() { QUICK } else { SILENCE };
+    let why = match ask(socket, Patience { start: Some(Duration::ZERO), silence }) {
+        Err(Failure::Broker(why)) => why,
+        other => return other.map(Found::Answer),
+    };
+    let is_unreachable = matches!(why, Error::Unreachable { .. });
     // The machine's broker does not serve this user.
-    let is_refused = matches!(failure.reason(), Some(Reason::PeerDenied | Reason::UnknownDefinition));
-    let may_be_starting = failure.may_be_starting();
+    let is_refused = matches!(why.reason(), Some(Reason::PeerDenied | Reason::UnknownDefinition));
+    let may_be_starting = why.may_be_starting();
     if !is_unreachable && !is_refused && !may_be_starting {
-        return Err(failure.into());
+        return Err(why.into());
     }
-    match starter.start()? {
-        Some(own) => ask(&own, Some(ON_DEMAND_START)),
-        None if may_be_starting => ask(socket, None),
-        None => Err(failure.into()),
+    let program = program(&why);
+    match starter.map(|starter| starter.start()).transpose() {
+        Ok(Some(Some(own))) => {
+            let start = if program.is_some() { SHORT_START } else { ON_DEMAND_START };
+            return answer(ask(&own, Patience::for_start(start)));
+        }
+        Err(failure) if program.is_none() => return Err(failure.into()),
+        Ok(_) | Err(_) => {}
     }
+    match program {
+        Some(program) if is_refused || !is_running(socket) => Ok(Found::Original(program, why)),
+        // A broker runs, but it is starting or ending, or hangs.
+        Some(_) => answer(ask(socket, Patience::USUAL)),
+        None if may_be_starting || (original.is_some() && is_silence(&why)) => {
+            answer(ask(socket, Patience::USUAL))
+        }
+        None => Err(why.into()),
+    }
+}
+
+/// Whether the original may run: no broker listens or says a word, or it does not know the definition.
+fn is_absent(why: &Error) -> bool {
+    let is_kind = |kinds: &[io::ErrorKind]| kind(why).is_some_and(|kind| kinds.contains(&kind));
+    is_silence(why)
+        || is_kind(&[io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused])
+        || why.reason() == Some(Reason::UnknownDefinition)
+}
+
+/// Whether a process accepted the connection and sent nothing.
+fn is_silence(why: &Error) -> bool {
+    kind(why) == Some(io::ErrorKind::TimedOut)
+}
+
+fn kind(why: &Error) -> Option<io::ErrorKind> {
+    let Error::Unreachable { source, .. } = why else { return None };
+    source.downcast_ref::<io::Error>().map(io::Error::kind)
 }
 
 /// `None`: the client sets no `KUBERNETES_EXEC_INFO`, as those for JavaScript and Java.

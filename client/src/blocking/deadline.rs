@@ -10,6 +10,8 @@ use rustix::{
     io::Errno,
 };
 
+use super::timeouts::Timeouts;
+
 /// A callback for a person who waits.
 pub struct Notice<'a> {
     after: Duration,
@@ -69,12 +71,20 @@ impl fmt::Debug for Notice<'_> {
 pub(super) struct Deadline<'a> {
     start: Instant,
     limit: Duration,
+    silence: Duration,
     notice: Option<Notice<'a>>,
 }
 
 impl<'a> Deadline<'a> {
-    pub(super) fn starting_now(limit: Duration, notice: Option<Notice<'a>>) -> Self {
-        Self { start: now(), limit, notice }
+    pub(super) fn starting_now(timeouts: Timeouts, notice: Option<Notice<'a>>) -> Self {
+        let Timeouts { total: limit, silence, .. } = timeouts;
+        Self { start: now(), limit, silence, notice }
+    }
+
+    /// A broker sends its SETTINGS as soon as it accepts. A process that sends nothing for this long is not a broker, or
+    /// hangs.
+    pub(super) const fn silence(&self) -> Duration {
+        self.silence
     }
 
     /// The time that the caller allowed.

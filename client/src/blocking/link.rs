@@ -21,8 +21,6 @@ const SEND_FLAGS: SendFlags = SendFlags::NOSIGNAL;
 #[cfg(target_vendor = "apple")]
 const SEND_FLAGS: SendFlags = SendFlags::empty();
 
-/// A broker sends its SETTINGS as soon as it accepts. A process that sends nothing for this long is not a broker, or hangs.
-pub(super) const SILENCE: Duration = Duration::from_secs(5);
 /// How long the acknowledgement of the broker's SETTINGS is held back. No response depends on it; sending it at once would
 /// cost a write and wake the broker while it works on the response.
 const HELD_BACK: Duration = Duration::from_millis(20);
@@ -65,7 +63,7 @@ impl<'a> Link<'a> {
                 events |= PollFlags::OUT;
             }
             if !self.heard {
-                at_most = SILENCE;
+                at_most = deadline.silence();
             }
             if let Some(wake) = wake {
                 at_most = at_most.min(wake.saturating_sub(deadline.passed()));

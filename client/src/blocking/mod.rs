@@ -86,7 +86,7 @@ fn call(
 ) -> Result<(Credential, OpenConnection), Error> {
     let mut attending = notice.as_mut().and_then(Notice::take_attending);
     let message = grpc::framed(request.message());
-    let mut deadline = Deadline::starting_now(timeouts.total, notice);
+    let mut deadline = Deadline::starting_now(timeouts, notice);
     let mut pauses = Pauses::new(timeouts.broker_start);
     loop {
         let attend = attending.as_mut().map(|Attending { after, lines, lend }| Attend {
@@ -146,7 +146,7 @@ fn attempt(
         Err(ExchangeError::Silent) => {
             let text = format!(
                 "the process that listens there accepted the connection and sent nothing for {} s",
-                link::SILENCE.as_secs()
+                deadline.silence().as_secs_f32()
             );
             Err(unreachable(io::ErrorKind::TimedOut, text))
         }

@@ -14,11 +14,14 @@ pub struct Timeouts {
     /// A call that attends a plugin run waits as long as the run may take, even if that is longer than `total`. Default:
     /// false.
     pub follow_run: bool,
+    /// For the first byte of a broker that has accepted the connection. A broker sends it immediately. Default: 5 seconds.
+    pub silence: Duration,
 }
 
 impl Default for Timeouts {
     fn default() -> Self {
-        Self { broker_start: Duration::from_secs(5), total: Duration::from_secs(45), follow_run: false }
+        let [broker_start, total, silence] = [5, 45, 5].map(Duration::from_secs);
+        Self { broker_start, total, follow_run: false, silence }
     }
 }
 
@@ -41,6 +44,13 @@ impl Timeouts {
     #[must_use]
     pub fn follow_run(mut self, follow_run: bool) -> Self {
         self.follow_run = follow_run;
+        self
+    }
+
+    /// Sets the time for the first byte of a broker.
+    #[must_use]
+    pub fn silence(mut self, limit: Duration) -> Self {
+        self.silence = limit;
         self
     }
 }

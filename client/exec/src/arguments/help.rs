@@ -17,6 +17,8 @@ Usage: credbroker-exec --provider NAME [options] [-- COMMAND ARGS...]
   --dir DIR                         the directory of a relative COMMAND
   --cluster-info                    COMMAND receives the cluster
   --was KEY=VALUE                   for `credbroker kubeconfig restore`
+  --fallback auto|never             whether COMMAND runs where no broker answers, if `credbroker kubeconfig inject`
+                                    recorded it [default: auto]
   --definition DIGEST               the digest, without a command
   --cluster-profile NAMESPACE/NAME  a ClusterProfile that the broker reads
   --server URL                      the cluster's server according to the kubeconfig, for clients that do not set

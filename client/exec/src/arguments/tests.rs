@@ -13,6 +13,7 @@ fn arguments(source: Source) -> Arguments {
         timeout: None,
         api_version: None,
         original: None,
+        fallback: true,
     }
 }
 

@@ -4,7 +4,7 @@ use std::{ffi::OsStr, time::Duration};
 
 use credbroker_client::ClusterProfileRef;
 
-use super::{API_VERSION, CLUSTER_PROFILE, DEFINITION, SERVER, TIMEOUT, UsageError};
+use super::{API_VERSION, CLUSTER_PROFILE, DEFINITION, FALLBACK, SERVER, TIMEOUT, UsageError};
 use crate::{document::ApiVersion, duration::duration};
 
 pub(super) fn provider_name(flag: &'static str, value: &OsStr) -> Result<String, UsageError> {
@@ -42,6 +42,15 @@ pub(super) fn api_version(value: &OsStr) -> Result<ApiVersion, UsageError> {
         .to_str()
         .and_then(ApiVersion::from_short_name)
         .ok_or_else(|| refused(API_VERSION, value, "v1 or v1beta1"))
+}
+
+/// Whether the original may run.
+pub(super) fn fallback(value: &OsStr) -> Result<bool, UsageError> {
+    match value.to_str() {
+        Some("auto") => Ok(true),
+        Some("never") => Ok(false),
+        _ => Err(refused(FALLBACK, value, "auto or never")),
+    }
 }
 
 pub(super) fn refused(flag: &'static str, value: &OsStr, expected: &'static str) -> UsageError {

@@ -6,6 +6,7 @@
 
 mod broker;
 mod failures;
+mod fallback;
 mod frugality;
 mod lease;
 mod on_demand;

@@ -112,6 +112,7 @@ fn run_at_a_terminal(args: &[&str], environment: &[(&str, &Path)]) -> (u8, Strin
     let (stdout, stderr) = (Shared::default(), Shared::default());
     let mut edges = Edges {
         parent: |_| None,
+        parent_environment: || None,
         environment: environment.iter().map(|(name, path)| (name.into(), path.into())).collect(),
         clock: SystemTime::now,
         stdout: Box::new(stdout.clone()),

@@ -2,7 +2,7 @@ use std::{io::Read, net::Shutdown, os::fd::OwnedFd, thread, time::Duration};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-use super::*;
+use super::{super::timeouts::Timeouts, *};
 
 const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 const ACKNOWLEDGEMENT: &[u8] = &[0, 0, 0, 4, 1, 0, 0, 0, 0];
@@ -42,7 +42,7 @@ fn send(theirs: &UnixStream, bytes: &[u8]) {
 fn asked(ours: UnixStream) -> thread::JoinHandle<Result<RawResponse, ExchangeError>> {
     let message = Bytes::from_static(b"\0\0\0\0\x03abc");
     thread::spawn(move || {
-        let mut deadline = Deadline::starting_now(LONG, None);
+        let mut deadline = Deadline::starting_now(Timeouts::default().total(LONG), None);
         exchange(&ours, Call::Get(message, None), &mut deadline, &|| false)
     })
 }
