@@ -1,7 +1,7 @@
 //! From files to a checked [`Config`]. All problems are reported together, with their positions.
 //!
 //! [`load`] finds and reads the configuration; [`reload`] does so for a broker that runs. Every key is declared once, in
-//! `table`: its kind, bounds, default and documentation, from which the readers, [`markdown`] and [`json_schema`] come.
+//! `table`: its kind, bounds, default and documentation, from which the readers and the reference come.
 //! [`kubeconfig`] reads kubeconfigs, whose users become providers.
 
 mod access;
@@ -15,7 +15,6 @@ mod load;
 mod problem;
 mod provider;
 mod reader;
-mod reference;
 mod schema;
 mod stanza;
 mod table;
@@ -28,7 +27,6 @@ pub use kubeconfig::{Definitions, HubSource, definitions};
 pub use limits::Limits;
 pub use load::{Loaded, expanded, load, place, read_kubeconfig, reload};
 pub use problem::{ConfigError, Problem, Sources};
-pub use reference::{json_schema, markdown};
 
 #[cfg(test)]
 mod tests;

@@ -31,15 +31,20 @@ macro_rules! section {
                     name: $name,
                     kind: $value,
                     absent: $without,
+                    #[cfg(test)]
                     doc: concat!($($doc, "\n"),+),
+                    #[cfg(test)]
                     example: $example,
                 };
             )+
 
             pub(in crate) static SECTION: Section = Section {
-                name: stringify!($section),
-                doc: concat!($($about, "\n"),+),
                 names: &[$($name),+],
+                #[cfg(test)]
+                name: stringify!($section),
+                #[cfg(test)]
+                doc: concat!($($about, "\n"),+),
+                #[cfg(test)]
                 keys: &[$(&$key),+],
             };
         }
