@@ -11,11 +11,10 @@ use super::{
     endpoints::{AuditTo, Listen, MetricsListen, audit_section, listeners, metrics_section},
     file::expand,
     kubeconfig::{Kubeconfig, Mode, variables},
-    limits::{Limits, limits_section},
     problem::Report,
     provider::{issuers, policy, section},
-    reader::{Cursor, Dialect, Fields},
-    table::root,
+    reader::{Cursor, Dialect},
+    table::{Limits, root},
 };
 use credbroker_credential::document::Node;
 use credbroker_plugin::{ClusterInfo, Environment, Globs, Provider, Providers, access::Rule};
@@ -55,7 +54,7 @@ pub(super) fn config(path: &Path, node: &Node, env: &Environment, report: &Repor
     root::API_VERSION.read(&root);
     root::KIND.read(&root);
     let listen = listeners(&root, env);
-    let limits = limits_section(&root);
+    let limits = Limits::read(root::LIMITS.read(&root).as_ref());
     let dir = path.parent().unwrap_or(Path::new("/"));
     let items = root::PROVIDERS.read(&root).unwrap_or_default();
     let mut providers: Vec<_> = items.iter().filter_map(|item| section(item, dir, env)).collect();
@@ -91,9 +90,9 @@ pub(super) fn config(path: &Path, node: &Node, env: &Environment, report: &Repor
 }
 
 /// The providers of the kubeconfigs `paths`.
-fn users(root: &Fields<'_>, paths: &[PathBuf], env: &Environment) -> Vec<Provider> {
+fn users(root: &Cursor<'_>, paths: &[PathBuf], env: &Environment) -> Vec<Provider> {
     let caller_env = root::CALLER_ENV.read(root).map(Globs::new).unwrap_or_default();
-    let report = root.map.report;
+    let report = root.report;
     if paths.is_empty() {
         if let Some(value) = root.get(root::CALLER_ENV.name) {
             value.problem("is for the users of `kubeconfigs`, and there are none; each provider has its own `callerEnv`");

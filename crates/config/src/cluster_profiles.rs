@@ -9,7 +9,7 @@ use super::{
     file::expand,
     kubeconfig::{HubSource, Kubeconfig, Mode},
     problem::suggestion,
-    reader::Fields,
+    reader::Cursor,
     table::{cluster_profiles as table, prewarm, root},
 };
 use credbroker_plugin::{Environment, Globs, ProfileName, Provider, cluster_profile::EndpointRules};
@@ -118,7 +118,7 @@ impl Prewarm {
 
 /// Reads the section of the configuration `root`. `dir` is that of the file, `providers` are those of the configuration.
 pub(super) fn cluster_profiles(
-    root: &Fields<'_>,
+    root: &Cursor<'_>,
     dir: &Path,
     providers: &[Provider],
     env: &Environment,
@@ -126,8 +126,8 @@ pub(super) fn cluster_profiles(
     let fields = root::CLUSTER_PROFILES.read(root)?;
     let access = providers.iter().filter(|provider| provider.profile_sourced.is_some());
     let access: Vec<&str> = access.map(|provider| &*provider.name).collect();
-    if access.is_empty() && root.map.report.problems() == 0 {
-        fields.map.problem("`providers` has no item, so no ClusterProfile can be used; add one with the name of an access provider of the profiles");
+    if access.is_empty() && root.report.problems() == 0 {
+        fields.problem("`providers` has no item, so no ClusterProfile can be used; add one with the name of an access provider of the profiles");
     }
     let rules = EndpointRules { allow_http: table::ALLOW_HTTP.read(&fields) };
     let prewarm = table::PREWARM.read(&fields).unwrap_or_default();
@@ -143,7 +143,7 @@ pub(super) fn cluster_profiles(
     Some(ClusterProfiles { hub, source, namespaces, label_selector, rules, prewarm })
 }
 
-fn hub(fields: &Fields<'_>, dir: &Path, env: &Environment) -> Option<(HubAccess, HubSource)> {
+fn hub(fields: &Cursor<'_>, dir: &Path, env: &Environment) -> Option<(HubAccess, HubSource)> {
     let context = table::CONTEXT.read(fields).filter(|context| !context.is_empty());
     let (at, text) = table::KUBECONFIG.read(fields)?;
     match text {
@@ -164,9 +164,9 @@ fn hub(fields: &Fields<'_>, dir: &Path, env: &Environment) -> Option<(HubAccess,
 }
 
 /// Reads a rule. `access` are the providers that may serve profiles.
-fn prewarm_rule(fields: &Fields<'_>, access: &[&str]) -> Prewarm {
+fn prewarm_rule(fields: &Cursor<'_>, access: &[&str]) -> Prewarm {
     let mut providers = Vec::new();
-    for item in fields.items(prewarm::PROVIDERS.name) {
+    for item in fields.items_of(prewarm::PROVIDERS.name) {
         let Some(name) = item.text() else { continue };
         if access.contains(&name) {
             providers.push(name.to_owned());

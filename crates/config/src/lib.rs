@@ -10,7 +10,6 @@ mod cluster_profiles;
 mod endpoints;
 mod file;
 pub mod kubeconfig;
-mod limits;
 mod load;
 mod problem;
 mod provider;
@@ -24,9 +23,9 @@ pub use cluster_profiles::{ClusterProfiles, HUB_PROVIDER, HubAccess, Prewarm};
 pub use endpoints::{AuditTo, Listen, MetricsAddress, MetricsListen, group_id};
 pub use file::{authorities, distrust};
 pub use kubeconfig::{Definitions, HubSource, definitions};
-pub use limits::Limits;
 pub use load::{Loaded, expanded, load, place, read_kubeconfig, reload};
 pub use problem::{ConfigError, Problem, Sources};
+pub use table::Limits;
 
 #[cfg(test)]
 mod tests;

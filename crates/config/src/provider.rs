@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     problem::{Report, suggestion},
-    reader::{Cursor, Dialect, Fields},
+    reader::{Cursor, Dialect},
     stanza::{Stanza, StanzaRules, stanza},
     table::{PolicyType, allowlist, issuer, provider as table, root},
 };
@@ -29,29 +29,18 @@ const MARGIN: Duration = Duration::from_secs(5);
 const UNRELATED: [&str; 3] = ["ITERM_PROFILE", "KONSOLE_PROFILE_NAME", "XDG_ACTIVATION_TOKEN"];
 
 /// Plugins that take their identity from their environment, and some of the variables that they use.
-const IDENTITIES: [(&str, &str, &[&str]); 3] = [
+const IDENTITIES: [(&str, &str, &str); 3] = [
     (
         "aws",
         "AWS_*",
-        &[
-            "AWS_PROFILE",
-            "AWS_ACCESS_KEY_ID",
-            "AWS_ROLE_ARN",
-            "AWS_CONFIG_FILE",
-            "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-        ],
+        "AWS_PROFILE AWS_ACCESS_KEY_ID AWS_ROLE_ARN AWS_CONFIG_FILE AWS_CONTAINER_CREDENTIALS_FULL_URI",
     ),
     (
         "kubelogin",
         "AZURE_*",
-        &[
-            "AZURE_CLIENT_ID",
-            "AZURE_FEDERATED_TOKEN_FILE",
-            "AAD_LOGIN_METHOD",
-            "AAD_SERVICE_PRINCIPAL_CLIENT_ID",
-        ],
+        "AZURE_CLIENT_ID AZURE_FEDERATED_TOKEN_FILE AAD_LOGIN_METHOD AAD_SERVICE_PRINCIPAL_CLIENT_ID",
     ),
-    ("gke-gcloud-auth-plugin", "CLOUDSDK_*", &["CLOUDSDK_CONFIG", "GOOGLE_APPLICATION_CREDENTIALS"]),
+    ("gke-gcloud-auth-plugin", "CLOUDSDK_*", "CLOUDSDK_CONFIG GOOGLE_APPLICATION_CREDENTIALS"),
 ];
 
 /// Where a provider's environment comes from.
@@ -115,16 +104,16 @@ pub(super) fn provider(name: &str, stanza: Stanza, variables: &Variables<'_>) ->
 }
 
 /// What a provider takes of ClusterProfiles. Go's zero value, which cluster-inventory-api writes, is `Ignore`.
-fn profile_sourced(fields: &Fields<'_>) -> ProfileSourced {
+fn profile_sourced(fields: &Cursor<'_>) -> ProfileSourced {
     ProfileSourced { args: table::ARGS_POLICY.read(fields), env: table::ENV_POLICY.read(fields) }
 }
 
 /// The variables that profiles may set. Warns if that and the policy do not fit.
-fn profile_env(fields: &Fields<'_>, sourced: ProfileSourced) -> Globs {
+fn profile_env(fields: &Cursor<'_>, sourced: ProfileSourced) -> Globs {
     let takes = sourced.env != EnvPolicy::Ignore;
     match fields.get(table::PROFILE_ENV.name) {
         Some(value) if !takes => value.warning("has no effect without `profileSourcedEnvVarsPolicy`"),
-        None if takes => fields.map.warning("no ClusterProfile may set a variable, although `profileSourcedEnvVarsPolicy` takes them; name the variables in `profileEnv`"),
+        None if takes => fields.warning("no ClusterProfile may set a variable, although `profileSourcedEnvVarsPolicy` takes them; name the variables in `profileEnv`"),
         _ => {}
     }
     table::PROFILE_ENV.read(fields).map(Globs::new).unwrap_or_default()
@@ -132,21 +121,21 @@ fn profile_env(fields: &Fields<'_>, sourced: ProfileSourced) -> Globs {
 
 /// The variables that the provider takes from callers, and whether it refuses those who select another identity. An empty
 /// list that is written out means the broker's identity for every caller.
-fn caller_env(fields: &Fields<'_>) -> (Globs, bool) {
+fn caller_env(fields: &Cursor<'_>) -> (Globs, bool) {
     let written = table::CALLER_ENV.read(fields);
     let refuses_other_identities = written.as_ref().is_none_or(|patterns| !patterns.is_empty());
     (written.map(Globs::new).unwrap_or_default(), refuses_other_identities)
 }
 
 /// The name of a provider, which is noted to find duplicates.
-fn name(fields: &Fields<'_>) -> Option<String> {
+fn name(fields: &Cursor<'_>) -> Option<String> {
     let name = table::NAME.read(fields)?;
-    fields.map.report.provider(fields.map.place(), &name, false);
+    fields.report.provider(fields.place(), &name, false);
     Some(name)
 }
 
 /// One item of `providers` in our own configuration, whose directory is `dir`.
-pub(super) fn section(fields: &Fields<'_>, dir: &Path, broker: &Environment) -> Option<Provider> {
+pub(super) fn section(fields: &Cursor<'_>, dir: &Path, broker: &Environment) -> Option<Provider> {
     let name = name(fields);
     let profile_sourced = profile_sourced(fields);
     let profile_env = profile_env(fields, profile_sourced);
@@ -169,15 +158,11 @@ pub(super) fn section(fields: &Fields<'_>, dir: &Path, broker: &Environment) -> 
     let exec = table::EXEC_CONFIG.read(fields)?;
     let stanza = stanza(&exec, StanzaRules { dir, accept_v1alpha1, never_interactive: false })?;
     if caller_env.matches("PATH") {
-        fields.map.warning("callerEnv covers `PATH`: the plugin does not get the broker's `PATH`, so a command without a path is not found");
+        fields.warning("callerEnv covers `PATH`: the plugin does not get the broker's `PATH`, so a command without a path is not found");
     }
-    warn_of_missing_identity(&fields.map, &stanza, &pass_env, &caller_env);
+    warn_of_missing_identity(fields, &stanza, &pass_env, &caller_env);
     let variables = Variables { broker, pass_env, caller_env };
-    warn_of_unlisted(
-        &fields.map,
-        &variables,
-        "name them in `passEnv` without a `*` to use the broker's, or ",
-    );
+    warn_of_unlisted(fields, &variables, "name them in `passEnv` without a `*` to use the broker's, or ");
     let provider = provider(&name?, stanza, &variables);
     let issuer = issuer.map(|name| Arc::new(Issuer { name: name.into(), ..(*provider.issuer).clone() }));
     Some(Provider {
@@ -217,7 +202,7 @@ fn warn_of_missing_identity(at: &Cursor<'_>, stanza: &Stanza, pass_env: &Globs, 
     let reaches = |name: &str| {
         pass_env.matches(name) || caller_env.matches(name) || stanza.env.iter().any(|(set, _)| set == name)
     };
-    if !variables.iter().any(|name| reaches(name)) {
+    if !variables.split(' ').any(reaches) {
         at.warning(format!("`{program}` gets no variable like `{glob}`, so it may not find its identity; add `passEnv: [\"{glob}\"]`, or `callerEnv` if each caller has its own"));
     }
 }
@@ -235,7 +220,7 @@ pub(super) fn inventory(path: &Path, node: &Node, broker: &Environment, report: 
         return Vec::new();
     }
     let root = Cursor::new(path, Dialect::Stock, node, report).fields(&[root::PROVIDERS.name]);
-    let items = root.map(|root| root.items(root::PROVIDERS.name)).unwrap_or_default();
+    let items = root.map(|root| root.items_of(root::PROVIDERS.name)).unwrap_or_default();
     let dir = path.parent().unwrap_or(Path::new("/"));
     items.iter().filter_map(|item| inventory_item(item, dir, broker)).collect()
 }
@@ -262,16 +247,16 @@ fn inventory_item(at: &Cursor<'_>, dir: &Path, broker: &Environment) -> Option<P
 /// Reads the section, if there is one, and gives each provider its issuer, of which only the name is known before. An
 /// issuer without a section gets the defaults. A section with the name of a kubeconfig's user is the
 /// issuer of all users of that name, each of which is its own issuer otherwise.
-pub(super) fn issuers<'a>(root: &Fields<'_>, providers: impl Iterator<Item = &'a mut Provider>) {
+pub(super) fn issuers<'a>(root: &Cursor<'_>, providers: impl Iterator<Item = &'a mut Provider>) {
     let sections = root::ISSUERS.read(root).unwrap_or_default();
-    let mut places: HashMap<Arc<str>, &Fields<'_>> = HashMap::new();
+    let mut places: HashMap<Arc<str>, &Cursor<'_>> = HashMap::new();
     let mut issuers: HashMap<Arc<str>, Arc<Issuer>> = HashMap::new();
     for fields in &sections {
         let Some(issuer) = issuer_section(fields) else { continue };
-        let (name, place) = (Arc::clone(&issuer.name), fields.map.place());
-        let first = places.entry(Arc::clone(&name)).or_insert(fields).map.place();
+        let (name, place) = (Arc::clone(&issuer.name), fields.place());
+        let first = places.entry(Arc::clone(&name)).or_insert(fields).place();
         if first != place {
-            fields.map.problem(format!("issuer `{name}` is defined already at {first}; remove one of them"));
+            fields.problem(format!("issuer `{name}` is defined already at {first}; remove one of them"));
         }
         issuers.insert(name, Arc::new(issuer));
     }
@@ -283,16 +268,16 @@ pub(super) fn issuers<'a>(root: &Fields<'_>, providers: impl Iterator<Item = &'a
         provider.issuer = Arc::clone(issuers.entry(Arc::clone(&name)).or_insert_with(default));
         used.insert(name);
     }
-    if root.map.report.problems() > 0 {
+    if root.report.problems() > 0 {
         return; // a provider that could not be read may have the issuer
     }
     for (name, fields) in places.iter().filter(|(name, _)| !used.contains(*name)) {
         let meant = suggestion(';', name, used.iter().map(|name| &**name));
-        fields.map.warning(format!("no provider has the issuer `{name}`, so this has no effect{meant}"));
+        fields.warning(format!("no provider has the issuer `{name}`, so this has no effect{meant}"));
     }
 }
 
-fn issuer_section(fields: &Fields<'_>) -> Option<Issuer> {
+fn issuer_section(fields: &Cursor<'_>) -> Option<Issuer> {
     let runs_per_second = issuer::RUNS_PER_SECOND.read(fields);
     let concurrency = issuer::CONCURRENCY.read(fields);
     let name = issuer::NAME.read(fields)?.into();
@@ -307,8 +292,8 @@ fn default_issuer(name: Arc<str>) -> Issuer {
 
 /// Reads `credentialPluginPolicy` and `credentialPluginAllowlist`, with the checks of client-go (KEP-3104): a mistake in them
 /// must not permit more than was meant, so after a problem the policy permits nothing.
-pub(super) fn policy(fields: &Fields<'_>) -> PluginPolicy {
-    let report = fields.map.report;
+pub(super) fn policy(fields: &Cursor<'_>) -> PluginPolicy {
+    let report = fields.report;
     let before = report.problems();
     let kind = root::PLUGIN_POLICY.read(fields);
     let list = fields.get(root::PLUGIN_ALLOWLIST.name);
@@ -330,8 +315,8 @@ pub(super) fn policy(fields: &Fields<'_>) -> PluginPolicy {
     if report.problems() > before { PluginPolicy::DenyAll } else { policy }
 }
 
-fn allowed(root: &Fields<'_>) -> Vec<String> {
-    let entry = |fields: &Fields<'_>| {
+fn allowed(root: &Cursor<'_>) -> Vec<String> {
+    let entry = |fields: &Cursor<'_>| {
         let (at, text) = allowlist::COMMAND.read(fields)?;
         let clean = cleaned(Path::new(text));
         if text.is_empty() || text.contains('\0') || (text.contains('/') && !text.starts_with('/')) {

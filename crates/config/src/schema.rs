@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use super::reader::{Cursor, Fields};
+use super::reader::Cursor;
 
 /// The largest number of connections, watches or credentials.
 pub(super) const MOST: u32 = 1_000_000;
@@ -32,12 +32,12 @@ pub(super) struct Section {
     #[cfg(test)]
     pub(super) doc: &'static str,
     #[cfg(test)]
-    pub(super) keys: &'static [&'static (dyn crate::tests::reference::Declared + Sync)],
+    pub(super) keys: &'static [&'static (dyn testing::Declared + Sync)],
 }
 
 impl Section {
     /// `at` as a map with these keys.
-    pub(super) fn read<'a>(&self, at: &Cursor<'a>) -> Option<Fields<'a>> {
+    pub(super) fn read<'a>(&self, at: &Cursor<'a>) -> Option<Cursor<'a>> {
         at.fields(self.names)
     }
 }
@@ -65,32 +65,32 @@ pub(super) struct Optional(pub(super) &'static str);
 pub(super) struct Is<V>(pub(super) V);
 
 impl<K: Kind> ConfigKey<K, Optional> {
-    pub(super) fn read<'a>(&self, fields: &Fields<'a>) -> Option<K::Value<'a>> {
+    pub(super) fn read<'a>(&self, fields: &Cursor<'a>) -> Option<K::Value<'a>> {
         self.kind.read(&fields.get(self.name)?)
     }
 }
 
 impl<K: Kind> ConfigKey<K, Required> {
-    pub(super) fn read<'a>(&self, fields: &Fields<'a>) -> Option<K::Value<'a>> {
+    pub(super) fn read<'a>(&self, fields: &Cursor<'a>) -> Option<K::Value<'a>> {
         self.kind.read(&self.at(fields)?)
     }
 
     /// The value as it is written; without one that is a problem.
-    pub(super) fn at<'a>(&self, fields: &Fields<'a>) -> Option<Cursor<'a>> {
+    pub(super) fn at<'a>(&self, fields: &Cursor<'a>) -> Option<Cursor<'a>> {
         fields.get(self.name).or_else(|| self.missing(fields))
     }
 
     /// Reports that there is no value.
-    pub(super) fn missing<T>(&self, fields: &Fields<'_>) -> Option<T> {
+    pub(super) fn missing<T>(&self, fields: &Cursor<'_>) -> Option<T> {
         let (name, hint) = (self.name, self.absent.0);
         let colon = if hint.is_empty() { "" } else { ": " };
-        fields.map.reject(format!("{name} must be specified{colon}{hint}"))
+        fields.reject(format!("{name} must be specified{colon}{hint}"))
     }
 }
 
 impl<V: Copy, K: for<'a> Kind<Value<'a> = V>> ConfigKey<K, Is<V>> {
     /// The value, or the default if there is none, or none that is valid.
-    pub(super) fn read(&self, fields: &Fields<'_>) -> V {
+    pub(super) fn read(&self, fields: &Cursor<'_>) -> V {
         fields.get(self.name).and_then(|at| self.kind.read(&at)).unwrap_or(self.absent.0)
     }
 }
@@ -289,9 +289,9 @@ impl<K: Kind> Kind for ListOf<K> {
 pub(super) struct Map(pub(super) &'static Section);
 
 impl Kind for Map {
-    type Value<'a> = Fields<'a>;
+    type Value<'a> = Cursor<'a>;
 
-    fn read<'a>(&self, at: &Cursor<'a>) -> Option<Fields<'a>> {
+    fn read<'a>(&self, at: &Cursor<'a>) -> Option<Cursor<'a>> {
         self.0.read(at)
     }
 }
@@ -300,9 +300,9 @@ impl Kind for Map {
 pub(super) struct MapOrMaps(pub(super) &'static Section);
 
 impl Kind for MapOrMaps {
-    type Value<'a> = Vec<Fields<'a>>;
+    type Value<'a> = Vec<Cursor<'a>>;
 
-    fn read<'a>(&self, at: &Cursor<'a>) -> Option<Vec<Fields<'a>>> {
+    fn read<'a>(&self, at: &Cursor<'a>) -> Option<Vec<Cursor<'a>>> {
         match at.node.as_sequence() {
             None => self.0.read(at).map(|map| vec![map]),
             Some([]) => at.reject("must not be an empty list"),
@@ -311,5 +311,7 @@ impl Kind for MapOrMaps {
     }
 }
 
+#[cfg(test)]
+pub(super) mod testing;
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{
-    reader::{Cursor, Fields},
+    reader::Cursor,
     schema::{ConfigKey, Kind, Required},
     table::{exec, variable},
 };
@@ -43,8 +43,8 @@ impl<'a> StanzaRules<'a> {
 }
 
 /// Reads a stanza; `None` with problems in the report if it is not valid.
-pub(super) fn stanza(fields: &Fields<'_>, rules: StanzaRules<'_>) -> Option<Stanza> {
-    let report = fields.map.report;
+pub(super) fn stanza(fields: &Cursor<'_>, rules: StanzaRules<'_>) -> Option<Stanza> {
+    let report = fields.report;
     let before = report.problems();
     let api_version = api_version(fields, rules);
     let command = command(fields, rules);
@@ -69,12 +69,12 @@ pub(super) fn stanza(fields: &Fields<'_>, rules: StanzaRules<'_>) -> Option<Stan
 }
 
 /// The value of a required key, of which Go's zero value counts as absent.
-fn nonempty<'a, K: Kind>(key: &ConfigKey<K, Required>, fields: &Fields<'a>) -> Option<Cursor<'a>> {
+fn nonempty<'a, K: Kind>(key: &ConfigKey<K, Required>, fields: &Cursor<'a>) -> Option<Cursor<'a>> {
     let value = fields.get(key.name).filter(|value| value.node.as_str() != Some(""));
     value.or_else(|| key.missing(fields))
 }
 
-fn api_version(fields: &Fields<'_>, rules: StanzaRules<'_>) -> Option<ApiVersion> {
+fn api_version(fields: &Cursor<'_>, rules: StanzaRules<'_>) -> Option<ApiVersion> {
     let value = nonempty(&exec::API_VERSION, fields)?;
     match (ApiVersion::from_name(value.text()?), rules.accept_v1alpha1) {
         (Some(ApiVersion::V1Alpha1), false) => value.reject("v1alpha1 is no longer part of Kubernetes; for a plugin that supports no other version, list it under `providers` with `acceptV1alpha1: true`"),
@@ -85,7 +85,7 @@ fn api_version(fields: &Fields<'_>, rules: StanzaRules<'_>) -> Option<ApiVersion
 }
 
 /// A command with a separator is a path; one without is a name to look up.
-fn command(fields: &Fields<'_>, rules: StanzaRules<'_>) -> Option<Command> {
+fn command(fields: &Cursor<'_>, rules: StanzaRules<'_>) -> Option<Command> {
     let value = nonempty(&exec::COMMAND, fields)?;
     let command = value.text()?;
     if command.contains('\0') {
@@ -97,27 +97,27 @@ fn command(fields: &Fields<'_>, rules: StanzaRules<'_>) -> Option<Command> {
     Some(Command::Name(command.to_owned()))
 }
 
-fn variable(fields: &Fields<'_>) -> Option<(String, String)> {
+fn variable(fields: &Cursor<'_>) -> Option<(String, String)> {
     let name = fields.get(variable::NAME.name).map_or(Some(""), |name| name.text())?;
     let value = fields.get(variable::VALUE.name);
     let value = value.map_or(Some(String::new()), |value| variable::VALUE.kind.read(&value))?;
     if name.is_empty() {
-        return fields.map.reject("env variable name must be specified");
+        return fields.reject("env variable name must be specified");
     }
     if name.contains(['=', '\0']) {
-        return fields.map.reject("the name must not contain `=` or a NUL character");
+        return fields.reject("the name must not contain `=` or a NUL character");
     }
     if is_denied(name) {
-        fields.map.warning(format!("plugins never get `{name}`; remove it"));
+        fields.warning(format!("plugins never get `{name}`; remove it"));
         return None;
     }
     Some((name.to_owned(), value))
 }
 
-fn interactive(fields: &Fields<'_>, version: Option<ApiVersion>, rules: StanzaRules<'_>) -> Interactive {
+fn interactive(fields: &Cursor<'_>, version: Option<ApiVersion>, rules: StanzaRules<'_>) -> Interactive {
     let written = fields.get(exec::INTERACTIVE_MODE.name).filter(|value| value.node.as_str() != Some(""));
     if written.is_none() && version == Some(ApiVersion::V1) && !rules.never_interactive {
-        fields.map.problem("interactiveMode must be specified: `Never`, `IfAvailable` or `Always`");
+        fields.problem("interactiveMode must be specified: `Never`, `IfAvailable` or `Always`");
     }
     let mode = written.and_then(|value| exec::INTERACTIVE_MODE.kind.read(&value)).unwrap_or_default();
     if rules.never_interactive { Interactive::Never } else { mode }

@@ -51,9 +51,9 @@ macro_rules! section {
     };
 }
 
-mod bounds;
+mod limits;
 
-pub(super) use self::bounds::limits;
+pub use self::limits::Limits;
 
 /// Whether this is a label of DNS.
 fn is_label(text: &str) -> bool {
@@ -115,7 +115,7 @@ section! {
     /// Records of decisions and of plugin runs. See [access.md](access.md).
     AUDIT: Map, Optional = ("audit", Map(&audit::SECTION), Optional("decisions are recorded in the log if there are `access` rules"), "{file: /var/lib/credbroker/audit.jsonl}");
     /// Limits of the whole broker.
-    LIMITS: Map, Optional = ("limits", Map(&limits::SECTION), Optional("the defaults of the section"), "{pluginRuns: 16}");
+    LIMITS: Map, Optional = ("limits", Map(&limits::limits::SECTION), Optional("the defaults of the section"), "{pluginRuns: 16}");
 }
 
 section! {

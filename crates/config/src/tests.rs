@@ -13,7 +13,7 @@ use credbroker_plugin::{
     ArgsPolicy, ClusterInfo, Command, EnvPolicy, Environment, ProfileSourced, Provider, Verify,
 };
 
-pub(crate) mod reference;
+mod reference;
 
 /// A home directory with a config.
 pub(super) struct Home(pub(super) TempDir);

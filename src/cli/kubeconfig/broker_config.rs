@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use super::merge::{entry, string};
 use crate::cli::files::{self, Locked, is_same};
 use credbroker_config as config;
-use credbroker_credential::document::{self, Aliases, Node, Outline, Value};
+use credbroker_credential::document::{self, Aliases, Node, Value};
 use credbroker_plugin::Environment;
 
 /// The configuration that the broker reads, or would read if it existed.
@@ -147,28 +147,28 @@ fn json(path: &Path) -> String {
 
 /// `text` with `paths` at the end of `kubeconfigs`; `None`: it is not possible.
 pub(super) fn added(text: &str, paths: &[PathBuf]) -> Option<String> {
-    let (mut root, outline) =
-        (document::yaml(text.as_bytes(), Aliases::Follow).ok()?, Outline::of(text.as_bytes())?);
+    let mut root = document::yaml(text.as_bytes(), Aliases::Follow).ok()?;
     let line_break = if text.contains("\r\n") { "\r\n" } else { "\n" };
     let lines = |indentation: usize| -> String {
         let line = |path: &PathBuf| format!("{line_break}{}- {}", " ".repeat(indentation), quoted(path));
         paths.iter().map(line).collect()
     };
-    let list = outline.get(KEY);
-    let (at, new) = match list {
-        Some(list) if list.is_block => {
-            let first = text.get(..list.items().first()?.range.start)?;
+    let (at, new) = match root.get(KEY) {
+        Some(list) if list.is_block(text) => {
+            let first = text.get(..list.as_sequence()?.first()?.range.start)?;
             let line = first.rsplit('\n').next()?;
             (list.range.end, lines(line.find('-')?))
         }
         Some(list) if text.get(list.range.clone())?.ends_with(']') => {
-            let separator = if list.items().is_empty() { "" } else { ", " };
+            let separator = if list.as_sequence()?.is_empty() { "" } else { ", " };
             let paths = paths.iter().map(|path| json(path)).collect::<Vec<_>>().join(", ");
             (list.range.end - 1, format!("{separator}{paths}"))
         }
-        Some(list) if list.range.is_empty() && outline.is_block => (list.range.end, lines(outline.column)),
-        None if outline.is_block && outline.column == 0 => {
-            (outline.range.end, format!("{line_break}kubeconfigs:{}", lines(0)))
+        Some(list) if list.range.is_empty() && root.is_block(text) => {
+            (list.range.end, lines(root.indentation()))
+        }
+        None if root.is_block(text) && root.indentation() == 0 => {
+            (root.range.end, format!("{line_break}kubeconfigs:{}", lines(0)))
         }
         _ => return None,
     };
@@ -190,8 +190,9 @@ pub(super) fn added(text: &str, paths: &[PathBuf]) -> Option<String> {
 
 /// `text` without the items of `kubeconfigs` that `is_it` selects; `None`: it is not possible.
 pub(super) fn removed(text: &str, is_it: impl Fn(&str) -> bool) -> Option<String> {
-    let (mut root, outline) =
-        (document::yaml(text.as_bytes(), Aliases::Follow).ok()?, Outline::of(text.as_bytes())?);
+    let mut root = document::yaml(text.as_bytes(), Aliases::Follow).ok()?;
+    let part = root.get(KEY)?.clone();
+    let is_block = part.is_block(text);
     let Value::Mapping(entries) = &mut root.value else { return None };
     let (_, list) = entries.iter_mut().find(|(key, _)| key.name == KEY)?;
     let Value::Sequence(items) = &mut list.value else { return None };
@@ -199,13 +200,12 @@ pub(super) fn removed(text: &str, is_it: impl Fn(&str) -> bool) -> Option<String
     let mut is_gone = gone.iter().copied();
     items.retain(|_| !is_gone.next().unwrap_or_default());
     let is_empty = items.is_empty();
-    let list = outline.get(KEY)?;
-    let edits = if list.is_block { lines(text, list, &gone) } else { between_brackets(list, &gone) }?;
-    if !(list.is_block && is_empty) {
+    let edits = if is_block { lines(text, &part, &gone) } else { between_brackets(&part, &gone) }?;
+    if !(is_block && is_empty) {
         return edited(text, edits, &root);
     }
     // A key without items would be null. Its line is removed too, unless it has a comment or nothing else is left.
-    let (line, colon) = key_line(text, list.range.start)?;
+    let (line, colon) = key_line(text, part.range.start)?;
     let without_key = || {
         let Value::Mapping(entries) = &root.value else { return None };
         let others = entries.iter().filter(|(key, _)| key.name != KEY).cloned().collect();
@@ -220,8 +220,8 @@ pub(super) fn removed(text: &str, is_it: impl Fn(&str) -> bool) -> Option<String
 }
 
 /// Removes the lines of the items that are gone.
-fn lines(text: &str, list: &Outline, gone: &[bool]) -> Option<Vec<TextEdit>> {
-    let gone = list.items().iter().zip(gone).filter(|(_, gone)| **gone);
+fn lines(text: &str, list: &Node, gone: &[bool]) -> Option<Vec<TextEdit>> {
+    let gone = list.as_sequence()?.iter().zip(gone).filter(|(_, gone)| **gone);
     let lines = gone.map(|(part, _)| {
         let line = text.get(..part.range.start)?.rfind('\n').map_or(0, |at| at + 1);
         let end = part.range.end;
@@ -232,8 +232,8 @@ fn lines(text: &str, list: &Outline, gone: &[bool]) -> Option<Vec<TextEdit>> {
 }
 
 /// Removes the items that are gone, each with one comma.
-fn between_brackets(list: &Outline, gone: &[bool]) -> Option<Vec<TextEdit>> {
-    let (parts, mut edits, mut is_first) = (list.items(), Vec::new(), true);
+fn between_brackets(list: &Node, gone: &[bool]) -> Option<Vec<TextEdit>> {
+    let (parts, mut edits, mut is_first) = (list.as_sequence()?, Vec::new(), true);
     for (index, part) in parts.iter().enumerate() {
         if !*gone.get(index)? {
             is_first = false;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    brokered::{brokered, describes, digest},
+    brokered::{brokered, describes, digest, is_shim},
     clusters::{ContextClusters, cluster_of},
     files::{KubeFile, Kubeconfig, Mode, Named},
 };
@@ -245,16 +245,5 @@ fn plugin(user: &Named<'_>, report: &Report) -> Option<(Node, Option<Prefix>)> {
             at.problem(format!("the arguments of credbroker-exec cannot be read: {error}"));
             None
         }
-    }
-}
-
-/// Whether an `exec` stanza runs credbroker's shim already.
-pub fn is_shim(exec: &Node) -> bool {
-    let command = exec.get("command").and_then(Node::as_str).unwrap_or_default();
-    let first = exec.get("args").and_then(Node::as_sequence).and_then(<[Node]>::first).and_then(Node::as_str);
-    match Path::new(command).file_name().and_then(|name| name.to_str()) {
-        Some("credbroker-exec") => true,
-        Some("credbroker" | "kubectl-credbroker") => first == Some("shim"),
-        _ => false,
     }
 }

@@ -71,7 +71,7 @@ fn run_errors() -> Vec<RunError> {
 }
 
 fn decode_errors() -> Vec<DecodeError> {
-    let parse = document::parse(b"{\"a\": ", Aliases::Refuse).unwrap_err();
+    let parse = document::yaml(b"{\"a\": ", Aliases::Refuse).unwrap_err();
     let errors = vec![
         DecodeError::BadTimestamp { at: AT },
         DecodeError::Document { source: parse },
