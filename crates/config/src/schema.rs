@@ -1,5 +1,5 @@
 //! What a key of the configuration is: its name, the kind of its value, what applies without it, its documentation and an
-//! example. [`table`](super::table) declares every key once. Readers come from there, and so do `docs/configuration.md` and
+//! example. `table` declares every key once. Readers come from there, and so do `docs/configuration.md` and
 //! the JSON Schema, which a test writes.
 
 use std::{

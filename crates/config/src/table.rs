@@ -4,7 +4,7 @@
 use std::{num::NonZeroUsize, time::Duration};
 
 use super::schema::{
-    Boolean, Checked, ConfigKey, Count, Enumeration, Id, Is, ListOf, MOST_PER_SECOND, MOST_RUNS, Map,
+    Boolean, Checked, ConfigKey, Count, Enumeration, Id, Is, ListOf, MOST, MOST_PER_SECOND, MOST_RUNS, Map,
     MapOrMaps, Optional, Required, Section, SocketMode, Text, TimeSpan, count, text_if,
 };
 use credbroker_plugin::{
@@ -22,12 +22,12 @@ macro_rules! section {
         )+
     ) => {
         $(#[doc = $about])+
-        pub(in crate) mod $section {
-            use super::*;
+        pub(crate) mod $section {
+            use crate::table::*;
 
             $(
                 $(#[doc = $doc])+
-                pub(in crate) static $key: ConfigKey<$kind, $absent> = ConfigKey {
+                pub(crate) static $key: ConfigKey<$kind, $absent> = ConfigKey {
                     name: $name,
                     kind: $value,
                     absent: $without,
@@ -38,7 +38,7 @@ macro_rules! section {
                 };
             )+
 
-            pub(in crate) static SECTION: Section = Section {
+            pub(crate) static SECTION: Section = Section {
                 names: &[$($name),+],
                 #[cfg(test)]
                 name: stringify!($section),

@@ -1,6 +1,6 @@
 //! A user whose stanza runs the shim in front of the original command, and back.
 //!
-//! Here is what such a stanza means; [`edit`](super::edit) has the same transformation as edits of the text.
+//! Here is what such a stanza means; `edit` has the same transformation as edits of the text.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -2,10 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use crate::{
-    reader::Cursor,
-    schema::{ConfigKey, Count, Is, MOST, MOST_RUNS, Section, count},
-};
+use crate::reader::Cursor;
 
 /// Declares the section, and [`Limits`] with a field for each key.
 macro_rules! limits {
@@ -28,7 +25,7 @@ macro_rules! limits {
 
         impl Limits {
             /// Those of the section, if there is one.
-            pub(in crate) fn read(section: Option<&Cursor<'_>>) -> Self {
+            pub(crate) fn read(section: Option<&Cursor<'_>>) -> Self {
                 Self { $($field: section.map_or(limits::$key.absent.0, |fields| limits::$key.read(fields))),+ }
             }
         }

@@ -53,7 +53,8 @@ struct Reader<'a> {
     mark: usize,
     aliases: Aliases,
     /// Finished nodes only: an alias within its anchor is not found.
-    anchors: HashMap<usize, Node>,
+    anchors: HashMap<usize, (Node, Size)>,
+    /// What anchors and aliases take besides.
     added: Size,
     documents: usize,
     max: usize,
@@ -128,8 +129,9 @@ impl<'a> Reader<'a> {
         };
         let node = Node { at, range: range.start..end.max(range.start), value };
         if anchor != 0 && self.aliases == Aliases::Follow {
-            spend(&mut self.added, &node, at)?;
-            self.anchors.insert(anchor, node.clone());
+            let size = Size::of(&node);
+            self.added.spend(&size, at)?;
+            self.anchors.insert(anchor, (node.clone(), size));
         }
         Ok(node)
     }
@@ -231,22 +233,13 @@ impl<'a> Reader<'a> {
         if self.aliases == Aliases::Refuse {
             return Err(ParseErrorKind::Alias.at(at));
         }
-        let node = self.anchors.get(&anchor).ok_or(ParseErrorKind::Alias.at(at))?;
-        if depth + Size::of(node).height > MAX_DEPTH {
+        let (node, size) = self.anchors.get(&anchor).ok_or(ParseErrorKind::Alias.at(at))?;
+        if depth + size.height > MAX_DEPTH {
             return Err(ParseErrorKind::TooDeep.at(at));
         }
-        spend(&mut self.added, node, at)?;
+        self.added.spend(size, at)?;
         Ok(node.clone())
     }
-}
-
-/// Counts a copy of `node` that is about to be made.
-fn spend(added: &mut Size, node: &Node, at: Position) -> Result<(), ParseError> {
-    added.add(&Size::of(node));
-    if added.nodes > MAX_ADDED || added.bytes > MAX_ADDED_BYTES {
-        return Err(ParseErrorKind::TooBig.at(at));
-    }
-    Ok(())
 }
 
 /// What a tree takes.
@@ -283,33 +276,34 @@ impl Size {
         self.bytes += part.bytes;
         self.height = self.height.max(part.height);
     }
+
+    /// Counts a copy that is about to be made.
+    fn spend(&mut self, copy: &Self, at: Position) -> Result<(), ParseError> {
+        self.add(copy);
+        let is_too_big = self.nodes > MAX_ADDED || self.bytes > MAX_ADDED_BYTES;
+        if is_too_big { Err(ParseErrorKind::TooBig.at(at)) } else { Ok(()) }
+    }
 }
 
 /// The entries that a merge brings, the first of each name being the one that counts.
 fn sources(node: Node) -> Result<Vec<(Key, Node)>, ParseError> {
-    let at = node.at;
-    match node.value {
-        Value::Mapping(entries) => Ok(entries),
-        Value::Sequence(items) => items.into_iter().try_fold(Vec::new(), |mut all, item| match item.value {
-            Value::Mapping(entries) => {
-                all.extend(entries);
-                Ok(all)
-            }
-            _ => Err(ParseErrorKind::MergeKey.at(item.at)),
-        }),
-        _ => Err(ParseErrorKind::MergeKey.at(at)),
+    let maps = if let Value::Sequence(items) = node.value { items } else { vec![node] };
+    let mut all = Vec::new();
+    for map in maps {
+        let Value::Mapping(entries) = map.value else { return Err(ParseErrorKind::MergeKey.at(map.at)) };
+        all.extend(entries);
     }
+    Ok(all)
 }
 
 /// A scalar key as Kubernetes names it: `y` is `true`, `0x10` is `16`.
 fn key_of(node: Node) -> Result<Key, ParseError> {
-    let at = node.at;
     let name = match node.value {
         Value::String(text) | Value::Number(text) => text,
         Value::Bool(value) => value.to_string(),
-        Value::Null | Value::Sequence(_) | Value::Mapping(_) => return Err(ParseErrorKind::Key.at(at)),
+        Value::Null | Value::Sequence(_) | Value::Mapping(_) => return Err(ParseErrorKind::Key.at(node.at)),
     };
-    Ok(Key { name, at })
+    Ok(Key { name, at: node.at })
 }
 
 fn position(marker: &Marker) -> Position {
