@@ -1,15 +1,15 @@
 //! The section `access`: who may use the broker.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use super::{
     endpoints::Listen,
     problem::{Location, suggestion},
     reader::Cursor,
-    table::{access as table, allow, peers, provider, root},
+    table::{access as table, allow, peers, root},
 };
 use credbroker_plugin::{
-    ClusterInfo, Globs, Provider,
+    Globs, Provider,
     access::{Grant, Peers, ProfileGlobs, Rule, Verb},
 };
 
@@ -103,20 +103,6 @@ pub(super) fn warn_of_nothing(
         let profiles = allow.and_then(|fields| fields.get(allow::CLUSTER_PROFILES.name));
         if let Some(value) = profiles.filter(|_| !reads_profiles) {
             value.warning("has no effect without `clusterProfiles` at the top of the configuration");
-        }
-    }
-}
-
-/// Sets what applies without `clusterInfo` once there are rules: a plugin that gets the cluster gets one that the broker
-/// knows, because the caller may be another user. `items` are the `providers` of the configuration.
-pub(super) fn match_by_default(items: &[Cursor<'_>], providers: &mut [Provider]) {
-    let written = items.iter().filter(|item| item.get(provider::CLUSTER_INFO.name).is_some());
-    let written: HashSet<_> =
-        written.filter_map(|item| item.node.get(provider::NAME.name)?.as_str()).collect();
-    for provider in providers {
-        let is_written = provider.definition.is_none() && written.contains(&*provider.name);
-        if provider.provide_cluster_info && !is_written {
-            provider.cluster_info = ClusterInfo::Match;
         }
     }
 }

@@ -134,12 +134,23 @@ fn name(fields: &Cursor<'_>) -> Option<String> {
     Some(name)
 }
 
-/// One item of `providers` in our own configuration, whose directory is `dir`.
-pub(super) fn section(fields: &Cursor<'_>, dir: &Path, broker: &Environment) -> Option<Provider> {
+/// What applies without `clusterInfo`. With access rules, a plugin that gets the cluster gets one that the broker knows,
+/// because the caller may be another user.
+pub(super) fn cluster_info(provider: &Provider, has_rules: bool) -> ClusterInfo {
+    if has_rules && provider.provide_cluster_info { ClusterInfo::Match } else { ClusterInfo::FromCaller }
+}
+
+/// One item of `providers` in our own configuration, whose directory is `dir`. `has_rules`: it has access rules.
+pub(super) fn section(
+    fields: &Cursor<'_>,
+    dir: &Path,
+    broker: &Environment,
+    has_rules: bool,
+) -> Option<Provider> {
     let name = name(fields);
     let profile_sourced = profile_sourced(fields);
     let profile_env = profile_env(fields, profile_sourced);
-    let cluster_info = table::CLUSTER_INFO.read(fields).unwrap_or_default();
+    let written = table::CLUSTER_INFO.read(fields);
     let verify = table::VERIFY.read(fields);
     let accept_v1alpha1 = table::ACCEPT_V1ALPHA1.read(fields);
     let pass_env = table::PASS_ENV.read(fields).map(Globs::new).unwrap_or_default();
@@ -170,7 +181,7 @@ pub(super) fn section(fields: &Cursor<'_>, dir: &Path, broker: &Environment) -> 
         profile_sourced: Some(profile_sourced),
         profile_env,
         refuses_other_identities,
-        cluster_info,
+        cluster_info: written.unwrap_or_else(|| cluster_info(&provider, has_rules)),
         verify,
         sandbox,
         sha256,

@@ -90,8 +90,8 @@ impl<'a> ContextClusters<'a> {
     /// A context leads to the user and the cluster of the same file, or to the first ones of these names. In a list that
     /// is used as one kubeconfig (`Mode::Ambient`), client-go lets it lead to the first ones in any case.
     pub(super) fn of(kubeconfig: &'a Kubeconfig, mode: Mode) -> Self {
-        let users = DefinedItems::of(kubeconfig, "users", "user");
-        let clusters = DefinedItems::of(kubeconfig, "clusters", "cluster");
+        let users = DefinedItems::of(kubeconfig, "users");
+        let clusters = DefinedItems::of(kubeconfig, "clusters");
         let mut by_user: HashMap<_, Vec<_>> = HashMap::new();
         let mut lead = |context: &Named<'a>, file: Option<&'a Path>| {
             let (user, cluster) = (context.text("user"), context.text("cluster"));
@@ -100,7 +100,7 @@ impl<'a> ContextClusters<'a> {
             }
         };
         for file in kubeconfig.files() {
-            file.items("contexts", "context").for_each(|context| lead(&context, Some(&file.identity)));
+            file.items("contexts").for_each(|context| lead(&context, Some(&file.identity)));
         }
         if mode == Mode::Ambient {
             kubeconfig.contexts().iter().for_each(|context| lead(context, None));
@@ -137,9 +137,9 @@ struct DefinedItems<'a> {
 }
 
 impl<'a> DefinedItems<'a> {
-    fn of(kubeconfig: &'a Kubeconfig, list: &str, body: &'static str) -> Self {
+    fn of(kubeconfig: &'a Kubeconfig, list: &'static str) -> Self {
         let (mut at, mut first) = (HashMap::new(), HashMap::new());
-        for named in kubeconfig.files().iter().flat_map(|file| file.items(list, body)) {
+        for named in kubeconfig.files().iter().flat_map(|file| file.items(list)) {
             at.insert(reference(&named), named);
             first.entry(named.name).or_insert(named);
         }

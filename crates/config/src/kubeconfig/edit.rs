@@ -16,7 +16,7 @@ use super::{
     brokered::{
         ALWAYS, ARGS, COMMAND, IF_AVAILABLE, INFO, MODE, Shim, brokered, is_shim, prefix, with_prefix,
     },
-    yaml::yaml,
+    files::yaml,
 };
 
 /// A range of the text, and what replaces it.

@@ -68,7 +68,7 @@ impl Kubeconfig {
     pub(crate) fn providers(&self, variables: &Variables<'_>, mode: Mode, report: &Report) -> Vec<Provider> {
         let mut clusters = ContextClusters::of(self, mode);
         let (mut providers, mut first) = (Vec::new(), HashMap::new());
-        for user in self.files.iter().flat_map(|file| file.items("users", "user")) {
+        for user in self.files.iter().flat_map(|file| file.items("users")) {
             let first = *first.entry(user.name).or_insert(user.identity);
             let definition = Definition::new(user.identity.to_owned(), user.name, "");
             let mut read = || {
@@ -91,9 +91,8 @@ impl Kubeconfig {
     /// get the broker's value.
     pub(crate) fn warn_of_unlisted(&self, variables: &Variables<'_>, report: &Report) {
         let names = variables.unlisted();
-        let has_plugins = |file: &KubeFile| {
-            file.items("users", "user").any(|user| plugin(&user, &Report::default()).is_some())
-        };
+        let has_plugins =
+            |file: &KubeFile| file.items("users").any(|user| plugin(&user, &Report::default()).is_some());
         if let Some(file) = self.files.iter().find(|file| !names.is_empty() && has_plugins(file)) {
             let list = names.join(", ");
             report.warning(Location::whole(&file.path), format!("the plugins of every caller receive these variables of the broker's own environment: [{list}]. If they select an identity, add `callerEnv: [{list}]` to the broker's configuration, beside `kubeconfigs`, and set CREDBROKER_CALLER_ENV={} for callers; otherwise unset them for the broker", names.join(",")));

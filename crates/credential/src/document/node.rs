@@ -132,7 +132,7 @@ pub(super) fn text(bytes: &[u8]) -> Result<(&str, usize), ParseError> {
     Ok((body, text.len() - body.len()))
 }
 
-/// A value and its position. Its `Debug` shows kinds and positions only.
+/// A value and its position. Its `Debug` shows its kind and its position only.
 #[derive(Clone)]
 pub struct Node {
     /// Where it starts.
@@ -278,11 +278,7 @@ impl fmt::Debug for Node {
 
 impl fmt::Debug for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Null | Self::Bool(_) | Self::Number(_) | Self::String(_) => f.write_str(self.kind()),
-            Self::Sequence(items) => f.debug_list().entries(items).finish(),
-            Self::Mapping(entries) => f.debug_list().entries(entries.iter().map(|(_, node)| node)).finish(),
-        }
+        f.write_str(self.kind())
     }
 }
 

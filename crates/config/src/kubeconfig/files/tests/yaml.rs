@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::*;
+use super::super::*;
 use credbroker_credential::document::{self, Aliases, Key, Position, Value};
 
 fn node(value: Value) -> Node {
