@@ -4,29 +4,26 @@
 use std::{
     collections::{HashMap, HashSet},
     path::Path,
-    sync::{Arc, LazyLock},
+    sync::Arc,
     time::Duration,
 };
 
 use super::{
     problem::{Report, suggestion},
     reader::{Cursor, Dialect},
-    stanza::{Stanza, StanzaRules, stanza},
+    stanza::{StanzaRules, Variables, default_issuer, stanza},
     table::{PolicyType, allowlist, issuer, provider as table, root},
 };
 use credbroker_credential::{LifetimeLimits, document::Node};
 use credbroker_plugin::{
     ClusterInfo, Command, EnvPolicy, Environment, Globs, Issuer, PluginPolicy, ProfileSourced, Provider,
-    ProviderState, Sandbox, Verify, cleaned, identity_variables, may_select_identity,
+    Sandbox, cleaned,
 };
 
 /// How long credbroker-exec waits for a response by default.
 const SHIM: Duration = Duration::from_secs(45);
 /// How much of that is needed besides the timeout: to wait for a slot, to end the run, and to respond.
 const MARGIN: Duration = Duration::from_secs(5);
-
-/// Variables of terminals and desktops, which set them for every program.
-const UNRELATED: [&str; 3] = ["ITERM_PROFILE", "KONSOLE_PROFILE_NAME", "XDG_ACTIVATION_TOKEN"];
 
 /// Plugins that take their identity from their environment, and some of the variables that they use.
 const IDENTITIES: [(&str, &str, &str); 3] = [
@@ -42,66 +39,6 @@ const IDENTITIES: [(&str, &str, &str); 3] = [
     ),
     ("gke-gcloud-auth-plugin", "CLOUDSDK_*", "CLOUDSDK_CONFIG GOOGLE_APPLICATION_CREDENTIALS"),
 ];
-
-/// Where a provider's environment comes from.
-#[derive(Clone, Debug)]
-pub(super) struct Variables<'a> {
-    /// The broker's own.
-    pub(super) broker: &'a Environment,
-    pub(super) pass_env: Globs,
-    pub(super) caller_env: Globs,
-}
-
-impl Variables<'_> {
-    /// The variables of the broker's own environment that a plugin receives for every caller, and that look as if they
-    /// selected an identity, although no list names them. Left out is what `pass_env` names without a `*`: that was chosen.
-    pub(super) fn unlisted(&self) -> Vec<String> {
-        static LISTED: LazyLock<Globs> = LazyLock::new(identity_variables);
-        let is_unlisted = |name: &str| {
-            may_select_identity(name)
-                && !LISTED.matches(name)
-                && !self.pass_env.lists(name)
-                && !UNRELATED.contains(&name)
-        };
-        let inherited = self.broker.inherited(&self.pass_env, &self.caller_env);
-        let names = inherited.0.iter().filter(|(_, value)| !value.is_empty()).map(|(name, _)| name.to_str());
-        names.flatten().filter(|name| is_unlisted(name)).map(str::to_owned).collect()
-    }
-}
-
-/// A provider with the default limits, whose issuer has its name.
-pub(super) fn provider(name: &str, stanza: Stanza, variables: &Variables<'_>) -> Provider {
-    Provider {
-        name: name.into(),
-        definition: None,
-        command: stanza.command,
-        args: stanza.args,
-        env: stanza.env,
-        inherited: variables.broker.inherited(&variables.pass_env, &variables.caller_env).into(),
-        caller_env: variables.caller_env.clone(),
-        refuses_other_identities: true,
-        api_version: stanza.api_version,
-        provide_cluster_info: stanza.provide_cluster_info,
-        interactive: stanza.interactive,
-        install_hint: stanza.install_hint,
-        issuer: Arc::new(default_issuer(name.into())),
-        sandbox: Sandbox::Compatible,
-        sha256: None,
-        policy: Arc::default(),
-        timeout: table::TIMEOUT.absent.0,
-        interactive_timeout: table::INTERACTIVE_TIMEOUT.absent.0,
-        lifetime: LifetimeLimits {
-            max_age: None,
-            unknown_expiry_max_age: table::UNKNOWN_EXPIRY_MAX_AGE.absent.0,
-        },
-        clusters: Vec::new(),
-        cluster_info: ClusterInfo::FromCaller,
-        verify: Verify::Auto,
-        profile_sourced: None,
-        profile_env: Globs::default(),
-        state: ProviderState::default(),
-    }
-}
 
 /// What a provider takes of ClusterProfiles. Go's zero value, which cluster-inventory-api writes, is `Ignore`.
 fn profile_sourced(fields: &Cursor<'_>) -> ProfileSourced {
@@ -167,14 +104,15 @@ pub(super) fn section(
     let max_age = table::MAX_AGE.read(fields);
     let unknown_expiry_max_age = table::UNKNOWN_EXPIRY_MAX_AGE.read(fields);
     let exec = table::EXEC_CONFIG.read(fields)?;
-    let stanza = stanza(&exec, StanzaRules { dir, accept_v1alpha1, never_interactive: false })?;
-    if caller_env.matches("PATH") {
+    let variables = Variables { broker, pass_env, caller_env };
+    let rules = StanzaRules { dir, accept_v1alpha1, never_interactive: false };
+    let provider = stanza(&exec, rules, name.as_deref().unwrap_or_default(), &variables)?;
+    if variables.caller_env.matches("PATH") {
         fields.warning("callerEnv covers `PATH`: the plugin does not get the broker's `PATH`, so a command without a path is not found");
     }
-    warn_of_missing_identity(fields, &stanza, &pass_env, &caller_env);
-    let variables = Variables { broker, pass_env, caller_env };
+    warn_of_missing_identity(fields, &provider, &variables);
     warn_of_unlisted(fields, &variables, "name them in `passEnv` without a `*` to use the broker's, or ");
-    let provider = provider(&name?, stanza, &variables);
+    name?;
     let issuer = issuer.map(|name| Arc::new(Issuer { name: name.into(), ..(*provider.issuer).clone() }));
     Some(Provider {
         issuer: issuer.unwrap_or_else(|| Arc::clone(&provider.issuer)),
@@ -202,18 +140,19 @@ fn warn_of_unlisted(at: &Cursor<'_>, variables: &Variables<'_>, or: &str) {
     }
 }
 
-fn warn_of_missing_identity(at: &Cursor<'_>, stanza: &Stanza, pass_env: &Globs, caller_env: &Globs) {
-    let program = match &stanza.command {
+fn warn_of_missing_identity(at: &Cursor<'_>, provider: &Provider, variables: &Variables<'_>) {
+    let program = match &provider.command {
         Command::Name(name) => Some(name.as_str()),
         Command::Path(path) => path.file_name().and_then(|name| name.to_str()),
     };
-    let Some((program, glob, variables)) = IDENTITIES.iter().find(|(name, ..)| Some(*name) == program) else {
+    let Some((program, glob, names)) = IDENTITIES.iter().find(|(name, ..)| Some(*name) == program) else {
         return;
     };
     let reaches = |name: &str| {
-        pass_env.matches(name) || caller_env.matches(name) || stanza.env.iter().any(|(set, _)| set == name)
+        let is_set = provider.env.iter().any(|(set, _)| set == name);
+        is_set || variables.pass_env.matches(name) || variables.caller_env.matches(name)
     };
-    if !variables.split(' ').any(reaches) {
+    if !names.split(' ').any(reaches) {
         at.warning(format!("`{program}` gets no variable like `{glob}`, so it may not find its identity; add `passEnv: [\"{glob}\"]`, or `callerEnv` if each caller has its own"));
     }
 }
@@ -244,11 +183,12 @@ fn inventory_item(at: &Cursor<'_>, dir: &Path, broker: &Environment) -> Option<P
     let name = name(&fields);
     let sourced = profile_sourced(&fields);
     let exec = table::EXEC_CONFIG.read(&fields)?;
-    let stanza = stanza(&exec, StanzaRules { dir, accept_v1alpha1: false, never_interactive: true })?;
     let (caller_env, refuses_other_identities) = caller_env(&fields);
     let variables = Variables { broker, pass_env: Globs::new(["*"]), caller_env };
+    let rules = StanzaRules { dir, accept_v1alpha1: false, never_interactive: true };
+    let provider = stanza(&exec, rules, name.as_deref().unwrap_or_default(), &variables)?;
     warn_of_unlisted(at, &variables, "");
-    let provider = provider(&name?, stanza, &variables);
+    name?;
     // The policies of this file have no list of names.
     let profile_env = Globs::new(["*"]);
     let (profile_sourced, sandbox) = (Some(sourced), Sandbox::Strict);
@@ -293,12 +233,6 @@ fn issuer_section(fields: &Cursor<'_>) -> Option<Issuer> {
     let concurrency = issuer::CONCURRENCY.read(fields);
     let name = issuer::NAME.read(fields)?.into();
     Some(Issuer { name, runs_per_second, concurrency })
-}
-
-/// The issuer of that name without a section.
-fn default_issuer(name: Arc<str>) -> Issuer {
-    let (runs_per_second, concurrency) = (issuer::RUNS_PER_SECOND.absent.0, issuer::CONCURRENCY.absent.0);
-    Issuer { name, runs_per_second, concurrency }
 }
 
 /// Reads `credentialPluginPolicy` and `credentialPluginAllowlist`, with the checks of client-go (KEP-3104): a mistake in them

@@ -72,12 +72,7 @@ impl<K: Kind> ConfigKey<K, Optional> {
 
 impl<K: Kind> ConfigKey<K, Required> {
     pub(super) fn read<'a>(&self, fields: &Cursor<'a>) -> Option<K::Value<'a>> {
-        self.kind.read(&self.at(fields)?)
-    }
-
-    /// The value as it is written; without one that is a problem.
-    pub(super) fn at<'a>(&self, fields: &Cursor<'a>) -> Option<Cursor<'a>> {
-        fields.get(self.name).or_else(|| self.missing(fields))
+        self.kind.read(&fields.get(self.name).or_else(|| self.missing(fields))?)
     }
 
     /// Reports that there is no value.

@@ -14,9 +14,8 @@ use super::{
 };
 use crate::{
     problem::{Location, Problem, Report},
-    provider::{Variables, provider},
     reader::Cursor,
-    stanza::{StanzaRules, stanza},
+    stanza::{StanzaRules, Variables, stanza},
     table::exec as table,
 };
 use credbroker_credential::document::Node;
@@ -208,8 +207,7 @@ fn from_stanza(
     report: &Report,
 ) -> Option<Provider> {
     let fields = user.cursor(format!("user `{}`.exec", user.name.escape_debug()), exec, report);
-    let stanza = stanza(&table::SECTION.read(&fields)?, StanzaRules::of_file(user.file))?;
-    Some(provider(name, stanza, variables))
+    stanza(&table::SECTION.read(&fields)?, StanzaRules::of_file(user.file), name, variables)
 }
 
 /// Gives the plugin the kubeconfigs of `list`. A path with a colon cannot be in such a list; without it the plugin
