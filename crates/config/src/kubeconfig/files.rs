@@ -121,9 +121,14 @@ impl Kubeconfig {
         self.first_of_each("users")
     }
 
+    /// The clusters; of one name the first.
+    pub(super) fn clusters(&self) -> Vec<Named<'_>> {
+        self.first_of_each("clusters")
+    }
+
     /// The first cluster of that name.
     pub(super) fn cluster(&self, name: &str) -> Option<Named<'_>> {
-        self.files.iter().flat_map(|file| file.items("clusters")).find(|item| item.name == name)
+        self.clusters().into_iter().find(|item| item.name == name)
     }
 
     /// The contexts; of one name the first.
