@@ -1,24 +1,24 @@
 //! The section `access`: who may use the broker.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use super::{
     endpoints::Listen,
     problem::{Location, suggestion},
-    reader::{Cursor, Fields},
-    table::{access as table, allow, peers, provider, root},
+    reader::Cursor,
+    table::{access as table, allow, peers, root},
 };
 use credbroker_plugin::{
-    ClusterInfo, Globs, Provider,
+    Globs, Provider,
     access::{Grant, Peers, ProfileGlobs, Rule, Verb},
 };
 
 /// Reads the section. `root` is the whole configuration.
-pub(super) fn rules(root: &Fields<'_>) -> Vec<Rule> {
+pub(super) fn rules(root: &Cursor<'_>) -> Vec<Rule> {
     let mut places: HashMap<String, Location<'_>> = HashMap::new();
     let mut rules = Vec::new();
     for fields in root::ACCESS.read(root).unwrap_or_default() {
-        let at = &fields.map;
+        let at = &fields;
         let name = table::NAME.read(&fields);
         if let Some(name) = &name
             && let Some(first) = places.insert(name.clone(), at.place())
@@ -40,7 +40,7 @@ pub(super) fn rules(root: &Fields<'_>) -> Vec<Rule> {
     rules
 }
 
-fn peers_of(fields: &Fields<'_>) -> Peers {
+fn peers_of(fields: &Cursor<'_>) -> Peers {
     let executables = peers::EXECUTABLES.read(fields).unwrap_or_default();
     if let Some(value) = fields.get(peers::EXECUTABLES.name).filter(|_| !executables.is_empty()) {
         value.warning("matches processes whose executable the broker may read: those of the broker's user, or all with CAP_SYS_PTRACE. It does not protect against processes of the same user");
@@ -53,12 +53,12 @@ fn peers_of(fields: &Fields<'_>) -> Peers {
         listeners: peers::LISTENERS.read(fields).unwrap_or_default(),
     };
     if peers.is_empty() {
-        fields.map.problem("must not be empty: add `uids`, `gids`, `executables` or `listeners`");
+        fields.problem("must not be empty: add `uids`, `gids`, `executables` or `listeners`");
     }
     peers
 }
 
-fn grant(fields: &Fields<'_>) -> Grant {
+fn grant(fields: &Cursor<'_>) -> Grant {
     let items = |key| fields.get(key).and_then(|value| value.node.as_sequence().map(<[_]>::len));
     let providers = allow::PROVIDERS.read(fields).unwrap_or_default();
     let profiles = allow::CLUSTER_PROFILES.read(fields).unwrap_or_default();
@@ -67,7 +67,7 @@ fn grant(fields: &Fields<'_>) -> Grant {
         value.problem("must not be empty");
     }
     if [allow::PROVIDERS.name, allow::CLUSTER_PROFILES.name].iter().all(|key| items(key).unwrap_or(0) == 0) {
-        fields.map.problem("must not be empty: add `providers` or `clusterProfiles`");
+        fields.problem("must not be empty: add `providers` or `clusterProfiles`");
     }
     Grant {
         providers: Globs::new(providers),
@@ -78,7 +78,7 @@ fn grant(fields: &Fields<'_>) -> Grant {
 
 /// Warns of names in rules that match nothing. The section was read without problems. `reads_profiles`: there is a hub.
 pub(super) fn warn_of_nothing(
-    root: &Fields<'_>,
+    root: &Cursor<'_>,
     providers: &[Provider],
     listeners: &[Listen],
     reads_profiles: bool,
@@ -86,13 +86,13 @@ pub(super) fn warn_of_nothing(
     let text = |item: &Cursor<'_>| item.node.as_str().unwrap_or_default().to_owned();
     for rule in root::ACCESS.read(root).unwrap_or_default() {
         let (peers, allow) = (table::PEERS.read(&rule), table::ALLOW.read(&rule));
-        for item in peers.iter().flat_map(|fields| fields.items(peers::LISTENERS.name)) {
+        for item in peers.iter().flat_map(|fields| fields.items_of(peers::LISTENERS.name)) {
             let name = text(&item);
             if !listeners.iter().any(|listener| listener.name == name) {
                 item.warning(format!("no listener has the name `{name}`, so this matches no process"));
             }
         }
-        for item in allow.iter().flat_map(|fields| fields.items(allow::PROVIDERS.name)) {
+        for item in allow.iter().flat_map(|fields| fields.items_of(allow::PROVIDERS.name)) {
             let name = text(&item);
             let glob = Globs::new([&name]);
             if !providers.iter().any(|provider| glob.matches(&provider.name)) {
@@ -103,20 +103,6 @@ pub(super) fn warn_of_nothing(
         let profiles = allow.and_then(|fields| fields.get(allow::CLUSTER_PROFILES.name));
         if let Some(value) = profiles.filter(|_| !reads_profiles) {
             value.warning("has no effect without `clusterProfiles` at the top of the configuration");
-        }
-    }
-}
-
-/// Sets what applies without `clusterInfo` once there are rules: a plugin that gets the cluster gets one that the broker
-/// knows, because the caller may be another user. `items` are the `providers` of the configuration.
-pub(super) fn match_by_default(items: &[Fields<'_>], providers: &mut [Provider]) {
-    let written = items.iter().filter(|item| item.get(provider::CLUSTER_INFO.name).is_some());
-    let written: HashSet<_> =
-        written.filter_map(|item| item.map.node.get(provider::NAME.name)?.as_str()).collect();
-    for provider in providers {
-        let is_written = provider.definition.is_none() && written.contains(&*provider.name);
-        if provider.provide_cluster_info && !is_written {
-            provider.cluster_info = ClusterInfo::Match;
         }
     }
 }

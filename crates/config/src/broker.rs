@@ -11,11 +11,10 @@ use super::{
     endpoints::{AuditTo, Listen, MetricsListen, audit_section, listeners, metrics_section},
     file::expand,
     kubeconfig::{Kubeconfig, Mode, variables},
-    limits::{Limits, limits_section},
     problem::Report,
-    provider::{issuers, policy, section},
-    reader::{Cursor, Dialect, Fields},
-    table::root,
+    provider::{cluster_info, issuers, policy, section},
+    reader::{Cursor, Dialect},
+    table::{Limits, root},
 };
 use credbroker_credential::document::Node;
 use credbroker_plugin::{ClusterInfo, Environment, Globs, Provider, Providers, access::Rule};
@@ -55,21 +54,18 @@ pub(super) fn config(path: &Path, node: &Node, env: &Environment, report: &Repor
     root::API_VERSION.read(&root);
     root::KIND.read(&root);
     let listen = listeners(&root, env);
-    let limits = limits_section(&root);
+    let limits = Limits::read(root::LIMITS.read(&root).as_ref());
     let dir = path.parent().unwrap_or(Path::new("/"));
+    let access = access::rules(&root);
+    let has_rules = !access.is_empty();
     let items = root::PROVIDERS.read(&root).unwrap_or_default();
-    let mut providers: Vec<_> = items.iter().filter_map(|item| section(item, dir, env)).collect();
+    let mut providers: Vec<_> = items.iter().filter_map(|item| section(item, dir, env, has_rules)).collect();
     let paths = root::KUBECONFIGS.read(&root).unwrap_or_default();
     let paths: Vec<_> = paths.iter().map(|path| dir.join(expand(path, env))).collect();
-    providers.extend(users(&root, &paths, env));
+    providers.extend(users(&root, &paths, env, has_rules));
     if providers.is_empty() && report.problems() == 0 {
         let problem = "names no provider; add `providers`, or `kubeconfigs: [~/.kube/config]`";
         if paths.is_empty() { at.problem(problem) } else { report.problem_at_start(at.place(), problem) }
-    }
-    let access = access::rules(&root);
-    let has_rules = !access.is_empty();
-    if has_rules {
-        access::match_by_default(&items, &mut providers);
     }
     let metrics = metrics_section(&root, has_rules);
     let audit = audit_section(&root, has_rules, env);
@@ -91,9 +87,9 @@ pub(super) fn config(path: &Path, node: &Node, env: &Environment, report: &Repor
 }
 
 /// The providers of the kubeconfigs `paths`.
-fn users(root: &Fields<'_>, paths: &[PathBuf], env: &Environment) -> Vec<Provider> {
+fn users(root: &Cursor<'_>, paths: &[PathBuf], env: &Environment, has_rules: bool) -> Vec<Provider> {
     let caller_env = root::CALLER_ENV.read(root).map(Globs::new).unwrap_or_default();
-    let report = root.map.report;
+    let report = root.report;
     if paths.is_empty() {
         if let Some(value) = root.get(root::CALLER_ENV.name) {
             value.problem("is for the users of `kubeconfigs`, and there are none; each provider has its own `callerEnv`");
@@ -102,7 +98,10 @@ fn users(root: &Fields<'_>, paths: &[PathBuf], env: &Environment) -> Vec<Provide
     }
     let variables = variables(env, caller_env);
     let kubeconfig = Kubeconfig::read(paths, Mode::Named, report);
-    let providers = kubeconfig.providers(&variables, Mode::Named, report);
+    let mut providers = kubeconfig.providers(&variables, Mode::Named, report);
+    for provider in &mut providers {
+        provider.cluster_info = cluster_info(provider, has_rules);
+    }
     kubeconfig.warn_of_unlisted(&variables, report);
     providers
 }

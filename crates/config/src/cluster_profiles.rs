@@ -1,6 +1,7 @@
 //! The section `clusterProfiles`: the hub that the fleet's inventory is read from, and what is fetched ahead.
 
 use std::{
+    collections::HashSet,
     num::NonZeroUsize,
     path::{Path, PathBuf},
 };
@@ -9,7 +10,7 @@ use super::{
     file::expand,
     kubeconfig::{HubSource, Kubeconfig, Mode},
     problem::suggestion,
-    reader::Fields,
+    reader::Cursor,
     table::{cluster_profiles as table, prewarm, root},
 };
 use credbroker_plugin::{Environment, Globs, ProfileName, Provider, cluster_profile::EndpointRules};
@@ -67,16 +68,16 @@ pub struct Prewarm {
 impl ClusterProfiles {
     /// Whether `newer` is the same hub: its objects are the same ones.
     pub fn is_same_hub(&self, newer: &Self) -> bool {
-        let is_in_cluster = |section: &Self| matches!(section.hub, HubAccess::InCluster);
-        is_in_cluster(self) == is_in_cluster(newer) && self.source.server == newer.source.server
+        self.hub.file().is_none() == newer.hub.file().is_none() && self.source.server == newer.source.server
     }
 
     /// Whether `newer` is read in the same way, so that its reader can go on. The rules for endpoints are not compared.
     pub fn is_read_alike(&self, newer: &Self) -> bool {
         self.hub.is_alike(&newer.hub)
             && self.source == newer.source
-            && (&self.namespaces, &self.label_selector, &self.prewarm)
-                == (&newer.namespaces, &newer.label_selector, &newer.prewarm)
+            && self.namespaces == newer.namespaces
+            && self.label_selector == newer.label_selector
+            && self.prewarm == newer.prewarm
     }
 
     /// The plugin of the hub's user, if it has one.
@@ -89,22 +90,23 @@ impl ClusterProfiles {
 }
 
 impl HubAccess {
+    /// The kubeconfig and its context; `None`: in the cluster.
+    fn file(&self) -> Option<(&Path, Option<&str>)> {
+        let Self::Kubeconfig { path, context, .. } = self else { return None };
+        Some((path, context.as_deref()))
+    }
+
+    fn plugin(&self) -> Option<&Provider> {
+        if let Self::Kubeconfig { plugin, .. } = self { plugin.as_deref() } else { None }
+    }
+
     /// Whether `newer` is reached in the same way.
     fn is_alike(&self, newer: &Self) -> bool {
-        match (self, newer) {
-            (Self::InCluster, Self::InCluster) => true,
-            (
-                Self::Kubeconfig { path, context, plugin },
-                Self::Kubeconfig { path: new_path, context: new_context, plugin: new_plugin },
-            ) => {
-                (path, context) == (new_path, new_context)
-                    && match (plugin, new_plugin) {
-                        (Some(plugin), Some(newer)) => plugin.is_same_definition(newer),
-                        (plugin, newer) => plugin.is_none() && newer.is_none(),
-                    }
-            }
-            _ => false,
-        }
+        let is_same_plugin = match (self.plugin(), newer.plugin()) {
+            (Some(plugin), Some(newer)) => plugin.is_same_definition(newer),
+            (plugin, newer) => plugin.is_none() && newer.is_none(),
+        };
+        is_same_plugin && self.file() == newer.file()
     }
 }
 
@@ -118,7 +120,7 @@ impl Prewarm {
 
 /// Reads the section of the configuration `root`. `dir` is that of the file, `providers` are those of the configuration.
 pub(super) fn cluster_profiles(
-    root: &Fields<'_>,
+    root: &Cursor<'_>,
     dir: &Path,
     providers: &[Provider],
     env: &Environment,
@@ -126,24 +128,21 @@ pub(super) fn cluster_profiles(
     let fields = root::CLUSTER_PROFILES.read(root)?;
     let access = providers.iter().filter(|provider| provider.profile_sourced.is_some());
     let access: Vec<&str> = access.map(|provider| &*provider.name).collect();
-    if access.is_empty() && root.map.report.problems() == 0 {
-        fields.map.problem("`providers` has no item, so no ClusterProfile can be used; add one with the name of an access provider of the profiles");
+    if access.is_empty() && root.report.problems() == 0 {
+        fields.problem("`providers` has no item, so no ClusterProfile can be used; add one with the name of an access provider of the profiles");
     }
     let rules = EndpointRules { allow_http: table::ALLOW_HTTP.read(&fields) };
     let prewarm = table::PREWARM.read(&fields).unwrap_or_default();
     let prewarm = prewarm.iter().map(|rule| prewarm_rule(rule, &access)).collect();
-    let mut namespaces: Vec<String> = Vec::new();
-    for name in table::NAMESPACES.read(&fields).unwrap_or_default() {
-        if !namespaces.contains(&name) {
-            namespaces.push(name);
-        }
-    }
+    let mut namespaces = table::NAMESPACES.read(&fields).unwrap_or_default();
+    let mut seen = HashSet::new();
+    namespaces.retain(|name| seen.insert(name.clone()));
     let label_selector = table::LABEL_SELECTOR.read(&fields).unwrap_or_default();
     let (hub, source) = hub(&fields, dir, env)?;
     Some(ClusterProfiles { hub, source, namespaces, label_selector, rules, prewarm })
 }
 
-fn hub(fields: &Fields<'_>, dir: &Path, env: &Environment) -> Option<(HubAccess, HubSource)> {
+fn hub(fields: &Cursor<'_>, dir: &Path, env: &Environment) -> Option<(HubAccess, HubSource)> {
     let context = table::CONTEXT.read(fields).filter(|context| !context.is_empty());
     let (at, text) = table::KUBECONFIG.read(fields)?;
     match text {
@@ -164,9 +163,9 @@ fn hub(fields: &Fields<'_>, dir: &Path, env: &Environment) -> Option<(HubAccess,
 }
 
 /// Reads a rule. `access` are the providers that may serve profiles.
-fn prewarm_rule(fields: &Fields<'_>, access: &[&str]) -> Prewarm {
+fn prewarm_rule(fields: &Cursor<'_>, access: &[&str]) -> Prewarm {
     let mut providers = Vec::new();
-    for item in fields.items(prewarm::PROVIDERS.name) {
+    for item in fields.items_of(prewarm::PROVIDERS.name) {
         let Some(name) = item.text() else { continue };
         if access.contains(&name) {
             providers.push(name.to_owned());

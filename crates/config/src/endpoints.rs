@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     file::expand,
-    reader::Fields,
+    reader::Cursor,
     table::{audit, listen, metrics, root},
 };
 use credbroker_plugin::Environment;
@@ -39,7 +39,7 @@ impl Default for Listen {
 }
 
 /// All listeners, in their order; at least one.
-pub(super) fn listeners(root: &Fields<'_>, env: &Environment) -> Vec<Listen> {
+pub(super) fn listeners(root: &Cursor<'_>, env: &Environment) -> Vec<Listen> {
     let mut listeners: Vec<Listen> = Vec::new();
     for fields in root::LISTEN.read(root).unwrap_or_default() {
         let listener = listener(&fields, env);
@@ -49,7 +49,7 @@ pub(super) fn listeners(root: &Fields<'_>, env: &Environment) -> Vec<Listen> {
     if listeners.is_empty() { vec![Listen::default()] } else { listeners }
 }
 
-fn listener(fields: &Fields<'_>, env: &Environment) -> Listen {
+fn listener(fields: &Cursor<'_>, env: &Environment) -> Listen {
     let socket = listen::SOCKET.read(fields).filter(|(_, text)| !text.is_empty()).map(|(at, text)| {
         let path = expand(text, env);
         if !path.is_absolute() {
@@ -73,8 +73,8 @@ fn listener(fields: &Fields<'_>, env: &Environment) -> Listen {
 }
 
 /// Two listeners cannot have one name or one path. A container that mounts a directory can reach every socket in it.
-fn refuse_duplicates(fields: &Fields<'_>, others: &[Listen], listener: &Listen) {
-    let (at, Listen { name, socket, .. }) = (&fields.map, listener);
+fn refuse_duplicates(fields: &Cursor<'_>, others: &[Listen], listener: &Listen) {
+    let (at, Listen { name, socket, .. }) = (fields, listener);
     if others.iter().any(|other| other.name == *name) {
         at.problem(format!("another listener has the name `{name}`; set a different `name`"));
     }
@@ -119,7 +119,7 @@ pub struct MetricsListen {
 }
 
 /// Reads the section `metrics`. `has_rules`: the configuration has access rules.
-pub(super) fn metrics_section(root: &Fields<'_>, has_rules: bool) -> Option<MetricsListen> {
+pub(super) fn metrics_section(root: &Cursor<'_>, has_rules: bool) -> Option<MetricsListen> {
     let fields = root::METRICS.read(root)?;
     let provider_names = metrics::PROVIDER_NAMES.read(&fields);
     let (at, text) = metrics::LISTEN.read(&fields)?;
@@ -154,7 +154,7 @@ pub enum AuditTo {
 }
 
 /// Reads the section `audit`. `has_rules`: the configuration has access rules.
-pub(super) fn audit_section(root: &Fields<'_>, has_rules: bool, env: &Environment) -> AuditTo {
+pub(super) fn audit_section(root: &Cursor<'_>, has_rules: bool, env: &Environment) -> AuditTo {
     let Some(fields) = root::AUDIT.read(root) else {
         return if has_rules { AuditTo::Log } else { AuditTo::Nowhere };
     };

@@ -11,7 +11,7 @@ use credbroker_client::safety::unsafe_file;
 use rustix::fs::OFlags;
 
 use super::problem::{Location, Report};
-use credbroker_credential::document::{Aliases, Node, ParseError, ParseErrorKind, Value, json, yaml};
+use credbroker_credential::document::{Aliases, Node, ParseError, ParseErrorKind, Value, yaml};
 use credbroker_plugin::Environment;
 
 /// Maximum size of our own configuration, in bytes.
@@ -95,12 +95,12 @@ pub fn authorities(path: &Path) -> io::Result<Vec<u8>> {
     bytes.ok_or_else(|| unusable(format!("it has more than {MAX_AUTHORITIES} bytes")))
 }
 
-/// The document in `bytes`: YAML, of which nearly all JSON is a part, or else JSON.
+/// The document in `bytes`.
 pub(super) fn tree(path: &Path, bytes: &[u8], report: &Report) -> Option<Node> {
-    match yaml(bytes, Aliases::Follow).or_else(|error| json(bytes).or(Err(error))) {
+    match yaml(bytes, Aliases::Follow) {
         Ok(node) => Some(node),
         Err(ParseError { kind: ParseErrorKind::Empty, at }) => {
-            Some(Node { at, value: Value::Mapping(Vec::new()) })
+            Some(Node { at, ..Value::Mapping(Vec::new()).into() })
         }
         Err(error) => {
             report.problem(Location { file: path, at: error.at }, error.kind.to_string());

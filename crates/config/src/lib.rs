@@ -1,7 +1,7 @@
 //! From files to a checked [`Config`]. All problems are reported together, with their positions.
 //!
 //! [`load`] finds and reads the configuration; [`reload`] does so for a broker that runs. Every key is declared once, in
-//! `table`: its kind, bounds, default and documentation, from which the readers, [`markdown`] and [`json_schema`] come.
+//! `table`: its kind, bounds, default and documentation, from which the readers and the reference come.
 //! [`kubeconfig`] reads kubeconfigs, whose users become providers.
 
 mod access;
@@ -10,12 +10,10 @@ mod cluster_profiles;
 mod endpoints;
 mod file;
 pub mod kubeconfig;
-mod limits;
 mod load;
 mod problem;
 mod provider;
 mod reader;
-mod reference;
 mod schema;
 mod stanza;
 mod table;
@@ -25,10 +23,9 @@ pub use cluster_profiles::{ClusterProfiles, HUB_PROVIDER, HubAccess, Prewarm};
 pub use endpoints::{AuditTo, Listen, MetricsAddress, MetricsListen, group_id};
 pub use file::{authorities, distrust};
 pub use kubeconfig::{Definitions, HubSource, definitions};
-pub use limits::Limits;
 pub use load::{Loaded, expanded, load, place, read_kubeconfig, reload};
 pub use problem::{ConfigError, Problem, Sources};
-pub use reference::{json_schema, markdown};
+pub use table::Limits;
 
 #[cfg(test)]
 mod tests;

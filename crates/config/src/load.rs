@@ -10,8 +10,8 @@ use super::{
     problem::{ConfigError, Location, Problem, Report, Sources},
     provider::{inventory, is_inventory},
 };
-use credbroker_credential::document::json;
 use credbroker_plugin::{Environment, Globs, Providers};
+use serde_json::value::RawValue;
 
 /// A configuration and the files that it was read from.
 #[derive(Debug)]
@@ -84,16 +84,15 @@ fn path(flag: Option<&Path>, env: &Environment, report: &Report) -> Option<PathB
 
 fn read(path: &Path, env: &Environment, report: &Report) -> Config {
     let Some(bytes) = file::config(path, report) else { return Config::default() };
-    if let Ok(node) = json(&bytes)
-        && is_inventory(&node)
-    {
+    let Some(node) = file::tree(path, &bytes, report) else { return Config::default() };
+    if is_inventory(&node) && serde_json::from_slice::<&RawValue>(&bytes).is_ok() {
         let providers = inventory(path, &node, env, report);
         if providers.is_empty() && report.problems() == 0 {
             report.warning(Location::whole(path), "names no provider");
         }
         return Config { providers: Providers::new(providers), ..Config::default() };
     }
-    file::tree(path, &bytes, report).and_then(|node| config(path, &node, env, report)).unwrap_or_default()
+    config(path, &node, env, report).unwrap_or_default()
 }
 
 fn ambient(env: &Environment, report: &Report) -> (Config, String) {

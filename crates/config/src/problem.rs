@@ -16,7 +16,7 @@ use credbroker_plugin::{Definition, Providers};
 pub struct Problem {
     /// The file.
     pub file: PathBuf,
-    /// Where in it; unknown inside of JSON.
+    /// Where in it, if it is known.
     pub at: Position,
     /// The problem, and the remedy.
     pub message: String,

@@ -4,20 +4,20 @@
 use std::{
     collections::{HashMap, HashSet},
     path::Path,
-    sync::{Arc, LazyLock},
+    sync::Arc,
     time::Duration,
 };
 
 use super::{
     problem::{Report, suggestion},
-    reader::{Cursor, Dialect, Fields},
-    stanza::{Stanza, StanzaRules, stanza},
+    reader::{Cursor, Dialect},
+    stanza::{StanzaRules, Variables, default_issuer, stanza},
     table::{PolicyType, allowlist, issuer, provider as table, root},
 };
 use credbroker_credential::{LifetimeLimits, document::Node};
 use credbroker_plugin::{
     ClusterInfo, Command, EnvPolicy, Environment, Globs, Issuer, PluginPolicy, ProfileSourced, Provider,
-    ProviderState, Sandbox, Verify, cleaned, identity_variables, may_select_identity,
+    Sandbox, cleaned,
 };
 
 /// How long credbroker-exec waits for a response by default.
@@ -25,106 +25,32 @@ const SHIM: Duration = Duration::from_secs(45);
 /// How much of that is needed besides the timeout: to wait for a slot, to end the run, and to respond.
 const MARGIN: Duration = Duration::from_secs(5);
 
-/// Variables of terminals and desktops, which set them for every program.
-const UNRELATED: [&str; 3] = ["ITERM_PROFILE", "KONSOLE_PROFILE_NAME", "XDG_ACTIVATION_TOKEN"];
-
 /// Plugins that take their identity from their environment, and some of the variables that they use.
-const IDENTITIES: [(&str, &str, &[&str]); 3] = [
+const IDENTITIES: [(&str, &str, &str); 3] = [
     (
         "aws",
         "AWS_*",
-        &[
-            "AWS_PROFILE",
-            "AWS_ACCESS_KEY_ID",
-            "AWS_ROLE_ARN",
-            "AWS_CONFIG_FILE",
-            "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-        ],
+        "AWS_PROFILE AWS_ACCESS_KEY_ID AWS_ROLE_ARN AWS_CONFIG_FILE AWS_CONTAINER_CREDENTIALS_FULL_URI",
     ),
     (
         "kubelogin",
         "AZURE_*",
-        &[
-            "AZURE_CLIENT_ID",
-            "AZURE_FEDERATED_TOKEN_FILE",
-            "AAD_LOGIN_METHOD",
-            "AAD_SERVICE_PRINCIPAL_CLIENT_ID",
-        ],
+        "AZURE_CLIENT_ID AZURE_FEDERATED_TOKEN_FILE AAD_LOGIN_METHOD AAD_SERVICE_PRINCIPAL_CLIENT_ID",
     ),
-    ("gke-gcloud-auth-plugin", "CLOUDSDK_*", &["CLOUDSDK_CONFIG", "GOOGLE_APPLICATION_CREDENTIALS"]),
+    ("gke-gcloud-auth-plugin", "CLOUDSDK_*", "CLOUDSDK_CONFIG GOOGLE_APPLICATION_CREDENTIALS"),
 ];
 
-/// Where a provider's environment comes from.
-#[derive(Clone, Debug)]
-pub(super) struct Variables<'a> {
-    /// The broker's own.
-    pub(super) broker: &'a Environment,
-    pub(super) pass_env: Globs,
-    pub(super) caller_env: Globs,
-}
-
-impl Variables<'_> {
-    /// The variables of the broker's own environment that a plugin receives for every caller, and that look as if they
-    /// selected an identity, although no list names them. Left out is what `pass_env` names without a `*`: that was chosen.
-    pub(super) fn unlisted(&self) -> Vec<String> {
-        static LISTED: LazyLock<Globs> = LazyLock::new(identity_variables);
-        let is_unlisted = |name: &str| {
-            may_select_identity(name)
-                && !LISTED.matches(name)
-                && !self.pass_env.lists(name)
-                && !UNRELATED.contains(&name)
-        };
-        let inherited = self.broker.inherited(&self.pass_env, &self.caller_env);
-        let names = inherited.0.iter().filter(|(_, value)| !value.is_empty()).map(|(name, _)| name.to_str());
-        names.flatten().filter(|name| is_unlisted(name)).map(str::to_owned).collect()
-    }
-}
-
-/// A provider with the default limits, whose issuer has its name.
-pub(super) fn provider(name: &str, stanza: Stanza, variables: &Variables<'_>) -> Provider {
-    Provider {
-        name: name.into(),
-        definition: None,
-        command: stanza.command,
-        args: stanza.args,
-        env: stanza.env,
-        inherited: variables.broker.inherited(&variables.pass_env, &variables.caller_env).into(),
-        caller_env: variables.caller_env.clone(),
-        refuses_other_identities: true,
-        api_version: stanza.api_version,
-        provide_cluster_info: stanza.provide_cluster_info,
-        interactive: stanza.interactive,
-        install_hint: stanza.install_hint,
-        issuer: Arc::new(default_issuer(name.into())),
-        sandbox: Sandbox::Compatible,
-        sha256: None,
-        policy: Arc::default(),
-        timeout: table::TIMEOUT.absent.0,
-        interactive_timeout: table::INTERACTIVE_TIMEOUT.absent.0,
-        lifetime: LifetimeLimits {
-            max_age: None,
-            unknown_expiry_max_age: table::UNKNOWN_EXPIRY_MAX_AGE.absent.0,
-        },
-        clusters: Vec::new(),
-        cluster_info: ClusterInfo::FromCaller,
-        verify: Verify::Auto,
-        profile_sourced: None,
-        profile_env: Globs::default(),
-        state: ProviderState::default(),
-    }
-}
-
 /// What a provider takes of ClusterProfiles. Go's zero value, which cluster-inventory-api writes, is `Ignore`.
-fn profile_sourced(fields: &Fields<'_>) -> ProfileSourced {
+fn profile_sourced(fields: &Cursor<'_>) -> ProfileSourced {
     ProfileSourced { args: table::ARGS_POLICY.read(fields), env: table::ENV_POLICY.read(fields) }
 }
 
 /// The variables that profiles may set. Warns if that and the policy do not fit.
-fn profile_env(fields: &Fields<'_>, sourced: ProfileSourced) -> Globs {
+fn profile_env(fields: &Cursor<'_>, sourced: ProfileSourced) -> Globs {
     let takes = sourced.env != EnvPolicy::Ignore;
     match fields.get(table::PROFILE_ENV.name) {
         Some(value) if !takes => value.warning("has no effect without `profileSourcedEnvVarsPolicy`"),
-        None if takes => fields.map.warning("no ClusterProfile may set a variable, although `profileSourcedEnvVarsPolicy` takes them; name the variables in `profileEnv`"),
+        None if takes => fields.warning("no ClusterProfile may set a variable, although `profileSourcedEnvVarsPolicy` takes them; name the variables in `profileEnv`"),
         _ => {}
     }
     table::PROFILE_ENV.read(fields).map(Globs::new).unwrap_or_default()
@@ -132,25 +58,36 @@ fn profile_env(fields: &Fields<'_>, sourced: ProfileSourced) -> Globs {
 
 /// The variables that the provider takes from callers, and whether it refuses those who select another identity. An empty
 /// list that is written out means the broker's identity for every caller.
-fn caller_env(fields: &Fields<'_>) -> (Globs, bool) {
+fn caller_env(fields: &Cursor<'_>) -> (Globs, bool) {
     let written = table::CALLER_ENV.read(fields);
     let refuses_other_identities = written.as_ref().is_none_or(|patterns| !patterns.is_empty());
     (written.map(Globs::new).unwrap_or_default(), refuses_other_identities)
 }
 
 /// The name of a provider, which is noted to find duplicates.
-fn name(fields: &Fields<'_>) -> Option<String> {
+fn name(fields: &Cursor<'_>) -> Option<String> {
     let name = table::NAME.read(fields)?;
-    fields.map.report.provider(fields.map.place(), &name, false);
+    fields.report.provider(fields.place(), &name, false);
     Some(name)
 }
 
-/// One item of `providers` in our own configuration, whose directory is `dir`.
-pub(super) fn section(fields: &Fields<'_>, dir: &Path, broker: &Environment) -> Option<Provider> {
+/// What applies without `clusterInfo`. With access rules, a plugin that gets the cluster gets one that the broker knows,
+/// because the caller may be another user.
+pub(super) fn cluster_info(provider: &Provider, has_rules: bool) -> ClusterInfo {
+    if has_rules && provider.provide_cluster_info { ClusterInfo::Match } else { ClusterInfo::FromCaller }
+}
+
+/// One item of `providers` in our own configuration, whose directory is `dir`. `has_rules`: it has access rules.
+pub(super) fn section(
+    fields: &Cursor<'_>,
+    dir: &Path,
+    broker: &Environment,
+    has_rules: bool,
+) -> Option<Provider> {
     let name = name(fields);
     let profile_sourced = profile_sourced(fields);
     let profile_env = profile_env(fields, profile_sourced);
-    let cluster_info = table::CLUSTER_INFO.read(fields).unwrap_or_default();
+    let written = table::CLUSTER_INFO.read(fields);
     let verify = table::VERIFY.read(fields);
     let accept_v1alpha1 = table::ACCEPT_V1ALPHA1.read(fields);
     let pass_env = table::PASS_ENV.read(fields).map(Globs::new).unwrap_or_default();
@@ -167,25 +104,22 @@ pub(super) fn section(fields: &Fields<'_>, dir: &Path, broker: &Environment) -> 
     let max_age = table::MAX_AGE.read(fields);
     let unknown_expiry_max_age = table::UNKNOWN_EXPIRY_MAX_AGE.read(fields);
     let exec = table::EXEC_CONFIG.read(fields)?;
-    let stanza = stanza(&exec, StanzaRules { dir, accept_v1alpha1, never_interactive: false })?;
-    if caller_env.matches("PATH") {
-        fields.map.warning("callerEnv covers `PATH`: the plugin does not get the broker's `PATH`, so a command without a path is not found");
-    }
-    warn_of_missing_identity(&fields.map, &stanza, &pass_env, &caller_env);
     let variables = Variables { broker, pass_env, caller_env };
-    warn_of_unlisted(
-        &fields.map,
-        &variables,
-        "name them in `passEnv` without a `*` to use the broker's, or ",
-    );
-    let provider = provider(&name?, stanza, &variables);
+    let rules = StanzaRules { dir, accept_v1alpha1, never_interactive: false };
+    let provider = stanza(&exec, rules, name.as_deref().unwrap_or_default(), &variables)?;
+    if variables.caller_env.matches("PATH") {
+        fields.warning("callerEnv covers `PATH`: the plugin does not get the broker's `PATH`, so a command without a path is not found");
+    }
+    warn_of_missing_identity(fields, &provider, &variables);
+    warn_of_unlisted(fields, &variables, "name them in `passEnv` without a `*` to use the broker's, or ");
+    name?;
     let issuer = issuer.map(|name| Arc::new(Issuer { name: name.into(), ..(*provider.issuer).clone() }));
     Some(Provider {
         issuer: issuer.unwrap_or_else(|| Arc::clone(&provider.issuer)),
         profile_sourced: Some(profile_sourced),
         profile_env,
         refuses_other_identities,
-        cluster_info,
+        cluster_info: written.unwrap_or_else(|| cluster_info(&provider, has_rules)),
         verify,
         sandbox,
         sha256,
@@ -206,18 +140,19 @@ fn warn_of_unlisted(at: &Cursor<'_>, variables: &Variables<'_>, or: &str) {
     }
 }
 
-fn warn_of_missing_identity(at: &Cursor<'_>, stanza: &Stanza, pass_env: &Globs, caller_env: &Globs) {
-    let program = match &stanza.command {
+fn warn_of_missing_identity(at: &Cursor<'_>, provider: &Provider, variables: &Variables<'_>) {
+    let program = match &provider.command {
         Command::Name(name) => Some(name.as_str()),
         Command::Path(path) => path.file_name().and_then(|name| name.to_str()),
     };
-    let Some((program, glob, variables)) = IDENTITIES.iter().find(|(name, ..)| Some(*name) == program) else {
+    let Some((program, glob, names)) = IDENTITIES.iter().find(|(name, ..)| Some(*name) == program) else {
         return;
     };
     let reaches = |name: &str| {
-        pass_env.matches(name) || caller_env.matches(name) || stanza.env.iter().any(|(set, _)| set == name)
+        let is_set = provider.env.iter().any(|(set, _)| set == name);
+        is_set || variables.pass_env.matches(name) || variables.caller_env.matches(name)
     };
-    if !variables.iter().any(|name| reaches(name)) {
+    if !names.split(' ').any(reaches) {
         at.warning(format!("`{program}` gets no variable like `{glob}`, so it may not find its identity; add `passEnv: [\"{glob}\"]`, or `callerEnv` if each caller has its own"));
     }
 }
@@ -235,7 +170,7 @@ pub(super) fn inventory(path: &Path, node: &Node, broker: &Environment, report: 
         return Vec::new();
     }
     let root = Cursor::new(path, Dialect::Stock, node, report).fields(&[root::PROVIDERS.name]);
-    let items = root.map(|root| root.items(root::PROVIDERS.name)).unwrap_or_default();
+    let items = root.map(|root| root.items_of(root::PROVIDERS.name)).unwrap_or_default();
     let dir = path.parent().unwrap_or(Path::new("/"));
     items.iter().filter_map(|item| inventory_item(item, dir, broker)).collect()
 }
@@ -248,11 +183,12 @@ fn inventory_item(at: &Cursor<'_>, dir: &Path, broker: &Environment) -> Option<P
     let name = name(&fields);
     let sourced = profile_sourced(&fields);
     let exec = table::EXEC_CONFIG.read(&fields)?;
-    let stanza = stanza(&exec, StanzaRules { dir, accept_v1alpha1: false, never_interactive: true })?;
     let (caller_env, refuses_other_identities) = caller_env(&fields);
     let variables = Variables { broker, pass_env: Globs::new(["*"]), caller_env };
+    let rules = StanzaRules { dir, accept_v1alpha1: false, never_interactive: true };
+    let provider = stanza(&exec, rules, name.as_deref().unwrap_or_default(), &variables)?;
     warn_of_unlisted(at, &variables, "");
-    let provider = provider(&name?, stanza, &variables);
+    name?;
     // The policies of this file have no list of names.
     let profile_env = Globs::new(["*"]);
     let (profile_sourced, sandbox) = (Some(sourced), Sandbox::Strict);
@@ -262,16 +198,16 @@ fn inventory_item(at: &Cursor<'_>, dir: &Path, broker: &Environment) -> Option<P
 /// Reads the section, if there is one, and gives each provider its issuer, of which only the name is known before. An
 /// issuer without a section gets the defaults. A section with the name of a kubeconfig's user is the
 /// issuer of all users of that name, each of which is its own issuer otherwise.
-pub(super) fn issuers<'a>(root: &Fields<'_>, providers: impl Iterator<Item = &'a mut Provider>) {
+pub(super) fn issuers<'a>(root: &Cursor<'_>, providers: impl Iterator<Item = &'a mut Provider>) {
     let sections = root::ISSUERS.read(root).unwrap_or_default();
-    let mut places: HashMap<Arc<str>, &Fields<'_>> = HashMap::new();
+    let mut places: HashMap<Arc<str>, &Cursor<'_>> = HashMap::new();
     let mut issuers: HashMap<Arc<str>, Arc<Issuer>> = HashMap::new();
     for fields in &sections {
         let Some(issuer) = issuer_section(fields) else { continue };
-        let (name, place) = (Arc::clone(&issuer.name), fields.map.place());
-        let first = places.entry(Arc::clone(&name)).or_insert(fields).map.place();
+        let (name, place) = (Arc::clone(&issuer.name), fields.place());
+        let first = places.entry(Arc::clone(&name)).or_insert(fields).place();
         if first != place {
-            fields.map.problem(format!("issuer `{name}` is defined already at {first}; remove one of them"));
+            fields.problem(format!("issuer `{name}` is defined already at {first}; remove one of them"));
         }
         issuers.insert(name, Arc::new(issuer));
     }
@@ -283,32 +219,26 @@ pub(super) fn issuers<'a>(root: &Fields<'_>, providers: impl Iterator<Item = &'a
         provider.issuer = Arc::clone(issuers.entry(Arc::clone(&name)).or_insert_with(default));
         used.insert(name);
     }
-    if root.map.report.problems() > 0 {
+    if root.report.problems() > 0 {
         return; // a provider that could not be read may have the issuer
     }
     for (name, fields) in places.iter().filter(|(name, _)| !used.contains(*name)) {
         let meant = suggestion(';', name, used.iter().map(|name| &**name));
-        fields.map.warning(format!("no provider has the issuer `{name}`, so this has no effect{meant}"));
+        fields.warning(format!("no provider has the issuer `{name}`, so this has no effect{meant}"));
     }
 }
 
-fn issuer_section(fields: &Fields<'_>) -> Option<Issuer> {
+fn issuer_section(fields: &Cursor<'_>) -> Option<Issuer> {
     let runs_per_second = issuer::RUNS_PER_SECOND.read(fields);
     let concurrency = issuer::CONCURRENCY.read(fields);
     let name = issuer::NAME.read(fields)?.into();
     Some(Issuer { name, runs_per_second, concurrency })
 }
 
-/// The issuer of that name without a section.
-fn default_issuer(name: Arc<str>) -> Issuer {
-    let (runs_per_second, concurrency) = (issuer::RUNS_PER_SECOND.absent.0, issuer::CONCURRENCY.absent.0);
-    Issuer { name, runs_per_second, concurrency }
-}
-
 /// Reads `credentialPluginPolicy` and `credentialPluginAllowlist`, with the checks of client-go (KEP-3104): a mistake in them
 /// must not permit more than was meant, so after a problem the policy permits nothing.
-pub(super) fn policy(fields: &Fields<'_>) -> PluginPolicy {
-    let report = fields.map.report;
+pub(super) fn policy(fields: &Cursor<'_>) -> PluginPolicy {
+    let report = fields.report;
     let before = report.problems();
     let kind = root::PLUGIN_POLICY.read(fields);
     let list = fields.get(root::PLUGIN_ALLOWLIST.name);
@@ -330,8 +260,8 @@ pub(super) fn policy(fields: &Fields<'_>) -> PluginPolicy {
     if report.problems() > before { PluginPolicy::DenyAll } else { policy }
 }
 
-fn allowed(root: &Fields<'_>) -> Vec<String> {
-    let entry = |fields: &Fields<'_>| {
+fn allowed(root: &Cursor<'_>) -> Vec<String> {
+    let entry = |fields: &Cursor<'_>| {
         let (at, text) = allowlist::COMMAND.read(fields)?;
         let clean = cleaned(Path::new(text));
         if text.is_empty() || text.contains('\0') || (text.contains('/') && !text.starts_with('/')) {

@@ -57,7 +57,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// This as a map whose keys are among `known`.
-    pub(super) fn fields(&self, known: &[&str]) -> Option<Fields<'a>> {
+    pub(super) fn fields(&self, known: &[&str]) -> Option<Self> {
         let Some(entries) = self.node.as_mapping() else { return self.wrong("a map") };
         for (key, _) in entries.iter().filter(|(key, _)| !known.iter().any(|known| self.is(&key.name, known)))
         {
@@ -72,7 +72,21 @@ impl<'a> Cursor<'a> {
                 Dialect::Kubeconfig => {}
             }
         }
-        Some(Fields { map: self.clone() })
+        Some(self.clone())
+    }
+
+    /// The value of `key`, when this is a map; null is the same as no value.
+    pub(super) fn get(&self, key: &str) -> Option<Self> {
+        let entries = self.node.as_mapping().unwrap_or_default();
+        // Of keys that differ in case only the last one counts, as in Go.
+        let (_, node) = entries.iter().rfind(|(name, _)| self.is(&name.name, key))?;
+        let path = if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) };
+        (!node.is_null()).then(|| self.below(path, node))
+    }
+
+    /// The items of the list `key`; none without the key.
+    pub(super) fn items_of(&self, key: &str) -> Vec<Self> {
+        self.get(key).and_then(|list| list.items()).unwrap_or_default()
     }
 
     pub(super) fn text(&self) -> Option<&'a str> {
@@ -92,7 +106,7 @@ impl<'a> Cursor<'a> {
     fn wrong<T>(&self, expected: &str) -> Option<T> {
         let quotes = matches!(self.node.value, Value::Bool(_) | Value::Number(_)) && expected == "a string";
         let remedy = if quotes { "; put it in quotes" } else { "" };
-        self.reject(format!("expected {expected}, found {}{remedy}", self.node.kind()))
+        self.reject(format!("expected {expected}, found {}{remedy}", self.node.value.kind()))
     }
 
     fn sentence(&self, message: &str) -> String {
@@ -102,29 +116,6 @@ impl<'a> Cursor<'a> {
     /// Whether `key` of the document is the key `known`.
     fn is(&self, key: &str, known: &str) -> bool {
         key == known || (self.dialect == Dialect::Stock && key.eq_ignore_ascii_case(known))
-    }
-}
-
-/// A map whose keys were checked.
-#[derive(Debug)]
-pub(super) struct Fields<'a> {
-    pub(super) map: Cursor<'a>,
-}
-
-impl<'a> Fields<'a> {
-    /// The value of `key`; null is the same as no value.
-    pub(super) fn get(&self, key: &str) -> Option<Cursor<'a>> {
-        let map = &self.map;
-        let entries = map.node.as_mapping().unwrap_or_default();
-        // Of keys that differ in case only the last one counts, as in Go.
-        let (_, node) = entries.iter().rfind(|(name, _)| map.is(&name.name, key))?;
-        let path = if map.path.is_empty() { key.to_owned() } else { format!("{}.{key}", map.path) };
-        (!node.is_null()).then(|| map.below(path, node))
-    }
-
-    /// The items of the list `key`; none without the key.
-    pub(super) fn items(&self, key: &str) -> Vec<Cursor<'a>> {
-        self.get(key).and_then(|list| list.items()).unwrap_or_default()
     }
 }
 
@@ -143,7 +134,7 @@ mod tests {
         let fields = root.fields(&["a", "b", "c", "limits", "n"]).unwrap();
         assert_eq!(fields.get("a").unwrap().text(), None);
         assert_eq!(fields.get("b").unwrap().boolean(), None);
-        assert_eq!(fields.items("c").iter().filter_map(Cursor::text).collect::<Vec<_>>(), ["x"]);
+        assert_eq!(fields.items_of("c").iter().filter_map(Cursor::text).collect::<Vec<_>>(), ["x"]);
         assert!(fields.get("n").is_none());
         insta::assert_snapshot!(lines(&report.findings().problems), @r"
 f:4:1: unknown key `limts`, did you mean `limits`?

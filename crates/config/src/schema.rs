@@ -1,13 +1,13 @@
 //! What a key of the configuration is: its name, the kind of its value, what applies without it, its documentation and an
-//! example. [`table`](super::table) declares every key once; readers, `docs/configuration.md` and the JSON Schema all come
-//! from there.
+//! example. `table` declares every key once. Readers come from there, and so do `docs/configuration.md` and
+//! the JSON Schema, which a test writes.
 
 use std::{
     num::{NonZeroU32, NonZeroUsize},
     time::Duration,
 };
 
-use super::reader::{Cursor, Fields};
+use super::reader::Cursor;
 
 /// The largest number of connections, watches or credentials.
 pub(super) const MOST: u32 = 1_000_000;
@@ -25,16 +25,19 @@ pub(super) const fn count(count: usize) -> NonZeroUsize {
 
 /// A map with a fixed set of keys.
 pub(super) struct Section {
-    /// Its name in the JSON Schema.
-    pub(super) name: &'static str,
-    pub(super) doc: &'static str,
     pub(super) names: &'static [&'static str],
-    pub(super) keys: &'static [&'static (dyn Declared + Sync)],
+    /// Its name in the JSON Schema.
+    #[cfg(test)]
+    pub(super) name: &'static str,
+    #[cfg(test)]
+    pub(super) doc: &'static str,
+    #[cfg(test)]
+    pub(super) keys: &'static [&'static (dyn testing::Declared + Sync)],
 }
 
 impl Section {
     /// `at` as a map with these keys.
-    pub(super) fn read<'a>(&self, at: &Cursor<'a>) -> Option<Fields<'a>> {
+    pub(super) fn read<'a>(&self, at: &Cursor<'a>) -> Option<Cursor<'a>> {
         at.fields(self.names)
     }
 }
@@ -44,8 +47,10 @@ pub(super) struct ConfigKey<K, A> {
     pub(super) name: &'static str,
     pub(super) kind: K,
     pub(super) absent: A,
+    #[cfg(test)]
     pub(super) doc: &'static str,
     /// A value, as YAML.
+    #[cfg(test)]
     pub(super) example: &'static str,
 }
 
@@ -53,118 +58,48 @@ pub(super) struct ConfigKey<K, A> {
 pub(super) struct Required(pub(super) &'static str);
 
 /// What applies without the key, in words.
+#[cfg_attr(not(test), expect(dead_code, reason = "a test writes the reference, which has the words"))]
 pub(super) struct Optional(pub(super) &'static str);
 
 /// The value without the key.
 pub(super) struct Is<V>(pub(super) V);
 
 impl<K: Kind> ConfigKey<K, Optional> {
-    pub(super) fn read<'a>(&self, fields: &Fields<'a>) -> Option<K::Value<'a>> {
+    pub(super) fn read<'a>(&self, fields: &Cursor<'a>) -> Option<K::Value<'a>> {
         self.kind.read(&fields.get(self.name)?)
     }
 }
 
 impl<K: Kind> ConfigKey<K, Required> {
-    pub(super) fn read<'a>(&self, fields: &Fields<'a>) -> Option<K::Value<'a>> {
-        self.kind.read(&self.at(fields)?)
-    }
-
-    /// The value as it is written; without one that is a problem.
-    pub(super) fn at<'a>(&self, fields: &Fields<'a>) -> Option<Cursor<'a>> {
-        fields.get(self.name).or_else(|| self.missing(fields))
+    pub(super) fn read<'a>(&self, fields: &Cursor<'a>) -> Option<K::Value<'a>> {
+        self.kind.read(&fields.get(self.name).or_else(|| self.missing(fields))?)
     }
 
     /// Reports that there is no value.
-    pub(super) fn missing<T>(&self, fields: &Fields<'_>) -> Option<T> {
-        let Self { name, absent: Required(hint), .. } = self;
-        let hint = if hint.is_empty() { String::new() } else { format!(": {hint}") };
-        fields.map.reject(format!("{name} must be specified{hint}"))
+    pub(super) fn missing<T>(&self, fields: &Cursor<'_>) -> Option<T> {
+        let (name, hint) = (self.name, self.absent.0);
+        let colon = if hint.is_empty() { "" } else { ": " };
+        fields.reject(format!("{name} must be specified{colon}{hint}"))
     }
 }
 
 impl<V: Copy, K: for<'a> Kind<Value<'a> = V>> ConfigKey<K, Is<V>> {
     /// The value, or the default if there is none, or none that is valid.
-    pub(super) fn read(&self, fields: &Fields<'_>) -> V {
+    pub(super) fn read(&self, fields: &Cursor<'_>) -> V {
         fields.get(self.name).and_then(|at| self.kind.read(&at)).unwrap_or(self.absent.0)
     }
-}
-
-/// A key, for those that describe it.
-pub(super) trait Declared {
-    fn about(&self) -> About;
-}
-
-/// What a key is, for the reference.
-pub(super) struct About {
-    pub(super) name: &'static str,
-    pub(super) doc: &'static str,
-    pub(super) example: &'static str,
-    pub(super) shape: Shape,
-    /// What applies without the key, as Markdown; `None`: it is required.
-    pub(super) default: Option<String>,
-}
-
-impl<K: Kind, A: Absent<K>> Declared for ConfigKey<K, A> {
-    fn about(&self) -> About {
-        let Self { name, kind, absent, doc, example } = self;
-        About { name, doc, example, shape: kind.shape(), default: absent.shown(kind) }
-    }
-}
-
-/// What applies without a key of kind `K`.
-pub(super) trait Absent<K> {
-    fn shown(&self, kind: &K) -> Option<String>;
-}
-
-impl<K> Absent<K> for Required {
-    fn shown(&self, _: &K) -> Option<String> {
-        None
-    }
-}
-
-impl<K> Absent<K> for Optional {
-    fn shown(&self, _: &K) -> Option<String> {
-        Some(self.0.to_owned())
-    }
-}
-
-impl<V, K: for<'a> Kind<Value<'a> = V>> Absent<K> for Is<V> {
-    fn shown(&self, kind: &K) -> Option<String> {
-        Some(format!("`{}`", kind.shown(&self.0)))
-    }
-}
-
-/// What values a key takes.
-pub(super) enum Shape {
-    /// A string: what it is, and a regular expression for it.
-    Text(&'static str, Option<&'static str>),
-    Boolean,
-    /// A whole number from 1 to this one.
-    Count(u32),
-    /// A uid or gid.
-    Id,
-    OneOf(Vec<&'static str>),
-    List(Box<Shape>),
-    Map(&'static Section),
-    MapOrMaps(&'static Section),
 }
 
 /// A kind of value.
 pub(super) trait Kind {
     type Value<'a>;
 
-    fn shape(&self) -> Shape;
-
     /// The value at `at`; `None` with a problem in the report if it is not of this kind.
     fn read<'a>(&self, at: &Cursor<'a>) -> Option<Self::Value<'a>>;
-
-    /// `value` as it is written in a configuration. Only for kinds that have defaults.
-    fn shown(&self, _value: &Self::Value<'_>) -> String {
-        String::new()
-    }
 }
 
 /// A string with a meaning: what it is, a regular expression for it, what reads it, and the problem of others.
+#[cfg_attr(not(test), expect(dead_code, reason = "a test writes the reference, which has the words"))]
 pub(super) struct Text<T: 'static = String>(
     pub(super) &'static str,
     pub(super) Option<&'static str>,
@@ -206,24 +141,17 @@ pub(super) fn text_if(is_valid: bool, text: &str) -> Option<String> {
 impl<T> Kind for Text<T> {
     type Value<'a> = T;
 
-    fn shape(&self) -> Shape {
-        Shape::Text(self.0, self.1)
-    }
-
     fn read(&self, at: &Cursor<'_>) -> Option<T> {
         (self.2)(at.text()?).or_else(|| at.reject(self.3))
     }
 }
 
 /// A string that its section checks, with its place: what it is, and a regular expression for it.
+#[cfg_attr(not(test), expect(dead_code, reason = "a test writes the reference, which has the words"))]
 pub(super) struct Checked(pub(super) &'static str, pub(super) &'static str);
 
 impl Kind for Checked {
     type Value<'a> = (Cursor<'a>, &'a str);
-
-    fn shape(&self) -> Shape {
-        Shape::Text(self.0, Some(self.1))
-    }
 
     fn read<'a>(&self, at: &Cursor<'a>) -> Option<(Cursor<'a>, &'a str)> {
         Some((at.clone(), at.text()?))
@@ -236,16 +164,8 @@ pub(super) struct SocketMode;
 impl Kind for SocketMode {
     type Value<'a> = u32;
 
-    fn shape(&self) -> Shape {
-        Shape::Text("octal mode in quotes", Some("^0?6[0246][0246]$"))
-    }
-
     fn read(&self, at: &Cursor<'_>) -> Option<u32> {
         at.node.as_str().and_then(mode).or_else(|| at.reject("must be an octal mode in quotes from \"0600\" to \"0666\" with read and write for the owner, like \"0660\""))
-    }
-
-    fn shown(&self, mode: &u32) -> String {
-        format!("\"{mode:04o}\"")
     }
 }
 
@@ -256,35 +176,23 @@ fn mode(text: &str) -> Option<u32> {
 }
 
 /// A whole number above 0 with its unit: `30s`, `10m`, `12h`. At most this, which is a whole number of hours.
-pub(super) struct TimeSpan(Duration, &'static str);
+pub(super) struct TimeSpan(pub(super) Duration);
 
 impl TimeSpan {
     /// How long a plugin runs.
-    pub(super) const RUN: Self = Self(Duration::from_secs(24 * 3600), "duration, at most 24h");
+    pub(super) const RUN: Self = Self(Duration::from_secs(24 * 3600));
     /// How old a credential becomes.
-    pub(super) const AGE: Self = Self(Duration::from_secs(8760 * 3600), "duration, at most 8760h");
+    pub(super) const AGE: Self = Self(Duration::from_secs(8760 * 3600));
 }
 
 impl Kind for TimeSpan {
     type Value<'a> = Duration;
 
-    fn shape(&self) -> Shape {
-        Shape::Text(self.1, Some("^0*[1-9][0-9]*[smh]$"))
-    }
-
     fn read(&self, at: &Cursor<'_>) -> Option<Duration> {
         match at.node.as_str().and_then(seconds) {
             None => at.reject("must be a whole number above 0 with its unit, like `30s`, `10m` or `12h`"),
-            Some(long) if long > self.0 => at.reject(format!("must be at most {}", self.shown(&self.0))),
+            Some(long) if long > self.0 => at.reject(format!("must be at most {}h", self.0.as_secs() / 3600)),
             found => found,
-        }
-    }
-
-    fn shown(&self, duration: &Duration) -> String {
-        match duration.as_secs() {
-            seconds if seconds % 3600 == 0 => format!("{}h", seconds / 3600),
-            seconds if seconds % 60 == 0 => format!("{}m", seconds / 60),
-            seconds => format!("{seconds}s"),
         }
     }
 }
@@ -311,16 +219,8 @@ pub(super) struct Boolean;
 impl Kind for Boolean {
     type Value<'a> = bool;
 
-    fn shape(&self) -> Shape {
-        Shape::Boolean
-    }
-
     fn read(&self, at: &Cursor<'_>) -> Option<bool> {
         at.boolean()
-    }
-
-    fn shown(&self, value: &bool) -> String {
-        value.to_string()
     }
 }
 
@@ -330,19 +230,11 @@ pub(super) struct Count(pub(super) u32);
 impl Kind for Count {
     type Value<'a> = NonZeroUsize;
 
-    fn shape(&self) -> Shape {
-        Shape::Count(self.0)
-    }
-
     fn read(&self, at: &Cursor<'_>) -> Option<NonZeroUsize> {
         let count = at.node.as_number().and_then(|number| number.parse::<NonZeroU32>().ok());
         let count = count.filter(|count| count.get() <= self.0);
         let count = count.and_then(|count| NonZeroUsize::try_from(count).ok());
         count.or_else(|| at.reject(format!("must be a whole number from 1 to {}", self.0)))
-    }
-
-    fn shown(&self, value: &NonZeroUsize) -> String {
-        value.to_string()
     }
 }
 
@@ -351,10 +243,6 @@ pub(super) struct Id;
 
 impl Kind for Id {
     type Value<'a> = u32;
-
-    fn shape(&self) -> Shape {
-        Shape::Id
-    }
 
     fn read(&self, at: &Cursor<'_>) -> Option<u32> {
         let id = at.node.as_number().and_then(|number| number.parse().ok()).filter(|id| *id != u32::MAX);
@@ -368,10 +256,6 @@ pub(super) struct Enumeration<T: 'static>(pub(super) &'static [(&'static str, T)
 impl<T: Copy + PartialEq> Kind for Enumeration<T> {
     type Value<'a> = T;
 
-    fn shape(&self) -> Shape {
-        Shape::OneOf(self.0.iter().map(|(name, _)| *name).collect())
-    }
-
     fn read(&self, at: &Cursor<'_>) -> Option<T> {
         let text = at.text()?;
         let found = self.0.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
@@ -383,11 +267,6 @@ impl<T: Copy + PartialEq> Kind for Enumeration<T> {
             }
         })
     }
-
-    fn shown(&self, value: &T) -> String {
-        let named = self.0.iter().find(|(name, named)| named == value && !name.is_empty());
-        named.map(|(name, _)| (*name).to_owned()).unwrap_or_default()
-    }
 }
 
 /// A list. What is wrong with an item is reported, and the item is left out.
@@ -395,10 +274,6 @@ pub(super) struct ListOf<K>(pub(super) K);
 
 impl<K: Kind> Kind for ListOf<K> {
     type Value<'a> = Vec<K::Value<'a>>;
-
-    fn shape(&self) -> Shape {
-        Shape::List(Box::new(self.0.shape()))
-    }
 
     fn read<'a>(&self, at: &Cursor<'a>) -> Option<Vec<K::Value<'a>>> {
         Some(at.items()?.iter().filter_map(|item| self.0.read(item)).collect())
@@ -409,13 +284,9 @@ impl<K: Kind> Kind for ListOf<K> {
 pub(super) struct Map(pub(super) &'static Section);
 
 impl Kind for Map {
-    type Value<'a> = Fields<'a>;
+    type Value<'a> = Cursor<'a>;
 
-    fn shape(&self) -> Shape {
-        Shape::Map(self.0)
-    }
-
-    fn read<'a>(&self, at: &Cursor<'a>) -> Option<Fields<'a>> {
+    fn read<'a>(&self, at: &Cursor<'a>) -> Option<Cursor<'a>> {
         self.0.read(at)
     }
 }
@@ -424,13 +295,9 @@ impl Kind for Map {
 pub(super) struct MapOrMaps(pub(super) &'static Section);
 
 impl Kind for MapOrMaps {
-    type Value<'a> = Vec<Fields<'a>>;
+    type Value<'a> = Vec<Cursor<'a>>;
 
-    fn shape(&self) -> Shape {
-        Shape::MapOrMaps(self.0)
-    }
-
-    fn read<'a>(&self, at: &Cursor<'a>) -> Option<Vec<Fields<'a>>> {
+    fn read<'a>(&self, at: &Cursor<'a>) -> Option<Vec<Cursor<'a>>> {
         match at.node.as_sequence() {
             None => self.0.read(at).map(|map| vec![map]),
             Some([]) => at.reject("must not be an empty list"),
@@ -439,5 +306,7 @@ impl Kind for MapOrMaps {
     }
 }
 
+#[cfg(test)]
+pub(super) mod testing;
 #[cfg(test)]
 mod tests;

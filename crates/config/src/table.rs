@@ -4,7 +4,7 @@
 use std::{num::NonZeroUsize, time::Duration};
 
 use super::schema::{
-    Boolean, Checked, ConfigKey, Count, Enumeration, Id, Is, ListOf, MOST_PER_SECOND, MOST_RUNS, Map,
+    Boolean, Checked, ConfigKey, Count, Enumeration, Id, Is, ListOf, MOST, MOST_PER_SECOND, MOST_RUNS, Map,
     MapOrMaps, Optional, Required, Section, SocketMode, Text, TimeSpan, count, text_if,
 };
 use credbroker_plugin::{
@@ -22,33 +22,38 @@ macro_rules! section {
         )+
     ) => {
         $(#[doc = $about])+
-        pub(in crate) mod $section {
-            use super::*;
+        pub(crate) mod $section {
+            use crate::table::*;
 
             $(
                 $(#[doc = $doc])+
-                pub(in crate) static $key: ConfigKey<$kind, $absent> = ConfigKey {
+                pub(crate) static $key: ConfigKey<$kind, $absent> = ConfigKey {
                     name: $name,
                     kind: $value,
                     absent: $without,
+                    #[cfg(test)]
                     doc: concat!($($doc, "\n"),+),
+                    #[cfg(test)]
                     example: $example,
                 };
             )+
 
-            pub(in crate) static SECTION: Section = Section {
-                name: stringify!($section),
-                doc: concat!($($about, "\n"),+),
+            pub(crate) static SECTION: Section = Section {
                 names: &[$($name),+],
+                #[cfg(test)]
+                name: stringify!($section),
+                #[cfg(test)]
+                doc: concat!($($about, "\n"),+),
+                #[cfg(test)]
                 keys: &[$(&$key),+],
             };
         }
     };
 }
 
-mod bounds;
+mod limits;
 
-pub(super) use self::bounds::limits;
+pub use self::limits::Limits;
 
 /// Whether this is a label of DNS.
 fn is_label(text: &str) -> bool {
@@ -110,7 +115,7 @@ section! {
     /// Records of decisions and of plugin runs. See [access.md](access.md).
     AUDIT: Map, Optional = ("audit", Map(&audit::SECTION), Optional("decisions are recorded in the log if there are `access` rules"), "{file: /var/lib/credbroker/audit.jsonl}");
     /// Limits of the whole broker.
-    LIMITS: Map, Optional = ("limits", Map(&limits::SECTION), Optional("the defaults of the section"), "{pluginRuns: 16}");
+    LIMITS: Map, Optional = ("limits", Map(&limits::limits::SECTION), Optional("the defaults of the section"), "{pluginRuns: 16}");
 }
 
 section! {

@@ -13,6 +13,8 @@ use credbroker_plugin::{
     ArgsPolicy, ClusterInfo, Command, EnvPolicy, Environment, ProfileSourced, Provider, Verify,
 };
 
+mod reference;
+
 /// A home directory with a config.
 pub(super) struct Home(pub(super) TempDir);
 

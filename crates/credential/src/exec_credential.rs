@@ -8,9 +8,10 @@ use base64::{
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
 use secrecy::SecretString;
+use serde::de::IgnoredAny;
 
 use crate::{
-    document::{self, Aliases, Node, ParseError, ParseErrorKind, Position, json},
+    document::{self, Aliases, Node, ParseError, ParseErrorKind, Position},
     exec_info::ApiVersion,
     pair::{ClientPair, PairError, client_pair},
     timestamp,
@@ -118,12 +119,12 @@ pub enum DecodeError {
 /// It is at least as strict as client-go, and also refuses duplicate keys, a second document, and a token that does not
 /// fit into a header. Unknown fields and an echoed `spec` are ignored.
 pub fn decode(stdout: &[u8], expected: ApiVersion) -> Result<Decoded, DecodeError> {
-    let root = document::parse(stdout, Aliases::Refuse).map_err(|source| match source.kind {
+    let root = document::yaml(stdout, Aliases::Refuse).map_err(|source| match source.kind {
         ParseErrorKind::Empty => DecodeError::Empty,
-        _ => DecodeError::Document(source),
+        _ => DecodeError::Document(located(source, stdout)),
     })?;
     if root.as_mapping().is_none() {
-        return Err(DecodeError::NotAnObject(root.kind(), root.at));
+        return Err(DecodeError::NotAnObject(root.value.kind(), root.at));
     }
     check_type(&root, expected)?;
     let status = root.get("status").filter(|status| !status.is_null()).ok_or(DecodeError::NoStatus)?;
@@ -131,6 +132,17 @@ pub fn decode(stdout: &[u8], expected: ApiVersion) -> Result<Decoded, DecodeErro
         return Err(wrong_type("status", "a map", status));
     }
     read_status(status)
+}
+
+/// The parser of YAML knows only where the collection around a mistake begins; that of JSON knows the mistake.
+fn located(error: ParseError, stdout: &[u8]) -> ParseError {
+    if error.kind != ParseErrorKind::Syntax || !stdout.trim_ascii_start().starts_with(b"{") {
+        return error;
+    }
+    match serde_json::from_slice::<IgnoredAny>(stdout) {
+        Ok(_) => error,
+        Err(json) => ParseError { at: Position::new(json.line(), json.column()), ..error },
+    }
 }
 
 /// `kind` may be missing, as in client-go; `apiVersion` may not.
@@ -198,7 +210,7 @@ fn text<'a>(
 }
 
 fn wrong_type(field: &'static str, expected: &'static str, node: &Node) -> DecodeError {
-    DecodeError::WrongType { field, expected, found: node.kind(), at: node.at }
+    DecodeError::WrongType { field, expected, found: node.value.kind(), at: node.at }
 }
 
 const BASE64URL: GeneralPurpose = GeneralPurpose::new(
@@ -211,7 +223,8 @@ const BASE64URL: GeneralPurpose = GeneralPurpose::new(
 fn token_expiry(token: &str) -> Option<SystemTime> {
     let parts = token.split('.').map(|part| BASE64URL.decode(part).ok()).collect::<Option<Vec<_>>>()?;
     let [_, payload, _] = parts.as_slice() else { return None };
-    let seconds: f64 = json(payload).ok()?.get("exp")?.as_number()?.parse().ok()?;
+    let claims: serde_json::Value = serde_json::from_slice(payload).ok()?;
+    let seconds = claims.get("exp")?.as_f64()?;
     let distance = Duration::try_from_secs_f64(seconds.abs()).ok()?;
     timestamp::shift(SystemTime::UNIX_EPOCH, seconds < 0.0, distance)
 }

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 
 use crate::cli::files::{self, Locked, is_same, joined};
 use credbroker_config as config;
-use credbroker_credential::document::{self, Aliases, Node, Outline};
+use credbroker_credential::document::{self, Aliases, Node};
 use credbroker_plugin::Environment;
 use serde_json::{Value, json};
 
@@ -117,32 +117,32 @@ fn quoted(path: &Path) -> String {
 }
 
 /// What `text` means, and the places of its parts.
-fn read(text: &str) -> Option<(Value, Outline)> {
+fn read(text: &str) -> Option<(Value, Node)> {
     let root = document::yaml(text.as_bytes(), Aliases::Follow).ok()?;
-    Some((root.to_json(), Outline::of(text.as_bytes())?))
+    Some((root.to_json(), root))
 }
 
 /// `text` with `paths` at the end of `kubeconfigs`; `None`: it is not possible.
 pub(super) fn added(text: &str, paths: &[PathBuf]) -> Option<String> {
-    let (mut meaning, outline) = read(text)?;
+    let (mut meaning, root) = read(text)?;
     let line_break = if text.contains("\r\n") { "\r\n" } else { "\n" };
     let lines = |indentation: usize| -> String {
         let line = |path: &PathBuf| format!("{line_break}{}- {}", " ".repeat(indentation), quoted(path));
         paths.iter().map(line).collect()
     };
-    let (mut at, new) = match outline.get(KEY) {
-        Some(list) if list.is_block => {
-            let first = text.get(..list.items().first()?.range.start)?;
+    let (mut at, new) = match root.get(KEY) {
+        Some(list) if list.is_block(text) => {
+            let first = text.get(..list.as_sequence()?.first()?.range.start)?;
             (list.range.end, lines(first.rsplit('\n').next()?.find('-')?))
         }
         Some(list) if text.get(list.range.clone())?.ends_with(']') => {
-            let separator = if list.items().is_empty() { "" } else { ", " };
+            let separator = if list.as_sequence()?.is_empty() { "" } else { ", " };
             let paths = paths.iter().map(|path| json!(path.to_string_lossy()).to_string());
             (list.range.end - 1, format!("{separator}{}", paths.collect::<Vec<_>>().join(", ")))
         }
-        Some(list) if list.range.is_empty() && outline.is_block => (list.range.end, lines(outline.column)),
-        None if outline.is_block && outline.column == 0 => {
-            (outline.range.end, format!("{line_break}{KEY}:{}", lines(0)))
+        Some(list) if list.range.is_empty() && root.is_block(text) => (list.range.end, lines(root.indentation())),
+        None if root.is_block(text) && root.indentation() == 0 => {
+            (root.range.end, format!("{line_break}{KEY}:{}", lines(0)))
         }
         _ => return None,
     };
@@ -160,15 +160,15 @@ pub(super) fn added(text: &str, paths: &[PathBuf]) -> Option<String> {
 
 /// `text` without the items of `kubeconfigs` that `is_it` selects; `None`: it is not possible.
 pub(super) fn removed(text: &str, is_it: impl Fn(&str) -> bool) -> Option<String> {
-    let (mut meaning, outline) = read(text)?;
+    let (mut meaning, root) = read(text)?;
     let items = meaning.get_mut(KEY)?.as_array_mut()?;
     let gone: Vec<_> = items.iter().map(|item| item.as_str().is_some_and(&is_it)).collect();
     let mut is_gone = gone.iter();
     items.retain(|_| is_gone.next() == Some(&false));
     let is_empty = items.is_empty();
-    let list = outline.get(KEY)?;
-    let edits = if list.is_block { lines(text, list, &gone) } else { between_brackets(list, &gone) }?;
-    if !(list.is_block && is_empty) {
+    let list = root.get(KEY)?;
+    let edits = if list.is_block(text) { lines(text, list, &gone) } else { between_brackets(list, &gone) }?;
+    if !(list.is_block(text) && is_empty) {
         return edited(text, edits, &meaning);
     }
     let with = |edit: TextEdit, meaning: &Value| edited(text, [edits.as_slice(), &[edit]].concat(), meaning);
@@ -190,8 +190,8 @@ fn start_of_line(text: &str, at: usize) -> usize {
 }
 
 /// Removes the lines of the items that are gone.
-fn lines(text: &str, list: &Outline, gone: &[bool]) -> Option<Vec<TextEdit>> {
-    let gone = list.items().iter().zip(gone).filter(|(_, gone)| **gone);
+fn lines(text: &str, list: &Node, gone: &[bool]) -> Option<Vec<TextEdit>> {
+    let gone = list.as_sequence()?.iter().zip(gone).filter(|(_, gone)| **gone);
     let lines = gone.map(|(part, _)| {
         let end = part.range.end;
         let next = text.get(end..)?.find('\n').map_or(text.len(), |more| end + more + 1);
@@ -201,8 +201,8 @@ fn lines(text: &str, list: &Outline, gone: &[bool]) -> Option<Vec<TextEdit>> {
 }
 
 /// Removes the items that are gone, each with the comma before it, or if none stays before it, with the one behind it.
-fn between_brackets(list: &Outline, gone: &[bool]) -> Option<Vec<TextEdit>> {
-    let (parts, first_kept) = (list.items(), gone.iter().position(|gone| !gone));
+fn between_brackets(list: &Node, gone: &[bool]) -> Option<Vec<TextEdit>> {
+    let (parts, first_kept) = (list.as_sequence()?, gone.iter().position(|gone| !gone));
     let gone = parts.iter().enumerate().zip(gone).filter(|(_, gone)| **gone);
     let edits = gone.map(|((index, part), _)| {
         let range = if first_kept.is_some_and(|kept| kept < index) {

@@ -1,6 +1,6 @@
 //! A user whose stanza runs the shim in front of the original command, and back.
 //!
-//! Here is what such a stanza means; [`edit`](super::edit) has the same transformation as edits of the text.
+//! Here is what such a stanza means; `edit` has the same transformation as edits of the text.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -93,7 +93,18 @@ pub(super) fn with_prefix(exec: &Node, prefix: &Prefix, shim: &Shim) -> Option<N
     if prefix.was(MODE).is_some() {
         set(&mut entries, MODE, Value::String(IF_AVAILABLE.to_owned()));
     }
-    Some(Node { at: exec.at, value: Value::Mapping(entries) })
+    Some(Node { at: exec.at, ..Value::Mapping(entries).into() })
+}
+
+/// Whether an `exec` stanza runs credbroker's shim already.
+pub fn is_shim(exec: &Node) -> bool {
+    let command = exec.get("command").and_then(Node::as_str).unwrap_or_default();
+    let first = exec.get("args").and_then(Node::as_sequence).and_then(<[Node]>::first).and_then(Node::as_str);
+    match Path::new(command).file_name().and_then(|name| name.to_str()) {
+        Some("credbroker-exec") => true,
+        Some("credbroker" | "kubectl-credbroker") => first == Some("shim"),
+        _ => false,
+    }
 }
 
 /// A stanza with a prefix.
@@ -113,7 +124,7 @@ pub struct Brokered {
 pub fn brokered(exec: &Node) -> Result<Option<Brokered>, PrefixError> {
     let args = exec.get(ARGS).and_then(Node::as_sequence).unwrap_or_default();
     let texts: Vec<_> = args.iter().map_while(Node::as_str).collect();
-    if !super::is_shim(exec) {
+    if !is_shim(exec) {
         return Ok(None);
     }
     let Some((prefix, rest)) = Prefix::parse(&texts)? else { return Ok(None) };
@@ -135,7 +146,7 @@ pub fn brokered(exec: &Node) -> Result<Option<Brokered>, PrefixError> {
     if prefix.was(MODE) == Some(ALWAYS) && exec.get(MODE).and_then(Node::as_str) == Some(IF_AVAILABLE) {
         set(&mut entries, MODE, Value::String(ALWAYS.to_owned()));
     }
-    let original = Node { at: exec.at, value: Value::Mapping(entries) };
+    let original = Node { at: exec.at, ..Value::Mapping(entries).into() };
     Ok(Some(Brokered { prefix, original }))
 }
 

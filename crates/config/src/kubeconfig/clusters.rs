@@ -90,20 +90,22 @@ impl<'a> ContextClusters<'a> {
     /// A context leads to the user and the cluster of the same file, or to the first ones of these names. In a list that
     /// is used as one kubeconfig (`Mode::Ambient`), client-go lets it lead to the first ones in any case.
     pub(super) fn of(kubeconfig: &'a Kubeconfig, mode: Mode) -> Self {
-        let users = DefinedItems::of(kubeconfig, "users", "user");
-        let clusters = DefinedItems::of(kubeconfig, "clusters", "cluster");
         let mut by_user: HashMap<_, Vec<_>> = HashMap::new();
-        let mut lead = |context: &Named<'a>, file: Option<&'a Path>| {
-            let (user, cluster) = (context.text("user"), context.text("cluster"));
-            if let (Some(user), Some(cluster)) = (users.find(user, file), clusters.find(cluster, file)) {
-                by_user.entry(reference(&user)).or_default().push(cluster);
+        let mut lead = |context: &Named<'a>, users: &ByName<'a>, clusters: &ByName<'a>| {
+            let (user, cluster) = (users.get(context.text("user")), clusters.get(context.text("cluster")));
+            if let (Some(user), Some(cluster)) = (user, cluster) {
+                by_user.entry(reference(user)).or_default().push(*cluster);
             }
         };
+        let (users, clusters) = (by_name(kubeconfig.users()), by_name(kubeconfig.clusters()));
         for file in kubeconfig.files() {
-            file.items("contexts", "context").for_each(|context| lead(&context, Some(&file.identity)));
+            let (mut users, mut clusters) = (users.clone(), clusters.clone());
+            users.extend(by_name(file.items("users")));
+            clusters.extend(by_name(file.items("clusters")));
+            file.items("contexts").for_each(|context| lead(&context, &users, &clusters));
         }
         if mode == Mode::Ambient {
-            kubeconfig.contexts().iter().for_each(|context| lead(context, None));
+            kubeconfig.contexts().iter().for_each(|context| lead(context, &users, &clusters));
         }
         Self { by_user, read: HashMap::new(), files: HashMap::new() }
     }
@@ -129,27 +131,10 @@ impl<'a> ContextClusters<'a> {
     }
 }
 
-/// Every item of one list.
-#[derive(Debug)]
-struct DefinedItems<'a> {
-    at: HashMap<DefinitionRef<'a>, Named<'a>>,
-    first: HashMap<&'a str, Named<'a>>,
-}
+type ByName<'a> = HashMap<&'a str, Named<'a>>;
 
-impl<'a> DefinedItems<'a> {
-    fn of(kubeconfig: &'a Kubeconfig, list: &str, body: &'static str) -> Self {
-        let (mut at, mut first) = (HashMap::new(), HashMap::new());
-        for named in kubeconfig.files().iter().flat_map(|file| file.items(list, body)) {
-            at.insert(reference(&named), named);
-            first.entry(named.name).or_insert(named);
-        }
-        Self { at, first }
-    }
-
-    /// The one of `file`, else the first one.
-    fn find(&self, name: &'a str, file: Option<&'a Path>) -> Option<Named<'a>> {
-        file.and_then(|file| self.at.get(&(file, name))).or_else(|| self.first.get(name)).copied()
-    }
+fn by_name<'a>(items: impl IntoIterator<Item = Named<'a>>) -> ByName<'a> {
+    items.into_iter().map(|item| (item.name, item)).collect()
 }
 
 /// Reads a cluster. Why it cannot be read is only a warning. `files` are the authorities that were read.

@@ -4,18 +4,20 @@
 //! What is inserted is a function of the prefix and its place. So the inverse writes the same text once more, and
 //! removes it where it finds it.
 
-use std::{
-    collections::HashSet,
-    fmt::{self, Write as _},
-    ops::Range,
-    path::Path,
-    slice,
-};
+use std::{collections::HashSet, ops::Range, path::Path, slice};
 
-use credbroker_credential::document::{self, Aliases, Node, Outline, ParseError, Value};
+use credbroker_credential::{
+    document::{self, Aliases, Node, ParseError, Value},
+    text::escape_json,
+};
 use credbroker_stanza::{Changed, Prefix};
 
-use super::brokered::{ALWAYS, ARGS, COMMAND, IF_AVAILABLE, INFO, MODE, Shim, brokered, prefix, with_prefix};
+use super::{
+    brokered::{
+        ALWAYS, ARGS, COMMAND, IF_AVAILABLE, INFO, MODE, Shim, brokered, is_shim, prefix, with_prefix,
+    },
+    files::yaml,
+};
 
 /// A range of the text, and what replaces it.
 type Edit = (Range<usize>, String);
@@ -32,23 +34,14 @@ pub struct Edited {
 }
 
 /// Why the stanza of a user cannot be changed as text. `Display` is one clause.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Refusal {
     /// It is not one text that can be changed alone.
+    #[error("YAML anchors, merges or a rare notation connect its stanza to the rest of the file")]
     Connected,
     /// The arguments of its shim cannot be read.
+    #[error("the arguments of its shim cannot be read")]
     Arguments,
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Connected => {
-                "YAML anchors, merges or a rare notation connect its stanza to the rest of the file"
-            }
-            Self::Arguments => "the arguments of its shim cannot be read",
-        })
-    }
 }
 
 /// Puts the shim in front of the commands of the users that `is_wanted` names, if they run a plugin. `dir` is what
@@ -63,11 +56,12 @@ pub fn broker(
     shim: &Shim,
     is_wanted: impl Fn(&str) -> bool,
 ) -> Result<Edited, ParseError> {
-    let change = |name: &str, exec: &Node, place: Option<Place<'_>>| {
-        if !is_wanted(name) || super::is_shim(exec) {
+    let change = |name: &str, exec: &Node| {
+        if !is_wanted(name) || is_shim(exec) {
             return Ok(None);
         }
-        place.and_then(|place| place.with_prefix(name, exec, dir, shim)).map(Some).ok_or(Refusal::Connected)
+        let place = Place::of(text, exec);
+        place.and_then(|place| place.with_prefix(name, dir, shim)).map(Some).ok_or(Refusal::Connected)
     };
     let undone = |text: &str| restore(text, |_| true).map(|edited| edited.text).ok();
     let before = undone(text);
@@ -80,10 +74,10 @@ pub fn broker(
 ///
 /// The text is not YAML.
 pub fn restore(text: &str, is_wanted: impl Fn(&str) -> bool) -> Result<Edited, ParseError> {
-    let change = |name: &str, exec: &Node, place: Option<Place<'_>>| {
+    let change = |name: &str, exec: &Node| {
         let found = if is_wanted(name) { brokered(exec) } else { Ok(None) };
         let Some(found) = found.map_err(|_unreadable| Refusal::Arguments)? else { return Ok(None) };
-        let place = place.ok_or(Refusal::Connected)?;
+        let place = Place::of(text, exec).ok_or(Refusal::Connected)?;
         Ok(Some(place.without_prefix(&found.prefix, found.original)))
     };
     edited(text, change, |_| true)
@@ -91,39 +85,29 @@ pub fn restore(text: &str, is_wanted: impl Fn(&str) -> bool) -> Result<Edited, P
 
 /// How the stanza of one user changes.
 struct Change {
-    /// Edits of parts of the stanza; `None`: it has not the form in which they were written.
-    parts: Option<Vec<Edit>>,
-    /// The whole stanza, written again.
-    whole: Option<Edit>,
-    /// What it means then.
+    /// Edits that do it, the ones that keep most of the text first.
+    ways: Vec<Vec<Edit>>,
+    /// What the stanza means then.
     expected: Node,
-}
-
-impl Change {
-    fn edits(&self) -> impl Iterator<Item = Edit> + '_ {
-        self.parts.iter().flatten().chain(self.whole.as_ref().filter(|_| self.parts.is_none())).cloned()
-    }
 }
 
 /// Changes stanzas, each if the text then means what is expected, and `is_good`.
 fn edited(
     text: &str,
-    change: impl Fn(&str, &Node, Option<Place<'_>>) -> Result<Option<Change>, Refusal>,
+    change: impl Fn(&str, &Node) -> Result<Option<Change>, Refusal>,
     is_good: impl Fn(&str) -> bool,
 ) -> Result<Edited, ParseError> {
     let root = document::yaml(text.as_bytes(), Aliases::Follow)?;
-    let outline = Outline::of(text.as_bytes());
     let (mut changes, mut refused) = (Vec::new(), Vec::new());
     for (user, name, exec) in stanzas(&root) {
-        let place = outline.as_ref().and_then(|outline| Place::of(text, outline, user));
-        match change(name, exec, place) {
+        match change(name, exec) {
             Ok(found) => changes.extend(found.map(|change| (user, name, change))),
             Err(refusal) => refused.push((name.to_owned(), refusal)),
         }
     }
     let applied = |changes: &[(usize, &str, Change)]| {
-        let edits = changes.iter().flat_map(|(.., change)| change.edits());
-        let new = document::replaced(text, edits.collect())?;
+        let edits = changes.iter().flat_map(|(.., change)| change.ways.first().into_iter().flatten());
+        let new = document::replaced(text, edits.cloned().collect())?;
         let mut expected = root.clone();
         for (user, _, change) in changes {
             stanza_mut(&mut expected, *user)?.clone_from(&change.expected);
@@ -134,15 +118,13 @@ fn edited(
     if new.is_none() {
         // At least one of them is the reason.
         changes.retain_mut(|this| {
-            applied(slice::from_ref(this)).is_some()
-                || {
-                    this.2.parts = None;
-                    this.2.whole.is_some() && applied(slice::from_ref(this)).is_some()
-                }
-                || {
-                    refused.push((this.1.to_owned(), Refusal::Connected));
-                    false
-                }
+            while !this.2.ways.is_empty() && applied(slice::from_ref(this)).is_none() {
+                this.2.ways.remove(0);
+            }
+            if this.2.ways.is_empty() {
+                refused.push((this.1.to_owned(), Refusal::Connected));
+            }
+            !this.2.ways.is_empty()
         });
         new = applied(&changes);
     }
@@ -175,21 +157,21 @@ fn entry_mut<'a>(node: &'a mut Node, key: &str) -> Option<&'a mut Node> {
     entries.iter_mut().find_map(|(name, node)| (name.name == key).then_some(node))
 }
 
-/// Where a stanza is in the text.
+/// A stanza in the text.
 struct Place<'a> {
     text: &'a str,
-    part: &'a Outline,
+    exec: &'a Node,
 }
 
 impl<'a> Place<'a> {
-    /// `None`: the stanza of that user is not a separate map in the text.
-    fn of(text: &'a str, outline: &'a Outline, user: usize) -> Option<Self> {
-        let part = outline.get("users")?.items().get(user)?.get("user")?.get("exec")?;
-        part.get(COMMAND).map(|_| Self { text, part })
+    /// `None`: the stanza is not a separate map in the text.
+    fn of(text: &'a str, exec: &'a Node) -> Option<Self> {
+        let place = Self { text, exec };
+        place.part(COMMAND).map(|_| place)
     }
 
-    fn with_prefix(&self, name: &str, exec: &Node, dir: &Path, shim: &Shim) -> Option<Change> {
-        let mut prefix = prefix(name, exec, dir, shim, |key| self.literal(key))?;
+    fn with_prefix(&self, name: &str, dir: &Path, shim: &Shim) -> Option<Change> {
+        let mut prefix = prefix(name, self.exec, dir, shim, |key| self.literal(key))?;
         let was = |key: &str| prefix.was(key).filter(|was| *was != Changed::ABSENT);
         let is_plain =
             |was: &str| matches!(was, "" | "~" | "null" | "Null" | "NULL" | "false" | "False" | "FALSE");
@@ -202,72 +184,76 @@ impl<'a> Place<'a> {
             return None;
         }
         let mut item = command.to_owned();
-        if !self.has_block_args()
+        if !self.block_args()
             && !command.starts_with(['"', '\''])
             && command.contains([',', '[', ']', '{', '}', '#', ':'])
         {
-            item = json(exec.get(COMMAND)?.as_str()?);
+            item = json(self.exec.get(COMMAND)?.as_str()?);
             prefix.changed.push(Changed { key: COMMAND.to_owned(), was: command.to_owned() });
         }
-        let own = self.part.get(ARGS).map_or(0, |list| list.items().len());
-        let inserted = self.inserted(&prefix, &item, own);
-        let mut edits = vec![(
-            self.range(COMMAND)?,
-            if self.part.is_block { scalar(&shim.command) } else { json(&shim.command) },
-        )];
-        let head = self.head();
-        edits.push((head..head, inserted.head));
-        match prefix.was(ARGS) {
-            Some(Changed::ABSENT) => {}
-            Some(_) => edits.push((self.range(ARGS)?, inserted.args)),
-            None => {
-                let at = self.first_arg()?;
-                edits.push((at..at, inserted.args));
-            }
-        }
-        match prefix.was(INFO) {
-            Some(Changed::ABSENT) | None => {}
-            Some(was) => edits.push((self.range(INFO)?, true_after(was))),
-        }
-        if prefix.was(MODE).is_some() {
-            edits.push((self.range(MODE)?, self.literal(MODE)?.replace(ALWAYS, IF_AVAILABLE)));
-        }
-        Some(Change { parts: Some(edits), whole: None, expected: with_prefix(exec, &prefix, shim)? })
+        let own = self.part(ARGS).and_then(Node::as_sequence).map_or(0, <[_]>::len);
+        let command = if self.is_block() { scalar(&shim.command) } else { json(&shim.command) };
+        let edits = self.edits(&prefix, &item, own, command, false)?;
+        Some(Change { ways: vec![edits], expected: with_prefix(self.exec, &prefix, shim)? })
     }
 
+    /// The inverse of the edits of [`with_prefix`](Self::with_prefix), if the stanza has the form in which they were
+    /// written; else the whole stanza is written again.
     fn without_prefix(&self, prefix: &Prefix, original: Node) -> Change {
-        let block = super::yaml(&original).ok();
-        let whole = block.map(|block| {
-            (self.part.range.clone(), document::fitted(self.text, self.part, &block, &original))
-        });
-        Change { parts: self.removal(prefix), whole, expected: original }
+        let part_by_part = || {
+            let (args, before) = (self.part(ARGS)?.as_sequence()?, prefix.to_args().len());
+            let item = self.text.get(args.get(before)?.range.clone())?;
+            let command = prefix.was(COMMAND).unwrap_or(item).to_owned();
+            self.edits(prefix, item, args.len() - before - 1, command, true)
+        };
+        let whole = || {
+            let new = match yaml(&original).ok()? {
+                block if self.is_block() => {
+                    let indentation = " ".repeat(self.exec.indentation());
+                    block.trim_end().replace('\n', &format!("{}{indentation}", self.line_break()))
+                }
+                _ => original.to_json().to_string(),
+            };
+            Some(vec![(self.exec.range.clone(), new)])
+        };
+        Change { ways: part_by_part().into_iter().chain(whole()).collect(), expected: original }
     }
 
-    /// The inverse of the edits of [`with_prefix`](Self::with_prefix).
-    fn removal(&self, prefix: &Prefix) -> Option<Vec<Edit>> {
-        let args = self.part.get(ARGS)?;
-        let before = prefix.to_args().len();
-        let item = self.text.get(args.items().get(before)?.range.clone())?;
-        let inserted = self.inserted(prefix, item, args.items().len() - before - 1);
-        let mut edits = vec![(self.range(COMMAND)?, prefix.was(COMMAND).unwrap_or(item).to_owned())];
-        edits.push((self.found(self.head(), &inserted.head)?, String::new()));
+    /// What puts `prefix` into the stanza, or takes it away if it `is_there`. `item` is the text of the original command,
+    /// `own` the number of its arguments, and `command` is the new text of the key.
+    fn edits(
+        &self,
+        prefix: &Prefix,
+        item: &str,
+        own: usize,
+        command: String,
+        is_there: bool,
+    ) -> Option<Vec<Edit>> {
+        let inserted = self.inserted(prefix, item, own);
+        let edit = |at: usize, without: &str, with: &str| {
+            let (old, new) = if is_there { (with, without) } else { (without, with) };
+            let is_found = self.text.get(at..)?.starts_with(old);
+            is_found.then(|| (at..at + old.len(), new.to_owned()))
+        };
+        // An empty value is behind its colon, and a space was put in front of a new one.
+        let value = |key: &str, was: &str| {
+            Some(self.part(key)?.range.start - usize::from(is_there && was.is_empty()))
+        };
+        let mut edits = vec![(self.part(COMMAND)?.range.clone(), command)];
+        edits.push(edit(self.head(), "", &inserted.head)?);
         match prefix.was(ARGS) {
             Some(Changed::ABSENT) => {}
-            Some(was) => {
-                let start = args.range.start - usize::from(was.is_empty());
-                edits.push((self.found(start, &inserted.args)?, was.to_owned()));
-            }
-            None => edits.push((self.found(self.first_arg()?, &inserted.args)?, String::new())),
+            Some(was) => edits.push(edit(value(ARGS, was)?, was, &inserted.args)?),
+            None => edits.push(edit(self.first_arg()?, "", &inserted.args)?),
         }
-        match prefix.was(INFO) {
-            Some(Changed::ABSENT) | None => {}
-            Some(was) => {
-                let start = self.range(INFO)?.start - usize::from(was.is_empty());
-                edits.push((self.found(start, &true_after(was))?, was.to_owned()));
-            }
+        if let Some(was) = prefix.was(INFO).filter(|was| *was != Changed::ABSENT) {
+            edits.push(edit(value(INFO, was)?, was, &format!("{}true", space_after(was)))?);
         }
         if prefix.was(MODE).is_some() {
-            edits.push((self.range(MODE)?, self.literal(MODE)?.replace(IF_AVAILABLE, ALWAYS)));
+            let mode = self.part(MODE)?.range.clone();
+            let (old, new) = if is_there { (IF_AVAILABLE, ALWAYS) } else { (ALWAYS, IF_AVAILABLE) };
+            let text = self.text.get(mode.clone())?.replace(old, new);
+            edits.push((mode, text));
         }
         Some(edits)
     }
@@ -281,54 +267,58 @@ impl<'a> Place<'a> {
             items.collect::<Vec<_>>().join(", ")
         };
         let (quote, end) =
-            if self.part.is_block { ("", self.next_line(self.head())) } else { ("\"", ", ".to_owned()) };
+            if self.is_block() { ("", self.next_line(self.head())) } else { ("\"", ", ".to_owned()) };
         let mut head = String::new();
         if prefix.was(INFO) == Some(Changed::ABSENT) {
             head = format!("{quote}{INFO}{quote}: true{end}");
         }
-        let args = match (prefix.was(ARGS), self.part.get(ARGS)) {
-            (Some(Changed::ABSENT), _) => {
+        let args = match prefix.was(ARGS) {
+            Some(Changed::ABSENT) => {
                 head = format!("{head}{quote}{ARGS}{quote}: [{}]{end}", flow());
                 String::new()
             }
-            (Some(was), _) => format!("{}[{}]", space_after(was), flow()),
-            (None, Some(list)) if list.is_block => {
+            Some(was) => format!("{}[{}]", space_after(was), flow()),
+            None if self.block_args() => {
                 let line = self.next_line(self.first_arg().unwrap_or_default());
                 let items = args.iter().map(|arg| scalar(arg)).chain([command.to_owned()]);
                 items.flat_map(|item| ["- ".to_owned(), item, line.clone()]).collect()
             }
-            (None, _) => format!("{}{}", flow(), if own == 0 { "" } else { ", " }),
+            None => format!("{}{}", flow(), if own == 0 { "" } else { ", " }),
         };
         Inserted { head, args }
     }
-}
 
-impl<'a> Place<'a> {
-    fn range(&self, key: &str) -> Option<Range<usize>> {
-        Some(self.part.get(key)?.range.clone())
+    /// The value of `key`, if it is written in the stanza and not brought by an alias or a merge.
+    fn part(&self, key: &str) -> Option<&'a Node> {
+        let whole = &self.exec.range;
+        self.exec.get(key).filter(|part| whole.start <= part.range.start && part.range.end <= whole.end)
     }
 
     /// The text of the value of `key`.
     fn literal(&self, key: &str) -> Option<&'a str> {
-        self.text.get(self.range(key)?)
+        self.text.get(self.part(key)?.range.clone())
+    }
+
+    fn is_block(&self) -> bool {
+        self.exec.is_block(self.text)
+    }
+
+    fn block_args(&self) -> bool {
+        self.part(ARGS).is_some_and(|list| list.is_block(self.text))
     }
 
     /// Where a key can be inserted before the others.
     fn head(&self) -> usize {
-        self.part.range.start + usize::from(!self.part.is_block)
-    }
-
-    fn has_block_args(&self) -> bool {
-        self.part.get(ARGS).is_some_and(|list| list.is_block)
+        self.exec.range.start + usize::from(!self.is_block())
     }
 
     /// Where the first argument starts, with its dash, or could start.
     fn first_arg(&self) -> Option<usize> {
-        let list = self.part.get(ARGS)?;
-        if !list.is_block {
+        let list = self.part(ARGS)?;
+        if !list.is_block(self.text) {
             return self.text.get(list.range.start..)?.starts_with('[').then_some(list.range.start + 1);
         }
-        let before = self.text.get(..list.items().first()?.range.start)?.trim_end_matches(' ');
+        let before = self.text.get(..list.as_sequence()?.first()?.range.start)?.trim_end_matches(' ');
         let indentation = before.strip_suffix('-')?;
         indentation.trim_end_matches(' ').ends_with('\n').then_some(indentation.len())
     }
@@ -337,13 +327,11 @@ impl<'a> Place<'a> {
     fn next_line(&self, at: usize) -> String {
         let before = self.text.get(..at).unwrap_or_default();
         let line = before.rfind('\n').map_or(0, |end| end + 1);
-        let line_break = if self.text.contains("\r\n") { "\r\n" } else { "\n" };
-        format!("{line_break}{}", " ".repeat(at - line))
+        format!("{}{}", self.line_break(), " ".repeat(at - line))
     }
 
-    /// The range of `text`, if it is there.
-    fn found(&self, start: usize, text: &str) -> Option<Range<usize>> {
-        self.text.get(start..)?.starts_with(text).then(|| start..start + text.len())
+    fn line_break(&self) -> &'static str {
+        if self.text.contains("\r\n") { "\r\n" } else { "\n" }
     }
 }
 
@@ -357,10 +345,6 @@ struct Inserted {
 /// A value needs a space after its colon.
 fn space_after(was: &str) -> &'static str {
     if was.is_empty() { " " } else { "" }
-}
-
-fn true_after(was: &str) -> String {
-    format!("{}true", space_after(was))
 }
 
 /// A text in block style: plain if YAML 1.1 and 1.2 read it as that text.
@@ -378,19 +362,7 @@ fn scalar(text: &str) -> String {
 
 /// A text in double quotes, which YAML and JSON read alike.
 fn json(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' => {
-                let _infallible = write!(quoted, "\\u{:04x}", u32::from(c));
-            }
-            _ => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
+    escape_json(&serde_json::Value::from(text).to_string())
 }
 
 #[cfg(test)]

@@ -17,9 +17,8 @@ use crate::{
 use credbroker_credential::document::{Node, Position};
 use credbroker_plugin::Environment;
 
-/// The lists of a kubeconfig, and how the body of an item is called in each.
-const LISTS: [(&str, &str); 4] =
-    [("clusters", "cluster"), ("contexts", "context"), ("users", "user"), ("extensions", "extension")];
+/// The lists of a kubeconfig, in the plural of what an item of it calls its body.
+const LISTS: [&str; 4] = ["clusters", "contexts", "users", "extensions"];
 
 /// Symbolic links that are followed, as many as the kernel follows.
 const LINKS: usize = 40;
@@ -119,40 +118,57 @@ impl Kubeconfig {
 
     /// The users; of one name the first.
     pub fn users(&self) -> Vec<Named<'_>> {
-        self.first_of_each("users", "user")
+        self.first_of_each("users")
+    }
+
+    /// The clusters; of one name the first.
+    pub(super) fn clusters(&self) -> Vec<Named<'_>> {
+        self.first_of_each("clusters")
     }
 
     /// The first cluster of that name.
     pub(super) fn cluster(&self, name: &str) -> Option<Named<'_>> {
-        self.files.iter().flat_map(|file| file.items("clusters", "cluster")).find(|item| item.name == name)
+        self.clusters().into_iter().find(|item| item.name == name)
     }
 
     /// The contexts; of one name the first.
     pub fn contexts(&self) -> Vec<Named<'_>> {
-        self.first_of_each("contexts", "context")
+        self.first_of_each("contexts")
     }
 
-    fn first_of_each(&self, list: &'static str, body: &'static str) -> Vec<Named<'_>> {
+    fn first_of_each(&self, list: &'static str) -> Vec<Named<'_>> {
         let mut seen = HashSet::new();
-        let all = self.files.iter().flat_map(|file| file.items(list, body));
+        let all = self.files.iter().flat_map(|file| file.items(list));
         all.filter(|item| seen.insert(item.name)).collect()
     }
 }
 
 impl KubeFile {
     /// The items of one of its lists, in order: what has a name and a body. The rest was reported when it was read.
-    pub(super) fn items<'a>(
-        &'a self,
-        list: &str,
-        body: &'static str,
-    ) -> impl Iterator<Item = Named<'a>> + use<'a> {
+    pub(super) fn items<'a>(&'a self, list: &'static str) -> impl Iterator<Item = Named<'a>> + use<'a> {
         let (file, identity) = (self.path.as_path(), self.identity.as_path());
         let items = self.root.get(list).and_then(Node::as_sequence).unwrap_or_default();
         items.iter().filter_map(move |item| {
-            let (name, body) = (item.get("name")?.as_str()?, item.get(body)?);
+            let (name, body) = (item.get("name")?.as_str()?, item.get(body_of(list))?);
             Some(Named { name, body, file, identity, at: item.at })
         })
     }
+}
+
+/// The key of the body of an item.
+fn body_of(list: &str) -> &str {
+    list.trim_end_matches('s')
+}
+
+/// The document in block style, as YAML that a YAML 1.1 parser (kubectl's) and a YAML 1.2 parser read back unchanged: a
+/// string that either could read as another value is in quotes.
+///
+/// # Errors
+///
+/// It cannot be written.
+pub fn yaml(node: &Node) -> Result<String, serde_saphyr::ser::Error> {
+    let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
+    serde_saphyr::to_string_with_options(node, options)
 }
 
 /// The extension `name` of a kubeconfig or of a cluster.
@@ -186,12 +202,12 @@ fn check(root: &Cursor<'_>) {
             value.problem(format!("a kubeconfig has `{key}: {expected}`"));
         }
     }
-    for (list, body) in LISTS {
+    for list in LISTS {
         let Some(items) = fields.get(list) else { continue };
         check_names(&items);
         for item in items.items().unwrap_or_default() {
             let Some(entries) = item.fields(&[]) else { continue };
-            let Some(body) = entries.get(body).filter(|_| list != "extensions") else { continue };
+            let Some(body) = entries.get(body_of(list)).filter(|_| list != "extensions") else { continue };
             if let Some(extensions) = body.fields(&[]).and_then(|body| body.get("extensions")) {
                 check_names(&extensions);
             }

@@ -5,15 +5,13 @@ mod clusters;
 mod edit;
 mod files;
 mod users;
-mod yaml;
 
-pub use brokered::{Brokered, Shim, brokered, with_shim};
+pub use brokered::{Brokered, Shim, brokered, is_shim, with_shim};
 pub use clusters::ContextError;
 pub use edit::{Edited, Refusal, broker, restore};
-pub use files::{KubeFile, Kubeconfig, Mode, Named, extension};
+pub use files::{KubeFile, Kubeconfig, Mode, Named, extension, yaml};
 pub(super) use users::variables;
-pub use users::{Definitions, HubSource, definitions, is_shim};
-pub use yaml::yaml;
+pub use users::{Definitions, HubSource, definitions};
 
 #[cfg(test)]
 mod tests;

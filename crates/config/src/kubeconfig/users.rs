@@ -8,15 +8,14 @@ use std::{
 };
 
 use super::{
-    brokered::{brokered, describes, digest},
+    brokered::{brokered, describes, digest, is_shim},
     clusters::{ContextClusters, cluster_of},
     files::{KubeFile, Kubeconfig, Mode, Named},
 };
 use crate::{
     problem::{Location, Problem, Report},
-    provider::{Variables, provider},
     reader::Cursor,
-    stanza::{StanzaRules, stanza},
+    stanza::{StanzaRules, Variables, stanza},
     table::exec as table,
 };
 use credbroker_credential::document::Node;
@@ -68,7 +67,7 @@ impl Kubeconfig {
     pub(crate) fn providers(&self, variables: &Variables<'_>, mode: Mode, report: &Report) -> Vec<Provider> {
         let mut clusters = ContextClusters::of(self, mode);
         let (mut providers, mut first) = (Vec::new(), HashMap::new());
-        for user in self.files.iter().flat_map(|file| file.items("users", "user")) {
+        for user in self.files.iter().flat_map(|file| file.items("users")) {
             let first = *first.entry(user.name).or_insert(user.identity);
             let definition = Definition::new(user.identity.to_owned(), user.name, "");
             let mut read = || {
@@ -91,9 +90,8 @@ impl Kubeconfig {
     /// get the broker's value.
     pub(crate) fn warn_of_unlisted(&self, variables: &Variables<'_>, report: &Report) {
         let names = variables.unlisted();
-        let has_plugins = |file: &KubeFile| {
-            file.items("users", "user").any(|user| plugin(&user, &Report::default()).is_some())
-        };
+        let has_plugins =
+            |file: &KubeFile| file.items("users").any(|user| plugin(&user, &Report::default()).is_some());
         if let Some(file) = self.files.iter().find(|file| !names.is_empty() && has_plugins(file)) {
             let list = names.join(", ");
             report.warning(Location::whole(&file.path), format!("the plugins of every caller receive these variables of the broker's own environment: [{list}]. If they select an identity, add `callerEnv: [{list}]` to the broker's configuration, beside `kubeconfigs`, and set CREDBROKER_CALLER_ENV={} for callers; otherwise unset them for the broker", names.join(",")));
@@ -209,8 +207,7 @@ fn from_stanza(
     report: &Report,
 ) -> Option<Provider> {
     let fields = user.cursor(format!("user `{}`.exec", user.name.escape_debug()), exec, report);
-    let stanza = stanza(&table::SECTION.read(&fields)?, StanzaRules::of_file(user.file))?;
-    Some(provider(name, stanza, variables))
+    stanza(&table::SECTION.read(&fields)?, StanzaRules::of_file(user.file), name, variables)
 }
 
 /// Gives the plugin the kubeconfigs of `list`. A path with a colon cannot be in such a list; without it the plugin
@@ -245,16 +242,5 @@ fn plugin(user: &Named<'_>, report: &Report) -> Option<(Node, Option<Prefix>)> {
             at.problem(format!("the arguments of credbroker-exec cannot be read: {error}"));
             None
         }
-    }
-}
-
-/// Whether an `exec` stanza runs credbroker's shim already.
-pub fn is_shim(exec: &Node) -> bool {
-    let command = exec.get("command").and_then(Node::as_str).unwrap_or_default();
-    let first = exec.get("args").and_then(Node::as_sequence).and_then(<[Node]>::first).and_then(Node::as_str);
-    match Path::new(command).file_name().and_then(|name| name.to_str()) {
-        Some("credbroker-exec") => true,
-        Some("credbroker" | "kubectl-credbroker") => first == Some("shim"),
-        _ => false,
     }
 }

@@ -20,7 +20,7 @@ fn the_file_is_read_as_it_is() {
     assert!(provider.profile_env.matches("ANY"), "its policies have no list of names");
     assert_eq!(*provider.inherited, home.env(&[]), "a stock provider has the broker's whole environment");
     insta::assert_snapshot!(home.warnings(), @r"
-~/.config/credbroker/config.yaml: providers[0]: unknown key `future`, which is ignored
+~/.config/credbroker/config.yaml:2:27: providers[0]: unknown key `future`, which is ignored
 ");
     let sourced = ProfileSourced { args: ArgsPolicy::Ignore, env: EnvPolicy::AppendIfNotExists };
     assert_eq!(provider.profile_sourced, Some(sourced));
@@ -51,11 +51,11 @@ fn the_file_is_checked() {
         r#"{"providers": []} trailing"#,
     ];
     insta::assert_snapshot!(table.map(|text| Home::new(text).problems()).join("\n"), @r"
-~/.config/credbroker/config.yaml: providers[0]: execConfig must be specified: the `exec` stanza of a kubeconfig
-~/.config/credbroker/config.yaml: providers[0]: name must be specified
-~/.config/credbroker/config.yaml: providers[0].execConfig.apiVersion: must be one of `client.authentication.k8s.io/v1`, `client.authentication.k8s.io/v1beta1`
-~/.config/credbroker/config.yaml: providers[0].execConfig: command must be specified: the name or the path of the plugin
-~/.config/credbroker/config.yaml: providers[0].profileSourcedCLIArgsPolicy: must be one of `Ignore`, `Append`, not `append`
+~/.config/credbroker/config.yaml:1:16: providers[0]: execConfig must be specified: the `exec` stanza of a kubeconfig
+~/.config/credbroker/config.yaml:1:16: providers[0]: name must be specified
+~/.config/credbroker/config.yaml:1:31: providers[0].execConfig: command must be specified: the name or the path of the plugin
+~/.config/credbroker/config.yaml:1:46: providers[0].execConfig.apiVersion: must be one of `client.authentication.k8s.io/v1`, `client.authentication.k8s.io/v1beta1`
+~/.config/credbroker/config.yaml:1:61: providers[0].profileSourcedCLIArgsPolicy: must be one of `Ignore`, `Append`, not `append`
 ~/.config/credbroker/config.yaml:1:19: expected the end of the document, found more text
 ");
     for empty in ["{}", "null", r#"{"providers": null}"#] {

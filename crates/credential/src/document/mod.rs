@@ -4,32 +4,30 @@
 //! what they drop: whether a scalar was quoted, and the position of each value and key. It may contain a secret, so
 //! neither its `Debug` nor an error shows any of the text.
 
-mod edit;
-mod json;
 mod node;
 mod yaml;
 
-pub use edit::{Outline, fitted, means, replaced};
-pub use json::json;
+use std::ops::Range;
+
 pub use node::{Key, Node, ParseError, ParseErrorKind, Position, Value};
 pub use yaml::{Aliases, yaml};
 
-use node::{MAX_OUTPUT_NODES, text};
-
-/// Reads one JSON or YAML document that a plugin printed: JSON if it starts like an object and is JSON, else YAML.
-///
-/// A YAML flow mapping starts like a JSON object too. When neither grammar takes it, the JSON error is the answer.
-pub fn parse(bytes: &[u8], aliases: Aliases) -> Result<Node, ParseError> {
-    let first = text(bytes)?.bytes().find(|byte| !byte.is_ascii_whitespace());
-    if first != Some(b'{') {
-        return yaml::within(bytes, aliases, MAX_OUTPUT_NODES);
+/// Replaces the bytes at each range of `text`, which do not overlap.
+pub fn replaced(text: &str, mut edits: Vec<(Range<usize>, String)>) -> Option<String> {
+    edits.sort_by_key(|(range, _)| range.start);
+    let (mut result, mut done) = (String::with_capacity(text.len()), 0);
+    for (range, new) in edits {
+        result.push_str(text.get(done..range.start)?);
+        result.push_str(&new);
+        done = range.end;
     }
-    json::within(bytes, MAX_OUTPUT_NODES).or_else(|error| match error.kind {
-        ParseErrorKind::Syntax | ParseErrorKind::TextAfter => {
-            yaml::within(bytes, aliases, MAX_OUTPUT_NODES).or(Err(error))
-        }
-        _ => Err(error),
-    })
+    result.push_str(text.get(done..)?);
+    Some(result)
+}
+
+/// Whether `text` is a document with the same meaning as `expected`.
+pub fn means(text: &str, expected: &Node) -> bool {
+    yaml(text.as_bytes(), Aliases::Follow).is_ok_and(|node| node.to_json() == expected.to_json())
 }
 
 #[cfg(test)]

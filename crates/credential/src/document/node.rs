@@ -1,6 +1,6 @@
 //! The tree, places in it, and why a document is refused.
 
-use std::fmt;
+use std::{fmt, ops::Range};
 
 use serde::{Serialize, Serializer};
 use serde_json::Number;
@@ -17,7 +17,7 @@ pub(super) const MAX_ADDED: usize = 200_000;
 /// Bytes of text that aliases may add to a document.
 pub(super) const MAX_ADDED_BYTES: usize = 4 << 20;
 
-/// A place in a document: 1-based, columns in characters. Zero within JSON, whose parser does not report positions.
+/// A place in a document: 1-based, columns in characters. Zero for what is not in one.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Position {
     /// Line.
@@ -40,7 +40,7 @@ impl Position {
         if self.is_known() { format!(" ({self})") } else { String::new() }
     }
 
-    pub(super) fn new(line: usize, column: usize) -> Self {
+    pub(crate) fn new(line: usize, column: usize) -> Self {
         let number = |value| u32::try_from(value).unwrap_or(u32::MAX);
         Self { line: number(line), column: number(column) }
     }
@@ -122,20 +122,24 @@ impl ParseErrorKind {
     }
 }
 
-/// The text without its byte order mark.
-pub(super) fn text(bytes: &[u8]) -> Result<&str, ParseError> {
+/// The text without its byte order mark, and the size of that.
+pub(super) fn text(bytes: &[u8]) -> Result<(&str, usize), ParseError> {
     let text = str::from_utf8(bytes).map_err(|error| {
         let valid = bytes.get(..error.valid_up_to()).unwrap_or_default();
         ParseErrorKind::NotUtf8.at(Position::after(&String::from_utf8_lossy(valid)))
     })?;
-    Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
+    let body = text.strip_prefix('\u{feff}').unwrap_or(text);
+    Ok((body, text.len() - body.len()))
 }
 
-/// A value and its position. Its `Debug` shows kinds, lengths and positions only.
+/// A value and its position. Its `Debug` shows its kind and its position only.
 #[derive(Clone)]
 pub struct Node {
     /// Where it starts.
     pub at: Position,
+    /// Its bytes in the text, from its first character to behind its last one, without the line break. Those of an alias
+    /// are its own, and those of its parts are where they are written. Empty if it is not in a text.
+    pub range: Range<usize>,
     /// What it is.
     pub value: Value,
 }
@@ -169,7 +173,7 @@ pub struct Key {
 /// A value that is not in a file.
 impl From<Value> for Node {
     fn from(value: Value) -> Self {
-        Self { at: Position::UNKNOWN, value }
+        Self { at: Position::UNKNOWN, range: 0..0, value }
     }
 }
 
@@ -204,14 +208,33 @@ impl Node {
         if let Value::Mapping(entries) = &self.value { Some(entries) } else { None }
     }
 
+    /// Whether this is a list or a map whose parts are on lines of `text`, and not between brackets.
+    pub fn is_block(&self, text: &str) -> bool {
+        let is_flow = || text.get(self.range.start..).is_none_or(|text| text.starts_with(['{', '[', '*']));
+        matches!(self.value, Value::Sequence(_) | Value::Mapping(_)) && !is_flow()
+    }
+
+    /// The number of characters before it on its line.
+    pub fn indentation(&self) -> usize {
+        self.at.column.saturating_sub(1) as usize
+    }
+
     /// Whether this is null.
     pub fn is_null(&self) -> bool {
         matches!(self.value, Value::Null)
     }
 
+    /// The same value as JSON. A number that JSON cannot hold becomes text.
+    pub fn to_json(&self) -> serde_json::Value {
+        // Not reached: every key is text.
+        serde_json::to_value(self).unwrap_or_default()
+    }
+}
+
+impl Value {
     /// What this is, with its article, for a message.
     pub fn kind(&self) -> &'static str {
-        match self.value {
+        match self {
             Value::Null => "null",
             Value::Bool(_) => "a boolean",
             Value::Number(_) => "a number",
@@ -219,12 +242,6 @@ impl Node {
             Value::Sequence(_) => "a list",
             Value::Mapping(_) => "a map",
         }
-    }
-
-    /// The same value as JSON. A number that JSON cannot hold becomes text.
-    pub fn to_json(&self) -> serde_json::Value {
-        // Not reached: every key is text.
-        serde_json::to_value(self).unwrap_or_default()
     }
 }
 
@@ -261,19 +278,12 @@ impl fmt::Debug for Node {
 
 impl fmt::Debug for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Null => f.write_str("Null"),
-            Self::Bool(_) => f.write_str("Bool"),
-            Self::Number(text) => write!(f, "Number({} bytes)", text.len()),
-            Self::String(text) => write!(f, "String({} bytes)", text.len()),
-            Self::Sequence(items) => f.debug_list().entries(items).finish(),
-            Self::Mapping(entries) => f.debug_map().entries(entries.iter().map(|(k, v)| (k, v))).finish(),
-        }
+        f.write_str(self.kind())
     }
 }
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{} Key({} bytes)", self.at.line, self.at.column, self.name.len())
+        write!(f, "{}:{} a key", self.at.line, self.at.column)
     }
 }

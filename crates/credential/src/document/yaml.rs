@@ -1,46 +1,60 @@
 //! YAML, built into the tree from the parser's events. A plain scalar means what YAML 1.1 says, as Kubernetes reads it
 //! (go-yaml v2 below sigs.k8s.io/yaml).
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    ops::Range,
+};
 
 use granit_parser::{ErrorKind, Event, Marker, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
 
 use super::node::{
-    Key, MAX_ADDED, MAX_ADDED_BYTES, MAX_DEPTH, MAX_NODES, Node, ParseError, ParseErrorKind, Position, Value,
-    text,
+    Key, MAX_ADDED, MAX_ADDED_BYTES, MAX_DEPTH, MAX_NODES, MAX_OUTPUT_NODES, Node, ParseError,
+    ParseErrorKind, Position, Value, text,
 };
 
-/// What to do with `*alias`, `<<` and `!!str`.
+/// Whose document it is, and so what it may have.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Aliases {
-    /// Refuse the document: plugin output needs none of them.
+    /// Refuse `*alias`, `<<` and `!!str`: the output of a plugin needs none of them. It is small, too.
     Refuse,
     /// Resolve them, within bounds: people write kubeconfigs and configs.
     Follow,
 }
 
-/// Reads exactly one YAML document; empty ones around it (a trailing `---`) do not count.
+/// Reads exactly one YAML document, of which JSON is a part; empty ones around it (a trailing `---`) do not count.
 pub fn yaml(bytes: &[u8], aliases: Aliases) -> Result<Node, ParseError> {
-    within(bytes, aliases, MAX_NODES)
-}
-
-/// As [`yaml`], for at most `max` keys and values without those of aliases.
-pub(super) fn within(bytes: &[u8], aliases: Aliases, max: usize) -> Result<Node, ParseError> {
     let options = granit_parser::options! {
         emit_comments: false,
         flow_nesting_limit: MAX_DEPTH,
         block_nesting_limit: MAX_DEPTH,
     };
-    let events = Parser::new_from_str_with_options(text(bytes)?, options);
-    Reader { events, aliases, anchors: HashMap::new(), added: Size::default(), documents: 0, max, left: max }
-        .document()
+    let (text, mark) = text(bytes)?;
+    let events = Parser::new_from_str_with_options(text, options);
+    let max = if aliases == Aliases::Refuse { MAX_OUTPUT_NODES } else { MAX_NODES };
+    Reader {
+        events,
+        text,
+        mark,
+        aliases,
+        anchors: HashMap::new(),
+        added: Size::default(),
+        documents: 0,
+        max,
+        left: max,
+    }
+    .document()
 }
 
 struct Reader<'a> {
     events: Parser<'a, StrInput<'a>>,
+    text: &'a str,
+    /// The size of the byte order mark, which is not in `text`.
+    mark: usize,
     aliases: Aliases,
     /// Finished nodes only: an alias within its anchor is not found.
-    anchors: HashMap<usize, Node>,
+    anchors: HashMap<usize, (Node, Size)>,
+    /// What anchors and aliases take besides.
     added: Size,
     documents: usize,
     max: usize,
@@ -91,10 +105,11 @@ impl<'a> Reader<'a> {
     fn node(&mut self, event: Event<'a>, span: &Span, depth: usize) -> Result<Node, ParseError> {
         let at = position(&span.start);
         self.left = self.left.checked_sub(1).ok_or(ParseErrorKind::TooMany(self.max).at(at))?;
-        let (value, anchor) = match event {
-            Event::Alias(anchor) => return self.alias(anchor, at, depth),
+        let range = self.range(span);
+        let (value, end, anchor) = match event {
+            Event::Alias(anchor) => return Ok(Node { range, ..self.alias(anchor, at, depth)? }),
             Event::Scalar(text, style, anchor, tag) => {
-                (self.scalar(&text, style, tag.as_deref(), span)?, anchor)
+                (self.scalar(&text, style, tag.as_deref(), span)?, range.end, anchor)
             }
             Event::SequenceStart(_, _, Some(_)) | Event::MappingStart(_, _, Some(_)) => {
                 return Err(ParseErrorKind::Tag.at(at));
@@ -102,16 +117,38 @@ impl<'a> Reader<'a> {
             Event::SequenceStart(..) | Event::MappingStart(..) if depth == MAX_DEPTH => {
                 return Err(ParseErrorKind::TooDeep.at(at));
             }
-            Event::SequenceStart(_, anchor, _) => (self.sequence(depth + 1)?, anchor),
-            Event::MappingStart(_, anchor, _) => (self.mapping(depth + 1)?, anchor),
+            Event::SequenceStart(_, anchor, _) => {
+                let (items, end) = self.sequence(depth + 1)?;
+                (Value::Sequence(items), end, anchor)
+            }
+            Event::MappingStart(_, anchor, _) => {
+                let (entries, end) = self.mapping(depth + 1)?;
+                (Value::Mapping(entries), end, anchor)
+            }
             _ => return Err(ParseErrorKind::Syntax.at(at)),
         };
-        let node = Node { at, value };
+        let node = Node { at, range: range.start..end.max(range.start), value };
         if anchor != 0 && self.aliases == Aliases::Follow {
-            spend(&mut self.added, &node, at)?;
-            self.anchors.insert(anchor, node.clone());
+            let size = Size::of(&node);
+            self.added.spend(&size, at)?;
+            self.anchors.insert(anchor, (node.clone(), size));
         }
         Ok(node)
+    }
+
+    /// The bytes of an event. A block scalar ends behind its line break, and nothing where the next token begins.
+    fn range(&self, span: &Span) -> Range<usize> {
+        // The parser of a text knows them always.
+        let bytes = span.byte_range().unwrap_or_default();
+        let text = self.text.get(bytes.clone()).unwrap_or_default().trim_end_matches(['\n', '\r', ' ']);
+        self.mark + bytes.start..self.mark + bytes.start + text.len()
+    }
+
+    /// The end of a collection in brackets. That of a block is only where the next token begins, so it ends with its last
+    /// part.
+    fn end(&self, span: &Span, last: usize) -> usize {
+        let is_flow = span.slice(self.text).is_some_and(|text| text.ends_with(['}', ']']));
+        if is_flow { self.range(span).end } else { last }
     }
 
     fn scalar(
@@ -133,22 +170,27 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn sequence(&mut self, depth: usize) -> Result<Value, ParseError> {
-        let mut items = Vec::new();
+    /// The items, and where the list ends.
+    fn sequence(&mut self, depth: usize) -> Result<(Vec<Node>, usize), ParseError> {
+        let (mut items, mut end) = (Vec::new(), 0);
         loop {
             let (event, span) = self.next()?;
             if matches!(event, Event::SequenceEnd) {
-                return Ok(Value::Sequence(items));
+                return Ok((items, self.end(&span, end)));
             }
-            items.push(self.node(event, &span, depth)?);
+            let item = self.node(event, &span, depth)?;
+            end = item.range.end;
+            items.push(item);
         }
     }
 
-    fn mapping(&mut self, depth: usize) -> Result<Value, ParseError> {
-        let (mut entries, mut seen, mut merged) = (Vec::new(), HashSet::new(), None);
+    /// The entries, and where the map ends.
+    fn mapping(&mut self, depth: usize) -> Result<(Vec<(Key, Node)>, usize), ParseError> {
+        let (mut entries, mut seen, mut merged, mut end) = (Vec::new(), HashSet::new(), None, 0);
         loop {
             let (event, span) = self.next()?;
             if matches!(event, Event::MappingEnd) {
+                end = self.end(&span, end);
                 break;
             }
             let at = position(&span.start);
@@ -156,12 +198,21 @@ impl<'a> Reader<'a> {
             if merge && self.aliases == Aliases::Refuse {
                 return Err(ParseErrorKind::MergeKey.at(at));
             }
-            let key = key(self.node(event, &span, depth)?)?;
+            let key = self.node(event, &span, depth)?;
+            let key_end = key.range.end;
+            let key = key_of(key)?;
             if !seen.insert(key.name.clone()) {
                 return Err(ParseErrorKind::DuplicateKey.at(at));
             }
             let (event, span) = self.next()?;
-            let node = self.node(event, &span, depth)?;
+            let mut node = self.node(event, &span, depth)?;
+            if node.range.is_empty() {
+                // Nothing is written there: it is behind the colon of its key.
+                let colon = self.text.get(key_end - self.mark..).and_then(|rest| rest.find(':'));
+                let at = colon.map_or(node.range.start, |colon| key_end + colon + 1);
+                node.range = at..at;
+            }
+            end = node.range.end;
             if merge {
                 merged = Some(sources(node)?);
             } else {
@@ -175,29 +226,20 @@ impl<'a> Reader<'a> {
                 entries.push((key, node));
             }
         }
-        Ok(Value::Mapping(entries))
+        Ok((entries, end))
     }
 
     fn alias(&mut self, anchor: usize, at: Position, depth: usize) -> Result<Node, ParseError> {
         if self.aliases == Aliases::Refuse {
             return Err(ParseErrorKind::Alias.at(at));
         }
-        let node = self.anchors.get(&anchor).ok_or(ParseErrorKind::Alias.at(at))?;
-        if depth + height(node) > MAX_DEPTH {
+        let (node, size) = self.anchors.get(&anchor).ok_or(ParseErrorKind::Alias.at(at))?;
+        if depth + size.height > MAX_DEPTH {
             return Err(ParseErrorKind::TooDeep.at(at));
         }
-        spend(&mut self.added, node, at)?;
+        self.added.spend(size, at)?;
         Ok(node.clone())
     }
-}
-
-/// Counts a copy of `node` that is about to be made.
-fn spend(added: &mut Size, node: &Node, at: Position) -> Result<(), ParseError> {
-    added.count(node);
-    if added.nodes > MAX_ADDED || added.bytes > MAX_ADDED_BYTES {
-        return Err(ParseErrorKind::TooBig.at(at));
-    }
-    Ok(())
 }
 
 /// What a tree takes.
@@ -207,59 +249,61 @@ struct Size {
     nodes: usize,
     /// Bytes of text.
     bytes: usize,
+    /// Collections inside each other.
+    height: usize,
 }
 
 impl Size {
-    fn count(&mut self, node: &Node) {
-        self.nodes += 1;
+    fn of(node: &Node) -> Self {
+        let mut size = Self { nodes: 1, ..Self::default() };
         match &node.value {
             Value::Null | Value::Bool(_) => {}
-            Value::Number(text) | Value::String(text) => self.bytes += text.len(),
-            Value::Sequence(items) => items.iter().for_each(|item| self.count(item)),
+            Value::Number(text) | Value::String(text) => size.bytes = text.len(),
+            Value::Sequence(items) => items.iter().for_each(|item| size.add(&Self::of(item))),
             Value::Mapping(entries) => {
                 for (key, value) in entries {
-                    self.nodes += 1;
-                    self.bytes += key.name.len();
-                    self.count(value);
+                    size.add(&Self { nodes: 1, bytes: key.name.len(), height: 0 });
+                    size.add(&Self::of(value));
                 }
             }
         }
+        size.height += usize::from(matches!(node.value, Value::Sequence(_) | Value::Mapping(_)));
+        size
+    }
+
+    fn add(&mut self, part: &Self) {
+        self.nodes += part.nodes;
+        self.bytes += part.bytes;
+        self.height = self.height.max(part.height);
+    }
+
+    /// Counts a copy that is about to be made.
+    fn spend(&mut self, copy: &Self, at: Position) -> Result<(), ParseError> {
+        self.add(copy);
+        let is_too_big = self.nodes > MAX_ADDED || self.bytes > MAX_ADDED_BYTES;
+        if is_too_big { Err(ParseErrorKind::TooBig.at(at)) } else { Ok(()) }
     }
 }
 
 /// The entries that a merge brings, the first of each name being the one that counts.
 fn sources(node: Node) -> Result<Vec<(Key, Node)>, ParseError> {
-    let at = node.at;
-    match node.value {
-        Value::Mapping(entries) => Ok(entries),
-        Value::Sequence(items) => items.into_iter().try_fold(Vec::new(), |mut all, item| match item.value {
-            Value::Mapping(entries) => {
-                all.extend(entries);
-                Ok(all)
-            }
-            _ => Err(ParseErrorKind::MergeKey.at(item.at)),
-        }),
-        _ => Err(ParseErrorKind::MergeKey.at(at)),
+    let maps = if let Value::Sequence(items) = node.value { items } else { vec![node] };
+    let mut all = Vec::new();
+    for map in maps {
+        let Value::Mapping(entries) = map.value else { return Err(ParseErrorKind::MergeKey.at(map.at)) };
+        all.extend(entries);
     }
+    Ok(all)
 }
 
 /// A scalar key as Kubernetes names it: `y` is `true`, `0x10` is `16`.
-fn key(node: Node) -> Result<Key, ParseError> {
-    let at = node.at;
+fn key_of(node: Node) -> Result<Key, ParseError> {
     let name = match node.value {
         Value::String(text) | Value::Number(text) => text,
         Value::Bool(value) => value.to_string(),
-        Value::Null | Value::Sequence(_) | Value::Mapping(_) => return Err(ParseErrorKind::Key.at(at)),
+        Value::Null | Value::Sequence(_) | Value::Mapping(_) => return Err(ParseErrorKind::Key.at(node.at)),
     };
-    Ok(Key { name, at })
-}
-
-fn height(node: &Node) -> usize {
-    match &node.value {
-        Value::Sequence(items) => 1 + items.iter().map(height).max().unwrap_or_default(),
-        Value::Mapping(entries) => 1 + entries.iter().map(|(_, node)| height(node)).max().unwrap_or_default(),
-        _ => 0,
-    }
+    Ok(Key { name, at: node.at })
 }
 
 fn position(marker: &Marker) -> Position {
@@ -324,14 +368,7 @@ fn integer(text: &str) -> Option<String> {
 
 /// `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`, in the range of a double.
 fn float(text: &str) -> Option<String> {
-    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
-        Some((mantissa, exponent)) => (mantissa, exponent.strip_prefix(['-', '+']).unwrap_or(exponent)),
-        None => (unsigned, "0"),
-    };
-    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    let shape = digits(whole) && digits(fraction) && !(whole.is_empty() && fraction.is_empty());
-    let exponent = digits(exponent) && !exponent.is_empty();
-    (shape && exponent && text.parse::<f64>().is_ok_and(f64::is_finite)).then(|| text.to_owned())
+    // The standard parser takes words besides, such as `inf`.
+    let is_number = |byte: u8| byte.is_ascii_digit() || b"+-.eE".contains(&byte);
+    (text.bytes().all(is_number) && text.parse::<f64>().is_ok_and(f64::is_finite)).then(|| text.to_owned())
 }

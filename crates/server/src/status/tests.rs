@@ -73,7 +73,7 @@ fn run_errors() -> Vec<RunError> {
 }
 
 fn decode_errors() -> Vec<DecodeError> {
-    let parse = document::parse(b"{\"a\": ", Aliases::Refuse).unwrap_err();
+    let parse = document::yaml(b"{\"a\": ", Aliases::Refuse).unwrap_err();
     let errors = vec![
         DecodeError::BadTimestamp(AT),
         DecodeError::Document(parse),

@@ -1,3 +1,5 @@
+mod yaml;
+
 use std::os::unix::fs::symlink;
 
 use super::*;

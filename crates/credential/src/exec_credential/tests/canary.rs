@@ -186,5 +186,5 @@ fn no_debug_of_a_credential_shows_its_secrets() {
     check_debug(&decoded);
     check_debug(&decoded.material);
     decoded.warnings.iter().copied().for_each(check);
-    check_debug(&document::parse(full(&json!({})).as_bytes(), Aliases::Refuse).unwrap());
+    check_debug(&document::yaml(full(&json!({})).as_bytes(), Aliases::Refuse).unwrap());
 }

@@ -1,10 +1,10 @@
 use proptest::prelude::*;
 
-use super::*;
+use super::super::*;
 use credbroker_credential::document::{self, Aliases, Key, Position, Value};
 
 fn node(value: Value) -> Node {
-    Node { at: Position::UNKNOWN, value }
+    value.into()
 }
 
 fn tree() -> impl Strategy<Value = Node> {

@@ -1,9 +1,9 @@
-use super::*;
+use crate::document::{Aliases, yaml};
 
 fn found<'a>(text: &'a str, path: &[&str]) -> &'a str {
-    let outline = Outline::of(text.as_bytes()).unwrap();
-    let part = path.iter().fold(&outline, |part, key| match key.parse::<usize>() {
-        Ok(index) => &part.items()[index],
+    let root = yaml(text.as_bytes(), Aliases::Follow).unwrap();
+    let part = path.iter().fold(&root, |part, key| match key.parse::<usize>() {
+        Ok(index) => &part.as_sequence().unwrap()[index],
         Err(_) => part.get(key).unwrap(),
     });
     &text[part.range.clone()]
@@ -36,13 +36,14 @@ fn each_part_is_found_without_the_space_and_the_comments_behind_it() {
     assert_eq!(found(BLOCK, &["users", "0", "user", "other", "a"]), "[1, 2]");
     assert_eq!(found(BLOCK, &["users", "1"]), "name: second");
     assert_eq!(found(BLOCK, &["users", "0", "user", "exec", "env"]), "");
-    let outline = Outline::of(BLOCK.as_bytes()).unwrap();
-    let exec = outline.get("users").unwrap().items()[0].get("user").unwrap().get("exec").unwrap();
-    assert_eq!((exec.column, exec.is_block), (6, true));
+    let root = yaml(BLOCK.as_bytes(), Aliases::Follow).unwrap();
+    let users = root.get("users").unwrap().as_sequence().unwrap();
+    let exec = users[0].get("user").unwrap().get("exec").unwrap();
+    assert_eq!((exec.at.column, exec.is_block(BLOCK)), (7, true));
 }
 
 #[test]
-fn json_and_a_text_with_a_byte_order_mark_have_outlines() {
+fn json_and_a_text_with_a_byte_order_mark_are_found_too() {
     let json = "\u{feff}{\"users\": [{\"name\": \"u\", \"user\": {\"exec\": {\"command\": \"x\"}}}]}\r\n";
     assert_eq!(found(json, &["users", "0", "user", "exec"]), "{\"command\": \"x\"}");
     assert_eq!(found(json, &["users"]), &json[13..json.len() - 3]);
