@@ -11,33 +11,25 @@ use tracing::{debug, info, warn};
 
 use super::{
     error::{Excess, PROFILES, TOTAL},
-    prewarm::Prewarmer,
+    prewarm::{HubParts, Prewarmer},
 };
-use crate::fleet::{Fleet, HubState, KnownProfile, ProfileChange};
-use credbroker_cache::CredentialCache;
+use crate::fleet::{HubState, KnownProfile, ProfileChange};
+use credbroker_config::Prewarm;
 use credbroker_plugin::{ProfileError, ProfileName, Target, cluster_profile::ClusterProfile};
 use credbroker_runner::PluginRunner;
 
 /// Writes the fleet.
 #[derive(Debug)]
 pub(super) struct Inventory<R> {
-    fleet: Arc<Fleet>,
-    cache: CredentialCache<R>,
-    prewarmer: Prewarmer<R>,
+    parts: Arc<HubParts<R>>,
+    pub(super) prewarmer: Prewarmer<R>,
     counts: Mutex<Counts>,
 }
 
 impl<R: PluginRunner> Inventory<R> {
-    pub(super) fn new(fleet: Arc<Fleet>, cache: CredentialCache<R>, prewarmer: Prewarmer<R>) -> Self {
-        Self { fleet, cache, prewarmer, counts: Mutex::default() }
-    }
-
-    pub(super) fn fleet(&self) -> &Fleet {
-        &self.fleet
-    }
-
-    pub(super) fn prewarmer(&self) -> &Prewarmer<R> {
-        &self.prewarmer
+    /// `prewarm` has the rules for fetching ahead.
+    pub(super) fn new(prewarm: Vec<Prewarm>, parts: Arc<HubParts<R>>) -> Self {
+        Self { prewarmer: Prewarmer::new(prewarm, Arc::clone(&parts)), parts, counts: Mutex::default() }
     }
 
     /// A list begins. The known profiles stay until it ends, also if it fails in the middle.
@@ -54,27 +46,28 @@ impl<R: PluginRunner> Inventory<R> {
         let Some(profile) = read(object) else { return Ok(()) };
         let name = profile.name.clone();
         self.counts().put(&name, size(&object.data))?;
-        let before = self.fleet.get(&name);
-        let change = self.fleet.apply(profile);
+        let before = self.parts.fleet.get(&name);
+        let change = self.parts.fleet.apply(profile);
         self.follow_up(&name, before.as_deref(), change);
         Ok(())
     }
 
     /// Resolves every profile again, because the providers have changed.
     pub(super) fn resolve_again(&self) {
-        for known in self.fleet.list(None) {
-            let change = self.fleet.resolve_again(&known);
+        for known in self.parts.fleet.list(None) {
+            let change = self.parts.fleet.resolve_again(&known);
             self.follow_up(&known.profile.name, Some(&known), change);
         }
     }
 
     fn follow_up(&self, name: &ProfileName, before: Option<&KnownProfile>, change: ProfileChange) {
-        let Some(known) = self.fleet.get(name).filter(|_| change != ProfileChange::None) else { return };
+        let Some(known) = self.parts.fleet.get(name).filter(|_| change != ProfileChange::None) else {
+            return;
+        };
         log(&known, before);
-        let before = before.and_then(|before| before.outcome.as_ref().ok());
-        let target = known.outcome.as_ref().ok();
+        let (before, target) = (before.and_then(KnownProfile::target), known.target());
         if change == ProfileChange::Moved {
-            self.cache.forget(name, target);
+            self.parts.cache.forget(name, target);
         }
         let leads_elsewhere = |target: &&Arc<Target>| before.is_none_or(|before| !before.is_same(target));
         if let Some(target) = target.filter(leads_elsewhere) {
@@ -93,7 +86,7 @@ impl<R: PluginRunner> Inventory<R> {
     /// A list ended: profiles that it did not return are removed.
     pub(super) fn end(&self, namespace: Option<&str>) {
         let Some(listed) = self.counts().end(namespace) else { return };
-        for known in self.fleet.list(namespace) {
+        for known in self.parts.fleet.list(namespace) {
             if !listed.contains(&known.profile.name) {
                 self.remove(&known.profile.name);
             }
@@ -102,21 +95,17 @@ impl<R: PluginRunner> Inventory<R> {
 
     /// Offers the profiles that an earlier reader of the same hub has read.
     pub(super) fn offer_known(&self) {
-        for known in self.fleet.list(None) {
-            if let Ok(target) = &known.outcome {
-                self.prewarmer.offer(target);
-            }
+        for known in self.parts.fleet.list(None) {
+            known.target().into_iter().for_each(|target| self.prewarmer.offer(target));
         }
     }
 
     /// Removes the profiles outside of `namespaces`; empty: all namespaces are read.
     pub(super) fn keep_only(&self, namespaces: &[String]) {
-        if namespaces.is_empty() {
-            return;
-        }
-        for known in self.fleet.list(None) {
+        for known in self.parts.fleet.list(None) {
             let name = &known.profile.name;
-            if !namespaces.iter().any(|namespace| **namespace == *name.namespace) {
+            let is_in = |namespace: &String| **namespace == *name.namespace;
+            if !namespaces.is_empty() && !namespaces.iter().any(is_in) {
                 self.remove(name);
             }
         }
@@ -124,23 +113,25 @@ impl<R: PluginRunner> Inventory<R> {
 
     /// Removes every profile: they are those of another hub.
     pub(super) fn clear(&self) {
-        let known = self.fleet.list(None);
+        let known = self.parts.fleet.list(None);
         info!(profiles = known.len(), "the hub is no longer configured: its ClusterProfiles are removed");
         for known in known {
-            let name = &known.profile.name;
-            self.fleet.remove(name);
-            self.counts().remove(name);
-            self.cache.forget(name, None);
+            self.forget(&known.profile.name);
         }
-        self.fleet.set_hub(HubState::default());
+        self.parts.fleet.set_hub(HubState::default());
     }
 
     fn remove(&self, name: &ProfileName) {
-        if self.fleet.remove(name) {
+        if self.forget(name) {
             info!(profile = %name, "ClusterProfile deleted: its credentials are removed and its watches end");
         }
+    }
+
+    fn forget(&self, name: &ProfileName) -> bool {
+        let was_known = self.parts.fleet.remove(name);
         self.counts().remove(name);
-        self.cache.forget(name, None);
+        self.parts.cache.forget(name, None);
+        was_known
     }
 
     /// Every update is complete when the lock is released, so a poisoned lock is usable.
@@ -170,7 +161,6 @@ struct Counts {
 }
 
 impl Counts {
-    /// A list begins.
     fn begin(&mut self, namespace: Option<&str>) {
         self.lists.insert(namespace.map(str::to_owned), HashSet::new());
     }

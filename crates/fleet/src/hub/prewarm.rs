@@ -16,7 +16,10 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, error};
 
-use crate::resolver::{CredentialRequest, Resolver, Source};
+use crate::{
+    fleet::Fleet,
+    resolver::{CredentialRequest, Resolver, Source},
+};
 use credbroker_cache::CredentialCache;
 use credbroker_config::Prewarm;
 use credbroker_plugin::{ProfileName, Target};
@@ -25,14 +28,29 @@ use credbroker_runner::PluginRunner;
 /// After this many failures a credential is fetched only on request.
 const ATTEMPTS: u32 = 3;
 
+/// What the reader of a hub needs, and what fetches ahead for it.
+#[derive(Debug)]
+pub struct HubParts<R> {
+    /// Receives the profiles.
+    pub fleet: Arc<Fleet>,
+    /// Resolves profiles, for fetching ahead.
+    pub resolver: Arc<Resolver>,
+    /// Holds the credentials: the hub's own, if a plugin issues it, and those of the fleet.
+    pub cache: CredentialCache<R>,
+    /// Uniform in [0, 1): spreads retries.
+    pub jitter: fn() -> f64,
+    /// Owns the tasks.
+    pub tasks: TaskTracker,
+    /// Cancelled when the broker stops.
+    pub draining: CancellationToken,
+}
+
 /// Fetches the credentials that the rules cover. Each rule has a budget for each provider.
 #[derive(Debug)]
 pub(super) struct Prewarmer<R> {
     rules: Vec<Prewarm>,
-    fetcher: Arc<Fetcher<R>>,
+    parts: Arc<HubParts<R>>,
     queues: Mutex<Queues>,
-    tasks: TaskTracker,
-    draining: CancellationToken,
     /// Cancelled when the task of a queue ends, which it does not while this exists.
     ended: CancellationToken,
 }
@@ -50,25 +68,12 @@ struct Queue {
 
 type Waiting = Arc<Mutex<HashSet<ProfileName>>>;
 
-#[derive(Debug)]
-struct Fetcher<R> {
-    resolver: Arc<Resolver>,
-    cache: CredentialCache<R>,
-}
-
 /// A profile to fetch, and how many attempts have failed.
 type Wanted = (ProfileName, u32);
 
 impl<R: PluginRunner> Prewarmer<R> {
-    pub(super) fn new(
-        rules: Vec<Prewarm>,
-        resolver: Arc<Resolver>,
-        cache: CredentialCache<R>,
-        tasks: TaskTracker,
-        draining: CancellationToken,
-    ) -> Self {
-        let fetcher = Arc::new(Fetcher { resolver, cache });
-        Self { rules, fetcher, queues: Mutex::default(), tasks, draining, ended: CancellationToken::new() }
+    pub(super) fn new(rules: Vec<Prewarm>, parts: Arc<HubParts<R>>) -> Self {
+        Self { rules, parts, queues: Mutex::default(), ended: CancellationToken::new() }
     }
 
     /// Resolves if the task of a queue has ended, also after a panic.
@@ -92,14 +97,10 @@ impl<R: PluginRunner> Prewarmer<R> {
     fn start(&self, rule: Prewarm) -> Queue {
         let ((sender, offers), waiting) = (unbounded_channel(), Waiting::default());
         let queue = Queue { sender, waiting: Arc::clone(&waiting) };
-        let (fetcher, draining) = (Arc::clone(&self.fetcher), self.draining.clone());
-        let ended = self.ended.clone().drop_guard();
-        self.tasks.spawn(async move {
+        let (parts, ended) = (Arc::clone(&self.parts), self.ended.clone().drop_guard());
+        self.parts.tasks.spawn(async move {
             let _ended = ended;
-            tokio::select! {
-                () = draining.cancelled() => {}
-                () = work(&fetcher, &rule, offers, &waiting) => {}
-            }
+            parts.draining.run_until_cancelled(work(&parts, &rule, offers, &waiting)).await;
         });
         queue
     }
@@ -108,7 +109,7 @@ impl<R: PluginRunner> Prewarmer<R> {
 /// Works through one queue with the rule's `concurrency` and `runsPerSecond`. The scheduler runs requests of callers
 /// first.
 async fn work<R: PluginRunner>(
-    fetcher: &Fetcher<R>,
+    parts: &HubParts<R>,
     rule: &Prewarm,
     mut offers: UnboundedReceiver<ProfileName>,
     waiting: &Waiting,
@@ -141,39 +142,40 @@ async fn work<R: PluginRunner>(
                 Some(retry) = running.next() => later.extend(retry),
             }
         }
-        running.push(fetcher.fetch_or_log(wanted));
+        running.push(fetch_or_log(parts, wanted));
     }
 }
 
-impl<R: PluginRunner> Fetcher<R> {
-    /// One fetch. A panic ends it, and no other.
-    async fn fetch_or_log(&self, wanted: Wanted) -> Option<BoxFuture<'static, Wanted>> {
-        let profile = wanted.0.clone();
-        // What fetches share is consistent whenever its lock is free.
-        let fetched = AssertUnwindSafe(self.fetch(wanted)).catch_unwind().await;
-        fetched.unwrap_or_else(|_panic| {
-            error!(%profile, "a bug in the broker ended fetching ahead for this ClusterProfile; please report it");
-            None
-        })
-    }
+/// One fetch. A panic ends it, and no other.
+async fn fetch_or_log<R: PluginRunner>(
+    parts: &HubParts<R>,
+    wanted: Wanted,
+) -> Option<BoxFuture<'static, Wanted>> {
+    let profile = wanted.0.clone();
+    // What fetches share is consistent whenever its lock is free.
+    let fetched = AssertUnwindSafe(fetch(parts, wanted)).catch_unwind().await;
+    fetched.unwrap_or_else(|_panic| {
+        error!(%profile, "a bug in the broker ended fetching ahead for this ClusterProfile; please report it");
+        None
+    })
+}
 
-    /// One fetch. Returns the retry, if there is to be one.
-    async fn fetch(&self, (profile, failures): Wanted) -> Option<BoxFuture<'static, Wanted>> {
-        let ask = CredentialRequest {
-            source: Source::ClusterProfile(profile.clone()),
-            ..CredentialRequest::default()
-        };
-        // A profile that has changed in the meantime was offered again.
-        let spec = self.resolver.resolve(ask).ok()?;
-        let failed = self.cache.fetch_ahead(spec).await.err()?;
-        let attempts = failures + 1;
-        debug!(%profile, attempts, "fetching ahead failed: {failed}");
-        let again = async move {
-            sleep(failed.retry_after).await;
-            (profile, attempts)
-        };
-        (attempts < ATTEMPTS).then(|| again.boxed())
-    }
+/// One fetch. Returns the retry, if there is to be one.
+async fn fetch<R: PluginRunner>(
+    parts: &HubParts<R>,
+    (profile, failures): Wanted,
+) -> Option<BoxFuture<'static, Wanted>> {
+    let source = Source::ClusterProfile(profile.clone());
+    // A profile that has changed in the meantime was offered again.
+    let spec = parts.resolver.resolve(CredentialRequest { source, ..CredentialRequest::default() }).ok()?;
+    let failed = parts.cache.fetch_ahead(spec).await.err()?;
+    let attempts = failures + 1;
+    debug!(%profile, attempts, "fetching ahead failed: {failed}");
+    let again = async move {
+        sleep(failed.retry_after).await;
+        (profile, attempts)
+    };
+    (attempts < ATTEMPTS).then(|| again.boxed())
 }
 
 #[cfg(test)]

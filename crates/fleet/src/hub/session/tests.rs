@@ -1,26 +1,32 @@
-use futures_util::stream;
+use std::cell::Cell;
 
 use super::*;
-use crate::hub::tests::{Setup, object};
+use crate::hub::tests::object;
 
-#[tokio::test]
-async fn all_is_read_when_each_namespace_was_read_to_its_end() {
-    let setup = Setup::new(Duration::ZERO, false);
-    let inventory = setup.inventory(Vec::new());
-    let scopes = Scopes::new(vec!["edge".into(), "fleet".into()], String::new());
-    let read = async |events: Vec<(usize, Event<DynamicObject>)>| {
-        let (mut reads, events) = (0, events.into_iter().map(|(scope, event)| (scope, Ok(event))));
-        let limit = Duration::from_secs(60);
-        let ended = read(stream::iter(events), limit, &scopes, &inventory, || reads += 1).await;
-        assert!(matches!(ended, HubError::Ended), "{ended:?}");
-        reads
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// How far a session of two scopes comes, of which `listed` are listed after a second, and that lasts for `lasts`.
+async fn progress(listed: usize, lasts: Duration) -> (Option<Progress>, Option<Excess>) {
+    let (unread, last) = (watch::Sender::new(2), Cell::new(None));
+    let note = |progress| last.set(Some(progress));
+    let listing = async {
+        sleep(Duration::from_secs(1)).await;
+        unread.send_modify(|unread| *unread -= listed);
+        sleep(lasts).await;
     };
-    let paris = || Event::InitApply(object("fleet/paris", "paris"));
-    let first = vec![(1, Event::Init), (0, Event::Init), (1, paris()), (1, Event::InitDone)];
-    assert_eq!((read(first.clone()).await, setup.fleet.list(None).len()), (0, 1));
-    // A new connection reads both again.
-    let second = [first, vec![(0, Event::InitDone)]].concat();
-    assert_eq!(read(second).await, 1);
+    let excess = tokio::select! {
+        () = listing => None,
+        excess = watch_over(unread.subscribe(), LIMIT, note) => Some(excess),
+    };
+    (last.get(), excess)
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_is_read_when_each_scope_was_listed_and_steady_a_while_later() {
+    assert_eq!(progress(1, LIMIT / 2).await, (None, None));
+    assert_eq!(progress(1, LIMIT * 2).await, (None, Some(Excess::Time(LIMIT))));
+    assert_eq!(progress(2, STEADY / 2).await, (Some(Progress::Read), None), "it answered and failed");
+    assert_eq!(progress(2, STEADY * 2).await, (Some(Progress::Steady), None));
 }
 
 fn token(number: u32) -> String {

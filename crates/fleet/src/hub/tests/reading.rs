@@ -47,15 +47,7 @@ fn hub(has_plugin: bool) -> Read {
         prewarm: Vec::new(),
     };
     let setup = Setup::new(Duration::ZERO, false);
-    let parts = HubParts {
-        fleet: Arc::clone(&setup.fleet),
-        resolver: Arc::clone(&setup.resolver),
-        cache: setup.cache.clone(),
-        jitter: || 0.0,
-        tasks: setup.tasks.clone(),
-        draining: setup.draining.clone(),
-    };
-    let hub = Hub::new(section, plugins, parts);
+    let hub = Hub::new(section, plugins, setup.parts());
     Read { server, setup, _directory: directory, hub }
 }
 
@@ -73,12 +65,12 @@ fn is_well(state: &HubState) -> bool {
 async fn what_is_read_ends_the_problem_and_stays_known_after_the_next() {
     let Read { hub, setup, .. } = hub(false);
     let pause = Duration::from_secs(1);
-    hub.is_lost(&HubError::Ended, 1, pause);
+    hub.is_lost(&HubError::NewPlugin, 1, pause);
     let HubState { synced, problem } = setup.fleet.hub();
     assert!(!synced && problem.is_some());
     hub.is_read();
     assert_eq!(setup.fleet.hub(), HubState { synced: true, problem: None });
-    hub.is_lost(&HubError::Ended, 1, pause);
+    hub.is_lost(&HubError::NewPlugin, 1, pause);
     assert!(setup.fleet.hub().synced, "what was read stays known");
 }
 
@@ -283,7 +275,8 @@ async fn a_list_without_progress_is_given_up_after_a_few_pages() {
     ] {
         let Read { server, setup, mut hub, _directory } = hub(false);
         // No second attempt in this test.
-        hub.jitter = || 3_600.0;
+        let parts = Arc::into_inner(setup.parts()).unwrap();
+        hub.parts = Arc::new(HubParts { jitter: || 3_600.0, ..parts });
         server.flood(flood);
         let mut states = setup.fleet.hub_states();
         let tested =

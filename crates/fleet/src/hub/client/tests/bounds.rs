@@ -5,7 +5,7 @@ use http_body_util::{BodyExt as _, StreamBody};
 
 use super::super::*;
 
-const BOUNDS: Bounds = Bounds { answer: Duration::from_secs(60), watch: Duration::from_secs(90) };
+const WATCH: Duration = Duration::from_secs(90);
 
 /// The length of the response for `uri`, or the limit that it exceeds.
 async fn answer(
@@ -13,10 +13,11 @@ async fn answer(
     chunks: impl Stream<Item = Vec<u8>> + Send + Unpin + 'static,
 ) -> Result<usize, Excess> {
     let mut chunks = Some(chunks);
-    let mut service = BOUNDS.layer(tower::service_fn(|_: Request<()>| {
+    let inner = tower::service_fn(|_: Request<()>| {
         let chunks = chunks.take().unwrap().map(|chunk| Ok::<_, Infallible>(Frame::data(chunk.into())));
         std::future::ready(Ok::<_, Infallible>(Response::new(StreamBody::new(chunks))))
-    }));
+    });
+    let mut service = Bounded { inner, watch: WATCH };
     let response = service.call(Request::get(uri).body(()).unwrap()).await.unwrap();
     let collected = response.into_body().collect().await;
     collected.map(|body| body.to_bytes().len()).map_err(|error| *error.downcast::<Excess>().unwrap())
@@ -46,7 +47,7 @@ async fn a_watch_has_one_for_each_event() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_trickles_ends_in_time() {
-    for (uri, limit) in [("/list", BOUNDS.answer), ("/list?watch=true", BOUNDS.watch)] {
+    for (uri, limit) in [("/list", ANSWER), ("/list?watch=true", WATCH)] {
         let trickle = stream::unfold((), |()| async {
             sleep(Duration::from_secs(1)).await;
             Some((vec![b'\n'], ()))
