@@ -15,7 +15,7 @@ use tracing::{error, info, warn};
 use super::broker::EX_CONFIG;
 use crate::app::{
     self, BuildError, ConfigPlace, Drained, Edges, FilterProblem, Listening, LogFormat, LogOptions, LogQueue,
-    ServiceNotification, Signals, SocketSource,
+    NotifyState, Signals, SocketSource,
 };
 use credbroker_config as config;
 use credbroker_config::{Listen, Loaded};
@@ -144,8 +144,8 @@ async fn serve(
 ) -> anyhow::Result<u8> {
     app::start_traces(&place.environment);
     let addresses: Vec<_> = listening.iter().map(address).collect();
+    let edges = Edges { follow: Some((place, loaded.sources)), ..edges };
     let mut bound = app::build(loaded.config, listening, edges)?;
-    bound.follow(place, loaded.sources);
     let reload = bound.reload_request();
     for address in addresses {
         info!("listening on {address}");
@@ -155,12 +155,12 @@ async fn serve(
             error!("the {task} ended unexpectedly, and the broker cannot continue without it; draining, then exiting with code 1");
             1
         }
-        signal = signals.stop(|| reload.send()) => {
+        signal = signals.stop(|| reload.notify_one()) => {
             info!("{signal} received: draining; a second signal stops the broker at once");
             0
         }
     };
-    ServiceNotification::Stopping.notify();
+    app::notify(NotifyState::Stopping);
     tokio::select! {
         drained = bound.drain() => match drained {
             Drained::Whole => info!("drained"),

@@ -1,5 +1,4 @@
-use super::{adopt::Adopted, *};
-use credbroker_plugin::ProviderChanges;
+use super::*;
 
 /// A reading that never ends holds its turn.
 #[tokio::test]
@@ -34,13 +33,4 @@ async fn a_job_that_does_not_end_is_not_waited_for() {
         () = moved => unreachable!(),
     }
     assert!(turn.try_lock_owned().is_err(), "it still has its turn");
-}
-
-#[test]
-fn an_unchanged_configuration_counts_as_unchanged() {
-    assert!(!Adopted::default().is_change());
-    assert!(Adopted { limits: true, ..Adopted::default() }.is_change());
-    assert!(Adopted { is_hub_changed: true, ..Adopted::default() }.is_change());
-    let providers = ProviderChanges { added: vec!["p".into()], ..ProviderChanges::default() };
-    assert!(Adopted { providers, ..Adopted::default() }.is_change());
 }
