@@ -11,14 +11,12 @@ use std::{
     panic,
     path::{Path, PathBuf},
     str::FromStr as _,
-    sync::mpsc,
-    thread,
     time::Duration,
 };
 
 use rustix::{
     event::{PollFd, PollFlags, poll},
-    io::Errno,
+    io::{Errno, retry_on_intr},
 };
 use tracing::{
     Dispatch, Event, Level, Subscriber, dispatcher, error,
@@ -28,7 +26,7 @@ use tracing_subscriber::{
     field::RecordFields,
     filter::{LevelFilter, Targets},
     fmt::{
-        FmtContext, FormattedFields, MakeWriter,
+        FmtContext, FormattedFields,
         format::{FormatEvent, FormatFields, Writer},
         layer,
     },
@@ -37,7 +35,7 @@ use tracing_subscriber::{
     registry::{LookupSpan, Scope},
 };
 
-use super::queue::ByteQueue;
+use super::queue::{Batch, ByteQueue};
 use credbroker_credential::text::{chain, escape_json, shown};
 use credbroker_plugin::Environment;
 
@@ -91,10 +89,10 @@ pub fn start(options: LogOptions, environment: &Environment) -> (LogQueue, Optio
         .flatten();
     let plain = environment.get("NO_COLOR").is_some_and(|value| !value.is_empty());
     let text = LogForm::Text { colours: !plain && stderr.is_terminal() };
-    let queue = match (journal, options.format) {
-        (Some(journal), _) => LogQueue::start(journal, LogForm::Journal, report_dropped),
-        (None, Some(LogFormat::Json)) => LogQueue::start(stderr, LogForm::Json, report_dropped),
-        (None, Some(LogFormat::Text) | None) => LogQueue::start(stderr, text, report_dropped),
+    let form = if options.format == Some(LogFormat::Json) { LogForm::Json } else { text };
+    let queue = match journal {
+        Some(journal) => LogQueue::start(journal, LogForm::Journal, report_dropped),
+        None => LogQueue::start(stderr, form, report_dropped),
     };
     // In tests, another subscriber may exist already.
     let _already = dispatcher::set_global_default(subscriber(&queue, filter));
@@ -103,9 +101,10 @@ pub fn start(options: LogOptions, environment: &Environment) -> (LogQueue, Optio
 }
 
 fn subscriber(queue: &LogQueue, filter: Targets) -> Dispatch {
+    let (form, queue) = (queue.form, queue.clone());
     // Internal errors would be written to stderr, past the queue.
-    let events = layer().with_writer(queue.clone()).log_internal_errors(false);
-    let events = match queue.form {
+    let events = layer().with_writer(move || queue.clone()).log_internal_errors(false);
+    let events = match form {
         LogForm::Text { colours } => events.with_target(false).with_ansi(colours).boxed(),
         LogForm::Json => events.json().flatten_event(true).boxed(),
         LogForm::Journal => events.fmt_fields(JournalFormat).event_format(JournalFormat).boxed(),
@@ -249,14 +248,11 @@ impl LogQueue {
     /// Waits until everything is written, at most for `limit`. If the thread that writes has ended, what it left is written
     /// to stderr.
     pub fn flush(&self, limit: Duration) {
-        let Some(rest) = self.bytes.take_rest() else { return self.bytes.flush(limit) };
-        let (done, written) = mpsc::channel::<()>();
-        // On a thread, because the reader may be stuck.
-        let _unwritten = thread::Builder::new().spawn(move || {
-            drop(io::stderr().write_all(&rest));
-            drop(done);
-        });
-        let _in_time = written.recv_timeout(limit);
+        if self.bytes.has_ended() {
+            let to_stderr = |batch: Batch| io::stderr().write_all(&batch.bytes).map_or(batch.records, |()| 0);
+            let _not_started = self.bytes.start("log", to_stderr);
+        }
+        self.bytes.flush(limit);
     }
 }
 
@@ -268,10 +264,7 @@ fn write_batch(sink: &mut (impl Write + AsFd), mut batch: &[u8]) -> io::Result<(
             Ok(written) => batch = batch.get(written..).unwrap_or_default(),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                match poll(&mut [PollFd::new(sink, PollFlags::OUT)], None) {
-                    Ok(_) | Err(Errno::INTR) => {}
-                    Err(error) => return Err(error.into()),
-                }
+                retry_on_intr(|| poll(&mut [PollFd::new(sink, PollFlags::OUT)], None))?;
             }
             Err(error) => return Err(error),
         }
@@ -280,7 +273,7 @@ fn write_batch(sink: &mut (impl Write + AsFd), mut batch: &[u8]) -> io::Result<(
 }
 
 /// The subscriber writes each event with one call.
-impl Write for &LogQueue {
+impl Write for LogQueue {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         match (self.form, str::from_utf8(event)) {
             (LogForm::Text { colours }, Ok(text)) => self.bytes.push(one_line(text, colours).as_bytes()),
@@ -292,14 +285,6 @@ impl Write for &LogQueue {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for LogQueue {
-    type Writer = &'a Self;
-
-    fn make_writer(&'a self) -> Self::Writer {
-        self
     }
 }
 

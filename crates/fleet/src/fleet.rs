@@ -198,6 +198,13 @@ impl Fleet {
         self.hub.borrow().clone()
     }
 
+    /// Why the hub was not read yet, for a request that needs a profile, and the time until it is read again. `None`: it was.
+    pub fn unread(&self) -> Option<(Arc<str>, Duration)> {
+        let HubState { synced, problem } = self.hub();
+        let problem = problem.unwrap_or_else(|| "the hub has not answered yet".into());
+        (!synced).then(|| (problem, self.reads.borrow().pause()))
+    }
+
     /// Notifies when the state of the hub changes.
     pub fn hub_states(&self) -> watch::Receiver<HubState> {
         self.hub.subscribe()
@@ -314,13 +321,6 @@ pub struct HubState {
     pub synced: bool,
     /// Why the hub cannot be read now.
     pub problem: Option<Arc<str>>,
-}
-
-impl HubState {
-    /// Why the hub was not read, for a request that needs a profile.
-    pub fn why_unread(self) -> Arc<str> {
-        self.problem.unwrap_or_else(|| "the hub has not answered yet".into())
-    }
 }
 
 /// The attempts to read the hub.

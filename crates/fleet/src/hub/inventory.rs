@@ -93,20 +93,16 @@ impl<R: PluginRunner> Inventory<R> {
         }
     }
 
-    /// Offers the profiles that an earlier reader of the same hub has read.
-    pub(super) fn offer_known(&self) {
-        for known in self.parts.fleet.list(None) {
-            known.target().into_iter().for_each(|target| self.prewarmer.offer(target));
-        }
-    }
-
-    /// Removes the profiles outside of `namespaces`; empty: all namespaces are read.
-    pub(super) fn keep_only(&self, namespaces: &[String]) {
+    /// Continues with what an earlier reader of the same hub has read: offers the profiles in `namespaces`, and removes the
+    /// others. Empty: all namespaces are read.
+    pub(super) fn take_over(&self, namespaces: &[String]) {
         for known in self.parts.fleet.list(None) {
             let name = &known.profile.name;
             let is_in = |namespace: &String| **namespace == *name.namespace;
             if !namespaces.is_empty() && !namespaces.iter().any(is_in) {
                 self.remove(name);
+            } else if let Some(target) = known.target() {
+                self.prewarmer.offer(target);
             }
         }
     }

@@ -60,8 +60,7 @@ impl<R: PluginRunner> Hub<R> {
     /// Reads and watches the hub. After a failure it starts again, with back-off. Returns only if a task that fetches
     /// ahead has ended.
     async fn run(&self) {
-        self.inventory.keep_only(&self.section.namespaces);
-        self.inventory.offer_known();
+        self.inventory.take_over(&self.section.namespaces);
         tokio::select! {
             () = self.read() => {}
             () = self.inventory.prewarmer.ended() => {}
