@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use anyhow::{Context as _, anyhow};
 use futures_util::FutureExt as _;
 use tokio::sync::{Notify, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -17,7 +18,7 @@ use super::{
     edges::Edges,
     limits,
     reload::{Adopter, Follower, note_shared},
-    sockets::{BuildError, Listening, OpenSocket, monitor},
+    sockets::{Listening, OpenSocket, monitor},
     systemd,
 };
 use credbroker_cache::{CacheParts, CredentialCache};
@@ -47,10 +48,14 @@ const CONFIGURATION_SERVICE: &str = "configuration";
 ///
 /// # Errors
 ///
-/// [`BuildError`]: nothing was started, and no file of another process was changed.
-pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> Result<Bound, BuildError> {
-    check_scratch(&edges.scratch)
-        .map_err(|cause| BuildError::Scratch { base: edges.scratch.clone(), cause })?;
+/// Nothing was started, and no file of another process was changed.
+pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> anyhow::Result<Bound> {
+    let base = edges.scratch.display();
+    check_scratch(&edges.scratch).map_err(|cause| {
+        anyhow!(
+            "cannot make working directories for plugins in {base}: {cause}; mount a writable volume there, such as an emptyDir in memory, or set TMPDIR to a directory that is writable"
+        )
+    })?;
     let (mut essentials, bounds) = (Essentials::new(), config.limits);
     let audit = audit(&config.audit, &edges, &mut essentials)?;
     let sockets = listening.into_iter().map(Listening::open).collect::<Result<Vec<_>, _>>()?;
@@ -165,14 +170,14 @@ pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> Res
 }
 
 /// Where `to` says.
-fn audit(to: &AuditTo, edges: &Edges, essentials: &mut Essentials) -> Result<Audit, BuildError> {
+fn audit(to: &AuditTo, edges: &Edges, essentials: &mut Essentials) -> anyhow::Result<Audit> {
     let clock = Arc::clone(&edges.clock);
     let audit = match to {
         AuditTo::Nowhere => Audit::default(),
         AuditTo::Log => Audit::in_log(clock),
         AuditTo::File(path) => {
-            let file = AuditFile::start(path, Arc::clone(&clock));
-            let file = file.map_err(|source| BuildError::Audit { path: path.clone(), source })?;
+            let cannot = || format!("cannot open the audit file `{}` (`audit.file`)", path.display());
+            let file = AuditFile::start(path, Arc::clone(&clock)).with_context(cannot)?;
             let writer = file.clone();
             essentials.push(("audit writer", async move { writer.ended().await }.boxed()));
             Audit::in_lines(file, clock)

@@ -21,6 +21,7 @@ use rustix::{
 use tracing::{
     Dispatch, Event, Level, Subscriber, dispatcher, error,
     field::{Field, Visit},
+    warn,
 };
 use tracing_subscriber::{
     field::RecordFields,
@@ -59,37 +60,32 @@ pub enum LogFormat {
     Json,
 }
 
-/// What the command line says about logs.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct LogOptions {
-    /// `None`: the fields of the journal if stderr leads to it, else lines for people.
-    pub format: Option<LogFormat>,
-    /// The number of `-v` flags.
-    pub verbose: u8,
-}
-
 /// What is wrong with a variable.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum FilterProblem {
+#[derive(Debug, Eq, PartialEq)]
+enum FilterProblem {
     /// `CREDBROKER_LOG`, which only credbroker reads: the broker does not start.
     Fatal(String),
     /// `RUST_LOG`, which may be set for other programs: it is ignored.
     Ignored(String),
 }
 
-/// Starts logging: times in UTC, colours only on a terminal and without `NO_COLOR`, levels from `-v`, `CREDBROKER_LOG`
-/// or `RUST_LOG`. Panics are logged too. Nothing waits for a reader of the log.
+/// Starts logging: times in UTC, colours only on a terminal and without `NO_COLOR`, levels from the number of `-v` flags,
+/// `CREDBROKER_LOG` or `RUST_LOG`. Panics are logged too. Nothing waits for a reader of the log. Without a `format`, it is
+/// the fields of the journal if stderr leads to it, else lines for people.
 ///
-/// Also returns what is wrong with the level; then the default is used.
-pub fn start(options: LogOptions, environment: &Environment) -> (LogQueue, Option<FilterProblem>) {
-    let (filter, problem) = choose(options.verbose, environment);
+/// Also returns what is wrong with `CREDBROKER_LOG`, if the broker must not start.
+pub fn start(
+    format: Option<LogFormat>,
+    verbose: u8,
+    environment: &Environment,
+) -> (LogQueue, Option<String>) {
+    let (filter, problem) = choose(verbose, environment);
     let stderr = io::stderr();
-    let journal = (options.format.is_none() && is_journal(&stderr, environment))
-        .then(|| JournalSink::open(Path::new(SOCKET)).ok())
-        .flatten();
+    let is_journal = format.is_none() && is_journal(&stderr, environment);
+    let journal = is_journal.then(|| JournalSink::open(Path::new(SOCKET)).ok()).flatten();
     let plain = environment.get("NO_COLOR").is_some_and(|value| !value.is_empty());
     let text = LogForm::Text { colours: !plain && stderr.is_terminal() };
-    let form = if options.format == Some(LogFormat::Json) { LogForm::Json } else { text };
+    let form = if format == Some(LogFormat::Json) { LogForm::Json } else { text };
     let queue = match journal {
         Some(journal) => LogQueue::start(journal, LogForm::Journal, report_dropped),
         None => LogQueue::start(stderr, form, report_dropped),
@@ -97,7 +93,12 @@ pub fn start(options: LogOptions, environment: &Environment) -> (LogQueue, Optio
     // In tests, another subscriber may exist already.
     let _already = dispatcher::set_global_default(subscriber(&queue, filter));
     panic::set_hook(Box::new(log_panic));
-    (queue, problem)
+    match problem {
+        Some(FilterProblem::Fatal(problem)) => return (queue, Some(problem)),
+        Some(FilterProblem::Ignored(problem)) => warn!("{problem}"),
+        None => {}
+    }
+    (queue, None)
 }
 
 fn subscriber(queue: &LogQueue, filter: Targets) -> Dispatch {

@@ -9,8 +9,8 @@ use std::{mem, panic::resume_unwind, path::PathBuf, sync::Arc, time::Duration};
 
 use sd_notify::NotifyState;
 use tokio::{
-    sync::{Mutex, Notify, OwnedMutexGuard, watch},
-    task::{JoinHandle, spawn_blocking},
+    sync::{Mutex, Notify, watch},
+    task::spawn_blocking,
     time::{sleep, timeout},
 };
 use tracing::{debug, error, info, warn};
@@ -133,11 +133,8 @@ impl Follower {
 
     /// Looks for changes that were not reported.
     async fn look(&mut self) {
-        let (followed, Ok(turn)) = (self.followed.clone(), Arc::clone(&self.turn).try_lock_owned()) else {
-            return;
-        };
-        let marks = within(turn, move || Marks::of(&followed)).await;
-        if let Some(marks) = marks {
+        let followed = self.followed.clone();
+        if let Some(marks) = within(&self.turn, move || Marks::of(&followed)).await {
             let changed = self.marks.changed_in(&marks);
             self.marks = marks;
             self.touch(changed.into_iter().map(|file| (file, Touch::Settled)).collect());
@@ -147,14 +144,10 @@ impl Follower {
     /// Reads the files and puts them in force, or keeps the configuration before. False: they changed meanwhile and are
     /// read again soon.
     async fn read(&mut self, due: DueReading) -> bool {
-        let Ok(turn) = Arc::clone(&self.turn).try_lock_owned() else {
-            self.is_stuck();
-            return true;
-        };
         let (place, providers) = (self.place.clone(), self.adopter.resolver.providers());
         let (followed, inotify) = (self.followed.clone(), self.watcher.instance());
         let read = move || Reading::new(&place, &providers, &followed, inotify.as_deref());
-        let Some(reading) = within(turn, read).await else {
+        let Some(reading) = within(&self.turn, read).await else {
             self.is_stuck();
             return true;
         };
@@ -249,12 +242,14 @@ impl Follower {
     }
 }
 
-/// Runs `job` on a thread for blocking calls. `None`: it did not end in time, or panicked.
+/// Runs `job` on a thread for blocking calls. `None`: it did not end in time, or panicked, or one before it that has `turn`
+/// has not ended yet.
 async fn within<T: Send + 'static>(
-    turn: OwnedMutexGuard<()>,
+    turn: &Arc<Mutex<()>>,
     job: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
-    let job: JoinHandle<T> = spawn_blocking(move || {
+    let turn = Arc::clone(turn).try_lock_owned().ok()?;
+    let job = spawn_blocking(move || {
         let _turn = turn;
         job()
     });
