@@ -179,7 +179,7 @@ impl Watches {
     }
 }
 
-/// Watches the contents of a file, by whatever name they are written. Those of a directory would be all of its files.
+/// Watches the contents of a file, also if they are written by another name. Those of a directory would be all of its files.
 fn watch_file(inotify: &OwnedFd, file: &Path) -> Result<i32, Errno> {
     if fs::metadata(file).is_ok_and(|found| found.is_dir()) {
         return Err(Errno::ISDIR);

@@ -67,8 +67,7 @@ impl Fleet {
         let basis = Arc::new(Basis { providers, rules });
         let before = std::mem::replace(&mut self.write().basis, Arc::clone(&basis));
         let (old, new) = (before.providers.access_providers(), basis.providers.access_providers());
-        let is_same = |(one, other): (&Arc<Provider>, &Arc<Provider>)| Arc::ptr_eq(one, other);
-        before.rules != rules || old.len() != new.len() || !old.iter().zip(new).all(is_same)
+        before.rules != rules || old.iter().map(Arc::as_ptr).ne(new.iter().map(Arc::as_ptr))
     }
 
     /// Adds or replaces a profile.

@@ -19,7 +19,6 @@ use kube::{
     config::{AuthInfo, KubeConfigOptions, Kubeconfig},
 };
 use secrecy::SecretString;
-use tokio::time::{Sleep, sleep};
 use tower::{BoxError, Service, layer::layer_fn};
 
 use super::error::{EVENT, Excess, HubError, PAGE};
@@ -32,15 +31,15 @@ use credbroker_runner::PluginRunner;
 
 /// Time until a connection is established.
 const CONNECT: Duration = Duration::from_secs(10);
-/// Time limit of one response, from its head to its end.
-const ANSWER: Duration = Duration::from_secs(60);
 
 /// Time limits of requests to the hub.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HubTimeouts {
     /// Without a byte received. Longer than one watch request lasts, and than the session waits for its end.
     pub(super) silence: Duration,
-    /// Seconds that one watch request lasts. A watch that is silent for five seconds longer is started again.
+    /// For one page of a list.
+    pub(super) page: Duration,
+    /// Seconds that one watch request lasts. A watch that goes on for five seconds longer is started again.
     pub(super) watch: u32,
     /// For the first list of all scopes.
     pub(super) list: Duration,
@@ -48,7 +47,8 @@ pub(super) struct HubTimeouts {
 
 impl Default for HubTimeouts {
     fn default() -> Self {
-        Self { silence: Duration::from_secs(65), watch: 55, list: Duration::from_secs(300) }
+        let [silence, page, list] = [65, 60, 300].map(Duration::from_secs);
+        Self { silence, page, watch: 55, list }
     }
 }
 
@@ -147,9 +147,8 @@ impl<R: PluginRunner> HubConnector<R> {
         if let Some(issued) = issued {
             config.auth_info = auth_info(issued, config.auth_info);
         }
-        let watch = Duration::from_secs(self.timeouts.watch.into()) + self.timeouts.silence;
         let client = ClientBuilder::try_from(config).map_err(HubError::of_client)?;
-        Ok(client.with_layer(&layer_fn(|inner| Bounded { inner, watch })).build())
+        Ok(client.with_layer(&layer_fn(Bounded)).build())
     }
 
     async fn config(&self) -> Result<Config, HubError> {
@@ -214,13 +213,9 @@ fn auth_info(issued: &Issued, of_file: AuthInfo) -> AuthInfo {
     auth
 }
 
-/// A client's service whose responses are limited.
+/// A client's service whose responses are limited in bytes.
 #[derive(Clone, Debug)]
-struct Bounded<S> {
-    inner: S,
-    /// Time limit of a watch, from the head of the response to its end.
-    watch: Duration,
-}
+struct Bounded<S>(S);
 
 impl<S, Q, B> Service<Request<Q>> for Bounded<S>
 where
@@ -233,16 +228,14 @@ where
     type Future = BoxFuture<'static, Result<Self::Response, S::Error>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(cx)
+        self.0.poll_ready(cx)
     }
 
     fn call(&mut self, request: Request<Q>) -> Self::Future {
         let query = request.uri().query().unwrap_or_default();
         let is_watch = query.split('&').any(|part| part == "watch=true");
-        let limit = if is_watch { self.watch } else { ANSWER };
-        let answered = self.inner.call(request);
-        let bounded =
-            move |body| BoundedBody { body, is_watch, received: 0, limit, late: Box::pin(sleep(limit)) };
+        let answered = self.0.call(request);
+        let bounded = move |body| BoundedBody { body, is_watch, received: 0 };
         async move { Ok(answered.await?.map(bounded)) }.boxed()
     }
 }
@@ -254,8 +247,6 @@ struct BoundedBody<B> {
     is_watch: bool,
     /// Bytes of the body, or of the current event.
     received: usize,
-    limit: Duration,
-    late: Pin<Box<Sleep>>,
 }
 
 impl<B> BoundedBody<B> {
@@ -286,10 +277,6 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = self.get_mut();
-        // Checked first, so that a body that never pauses is limited too.
-        if this.late.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Some(Err(Excess::Time(this.limit).into())));
-        }
         Pin::new(&mut this.body).poll_frame(cx).map(|frame| {
             Some(frame?.map_err(Into::into).and_then(|frame| {
                 this.note(frame.data_ref().map(Bytes::as_ref).unwrap_or_default())?;

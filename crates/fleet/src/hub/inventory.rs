@@ -34,22 +34,22 @@ impl<R: PluginRunner> Inventory<R> {
 
     /// A list begins. The known profiles stay until it ends, also if it fails in the middle.
     pub(super) fn begin(&self, namespace: Option<&str>) {
-        self.counts().begin(namespace);
+        self.counts().lists.insert(namespace.map(str::to_owned));
     }
 
-    /// Writes a new or changed object.
+    /// Writes a new or changed object, and returns its name.
     ///
     /// # Errors
     ///
     /// A limit is exceeded; nothing was written.
-    pub(super) fn apply(&self, object: &DynamicObject) -> Result<(), Excess> {
-        let Some(profile) = read(object) else { return Ok(()) };
+    pub(super) fn apply(&self, object: &DynamicObject) -> Result<Option<ProfileName>, Excess> {
+        let Some(profile) = read(object) else { return Ok(None) };
         let name = profile.name.clone();
         self.counts().put(&name, size(&object.data))?;
         let before = self.parts.fleet.get(&name);
         let change = self.parts.fleet.apply(profile);
         self.follow_up(&name, before.as_deref(), change);
-        Ok(())
+        Ok(Some(name))
     }
 
     /// Resolves every profile again, because the providers have changed.
@@ -83,9 +83,9 @@ impl<R: PluginRunner> Inventory<R> {
         }
     }
 
-    /// A list ended: profiles that it did not return are removed.
-    pub(super) fn end(&self, namespace: Option<&str>) {
-        let Some(listed) = self.counts().end(namespace) else { return };
+    /// A list ended: profiles that are not `listed` are removed.
+    pub(super) fn end(&self, namespace: Option<&str>, listed: &HashSet<ProfileName>) {
+        self.counts().lists.remove(&namespace.map(str::to_owned));
         for known in self.parts.fleet.list(namespace) {
             if !listed.contains(&known.profile.name) {
                 self.remove(&known.profile.name);
@@ -149,31 +149,21 @@ fn name(object: &DynamicObject) -> Option<ProfileName> {
 /// What limits count: the lists that are being read, and the sizes of the known profiles.
 #[derive(Debug, Default)]
 struct Counts {
-    /// The names that each unfinished list has returned so far, by scope (a namespace, or all).
-    lists: HashMap<Option<String>, HashSet<ProfileName>>,
+    /// The scopes (a namespace, or all) whose lists have not ended.
+    lists: HashSet<Option<String>>,
     /// The sizes of the known profiles in memory, in bytes.
     sizes: HashMap<ProfileName, usize>,
     total: usize,
 }
 
 impl Counts {
-    fn begin(&mut self, namespace: Option<&str>) {
-        self.lists.insert(namespace.map(str::to_owned), HashSet::new());
-    }
-
-    /// Notes the name in all lists, and its size. While a list is read, the profiles that it replaces are still counted, so
-    /// the limits are doubled.
+    /// Notes the size of a profile. While a list is read, the profiles that it replaces are still counted, so the limits are
+    /// doubled.
     ///
     /// # Errors
     ///
     /// A limit is exceeded; the size was not noted.
     fn put(&mut self, name: &ProfileName, size: usize) -> Result<(), Excess> {
-        for listed in self.lists.values_mut() {
-            if listed.len() >= PROFILES && !listed.contains(name) {
-                return Err(Excess::Profiles);
-            }
-            listed.insert(name.clone());
-        }
         let scale = if self.lists.is_empty() { 1 } else { 2 };
         let before = self.sizes.get(name).copied();
         if before.is_none() && self.sizes.len() >= scale * PROFILES {
@@ -190,11 +180,6 @@ impl Counts {
 
     fn remove(&mut self, name: &ProfileName) {
         self.total -= self.sizes.remove(name).unwrap_or_default();
-    }
-
-    /// A list ended. Returns the names in it; `None`: it did not begin.
-    fn end(&mut self, namespace: Option<&str>) -> Option<HashSet<ProfileName>> {
-        self.lists.remove(&namespace.map(str::to_owned))
     }
 }
 

@@ -1,9 +1,8 @@
 //! Fetches credentials before they are requested, within a budget.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{HashMap, HashSet, VecDeque},
     panic::AssertUnwindSafe,
-    pin::pin,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -56,17 +55,7 @@ pub(super) struct Prewarmer<R> {
 }
 
 /// By rule and provider.
-type Queues = HashMap<(usize, Arc<str>), Queue>;
-
-/// The profiles that wait to be fetched. Each profile is in it at most once, however often it changes while it waits: the
-/// queue is never longer than the fleet, and a profile that changes often does not delay the others.
-#[derive(Debug)]
-struct Queue {
-    sender: UnboundedSender<ProfileName>,
-    waiting: Waiting,
-}
-
-type Waiting = Arc<Mutex<HashSet<ProfileName>>>;
+type Queues = HashMap<(usize, Arc<str>), UnboundedSender<ProfileName>>;
 
 /// A profile to fetch, and how many attempts have failed.
 type Wanted = (ProfileName, u32);
@@ -88,21 +77,18 @@ impl<R: PluginRunner> Prewarmer<R> {
         let Some((index, rule)) = covering else { return };
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         let queue = queues.entry((index, Arc::clone(provider))).or_insert_with(|| self.start(rule.clone()));
-        if queue.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(profile.clone()) {
-            // Closed only when the broker drains.
-            drop(queue.sender.send(profile.clone()));
-        }
+        // Closed only when the broker drains.
+        drop(queue.send(profile.clone()));
     }
 
-    fn start(&self, rule: Prewarm) -> Queue {
-        let ((sender, offers), waiting) = (unbounded_channel(), Waiting::default());
-        let queue = Queue { sender, waiting: Arc::clone(&waiting) };
+    fn start(&self, rule: Prewarm) -> UnboundedSender<ProfileName> {
+        let (sender, offers) = unbounded_channel();
         let (parts, ended) = (Arc::clone(&self.parts), self.ended.clone().drop_guard());
         self.parts.tasks.spawn(async move {
             let _ended = ended;
-            parts.draining.run_until_cancelled(work(&parts, &rule, offers, &waiting)).await;
+            parts.draining.run_until_cancelled(work(&parts, &rule, offers)).await;
         });
-        queue
+        sender
     }
 }
 
@@ -112,37 +98,36 @@ async fn work<R: PluginRunner>(
     parts: &HubParts<R>,
     rule: &Prewarm,
     mut offers: UnboundedReceiver<ProfileName>,
-    waiting: &Waiting,
 ) {
     let mut pace =
         interval(Duration::from_secs(1) / u32::try_from(rule.runs_per_second.get()).unwrap_or(u32::MAX));
     pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut running = FuturesUnordered::new();
-    let mut later = FuturesUnordered::new();
+    let (mut running, mut later) = (FuturesUnordered::new(), FuturesUnordered::new());
+    // Each profile waits at most once, however often it changes meanwhile: the queue is never longer than the fleet, and a
+    // profile that changes often does not delay the others.
+    let (mut queue, mut waiting) = (VecDeque::<Wanted>::new(), HashSet::new());
     loop {
-        let has_room = running.len() < rule.concurrency.get();
+        let has_turn = running.len() < rule.concurrency.get() && !queue.is_empty();
         let wanted = tokio::select! {
+            Some(wanted) = later.next() => wanted,
+            Some(profile) = offers.recv() => (profile, 0),
             Some(retry) = running.next() => {
                 later.extend(retry);
                 continue;
             }
-            Some(wanted) = later.next(), if has_room => wanted,
-            Some(profile) = offers.recv(), if has_room => {
-                // It can be offered again from now on, because its target is looked up later.
-                waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&profile);
-                (profile, 0)
+            _ = pace.tick(), if has_turn => {
+                if let Some(wanted) = queue.pop_front() {
+                    // It can be offered again from now on, because its target is looked up later.
+                    waiting.remove(&wanted.0);
+                    running.push(fetch_or_log(parts, wanted));
+                }
+                continue;
             }
             else => return,
         };
-        // Running fetches continue meanwhile.
-        let mut turn = pin!(pace.tick());
-        loop {
-            tokio::select! {
-                _ = &mut turn => break,
-                Some(retry) = running.next() => later.extend(retry),
-            }
+        if waiting.insert(wanted.0.clone()) {
+            queue.push_back(wanted);
         }
-        running.push(fetch_or_log(parts, wanted));
     }
 }
 

@@ -3,15 +3,7 @@
 //! Each scope, which is a namespace or all of them, has its own reader. Unlike kube's `watcher`, it takes another client
 //! between two requests, and it ends a list that makes no progress.
 
-use std::{
-    collections::HashSet,
-    convert::Infallible,
-    future::pending,
-    hash::{BuildHasher as _, RandomState},
-    mem,
-    pin::pin,
-    time::Duration,
-};
+use std::{collections::HashSet, convert::Infallible, future::pending, mem, pin::pin, time::Duration};
 
 use futures_util::{FutureExt as _, TryStreamExt as _, future::select_all};
 use kube::{
@@ -26,8 +18,8 @@ use tokio::{
 use tracing::debug;
 
 use super::{
-    client::{HubConnection, HubConnector, HubIdentity},
-    error::{Excess, HubError},
+    client::{HubConnection, HubConnector, HubIdentity, HubTimeouts},
+    error::{Excess, HubError, PROFILES},
     inventory::Inventory,
 };
 use credbroker_config::ClusterProfiles;
@@ -70,13 +62,13 @@ pub(super) async fn follow<R: PluginRunner>(
     };
     let (clients, unread) = (watch::Sender::new(client.clone()), watch::Sender::new(namespaces.len()));
     let selector = Some(section.label_selector.clone()).filter(|selector| !selector.is_empty());
+    let limits = connector.timeouts;
     let readers = namespaces.into_iter().map(|namespace| {
+        let (label_selector, timeout) = (selector.clone(), Some(limits.watch));
+        let watch = WatchParams { label_selector, timeout, ..WatchParams::default() };
         let list =
             ListParams { label_selector: selector.clone(), limit: Some(page), ..ListParams::default() };
-        let watch = connector.timeouts.watch;
-        let watch =
-            WatchParams { label_selector: selector.clone(), timeout: Some(watch), ..WatchParams::default() };
-        let reader = ScopeReader { clients: clients.subscribe(), namespace, list, watch, inventory };
+        let reader = ScopeReader { clients: clients.subscribe(), namespace, list, watch, limits, inventory };
         reader.read(&unread).boxed()
     });
     // A rotation that has begun continues while events come.
@@ -89,7 +81,7 @@ pub(super) async fn follow<R: PluginRunner>(
     tokio::select! {
         end = renewed => end,
         (Err(error), ..) = select_all(readers) => SessionEnd::Failed(error),
-        excess = watch_over(unread.subscribe(), connector.timeouts.list, note) => SessionEnd::Failed(excess.into()),
+        excess = watch_over(unread.subscribe(), limits.list, note) => SessionEnd::Failed(excess.into()),
     }
 }
 
@@ -126,7 +118,7 @@ async fn watch_over(
     pending().await
 }
 
-/// A watch that is silent for this long after its end was due is started again.
+/// A watch that goes on for this long after its end was due is started again.
 const MARGIN: Duration = Duration::from_secs(5);
 
 /// Reads one scope.
@@ -137,6 +129,7 @@ struct ScopeReader<'a, R> {
     namespace: Option<&'a str>,
     list: ListParams,
     watch: WatchParams,
+    limits: HubTimeouts,
     inventory: &'a Inventory<R>,
 }
 
@@ -151,23 +144,28 @@ impl<R: PluginRunner> ScopeReader<'_, R> {
     /// Lists the scope, and returns the version of the list.
     async fn list(&mut self) -> Result<String, HubError> {
         self.inventory.begin(self.namespace);
-        let mut pages = Pages::default();
+        let (mut pages, mut listed) = (Pages::default(), HashSet::new());
         loop {
             sleep(pages.pause()).await;
             self.list.continue_token.clone_from(&pages.next);
-            let page = self.api().list(&self.list).await.map_err(watcher::Error::InitialListFailed)?;
+            let page = timeout(self.limits.page, self.api().list(&self.list)).await;
+            let page = page.map_err(|_elapsed| Excess::Time(self.limits.page))?;
+            let page = page.map_err(watcher::Error::InitialListFailed)?;
             let filled = |text: &String| !text.is_empty();
             let (next, version) = (page.metadata.continue_, page.metadata.resource_version);
             let (next, version) = (next.filter(filled), version.filter(filled));
             if next.is_none() && version.is_none() {
                 return Err(watcher::Error::NoResourceVersion.into());
             }
-            pages.turn(&page.items, next)?;
             for object in page.items {
-                self.inventory.apply(&object)?;
+                listed.extend(self.inventory.apply(&object)?);
+                if listed.len() > PROFILES {
+                    return Err(Excess::Profiles.into());
+                }
             }
+            pages.turn(listed.len(), next)?;
             if let (None, Some(version)) = (&pages.next, version) {
-                self.inventory.end(self.namespace);
+                self.inventory.end(self.namespace, &listed);
                 return Ok(version);
             }
         }
@@ -175,17 +173,21 @@ impl<R: PluginRunner> ScopeReader<'_, R> {
 
     /// Watches the scope from `version` on. A newer client ends the watch in progress; the next one continues where it was.
     async fn watch(&mut self, mut version: String) -> Result<Infallible, HubError> {
-        let silence = Duration::from_secs(self.watch.timeout.unwrap_or_default().into()) + MARGIN;
+        let lasts = Duration::from_secs(self.limits.watch.into()) + MARGIN;
         loop {
             let events = self.api().watch(&self.watch, &version).await;
             let mut events = pin!(events.map_err(watcher::Error::WatchStartFailed)?);
+            let mut late = pin!(sleep(lasts));
             loop {
                 let event = tokio::select! {
-                    event = timeout(silence, events.try_next()) => event.unwrap_or(Ok(None)),
+                    // The end of the watch comes before its events, so that one that never pauses ends too.
+                    biased;
+                    () = &mut late => break,
                     // Never an error: the session holds the sender.
                     _ = self.clients.changed() => break,
+                    event = events.try_next() => event.map_err(watcher::Error::WatchFailed)?,
                 };
-                let Some(event) = event.map_err(watcher::Error::WatchFailed)? else { break };
+                let Some(event) = event else { break };
                 self.apply(event, &mut version)?;
             }
         }
@@ -208,7 +210,8 @@ impl<R: PluginRunner> ScopeReader<'_, R> {
             self.inventory.delete(&object);
             return Ok(());
         }
-        Ok(self.inventory.apply(&object)?)
+        self.inventory.apply(&object)?;
+        Ok(())
     }
 
     /// The newest client's.
@@ -241,10 +244,9 @@ const PAGES: u32 = 5_000;
 struct Pages {
     /// The `continue` token of the next request; `None`: it asks for the first page.
     next: Option<String>,
-    /// Hashes of the names so far.
-    names: HashSet<u64>,
-    hasher: RandomState,
     received: u32,
+    /// Different names so far.
+    names: usize,
     /// Pages in a row without a new name.
     idle: u32,
 }
@@ -255,18 +257,14 @@ impl Pages {
         self.idle.checked_sub(1).map_or(Duration::ZERO, |before| FIRST_PAUSE * (1 << before))
     }
 
-    /// A page came, with the token of the `next` one; `None`: it is the last.
+    /// A page came, with the token of the `next` one; `None`: it is the last. There are `names` different names now.
     ///
     /// # Errors
     ///
     /// The list would not end.
-    fn turn(&mut self, page: &[DynamicObject], next: Option<String>) -> Result<(), Excess> {
-        let before = self.names.len();
-        let hash = |object: &DynamicObject| {
-            self.hasher.hash_one((&object.metadata.namespace, &object.metadata.name))
-        };
-        self.names.extend(page.iter().map(hash));
-        self.idle = if self.names.len() > before { 0 } else { self.idle + 1 };
+    fn turn(&mut self, names: usize, next: Option<String>) -> Result<(), Excess> {
+        let before = mem::replace(&mut self.names, names);
+        self.idle = if names > before { 0 } else { self.idle + 1 };
         self.received += 1;
         let asked = mem::replace(&mut self.next, next);
         match &self.next {

@@ -1,7 +1,6 @@
 use std::cell::Cell;
 
 use super::*;
-use crate::hub::tests::object;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -35,14 +34,12 @@ fn token(number: u32) -> String {
 
 #[test]
 fn a_list_ends_when_its_pages_bring_nothing_new() {
-    for page in [Vec::new(), vec![object("fleet/paris", "paris")]] {
-        let mut pages = Pages::default();
-        pages.turn(&[object("fleet/paris", "paris")], Some(token(0))).unwrap();
-        for number in 1..IDLE {
-            pages.turn(&page, Some(token(number))).unwrap();
-        }
-        assert_eq!(pages.turn(&page, Some(token(IDLE))), Err(Excess::EmptyPages(IDLE)));
+    let mut pages = Pages::default();
+    pages.turn(1, Some(token(0))).unwrap();
+    for number in 1..IDLE {
+        pages.turn(1, Some(token(number))).unwrap();
     }
+    assert_eq!(pages.turn(1, Some(token(IDLE))), Err(Excess::EmptyPages(IDLE)));
 }
 
 #[test]
@@ -50,24 +47,22 @@ fn a_page_without_a_new_name_delays_the_next_request_and_one_with_a_new_name_doe
     let mut pages = Pages::default();
     let mut pauses = Vec::new();
     for number in 1..IDLE {
-        pages.turn(&[], Some(token(number))).unwrap();
+        pages.turn(0, Some(token(number))).unwrap();
         pauses.push(pages.pause().as_millis());
     }
     assert_eq!(pauses, [100, 200, 400, 800, 1600]);
-    pages.turn(&[object("fleet/paris", "paris")], Some(token(IDLE))).unwrap();
+    pages.turn(1, Some(token(IDLE))).unwrap();
     assert_eq!(pages.pause(), Duration::ZERO);
-    pages.turn(&[], None).expect("the last page may be empty");
+    pages.turn(1, None).expect("the last page may be empty");
 }
 
 #[test]
 fn a_list_ends_when_a_page_leads_to_itself_and_when_it_has_too_many_pages() {
     let mut pages = Pages::default();
-    pages.turn(&[object("fleet/paris", "paris")], Some(token(1))).unwrap();
-    let turned = pages.turn(&[object("fleet/tokyo", "tokyo")], Some(token(1)));
-    assert_eq!(turned, Err(Excess::RepeatedPage));
+    pages.turn(1, Some(token(1))).unwrap();
+    assert_eq!(pages.turn(2, Some(token(1))), Err(Excess::RepeatedPage));
     let mut pages = Pages::default();
-    let turns =
-        (0..).map(|number| pages.turn(&[object(&format!("fleet/{number}"), "x")], Some(token(number))));
+    let turns = (1..).map(|number| pages.turn(number, Some(number.to_string())));
     let turned = turns.enumerate().find_map(|(count, turned)| Some((count + 1, turned.err()?)));
     assert_eq!(turned, Some((5_000, Excess::Pages(5_000))));
 }

@@ -290,19 +290,28 @@ async fn a_list_without_progress_is_given_up_after_a_few_pages() {
 }
 
 #[tokio::test]
-async fn a_list_that_does_not_end_is_given_up() {
-    let Read { server, setup, mut hub, _directory } = hub(false);
-    hub.access.timeouts = HubTimeouts { list: Duration::from_millis(300), ..HubTimeouts::default() };
-    server.flood(Flood::Pages);
-    let mut states = setup.fleet.hub_states();
-    let tested = async {
-        until(&mut states, |hub| hub.problem.as_ref().is_some_and(|problem| problem.contains("longer than")))
+async fn a_list_or_page_that_does_not_end_is_given_up() {
+    let (short, long) = (Duration::from_millis(300), HubTimeouts::default());
+    let floods = |server: &ApiServer| server.flood(Flood::Pages);
+    for (timeouts, fails) in [
+        (HubTimeouts { list: short, ..long }, floods as fn(&ApiServer)),
+        (HubTimeouts { page: short, ..long }, ApiServer::hang),
+    ] {
+        let Read { server, setup, mut hub, _directory } = hub(false);
+        hub.access.timeouts = timeouts;
+        fails(&server);
+        let mut states = setup.fleet.hub_states();
+        let tested = async {
+            until(&mut states, |hub| {
+                hub.problem.as_ref().is_some_and(|problem| problem.contains("longer than the limit of 300ms"))
+            })
             .await;
-        server.mend();
-        until(&mut states, is_well).await;
-    };
-    tokio::select! {
-        () = hub.run() => {}
-        tested = timeout(AGES, tested) => tested.expect("it is given up, and read again"),
+            server.mend();
+            until(&mut states, is_well).await;
+        };
+        tokio::select! {
+            () = hub.run() => {}
+            tested = timeout(AGES, tested) => tested.expect("it is given up, and read again"),
+        }
     }
 }
