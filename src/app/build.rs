@@ -2,6 +2,7 @@
 
 use std::{
     mem::take,
+    path::PathBuf,
     sync::{Arc, Mutex},
 };
 
@@ -65,13 +66,7 @@ pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> any
     let scheduler = Scheduler::new(limits::runs(&bounds), Arc::clone(&clock), jitter);
     scheduler.set_interactive(bounds.interactive_runs.get());
     let cache = CredentialCache::new(CacheParts {
-        runner: ProcessRunner::new(RunnerParts {
-            limits: RunLimits::default(),
-            launcher: edges.launcher,
-            scratch: edges.scratch,
-            tasks: tasks.clone(),
-            live: live_runs.clone(),
-        }),
+        runner: runner((edges.launcher, edges.scratch), &tasks, &live_runs),
         scheduler: scheduler.clone(),
         encode,
         verify: ApiVerifier::function(),
@@ -132,39 +127,29 @@ pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> any
     let admission = Admission { policies: adopter.policies.subscribe(), listeners, runs: live_runs.clone() };
     let (gate, bounds) = (Arc::new(Gate::new(services, admission)), limits::connections(&bounds));
     let acceptor = Arc::new(Acceptor::new(gate, bounds, tasks.clone(), draining.clone()));
-    if !acceptor.identifies_its_own() {
-        warn!(
-            "the broker's own user is not served: its uid is the one that the kernel uses for all users that it cannot map"
-        );
-    }
     let beat = Beat::start();
-    essentials.extend(working(&adopter, clusters, &health, beat));
+    essentials.extend(working(&adopter, clusters, health.clone(), beat));
     essentials.extend(serving(&sockets, &acceptor, beat));
-    if edges.reaps_orphans {
-        essentials.push(("reaper of orphans", reap_orphans(live_runs).boxed()));
+    let orphans = edges.reaps_orphans.then(|| ("reaper of orphans", reap_orphans(live_runs).boxed()));
+    let log = edges.log.map(|log| ("log writer", async move { log.ended().await }.boxed()));
+    essentials.extend(orphans.into_iter().chain(log));
+    if let Some(manager) = edges.service_manager {
+        let acceptor = Arc::clone(&acceptor);
+        let reported = async move {
+            let connect = || systemd::connect(path.as_deref(), &acceptor);
+            systemd::report(connect, manager.watchdog, systemd::notify).await;
+        };
+        essentials.push(("systemd notifier", reported.boxed()));
     }
     if let Some((place, sources)) = edges.follow {
         let (requests, state) = (Arc::clone(&reload), configuration.clone());
         let follower = Follower::new(place, sources, adopter, clock, requests, state);
-        let (states, health) = (configuration.subscribe(), health.clone());
-        let followed = async move {
-            tokio::select! {
-                () = follower.run() => {}
-                () = report(CONFIGURATION_SERVICE, states, health, |state| Some(state.failure.is_none())) => {}
-            }
+        let is_well = |state: &Arc<ReloadState>| Some(state.failure.is_none());
+        let reported = report(CONFIGURATION_SERVICE, configuration.subscribe(), health.clone(), is_well);
+        let either = async move {
+            tokio::select! { () = follower.run() => {}, () = reported => {} }
         };
-        essentials.push(("configuration follower", followed.boxed()));
-    }
-    if let Some(manager) = edges.service_manager {
-        let acceptor = Arc::clone(&acceptor);
-        let notified = async move {
-            let connect = || systemd::connect(path.as_deref(), &acceptor);
-            systemd::report(connect, manager.watchdog, systemd::notify).await;
-        };
-        essentials.push(("systemd notifier", notified.boxed()));
-    }
-    if let Some(log) = edges.log {
-        essentials.push(("log writer", async move { log.ended().await }.boxed()));
+        essentials.push(("configuration follower", either.boxed()));
     }
     Ok(Bound { sockets, acceptor, audit, configuration, reload, health, essentials, tasks, draining })
 }
@@ -188,20 +173,26 @@ fn audit(to: &AuditTo, edges: &Edges, essentials: &mut Essentials) -> anyhow::Re
     Ok(audit)
 }
 
+fn runner((launcher, scratch): (PathBuf, PathBuf), tasks: &TaskTracker, live: &LiveRuns) -> ProcessRunner {
+    let (limits, tasks, live) = (RunLimits::default(), tasks.clone(), live.clone());
+    ProcessRunner::new(RunnerParts { limits, launcher, scratch, tasks, live })
+}
+
 /// What keeps credentials and clusters as they should be.
 fn working(
     adopter: &Arc<Adopter>,
     clusters: Clusters<ProcessRunner>,
-    health: &HealthReporter,
+    health: HealthReporter,
     beat: Beat,
 ) -> Essentials {
     let (cache, resolver) = (adopter.cache.clone(), Arc::clone(&adopter.resolver));
-    let (adopter, health) = (Arc::clone(adopter), health.clone());
+    let adopter = Arc::clone(adopter);
     let hub = async move {
+        let states = adopter.fleet.hub_states();
         let is_well = |hub: &HubState| adopter.resolver.fleet().map(|_| hub.synced && hub.problem.is_none());
         tokio::select! {
             () = adopter.hub.run() => {}
-            () = report(HUB_SERVICE, adopter.fleet.hub_states(), health, is_well) => {}
+            () = report(HUB_SERVICE, states, health, is_well) => {}
         }
     };
     vec![
@@ -214,6 +205,11 @@ fn working(
 
 /// What serves callers at `sockets`.
 fn serving(sockets: &[OpenSocket], acceptor: &Arc<Acceptor<Gate>>, beat: Beat) -> Essentials {
+    if !acceptor.identifies_its_own() {
+        warn!(
+            "the broker's own user is not served: its uid is the one that the kernel uses for all users that it cannot map"
+        );
+    }
     let watched = Arc::clone(acceptor);
     let watchdog = async move { watched.watch_over(|period| beat.next(period)).await };
     let mut essentials = vec![("connection watchdog", watchdog.boxed())];

@@ -68,12 +68,12 @@ impl ServiceManager {
 }
 
 /// Notifies the service manager (`NOTIFY_SOCKET`). A failure is only logged.
-pub fn notify(state: NotifyState<'_>) {
+pub fn notify(state: &NotifyState<'_>) {
     let sent = match state {
         // By the time systemd knows which reload it is: `Type=notify-reload` requires it.
         NotifyState::Reloading => NotifyState::monotonic_usec_now()
             .and_then(|now| sd_notify::notify(&[NotifyState::Reloading, now])),
-        _ => sd_notify::notify(std::slice::from_ref(&state)),
+        state => sd_notify::notify(std::slice::from_ref(state)),
     };
     if let Err(error) = sent {
         warn!(%error, "cannot notify the service manager: {state:?}");
@@ -86,7 +86,7 @@ pub fn notify(state: NotifyState<'_>) {
 pub(super) async fn report<F: Future<Output = io::Result<UnixStream>>>(
     connect: impl Fn() -> F,
     period: Option<Duration>,
-    notify: impl Fn(NotifyState<'static>),
+    notify: impl Fn(&NotifyState<'_>),
 ) {
     let turn = period.map_or(LONGEST, |period| period / 3);
     let mut is_ready = false;
@@ -94,12 +94,12 @@ pub(super) async fn report<F: Future<Output = io::Result<UnixStream>>>(
         match timeout(turn, async { call(connect().await?).await }).await {
             Ok(Ok(())) => {
                 if !mem::replace(&mut is_ready, true) {
-                    notify(NotifyState::Ready);
+                    notify(&NotifyState::Ready);
                 }
                 if period.is_none() {
                     return pending().await;
                 }
-                notify(NotifyState::Watchdog);
+                notify(&NotifyState::Watchdog);
             }
             Ok(Err(error)) => {
                 warn!(%error, "the broker cannot call itself; systemd restarts it if that lasts");

@@ -153,7 +153,7 @@ async fn serve(
             0
         }
     };
-    app::notify(NotifyState::Stopping);
+    app::notify(&NotifyState::Stopping);
     tokio::select! {
         drained = bound.drain() => match drained {
             Drained::Whole => info!("drained"),

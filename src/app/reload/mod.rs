@@ -104,7 +104,7 @@ impl Follower {
                 () = self.requests.notified() => {
                     debug!("reload requested");
                     self.is_requested = true;
-                    notify(NotifyState::Reloading);
+                    notify(&NotifyState::Reloading);
                     self.pending.request(self.clock.now().boot);
                 }
                 () = sleep(due.unwrap_or(Duration::MAX)), if due.is_some() => {}
@@ -119,7 +119,7 @@ impl Follower {
             let now = self.clock.now().boot;
             let Some(due) = self.pending.take(now) else { continue };
             if self.read(due).await && mem::take(&mut self.is_requested) {
-                notify(NotifyState::Ready);
+                notify(&NotifyState::Ready);
             }
         }
     }
