@@ -71,15 +71,6 @@ impl AuditSink for AuditFile {
     }
 }
 
-#[cfg(test)]
-impl AuditFile {
-    /// One whose disk is full until a file can be made at `path`.
-    pub(super) fn failing(path: &Path, clock: Arc<dyn Clock>) -> Self {
-        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
-        Self::write_to(full, path, clock).unwrap()
-    }
-}
-
 /// Opens the file to append to it. A new file can be read by the broker's user only, with any umask. One that other
 /// users can change or replace is refused.
 fn open(path: &Path) -> io::Result<File> {

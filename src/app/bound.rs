@@ -1,28 +1,16 @@
 //! A broker whose parts are connected: it serves until one of its essential tasks ends or it is drained.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::pending, sync::Arc, time::Duration};
 
-use tokio::sync::{mpsc, watch};
+use futures_util::future::{BoxFuture, select_all};
+use tokio::sync::{Notify, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic_health::{ServingStatus, server::HealthReporter};
 use tracing::error;
 
-use super::{
-    audit_file::AuditFile,
-    logs::LogQueue,
-    reload::{Adopter, ConfigPlace, Follower, ReloadRequest},
-    sockets::{OpenMonitor, OpenSocket},
-    systemd::{self, ServiceManager, ServiceNotification},
-};
-use credbroker_config::Sources;
-use credbroker_fleet::{Fleet, HubState, resolver::Resolver};
-use credbroker_observe::{
-    audit::Audit,
-    clock::{Beat, Clock},
-    trace,
-};
-use credbroker_runner::{LiveRuns, ProcessRunner, reap_orphans};
-use credbroker_server::{Clusters, Gate, ReloadState};
+use super::sockets::OpenSocket;
+use credbroker_observe::{audit::Audit, trace};
+use credbroker_server::{Gate, ReloadState};
 use credbroker_uds_server::{Acceptor, Keeper};
 
 /// How long a drain may take.
@@ -48,36 +36,22 @@ pub enum Drained {
 
 /// The gRPC services under whose names health is reported, beside the empty one.
 const SERVICES: [&str; 2] = ["credbroker.v1.CredentialBroker", "credbroker.v1.CredentialBrokerAdmin"];
-/// The same of the hub that ClusterProfiles are read from.
-const HUB_SERVICE: &str = "hub";
-/// The same of the files of the configuration.
-const CONFIGURATION_SERVICE: &str = "configuration";
+
+/// The tasks without which the broker cannot go on, by their names.
+pub(super) type Essentials = Vec<(&'static str, BoxFuture<'static, ()>)>;
 
 /// A broker that listens but does not serve yet.
-#[derive(Debug)]
+#[expect(missing_debug_implementations, reason = "its tasks have none")]
 pub struct Bound {
     pub(super) sockets: Vec<OpenSocket>,
     pub(super) acceptor: Arc<Acceptor<Gate<ProcessRunner>>>,
     pub(super) audit: Audit,
-    pub(super) audit_file: Option<AuditFile>,
-    /// `None`: the broker does not write the log of the process.
-    pub(super) log: Option<LogQueue>,
-    pub(super) clusters: Arc<Clusters<ProcessRunner>>,
-    pub(super) adopter: Arc<Adopter>,
-    pub(super) clock: Arc<dyn Clock>,
     /// Which configuration is in force.
     pub(super) configuration: watch::Sender<Arc<ReloadState>>,
-    pub(super) reload: ReloadRequest,
-    /// `None`: the files are not followed.
-    pub(super) follow: Option<(ConfigPlace, Sources)>,
-    /// `None`: metrics are not served.
-    pub(super) monitor: Option<OpenMonitor>,
-    /// Who gets notifications.
-    pub(super) service_manager: Option<ServiceManager>,
+    pub(super) reload: Arc<Notify>,
     pub(super) health: HealthReporter,
+    /// Those that run when it serves.
     pub(super) essentials: Essentials,
-    /// The plugin runs in progress, whose orphans are reaped. `None`: something else reaps them.
-    pub(super) orphans: Option<LiveRuns>,
     pub(super) tasks: TaskTracker,
     pub(super) draining: CancellationToken,
 }
@@ -89,82 +63,12 @@ impl Bound {
         for service in SERVICES {
             self.health.set_service_status(service, ServingStatus::Serving).await;
         }
-        if let Some(runs) = self.orphans.take() {
-            self.essentials.spawn("reaper of orphans", reap_orphans(runs));
-        }
-        let audit = self.audit.clone();
-        self.essentials.spawn("counter of audit records", async move { audit.count_omitted().await });
-        let beat = Beat::start();
-        let cache = self.adopter.cache.clone();
-        self.essentials.spawn("credential refresher", async move { cache.keep_fresh(beat).await });
-        let resolver = Arc::clone(&self.adopter.resolver);
-        self.essentials.spawn("plugin file watcher", async move { resolver.keep_looking(beat).await });
-        let (adopter, health) = (Arc::clone(&self.adopter), self.health.clone());
-        self.essentials.spawn("hub reader", async move {
-            tokio::select! {
-                () = adopter.hub.run() => {}
-                () = report_hub(&adopter.fleet, &adopter.resolver, &health) => {}
-            }
-        });
-        let clusters = Arc::clone(&self.clusters);
-        self.essentials.spawn("readiness reporter", async move { clusters.run().await });
-        if let Some((place, sources)) = self.follow.take() {
-            let (adopter, clock) = (Arc::clone(&self.adopter), Arc::clone(&self.clock));
-            let (requests, state) = (self.reload.clone(), self.configuration.clone());
-            let follower = Follower::new(place, sources, adopter, clock, requests, state);
-            let (states, health) = (self.configuration.subscribe(), self.health.clone());
-            self.essentials.spawn("configuration follower", async move {
-                tokio::select! {
-                    () = follower.run() => {}
-                    () = report_configuration(states, &health) => {}
-                }
-            });
-        }
-        if let Some(monitor) = self.monitor.take() {
-            self.essentials.spawn("metrics server", monitor.serve());
-        }
-        if let Some(manager) = self.service_manager {
-            let acceptor = Arc::clone(&self.acceptor);
-            // Where the broker calls itself. `None`: its socket has no name.
-            let socket = self.sockets.iter().find_map(|socket| socket.path.clone());
-            self.essentials.spawn("systemd notifier", async move {
-                let connect = || systemd::connect(socket.as_deref(), &acceptor);
-                systemd::report(connect, manager.watchdog, ServiceNotification::notify).await;
-            });
-        }
-        if let Some(log) = self.log.take() {
-            self.essentials.spawn("log writer", async move { log.ended().await });
-        }
-        if let Some(file) = self.audit_file.take() {
-            self.essentials.spawn("audit writer", async move { file.ended().await });
-        }
-        let acceptor = Arc::clone(&self.acceptor);
-        self.essentials.spawn("connection watchdog", async move {
-            acceptor.watch_over(|period| beat.next(period)).await;
-        });
-        for socket in &self.sockets {
-            if let Some(keeper) = socket.keeper.clone() {
-                let newest = socket.newest.clone();
-                self.essentials.spawn("socket watcher", async move {
-                    keeper.run(&newest, |period| beat.next(period)).await;
-                });
-            }
-            let (acceptor, listener) = (Arc::clone(&self.acceptor), socket.listener);
-            let newest = socket.newest.subscribe();
-            self.essentials.spawn("accept loop", async move { acceptor.run(listener, newest).await });
-        }
-        self.essentials.ended().await
+        run(std::mem::take(&mut self.essentials), &self.tasks, &self.draining).await
     }
 
-    /// Follows the files of the configuration at `place` while the broker serves. `sources` are those that it was built
-    /// from.
-    pub fn follow(&mut self, place: ConfigPlace, sources: Sources) {
-        self.follow = Some((place, sources));
-    }
-
-    /// Asks the broker to read its files again.
-    pub fn reload_request(&self) -> ReloadRequest {
-        self.reload.clone()
+    /// Asks the broker to read its files again when it is notified, as SIGHUP does.
+    pub fn reload_request(&self) -> Arc<Notify> {
+        Arc::clone(&self.reload)
     }
 
     /// Which configuration is in force, and the problems of a newer one.
@@ -179,7 +83,7 @@ impl Bound {
             self.health.set_service_status(service, ServingStatus::NotServing).await;
         }
         self.health.set_service_status("", ServingStatus::NotServing).await;
-        self.withdraw().await;
+        withdraw(&self.sockets).await;
         self.draining.cancel();
         // What waits at a socket of systemd's is for the next broker.
         for socket in self.sockets.iter().filter(|socket| !socket.is_inherited) {
@@ -194,118 +98,57 @@ impl Bound {
         drop(tokio::join!(records, trace::stop(RECORDS)));
         drained.map_or(Drained::CutOff { left: self.tasks.len() }, |()| Drained::Whole)
     }
-
-    /// Removes the names of the sockets: new clients find none, and retry until the next broker listens.
-    async fn withdraw(&self) {
-        let keepers: Vec<_> = self.sockets.iter().filter_map(|socket| socket.keeper.clone()).collect();
-        let withdrawn = tokio::task::spawn_blocking(move || keepers.iter().for_each(Keeper::withdraw));
-        // A mount that hangs does not delay the drain.
-        drop(tokio::time::timeout(WITHDRAWAL, withdrawn).await);
-    }
 }
 
-/// Reports the health of the hub under a separate name: the broker itself continues without the hub.
-async fn report_hub(fleet: &Fleet, resolver: &Resolver, health: &HealthReporter) {
-    let mut states = fleet.hub_states();
-    loop {
-        let HubState { synced, problem } = states.borrow_and_update().clone();
-        match problem {
-            _ if resolver.fleet().is_none() => health.clone().clear_service_status(HUB_SERVICE).await,
-            None if synced => health.set_service_status(HUB_SERVICE, ServingStatus::Serving).await,
-            _ => health.set_service_status(HUB_SERVICE, ServingStatus::NotServing).await,
-        }
-        // The fleet keeps the sender alive.
-        drop(states.changed().await);
-    }
+/// Removes the names of `sockets`: new clients find none, and retry until the next broker listens.
+async fn withdraw(sockets: &[OpenSocket]) {
+    let keepers: Vec<_> = sockets.iter().filter_map(|socket| socket.keeper.clone()).collect();
+    let withdrawn = tokio::task::spawn_blocking(move || keepers.iter().for_each(Keeper::withdraw));
+    // A mount that hangs does not delay the drain.
+    drop(tokio::time::timeout(WITHDRAWAL, withdrawn).await);
 }
 
-/// Reports whether the files are in force as they are, under a separate name: the broker continues with those before.
-async fn report_configuration(mut states: watch::Receiver<Arc<ReloadState>>, health: &HealthReporter) {
-    loop {
-        let is_current = states.borrow_and_update().failure.is_none();
-        let serving = if is_current { ServingStatus::Serving } else { ServingStatus::NotServing };
-        health.set_service_status(CONFIGURATION_SERVICE, serving).await;
-        // The broker keeps the sender alive.
-        drop(states.changed().await);
+/// Runs `essentials` until the broker drains. Returns earlier only with the name of one that returned or panicked.
+async fn run(essentials: Essentials, tasks: &TaskTracker, draining: &CancellationToken) -> &'static str {
+    let running = essentials.into_iter().map(|(name, task)| {
+        let task = tasks.spawn(draining.clone().run_until_cancelled_owned(task));
+        Box::pin(async move {
+            drop(task.await);
+            name
+        })
+    });
+    let (name, ..) = select_all(running).await;
+    if draining.is_cancelled() {
+        return pending().await;
     }
-}
-
-/// Starts essential tasks, and reports those that end before the broker drains.
-#[derive(Debug)]
-pub(super) struct Essentials {
-    tasks: TaskTracker,
-    draining: CancellationToken,
-    ended: (mpsc::UnboundedSender<&'static str>, mpsc::UnboundedReceiver<&'static str>),
-}
-
-impl Essentials {
-    pub(super) fn new(tasks: TaskTracker, draining: CancellationToken) -> Self {
-        Self { tasks, draining, ended: mpsc::unbounded_channel() }
-    }
-
-    /// Runs `task` until the broker drains.
-    pub(super) fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
-        let end = EndReport { name, draining: self.draining.clone(), ended: self.ended.0.clone() };
-        let task = self.draining.clone().run_until_cancelled_owned(task);
-        self.tasks.spawn(async move {
-            let _end = end;
-            task.await;
-        });
-    }
-
-    /// Waits for a task that returned or panicked, and returns its name. Pending while the broker drains.
-    pub(super) async fn ended(&mut self) -> &'static str {
-        match self.ended.1.recv().await {
-            Some(name) => name,
-            // Not reached: `self` holds a sender.
-            None => std::future::pending().await,
-        }
-    }
-}
-
-/// Reports the end of its task when dropped, also after a panic.
-struct EndReport {
-    name: &'static str,
-    draining: CancellationToken,
-    ended: mpsc::UnboundedSender<&'static str>,
-}
-
-impl Drop for EndReport {
-    fn drop(&mut self) {
-        if !self.draining.is_cancelled() {
-            error!(task = self.name, "an essential task has ended");
-            // Without a receiver, the broker has ended.
-            let _unheard = self.ended.send(self.name);
-        }
-    }
+    error!(task = name, "an essential task has ended");
+    name
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use futures_util::FutureExt as _;
 
-    fn essentials() -> (Essentials, TaskTracker, CancellationToken) {
-        let (tasks, draining) = (TaskTracker::new(), CancellationToken::new());
-        (Essentials::new(tasks.clone(), draining.clone()), tasks, draining)
-    }
+    use super::*;
 
     #[tokio::test]
     async fn a_task_that_returns_or_panics_is_reported_by_name() {
-        let (mut essentials, _tasks, _draining) = essentials();
-        essentials.spawn("goes on", std::future::pending());
-        essentials.spawn("returns", std::future::ready(()));
-        assert_eq!(essentials.ended().await, "returns");
-        essentials.spawn("panics", async { panic!("on purpose") });
-        assert_eq!(essentials.ended().await, "panics");
+        for (name, task) in
+            [("returns", async {}.boxed()), ("panics", async { panic!("on purpose") }.boxed())]
+        {
+            let essentials = vec![("goes on", pending().boxed()), (name, task)];
+            assert_eq!(run(essentials, &TaskTracker::new(), &CancellationToken::new()).await, name);
+        }
     }
 
     #[tokio::test]
     async fn the_end_of_the_broker_is_not_a_failure() {
-        let (mut essentials, tasks, draining) = essentials();
-        essentials.spawn("goes on", std::future::pending());
+        let (tasks, draining) = (TaskTracker::new(), CancellationToken::new());
+        let mut running = Box::pin(run(vec![("goes on", pending().boxed())], &tasks, &draining));
+        assert!(futures_util::poll!(&mut running).is_pending());
         draining.cancel();
         tasks.close();
         tasks.wait().await;
-        assert!(essentials.ended.1.try_recv().is_err());
+        assert!(futures_util::poll!(&mut running).is_pending());
     }
 }

@@ -1,13 +1,16 @@
 //! Connects all parts of a broker.
 
 use std::{
+    mem::take,
     path::PathBuf,
     sync::{Arc, Mutex},
 };
 
-use tokio::sync::watch;
+use anyhow::{Context as _, anyhow};
+use futures_util::FutureExt as _;
+use tokio::sync::{Notify, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tonic_health::server::HealthReporter;
+use tonic_health::{ServingStatus, server::HealthReporter};
 use tracing::warn;
 
 use super::{
@@ -15,39 +18,53 @@ use super::{
     bound::{Bound, Essentials},
     edges::Edges,
     limits,
-    reload::{Adopter, ReloadRequest, Started, note_shared},
-    sockets::{BuildError, Listening, OpenMonitor},
+    reload::{Adopter, Follower, note_shared},
+    sockets::{Listening, OpenSocket, monitor},
+    systemd,
 };
 use credbroker_cache::{CacheParts, CredentialCache};
 use credbroker_config::{AuditTo, Config};
 use credbroker_fleet::{
-    ApiVerifier, Fleet,
+    ApiVerifier, Fleet, HubState,
     hub::{HubParts, HubReader},
     resolver::Resolver,
 };
-use credbroker_observe::{audit::Audit, metrics::Metrics};
+use credbroker_observe::{audit::Audit, clock::Beat, metrics::Metrics};
 use credbroker_plugin::access::Policy;
-use credbroker_runner::{LiveRuns, ProcessRunner, RunLimits, RunnerParts, check_scratch};
+use credbroker_runner::{
+    LiveRuns, ProcessRunner, RunLimits, RunnerParts, Scheduler, check_scratch, reap_orphans,
+};
 use credbroker_server::{
     Admission, BrokerInfo, Clusters, Gate, HealthChecks, MonitorParts, ProviderNames, ReloadState, encode,
     record_runs, services,
 };
 use credbroker_uds_server::Acceptor;
 
+/// The name under which the health of the hub is reported, from which ClusterProfiles are read.
+const HUB_SERVICE: &str = "hub";
+/// The same of the files of the configuration.
+const CONFIGURATION_SERVICE: &str = "configuration";
+
 /// Builds the broker of `config`. Must be called within a tokio runtime.
 ///
 /// # Errors
 ///
-/// [`BuildError`]: nothing was started, and no file of another process was changed.
-pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<Bound, BuildError> {
-    check_scratch(&edges.scratch)
-        .map_err(|cause| BuildError::Scratch { base: edges.scratch.clone(), cause })?;
-    let (audit, audit_file) = audit(&config.audit, &edges)?;
+/// Nothing was started, and no file of another process was changed.
+pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> anyhow::Result<Bound> {
+    let base = edges.scratch.display();
+    check_scratch(&edges.scratch).map_err(|cause| {
+        anyhow!(
+            "cannot make working directories for plugins in {base}: {cause}; mount a writable volume there, such as an emptyDir in memory, or set TMPDIR to a directory that is writable"
+        )
+    })?;
+    let (mut essentials, bounds) = (Essentials::new(), config.limits);
+    let audit = audit(&config.audit, &edges, &mut essentials)?;
     let sockets = listening.into_iter().map(Listening::open).collect::<Result<Vec<_>, _>>()?;
 
     let (tasks, draining, jitter) = (TaskTracker::new(), CancellationToken::new(), edges.jitter);
-    let (metrics, live_runs) = (Arc::<Metrics>::default(), LiveRuns::default());
-    let scheduler = limits::scheduler(&config.limits, Arc::clone(&edges.clock), jitter);
+    let (metrics, live_runs, clock) = (Arc::<Metrics>::default(), LiveRuns::default(), edges.clock);
+    let scheduler = Scheduler::new(limits::runs(&bounds), Arc::clone(&clock), jitter);
+    scheduler.set_interactive(bounds.interactive_runs.get());
     let cache = CredentialCache::new(CacheParts {
         runner: runner((edges.launcher, edges.scratch), &tasks, &live_runs),
         scheduler: scheduler.clone(),
@@ -55,81 +72,105 @@ pub fn build(config: Config, listening: Vec<Listening>, edges: Edges) -> Result<
         verify: ApiVerifier::function(),
         on_run: record_runs(audit.clone()),
         metrics: Arc::clone(&metrics),
-        clock: Arc::clone(&edges.clock),
+        clock: Arc::clone(&clock),
         jitter,
         epoch: edges.epoch,
-        entries: limits::entries(&config.limits),
+        entries: limits::entries(&bounds),
         tasks: tasks.clone(),
         draining: draining.clone(),
     });
-    let health = HealthReporter::new();
-    let started = Started::of(&config);
-    let policies = watch::Sender::new(Arc::new(Policy::new(config.access)));
+    let policies = watch::Sender::new(Arc::new(Policy::new(take(&mut config.access))));
     let listeners = config.listen.iter().map(|listen| listen.name.as_str().into()).collect();
-    let providers = Arc::new(config.providers);
+    let providers = Arc::new(take(&mut config.providers));
     note_shared(&providers, &policies.borrow());
-    let section = config.cluster_profiles;
+    let section = config.cluster_profiles.take();
     let rules = section.as_ref().map(|section| section.rules).unwrap_or_default();
     let fleet = Arc::new(Fleet::new(Arc::clone(&providers), rules));
     let read_fleet = section.is_some().then(|| Arc::clone(&fleet));
-    let resolver = Arc::new(Resolver::new(Arc::clone(&providers), read_fleet));
+    let resolver = Arc::new(Resolver::new(providers, read_fleet));
     let clusters =
-        Clusters::new(Arc::clone(&fleet), Arc::clone(&resolver), cache.clone(), Arc::clone(&edges.clock));
+        Clusters::new(Arc::clone(&fleet), Arc::clone(&resolver), cache.clone(), Arc::clone(&clock));
     let clusters = Arc::new(clusters);
-    let hub = {
-        let (fleet, resolver, cache) = (Arc::clone(&fleet), Arc::clone(&resolver), cache.clone());
-        let (tasks, draining) = (tasks.clone(), draining.clone());
-        Arc::new(HubReader::new(section, HubParts { fleet, resolver, cache, jitter, tasks, draining }))
+    let parts = HubParts {
+        fleet: Arc::clone(&fleet),
+        resolver: Arc::clone(&resolver),
+        cache: cache.clone(),
+        jitter,
+        tasks: tasks.clone(),
+        draining: draining.clone(),
     };
+    let (now, health, reload) = (clock.now().wall, HealthReporter::new(), Arc::<Notify>::default());
+    let configuration = watch::Sender::new(Arc::new(ReloadState::started(take(&mut config.files), now)));
     let adopter = Arc::new(Adopter {
         resolver: Arc::clone(&resolver),
         cache: cache.clone(),
         scheduler,
         fleet,
-        hub,
-        policies: policies.clone(),
-        started,
-        limits: Mutex::new(config.limits),
+        hub: HubReader::new(section, parts),
+        policies,
+        limits: Mutex::new(bounds),
+        started: config,
     });
-    let now = edges.clock.now().wall;
-    let configuration = watch::Sender::new(Arc::new(ReloadState::started(config.files, now)));
-    let monitor = config.metrics.as_ref().map(|listen| {
+    if let Some(listen) = &adopter.started.metrics {
         let health = HealthChecks::new(cache.clone(), Arc::clone(&resolver));
         let (metrics, tasks, draining) = (Arc::clone(&metrics), tasks.clone(), draining.clone());
         let (started, configuration) = (now, configuration.subscribe());
-        let names = ProviderNames { policies: policies.subscribe(), setting: listen.provider_names };
+        let names = ProviderNames { policies: adopter.policies.subscribe(), setting: listen.provider_names };
         let parts = MonitorParts { health, metrics, configuration, names, started, tasks, draining };
-        OpenMonitor::at(&listen.address, parts)
-    });
-    let monitor = monitor.transpose()?;
+        essentials.push(("metrics server", monitor(&listen.address, parts)?.boxed()));
+    }
     let paths: Vec<_> = sockets.iter().filter_map(|socket| socket.path.clone()).collect();
+    let path = paths.first().cloned();
     let info = BrokerInfo { started: now, configuration: configuration.subscribe(), sockets: paths };
     let services =
         services(cache, resolver, Arc::clone(&clusters), health.clone(), info, (metrics, audit.clone()));
-    let admission = Admission { policies: policies.subscribe(), listeners, runs: live_runs.clone() };
-    let (gate, bounds) = (Arc::new(Gate::new(services, admission)), limits::connections(&config.limits));
+    let admission = Admission { policies: adopter.policies.subscribe(), listeners, runs: live_runs.clone() };
+    let (gate, bounds) = (Arc::new(Gate::new(services, admission)), limits::connections(&bounds));
     let acceptor = Arc::new(Acceptor::new(gate, bounds, tasks.clone(), draining.clone()));
-    warn_of_unknown_user(&acceptor);
-    Ok(Bound {
-        sockets,
-        acceptor,
-        audit,
-        audit_file,
-        log: edges.log,
-        clusters,
-        adopter,
-        clock: edges.clock,
-        configuration,
-        reload: ReloadRequest::default(),
-        follow: None,
-        monitor,
-        service_manager: edges.service_manager,
-        health,
-        essentials: Essentials::new(tasks.clone(), draining.clone()),
-        orphans: edges.reaps_orphans.then_some(live_runs),
-        tasks,
-        draining,
-    })
+    let beat = Beat::start();
+    essentials.extend(working(&adopter, clusters, health.clone(), beat));
+    essentials.extend(serving(&sockets, &acceptor, beat));
+    let orphans = edges.reaps_orphans.then(|| ("reaper of orphans", reap_orphans(live_runs).boxed()));
+    let log = edges.log.map(|log| ("log writer", async move { log.ended().await }.boxed()));
+    essentials.extend(orphans.into_iter().chain(log));
+    if let Some(manager) = edges.service_manager {
+        let acceptor = Arc::clone(&acceptor);
+        let reported = async move {
+            let connect = || systemd::connect(path.as_deref(), &acceptor);
+            systemd::report(connect, manager.watchdog, systemd::notify).await;
+        };
+        essentials.push(("systemd notifier", reported.boxed()));
+    }
+    if let Some((place, sources)) = edges.follow {
+        let (requests, state) = (Arc::clone(&reload), configuration.clone());
+        let follower = Follower::new(place, sources, adopter, clock, requests, state);
+        let is_well = |state: &Arc<ReloadState>| Some(state.failure.is_none());
+        let reported = report(CONFIGURATION_SERVICE, configuration.subscribe(), health.clone(), is_well);
+        let either = async move {
+            tokio::select! { () = follower.run() => {}, () = reported => {} }
+        };
+        essentials.push(("configuration follower", either.boxed()));
+    }
+    Ok(Bound { sockets, acceptor, audit, configuration, reload, health, essentials, tasks, draining })
+}
+
+/// Where `to` says.
+fn audit(to: &AuditTo, edges: &Edges, essentials: &mut Essentials) -> anyhow::Result<Audit> {
+    let clock = Arc::clone(&edges.clock);
+    let audit = match to {
+        AuditTo::Nowhere => Audit::default(),
+        AuditTo::Log => Audit::in_log(clock),
+        AuditTo::File(path) => {
+            let cannot = || format!("cannot open the audit file `{}` (`audit.file`)", path.display());
+            let file = AuditFile::start(path, Arc::clone(&clock)).with_context(cannot)?;
+            let writer = file.clone();
+            essentials.push(("audit writer", async move { writer.ended().await }.boxed()));
+            Audit::in_lines(file, clock)
+        }
+    };
+    let counted = audit.clone();
+    essentials.push(("counter of audit records", async move { counted.count_omitted().await }.boxed()));
+    Ok(audit)
 }
 
 fn runner((launcher, scratch): (PathBuf, PathBuf), tasks: &TaskTracker, live: &LiveRuns) -> ProcessRunner {
@@ -137,24 +178,69 @@ fn runner((launcher, scratch): (PathBuf, PathBuf), tasks: &TaskTracker, live: &L
     ProcessRunner::new(RunnerParts { limits, launcher, scratch, tasks, live })
 }
 
-fn warn_of_unknown_user(acceptor: &Acceptor<Gate<ProcessRunner>>) {
+/// What keeps credentials and clusters as they should be.
+fn working(
+    adopter: &Arc<Adopter>,
+    clusters: Arc<Clusters<ProcessRunner>>,
+    health: HealthReporter,
+    beat: Beat,
+) -> Essentials {
+    let (cache, resolver) = (adopter.cache.clone(), Arc::clone(&adopter.resolver));
+    let adopter = Arc::clone(adopter);
+    let hub = async move {
+        let states = adopter.fleet.hub_states();
+        let is_well = |hub: &HubState| adopter.resolver.fleet().map(|_| hub.synced && hub.problem.is_none());
+        tokio::select! {
+            () = adopter.hub.run() => {}
+            () = report(HUB_SERVICE, states, health, is_well) => {}
+        }
+    };
+    vec![
+        ("credential refresher", async move { cache.keep_fresh(beat).await }.boxed()),
+        ("plugin file watcher", async move { resolver.keep_looking(beat).await }.boxed()),
+        ("hub reader", hub.boxed()),
+        ("readiness reporter", async move { clusters.run().await }.boxed()),
+    ]
+}
+
+/// What serves callers at `sockets`.
+fn serving(sockets: &[OpenSocket], acceptor: &Arc<Acceptor<Gate<ProcessRunner>>>, beat: Beat) -> Essentials {
     if !acceptor.identifies_its_own() {
         warn!(
             "the broker's own user is not served: its uid is the one that the kernel uses for all users that it cannot map"
         );
     }
+    let watched = Arc::clone(acceptor);
+    let watchdog = async move { watched.watch_over(|period| beat.next(period)).await };
+    let mut essentials = vec![("connection watchdog", watchdog.boxed())];
+    for socket in sockets {
+        if let Some(keeper) = socket.keeper.clone() {
+            let newest = socket.newest.clone();
+            let kept = async move { keeper.run(&newest, |period| beat.next(period)).await };
+            essentials.push(("socket watcher", kept.boxed()));
+        }
+        let (acceptor, listener) = (Arc::clone(acceptor), socket.listener);
+        let newest = socket.newest.subscribe();
+        essentials.push(("accept loop", async move { acceptor.run(listener, newest).await }.boxed()));
+    }
+    essentials
 }
 
-/// Where `to` says, and the file that it is, if it is one.
-fn audit(to: &AuditTo, edges: &Edges) -> Result<(Audit, Option<AuditFile>), BuildError> {
-    let clock = Arc::clone(&edges.clock);
-    match to {
-        AuditTo::Nowhere => Ok((Audit::default(), None)),
-        AuditTo::Log => Ok((Audit::in_log(clock), None)),
-        AuditTo::File(path) => {
-            let file = AuditFile::start(path, Arc::clone(&clock));
-            let file = file.map_err(|source| BuildError::Audit { path: path.clone(), source })?;
-            Ok((Audit::in_lines(file.clone(), clock), Some(file)))
+/// Reports whether `service` is well, under this name: the broker itself goes on without it. `None`: there is none.
+async fn report<T>(
+    service: &str,
+    mut states: watch::Receiver<T>,
+    health: HealthReporter,
+    is_well: impl Fn(&T) -> Option<bool>,
+) {
+    loop {
+        let is_well = is_well(&states.borrow_and_update());
+        match is_well {
+            Some(true) => health.set_service_status(service, ServingStatus::Serving).await,
+            Some(false) => health.set_service_status(service, ServingStatus::NotServing).await,
+            None => health.clone().clear_service_status(service).await,
         }
+        // The broker keeps the sender alive.
+        drop(states.changed().await);
     }
 }

@@ -4,7 +4,8 @@ use std::{ffi::OsStr, io, path::PathBuf, sync::Arc};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::{linux::PROGRAM, logs::LogQueue, systemd::ServiceManager};
+use super::{linux::PROGRAM, logs::LogQueue, reload::ConfigPlace, systemd::ServiceManager};
+use credbroker_config::Sources;
 use credbroker_observe::clock::{Clock, SystemClock};
 use credbroker_plugin::Environment;
 
@@ -27,6 +28,8 @@ pub struct Edges {
     pub reaps_orphans: bool,
     /// The log, without which the broker ends. `None`: the process has another one.
     pub log: Option<LogQueue>,
+    /// The files of the configuration, which the broker follows, and those that it is built from. `None`: it follows none.
+    pub follow: Option<(ConfigPlace, Sources)>,
 }
 
 impl Edges {
@@ -43,6 +46,7 @@ impl Edges {
             launcher: PROGRAM.into(),
             reaps_orphans: false,
             log: None,
+            follow: None,
         }
     }
 }

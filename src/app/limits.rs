@@ -1,13 +1,9 @@
 //! The limits of the configuration, as the parts of the broker take them.
 
-use std::sync::Arc;
-
 use tracing::warn;
 
 use credbroker_cache::EntryLimits;
 use credbroker_config::Limits;
-use credbroker_observe::clock::Clock;
-use credbroker_runner::Scheduler;
 use credbroker_uds_server as uds;
 
 /// The plugin runs at a time: as many as configured, or as the limit of open files allows.
@@ -20,13 +16,6 @@ pub(super) fn runs(limits: &Limits) -> usize {
         );
     }
     runs
-}
-
-/// A scheduler within the limits.
-pub(super) fn scheduler(limits: &Limits, clock: Arc<dyn Clock>, jitter: fn() -> f64) -> Scheduler {
-    let scheduler = Scheduler::new(runs(limits), clock, jitter);
-    scheduler.set_interactive(limits.interactive_runs.get());
-    scheduler
 }
 
 pub(super) fn entries(limits: &Limits) -> EntryLimits {

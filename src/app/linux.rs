@@ -7,7 +7,7 @@
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     ffi::{OsStr, OsString},
-    fs,
+    fs::{self, FileType},
     mem::{self, MaybeUninit},
     os::{
         fd::OwnedFd,
@@ -20,9 +20,9 @@ use std::{
 
 use rustix::{
     fs::{
-        FileType, Mode,
+        Mode,
         inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags},
-        stat, statfs,
+        statfs,
     },
     io::Errno,
     process::{
@@ -128,22 +128,27 @@ pub(super) enum Touch {
 pub(super) struct Watcher {
     /// `None`: the kernel refuses one.
     inotify: Option<Arc<OwnedFd>>,
-    watches: HashMap<i32, Watched>,
+    watches: ByNumber,
     /// The kernel has dropped events.
     has_lost_events: bool,
 }
 
-/// What one watch is for.
+/// A file or directory with a watch.
 #[derive(Debug)]
-enum Watched {
-    Directory { path: PathBuf, names: Names, is_remote: bool },
-    File(PathBuf),
+struct Watched {
+    path: PathBuf,
+    /// The names in the directory that matter.
+    names: Names,
+    is_remote: bool,
 }
+
+/// By the numbers of the kernel.
+type ByNumber = HashMap<i32, Watched>;
 
 /// The watches of some files.
 #[derive(Debug, Default)]
 pub(super) struct Watches {
-    by_number: HashMap<i32, Watched>,
+    by_number: ByNumber,
     /// Whether every change is reported.
     pub(super) is_complete: bool,
 }
@@ -152,42 +157,34 @@ impl Watches {
     /// Watches `files`. May block.
     pub(super) fn add(inotify: Option<&OwnedFd>, files: &[PathBuf]) -> Self {
         let Some(inotify) = inotify else { return Self::default() };
-        let mut all = Self { by_number: HashMap::new(), is_complete: true };
-        let places = WatchedPlaces::of(files).0;
-        // By their names in these directories, because files that appear there later are watched by them too.
-        let in_places = places.iter().flat_map(|(path, names)| names.files().map(|name| path.join(name)));
-        let in_places = in_places.map(|file| (file, WatchFlags::DONT_FOLLOW));
-        // A file has more names than the followed one if it is mounted or linked elsewhere.
-        let by_name = files.iter().map(|file| (file.clone(), WatchFlags::empty()));
-        for (file, flags) in in_places.chain(by_name) {
-            match watch_file(inotify, &file, flags) {
-                Ok(number) => {
-                    all.is_complete &= !is_remote(&file);
-                    all.by_number.entry(number).or_insert(Watched::File(file));
-                }
-                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS | Errno::ISDIR) => {}
-                Err(_) => all.is_complete = false,
+        let mut all = Self { by_number: ByNumber::new(), is_complete: true };
+        for (path, names) in places(files) {
+            for (name, _) in names.iter().filter(|(_, may_be_file)| **may_be_file) {
+                all.note(watch_file(inotify, &path.join(name)), path.join(name), Names::new());
             }
-        }
-        // Last: if a directory is in the place of a file, it is watched for names.
-        for (path, names) in places {
-            let number = inotify::add_watch(inotify, &path, NAMES | WatchFlags::ONLYDIR);
-            let is_remote = is_remote(&path);
-            all.is_complete &= number.is_ok() && !is_remote;
-            if let Ok(number) = number {
-                all.by_number.insert(number, Watched::Directory { path, names, is_remote });
-            }
+            all.note(inotify::add_watch(inotify, &path, NAMES | WatchFlags::ONLYDIR), path, names);
         }
         all
     }
+
+    fn note(&mut self, number: Result<i32, Errno>, path: PathBuf, names: Names) {
+        let is_remote = is_remote(&path);
+        let is_absent =
+            matches!(number, Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS | Errno::ISDIR));
+        // The directory of a file that is absent is watched.
+        self.is_complete &= (number.is_ok() && !is_remote) || (is_absent && names.is_empty());
+        if let Ok(number) = number {
+            self.by_number.insert(number, Watched { path, names, is_remote });
+        }
+    }
 }
 
-/// Watches the contents of a file. Those of a directory would be all of its files.
-fn watch_file(inotify: &OwnedFd, file: &Path, flags: WatchFlags) -> Result<i32, Errno> {
-    if stat(file).is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Directory) {
+/// Watches the contents of a file, also if they are written by another name. Those of a directory would be all of its files.
+fn watch_file(inotify: &OwnedFd, file: &Path) -> Result<i32, Errno> {
+    if fs::metadata(file).is_ok_and(|found| found.is_dir()) {
         return Err(Errno::ISDIR);
     }
-    inotify::add_watch(inotify, file, CONTENTS | flags)
+    inotify::add_watch(inotify, file, CONTENTS | WatchFlags::DONT_FOLLOW)
 }
 
 fn is_remote(path: &Path) -> bool {
@@ -199,7 +196,7 @@ impl Watcher {
     pub(super) fn start() -> Self {
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok();
         let inotify = inotify.map(Arc::new).filter(|inotify| registered(inotify).is_some());
-        Self { inotify, watches: HashMap::new(), has_lost_events: false }
+        Self { inotify, watches: ByNumber::new(), has_lost_events: false }
     }
 
     /// The inotify instance, for [`Watches::add`].
@@ -279,23 +276,20 @@ impl Watcher {
             return None;
         }
         let touch = if events.contains(ReadFlags::MODIFY) { Touch::Written } else { Touch::Settled };
-        let (path, appeared) = match (self.watches.get(&number)?, name) {
-            (Watched::Directory { path, names, is_remote }, Some(name)) => {
-                if !names.contains(name) {
-                    return None;
-                }
-                let has_appeared = events.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO)
-                    && !events.contains(ReadFlags::ISDIR);
-                (path.join(name), has_appeared && names.may_be_file(name) && !is_remote)
-            }
-            // The directory itself.
-            (Watched::Directory { path, .. }, None) => (path.clone(), false),
-            (Watched::File(file), _) => (file.clone(), false),
-        };
+        let Watched { path, names, is_remote } = self.watches.get(&number)?;
+        // The directory or the file itself.
+        let Some(name) = name else { return Some((path.clone(), touch)) };
+        let (path, may_be_file) = (path.join(name), *names.get(name)?);
+        let has_appeared =
+            events.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO) && !events.contains(ReadFlags::ISDIR);
         // A file that appears may still be written. On a local file system, the look-up of its name does not block.
-        if appeared && let Ok(number) = inotify::add_watch(inotify, &path, CONTENTS | WatchFlags::DONT_FOLLOW)
+        if has_appeared
+            && may_be_file
+            && !is_remote
+            && let Ok(number) = inotify::add_watch(inotify, &path, CONTENTS | WatchFlags::DONT_FOLLOW)
         {
-            self.watches.entry(number).or_insert_with(|| Watched::File(path.clone()));
+            let watched = Watched { path: path.clone(), names: Names::new(), is_remote: false };
+            self.watches.entry(number).or_insert(watched);
         }
         Some((path, touch))
     }
@@ -310,83 +304,41 @@ fn registered(inotify: &Arc<OwnedFd>) -> Option<AsyncFd<Arc<OwnedFd>>> {
     AsyncFd::with_interest(Arc::clone(inotify), Interest::READABLE).ok()
 }
 
-impl Watcher {
-    /// As if the kernel refused an inotify instance.
-    #[cfg(test)]
-    fn without_inotify() -> Self {
-        Self { inotify: None, watches: HashMap::new(), has_lost_events: false }
-    }
-}
+/// Names in one directory, and whether each may be a file whose contents matter, and not only a link or a directory on the
+/// way.
+type Names = BTreeMap<OsString, bool>;
 
-/// The directories to watch.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-struct WatchedPlaces(BTreeMap<PathBuf, Names>);
-
-/// The names of one directory that matter, and whether each may be a file whose contents matter, and not only a link or a
-/// directory on the way.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-struct Names(BTreeMap<OsString, bool>);
-
-impl Names {
-    fn contains(&self, name: &OsStr) -> bool {
-        self.0.contains_key(name)
-    }
-
-    fn may_be_file(&self, name: &OsStr) -> bool {
-        self.0.get(name).is_some_and(|is_file| *is_file)
-    }
-
-    /// Those that may be files whose contents matter.
-    fn files(&self) -> impl Iterator<Item = &OsStr> {
-        self.0.iter().filter(|(_, is_file)| **is_file).map(|(name, _)| name.as_os_str())
-    }
-}
-
-impl WatchedPlaces {
-    /// The places of `files`, which are absolute. They need not exist: then the place where they would begin to exist is
-    /// among them. May block.
-    fn of(files: &[PathBuf]) -> Self {
-        let mut places = Self::default();
-        for file in files {
-            places.add(file);
-        }
-        places
-    }
-
-    fn add(&mut self, file: &Path) {
-        let (mut at, mut links) = (PathBuf::from("/"), 0);
-        let mut rest = parts(file);
+/// The directories to watch for `files`, which are absolute. They need not exist: then the place where they would begin to
+/// exist is among them. May block.
+fn places(files: &[PathBuf]) -> BTreeMap<PathBuf, Names> {
+    let mut places = BTreeMap::<_, Names>::new();
+    for file in files {
+        let (mut at, mut links, mut rest) = (PathBuf::from("/"), 0, parts(file));
         while let Some(part) = rest.pop_front() {
             if part == ".." {
                 at.pop();
                 continue;
             }
-            let path = at.join(&part);
-            let found = fs::symlink_metadata(&path).map(|metadata| metadata.file_type());
-            let is_last = rest.is_empty();
-            match found {
-                Ok(kind) if kind.is_symlink() && links < LINKS => {
-                    links += 1;
-                    self.name(&at, part, is_last);
-                    let Ok(target) = fs::read_link(&path) else { return };
-                    if target.is_absolute() {
-                        at = PathBuf::from("/");
-                    }
-                    let mut parts = parts(&target);
-                    parts.append(&mut rest);
-                    rest = parts;
-                }
-                Ok(kind) if kind.is_dir() && !is_last => at = path,
-                // The file, or the first part that does not exist.
-                _ => return self.name(&at, part, is_last),
+            let (path, is_last) = (at.join(&part), rest.is_empty());
+            let kind = fs::symlink_metadata(&path).map(|metadata| metadata.file_type());
+            if kind.as_ref().is_ok_and(FileType::is_dir) && !is_last {
+                at = path;
+                continue;
             }
+            *places.entry(at.clone()).or_default().entry(part).or_default() |= is_last;
+            let is_link = kind.is_ok_and(|kind| kind.is_symlink()) && links < LINKS;
+            // Else the file, or the first part that does not exist.
+            let Some(target) = is_link.then(|| fs::read_link(&path).ok()).flatten() else { break };
+            links += 1;
+            if target.is_absolute() {
+                at = PathBuf::from("/");
+            }
+            let mut parts = parts(&target);
+            parts.append(&mut rest);
+            rest = parts;
         }
     }
-
-    fn name(&mut self, directory: &Path, name: OsString, may_be_file: bool) {
-        let names = self.0.entry(directory.to_owned()).or_default();
-        *names.0.entry(name).or_default() |= may_be_file;
-    }
+    places
 }
 
 /// The parts of a path that lead somewhere.

@@ -11,24 +11,23 @@ use std::{
     panic,
     path::{Path, PathBuf},
     str::FromStr as _,
-    sync::mpsc,
-    thread,
     time::Duration,
 };
 
 use rustix::{
     event::{PollFd, PollFlags, poll},
-    io::Errno,
+    io::{Errno, retry_on_intr},
 };
 use tracing::{
     Dispatch, Event, Level, Subscriber, dispatcher, error,
     field::{Field, Visit},
+    warn,
 };
 use tracing_subscriber::{
     field::RecordFields,
     filter::{LevelFilter, Targets},
     fmt::{
-        FmtContext, FormattedFields, MakeWriter,
+        FmtContext, FormattedFields,
         format::{FormatEvent, FormatFields, Writer},
         layer,
     },
@@ -37,7 +36,7 @@ use tracing_subscriber::{
     registry::{LookupSpan, Scope},
 };
 
-use super::queue::ByteQueue;
+use super::queue::{Batch, ByteQueue};
 use credbroker_credential::text::{chain, escape_json, shown};
 use credbroker_plugin::Environment;
 
@@ -61,51 +60,52 @@ pub enum LogFormat {
     Json,
 }
 
-/// What the command line says about logs.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct LogOptions {
-    /// `None`: the fields of the journal if stderr leads to it, else lines for people.
-    pub format: Option<LogFormat>,
-    /// The number of `-v` flags.
-    pub verbose: u8,
-}
-
 /// What is wrong with a variable.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum FilterProblem {
+#[derive(Debug, Eq, PartialEq)]
+enum FilterProblem {
     /// `CREDBROKER_LOG`, which only credbroker reads: the broker does not start.
     Fatal(String),
     /// `RUST_LOG`, which may be set for other programs: it is ignored.
     Ignored(String),
 }
 
-/// Starts logging: times in UTC, colours only on a terminal and without `NO_COLOR`, levels from `-v`, `CREDBROKER_LOG`
-/// or `RUST_LOG`. Panics are logged too. Nothing waits for a reader of the log.
+/// Starts logging: times in UTC, colours only on a terminal and without `NO_COLOR`, levels from the number of `-v` flags,
+/// `CREDBROKER_LOG` or `RUST_LOG`. Panics are logged too. Nothing waits for a reader of the log. Without a `format`, it is
+/// the fields of the journal if stderr leads to it, else lines for people.
 ///
-/// Also returns what is wrong with the level; then the default is used.
-pub fn start(options: LogOptions, environment: &Environment) -> (LogQueue, Option<FilterProblem>) {
-    let (filter, problem) = choose(options.verbose, environment);
+/// Also returns what is wrong with `CREDBROKER_LOG`, if the broker must not start.
+pub fn start(
+    format: Option<LogFormat>,
+    verbose: u8,
+    environment: &Environment,
+) -> (LogQueue, Option<String>) {
+    let (filter, problem) = choose(verbose, environment);
     let stderr = io::stderr();
-    let journal = (options.format.is_none() && is_journal(&stderr, environment))
-        .then(|| JournalSink::open(Path::new(SOCKET)).ok())
-        .flatten();
+    let is_journal = format.is_none() && is_journal(&stderr, environment);
+    let journal = is_journal.then(|| JournalSink::open(Path::new(SOCKET)).ok()).flatten();
     let plain = environment.get("NO_COLOR").is_some_and(|value| !value.is_empty());
     let text = LogForm::Text { colours: !plain && stderr.is_terminal() };
-    let queue = match (journal, options.format) {
-        (Some(journal), _) => LogQueue::start(journal, LogForm::Journal, report_dropped),
-        (None, Some(LogFormat::Json)) => LogQueue::start(stderr, LogForm::Json, report_dropped),
-        (None, Some(LogFormat::Text) | None) => LogQueue::start(stderr, text, report_dropped),
+    let form = if format == Some(LogFormat::Json) { LogForm::Json } else { text };
+    let queue = match journal {
+        Some(journal) => LogQueue::start(journal, LogForm::Journal, report_dropped),
+        None => LogQueue::start(stderr, form, report_dropped),
     };
     // In tests, another subscriber may exist already.
     let _already = dispatcher::set_global_default(subscriber(&queue, filter));
     panic::set_hook(Box::new(log_panic));
-    (queue, problem)
+    match problem {
+        Some(FilterProblem::Fatal(problem)) => return (queue, Some(problem)),
+        Some(FilterProblem::Ignored(problem)) => warn!("{problem}"),
+        None => {}
+    }
+    (queue, None)
 }
 
 fn subscriber(queue: &LogQueue, filter: Targets) -> Dispatch {
+    let (form, queue) = (queue.form, queue.clone());
     // Internal errors would be written to stderr, past the queue.
-    let events = layer().with_writer(queue.clone()).log_internal_errors(false);
-    let events = match queue.form {
+    let events = layer().with_writer(move || queue.clone()).log_internal_errors(false);
+    let events = match form {
         LogForm::Text { colours } => events.with_target(false).with_ansi(colours).boxed(),
         LogForm::Json => events.json().flatten_event(true).boxed(),
         LogForm::Journal => events.fmt_fields(JournalFormat).event_format(JournalFormat).boxed(),
@@ -249,14 +249,11 @@ impl LogQueue {
     /// Waits until everything is written, at most for `limit`. If the thread that writes has ended, what it left is written
     /// to stderr.
     pub fn flush(&self, limit: Duration) {
-        let Some(rest) = self.bytes.take_rest() else { return self.bytes.flush(limit) };
-        let (done, written) = mpsc::channel::<()>();
-        // On a thread, because the reader may be stuck.
-        let _unwritten = thread::Builder::new().spawn(move || {
-            drop(io::stderr().write_all(&rest));
-            drop(done);
-        });
-        let _in_time = written.recv_timeout(limit);
+        if self.bytes.has_ended() {
+            let to_stderr = |batch: Batch| io::stderr().write_all(&batch.bytes).map_or(batch.records, |()| 0);
+            let _not_started = self.bytes.start("log", to_stderr);
+        }
+        self.bytes.flush(limit);
     }
 }
 
@@ -268,10 +265,7 @@ fn write_batch(sink: &mut (impl Write + AsFd), mut batch: &[u8]) -> io::Result<(
             Ok(written) => batch = batch.get(written..).unwrap_or_default(),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                match poll(&mut [PollFd::new(sink, PollFlags::OUT)], None) {
-                    Ok(_) | Err(Errno::INTR) => {}
-                    Err(error) => return Err(error.into()),
-                }
+                retry_on_intr(|| poll(&mut [PollFd::new(sink, PollFlags::OUT)], None))?;
             }
             Err(error) => return Err(error),
         }
@@ -280,7 +274,7 @@ fn write_batch(sink: &mut (impl Write + AsFd), mut batch: &[u8]) -> io::Result<(
 }
 
 /// The subscriber writes each event with one call.
-impl Write for &LogQueue {
+impl Write for LogQueue {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         match (self.form, str::from_utf8(event)) {
             (LogForm::Text { colours }, Ok(text)) => self.bytes.push(one_line(text, colours).as_bytes()),
@@ -292,14 +286,6 @@ impl Write for &LogQueue {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for LogQueue {
-    type Writer = &'a Self;
-
-    fn make_writer(&'a self) -> Self::Writer {
-        self
     }
 }
 

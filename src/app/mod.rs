@@ -16,9 +16,10 @@ pub use bound::{Bound, Drained, GRACE};
 pub use build::build;
 pub use edges::{Edges, Signals, environment};
 pub use linux::{harden, terminate_listener};
-pub use logs::{FilterProblem, LogFormat, LogOptions, LogQueue, start as start_logs};
-pub use reload::{ConfigPlace, ReloadRequest};
-pub use sockets::{BuildError, Listening, SocketSource, socket_options};
-pub use systemd::{ServiceManager, ServiceNotification, inherited_listeners};
+pub use logs::{LogFormat, LogQueue, start as start_logs};
+pub use reload::ConfigPlace;
+pub use sockets::{Listening, SocketSource, socket_options};
+pub use systemd::{ServiceManager, inherited_listeners, notify};
 
 pub use credbroker_observe::trace::start as start_traces;
+pub use sd_notify::NotifyState;

@@ -22,10 +22,8 @@ pub(super) struct ByteQueue {
 #[derive(Debug, Default)]
 struct SharedQueue {
     state: Mutex<QueueState>,
-    /// Signals that there is something to write.
-    filled: Condvar,
-    /// Signals that everything is written.
-    emptied: Condvar,
+    /// Signals that there is something to write, or that everything is written.
+    changed: Condvar,
     /// Cancelled when the thread that writes has ended.
     ended: CancellationToken,
 }
@@ -55,6 +53,8 @@ impl ByteQueue {
         mut write: impl FnMut(Batch) -> u64 + Send + 'static,
     ) -> io::Result<()> {
         let (queue, ended) = (self.clone(), self.shared.ended.clone().drop_guard());
+        // An earlier thread may have ended while it wrote.
+        self.lock().writing = false;
         let started = thread::Builder::new().name(name.to_owned()).spawn(move || {
             let _ended = ended;
             loop {
@@ -63,7 +63,7 @@ impl ByteQueue {
                 state.writing = false;
                 state.batch.lost += lost;
                 if state.batch.bytes.is_empty() {
-                    queue.shared.emptied.notify_all();
+                    queue.shared.changed.notify_all();
                 }
             }
         });
@@ -80,18 +80,18 @@ impl ByteQueue {
         state.batch.bytes.extend_from_slice(record);
         state.batch.records += 1;
         drop(state);
-        self.shared.filled.notify_one();
+        self.shared.changed.notify_all();
     }
 
     /// Waits until everything is written, at most for `limit`.
     pub(super) fn flush(&self, limit: Duration) {
         let is_busy = |state: &mut QueueState| state.writing || !state.batch.bytes.is_empty();
-        drop(self.shared.emptied.wait_timeout_while(self.lock(), limit, is_busy));
+        drop(self.shared.changed.wait_timeout_while(self.lock(), limit, is_busy));
     }
 
-    /// Takes what the thread left when it ended. `None`: it has not ended.
-    pub(super) fn take_rest(&self) -> Option<Vec<u8>> {
-        self.shared.ended.is_cancelled().then(|| mem::take(&mut self.lock().batch).bytes)
+    /// Whether the thread that writes has ended. Another one may be started then, for what it left.
+    pub(super) fn has_ended(&self) -> bool {
+        self.shared.ended.is_cancelled()
     }
 
     /// Resolves when the thread that writes has ended, which happens only if it panics or could not be started.
@@ -100,7 +100,7 @@ impl ByteQueue {
     }
 
     fn next_batch(&self) -> Batch {
-        let waited = self.shared.filled.wait_while(self.lock(), |state| state.batch.bytes.is_empty());
+        let waited = self.shared.changed.wait_while(self.lock(), |state| state.batch.bytes.is_empty());
         let mut state = waited.unwrap_or_else(PoisonError::into_inner);
         state.writing = true;
         mem::take(&mut state.batch)

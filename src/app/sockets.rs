@@ -8,6 +8,7 @@ use std::{
     sync::Arc,
 };
 
+use anyhow::Context as _;
 use tokio::{
     net::{TcpListener, UnixListener},
     sync::watch,
@@ -17,52 +18,7 @@ use tracing::info;
 use credbroker_config::{Listen, MetricsAddress, group_id};
 use credbroker_runner::ProcessRunner;
 use credbroker_server::{Monitor, MonitorListener, MonitorParts};
-use credbroker_uds_server::{Keeper, Publication, SocketError, SocketOptions, SocketOrigin, publish};
-
-/// Why the broker cannot start.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum BuildError {
-    /// The file for audit records cannot be opened.
-    #[error("cannot open the audit file `{}` (`audit.file`)", .path.display())]
-    Audit {
-        /// As configured.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// tokio cannot use the listener.
-    #[error("cannot listen on the socket")]
-    Listen(#[source] io::Error),
-    /// Metrics cannot be served there.
-    #[error("cannot serve metrics on {address}")]
-    Metrics {
-        /// `metrics.listen`.
-        address: String,
-        /// The kernel's error.
-        source: io::Error,
-    },
-    /// No plugin could run: runs have no place for their working directories.
-    #[error(
-        "cannot make working directories for plugins in {}: {cause}; mount a writable volume there, such as an emptyDir in memory, or set TMPDIR to a directory that is writable",
-        .base.display()
-    )]
-    Scratch {
-        /// Where working directories are made.
-        base: PathBuf,
-        /// The error of the kernel.
-        cause: io::Error,
-    },
-    /// The socket cannot be published.
-    #[error(transparent)]
-    Socket(#[from] SocketError),
-    /// The group in `listen.group` does not exist.
-    #[error("`listen.group`: group `{name}` not found on this machine; see `getent group`")]
-    UnknownGroup {
-        /// As configured.
-        name: String,
-    },
-}
+use credbroker_uds_server::{Keeper, SocketOptions, SocketOrigin, publish};
 
 /// One socket to listen on.
 #[derive(Debug)]
@@ -96,10 +52,10 @@ impl Listening {
         }
     }
 
-    pub(super) fn open(self) -> Result<OpenSocket, BuildError> {
+    pub(super) fn open(self) -> anyhow::Result<OpenSocket> {
         let (socket, path, origin) = match self.source {
             SocketSource::Inherited(socket) => {
-                let address = socket.local_addr().map_err(BuildError::Listen)?;
+                let address = socket.local_addr().context(UNUSABLE)?;
                 let path = address.as_pathname().map(Path::to_owned);
                 (socket, path.clone(), path.map(SocketOrigin::Inherited))
             }
@@ -108,8 +64,8 @@ impl Listening {
                 (socket, Some(options.path), Some(SocketOrigin::Published(publication)))
             }
         };
-        socket.set_nonblocking(true).map_err(BuildError::Listen)?;
-        let socket = UnixListener::from_std(socket).map_err(BuildError::Listen)?;
+        socket.set_nonblocking(true).context(UNUSABLE)?;
+        let socket = UnixListener::from_std(socket).context(UNUSABLE)?;
         Ok(OpenSocket {
             listener: self.listener,
             path,
@@ -134,62 +90,51 @@ pub(super) struct OpenSocket {
 }
 
 /// The options of a socket at `path` under `listen` of the configuration.
-pub fn socket_options(listen: &Listen, path: &Path) -> Result<SocketOptions, BuildError> {
-    let group = match &listen.group {
-        None => None,
-        Some(name) => Some(group_id(name).ok_or_else(|| BuildError::UnknownGroup { name: name.clone() })?),
+pub fn socket_options(listen: &Listen, path: &Path) -> anyhow::Result<SocketOptions> {
+    let id = |name: &String| {
+        let unknown =
+            || format!("`listen.group`: group `{name}` not found on this machine; see `getent group`");
+        group_id(name).with_context(unknown)
     };
+    let group = listen.group.as_ref().map(id).transpose()?;
     let path = std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path));
     Ok(SocketOptions { path, mode: listen.mode, group, shared_directory: listen.shared_directory })
 }
 
+/// tokio cannot use the listener.
+const UNUSABLE: &str = "cannot listen on the socket";
 /// Permission bits of a Unix socket: the broker's user and group.
 const MODE: u32 = 0o660;
 
-/// A monitor that listens but does not serve yet.
-#[derive(Debug)]
-pub(super) struct OpenMonitor {
-    monitor: Arc<Monitor<ProcessRunner>>,
-    listener: MonitorListener,
-    /// Removes the path of a Unix socket when it is dropped.
-    publication: Option<Publication>,
-    /// For a log line.
-    address: String,
-}
-
-impl OpenMonitor {
-    /// Listens at `address`. Must be called within a tokio runtime.
-    pub(super) fn at(
-        address: &MetricsAddress,
-        parts: MonitorParts<ProcessRunner>,
-    ) -> Result<Self, BuildError> {
-        let (listener, publication, address) = match address {
-            MetricsAddress::Loopback(address) => {
-                let failed = |source| BuildError::Metrics { address: address.to_string(), source };
-                let (listener, address) = loopback(address).map_err(failed)?;
-                (listener, None, address)
-            }
-            MetricsAddress::Unix(path) => {
-                let (path, group, shared_directory) = (path.clone(), None, false);
-                let address = format!("unix://{}", path.display());
-                let (listener, publication) =
-                    publish(&SocketOptions { path, mode: MODE, group, shared_directory })?;
-                let failed = |source| BuildError::Metrics { address: address.clone(), source };
-                listener.set_nonblocking(true).map_err(failed)?;
-                let listener = UnixListener::from_std(listener).map_err(failed)?;
-                (MonitorListener::Unix(listener), Some(publication), address)
-            }
-        };
-        Ok(Self { monitor: Arc::new(Monitor::new(parts)), listener, publication, address })
-    }
-
-    /// Serves until the broker drains.
-    pub(super) async fn serve(self) {
-        let Self { monitor, listener, publication, address } = self;
+/// Listens at `address`, and serves metrics and health there until the broker drains. Must be called within a tokio
+/// runtime.
+pub(super) fn monitor(
+    address: &MetricsAddress,
+    parts: MonitorParts<ProcessRunner>,
+) -> anyhow::Result<impl Future<Output = ()> + Send + 'static> {
+    let failed = |address: &str| format!("cannot serve metrics on {address}");
+    let (listener, publication, address) = match address {
+        MetricsAddress::Loopback(address) => {
+            let (listener, address) = loopback(address).with_context(|| failed(&address.to_string()))?;
+            (listener, None, address)
+        }
+        MetricsAddress::Unix(path) => {
+            let (path, group, shared_directory) = (path.clone(), None, false);
+            let address = format!("unix://{}", path.display());
+            let (listener, publication) =
+                publish(&SocketOptions { path, mode: MODE, group, shared_directory })?;
+            listener.set_nonblocking(true).with_context(|| failed(&address))?;
+            let listener = UnixListener::from_std(listener).with_context(|| failed(&address))?;
+            (MonitorListener::Unix(listener), Some(publication), address)
+        }
+    };
+    let monitor = Arc::new(Monitor::new(parts));
+    Ok(async move {
         info!("serving metrics and health on {address}");
         monitor.run(listener).await;
+        // Removes the path of a Unix socket.
         drop(publication);
-    }
+    })
 }
 
 fn loopback(address: &SocketAddr) -> io::Result<(MonitorListener, String)> {

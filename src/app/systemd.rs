@@ -54,23 +54,10 @@ pub fn inherited_listeners() -> io::Result<Vec<(String, UnixListener)>> {
     Ok(listeners)
 }
 
-/// A notification for the service manager (`NOTIFY_SOCKET`).
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum ServiceNotification {
-    /// The broker has answered a call, or a reload has ended.
-    Ready,
-    /// The configuration is being read again. [`Ready`](Self::Ready) ends it.
-    Reloading,
-    /// The broker drains.
-    Stopping,
-    /// The broker works.
-    Watchdog,
-}
-
 /// The service manager that started the broker and gets notifications.
 #[derive(Clone, Copy, Debug)]
 pub struct ServiceManager {
-    /// The time after which it restarts a broker that sends no [`ServiceNotification::Watchdog`]; `None`: it does not.
+    /// The time after which it restarts a broker that gets no [`NotifyState::Watchdog`]; `None`: it does not.
     pub watchdog: Option<Duration>,
 }
 
@@ -81,20 +68,16 @@ impl ServiceManager {
     }
 }
 
-impl ServiceNotification {
-    /// Sends it. A failure is only logged.
-    pub fn notify(self) {
-        let sent = match self {
-            Self::Ready => sd_notify::notify(&[NotifyState::Ready]),
-            // By the time systemd knows which reload it is: `Type=notify-reload` requires it.
-            Self::Reloading => NotifyState::monotonic_usec_now()
-                .and_then(|now| sd_notify::notify(&[NotifyState::Reloading, now])),
-            Self::Stopping => sd_notify::notify(&[NotifyState::Stopping]),
-            Self::Watchdog => sd_notify::notify(&[NotifyState::Watchdog]),
-        };
-        if let Err(error) = sent {
-            warn!(%error, "cannot notify the service manager: {self:?}");
-        }
+/// Notifies the service manager (`NOTIFY_SOCKET`). A failure is only logged.
+pub fn notify(state: &NotifyState<'_>) {
+    let sent = match state {
+        // By the time systemd knows which reload it is: `Type=notify-reload` requires it.
+        NotifyState::Reloading => NotifyState::monotonic_usec_now()
+            .and_then(|now| sd_notify::notify(&[NotifyState::Reloading, now])),
+        state => sd_notify::notify(std::slice::from_ref(state)),
+    };
+    if let Err(error) = sent {
+        warn!(%error, "cannot notify the service manager: {state:?}");
     }
 }
 
@@ -104,7 +87,7 @@ impl ServiceNotification {
 pub(super) async fn report<F: Future<Output = io::Result<UnixStream>>>(
     connect: impl Fn() -> F,
     period: Option<Duration>,
-    notify: impl Fn(ServiceNotification),
+    notify: impl Fn(&NotifyState<'_>),
 ) {
     let turn = period.map_or(LONGEST, |period| period / 3);
     let mut is_ready = false;
@@ -112,12 +95,12 @@ pub(super) async fn report<F: Future<Output = io::Result<UnixStream>>>(
         match timeout(turn, async { call(connect().await?).await }).await {
             Ok(Ok(())) => {
                 if !mem::replace(&mut is_ready, true) {
-                    notify(ServiceNotification::Ready);
+                    notify(&NotifyState::Ready);
                 }
                 if period.is_none() {
                     return pending().await;
                 }
-                notify(ServiceNotification::Watchdog);
+                notify(&NotifyState::Watchdog);
             }
             Ok(Err(error)) => {
                 warn!(%error, "the broker cannot call itself; systemd restarts it if that lasts");

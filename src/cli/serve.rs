@@ -14,8 +14,7 @@ use tracing::{error, info, warn};
 
 use super::console::EX_CONFIG;
 use crate::app::{
-    self, BuildError, ConfigPlace, Drained, Edges, FilterProblem, Listening, LogFormat, LogOptions, LogQueue,
-    ServiceNotification, Signals, SocketSource,
+    self, ConfigPlace, Drained, Edges, Listening, LogFormat, LogQueue, NotifyState, Signals, SocketSource,
 };
 use credbroker_config as config;
 use credbroker_config::{Listen, Loaded};
@@ -66,22 +65,16 @@ pub(super) fn run(args: &ServeArgs, environment: &Environment) -> anyhow::Result
     }
     // Must be first: it clears environment variables, which is sound only while the process has one thread.
     let inherited = app::inherited_listeners().context("cannot use the sockets from systemd")?;
-    let options = LogOptions { format: args.log_format, verbose: args.verbose };
-    let (logs, problem) = app::start_logs(options, environment);
-    if let Some(FilterProblem::Ignored(problem)) = &problem {
-        warn!("{problem}");
-    }
+    let (logs, problem) = app::start_logs(args.log_format, args.verbose, environment);
     let code = match problem {
-        Some(FilterProblem::Fatal(problem)) => {
+        Some(problem) => {
             logs.line(&format!("credbroker: {problem}"));
             EX_CONFIG
         }
-        None | Some(FilterProblem::Ignored(_)) => {
-            start(inherited, args, environment, &logs).unwrap_or_else(|error| {
-                logs.line(&format!("credbroker: {error:#}"));
-                1
-            })
-        }
+        None => start(inherited, args, environment, &logs).unwrap_or_else(|error| {
+            logs.line(&format!("credbroker: {error:#}"));
+            1
+        }),
     };
     logs.flush(LOG_FLUSH);
     Ok(code)
@@ -142,8 +135,8 @@ async fn serve(
 ) -> anyhow::Result<u8> {
     app::start_traces(&place.environment);
     let addresses: Vec<_> = listening.iter().map(address).collect();
+    let edges = Edges { follow: Some((place, loaded.sources)), ..edges };
     let mut bound = app::build(loaded.config, listening, edges)?;
-    bound.follow(place, loaded.sources);
     let reload = bound.reload_request();
     for address in addresses {
         info!("listening on {address}");
@@ -153,12 +146,12 @@ async fn serve(
             error!("the {task} ended unexpectedly, and the broker cannot continue without it; draining, then exiting with code 1");
             1
         }
-        signal = signals.stop(|| reload.send()) => {
+        signal = signals.stop(|| reload.notify_one()) => {
             info!("{signal} received: draining; a second signal stops the broker at once");
             0
         }
     };
-    ServiceNotification::Stopping.notify();
+    app::notify(&NotifyState::Stopping);
     tokio::select! {
         drained = bound.drain() => match drained {
             Drained::Whole => info!("drained"),
@@ -199,9 +192,7 @@ fn listening(
         let options = app::socket_options(listen, &path(listener, listen))?;
         Ok(Listening { listener, source: SocketSource::Publish(options) })
     });
-    options
-        .collect::<Result<_, BuildError>>()
-        .map_err(|error| (format!("{}: {error}", loaded.source), EX_CONFIG))
+    options.collect::<anyhow::Result<_>>().map_err(|error| (format!("{}: {error}", loaded.source), EX_CONFIG))
 }
 
 /// A socket of systemd belongs to the listener with the name of the socket, or to the only listener.

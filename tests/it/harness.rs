@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use credbroker::app::{self, ConfigPlace, Drained, Edges, Listening, ReloadRequest};
+use credbroker::app::{self, ConfigPlace, Drained, Edges, Listening};
 use credbroker_client::{Client, Credential, CredentialRef, Error, HubState, Socket};
 use credbroker_config as config;
 use credbroker_observe::clock::{Clock, Now, SystemClock};
@@ -32,7 +32,7 @@ use tonic::transport::{Channel, Endpoint};
 pub(crate) struct InProcess {
     directory: TempDir,
     stop: CancellationToken,
-    reload: ReloadRequest,
+    reload: Arc<tokio::sync::Notify>,
     /// Which configuration is in force.
     pub(crate) configuration: watch::Receiver<Arc<ReloadState>>,
     /// The task whose end ended it, and how it drained.
@@ -100,10 +100,11 @@ impl InProcess {
         let options = SocketOptions { path, mode: 0o600, group: None, shared_directory: false };
         let scratch = directory.path().to_owned();
         let launcher = env!("CARGO_BIN_EXE_credbroker").into();
-        let edges = Edges { clock, jitter: || 0.5, scratch, launcher, ..Edges::system(&environment) };
-        let mut bound = app::build(loaded.config, vec![Listening::at(options)], edges).unwrap();
+        let system = Edges::system(&environment);
         let place = ConfigPlace { flag: Some(file), environment: Arc::new(environment) };
-        bound.follow(place, loaded.sources);
+        let follow = Some((place, loaded.sources));
+        let edges = Edges { clock, jitter: || 0.5, scratch, launcher, follow, ..system };
+        let mut bound = app::build(loaded.config, vec![Listening::at(options)], edges).unwrap();
         let (reload, configuration) = (bound.reload_request(), bound.configuration());
         let stop = CancellationToken::new();
         let stopped = stop.clone();
@@ -159,7 +160,7 @@ impl InProcess {
 
     /// Asks for a reload as SIGHUP would.
     pub(crate) fn reload(&self) {
-        self.reload.send();
+        self.reload.notify_one();
     }
 
     /// Drains as SIGTERM would.

@@ -28,7 +28,17 @@ pub struct Fleet {
 #[derive(Debug)]
 struct FleetState {
     basis: Arc<Basis>,
-    profiles: Profiles,
+    by_name: BTreeMap<ProfileName, Cell>,
+    /// By server, for callers that name a cluster and no profile.
+    by_server: HashMap<String, BTreeSet<ProfileName>>,
+}
+
+/// One profile and its followers.
+#[derive(Debug)]
+struct Cell {
+    known: Arc<KnownProfile>,
+    /// The revision of its last move. Closed when the profile is deleted.
+    changed: watch::Sender<u64>,
 }
 
 /// What profiles are resolved against. A reload replaces it.
@@ -41,11 +51,14 @@ struct Basis {
 impl Fleet {
     /// A fleet without profiles. It resolves profiles to the access providers among `providers`.
     pub fn new(providers: Arc<Providers>, rules: EndpointRules) -> Self {
-        let (revision, hub, reads) =
-            (watch::Sender::default(), watch::Sender::default(), watch::Sender::default());
         let basis = Arc::new(Basis { providers, rules });
-        let state = FleetState { basis, profiles: Profiles::default() };
-        Self { state: RwLock::new(state), revision, hub, reads }
+        let state = FleetState { basis, by_name: BTreeMap::new(), by_server: HashMap::new() };
+        Self {
+            state: RwLock::new(state),
+            revision: watch::Sender::default(),
+            hub: watch::Sender::default(),
+            reads: watch::Sender::default(),
+        }
     }
 
     /// From now on resolves against other providers. Known profiles change only with
@@ -54,8 +67,7 @@ impl Fleet {
         let basis = Arc::new(Basis { providers, rules });
         let before = std::mem::replace(&mut self.write().basis, Arc::clone(&basis));
         let (old, new) = (before.providers.access_providers(), basis.providers.access_providers());
-        let is_same = |(one, other): (&Arc<Provider>, &Arc<Provider>)| Arc::ptr_eq(one, other);
-        before.rules != rules || old.len() != new.len() || !old.iter().zip(new).all(is_same)
+        before.rules != rules || old.iter().map(Arc::as_ptr).ne(new.iter().map(Arc::as_ptr))
     }
 
     /// Adds or replaces a profile.
@@ -70,14 +82,14 @@ impl Fleet {
     /// Resolves a known profile against the current providers, if it is still `old`.
     pub fn resolve_again(&self, old: &Arc<KnownProfile>) -> ProfileChange {
         let (mut known, mut state) = self.resolved(old.profile.clone());
-        let current = state.profiles.get(&known.profile.name);
-        if !current.is_some_and(|current| Arc::ptr_eq(current, old)) {
+        let Some(cell) = state.by_name.get_mut(&known.profile.name) else { return ProfileChange::None };
+        if !Arc::ptr_eq(&cell.known, old) {
             return ProfileChange::None;
         }
         if old.looks_like(&known) {
             // Watchers see no difference. The provider may be a newer one with other settings.
             known.revision = old.revision;
-            state.profiles.replace(known);
+            cell.known = Arc::new(known);
             return ProfileChange::None;
         }
         self.put(state, known)
@@ -97,43 +109,77 @@ impl Fleet {
     }
 
     fn put(&self, mut state: RwLockWriteGuard<'_, FleetState>, mut known: KnownProfile) -> ProfileChange {
-        known.revision = *self.revision.borrow() + 1;
-        let revision = known.revision;
-        let change = state.profiles.put(known);
+        let revision = self.revision() + 1;
+        known.revision = revision;
+        let (name, known) = (known.profile.name.clone(), Arc::new(known));
+        let old = state.by_name.get(&name).map(|cell| Arc::clone(&cell.known));
+        let before = old.as_ref().and_then(|old| old.target());
+        let moved = match (before, known.target()) {
+            (Some(before), Some(now)) => !before.is_same(now),
+            (before, now) => before.is_some() || now.is_some(),
+        };
+        if let Some(old) = &old {
+            state.forget_server(old);
+        }
+        if let Some(target) = known.target() {
+            let server = server(&target.endpoint).to_owned();
+            state.by_server.entry(server).or_default().insert(name.clone());
+        }
+        if let Some(cell) = state.by_name.get_mut(&name) {
+            cell.known = known;
+            if moved {
+                cell.changed.send_replace(revision);
+            }
+        } else {
+            state.by_name.insert(name, Cell { known, changed: watch::Sender::new(revision) });
+        }
         // Under the lock, so that a reader of the number sees the change.
         self.revision.send_replace(revision);
-        change
+        if before.is_some() && moved { ProfileChange::Moved } else { ProfileChange::Shown }
     }
 
     /// Removes a profile. Returns whether it was known.
     pub fn remove(&self, name: &ProfileName) -> bool {
         let mut state = self.write();
-        let was_known = state.profiles.remove(name);
-        if was_known {
-            self.revision.send_modify(|revision| *revision += 1);
-        }
-        was_known
+        let Some(cell) = state.by_name.remove(name) else { return false };
+        state.forget_server(&cell.known);
+        self.revision.send_modify(|revision| *revision += 1);
+        true
     }
 
     /// The current profile of that name.
     pub fn get(&self, name: &ProfileName) -> Option<Arc<KnownProfile>> {
-        self.read().profiles.get(name).map(Arc::clone)
+        self.read().by_name.get(name).map(|cell| Arc::clone(&cell.known))
     }
 
     /// Notifies when the profile of `target` resolves to another target, at once if it already does. Closed when the
     /// profile is deleted.
     pub fn follow(&self, target: &Arc<Target>) -> watch::Receiver<u64> {
-        self.read().profiles.follow(target)
+        let state = self.read();
+        let Some(cell) = state.by_name.get(&target.profile) else {
+            return watch::Sender::default().subscribe();
+        };
+        let mut receiver = cell.changed.subscribe();
+        if !cell.known.target().is_some_and(|now| now.is_same(target)) {
+            receiver.mark_changed();
+        }
+        receiver
     }
 
     /// Every profile, or those of one namespace, sorted by name.
     pub fn list(&self, namespace: Option<&str>) -> Vec<Arc<KnownProfile>> {
-        self.read().profiles.list(namespace)
+        let is_wanted = |name: &ProfileName| namespace.is_none_or(|namespace| *name.namespace == *namespace);
+        let state = self.read();
+        let cells = state.by_name.iter().filter(|(name, _)| is_wanted(name));
+        cells.map(|(_, cell)| Arc::clone(&cell.known)).collect()
     }
 
     /// The targets of `provider` at that server, sorted by name.
     pub fn at(&self, provider: &str, server: &str) -> Vec<Arc<Target>> {
-        self.read().profiles.at(provider, server)
+        let state = self.read();
+        let names = state.by_server.get(server.trim_end_matches('/')).into_iter().flatten();
+        let targets = names.filter_map(|name| state.by_name.get(name)?.known.target());
+        targets.filter(|target| *target.provider.name == *provider).cloned().collect()
     }
 
     /// A number that every change of any profile increases.
@@ -149,6 +195,13 @@ impl Fleet {
     /// The state of the hub.
     pub fn hub(&self) -> HubState {
         self.hub.borrow().clone()
+    }
+
+    /// Why the hub was not read yet, for a request that needs a profile, and the time until it is read again. `None`: it was.
+    pub fn unread(&self) -> Option<(Arc<str>, Duration)> {
+        let HubState { synced, problem } = self.hub();
+        let problem = problem.unwrap_or_else(|| "the hub has not answered yet".into());
+        (!synced).then(|| (problem, self.reads.borrow().pause()))
     }
 
     /// Notifies when the state of the hub changes.
@@ -168,7 +221,7 @@ impl Fleet {
 
     /// An attempt to read the hub begins.
     pub fn begin_read(&self) {
-        self.reads.send_modify(HubReads::begin);
+        self.reads.send_modify(|reads| reads.next = None);
     }
 
     /// An attempt to read the hub has succeeded, or has failed and is followed by another one after `pause`. The state of
@@ -220,25 +273,9 @@ impl KnownProfile {
     }
 
     /// Its target, if it has one.
-    fn target(&self) -> Option<&Target> {
-        self.outcome.as_deref().ok()
+    pub fn target(&self) -> Option<&Arc<Target>> {
+        self.outcome.as_ref().ok()
     }
-}
-
-/// The known profiles.
-#[derive(Debug, Default)]
-struct Profiles {
-    by_name: BTreeMap<ProfileName, Cell>,
-    /// By server, for callers that name a cluster and no profile.
-    by_server: HashMap<String, BTreeSet<ProfileName>>,
-}
-
-/// One profile and its followers.
-#[derive(Debug)]
-struct Cell {
-    known: Arc<KnownProfile>,
-    /// The revision of its last move. Closed when the profile is deleted.
-    changed: watch::Sender<u64>,
 }
 
 /// The effect of a change on the credentials in the cache.
@@ -252,81 +289,9 @@ pub enum ProfileChange {
     Moved,
 }
 
-impl Profiles {
-    /// The current profile of that name.
-    fn get(&self, name: &ProfileName) -> Option<&Arc<KnownProfile>> {
-        self.by_name.get(name).map(|cell| &cell.known)
-    }
-
-    /// Replaces a profile by one that looks the same to watchers.
-    fn replace(&mut self, known: KnownProfile) {
-        if let Some(cell) = self.by_name.get_mut(&known.profile.name) {
-            cell.known = Arc::new(known);
-        }
-    }
-
-    /// Adds or replaces a profile, with its revision.
-    fn put(&mut self, known: KnownProfile) -> ProfileChange {
-        let (name, revision, known) = (known.profile.name.clone(), known.revision, Arc::new(known));
-        let old = self.by_name.get(&name).map(|cell| Arc::clone(&cell.known));
-        let before = old.as_ref().and_then(|old| old.target());
-        let moved = match (before, known.target()) {
-            (Some(before), Some(now)) => !before.is_same(now),
-            (before, now) => before.is_some() || now.is_some(),
-        };
-        if let Some(old) = &old {
-            self.forget_server(old);
-        }
-        if let Ok(target) = &known.outcome {
-            self.by_server.entry(server(&target.endpoint).to_owned()).or_default().insert(name.clone());
-        }
-        if let Some(cell) = self.by_name.get_mut(&name) {
-            cell.known = known;
-            if moved {
-                cell.changed.send_replace(revision);
-            }
-        } else {
-            self.by_name.insert(name, Cell { known, changed: watch::Sender::new(revision) });
-        }
-        if before.is_some() && moved { ProfileChange::Moved } else { ProfileChange::Shown }
-    }
-
-    /// Removes a profile. Returns whether it was known.
-    fn remove(&mut self, name: &ProfileName) -> bool {
-        let Some(cell) = self.by_name.remove(name) else { return false };
-        self.forget_server(&cell.known);
-        true
-    }
-
-    /// See [`Fleet::follow`](Fleet::follow).
-    fn follow(&self, target: &Arc<Target>) -> watch::Receiver<u64> {
-        let Some(cell) = self.by_name.get(&target.profile) else {
-            return watch::Sender::default().subscribe();
-        };
-        let mut receiver = cell.changed.subscribe();
-        if !matches!(&cell.known.outcome, Ok(now) if now.is_same(target)) {
-            receiver.mark_changed();
-        }
-        receiver
-    }
-
-    /// Every profile, or those of one namespace, sorted by name.
-    fn list(&self, namespace: Option<&str>) -> Vec<Arc<KnownProfile>> {
-        let wanted = |name: &ProfileName| namespace.is_none_or(|namespace| *name.namespace == *namespace);
-        let cells = self.by_name.iter().filter(|(name, _)| wanted(name));
-        cells.map(|(_, cell)| Arc::clone(&cell.known)).collect()
-    }
-
-    /// The targets of `provider` at that server, sorted by name.
-    fn at(&self, provider: &str, server: &str) -> Vec<Arc<Target>> {
-        let names = self.by_server.get(server.trim_end_matches('/')).into_iter().flatten();
-        let known = names.filter_map(|name| self.get(name));
-        let targets = known.filter_map(|known| known.outcome.as_ref().ok().cloned());
-        targets.filter(|target| *target.provider.name == *provider).collect()
-    }
-
+impl FleetState {
     fn forget_server(&mut self, known: &KnownProfile) {
-        let Ok(target) = &known.outcome else { return };
+        let Some(target) = known.target() else { return };
         let server = server(&target.endpoint);
         if let Some(names) = self.by_server.get_mut(server) {
             names.remove(&target.profile);
@@ -351,13 +316,6 @@ pub struct HubState {
     pub problem: Option<Arc<str>>,
 }
 
-impl HubState {
-    /// Why the hub was not read, for a request that needs a profile.
-    pub fn why_unread(self) -> Arc<str> {
-        self.problem.unwrap_or_else(|| "the hub has not answered yet".into())
-    }
-}
-
 /// The attempts to read the hub.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct HubReads {
@@ -372,10 +330,6 @@ impl HubReads {
     /// The time until the next one begins; zero: it is in progress.
     pub fn pause(&self) -> Duration {
         self.next.map_or(Duration::ZERO, |next| next.saturating_duration_since(Instant::now()))
-    }
-
-    fn begin(&mut self) {
-        self.next = None;
     }
 
     fn end(&mut self, pause: Option<Duration>) {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 use arc_swap::ArcSwap;
 use tokio::{sync::watch, task::spawn_blocking, time::timeout};
 
-use crate::fleet::{Fleet, HubState};
+use crate::fleet::Fleet;
 use credbroker_credential::Cluster;
 use credbroker_observe::clock::Beat;
 use credbroker_plugin::{
@@ -107,9 +107,9 @@ impl Resolver {
         Self { world: ArcSwap::from_pointee(World { providers, fleet }) }
     }
 
-    /// Puts another configuration in force. Requests that were resolved before continue with the earlier one.
-    pub fn replace(&self, world: World) {
-        self.world.store(Arc::new(world));
+    /// Puts another configuration in force as a whole. Requests that were resolved before continue with the earlier one.
+    pub fn replace(&self, providers: Arc<Providers>, fleet: Option<Arc<Fleet>>) {
+        self.world.store(Arc::new(World { providers, fleet }));
     }
 
     /// The configured providers.
@@ -193,13 +193,11 @@ impl Resolver {
     }
 }
 
-/// Everything that requests are resolved against. A reload replaces it as a whole.
-#[derive(Clone, Debug)]
-pub struct World {
-    /// The configured providers.
-    pub providers: Arc<Providers>,
-    /// The known ClusterProfiles; `None`: the broker reads none.
-    pub fleet: Option<Arc<Fleet>>,
+/// Everything that requests are resolved against.
+#[derive(Debug)]
+struct World {
+    providers: Arc<Providers>,
+    fleet: Option<Arc<Fleet>>,
 }
 
 impl World {
@@ -267,11 +265,10 @@ impl World {
             |is_configured| ResolveError::UnknownProfile { profile: profile.clone(), is_configured };
         let fleet = self.fleet.as_ref().ok_or_else(|| unknown(false))?;
         let Some(known) = fleet.get(profile) else {
-            return Err(match fleet.hub() {
-                HubState { synced: true, .. } => unknown(true),
-                unread => {
-                    let retry_after = fleet.reads().borrow().pause();
-                    ResolveError::ProfileUnread(profile.clone(), unread.why_unread(), retry_after)
+            return Err(match fleet.unread() {
+                None => unknown(true),
+                Some((problem, retry_after)) => {
+                    ResolveError::ProfileUnread(profile.clone(), problem, retry_after)
                 }
             });
         };
@@ -313,13 +310,12 @@ impl World {
         });
         let mut same = same.into_iter();
         let Some(target) = same.next() else {
-            return Err(match self.fleet.as_ref().map(|fleet| (fleet.hub(), fleet.reads())) {
+            return Err(match self.fleet.as_ref().and_then(|fleet| fleet.unread()) {
                 // The first read of the hub may still find it.
-                Some((unread, reads)) if !unread.synced => {
-                    let retry_after = reads.borrow().pause();
-                    provider.error(ProviderProblem::ClusterUnread(unread.why_unread(), retry_after))
+                Some((problem, retry_after)) => {
+                    provider.error(ProviderProblem::ClusterUnread(problem, retry_after))
                 }
-                _ => mismatch(differs.unwrap_or("its server is not one of theirs")),
+                None => mismatch(differs.unwrap_or("its server is not one of theirs")),
             });
         };
         if same.any(|other| !target.is_same_run(&other)) {

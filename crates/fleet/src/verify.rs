@@ -8,12 +8,8 @@ use http::{
     header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT},
     uri::Scheme,
 };
-use kube::{Client, Config, client::Body, config::AuthInfo};
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    task::spawn_blocking,
-    time::timeout,
-};
+use kube::{Client, Config, client::Body};
+use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
 use tracing::debug;
 use x509_parser::pem::Pem;
 
@@ -49,45 +45,31 @@ pub struct ApiVerifier {
     timeout: Duration,
 }
 
-/// Why there is no response.
-#[derive(Debug, thiserror::Error)]
-enum VerifyError {
-    #[error(transparent)]
-    Refused(#[from] RequestError),
+/// Why there is no response. Contains nothing of credential and cluster: a parser's error quotes its input.
+#[derive(Debug, Eq, PartialEq, thiserror::Error)]
+enum Unverified {
+    #[error("the cluster's server is not an https URL without a user")]
+    Server,
+    #[error("the cluster's server certificate is not verified (insecure-skip-tls-verify)")]
+    Insecure,
+    #[error("the cluster's certificate-authority-data has no certificate")]
+    Authorities,
+    #[error("the cluster's proxy-url is not a URL")]
+    Proxy,
+    #[error("the credential has no token that fits a header, and no certificate")]
+    Credential,
+    #[error(
+        "the connection cannot be set up: the proxy's scheme, the TLS server name, the certificate authorities, or the credential's certificate and key cannot be used"
+    )]
+    Connection,
     #[error("cannot make the request")]
     Broken,
     #[error("cannot resolve the name of the server or of its proxy")]
     Unresolved,
-    #[error("{}", root_cause(.0))]
-    Failed(kube::Error),
+    #[error("{0}")]
+    Failed(String),
     #[error("no response in time")]
     Late,
-}
-
-impl ApiVerifier {
-    async fn ask(&self, issued: Arc<Issued>, cluster: Arc<Cluster>) -> Result<StatusCode, VerifyError> {
-        let slot = timeout(self.timeout, Arc::clone(&self.slots).acquire_owned()).await;
-        let slot =
-            slot.map_err(|_elapsed| VerifyError::Late)?.map_err(|_never_closed| VerifyError::Broken)?;
-        let asked = self.send(slot, issued, cluster);
-        timeout(self.timeout, asked).await.unwrap_or(Err(VerifyError::Late))
-    }
-
-    async fn send(
-        &self,
-        slot: OwnedSemaphorePermit,
-        issued: Arc<Issued>,
-        cluster: Arc<Cluster>,
-    ) -> Result<StatusCode, VerifyError> {
-        // A resolver or file system that hangs keeps the slot, which bounds the number of threads. The task is not on the
-        // tracker, because a drain must not wait for it.
-        let prepared = spawn_blocking(move || (prepare(&issued, &cluster), slot));
-        let (prepared, _slot) = prepared.await.map_err(|_panicked| VerifyError::Broken)?;
-        let (client, request) = prepared?;
-        let response = client.send(request).await.map_err(VerifyError::Failed)?;
-        // The body is not read; the connection closes.
-        Ok(response.status())
-    }
 }
 
 impl Default for ApiVerifier {
@@ -109,38 +91,54 @@ impl ApiVerifier {
     /// Asks the API server of `cluster`. The credential is sent there, so the cluster must come from the broker's
     /// configuration or fleet. Takes a bounded time; a failure is [`Verdict::Unverifiable`].
     async fn verify(&self, issued: Arc<Issued>, cluster: Arc<Cluster>) -> Verdict {
-        let host = host(&cluster);
+        let server = host(&cluster);
         match self.ask(issued, cluster).await {
             Ok(status) => {
                 let verdict = verdict(status);
-                debug!(server = host, status = status.as_u16(), ?verdict, "verified a credential");
+                debug!(server, status = status.as_u16(), ?verdict, "verified a credential");
                 verdict
             }
             Err(silence) => {
                 // Debug format: the text may come from the server's certificate.
                 let cause = silence.to_string();
-                debug!(server = host, ?cause, "cannot verify a credential");
+                debug!(server, ?cause, "cannot verify a credential");
                 Verdict::Unverifiable
             }
         }
     }
+
+    async fn ask(&self, issued: Arc<Issued>, cluster: Arc<Cluster>) -> Result<StatusCode, Unverified> {
+        let slot = timeout(self.timeout, Arc::clone(&self.slots).acquire_owned()).await;
+        let slot = slot.map_err(|_elapsed| Unverified::Late)?.map_err(|_never_closed| Unverified::Broken)?;
+        let asked = async {
+            // A resolver or file system that hangs keeps the slot, which bounds the number of threads. The task is not on
+            // the tracker, because a drain must not wait for it.
+            let prepared = spawn_blocking(move || (prepare(&issued, &cluster), slot));
+            let (prepared, _slot) = prepared.await.map_err(|_panicked| Unverified::Broken)?;
+            let (client, request) = prepared?;
+            let response = client.send(request).await;
+            // The body is not read; the connection closes.
+            response.map(|response| response.status()).map_err(|error| Unverified::Failed(root_cause(&error)))
+        };
+        timeout(self.timeout, asked).await.unwrap_or(Err(Unverified::Late))
+    }
 }
 
 /// The blocking part. Must be called within a tokio runtime.
-fn prepare(issued: &Issued, cluster: &Cluster) -> Result<(Client, Request<Body>), VerifyError> {
+fn prepare(issued: &Issued, cluster: &Cluster) -> Result<(Client, Request<Body>), Unverified> {
     let config = config(issued, cluster)?;
     resolve(&config)?;
     // Reads the system's certificate authorities if the cluster names none.
-    let client = Client::try_from(config).map_err(|_quotes_its_input| RequestError::Connection)?;
+    let client = Client::try_from(config).map_err(|_quotes_its_input| Unverified::Connection)?;
     Ok((client, review(issued)?))
 }
 
 /// Resolves the name to connect to. The HTTP client resolves it again, on a thread that it abandons after a timeout; doing
 /// it here first bounds the number of such threads.
-fn resolve(config: &Config) -> Result<(), VerifyError> {
+fn resolve(config: &Config) -> Result<(), Unverified> {
     let to = config.proxy_url.as_ref().unwrap_or(&config.cluster_url);
     let host = to.host().unwrap_or_default().trim_matches(['[', ']']);
-    (host, 0).to_socket_addrs().map(drop).map_err(|_no_address| VerifyError::Unresolved)
+    (host, 0).to_socket_addrs().map(drop).map_err(|_no_address| Unverified::Unresolved)
 }
 
 /// The cause below the layers of the HTTP client. None of them contains the credential.
@@ -157,42 +155,24 @@ const REVIEW: &str = r#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSub
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const PRODUCT: HeaderValue = HeaderValue::from_static(concat!("credbroker/", env!("CARGO_PKG_VERSION")));
 
-/// Why a credential is not sent to a cluster. Contains nothing of either: a parser's error quotes its input.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-enum RequestError {
-    #[error("the cluster's server is not an https URL without a user")]
-    Server,
-    #[error("the cluster's server certificate is not verified (insecure-skip-tls-verify)")]
-    Insecure,
-    #[error("the cluster's certificate-authority-data has no certificate")]
-    Authorities,
-    #[error("the cluster's proxy-url is not a URL")]
-    Proxy,
-    #[error("the credential has no token that fits a header, and no certificate")]
-    Credential,
-    #[error(
-        "the connection cannot be set up: the proxy's scheme, the TLS server name, the certificate authorities, or the credential's certificate and key cannot be used"
-    )]
-    Connection,
-}
-
 /// A client for `cluster`, with the certificate of `issued` if that has no token. An API server that accepts a certificate
 /// does not look at a token, and clients such as those for Java and Python send only the token. Nothing comes from the
 /// environment.
-fn config(issued: &Issued, cluster: &Cluster) -> Result<Config, RequestError> {
-    let server = server(cluster).ok_or(RequestError::Server)?;
+fn config(issued: &Issued, cluster: &Cluster) -> Result<Config, Unverified> {
+    let server = server(cluster).ok_or(Unverified::Server)?;
     if cluster.insecure_skip_tls_verify {
-        return Err(RequestError::Insecure);
+        return Err(Unverified::Insecure);
     }
     let mut config = Config::new(server);
     config.root_cert = authorities(&cluster.certificate_authority_data)?;
     config.tls_server_name = Some(&cluster.tls_server_name).filter(|name| !name.is_empty()).cloned();
     config.proxy_url = match &*cluster.proxy_url {
         "" => None,
-        url => Some(url.parse().map_err(|_quotes_it| RequestError::Proxy)?),
+        url => Some(url.parse().map_err(|_quotes_it| Unverified::Proxy)?),
     };
-    if issued.token().is_none() {
-        config.auth_info = certificate(issued);
+    if let (None, Some(chain), Some(key)) = (issued.token(), issued.certificate_pem(), issued.key_pem()) {
+        config.auth_info.client_certificate_data = Some(STANDARD.encode(chain));
+        config.auth_info.client_key_data = Some(STANDARD.encode(key).into());
     }
     // The caller decides when to retry.
     config.default_retry = false;
@@ -201,7 +181,7 @@ fn config(issued: &Issued, cluster: &Cluster) -> Result<Config, RequestError> {
 }
 
 /// The request, with the token of `issued`, if it has one.
-fn review(issued: &Issued) -> Result<Request<Body>, RequestError> {
+fn review(issued: &Issued) -> Result<Request<Body>, Unverified> {
     let mut request = Request::new(Body::from(REVIEW.as_bytes().to_vec()));
     *request.method_mut() = http::Method::POST;
     *request.uri_mut() = Uri::from_static(PATH);
@@ -209,12 +189,12 @@ fn review(issued: &Issued) -> Result<Request<Body>, RequestError> {
     match issued.token() {
         Some(token) => {
             let value = HeaderValue::try_from(format!("Bearer {token}"));
-            let mut value = value.map_err(|_holds_it| RequestError::Credential)?;
+            let mut value = value.map_err(|_holds_it| Unverified::Credential)?;
             value.set_sensitive(true);
             request.headers_mut().insert(AUTHORIZATION, value);
         }
         // An anonymous request would be answered too, and show nothing about the credential.
-        None if issued.certificate_pem().is_none() => return Err(RequestError::Credential),
+        None if issued.certificate_pem().is_none() => return Err(Unverified::Credential),
         None => {}
     }
     Ok(request)
@@ -233,23 +213,14 @@ fn server(cluster: &Cluster) -> Option<Uri> {
 
 /// The certificates of a bundle. As in Go, other blocks and broken ones are skipped. `None`: no bundle, so those of the
 /// system are used, as in client-go. A bundle without certificates is an error, so that the system's are not used instead.
-fn authorities(bundle: &[u8]) -> Result<Option<Vec<Vec<u8>>>, RequestError> {
+fn authorities(bundle: &[u8]) -> Result<Option<Vec<Vec<u8>>>, Unverified> {
     if bundle.is_empty() {
         return Ok(None);
     }
     let blocks = Pem::iter_from_buffer(bundle).filter_map(Result::ok);
     let certificates = blocks.filter(|block| block.label == "CERTIFICATE" && block.parse_x509().is_ok());
     let authorities: Vec<_> = certificates.map(|block| block.contents).collect();
-    if authorities.is_empty() { Err(RequestError::Authorities) } else { Ok(Some(authorities)) }
-}
-
-fn certificate(issued: &Issued) -> AuthInfo {
-    let mut auth = AuthInfo::default();
-    if let (Some(chain), Some(key)) = (issued.certificate_pem(), issued.key_pem()) {
-        auth.client_certificate_data = Some(STANDARD.encode(chain));
-        auth.client_key_data = Some(STANDARD.encode(key).into());
-    }
-    auth
+    if authorities.is_empty() { Err(Unverified::Authorities) } else { Ok(Some(authorities)) }
 }
 
 #[cfg(test)]

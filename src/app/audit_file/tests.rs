@@ -13,6 +13,12 @@ fn start(path: &Path) -> io::Result<AuditFile> {
     AuditFile::start(path, Arc::new(SystemClock))
 }
 
+/// One whose disk is full until a file can be made at `path`.
+fn failing(path: &Path, clock: Arc<dyn Clock>) -> AuditFile {
+    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+    AuditFile::write_to(full, path, clock).unwrap()
+}
+
 /// Writes a record of `target`.
 fn write(file: &AuditFile, target: &str) {
     file.push(&json!({"time": "Z", "target": target}).to_string());
@@ -51,7 +57,7 @@ fn lines_that_cannot_be_written_are_a_gap_with_their_number() {
     }
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("later/audit.jsonl");
-    let file = AuditFile::failing(&path, Arc::new(SystemClock));
+    let file = failing(&path, Arc::new(SystemClock));
     for _ in 0..3 {
         file.push("lost");
     }
@@ -79,7 +85,7 @@ async fn the_end_of_the_thread_that_writes_is_noticed() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let file = AuditFile::failing(&directory.path().join("later/audit.jsonl"), Arc::new(Broken));
+    let file = failing(&directory.path().join("later/audit.jsonl"), Arc::new(Broken));
     file.push("lost");
     file.flush(AGES);
     file.push("has a gap before it, whose time is read");

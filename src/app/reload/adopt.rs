@@ -7,12 +7,8 @@ use tokio::sync::watch;
 
 use super::super::limits;
 use credbroker_cache::CredentialCache;
-use credbroker_config::{AuditTo, ClusterProfiles, Config, HubAccess, Limits, Listen, MetricsListen};
-use credbroker_fleet::{
-    Fleet,
-    hub::HubReader,
-    resolver::{Resolver, World},
-};
+use credbroker_config::{ClusterProfiles, Config, HubAccess, Limits};
+use credbroker_fleet::{Fleet, hub::HubReader, resolver::Resolver};
 use credbroker_plugin::{Issuer, Provider, ProviderChanges, ProviderUpdate, Providers, access::Policy};
 use credbroker_runner::{ProcessRunner, Scheduler};
 
@@ -23,66 +19,23 @@ pub(crate) struct Adopter {
     pub(crate) cache: CredentialCache<ProcessRunner>,
     pub(crate) scheduler: Scheduler,
     pub(crate) fleet: Arc<Fleet>,
-    pub(crate) hub: Arc<HubReader<ProcessRunner>>,
+    pub(crate) hub: HubReader<ProcessRunner>,
     /// The access rules in force.
     pub(crate) policies: watch::Sender<Arc<Policy>>,
-    pub(crate) started: Started,
+    /// What the broker started with, for the settings that it cannot change while it runs.
+    pub(crate) started: Config,
     /// The limits in force.
     pub(crate) limits: Mutex<Limits>,
 }
 
-/// The settings that a broker cannot change while it runs.
-#[derive(Clone, Debug)]
-pub(crate) struct Started {
-    pub(crate) listen: Vec<Listen>,
-    pub(crate) limits: Limits,
-    pub(crate) metrics: Option<MetricsListen>,
-    pub(crate) audit: AuditTo,
-}
-
 /// What a newer configuration has changed.
-#[derive(Debug, Default, Eq, PartialEq)]
+#[derive(Debug)]
 pub(super) struct Adopted {
     pub(super) providers: ProviderChanges,
-    /// Whether limits have changed.
-    pub(super) limits: bool,
-    /// Whether the access rules have changed.
-    pub(super) access: bool,
-    /// Whether the hub has changed.
-    pub(super) is_hub_changed: bool,
+    /// Whether anything that is in use now has changed.
+    pub(super) is_change: bool,
     /// Keys whose value is not the one in use until the broker starts again.
     pub(super) restart_needed: Vec<&'static str>,
-}
-
-impl Adopted {
-    pub(super) fn is_change(&self) -> bool {
-        self.limits || self.access || self.is_hub_changed || !self.providers.is_empty()
-    }
-}
-
-impl Started {
-    /// Those of the configuration that the broker starts with.
-    pub(crate) fn of(config: &Config) -> Self {
-        Self {
-            listen: config.listen.clone(),
-            limits: config.limits,
-            metrics: config.metrics.clone(),
-            audit: config.audit.clone(),
-        }
-    }
-
-    /// The keys of `newer` that are used after a restart only.
-    fn differs(&self, newer: &Config) -> Vec<&'static str> {
-        let (old, new) = (&self.limits, &newer.limits);
-        let keys = [
-            ("listen", self.listen != newer.listen),
-            ("metrics", self.metrics != newer.metrics),
-            ("audit", self.audit != newer.audit),
-            ("limits.connections", old.connections != new.connections),
-            ("limits.bytes", old.bytes != new.bytes),
-        ];
-        keys.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
-    }
 }
 
 impl Adopter {
@@ -93,7 +46,7 @@ impl Adopter {
     /// does a rule apply to a definition of the other configuration. Credentials that a caller may have forged are
     /// forgotten before a rule gives them to others.
     pub(super) fn adopt(&self, config: Config) -> Adopted {
-        let restart_needed = self.started.differs(&config);
+        let restart_needed = self.restart_needed(&config);
         let Config { providers, limits: in_force, cluster_profiles, access, .. } = config;
         let old = self.resolver.providers();
         let succession = ProviderUpdate::of(providers, &old);
@@ -123,15 +76,22 @@ impl Adopter {
         self.cache.set_limits(limits::entries(&in_force));
 
         let fleet = cluster_profiles.is_some().then(|| Arc::clone(&self.fleet));
-        self.resolver.replace(World { providers: Arc::clone(&providers), fleet });
-        let is_hub_changed = self.hub.replace(cluster_profiles, &providers);
-        Adopted {
-            providers: succession.changes,
-            limits: before != in_force,
-            access,
-            is_hub_changed,
-            restart_needed,
-        }
+        self.resolver.replace(Arc::clone(&providers), fleet);
+        let hub = self.hub.replace(cluster_profiles, &providers);
+        let is_change = hub || access || before != in_force || !succession.changes.is_empty();
+        Adopted { providers: succession.changes, is_change, restart_needed }
+    }
+    /// The keys of `newer` that are used after a restart only.
+    fn restart_needed(&self, newer: &Config) -> Vec<&'static str> {
+        let (old, limits, new_limits) = (&self.started, &self.started.limits, &newer.limits);
+        let keys = [
+            ("listen", old.listen != newer.listen),
+            ("metrics", old.metrics != newer.metrics),
+            ("audit", old.audit != newer.audit),
+            ("limits.connections", limits.connections != new_limits.connections),
+            ("limits.bytes", limits.bytes != new_limits.bytes),
+        ];
+        keys.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
     }
 }
 

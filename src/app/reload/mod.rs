@@ -7,27 +7,28 @@ mod reading;
 
 use std::{mem, panic::resume_unwind, path::PathBuf, sync::Arc, time::Duration};
 
+use sd_notify::NotifyState;
 use tokio::{
-    sync::{Mutex, Notify, OwnedMutexGuard, watch},
-    task::{JoinHandle, spawn_blocking},
+    sync::{Mutex, Notify, watch},
+    task::spawn_blocking,
     time::{sleep, timeout},
 };
 use tracing::{debug, error, info, warn};
 
 use self::{
     adopt::Adopted,
-    reading::{Absences, DueReading, Marks, PendingChanges, Reading, ReadingVerdict, judge},
+    reading::{Absences, DueReading, Marks, PendingChanges, Reading, judge, sources},
 };
 use super::{
     linux::{Touch, Watcher},
-    systemd::ServiceNotification,
+    systemd::notify,
 };
 use credbroker_config::{Loaded, Sources};
 use credbroker_credential::text::one_line;
 use credbroker_observe::clock::Clock;
 use credbroker_server::{ReloadFailure, ReloadState};
 
-pub(super) use adopt::{Adopter, Started, note_shared};
+pub(super) use adopt::{Adopter, note_shared};
 pub use reading::ConfigPlace;
 
 /// The most names of providers in one line of the log.
@@ -40,24 +41,14 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// Wait after a reading that could not be used because its files changed meanwhile.
 const AGAIN: Duration = Duration::from_millis(250);
 
-/// Asks for a reading, as SIGHUP does. Clones ask the same broker.
-#[derive(Clone, Debug, Default)]
-pub struct ReloadRequest(Arc<Notify>);
-
-impl ReloadRequest {
-    /// Asks. Requests until the files are read are one.
-    pub fn send(&self) {
-        self.0.notify_one();
-    }
-}
-
 /// Follows the files of one broker.
 #[derive(Debug)]
 pub(super) struct Follower {
     place: ConfigPlace,
     adopter: Arc<Adopter>,
     clock: Arc<dyn Clock>,
-    requests: ReloadRequest,
+    /// Asks for a reading, as SIGHUP does. Requests until the files are read are one.
+    requests: Arc<Notify>,
     state: watch::Sender<Arc<ReloadState>>,
     /// The files of the configuration in force.
     in_force: Sources,
@@ -80,12 +71,9 @@ impl Follower {
         in_force: Sources,
         adopter: Arc<Adopter>,
         clock: Arc<dyn Clock>,
-        requests: ReloadRequest,
+        requests: Arc<Notify>,
         state: watch::Sender<Arc<ReloadState>>,
     ) -> Self {
-        let mut pending = PendingChanges::default();
-        // A file may have changed since the start.
-        pending.ask(Duration::ZERO);
         Self {
             place,
             adopter,
@@ -97,7 +85,7 @@ impl Follower {
             watcher: Watcher::start(),
             is_complete: false,
             marks: Marks::default(),
-            pending,
+            pending: PendingChanges::default(),
             absences: Absences::default(),
             is_requested: false,
             turn: Arc::default(),
@@ -106,15 +94,17 @@ impl Follower {
 
     /// Runs until the future is dropped.
     pub(super) async fn run(mut self) {
+        // A file may have changed since the start.
+        self.pending.ask(Duration::ZERO);
         loop {
             let due = self.pending.due().map(|due| due.saturating_sub(self.clock.now().boot));
             let look = if self.is_complete { LOOK.0 } else { LOOK.1 };
             tokio::select! {
                 touches = self.watcher.touches() => self.touch(touches),
-                () = self.requests.0.notified() => {
+                () = self.requests.notified() => {
                     debug!("reload requested");
                     self.is_requested = true;
-                    ServiceNotification::Reloading.notify();
+                    notify(&NotifyState::Reloading);
                     self.pending.request(self.clock.now().boot);
                 }
                 () = sleep(due.unwrap_or(Duration::MAX)), if due.is_some() => {}
@@ -129,7 +119,7 @@ impl Follower {
             let now = self.clock.now().boot;
             let Some(due) = self.pending.take(now) else { continue };
             if self.read(due).await && mem::take(&mut self.is_requested) {
-                ServiceNotification::Ready.notify();
+                notify(&NotifyState::Ready);
             }
         }
     }
@@ -143,11 +133,8 @@ impl Follower {
 
     /// Looks for changes that were not reported.
     async fn look(&mut self) {
-        let (followed, Ok(turn)) = (self.followed.clone(), Arc::clone(&self.turn).try_lock_owned()) else {
-            return;
-        };
-        let marks = within(turn, move || Marks::of(&followed)).await;
-        if let Some(marks) = marks {
+        let followed = self.followed.clone();
+        if let Some(marks) = within(&self.turn, move || Marks::of(&followed)).await {
             let changed = self.marks.changed_in(&marks);
             self.marks = marks;
             self.touch(changed.into_iter().map(|file| (file, Touch::Settled)).collect());
@@ -157,20 +144,19 @@ impl Follower {
     /// Reads the files and puts them in force, or keeps the configuration before. False: they changed meanwhile and are
     /// read again soon.
     async fn read(&mut self, due: DueReading) -> bool {
-        let Ok(turn) = Arc::clone(&self.turn).try_lock_owned() else {
-            self.is_stuck();
-            return true;
-        };
         let (place, providers) = (self.place.clone(), self.adopter.resolver.providers());
         let (followed, inotify) = (self.followed.clone(), self.watcher.instance());
         let read = move || Reading::new(&place, &providers, &followed, inotify.as_deref());
-        let Some(reading) = within(turn, read).await else {
+        let Some(reading) = within(&self.turn, read).await else {
             self.is_stuck();
             return true;
         };
         let now = self.clock.now().boot;
-        self.follow(reading.sources());
         let Reading { result, watches, marks, is_torn } = reading;
+        let newest = sources(&result).followed.clone();
+        // Those of the configuration in force too.
+        let older = self.in_force.followed.iter().filter(|file| !newest.contains(file)).cloned();
+        self.followed = newest.iter().cloned().chain(older).collect();
         self.is_complete = watches.is_complete;
         self.watcher.replace(watches);
         self.marks = marks;
@@ -180,28 +166,15 @@ impl Follower {
                 return false;
             }
         }
-        match judge(result.as_ref(), &self.in_force, &mut self.absences, now) {
-            ReadingVerdict::Keep { problems, again } => {
-                if let Some(again) = again {
-                    self.pending.ask(again);
-                }
-                self.keep(problems);
-            }
-            ReadingVerdict::Adopt => {
-                if let Ok(loaded) = result {
-                    self.adopt(loaded).await;
-                }
-            }
+        let (problems, again) = judge(&result, &self.in_force, &mut self.absences, now);
+        if let Some(again) = again {
+            self.pending.ask(again);
+        }
+        match result {
+            Ok(loaded) if problems.is_empty() => self.adopt(loaded).await,
+            _ => self.keep(problems),
         }
         true
-    }
-
-    /// Follows the files of the newest reading, and those of the configuration in force.
-    fn follow(&mut self, newest: &Sources) {
-        let mut followed = newest.followed.clone();
-        followed
-            .extend(self.in_force.followed.iter().filter(|file| !newest.followed.contains(file)).cloned());
-        self.followed = followed;
     }
 
     /// A file system does not answer. The files are read again when the reading in progress has ended.
@@ -226,7 +199,7 @@ impl Follower {
         };
         (self.in_force, self.absences) = (sources, Absences::default());
         let before = Arc::clone(&self.state.borrow());
-        let is_change = adopted.is_change() || before.restart_needed != adopted.restart_needed;
+        let is_change = adopted.is_change || before.restart_needed != adopted.restart_needed;
         if is_change {
             for warning in &warnings {
                 warn!("{warning}");
@@ -267,12 +240,14 @@ impl Follower {
     }
 }
 
-/// Runs `job` on a thread for blocking calls. `None`: it did not end in time, or panicked.
+/// Runs `job` on a thread for blocking calls. `None`: it did not end in time, or panicked, or one before it that has `turn`
+/// has not ended yet.
 async fn within<T: Send + 'static>(
-    turn: OwnedMutexGuard<()>,
+    turn: &Arc<Mutex<()>>,
     job: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
-    let job: JoinHandle<T> = spawn_blocking(move || {
+    let turn = Arc::clone(turn).try_lock_owned().ok()?;
+    let job = spawn_blocking(move || {
         let _turn = turn;
         job()
     });
@@ -289,7 +264,7 @@ fn log(adopted: &Adopted, before: &ReloadState, source: &str, is_requested: bool
         let first = names.iter().take(MOST_NAMES).map(ToString::to_string);
         first.chain((more > 0).then(|| format!("and {more} more"))).collect()
     };
-    if adopted.is_change() {
+    if adopted.is_change {
         let providers = &adopted.providers;
         info!(
             added = ?names(&providers.added),

@@ -98,11 +98,10 @@ impl PendingChanges {
 }
 
 /// The state of one file. Two equal marks mean that it has not changed in between; symbolic links are followed.
-#[derive(Clone, Debug, Eq, PartialEq)]
-enum Mark {
-    There { place: (u64, u64), size: u64, modified: (i64, i64), changed: (i64, i64), way: Vec<Permissions> },
-    Missing(io::ErrorKind),
-}
+type Mark = Result<(FileState, Vec<Permissions>), io::ErrorKind>;
+
+/// Device, inode and size of a file, and the times of its last changes.
+type FileState = (u64, u64, u64, [(i64, i64); 2]);
 
 /// Mode, uid and gid of a directory; `None`: it cannot be looked at.
 type Permissions = Option<(u32, u32, u32)>;
@@ -129,14 +128,11 @@ impl Marks {
 fn mark(file: &Path, known: &mut HashMap<PathBuf, Permissions>) -> Mark {
     match fs::metadata(file) {
         // The time of the last change of the inode includes changes of its owner and its permissions.
-        Ok(metadata) => Mark::There {
-            place: (metadata.dev(), metadata.ino()),
-            size: metadata.size(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-            way: way(file, known),
-        },
-        Err(error) => Mark::Missing(error.kind()),
+        Ok(found) => {
+            let times = [(found.mtime(), found.mtime_nsec()), (found.ctime(), found.ctime_nsec())];
+            Ok(((found.dev(), found.ino(), found.size(), times), way(file, known)))
+        }
+        Err(error) => Err(error.kind()),
     }
 }
 
@@ -172,14 +168,14 @@ impl Absences {
         &mut self,
         absent: impl IntoIterator<Item = PathBuf>,
         now: Duration,
-    ) -> Option<(Vec<PathBuf>, Duration)> {
+    ) -> (Vec<PathBuf>, Option<Duration>) {
         let before = mem::take(&mut self.since);
         let since = |file: &PathBuf| before.get(file).copied().unwrap_or(now);
         self.since = absent.into_iter().map(|file| (file.clone(), since(&file))).collect();
-        let until = |since: &Duration| since.saturating_add(ABSENCE_GRACE);
-        let awaited = self.since.iter().filter(|(_, since)| now < until(since));
-        let last = awaited.clone().map(|(_, since)| until(since)).max()?;
-        Some((awaited.map(|(file, _)| file.clone()).collect(), last))
+        let until =
+            self.since.iter().map(|(file, since)| (file.clone(), since.saturating_add(ABSENCE_GRACE)));
+        let (awaited, ends): (Vec<_>, Vec<_>) = until.filter(|(_, until)| now < *until).unzip();
+        (awaited, ends.into_iter().max())
     }
 }
 
@@ -221,61 +217,36 @@ impl Reading {
         let before = Marks::of(followed);
         let result = config::reload(place.flag.as_deref(), &place.environment, providers);
         let is_new = |file: &PathBuf| !followed.contains(file);
-        let is_torn = sources(result.as_ref()).followed.iter().any(is_new) || before != Marks::of(followed);
+        let is_torn = sources(&result).followed.iter().any(is_new) || before != Marks::of(followed);
         Self { result, watches, marks: before, is_torn }
     }
-
-    pub(super) fn sources(&self) -> &Sources {
-        sources(self.result.as_ref())
-    }
 }
 
-/// What to do with a reading.
-#[derive(Debug, Eq, PartialEq)]
-pub(super) enum ReadingVerdict {
-    /// It has no problem.
-    Adopt,
-    /// The configuration in force stays.
-    Keep {
-        problems: Vec<String>,
-        /// When to read again even if nothing happens, in time since boot.
-        again: Option<Duration>,
-    },
-}
-
-/// Decides at `now`. `in_force` are the files of the configuration in force.
+/// Why the configuration in force stays at `now`, and when to read again even if nothing happens. Without a problem the one
+/// that was read is put in force. `in_force` are the files of the configuration in force.
 pub(super) fn judge(
-    result: Result<&Loaded, &ConfigError>,
+    result: &Result<Loaded, ConfigError>,
     in_force: &Sources,
     absences: &mut Absences,
     now: Duration,
-) -> ReadingVerdict {
-    let absent = absences.observe(sources(result).lost_since(in_force), now);
-    let mut problems: Vec<_> = match result {
-        Ok(_) => Vec::new(),
-        Err(error) => error.problems.iter().map(|problem| short(&problem.to_string())).collect(),
-    };
-    let again = absent.as_ref().map(|(_, until)| *until);
-    problems.extend(absent.iter().flat_map(|(files, _)| files).map(|file| {
+) -> (Vec<String>, Option<Duration>) {
+    let (absent, again) = absences.observe(sources(result).lost_since(in_force), now);
+    let refused = result.as_ref().err().into_iter().flat_map(|error| &error.problems);
+    let mut problems: Vec<_> = refused.map(|problem| short(&problem.to_string())).collect();
+    problems.extend(absent.iter().map(|file| {
         let (file, grace) = (file.display(), ABSENCE_GRACE.as_secs());
         format!("{file}: is empty or missing; what it defined stays in use for {grace} seconds")
     }));
-    if problems.is_empty() {
-        return ReadingVerdict::Adopt;
-    }
     if let Some(more) = problems.len().checked_sub(MOST).filter(|more| *more > 0) {
         problems.truncate(MOST);
         problems.push(format!("and {more} more; `credbroker validate` prints all"));
     }
-    ReadingVerdict::Keep { problems, again }
+    (problems, again)
 }
 
 /// The files that were read, or that could not be used.
-fn sources<'a>(result: Result<&'a Loaded, &'a ConfigError>) -> &'a Sources {
-    match result {
-        Ok(loaded) => &loaded.sources,
-        Err(error) => &error.sources,
-    }
+pub(super) fn sources(result: &Result<Loaded, ConfigError>) -> &Sources {
+    result.as_ref().map_or_else(|error| &error.sources, |loaded| &loaded.sources)
 }
 
 /// The beginning of a problem. Its message is made of keys and names of the file.

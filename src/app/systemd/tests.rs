@@ -28,7 +28,7 @@ async fn a_broker_is_ready_when_it_has_answered_and_not_when_it_listens() {
         report(
             || UnixStream::connect(&path),
             Some(PERIOD),
-            |notification| sender.send(notification).unwrap(),
+            |notification| sender.send(notification.to_string()).unwrap(),
         )
         .await;
     });
@@ -37,8 +37,8 @@ async fn a_broker_is_ready_when_it_has_answered_and_not_when_it_listens() {
     }
     assert!(notifications.try_recv().is_err(), "it has accepted three connections and answered none");
     tasks.spawn(answer(listener));
-    assert_eq!(notifications.recv().await, Some(ServiceNotification::Ready));
+    assert_eq!(notifications.recv().await, Some("READY=1".to_owned()));
     for _ in 0..3 {
-        assert_eq!(notifications.recv().await, Some(ServiceNotification::Watchdog));
+        assert_eq!(notifications.recv().await, Some("WATCHDOG=1".to_owned()));
     }
 }

@@ -70,7 +70,7 @@ fn a_profile_that_leads_nowhere_is_known_with_the_reason() {
     let known = fleet.get(&named("paris")).unwrap();
     assert!(known.outcome.as_ref().unwrap_err().to_string().contains("is empty"));
     assert_eq!(names(&fleet.list(None)), ["fleet/paris"]);
-    assert!(fleet.at("p", "").is_empty() && fleet.read().profiles.by_server.is_empty());
+    assert!(fleet.at("p", "").is_empty() && fleet.read().by_server.is_empty());
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn a_cluster_is_found_by_its_server_and_provider() {
     for name in ["a", "b", "c", "d"] {
         fleet.remove(&named(name));
     }
-    assert!(fleet.read().profiles.by_server.is_empty(), "nothing is left behind");
+    assert!(fleet.read().by_server.is_empty(), "nothing is left behind");
 }
 
 #[test]

@@ -20,32 +20,25 @@ pub(super) const TOTAL: usize = 256 << 20;
 /// An exceeded limit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub(super) enum Excess {
-    /// The size of a response.
     #[error("a response is larger than the limit of {} MiB", PAGE >> 20)]
     Page,
-    /// The size of a watch event.
     #[error("a watch event is larger than the limit of {} MiB", EVENT >> 20)]
     Event,
-    /// The time for one response, or for a whole list.
+    /// Of one response, or of a whole list.
     #[error("the request took longer than the limit of {0:?}")]
     Time(Duration),
-    /// The number of pages in a row without progress.
     #[error(
         "the list does not end: the hub sent {0} pages in a row without a new ClusterProfile, each with a `continue` token"
     )]
     EmptyPages(u32),
-    /// A page whose `continue` token is that of the request for it.
     #[error("the list does not end: the hub sent a page whose `continue` token leads to the same page")]
     RepeatedPage,
-    /// The number of pages.
     #[error("the list has more than {0} pages, which is the limit")]
     Pages(u32),
-    /// The number of profiles.
     #[error(
         "the hub has more than {PROFILES} ClusterProfiles, which is the limit; select fewer with `namespaces` or `labelSelector`"
     )]
     Profiles,
-    /// The bytes of all profiles.
     #[error(
         "the ClusterProfiles are larger than the limit of {} MiB in total; select fewer with `namespaces` or `labelSelector`",
         TOTAL >> 20
@@ -59,66 +52,47 @@ const LONGEST: usize = 400;
 /// Why the hub cannot be read. Everything is retried, so any of them may be temporary.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HubError {
-    /// The service account of the pod that the broker runs in.
     #[error("the service account of this pod cannot be used")]
-    InCluster(#[source] kube::config::InClusterError),
-    /// The hub's kubeconfig, or its context.
+    InCluster(#[from] kube::config::InClusterError),
     #[error("the hub's kubeconfig cannot be used")]
     Kubeconfig(#[source] KubeconfigError),
-    /// kube's own error quotes the file, and with it any secret near the mistake, so only the position is kept.
+    /// kube's own error quotes the file, and with it any secret near the mistake, so only the position is kept, which is 0
+    /// if it is unknown.
     #[error(
         "the hub's kubeconfig is not valid (line {line}, column {column}); run `credbroker validate` for details"
     )]
-    Malformed {
-        /// From 1; 0: unknown.
-        line: u64,
-        /// From 1; 0: unknown.
-        column: u64,
-    },
-    /// Other users can change the kubeconfig, or the certificate authorities that it names.
+    Malformed { line: u64, column: u64 },
+    /// Other users can change the kubeconfig, or the certificate authorities that it names. `problem` says how, with the
+    /// remedy.
     #[error("{}: {problem}", .path.display())]
-    Unsafe {
-        /// The file.
-        path: PathBuf,
-        /// How, and the remedy.
-        problem: String,
-    },
+    Unsafe { path: PathBuf, problem: String },
     /// kube would run its command itself, without a limit and with its output in errors.
     #[error(
         "the user of the hub's kubeconfig has an `auth-provider`, which is not supported; use an exec plugin"
     )]
     AuthProvider,
-    /// The kubeconfig was changed while the broker was running.
     #[error(
         "the hub's kubeconfig was changed and its user now runs an exec plugin, which is used when the broker has read the file again"
     )]
     NewPlugin,
-    /// The kubeconfig was changed while the broker was running.
     #[error(
         "the hub's kubeconfig was changed and its user no longer runs an exec plugin, which applies when the broker has read the file again"
     )]
     NoPlugin,
-    /// The hub's own plugin cannot be run.
     #[error("the plugin of the hub's user cannot be run")]
-    Plugin(#[source] ResolveError),
-    /// The hub's own plugin failed.
+    Plugin(#[from] ResolveError),
     #[error("the plugin of the hub's user returned no credential")]
-    Credential(#[source] Failed),
+    Credential(#[from] Failed),
     /// kube's own error shows the proxy URL with its password.
     #[error("the scheme of the hub's proxy is not supported; use http, https or socks5")]
     Proxy,
-    /// Address, certificate authorities or credential are not usable.
     #[error("cannot connect to the hub")]
     Client(#[source] kube::Error),
-    /// A request to the hub failed.
     #[error("the ClusterProfiles cannot be read")]
-    Watch(#[source] kube::runtime::watcher::Error),
-    /// A response exceeds a limit. What was read before stays in use.
+    Watch(#[from] kube::runtime::watcher::Error),
+    /// What was read before stays in use.
     #[error("the ClusterProfiles cannot be read")]
-    Excess(#[source] Excess),
-    /// The library's stream of events, which should not end, has ended.
-    #[error("the watch of ClusterProfiles ended")]
-    Ended,
+    Excess(#[from] Excess),
 }
 
 impl HubError {
@@ -174,15 +148,14 @@ impl HubError {
 
     /// The HTTP status of the hub's response.
     fn code(&self) -> Option<u16> {
-        use kube::runtime::watcher::Error as Watch;
+        use kube::{Error::Api, runtime::watcher::Error as Watch};
         let Self::Watch(error) = self else { return None };
         match error {
-            Watch::InitialListFailed(error) | Watch::WatchStartFailed(error) | Watch::WatchFailed(error) => {
-                let kube::Error::Api(status) = error else { return None };
-                Some(status.code)
-            }
-            Watch::WatchError(status) => Some(status.code),
-            Watch::NoResourceVersion => None,
+            Watch::InitialListFailed(Api(status))
+            | Watch::WatchStartFailed(Api(status))
+            | Watch::WatchFailed(Api(status))
+            | Watch::WatchError(status) => Some(status.code),
+            _ => None,
         }
     }
 }

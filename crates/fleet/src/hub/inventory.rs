@@ -11,70 +11,63 @@ use tracing::{debug, info, warn};
 
 use super::{
     error::{Excess, PROFILES, TOTAL},
-    prewarm::Prewarmer,
+    prewarm::{HubParts, Prewarmer},
 };
-use crate::fleet::{Fleet, HubState, KnownProfile, ProfileChange};
-use credbroker_cache::CredentialCache;
+use crate::fleet::{HubState, KnownProfile, ProfileChange};
+use credbroker_config::Prewarm;
 use credbroker_plugin::{ProfileError, ProfileName, Target, cluster_profile::ClusterProfile};
 use credbroker_runner::PluginRunner;
 
 /// Writes the fleet.
 #[derive(Debug)]
 pub(super) struct Inventory<R> {
-    fleet: Arc<Fleet>,
-    cache: CredentialCache<R>,
-    prewarmer: Prewarmer<R>,
+    parts: Arc<HubParts<R>>,
+    pub(super) prewarmer: Prewarmer<R>,
     counts: Mutex<Counts>,
 }
 
 impl<R: PluginRunner> Inventory<R> {
-    pub(super) fn new(fleet: Arc<Fleet>, cache: CredentialCache<R>, prewarmer: Prewarmer<R>) -> Self {
-        Self { fleet, cache, prewarmer, counts: Mutex::default() }
-    }
-
-    pub(super) fn fleet(&self) -> &Fleet {
-        &self.fleet
-    }
-
-    pub(super) fn prewarmer(&self) -> &Prewarmer<R> {
-        &self.prewarmer
+    /// `prewarm` has the rules for fetching ahead.
+    pub(super) fn new(prewarm: Vec<Prewarm>, parts: Arc<HubParts<R>>) -> Self {
+        Self { prewarmer: Prewarmer::new(prewarm, Arc::clone(&parts)), parts, counts: Mutex::default() }
     }
 
     /// A list begins. The known profiles stay until it ends, also if it fails in the middle.
     pub(super) fn begin(&self, namespace: Option<&str>) {
-        self.counts().begin(namespace);
+        self.counts().lists.insert(namespace.map(str::to_owned));
     }
 
-    /// Writes a new or changed object.
+    /// Writes a new or changed object, and returns its name.
     ///
     /// # Errors
     ///
     /// A limit is exceeded; nothing was written.
-    pub(super) fn apply(&self, object: &DynamicObject) -> Result<(), Excess> {
-        let Some(profile) = read(object) else { return Ok(()) };
+    pub(super) fn apply(&self, object: &DynamicObject) -> Result<Option<ProfileName>, Excess> {
+        let Some(profile) = read(object) else { return Ok(None) };
         let name = profile.name.clone();
         self.counts().put(&name, size(&object.data))?;
-        let before = self.fleet.get(&name);
-        let change = self.fleet.apply(profile);
+        let before = self.parts.fleet.get(&name);
+        let change = self.parts.fleet.apply(profile);
         self.follow_up(&name, before.as_deref(), change);
-        Ok(())
+        Ok(Some(name))
     }
 
     /// Resolves every profile again, because the providers have changed.
     pub(super) fn resolve_again(&self) {
-        for known in self.fleet.list(None) {
-            let change = self.fleet.resolve_again(&known);
+        for known in self.parts.fleet.list(None) {
+            let change = self.parts.fleet.resolve_again(&known);
             self.follow_up(&known.profile.name, Some(&known), change);
         }
     }
 
     fn follow_up(&self, name: &ProfileName, before: Option<&KnownProfile>, change: ProfileChange) {
-        let Some(known) = self.fleet.get(name).filter(|_| change != ProfileChange::None) else { return };
+        let Some(known) = self.parts.fleet.get(name).filter(|_| change != ProfileChange::None) else {
+            return;
+        };
         log(&known, before);
-        let before = before.and_then(|before| before.outcome.as_ref().ok());
-        let target = known.outcome.as_ref().ok();
+        let (before, target) = (before.and_then(KnownProfile::target), known.target());
         if change == ProfileChange::Moved {
-            self.cache.forget(name, target);
+            self.parts.cache.forget(name, target);
         }
         let leads_elsewhere = |target: &&Arc<Target>| before.is_none_or(|before| !before.is_same(target));
         if let Some(target) = target.filter(leads_elsewhere) {
@@ -90,57 +83,51 @@ impl<R: PluginRunner> Inventory<R> {
         }
     }
 
-    /// A list ended: profiles that it did not return are removed.
-    pub(super) fn end(&self, namespace: Option<&str>) {
-        let Some(listed) = self.counts().end(namespace) else { return };
-        for known in self.fleet.list(namespace) {
+    /// A list ended: profiles that are not `listed` are removed.
+    pub(super) fn end(&self, namespace: Option<&str>, listed: &HashSet<ProfileName>) {
+        self.counts().lists.remove(&namespace.map(str::to_owned));
+        for known in self.parts.fleet.list(namespace) {
             if !listed.contains(&known.profile.name) {
                 self.remove(&known.profile.name);
             }
         }
     }
 
-    /// Offers the profiles that an earlier reader of the same hub has read.
-    pub(super) fn offer_known(&self) {
-        for known in self.fleet.list(None) {
-            if let Ok(target) = &known.outcome {
-                self.prewarmer.offer(target);
-            }
-        }
-    }
-
-    /// Removes the profiles outside of `namespaces`; empty: all namespaces are read.
-    pub(super) fn keep_only(&self, namespaces: &[String]) {
-        if namespaces.is_empty() {
-            return;
-        }
-        for known in self.fleet.list(None) {
+    /// Continues with what an earlier reader of the same hub has read: offers the profiles in `namespaces`, and removes the
+    /// others. Empty: all namespaces are read.
+    pub(super) fn take_over(&self, namespaces: &[String]) {
+        for known in self.parts.fleet.list(None) {
             let name = &known.profile.name;
-            if !namespaces.iter().any(|namespace| **namespace == *name.namespace) {
+            let is_in = |namespace: &String| **namespace == *name.namespace;
+            if !namespaces.is_empty() && !namespaces.iter().any(is_in) {
                 self.remove(name);
+            } else if let Some(target) = known.target() {
+                self.prewarmer.offer(target);
             }
         }
     }
 
     /// Removes every profile: they are those of another hub.
     pub(super) fn clear(&self) {
-        let known = self.fleet.list(None);
+        let known = self.parts.fleet.list(None);
         info!(profiles = known.len(), "the hub is no longer configured: its ClusterProfiles are removed");
         for known in known {
-            let name = &known.profile.name;
-            self.fleet.remove(name);
-            self.counts().remove(name);
-            self.cache.forget(name, None);
+            self.forget(&known.profile.name);
         }
-        self.fleet.set_hub(HubState::default());
+        self.parts.fleet.set_hub(HubState::default());
     }
 
     fn remove(&self, name: &ProfileName) {
-        if self.fleet.remove(name) {
+        if self.forget(name) {
             info!(profile = %name, "ClusterProfile deleted: its credentials are removed and its watches end");
         }
+    }
+
+    fn forget(&self, name: &ProfileName) -> bool {
+        let was_known = self.parts.fleet.remove(name);
         self.counts().remove(name);
-        self.cache.forget(name, None);
+        self.parts.cache.forget(name, None);
+        was_known
     }
 
     /// Every update is complete when the lock is released, so a poisoned lock is usable.
@@ -162,32 +149,21 @@ fn name(object: &DynamicObject) -> Option<ProfileName> {
 /// What limits count: the lists that are being read, and the sizes of the known profiles.
 #[derive(Debug, Default)]
 struct Counts {
-    /// The names that each unfinished list has returned so far, by scope (a namespace, or all).
-    lists: HashMap<Option<String>, HashSet<ProfileName>>,
+    /// The scopes (a namespace, or all) whose lists have not ended.
+    lists: HashSet<Option<String>>,
     /// The sizes of the known profiles in memory, in bytes.
     sizes: HashMap<ProfileName, usize>,
     total: usize,
 }
 
 impl Counts {
-    /// A list begins.
-    fn begin(&mut self, namespace: Option<&str>) {
-        self.lists.insert(namespace.map(str::to_owned), HashSet::new());
-    }
-
-    /// Notes the name in all lists, and its size. While a list is read, the profiles that it replaces are still counted, so
-    /// the limits are doubled.
+    /// Notes the size of a profile. While a list is read, the profiles that it replaces are still counted, so the limits are
+    /// doubled.
     ///
     /// # Errors
     ///
     /// A limit is exceeded; the size was not noted.
     fn put(&mut self, name: &ProfileName, size: usize) -> Result<(), Excess> {
-        for listed in self.lists.values_mut() {
-            if listed.len() >= PROFILES && !listed.contains(name) {
-                return Err(Excess::Profiles);
-            }
-            listed.insert(name.clone());
-        }
         let scale = if self.lists.is_empty() { 1 } else { 2 };
         let before = self.sizes.get(name).copied();
         if before.is_none() && self.sizes.len() >= scale * PROFILES {
@@ -204,11 +180,6 @@ impl Counts {
 
     fn remove(&mut self, name: &ProfileName) {
         self.total -= self.sizes.remove(name).unwrap_or_default();
-    }
-
-    /// A list ended. Returns the names in it; `None`: it did not begin.
-    fn end(&mut self, namespace: Option<&str>) -> Option<HashSet<ProfileName>> {
-        self.lists.remove(&namespace.map(str::to_owned))
     }
 }
 

@@ -1,9 +1,8 @@
 //! Fetches credentials before they are requested, within a budget.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{HashMap, HashSet, VecDeque},
     panic::AssertUnwindSafe,
-    pin::pin,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -16,7 +15,10 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, error};
 
-use crate::resolver::{CredentialRequest, Resolver, Source};
+use crate::{
+    fleet::Fleet,
+    resolver::{CredentialRequest, Resolver, Source},
+};
 use credbroker_cache::CredentialCache;
 use credbroker_config::Prewarm;
 use credbroker_plugin::{ProfileName, Target};
@@ -25,50 +27,42 @@ use credbroker_runner::PluginRunner;
 /// After this many failures a credential is fetched only on request.
 const ATTEMPTS: u32 = 3;
 
+/// What the reader of a hub needs, and what fetches ahead for it.
+#[derive(Debug)]
+pub struct HubParts<R> {
+    /// Receives the profiles.
+    pub fleet: Arc<Fleet>,
+    /// Resolves profiles, for fetching ahead.
+    pub resolver: Arc<Resolver>,
+    /// Holds the credentials: the hub's own, if a plugin issues it, and those of the fleet.
+    pub cache: CredentialCache<R>,
+    /// Uniform in [0, 1): spreads retries.
+    pub jitter: fn() -> f64,
+    /// Owns the tasks.
+    pub tasks: TaskTracker,
+    /// Cancelled when the broker stops.
+    pub draining: CancellationToken,
+}
+
 /// Fetches the credentials that the rules cover. Each rule has a budget for each provider.
 #[derive(Debug)]
 pub(super) struct Prewarmer<R> {
     rules: Vec<Prewarm>,
-    fetcher: Arc<Fetcher<R>>,
+    parts: Arc<HubParts<R>>,
     queues: Mutex<Queues>,
-    tasks: TaskTracker,
-    draining: CancellationToken,
     /// Cancelled when the task of a queue ends, which it does not while this exists.
     ended: CancellationToken,
 }
 
 /// By rule and provider.
-type Queues = HashMap<(usize, Arc<str>), Queue>;
-
-/// The profiles that wait to be fetched. Each profile is in it at most once, however often it changes while it waits: the
-/// queue is never longer than the fleet, and a profile that changes often does not delay the others.
-#[derive(Debug)]
-struct Queue {
-    sender: UnboundedSender<ProfileName>,
-    waiting: Waiting,
-}
-
-type Waiting = Arc<Mutex<HashSet<ProfileName>>>;
-
-#[derive(Debug)]
-struct Fetcher<R> {
-    resolver: Arc<Resolver>,
-    cache: CredentialCache<R>,
-}
+type Queues = HashMap<(usize, Arc<str>), UnboundedSender<ProfileName>>;
 
 /// A profile to fetch, and how many attempts have failed.
 type Wanted = (ProfileName, u32);
 
 impl<R: PluginRunner> Prewarmer<R> {
-    pub(super) fn new(
-        rules: Vec<Prewarm>,
-        resolver: Arc<Resolver>,
-        cache: CredentialCache<R>,
-        tasks: TaskTracker,
-        draining: CancellationToken,
-    ) -> Self {
-        let fetcher = Arc::new(Fetcher { resolver, cache });
-        Self { rules, fetcher, queues: Mutex::default(), tasks, draining, ended: CancellationToken::new() }
+    pub(super) fn new(rules: Vec<Prewarm>, parts: Arc<HubParts<R>>) -> Self {
+        Self { rules, parts, queues: Mutex::default(), ended: CancellationToken::new() }
     }
 
     /// Resolves if the task of a queue has ended, also after a panic.
@@ -83,97 +77,90 @@ impl<R: PluginRunner> Prewarmer<R> {
         let Some((index, rule)) = covering else { return };
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         let queue = queues.entry((index, Arc::clone(provider))).or_insert_with(|| self.start(rule.clone()));
-        if queue.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(profile.clone()) {
-            // Closed only when the broker drains.
-            drop(queue.sender.send(profile.clone()));
-        }
+        // Closed only when the broker drains.
+        drop(queue.send(profile.clone()));
     }
 
-    fn start(&self, rule: Prewarm) -> Queue {
-        let ((sender, offers), waiting) = (unbounded_channel(), Waiting::default());
-        let queue = Queue { sender, waiting: Arc::clone(&waiting) };
-        let (fetcher, draining) = (Arc::clone(&self.fetcher), self.draining.clone());
-        let ended = self.ended.clone().drop_guard();
-        self.tasks.spawn(async move {
+    fn start(&self, rule: Prewarm) -> UnboundedSender<ProfileName> {
+        let (sender, offers) = unbounded_channel();
+        let (parts, ended) = (Arc::clone(&self.parts), self.ended.clone().drop_guard());
+        self.parts.tasks.spawn(async move {
             let _ended = ended;
-            tokio::select! {
-                () = draining.cancelled() => {}
-                () = work(&fetcher, &rule, offers, &waiting) => {}
-            }
+            parts.draining.run_until_cancelled(work(&parts, &rule, offers)).await;
         });
-        queue
+        sender
     }
 }
 
 /// Works through one queue with the rule's `concurrency` and `runsPerSecond`. The scheduler runs requests of callers
 /// first.
 async fn work<R: PluginRunner>(
-    fetcher: &Fetcher<R>,
+    parts: &HubParts<R>,
     rule: &Prewarm,
     mut offers: UnboundedReceiver<ProfileName>,
-    waiting: &Waiting,
 ) {
     let mut pace =
         interval(Duration::from_secs(1) / u32::try_from(rule.runs_per_second.get()).unwrap_or(u32::MAX));
     pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut running = FuturesUnordered::new();
-    let mut later = FuturesUnordered::new();
+    let (mut running, mut later) = (FuturesUnordered::new(), FuturesUnordered::new());
+    // Each profile waits at most once, however often it changes meanwhile: the queue is never longer than the fleet, and a
+    // profile that changes often does not delay the others.
+    let (mut queue, mut waiting) = (VecDeque::<Wanted>::new(), HashSet::new());
     loop {
-        let has_room = running.len() < rule.concurrency.get();
+        let has_turn = running.len() < rule.concurrency.get() && !queue.is_empty();
         let wanted = tokio::select! {
+            Some(wanted) = later.next() => wanted,
+            Some(profile) = offers.recv() => (profile, 0),
             Some(retry) = running.next() => {
                 later.extend(retry);
                 continue;
             }
-            Some(wanted) = later.next(), if has_room => wanted,
-            Some(profile) = offers.recv(), if has_room => {
-                // It can be offered again from now on, because its target is looked up later.
-                waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&profile);
-                (profile, 0)
+            _ = pace.tick(), if has_turn => {
+                if let Some(wanted) = queue.pop_front() {
+                    // It can be offered again from now on, because its target is looked up later.
+                    waiting.remove(&wanted.0);
+                    running.push(fetch_or_log(parts, wanted));
+                }
+                continue;
             }
             else => return,
         };
-        // Running fetches continue meanwhile.
-        let mut turn = pin!(pace.tick());
-        loop {
-            tokio::select! {
-                _ = &mut turn => break,
-                Some(retry) = running.next() => later.extend(retry),
-            }
+        if waiting.insert(wanted.0.clone()) {
+            queue.push_back(wanted);
         }
-        running.push(fetcher.fetch_or_log(wanted));
     }
 }
 
-impl<R: PluginRunner> Fetcher<R> {
-    /// One fetch. A panic ends it, and no other.
-    async fn fetch_or_log(&self, wanted: Wanted) -> Option<BoxFuture<'static, Wanted>> {
-        let profile = wanted.0.clone();
-        // What fetches share is consistent whenever its lock is free.
-        let fetched = AssertUnwindSafe(self.fetch(wanted)).catch_unwind().await;
-        fetched.unwrap_or_else(|_panic| {
-            error!(%profile, "a bug in the broker ended fetching ahead for this ClusterProfile; please report it");
-            None
-        })
-    }
+/// One fetch. A panic ends it, and no other.
+async fn fetch_or_log<R: PluginRunner>(
+    parts: &HubParts<R>,
+    wanted: Wanted,
+) -> Option<BoxFuture<'static, Wanted>> {
+    let profile = wanted.0.clone();
+    // What fetches share is consistent whenever its lock is free.
+    let fetched = AssertUnwindSafe(fetch(parts, wanted)).catch_unwind().await;
+    fetched.unwrap_or_else(|_panic| {
+        error!(%profile, "a bug in the broker ended fetching ahead for this ClusterProfile; please report it");
+        None
+    })
+}
 
-    /// One fetch. Returns the retry, if there is to be one.
-    async fn fetch(&self, (profile, failures): Wanted) -> Option<BoxFuture<'static, Wanted>> {
-        let ask = CredentialRequest {
-            source: Source::ClusterProfile(profile.clone()),
-            ..CredentialRequest::default()
-        };
-        // A profile that has changed in the meantime was offered again.
-        let spec = self.resolver.resolve(ask).ok()?;
-        let failed = self.cache.fetch_ahead(spec).await.err()?;
-        let attempts = failures + 1;
-        debug!(%profile, attempts, "fetching ahead failed: {failed}");
-        let again = async move {
-            sleep(failed.retry_after).await;
-            (profile, attempts)
-        };
-        (attempts < ATTEMPTS).then(|| again.boxed())
-    }
+/// One fetch. Returns the retry, if there is to be one.
+async fn fetch<R: PluginRunner>(
+    parts: &HubParts<R>,
+    (profile, failures): Wanted,
+) -> Option<BoxFuture<'static, Wanted>> {
+    let source = Source::ClusterProfile(profile.clone());
+    // A profile that has changed in the meantime was offered again.
+    let spec = parts.resolver.resolve(CredentialRequest { source, ..CredentialRequest::default() }).ok()?;
+    let failed = parts.cache.fetch_ahead(spec).await.err()?;
+    let attempts = failures + 1;
+    debug!(%profile, attempts, "fetching ahead failed: {failed}");
+    let again = async move {
+        sleep(failed.retry_after).await;
+        (profile, attempts)
+    };
+    (attempts < ATTEMPTS).then(|| again.boxed())
 }
 
 #[cfg(test)]

@@ -3,24 +3,13 @@
 //! Each scope, which is a namespace or all of them, has its own reader. Unlike kube's `watcher`, it takes another client
 //! between two requests, and it ends a list that makes no progress.
 
-use std::{
-    collections::HashSet,
-    future::pending,
-    hash::{BuildHasher as _, RandomState},
-    mem,
-    pin::pin,
-    time::Duration,
-    vec,
-};
+use std::{collections::HashSet, convert::Infallible, future::pending, mem, pin::pin, time::Duration};
 
-use futures_util::{
-    StreamExt as _,
-    stream::{BoxStream, Stream, select_all, unfold},
-};
+use futures_util::{FutureExt as _, TryStreamExt as _, future::select_all};
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, ListParams, WatchEvent, WatchParams},
-    runtime::watcher::{self, Event},
+    runtime::watcher,
 };
 use tokio::{
     sync::watch,
@@ -29,28 +18,15 @@ use tokio::{
 use tracing::debug;
 
 use super::{
-    client::{HubConnection, HubConnector, HubIdentity},
-    error::{Excess, HubError},
+    client::{HubConnection, HubConnector, HubIdentity, HubTimeouts},
+    error::{Excess, HubError, PROFILES},
     inventory::Inventory,
 };
+use credbroker_config::ClusterProfiles;
 use credbroker_runner::PluginRunner;
 
-/// Which profiles of the hub are read.
-#[derive(Debug)]
-pub(super) struct Scopes {
-    /// `None`: all namespaces.
-    namespaces: Vec<Option<String>>,
-    label_selector: String,
-}
-
-impl Scopes {
-    pub(super) fn new(namespaces: Vec<String>, label_selector: String) -> Self {
-        let all = || vec![None];
-        let namespaces =
-            if namespaces.is_empty() { all() } else { namespaces.into_iter().map(Some).collect() };
-        Self { namespaces, label_selector }
-    }
-}
+/// A session that lasts this long after everything was read is steady.
+const STEADY: Duration = Duration::from_secs(30);
 
 /// Why a session ended.
 #[derive(Debug)]
@@ -61,26 +37,40 @@ pub(super) enum SessionEnd {
     Failed(HubError),
 }
 
-/// Writes the hub's events into the inventory, until the hub fails. Calls `is_read` when every scope was listed.
+/// How far a session has come.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Progress {
+    /// Every scope was listed.
+    Read,
+    /// It has gone on for [`STEADY`] since.
+    Steady,
+}
+
+/// Writes what the hub has into the inventory, until the hub fails. `page` is the number of profiles per page.
 pub(super) async fn follow<R: PluginRunner>(
     connection: &mut HubConnection<R>,
     connector: &HubConnector<R>,
-    scopes: &Scopes,
+    section: &ClusterProfiles,
+    page: u32,
     inventory: &Inventory<R>,
-    is_read: impl FnMut(),
+    note: impl FnMut(Progress),
 ) -> SessionEnd {
     let HubConnection { client, identity } = connection;
-    let clients = watch::Sender::new(client.clone());
-    let params = ReadParams {
-        label_selector: scopes.label_selector.clone(),
-        page: connector.page(),
-        watch: connector.timeouts.watch,
+    let namespaces: Vec<_> = match &*section.namespaces {
+        [] => vec![None],
+        namespaces => namespaces.iter().map(|namespace| Some(&**namespace)).collect(),
     };
-    let streams = scopes.namespaces.iter().enumerate().map(|(index, namespace)| {
-        let events = events(clients.subscribe(), namespace.clone(), params.clone());
-        events.map(move |event| (index, event)).boxed()
+    let (clients, unread) = (watch::Sender::new(client.clone()), watch::Sender::new(namespaces.len()));
+    let selector = Some(section.label_selector.clone()).filter(|selector| !selector.is_empty());
+    let limits = connector.timeouts;
+    let readers = namespaces.into_iter().map(|namespace| {
+        let (label_selector, timeout) = (selector.clone(), Some(limits.watch));
+        let watch = WatchParams { label_selector, timeout, ..WatchParams::default() };
+        let list =
+            ListParams { label_selector: selector.clone(), limit: Some(page), ..ListParams::default() };
+        let reader = ScopeReader { clients: clients.subscribe(), namespace, list, watch, limits, inventory };
+        reader.read(&unread).boxed()
     });
-    let read = read(select_all(streams), connector.timeouts.list, scopes, inventory, is_read);
     // A rotation that has begun continues while events come.
     let renewed = async {
         match identity {
@@ -90,7 +80,8 @@ pub(super) async fn follow<R: PluginRunner>(
     };
     tokio::select! {
         end = renewed => end,
-        error = read => SessionEnd::Failed(error),
+        (Err(error), ..) = select_all(readers) => SessionEnd::Failed(error),
+        excess = watch_over(unread.subscribe(), limits.list, note) => SessionEnd::Failed(excess.into()),
     }
 }
 
@@ -101,11 +92,7 @@ async fn renew<R: PluginRunner>(
     clients: &watch::Sender<Client>,
 ) -> SessionEnd {
     loop {
-        let renewed = match identity.rotated().await {
-            Ok(()) => connector.renewed(identity).await,
-            Err(error) => Err(error),
-        };
-        match renewed {
+        match connector.renewed(identity).await {
             Ok(Some(client)) => {
                 debug!("the hub's credential rotated: the watches continue with the new one");
                 clients.send_replace(client);
@@ -116,225 +103,131 @@ async fn renew<R: PluginRunner>(
     }
 }
 
-/// Writes events, each with the index of its scope, into the inventory until one is an error. The first list of all scopes
-/// takes `limit` at most.
-async fn read<R: PluginRunner>(
-    mut events: impl Stream<Item = (usize, Result<Event<DynamicObject>, HubError>)> + Unpin,
+/// Notes how far the session comes. `unread` is the number of scopes that were not listed yet, which may take `limit`.
+async fn watch_over(
+    mut unread: watch::Receiver<usize>,
     limit: Duration,
-    scopes: &Scopes,
-    inventory: &Inventory<R>,
-    mut is_read: impl FnMut(),
-) -> HubError {
-    let mut unread: HashSet<_> = (0..scopes.namespaces.len()).collect();
-    let mut late = pin!(sleep(limit));
-    loop {
-        let event = tokio::select! {
-            () = &mut late, if !unread.is_empty() => return HubError::Excess(Excess::Time(limit)),
-            event = events.next() => event,
-        };
-        let Some((scope, event)) = event else { return HubError::Ended };
-        let namespace = scopes.namespaces.get(scope).and_then(Option::as_deref);
-        match event {
-            // A new session lists again.
-            Err(error) => return error,
-            Ok(Event::Init) => inventory.begin(namespace),
-            Ok(Event::InitApply(object) | Event::Apply(object)) => {
-                if let Err(excess) = inventory.apply(&object) {
-                    return HubError::Excess(excess);
-                }
-            }
-            Ok(Event::Delete(object)) => inventory.delete(&object),
-            Ok(Event::InitDone) => {
-                inventory.end(namespace);
-                unread.remove(&scope);
-                if unread.is_empty() {
-                    is_read();
-                }
-            }
-        }
+    mut note: impl FnMut(Progress),
+) -> Excess {
+    if timeout(limit, unread.wait_for(|unread| *unread == 0)).await.is_err() {
+        return Excess::Time(limit);
     }
+    note(Progress::Read);
+    sleep(STEADY).await;
+    note(Progress::Steady);
+    pending().await
 }
 
-/// A watch that is silent for this long after its end was due is started again.
+/// A watch that goes on for this long after its end was due is started again.
 const MARGIN: Duration = Duration::from_secs(5);
 
-/// What a reader asks for.
-#[derive(Clone, Debug)]
-struct ReadParams {
-    /// Empty: all.
-    label_selector: String,
-    /// Profiles per page.
-    page: u32,
-    /// Seconds that one watch request lasts.
-    watch: u32,
-}
-
-/// The events of `namespace`. `None`: of all namespaces. Each request uses the newest of `clients`; a newer one ends the
-/// watch in progress, which continues with the newer one where it was. Nothing follows an error.
-fn events(
+/// Reads one scope.
+struct ScopeReader<'a, R> {
+    /// Each request uses the newest.
     clients: watch::Receiver<Client>,
-    namespace: Option<String>,
-    params: ReadParams,
-) -> impl Stream<Item = Result<Event<DynamicObject>, HubError>> + Send {
-    let reader = ScopeReader { clients, namespace, params, state: ReadState::New };
-    unfold(reader, async |mut reader| Some((reader.next().await, reader)))
+    /// `None`: all namespaces.
+    namespace: Option<&'a str>,
+    list: ListParams,
+    watch: WatchParams,
+    limits: HubTimeouts,
+    inventory: &'a Inventory<R>,
 }
 
-struct ScopeReader {
-    clients: watch::Receiver<Client>,
-    namespace: Option<String>,
-    params: ReadParams,
-    state: ReadState,
-}
+impl<R: PluginRunner> ScopeReader<'_, R> {
+    /// Reads until the hub fails.
+    async fn read(mut self, unread: &watch::Sender<usize>) -> Result<Infallible, HubError> {
+        let version = self.list().await?;
+        unread.send_modify(|unread| *unread -= 1);
+        self.watch(version).await
+    }
 
-enum ReadState {
-    New,
-    Listing {
-        pages: Pages,
-        /// The rest of the last page.
-        rest: vec::IntoIter<DynamicObject>,
-        /// The version of the list, when its last page was received.
-        version: Option<String>,
-    },
-    /// All changes up to this version were read.
-    Read {
-        version: String,
-    },
-    Watching {
-        version: String,
-        events: BoxStream<'static, kube::Result<WatchEvent<DynamicObject>>>,
-    },
-}
-
-impl ScopeReader {
-    async fn next(&mut self) -> Result<Event<DynamicObject>, HubError> {
+    /// Lists the scope, and returns the version of the list.
+    async fn list(&mut self) -> Result<String, HubError> {
+        self.inventory.begin(self.namespace);
+        let (mut pages, mut listed) = (Pages::default(), HashSet::new());
         loop {
-            if let Some(event) = self.step().await? {
-                return Ok(event);
+            sleep(pages.pause()).await;
+            self.list.continue_token.clone_from(&pages.next);
+            let page = timeout(self.limits.page, self.api().list(&self.list)).await;
+            let page = page.map_err(|_elapsed| Excess::Time(self.limits.page))?;
+            let page = page.map_err(watcher::Error::InitialListFailed)?;
+            let filled = |text: &String| !text.is_empty();
+            let (next, version) = (page.metadata.continue_, page.metadata.resource_version);
+            let (next, version) = (next.filter(filled), version.filter(filled));
+            if next.is_none() && version.is_none() {
+                return Err(watcher::Error::NoResourceVersion.into());
+            }
+            for object in page.items {
+                listed.extend(self.inventory.apply(&object)?);
+                if listed.len() > PROFILES {
+                    return Err(Excess::Profiles.into());
+                }
+            }
+            pages.turn(listed.len(), next)?;
+            if let (None, Some(version)) = (&pages.next, version) {
+                self.inventory.end(self.namespace, &listed);
+                return Ok(version);
             }
         }
     }
 
-    async fn step(&mut self) -> Result<Option<Event<DynamicObject>>, HubError> {
-        let Self { clients, namespace, params, state } = self;
-        match state {
-            ReadState::New => {
-                *state = ReadState::Listing {
-                    pages: Pages::default(),
-                    rest: Vec::new().into_iter(),
-                    version: None,
-                };
-                Ok(Some(Event::Init))
-            }
-            ReadState::Listing { pages, rest, version } => {
-                if let Some(object) = rest.next() {
-                    return Ok(Some(Event::InitApply(object)));
-                }
-                if let Some(version) = version.take() {
-                    *state = ReadState::Read { version };
-                    return Ok(Some(Event::InitDone));
-                }
-                sleep(pages.pause()).await;
-                let api = api(clients.borrow_and_update().clone(), namespace.as_deref());
-                let page = api.list(&params.list(pages.next())).await;
-                let page = page.map_err(watcher::Error::InitialListFailed).map_err(HubError::Watch)?;
-                let filled = |text: &String| !text.is_empty();
-                let next = page.metadata.continue_.filter(filled);
-                if next.is_none() {
-                    let last = page.metadata.resource_version.filter(filled);
-                    *version = Some(last.ok_or(HubError::Watch(watcher::Error::NoResourceVersion))?);
-                }
-                pages.turn(&page.items, next).map_err(HubError::Excess)?;
-                *rest = page.items.into_iter();
-                Ok(None)
-            }
-            ReadState::Read { version } => {
-                let api = api(clients.borrow_and_update().clone(), namespace.as_deref());
-                let events = api.watch(&params.watch(), version).await;
-                let events = events.map_err(watcher::Error::WatchStartFailed).map_err(HubError::Watch)?;
-                *state = ReadState::Watching { version: mem::take(version), events: events.boxed() };
-                Ok(None)
-            }
-            ReadState::Watching { version, events } => {
-                let silence = Duration::from_secs(params.watch.into()) + MARGIN;
+    /// Watches the scope from `version` on. A newer client ends the watch in progress; the next one continues where it was.
+    async fn watch(&mut self, mut version: String) -> Result<Infallible, HubError> {
+        let lasts = Duration::from_secs(self.limits.watch.into()) + MARGIN;
+        loop {
+            let events = self.api().watch(&self.watch, &version).await;
+            let mut events = pin!(events.map_err(watcher::Error::WatchStartFailed)?);
+            let mut late = pin!(sleep(lasts));
+            loop {
                 let event = tokio::select! {
-                    event = timeout(silence, events.next()) => event.unwrap_or_default(),
-                    () = replaced(clients) => None,
+                    // The end of the watch comes before its events, so that one that never pauses ends too.
+                    biased;
+                    () = &mut late => break,
+                    // Never an error: the session holds the sender.
+                    _ = self.clients.changed() => break,
+                    event = events.try_next() => event.map_err(watcher::Error::WatchFailed)?,
                 };
-                let Some(event) = event else {
-                    *state = ReadState::Read { version: mem::take(version) };
-                    return Ok(None);
-                };
-                event_of(event, version).map_err(HubError::Watch)
+                let Some(event) = event else { break };
+                self.apply(event, &mut version)?;
             }
         }
     }
-}
 
-impl ReadParams {
-    fn list(&self, next: Option<&str>) -> ListParams {
-        ListParams {
-            label_selector: self.selector(),
-            limit: Some(self.page),
-            continue_token: next.map(str::to_owned),
-            ..ListParams::default()
-        }
-    }
-
-    fn watch(&self) -> WatchParams {
-        WatchParams { label_selector: self.selector(), timeout: Some(self.watch), ..WatchParams::default() }
-    }
-
-    fn selector(&self) -> Option<String> {
-        Some(self.label_selector.clone()).filter(|selector| !selector.is_empty())
-    }
-}
-
-/// The event for the inventory, if there is one. Notes its version.
-fn event_of(
-    event: kube::Result<WatchEvent<DynamicObject>>,
-    version: &mut String,
-) -> Result<Option<Event<DynamicObject>>, watcher::Error> {
-    let mut note = |object: &DynamicObject| {
+    /// Writes one event into the inventory, and notes its version.
+    fn apply(&self, event: WatchEvent<DynamicObject>, version: &mut String) -> Result<(), HubError> {
+        let (object, is_gone) = match event {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, false),
+            WatchEvent::Deleted(object) => (object, true),
+            WatchEvent::Bookmark(bookmark) => {
+                *version = bookmark.metadata.resource_version;
+                return Ok(());
+            }
+            WatchEvent::Error(status) => return Err(watcher::Error::WatchError(status).into()),
+        };
         let newer = object.metadata.resource_version.clone().filter(|newer| !newer.is_empty());
         *version = newer.ok_or(watcher::Error::NoResourceVersion)?;
-        Ok::<_, watcher::Error>(())
-    };
-    match event.map_err(watcher::Error::WatchFailed)? {
-        WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-            note(&object)?;
-            Ok(Some(Event::Apply(object)))
+        if is_gone {
+            self.inventory.delete(&object);
+            return Ok(());
         }
-        WatchEvent::Deleted(object) => {
-            note(&object)?;
-            Ok(Some(Event::Delete(object)))
-        }
-        WatchEvent::Bookmark(bookmark) => {
-            *version = bookmark.metadata.resource_version;
-            Ok(None)
-        }
-        WatchEvent::Error(status) => Err(watcher::Error::WatchError(status)),
+        self.inventory.apply(&object)?;
+        Ok(())
     }
-}
 
-/// Resolves when there is a newer client; never if there will be none.
-async fn replaced(clients: &mut watch::Receiver<Client>) {
-    if clients.changed().await.is_err() {
-        pending::<()>().await;
-    }
-}
-
-fn api(client: Client, namespace: Option<&str>) -> Api<DynamicObject> {
-    let resource = ApiResource {
-        group: "multicluster.x-k8s.io".to_owned(),
-        version: "v1alpha1".to_owned(),
-        api_version: "multicluster.x-k8s.io/v1alpha1".to_owned(),
-        kind: "ClusterProfile".to_owned(),
-        plural: "clusterprofiles".to_owned(),
-    };
-    match namespace {
-        Some(namespace) => Api::namespaced_with(client, namespace, &resource),
-        None => Api::all_with(client, &resource),
+    /// The newest client's.
+    fn api(&mut self) -> Api<DynamicObject> {
+        let resource = ApiResource {
+            group: "multicluster.x-k8s.io".to_owned(),
+            version: "v1alpha1".to_owned(),
+            api_version: "multicluster.x-k8s.io/v1alpha1".to_owned(),
+            kind: "ClusterProfile".to_owned(),
+            plural: "clusterprofiles".to_owned(),
+        };
+        let client = self.clients.borrow_and_update().clone();
+        match self.namespace {
+            Some(namespace) => Api::namespaced_with(client, namespace, &resource),
+            None => Api::all_with(client, &resource),
+        }
     }
 }
 
@@ -351,37 +244,27 @@ const PAGES: u32 = 5_000;
 struct Pages {
     /// The `continue` token of the next request; `None`: it asks for the first page.
     next: Option<String>,
-    /// Hashes of the names so far.
-    names: HashSet<u64>,
-    hasher: RandomState,
     received: u32,
+    /// Different names so far.
+    names: usize,
     /// Pages in a row without a new name.
     idle: u32,
 }
 
 impl Pages {
-    /// The `continue` token of the next request.
-    fn next(&self) -> Option<&str> {
-        self.next.as_deref()
-    }
-
     /// How long to wait before the next request.
     fn pause(&self) -> Duration {
         self.idle.checked_sub(1).map_or(Duration::ZERO, |before| FIRST_PAUSE * (1 << before))
     }
 
-    /// A page came, with the token of the `next` one; `None`: it is the last.
+    /// A page came, with the token of the `next` one; `None`: it is the last. There are `names` different names now.
     ///
     /// # Errors
     ///
     /// The list would not end.
-    fn turn(&mut self, page: &[DynamicObject], next: Option<String>) -> Result<(), Excess> {
-        let before = self.names.len();
-        let hash = |object: &DynamicObject| {
-            self.hasher.hash_one((&object.metadata.namespace, &object.metadata.name))
-        };
-        self.names.extend(page.iter().map(hash));
-        self.idle = if self.names.len() > before { 0 } else { self.idle + 1 };
+    fn turn(&mut self, names: usize, next: Option<String>) -> Result<(), Excess> {
+        let before = mem::replace(&mut self.names, names);
+        self.idle = if names > before { 0 } else { self.idle + 1 };
         self.received += 1;
         let asked = mem::replace(&mut self.next, next);
         match &self.next {

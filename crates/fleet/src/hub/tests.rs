@@ -21,9 +21,11 @@ use tokio::{
     sync::watch,
     time::{Instant, sleep},
 };
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::*;
-use credbroker_cache::CacheParts;
+use super::{prewarm::Prewarmer, *};
+use crate::{fleet::Fleet, resolver::Resolver};
+use credbroker_cache::{CacheParts, CredentialCache};
 use credbroker_config::Prewarm;
 use credbroker_credential::{Decoded, Material, Token};
 use credbroker_observe::clock::{Clock, Now};
@@ -152,12 +154,22 @@ impl Setup {
     }
 
     pub(super) fn prewarmer(&self, rules: Vec<Prewarm>) -> Prewarmer<Arc<Runner>> {
-        let (resolver, cache) = (Arc::clone(&self.resolver), self.cache.clone());
-        Prewarmer::new(rules, resolver, cache, self.tasks.clone(), self.draining.clone())
+        Prewarmer::new(rules, self.parts())
+    }
+
+    pub(super) fn parts(&self) -> Arc<HubParts<Arc<Runner>>> {
+        Arc::new(HubParts {
+            fleet: Arc::clone(&self.fleet),
+            resolver: Arc::clone(&self.resolver),
+            cache: self.cache.clone(),
+            jitter: || 0.0,
+            tasks: self.tasks.clone(),
+            draining: self.draining.clone(),
+        })
     }
 
     pub(super) fn inventory(&self, rules: Vec<Prewarm>) -> Inventory<Arc<Runner>> {
-        Inventory::new(Arc::clone(&self.fleet), self.cache.clone(), self.prewarmer(rules))
+        Inventory::new(rules, self.parts())
     }
 
     /// Writes `fleet/NAME` with a server of that provider, and returns its target.
@@ -184,19 +196,4 @@ pub(super) fn object(name: &str, server: &str) -> DynamicObject {
     let (namespace, name) = name.split_once('/').unwrap();
     let metadata = json!({"namespace": namespace, "name": name});
     serde_json::from_value(json!({"metadata": metadata, "status": status("p", server)})).unwrap()
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_hub_is_well_again_once_it_was_followed_for_a_while_after_it_was_read() {
-    let is_steady = async |is_read: bool, lasts: Duration| {
-        let (read, mut steady) = (Notify::new(), false);
-        if is_read {
-            read.notify_one();
-        }
-        watched_over(sleep(lasts), &read, || steady = true).await;
-        steady
-    };
-    assert!(is_steady(true, STEADY * 2).await);
-    assert!(!is_steady(true, STEADY / 2).await, "it answered and failed");
-    assert!(!is_steady(false, STEADY * 2).await, "it never was read");
 }

@@ -196,7 +196,7 @@ async fn a_file_that_is_written_by_another_name_is_reported() {
 #[tokio::test]
 async fn without_inotify_nothing_is_reported_and_that_is_known() {
     let (_dir, root) = directory();
-    let mut watcher = Watcher::without_inotify();
+    let mut watcher = Watcher { inotify: None, watches: ByNumber::new(), has_lost_events: false };
     let added = Watches::add(watcher.instance().as_deref(), &[root.join("config")]);
     assert!(!added.is_complete);
     watcher.replace(added);

@@ -6,10 +6,11 @@ use super::super::*;
 
 /// The places of `file`, below `root`.
 fn of(root: &Path, file: &str) -> Vec<(String, Vec<String>, bool)> {
-    let places = WatchedPlaces::of(&[root.join(file)]);
+    let places = places(&[root.join(file)]);
     let below = |path: &Path| path.strip_prefix(root).unwrap().display().to_string();
-    let text = |names: &Names| names.0.keys().map(|name| name.to_str().unwrap().to_owned()).collect();
-    places.0.iter().map(|(dir, names)| (below(dir), text(names), names.files().next().is_some())).collect()
+    let text = |names: &Names| names.keys().map(|name| name.to_str().unwrap().to_owned()).collect();
+    let has_files = |names: &Names| names.values().any(|may_be_file| *may_be_file);
+    places.iter().map(|(dir, names)| (below(dir), text(names), has_files(names))).collect()
 }
 
 fn place(directory: &str, name: &str, has_files: bool) -> (String, Vec<String>, bool) {

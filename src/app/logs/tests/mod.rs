@@ -3,6 +3,7 @@ mod journal;
 use std::{
     io::{PipeReader, Read as _, pipe},
     sync::atomic::{AtomicU64, Ordering},
+    thread,
 };
 
 use tracing::{Level, info, info_span};
@@ -31,7 +32,7 @@ fn lines_beyond_the_bound_are_dropped_and_counted_once_it_flows() {
     let bound = 2 * PENDING / line.len() + 64; // of the queue, of the writer, of the pipe
     let lines = 2 * bound;
     for _ in 0..lines {
-        (&queue).write_all(&line).unwrap();
+        queue.clone().write_all(&line).unwrap();
     }
     queue.flush(Duration::from_millis(1)); // returns although nothing is read
     assert!(queue.bytes.waiting().0 <= PENDING);

@@ -137,8 +137,8 @@ fn a_thousand_profiles_resolve_at_once_while_others_change_and_go() {
         let expected = [None, Some(0), Some(11)][number % 3];
         assert_eq!(found, expected.map(|version| format!("{number}.{version}")));
     }
-    let profiles = &fleet.read().profiles;
-    assert_eq!(profiles.by_server.len(), profiles.by_name.len(), "nothing is left behind");
+    let state = fleet.read();
+    assert_eq!(state.by_server.len(), state.by_name.len(), "nothing is left behind");
 }
 
 #[test]
@@ -159,6 +159,6 @@ fn writers_of_one_profile_leave_nothing_behind() {
         }
     });
     fleet.apply(at("paris", "https://last"));
-    let profiles = &fleet.read().profiles;
-    assert_eq!(profiles.by_server.keys().collect::<Vec<_>>(), ["https://last"]);
+    let state = fleet.read();
+    assert_eq!(state.by_server.keys().collect::<Vec<_>>(), ["https://last"]);
 }

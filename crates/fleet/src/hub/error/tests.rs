@@ -12,7 +12,7 @@ fn only_a_401_is_unauthorized() {
     assert!(refused(401).is_unauthorized());
     let begun = watcher::Error::WatchError(Status { code: 401, ..Status::default() }.boxed());
     assert!(HubError::Watch(begun).is_unauthorized());
-    for other in [refused(403), refused(410), refused(500), HubError::Ended, HubError::NewPlugin] {
+    for other in [refused(403), refused(410), refused(500), HubError::NoPlugin, HubError::NewPlugin] {
         assert!(!other.is_unauthorized(), "{other:?}");
     }
 }

@@ -47,15 +47,7 @@ fn hub(has_plugin: bool) -> Read {
         prewarm: Vec::new(),
     };
     let setup = Setup::new(Duration::ZERO, false);
-    let parts = HubParts {
-        fleet: Arc::clone(&setup.fleet),
-        resolver: Arc::clone(&setup.resolver),
-        cache: setup.cache.clone(),
-        jitter: || 0.0,
-        tasks: setup.tasks.clone(),
-        draining: setup.draining.clone(),
-    };
-    let hub = Hub::new(section, plugins, parts);
+    let hub = Hub::new(section, plugins, setup.parts());
     Read { server, setup, _directory: directory, hub }
 }
 
@@ -73,12 +65,12 @@ fn is_well(state: &HubState) -> bool {
 async fn what_is_read_ends_the_problem_and_stays_known_after_the_next() {
     let Read { hub, setup, .. } = hub(false);
     let pause = Duration::from_secs(1);
-    hub.is_lost(&HubError::Ended, 1, pause);
+    hub.is_lost(&HubError::NewPlugin, 1, pause);
     let HubState { synced, problem } = setup.fleet.hub();
     assert!(!synced && problem.is_some());
     hub.is_read();
     assert_eq!(setup.fleet.hub(), HubState { synced: true, problem: None });
-    hub.is_lost(&HubError::Ended, 1, pause);
+    hub.is_lost(&HubError::NewPlugin, 1, pause);
     assert!(setup.fleet.hub().synced, "what was read stays known");
 }
 
@@ -283,7 +275,8 @@ async fn a_list_without_progress_is_given_up_after_a_few_pages() {
     ] {
         let Read { server, setup, mut hub, _directory } = hub(false);
         // No second attempt in this test.
-        hub.jitter = || 3_600.0;
+        let parts = Arc::into_inner(setup.parts()).unwrap();
+        hub.parts = Arc::new(HubParts { jitter: || 3_600.0, ..parts });
         server.flood(flood);
         let mut states = setup.fleet.hub_states();
         let tested =
@@ -297,19 +290,28 @@ async fn a_list_without_progress_is_given_up_after_a_few_pages() {
 }
 
 #[tokio::test]
-async fn a_list_that_does_not_end_is_given_up() {
-    let Read { server, setup, mut hub, _directory } = hub(false);
-    hub.access.timeouts = HubTimeouts { list: Duration::from_millis(300), ..HubTimeouts::default() };
-    server.flood(Flood::Pages);
-    let mut states = setup.fleet.hub_states();
-    let tested = async {
-        until(&mut states, |hub| hub.problem.as_ref().is_some_and(|problem| problem.contains("longer than")))
+async fn a_list_or_page_that_does_not_end_is_given_up() {
+    let (short, long) = (Duration::from_millis(300), HubTimeouts::default());
+    let floods = |server: &ApiServer| server.flood(Flood::Pages);
+    for (timeouts, fails) in [
+        (HubTimeouts { list: short, ..long }, floods as fn(&ApiServer)),
+        (HubTimeouts { page: short, ..long }, ApiServer::hang),
+    ] {
+        let Read { server, setup, mut hub, _directory } = hub(false);
+        hub.access.timeouts = timeouts;
+        fails(&server);
+        let mut states = setup.fleet.hub_states();
+        let tested = async {
+            until(&mut states, |hub| {
+                hub.problem.as_ref().is_some_and(|problem| problem.contains("longer than the limit of 300ms"))
+            })
             .await;
-        server.mend();
-        until(&mut states, is_well).await;
-    };
-    tokio::select! {
-        () = hub.run() => {}
-        tested = timeout(AGES, tested) => tested.expect("it is given up, and read again"),
+            server.mend();
+            until(&mut states, is_well).await;
+        };
+        tokio::select! {
+            () = hub.run() => {}
+            tested = timeout(AGES, tested) => tested.expect("it is given up, and read again"),
+        }
     }
 }

@@ -28,44 +28,37 @@ fn refused(problems: &[&str], sources: Sources) -> ConfigError {
 #[test]
 fn a_problem_keeps_the_configuration_in_force() {
     let (in_force, error) = (sources(&["/c"], &[]), refused(&["no"], sources(&["/c"], &[])));
-    let verdict = judge(Err(&error), &in_force, &mut Absences::default(), secs(1));
-    assert_eq!(verdict, ReadingVerdict::Keep { problems: vec!["/c:3:5: no".into()], again: None });
+    let verdict = judge(&Err(error), &in_force, &mut Absences::default(), secs(1));
+    assert_eq!(verdict, (vec!["/c:3:5: no".into()], None));
 }
 
 #[test]
 fn a_file_in_use_that_is_empty_is_a_problem_for_ten_seconds_also_beside_others() {
     let in_force = sources(&["/c", "/k"], &["/never"]);
-    let error = refused(&["no"], sources(&["/c"], &["/k", "/never"]));
+    let error = Err(refused(&["no"], sources(&["/c"], &["/k", "/never"])));
     let mut absences = Absences::default();
-    let ReadingVerdict::Keep { problems, again } = judge(Err(&error), &in_force, &mut absences, secs(1))
-    else {
-        panic!("it is kept")
-    };
+    let (problems, again) = judge(&error, &in_force, &mut absences, secs(1));
     assert_eq!(again, Some(secs(11)));
     insta::assert_snapshot!(problems.join("\n"), @r"
     /c:3:5: no
     /k: is empty or missing; what it defined stays in use for 10 seconds
     ");
-    let ReadingVerdict::Keep { problems, again } = judge(Err(&error), &in_force, &mut absences, secs(11))
-    else {
-        panic!("it is kept")
-    };
+    let (problems, again) = judge(&error, &in_force, &mut absences, secs(11));
     assert_eq!((problems.len(), again), (1, None));
 }
 
 #[test]
 fn a_file_that_is_no_longer_named_is_not_missed() {
-    let error = refused(&["no"], sources(&["/c"], &[]));
-    let verdict = judge(Err(&error), &sources(&["/c", "/k"], &[]), &mut Absences::default(), secs(1));
-    assert!(matches!(verdict, ReadingVerdict::Keep { again: None, .. }), "{verdict:?}");
+    let error = Err(refused(&["no"], sources(&["/c"], &[])));
+    let verdict = judge(&error, &sources(&["/c", "/k"], &[]), &mut Absences::default(), secs(1));
+    assert_eq!(verdict, (vec!["/c:3:5: no".into()], None));
 }
 
 #[test]
 fn problems_are_limited_in_number_and_length() {
     let long = "x".repeat(10_000);
-    let error = refused(&[long.as_str(); 50], Sources::default());
-    let verdict = judge(Err(&error), &Sources::default(), &mut Absences::default(), secs(1));
-    let ReadingVerdict::Keep { problems, .. } = verdict else { panic!("it is kept") };
+    let error = Err(refused(&[long.as_str(); 50], Sources::default()));
+    let (problems, _) = judge(&error, &Sources::default(), &mut Absences::default(), secs(1));
     assert_eq!(problems.len(), 21);
     assert!(problems.iter().all(|problem| problem.chars().count() <= LONGEST));
     assert_eq!(problems[20], "and 30 more; `credbroker validate` prints all");
@@ -84,9 +77,9 @@ fn a_reading_follows_what_the_configuration_names_and_is_repeated_for_new_files(
     let read = |followed: &[PathBuf]| Reading::new(&place, &Providers::default(), followed, None);
     let first = read(std::slice::from_ref(&config));
     assert!(first.is_torn, "it names a file that was not followed yet");
-    assert_eq!(first.sources().followed, [config.clone(), users.clone()]);
-    assert_eq!(first.sources().filled, std::slice::from_ref(&config));
+    assert_eq!(super::sources(&first.result).followed, [config.clone(), users.clone()]);
+    assert_eq!(super::sources(&first.result).filled, std::slice::from_ref(&config));
     assert!(first.result.is_ok(), "a kubeconfig that does not exist is only a warning");
-    let second = read(&first.sources().followed);
+    let second = read(&super::sources(&first.result).followed);
     assert!(!second.is_torn && !second.watches.is_complete);
 }
