@@ -85,7 +85,8 @@ fn path(flag: Option<&Path>, env: &Environment, report: &Report) -> Option<PathB
 fn read(path: &Path, env: &Environment, report: &Report) -> Config {
     let Some(bytes) = file::config(path, report) else { return Config::default() };
     let Some(node) = file::tree(path, &bytes, report) else { return Config::default() };
-    if is_inventory(&node) && serde_json::from_slice::<&RawValue>(&bytes).is_ok() {
+    let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
+    if is_inventory(&node) && serde_json::from_slice::<&RawValue>(text).is_ok() {
         let providers = inventory(path, &node, env, report);
         if providers.is_empty() && report.problems() == 0 {
             report.warning(Location::whole(path), "names no provider");
