@@ -62,10 +62,11 @@ const NARROW: usize = 20;
 
 fn as_table(list: &ClusterList) -> String {
     let head = ["CLUSTER", "PROVIDER", "SERVER", "STATE", "VERSION", "MANAGER"];
-    let rows = list.clusters.iter().map(|(name, cluster)| {
+    let name = |cluster: &ClusterState| one_line(&cluster.profile.to_string());
+    let rows = list.clusters.values().map(|cluster| {
         let server = cluster.cluster.as_ref().map(|cluster| cluster.server.as_str());
         [
-            one_line(&name.to_string()), // not shortened: other commands take it as an argument
+            name(cluster), // not shortened: other commands take it as an argument
             cell(cluster.provider.as_deref().unwrap_or_default(), NARROW),
             cell(server.unwrap_or_default(), WIDE),
             state(cluster),
@@ -74,23 +75,20 @@ fn as_table(list: &ClusterList) -> String {
         ]
     });
     let mut text = unfitted(head, rows);
-    let failed = list.clusters.iter().filter_map(|(name, cluster)| Some((name, failure_message(cluster)?)));
-    for (index, (name, message)) in failed.enumerate() {
-        let blank = if index == 0 { "\n" } else { "" };
-        text.extend([blank, &one_line(&name.to_string()), ": ", &one_line(message), "\n"]);
+    let mut blank = "\n";
+    for cluster in list.clusters.values() {
+        let is_bad = matches!(cluster.readiness, Readiness::Failed | Readiness::Unusable);
+        let failure = cluster.failure.as_ref().filter(|failure| is_bad && !failure.message.is_empty());
+        if let Some(failure) = failure {
+            text.extend([blank, &name(cluster), ": ", &one_line(&failure.message), "\n"]);
+            blank = "";
+        }
     }
     text
 }
 
-/// Why a cluster has no credential.
-fn failure_message(cluster: &ClusterState) -> Option<&str> {
-    let bad = matches!(cluster.readiness, Readiness::Failed | Readiness::Unusable);
-    let failure = cluster.failure.as_ref().filter(|failure| bad && !failure.message.is_empty());
-    failure.map(|failure| failure.message.as_str())
-}
-
 fn state(cluster: &ClusterState) -> String {
-    let state = name(cluster.readiness);
+    let state = readiness(cluster.readiness);
     match &cluster.failure {
         None => state.to_owned(),
         Some(failure) => format!("{state} ({})", reason(failure)),
@@ -104,7 +102,7 @@ fn cell(text: &str, most: usize) -> String {
 }
 
 /// Its name in the table and in JSON.
-fn name(readiness: Readiness) -> &'static str {
+fn readiness(readiness: Readiness) -> &'static str {
     match readiness {
         Readiness::Ready => "ready",
         Readiness::Idle => "idle",
@@ -117,14 +115,14 @@ fn name(readiness: Readiness) -> &'static str {
 
 fn document(list: &ClusterList) -> Value {
     json!({
-        "clusters": list.clusters.iter().map(|(name, cluster)| one(name, cluster)).collect::<Vec<_>>(),
+        "clusters": list.clusters.values().map(one).collect::<Vec<_>>(),
         "hub": list.hub.as_ref().map(hub_json),
     })
 }
 
-fn one(profile: &ClusterProfileRef, cluster: &ClusterState) -> Value {
+fn one(cluster: &ClusterState) -> Value {
     json!({
-        "clusterProfile": profile_json(profile),
+        "clusterProfile": profile_json(&cluster.profile),
         "displayName": cluster.display_name,
         "clusterManager": cluster.cluster_manager,
         "kubernetesVersion": cluster.kubernetes_version,
@@ -138,7 +136,7 @@ fn one(profile: &ClusterProfileRef, cluster: &ClusterState) -> Value {
             "message": skipped.message,
         })).collect::<Vec<_>>(),
         "cluster": cluster.cluster.as_ref().map(endpoint),
-        "readiness": name(cluster.readiness),
+        "readiness": readiness(cluster.readiness),
         "failure": cluster.failure.as_ref().map(failure_json),
     })
 }

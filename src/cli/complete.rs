@@ -73,46 +73,51 @@ fn with_names(command: Command) -> Command {
 }
 
 fn candidates(arg: &Arg) -> Option<ArgValueCandidates> {
-    Some(match arg.get_id().as_str() {
-        "provider" => names(async |client| {
-            let providers = client.admin().providers().await?.into_iter();
-            Ok(providers.map(|provider| (provider.name, Some(provider.command))).collect())
-        }),
-        "definition" => names(async |client| {
-            let providers = client.admin().providers().await?.into_iter();
-            Ok(providers.filter_map(|provider| Some((provider.definition?, Some(provider.name)))).collect())
-        }),
-        "cluster_profile" => names(async |client| {
-            let clusters = client.clusters(None).await?.clusters.into_iter();
-            Ok(clusters.map(|cluster| (cluster.profile.to_string(), cluster.provider)).collect())
-        }),
-        "namespaces" => names(async |client| {
-            let clusters = client.clusters(None).await?.clusters.into_iter();
-            Ok(clusters.map(|cluster| (cluster.profile.namespace, None)).collect())
-        }),
-        "key" => names(async |client| {
-            let held = client.admin().credentials(&Selector::All).await?.into_iter();
-            Ok(held.map(|held| (held.key, Some(held.provider))).collect())
-        }),
-        "context" => ArgValueCandidates::new(contexts),
-        _ => return None,
-    })
+    let id = arg.get_id().to_string();
+    match id.as_str() {
+        "context" => Some(ArgValueCandidates::new(contexts)),
+        "provider" | "definition" | "cluster_profile" | "namespaces" | "key" => {
+            Some(ArgValueCandidates::new(move || offered(&id)))
+        }
+        _ => None,
+    }
 }
 
 /// A name and what it is.
 type Candidate = (String, Option<String>);
 
-/// What the broker offers, within the limit; nothing if there is no broker.
-fn names(
-    request: impl AsyncFn(Client) -> Result<Vec<Candidate>, Error> + Send + Sync + 'static,
-) -> ArgValueCandidates {
-    ArgValueCandidates::new(move || offered(&request))
+/// What the broker has for the argument `id`.
+async fn names(id: &str, client: &Client) -> Result<Vec<Candidate>, Error> {
+    let admin = client.admin();
+    Ok(match id {
+        "provider" => {
+            let providers = admin.providers().await?.into_iter();
+            providers.map(|provider| (provider.name, Some(provider.command))).collect()
+        }
+        "definition" => {
+            let providers = admin.providers().await?.into_iter();
+            providers.filter_map(|provider| Some((provider.definition?, Some(provider.name)))).collect()
+        }
+        "cluster_profile" => {
+            let clusters = client.clusters(None).await?.clusters.into_iter();
+            clusters.map(|cluster| (cluster.profile.to_string(), cluster.provider)).collect()
+        }
+        "namespaces" => {
+            let clusters = client.clusters(None).await?.clusters.into_iter();
+            clusters.map(|cluster| (cluster.profile.namespace, None)).collect()
+        }
+        _ => {
+            let held = admin.credentials(&Selector::All).await?.into_iter();
+            held.map(|held| (held.key, Some(held.provider))).collect()
+        }
+    })
 }
 
-fn offered(request: &impl AsyncFn(Client) -> Result<Vec<Candidate>, Error>) -> Vec<CompletionCandidate> {
+/// The same, within the limit; nothing if there is no broker.
+fn offered(id: &str) -> Vec<CompletionCandidate> {
     let broker = BrokerArgs { timeout: LIMIT, ..BrokerArgs::default() };
     let answer = broker.ask(&app::environment(), async |client| {
-        timeout(LIMIT, request(client)).await.unwrap_or_else(|_elapsed| Ok(Vec::new()))
+        timeout(LIMIT, names(id, &client)).await.unwrap_or_else(|_elapsed| Ok(Vec::new()))
     });
     let mut offers = answer.unwrap_or_default();
     offers.sort();

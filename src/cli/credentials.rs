@@ -79,8 +79,7 @@ impl CredentialRow {
         };
         let name = one_line(&provider.name);
         let notes = provider.failure.iter().map(|failure| described(&name, failure)).collect();
-        let [none, nothing, zero] = ["-".to_owned(), "-".to_owned(), "0".to_owned()];
-        let cells = [name, state.to_owned(), none, nothing, zero.clone(), zero, "-".to_owned()];
+        let cells = [&name, state, "-", "-", "0", "0", "-"].map(str::to_owned);
         Self { tone, cells, notes }
     }
 }

@@ -73,7 +73,7 @@ fn document(groups: &[&[CredentialState]]) -> Value {
         };
         credentials.extend(group.iter().map(|held| {
             let mut document = state_json(held);
-            if let Value::Object(fields) = &mut document {
+            if let Some(fields) = document.as_object_mut() {
                 fields.insert("keyParts".to_owned(), held.key_parts.iter().map(part).collect());
             }
             document
@@ -115,7 +115,7 @@ fn of_provider(group: &[CredentialState], screen: Screen, now: SystemTime) -> St
     for held in group {
         text.extend(head(held, now).iter().map(|line| wrapped(line, 12, screen.width())));
         if !differing.is_empty() {
-            text.push_str(&table("VALUE", differing.iter().map(|part| differing_row(*part, held)), screen));
+            text.push_str(&table("VALUE", differing.iter().map(|part| row("*", *part, held)), screen));
         }
         text.push('\n');
     }
@@ -130,25 +130,21 @@ fn of_provider(group: &[CredentialState], screen: Screen, now: SystemTime) -> St
         }
     };
     text.push_str(&wrapped(&title, 0, screen.width()));
-    let parts = group.first().map(|first| first.key_parts.as_slice()).unwrap_or_default();
-    let equal = parts.iter().filter(|part| !differing.contains(&name(part)));
-    text + &table("", equal.map(|part| row(" ", name(part), &part.origin, String::new())), screen)
+    let equal = group.iter().take(1).flat_map(|first| {
+        let parts = first.key_parts.iter().map(name).filter(|part| !differing.contains(part));
+        parts.map(|part| row(" ", part, first))
+    });
+    text + &table("", equal.map(|[part, origin, _]| [part, origin, String::new()]), screen)
 }
 
-fn differing_row(part: PartName<'_>, held: &CredentialState) -> [String; 3] {
-    match find(held, part) {
-        Some(KeyPart { kind, origin, value_number, .. }) => {
-            let digest = held.definition.as_deref().filter(|_| kind == "definition");
-            let value = digest.map_or_else(|| format!("#{value_number}"), one_line);
-            row("*", part, origin, value)
-        }
-        None => row("*", part, "-", "absent".to_owned()),
-    }
-}
-
-fn row(mark: &str, (kind, name): PartName<'_>, origin: &str, value: String) -> [String; 3] {
+/// A part of the key of `held`: its name, its origin, and its value as a digest or a number.
+fn row(mark: &str, part: PartName<'_>, held: &CredentialState) -> [String; 3] {
+    let ((kind, name), found) = (part, find(held, part));
     let name = if name.is_empty() { String::new() } else { format!(" {}", shown(name)) };
-    [format!("{mark} {kind}{name}"), origin.to_owned(), value]
+    let origin = found.map_or("-", |part| &part.origin).to_owned();
+    let number = found.map_or_else(|| "absent".to_owned(), |part| format!("#{}", part.value_number));
+    let digest = held.definition.as_deref().filter(|_| found.is_some() && kind == "definition");
+    [format!("{mark} {kind}{name}"), origin, digest.map_or(number, one_line)]
 }
 
 fn table(value: &str, rows: impl Iterator<Item = [String; 3]>, screen: Screen) -> String {

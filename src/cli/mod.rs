@@ -20,7 +20,6 @@ mod login;
 mod logout;
 mod man;
 mod programs;
-mod progress;
 mod refresh;
 mod screen;
 mod selection;

@@ -8,7 +8,7 @@ use super::{
     console::{Console, OutputFormat},
     credentials,
     get::noticed,
-    progress::explained,
+    screen::explained,
     selection::SelectionArgs,
 };
 

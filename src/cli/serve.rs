@@ -66,64 +66,55 @@ pub(super) fn run(args: &ServeArgs, environment: &Environment) -> anyhow::Result
     // Must be first: it clears environment variables, which is sound only while the process has one thread.
     let inherited = app::inherited_listeners().context("cannot use the sockets from systemd")?;
     let (logs, problem) = app::start_logs(args.log_format, args.verbose, environment);
-    let code = match problem {
-        Some(problem) => {
-            logs.line(&format!("credbroker: {problem}"));
-            EX_CONFIG
-        }
-        None => start(inherited, args, environment, &logs).unwrap_or_else(|error| {
-            logs.line(&format!("credbroker: {error:#}"));
-            1
-        }),
+    let outcome = match problem {
+        Some(problem) => Err((format!("credbroker: {problem}"), EX_CONFIG)),
+        None => start(inherited, args, environment, &logs),
     };
+    // Through `logs` too, because writing to a full pipe would block the process.
+    let code = outcome.unwrap_or_else(|(line, code)| {
+        logs.line(&line);
+        code
+    });
     logs.flush(LOG_FLUSH);
     Ok(code)
 }
 
-/// Runs the broker until it ends. Errors before it serves go through `logs` too, because writing to a full pipe would
-/// block the process.
+/// Why the broker does not serve: a line and an exit code.
+type Failed = (String, u8);
+
+fn failed(error: &anyhow::Error) -> Failed {
+    (format!("credbroker: {error:#}"), 1)
+}
+
+/// Runs the broker until it ends.
 fn start(
     inherited: Vec<(String, UnixListener)>,
     args: &ServeArgs,
     environment: &Environment,
     logs: &LogQueue,
-) -> anyhow::Result<u8> {
+) -> Result<u8, Failed> {
     app::harden();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .thread_keep_alive(IDLE_THREAD)
-        .build()
-        .context("cannot start the async runtime")?;
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.enable_all().thread_keep_alive(IDLE_THREAD).build();
+    let runtime = runtime.context("cannot start the async runtime").map_err(|error| failed(&error))?;
     // Before anything that takes time: until then, SIGHUP ends the process.
     let signals = {
         let _runtime = runtime.enter();
-        Signals::catch().context("cannot handle signals")?
+        Signals::catch().context("cannot handle signals").map_err(|error| failed(&error))?
     };
     let loaded = config::load(args.config.as_deref(), environment);
     for warning in loaded.as_ref().map_or_else(|error| &error.warnings, |loaded| &loaded.warnings) {
         warn!("{warning}");
     }
-    let loaded = match loaded {
-        Ok(loaded) => loaded,
-        Err(error) => {
-            logs.line(&error.to_string());
-            return Ok(EX_CONFIG);
-        }
-    };
+    let loaded = loaded.map_err(|error| (error.to_string(), EX_CONFIG))?;
     info!(providers = ?loaded.config.providers.names(), "read the configuration from {}", loaded.source);
-    let listening = match listening(inherited, args, &loaded, environment) {
-        Ok(listening) => listening,
-        Err((line, code)) => {
-            logs.line(&line);
-            return Ok(code);
-        }
-    };
+    let listening = listening(inherited, args, &loaded, environment)?;
     let place = ConfigPlace { flag: args.config.clone(), environment: Arc::new(environment.clone()) };
     let edges = Edges { reaps_orphans: true, log: Some(logs.clone()), ..Edges::system(environment) };
     let code = runtime.block_on(serve(loaded, listening, edges, place, signals));
     // After a second signal, do not wait for remaining tasks.
     runtime.shutdown_background();
-    code
+    code.map_err(|error| failed(&error))
 }
 
 async fn serve(
@@ -134,12 +125,13 @@ async fn serve(
     mut signals: Signals,
 ) -> anyhow::Result<u8> {
     app::start_traces(&place.environment);
+    let address = |listening: &Listening| listening.path().map(|path| path.display().to_string());
     let addresses: Vec<_> = listening.iter().map(address).collect();
     let edges = Edges { follow: Some((place, loaded.sources)), ..edges };
     let mut bound = app::build(loaded.config, listening, edges)?;
     let reload = bound.reload_request();
     for address in addresses {
-        info!("listening on {address}");
+        info!("listening on {}", address.as_deref().unwrap_or("the socket from systemd"));
     }
     let code = tokio::select! {
         task = bound.serve() => {
@@ -165,13 +157,13 @@ async fn serve(
     Ok(code)
 }
 
-/// Decides where to listen. The error is a line and an exit code.
+/// Decides where to listen.
 fn listening(
     inherited: Vec<(String, UnixListener)>,
     args: &ServeArgs,
     loaded: &Loaded,
     environment: &Environment,
-) -> Result<Vec<Listening>, (String, u8)> {
+) -> Result<Vec<Listening>, Failed> {
     let listen = &loaded.config.listen;
     if !inherited.is_empty() {
         let has_effect = |listen: &Listen| Listen { name: Listen::default().name, ..listen.clone() };
@@ -196,10 +188,7 @@ fn listening(
 }
 
 /// A socket of systemd belongs to the listener with the name of the socket, or to the only listener.
-fn from_systemd(
-    (name, socket): (String, UnixListener),
-    listen: &[Listen],
-) -> Result<Listening, (String, u8)> {
+fn from_systemd((name, socket): (String, UnixListener), listen: &[Listen]) -> Result<Listening, Failed> {
     let by_name = listen.iter().position(|listen| listen.name == name);
     let only = (listen.len() == 1).then_some(0);
     let Some(listener) = by_name.or(only) else {
@@ -212,11 +201,6 @@ fn from_systemd(
     Ok(Listening { listener, source: SocketSource::Inherited(socket) })
 }
 
-fn address(listening: &Listening) -> String {
-    let path = listening.path().map(|path| path.display().to_string());
-    path.unwrap_or_else(|| "the socket from systemd".to_owned())
-}
-
 /// The socket of the first listener: of the flag, else of the variable, else of the configuration, else the default one.
 fn socket(
     args: &ServeArgs,
@@ -224,10 +208,8 @@ fn socket(
     environment: &Environment,
 ) -> Result<PathBuf, SocketError> {
     let variable = environment.get("CREDBROKER_SOCKET").filter(|value| !value.is_empty());
-    if let (None, None, Some(configured)) =
-        (&args.socket, variable, first.and_then(|first| first.socket.as_ref()))
-    {
-        return Ok(configured.clone());
+    if let (None, None, Some(configured)) = (&args.socket, variable, first.and_then(|it| it.socket.clone())) {
+        return Ok(configured);
     }
     let sources = SocketSources::new()
         .flag(args.socket.as_deref().map(Path::as_os_str))

@@ -9,7 +9,10 @@ use anyhow::{Context as _, anyhow, ensure};
 use credbroker_client::{Client, CredentialRef, Socket};
 
 use self::stage::{PROVIDER, Stage};
-use super::{console::Console, progress::Progress, screen::unfitted};
+use super::{
+    console::Console,
+    screen::{Progress, unfitted},
+};
 use crate::app::{self, Drained, Edges, Listening, Signals};
 use credbroker_observe::clock::{Clock as _, SystemClock};
 use credbroker_plugin::Environment;

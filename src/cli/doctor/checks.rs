@@ -8,7 +8,7 @@ use std::{
 
 use credbroker_client::{
     Error, Socket,
-    admin::{BrokerInfo, CredentialState, ProviderState, Selector, State},
+    admin::{Selector, State},
 };
 use credbroker_exec::Failure;
 
@@ -16,7 +16,7 @@ use super::finding::{
     Findings,
     Level::{self, Note, Ok as Good, Warning},
 };
-use crate::cli::{broker::BrokerArgs, console::EX_CONFIG, files::joined, programs};
+use crate::cli::{broker::BrokerArgs, console::EX_CONFIG, files::joined, programs, status::Overview};
 use credbroker_config::{
     self as config, ConfigError, Loaded,
     kubeconfig::{Kubeconfig, is_shim},
@@ -34,19 +34,11 @@ const BAD: Level = Level::Error(1);
 const INJECT: &str = "run `credbroker kubeconfig inject`";
 const RESTART: &str = "restart the broker, for example with `systemctl --user restart credbroker.service`";
 
-/// What a running broker says about itself.
-#[derive(Debug)]
-struct RunningBroker {
-    info: BrokerInfo,
-    providers: Vec<ProviderState>,
-    credentials: Vec<CredentialState>,
-}
-
 /// The checks, each of which adds what it finds.
 pub(super) struct Checks<'a> {
     environment: &'a Environment,
     /// `None`: no broker answers on a socket that is trusted.
-    running: Option<RunningBroker>,
+    running: Option<Overview>,
     /// The files of the configuration as they are now.
     loaded: Result<Loaded, ConfigError>,
     pub(super) findings: Findings,
@@ -60,14 +52,11 @@ impl<'a> Checks<'a> {
         environment: &'a Environment,
     ) -> anyhow::Result<Self> {
         const CHECK: &str = "socket";
-        let answer = broker.try_ask(environment, async |client| {
-            let admin = client.admin();
-            let (info, providers) = (admin.broker_info().await?, admin.providers().await?);
-            Ok(RunningBroker { info, providers, credentials: admin.credentials(&Selector::All).await? })
-        })?;
+        let read = async |client| Overview::read(&client, &Selector::All).await;
+        let answer = broker.try_ask(environment, read)?;
         let mut findings = Findings::default();
         match &answer {
-            Ok(RunningBroker { info, .. }) => {
+            Ok(Overview { broker: info, .. }) => {
                 let sockets = info.sockets.join(", ");
                 findings.add(
                     CHECK,
@@ -99,7 +88,7 @@ impl<'a> Checks<'a> {
         const CHECK: &str = "configuration";
         let (findings, bad) = (&mut self.findings, Level::Error(EX_CONFIG));
         let remedy = "correct the files; `credbroker validate` lists all problems";
-        let Some(RunningBroker { info, .. }) = &self.running else {
+        let Some(Overview { broker: info, .. }) = &self.running else {
             return match &self.loaded {
                 Ok(loaded) => findings.add(CHECK, Good, format!("{}: ok", loaded.source)),
                 Err(error) => findings.add_with(CHECK, bad, error.to_string(), remedy),
@@ -124,7 +113,7 @@ impl<'a> Checks<'a> {
     /// Whether the plugins are there and may run.
     pub(super) fn plugins(&mut self) {
         const CHECK: &str = "plugins";
-        if let Some(RunningBroker { providers, .. }) = &self.running {
+        if let Some(Overview { providers, .. }) = &self.running {
             for failure in providers.iter().filter_map(|provider| provider.failure.as_ref()) {
                 self.findings.add(CHECK, BAD, &failure.message);
             }
@@ -149,7 +138,7 @@ impl<'a> Checks<'a> {
     /// The credentials whose last run failed.
     pub(super) fn failures(&mut self) {
         const CHECK: &str = "failures";
-        let Some(RunningBroker { credentials, .. }) = &self.running else { return };
+        let Some(Overview { credentials, .. }) = &self.running else { return };
         for credential in credentials {
             let Some(failure) = &credential.last_failure else { continue };
             let level = if credential.state == State::Failed { BAD } else { Warning };
@@ -164,7 +153,7 @@ impl<'a> Checks<'a> {
     pub(super) fn versions(&mut self, beside: &Path) {
         const CHECK: &str = "versions";
         let (shim, findings) = (shim(beside, self.environment), &mut self.findings);
-        let running = self.running.as_ref().map(|running| &running.info.version);
+        let running = self.running.as_ref().map(|running| &running.broker.version);
         if let Some(version) = running.filter(|version| *version != VERSION) {
             let text = format!("the running broker has version {version}, this program {VERSION}");
             findings.add_with(CHECK, Warning, text, RESTART);

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use clap::builder::{PossibleValue, PossibleValuesParser};
-use credbroker_client::Cluster;
+use credbroker_client::{Cluster, ClusterState};
 
 use super::{
     merge::{entry, string},
@@ -15,7 +15,7 @@ use crate::cli::{
     clusters::{ClusterList, ClusterQuery, problem},
     console::Console,
 };
-use credbroker_config::kubeconfig::{Shim, extension, is_shim, yaml};
+use credbroker_config::kubeconfig::{KubeFile, Shim, extension, is_shim, yaml};
 use credbroker_credential::{
     document::{Node, Value},
     text::one_line,
@@ -58,8 +58,10 @@ pub(super) fn run(args: &FleetArgs, console: &mut Console<'_>) -> anyhow::Result
     let shim = shim::find(console, &args.query.broker.socket, args.bare)?;
     let fleet = args.query.ask(console.environment)?;
     fleet.warn(console.err)?;
-    for (name, why) in skipped(&fleet) {
-        writeln!(console.err, "credbroker: skipped {name}: {why}")?;
+    for state in fleet.clusters.values().filter(|state| endpoint(state).is_none()) {
+        let why = Some(problem(state)).filter(|why| !why.is_empty());
+        let why = why.unwrap_or_else(|| "its ClusterProfile names no server".to_owned());
+        writeln!(console.err, "credbroker: skipped {}: {why}", one_line(&state.profile.to_string()))?;
     }
     let Some(first) = reachable(&fleet).next().map(|(name, _)| one_line(&name)) else {
         if !fleet.clusters.is_empty() {
@@ -88,21 +90,6 @@ pub(super) fn run(args: &FleetArgs, console: &mut Console<'_>) -> anyhow::Result
     Ok(0)
 }
 
-/// Whether this command wrote the file at `path`, and all users in it.
-fn is_ours(path: &Path) -> bool {
-    let written = paths::existing(path);
-    written.is_some_and(|written| written.files().iter().all(|file| is_marked(&file.root)))
-}
-
-/// The clusters that cannot be written, and why.
-fn skipped(fleet: &ClusterList) -> impl Iterator<Item = (String, String)> {
-    let others = fleet.clusters.iter().filter(|(_, state)| endpoint(state.cluster.as_ref()).is_none());
-    others.map(|(name, state)| {
-        let why = Some(problem(state)).filter(|why| !why.is_empty());
-        (one_line(&name.to_string()), why.unwrap_or_else(|| "its ClusterProfile names no server".to_owned()))
-    })
-}
-
 /// The mark of a file that this command writes.
 const MARK: &str = "credbroker.io/fleet";
 /// The flag of the shim that the users of such a file have.
@@ -117,7 +104,7 @@ fn versions() -> PossibleValuesParser {
 }
 
 /// The kubeconfig: the same bytes for the same fleet.
-pub(super) fn kubeconfig(fleet: &ClusterList, shim: &Shim, version: &str) -> Node {
+fn kubeconfig(fleet: &ClusterList, shim: &Shim, version: &str) -> Node {
     let items = |key: &str, body: &dyn Fn(&str, &Cluster) -> Value| {
         let item = |(name, cluster): (String, &Cluster)| {
             let body = body(&name, cluster);
@@ -141,28 +128,29 @@ fn map<const N: usize>(entries: [(&str, Value); N]) -> Value {
     Value::Mapping(entries.into_iter().map(|(name, value)| entry(name, value)).collect())
 }
 
-/// Whether this command wrote `root`. That is, it has the mark, and no user but those that were written with it.
-pub(super) fn is_marked(root: &Node) -> bool {
+/// Whether this command wrote the file at `path`. That is, it has the mark, and no user but those that were written with
+/// it.
+fn is_ours(path: &Path) -> bool {
+    let Some(written) = paths::existing(path) else { return false };
     let is_fleet = |user: &Node| {
         let exec = user.get("user").and_then(|user| user.get("exec"));
         let args = exec.and_then(|exec| exec.get("args")?.as_sequence()).unwrap_or_default();
         exec.is_some_and(is_shim) && args.iter().any(|arg| arg.as_str() == Some(CLUSTER_PROFILE))
     };
-    let users = root.get("users").and_then(Node::as_sequence).unwrap_or_default();
-    extension(root, MARK).is_some() && users.iter().all(is_fleet)
+    written.files().iter().all(|KubeFile { root, .. }| {
+        let users = root.get("users").and_then(Node::as_sequence).unwrap_or_default();
+        extension(root, MARK).is_some() && users.iter().all(is_fleet)
+    })
 }
 
 /// Each cluster that has an endpoint, by the name of its context.
-pub(super) fn reachable(fleet: &ClusterList) -> impl Iterator<Item = (String, &Cluster)> {
-    fleet
-        .clusters
-        .iter()
-        .filter_map(|(name, state)| Some((name.to_string(), endpoint(state.cluster.as_ref())?)))
+fn reachable(fleet: &ClusterList) -> impl Iterator<Item = (String, &Cluster)> {
+    fleet.clusters.iter().filter_map(|(name, state)| Some((name.to_string(), endpoint(state)?)))
 }
 
 /// The cluster, if its server is known.
-pub(super) fn endpoint(cluster: Option<&Cluster>) -> Option<&Cluster> {
-    cluster.filter(|cluster| !cluster.server.is_empty())
+fn endpoint(state: &ClusterState) -> Option<&Cluster> {
+    state.cluster.as_ref().filter(|cluster| !cluster.server.is_empty())
 }
 
 /// The fields of the cluster that are set, without the extension for the plugin: the broker knows it from the

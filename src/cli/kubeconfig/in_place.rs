@@ -101,7 +101,7 @@ pub(in crate::cli) fn inject(args: &InjectArgs, console: &mut Console<'_>) -> an
     let is_wanted = |file: &KubeFile, name: &str| {
         let is_it =
             |(of, definition): &(String, Definition)| of == name && definition.file() == file.identity;
-        wanted.as_ref().is_none_or(|wanted| wanted.contains(name)) && definitions.served.iter().any(is_it)
+        (wanted.is_empty() || wanted.contains(name)) && definitions.served.iter().any(is_it)
     };
     let mut changes = Vec::new();
     for file in kubeconfig.files() {
@@ -182,10 +182,11 @@ pub(in crate::cli) fn restore(args: &RestoreArgs, console: &mut Console<'_>) -> 
 
 /// Returns whether it had anything to restore.
 fn restore_file(path: &Path, console: &mut Console<'_>) -> anyhow::Result<bool> {
-    let has_shim = match kubeconfig::restore(&read(path)?, |_| true) {
+    let text = read(path)?;
+    let has_shim = match kubeconfig::restore(&text, |_| true) {
         Ok(edited) => !edited.changed.is_empty() || !edited.refused.is_empty(),
-        // What is not YAML cannot be restored, which is an error only if it looks like ours.
-        Err(_) => read(path)?.contains("credbroker"),
+        // What is not YAML cannot be restored. That is an error if it looks like ours.
+        Err(_) => text.contains("credbroker"),
     };
     if !has_shim {
         return Ok(false);
@@ -262,8 +263,8 @@ fn warn_of_refused(edited: &Edited, path: &Path, console: &mut Console<'_>) -> a
     Ok(())
 }
 
-/// The names of the users of `contexts`; `None`: of all contexts.
-fn users_of(kubeconfig: &Kubeconfig, contexts: &[String]) -> anyhow::Result<Option<BTreeSet<String>>> {
+/// The names of the users of `contexts`; none without one.
+fn users_of(kubeconfig: &Kubeconfig, contexts: &[String]) -> anyhow::Result<BTreeSet<String>> {
     let all = kubeconfig.contexts();
     let user = |wanted: &String| {
         let context = all.iter().find(|context| context.name == wanted).with_context(|| {
@@ -273,6 +274,5 @@ fn users_of(kubeconfig: &Kubeconfig, contexts: &[String]) -> anyhow::Result<Opti
         let user = context.body.get("user").and_then(Node::as_str);
         Ok(user.with_context(|| format!("context `{}` has no user", wanted.escape_debug()))?.to_owned())
     };
-    let users: BTreeSet<_> = contexts.iter().map(user).collect::<anyhow::Result<_>>()?;
-    Ok(Some(users).filter(|_| !contexts.is_empty()))
+    contexts.iter().map(user).collect()
 }

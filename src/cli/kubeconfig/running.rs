@@ -5,7 +5,7 @@ use std::{collections::HashSet, time::Duration};
 use credbroker_client::{Client, Error};
 use credbroker_exec::Failure;
 
-use crate::cli::{broker::BrokerArgs, files::joined, progress::explained};
+use crate::cli::{broker::BrokerArgs, files::joined, screen::explained};
 use credbroker_plugin::{Definition, Environment};
 
 const PAUSE: Duration = Duration::from_millis(100);

@@ -102,19 +102,17 @@ fn confirmed(title: &str, lines: &[String], yes: bool, console: &mut Console<'_>
 fn apply(plan: &Plan, manifest: &mut Manifest, console: &mut Console<'_>) -> anyhow::Result<()> {
     let environment = console.environment;
     configure(plan, manifest, environment)?;
-    let mut files = plan.files.clone();
-    if let Start::OnDemand(path, mark) = &plan.start {
-        files.push((path.clone(), serde_json::to_string_pretty(mark)?));
+    if let Start::OnDemand(_, mark) = &plan.start {
         manifest.on_demand = Some(mark.program.clone());
         mark.log.parent().map(files::private_directory).transpose()?;
     }
     // Before the files are there, so that an interrupted setup can be undone or continued.
-    for (path, text) in &files {
+    for (path, text) in &plan.files {
         manifest.will_write(path, text);
     }
     manifest.units |= matches!(plan.start, Start::Units);
     manifest.write(&plan.own)?;
-    for (path, text) in &files {
+    for (path, text) in &plan.files {
         files::shared_directory(path.parent().unwrap_or(Path::new("/")))?;
         files::write_private(path, text)?;
         manifest.has_written(path, text);
@@ -172,12 +170,9 @@ fn undo_lines(manifest: &Manifest) -> Vec<String> {
     if manifest.units {
         lines.push("the user units of systemd, which are stopped and disabled".to_owned());
     }
-    lines.extend(
-        manifest
-            .on_demand
-            .iter()
-            .map(|program| format!("the broker that was started on demand: {}", program.display())),
-    );
+    if let Some(program) = &manifest.on_demand {
+        lines.push(format!("the broker that was started on demand: {}", program.display()));
+    }
     if let Some((config, added)) = &manifest.added {
         let config = config.display();
         lines.extend(added.iter().map(|path| format!("{} from `kubeconfigs` of {config}", path.display())));
@@ -218,11 +213,8 @@ fn undo(manifest: &Manifest, own: &Path, console: &mut Console<'_>) -> anyhow::R
     // Only an empty directory is removed.
     drop(fs::remove_dir(own));
     for path in &left {
-        writeln!(
-            console.out,
-            "{} was changed since, and stays; remove it if you do not need it",
-            path.display()
-        )?;
+        let remedy = "remove it if you do not need it";
+        writeln!(console.out, "{} was changed since, and stays; {remedy}", path.display())?;
     }
     writeln!(console.out, "Undone.")?;
     Ok(())

@@ -36,7 +36,7 @@ pub(super) struct Plan {
     pub(super) config: PathBuf,
     pub(super) kubeconfigs: Vec<PathBuf>,
     pub(super) start: Start,
-    /// Units, completions and man pages, with their contents.
+    /// Units, completions and man pages, and in `own` what the shim starts, with their contents.
     pub(super) files: Vec<(PathBuf, String)>,
     /// Files among them that another program wrote; they stay.
     pub(super) foreign: Vec<PathBuf>,
@@ -69,12 +69,12 @@ impl Plan {
         }
         files.extend(completions(&data, own.parent().unwrap_or(&home)));
         files.extend(man_pages.iter().map(|(name, text)| (data.join("man/man1").join(name), text.clone())));
+        if let Start::OnDemand(path, mark) = &start {
+            files.push((path.clone(), serde_json::to_string_pretty(mark)?));
+        }
         let foreign = files.extract_if(.., |(path, _)| !manifest.may_write(path));
-        let mut foreign: Vec<_> = foreign.map(|(path, _)| path).collect();
-        if let Start::OnDemand(mark, _) = &start
-            && !manifest.may_write(mark)
-        {
-            foreign.push(mark.clone());
+        let foreign: Vec<_> = foreign.map(|(path, _)| path).collect();
+        if matches!(&start, Start::OnDemand(mark, _) if foreign.contains(mark)) {
             start = Start::ByHand("setup did not write the file that says what credbroker-exec starts");
         }
         let plan = Self { own, config, kubeconfigs, start, files, foreign };
@@ -89,12 +89,11 @@ impl Plan {
 
     /// Where files will be written.
     fn directories(&self) -> BTreeSet<&Path> {
-        let started = match &self.start {
-            Start::OnDemand(mark, recorded) => [Some(mark), Some(&recorded.log)],
-            Start::Units | Start::ByHand(_) => [None, None],
+        let log = match &self.start {
+            Start::OnDemand(_, mark) => Some(&mark.log),
+            Start::Units | Start::ByHand(_) => None,
         };
-        let files = self.files.iter().map(|(path, _)| path);
-        let above = files.chain(started.into_iter().flatten()).filter_map(|path| path.parent());
+        let above = self.files.iter().map(|(path, _)| path).chain(log).filter_map(|path| path.parent());
         above.chain([self.own.as_path()]).collect()
     }
 
@@ -136,7 +135,8 @@ impl Plan {
             lines.push(format!("{kubeconfigs}: {what}"));
         }
         let mut directories: BTreeMap<&Path, u64> = BTreeMap::new();
-        for directory in pages.iter().filter_map(|path| path.parent()) {
+        let above = pages.iter().filter_map(|path| path.parent());
+        for directory in above.filter(|directory| *directory != self.own) {
             *directories.entry(directory).or_default() += 1;
         }
         for (directory, count) in directories {
@@ -175,11 +175,11 @@ impl Start {
                 "you are root, whose broker is that of the machine; see docs/operations.md for its units",
             ));
         }
-        let uid = user.as_raw();
         let runtime = environment.set("XDG_RUNTIME_DIR").map(Path::new).filter(|path| path.is_absolute());
         anyhow::ensure!(
             runtime.is_some(),
-            "XDG_RUNTIME_DIR is not set, as after su and in cron, so there is no place for the socket; log in with a session of your own user, or run `export XDG_RUNTIME_DIR=/run/user/{uid}` if that directory exists"
+            "XDG_RUNTIME_DIR is not set, as after su and in cron, so there is no place for the socket; log in with a session of your own user, or run `export XDG_RUNTIME_DIR=/run/user/{}` if that directory exists",
+            user.as_raw()
         );
         let sources = SocketSources::new().runtime_directory(runtime.map(Path::as_os_str));
         if let Some(ignored) = Socket::locate(&sources)?.ignored_runtime_directory() {

@@ -5,7 +5,8 @@ mod watch;
 
 use credbroker_client::{ClusterProfileRef, admin::Selector};
 
-use self::overview::{Overview, document, text};
+pub(super) use self::overview::Overview;
+use self::overview::{document, text};
 use super::{
     broker::BrokerArgs,
     console::{Console, OutputFormat},

@@ -1,6 +1,6 @@
 //! What `credbroker status` asks the broker, and how it is shown: as text, and as JSON.
 
-use std::{collections::HashSet, fmt::Write as _, time::SystemTime};
+use std::{collections::HashSet, time::SystemTime};
 
 use credbroker_client::{
     Client, Error,
@@ -17,15 +17,15 @@ use credbroker_credential::text::one_line;
 
 /// A broker, and what of it was selected.
 #[derive(Debug)]
-pub(super) struct Overview {
-    pub(super) broker: BrokerInfo,
-    pub(super) providers: Vec<ProviderState>,
-    pub(super) credentials: Vec<CredentialState>,
+pub(in crate::cli) struct Overview {
+    pub(in crate::cli) broker: BrokerInfo,
+    pub(in crate::cli) providers: Vec<ProviderState>,
+    pub(in crate::cli) credentials: Vec<CredentialState>,
 }
 
 impl Overview {
     /// Reads what `selector` selects.
-    pub(super) async fn read(client: &Client, selector: &Selector) -> Result<Self, Error> {
+    pub(in crate::cli) async fn read(client: &Client, selector: &Selector) -> Result<Self, Error> {
         let admin = client.admin();
         let credentials = admin.credentials(selector).await?;
         let mut providers = admin.providers().await?;
@@ -78,15 +78,11 @@ fn rows(overview: &Overview, now: SystemTime) -> Vec<CredentialRow> {
 
 /// `credbroker 0.1.0 (3f2a9c1), up 3h`.
 pub(super) fn title(broker: &BrokerInfo, now: SystemTime) -> String {
-    let mut title = format!("credbroker {}", one_line(&broker.version));
-    if let Some(commit) = &broker.commit {
-        let short: String = one_line(commit).chars().take(7).collect();
-        let _infallible = write!(title, " ({short})");
-    }
-    if let Some(up) = broker.started_at.and_then(|at| now.duration_since(at).ok()) {
-        let _infallible = write!(title, ", up {}", span(up));
-    }
-    title
+    let short = |commit: &String| one_line(commit).chars().take(7).collect::<String>();
+    let commit = broker.commit.as_ref().map(|commit| format!(" ({})", short(commit))).unwrap_or_default();
+    let up = broker.started_at.and_then(|at| now.duration_since(at).ok());
+    let up = up.map(|up| format!(", up {}", span(up))).unwrap_or_default();
+    format!("credbroker {}{commit}{up}", one_line(&broker.version))
 }
 
 fn header(broker: &BrokerInfo, screen: Screen, now: SystemTime) -> String {
