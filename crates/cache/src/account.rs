@@ -10,7 +10,7 @@ use tracing::{debug, info, warn};
 use super::{
     entry::KeyEntry,
     error::{CacheError, Failure},
-    run::{Ended, Run},
+    run::Run,
     state::Current,
 };
 use credbroker_credential::{Issued, rfc3339, text::chain};
@@ -23,6 +23,10 @@ use credbroker_runner::{RunError, RunOutput};
 /// Failures in a row that are warnings. Later ones, until the next success, are information.
 const WARNED: u32 = 3;
 
+/// What a run led to: a credential that passed every check, and what it is beside the one that was held, or a failure.
+/// `None`: no caller needed it.
+pub(super) type RunEffect = Option<Result<(RunOutcome, Current), Failure>>;
+
 /// A run that has ended, and the credential that it found held.
 #[derive(Debug)]
 pub(super) struct Account<'a> {
@@ -33,55 +37,40 @@ pub(super) struct Account<'a> {
     pub(super) now: Now,
 }
 
-/// What a run led to.
-#[derive(Debug)]
-pub(super) enum RunEffect<'a> {
-    /// A credential that passed every check, and what it is beside the one that was held.
-    Accepted(RunOutcome, &'a Current),
-    Failed(&'a Failure),
-    /// No caller needed it.
-    Abandoned,
-}
-
 impl Account<'_> {
     /// Counts and logs the run, and returns its outcome.
-    pub(super) fn close(&self, effect: &RunEffect<'_>) -> RunOutcome {
+    pub(super) fn close(&self, effect: &RunEffect) -> RunOutcome {
         let (outcome, reason, queued) = (self.outcome(effect), self.run.reason, self.run.queued());
         if queued.is_some() || outcome.is_success().is_some() {
-            let ran = self.run.ended.get().map(|ended| ended.ran);
-            self.entry.counts(self.metrics).ran(reason, outcome, queued, ran);
+            self.entry.counts(self.metrics).ran(reason, outcome, queued, self.run.ran());
         }
         match effect {
-            RunEffect::Accepted(_, current) => self.accepted(current, outcome),
-            RunEffect::Failed(failure) if outcome.is_success().is_some() => self.failed(failure, outcome),
-            RunEffect::Failed(_) | RunEffect::Abandoned if queued.is_some() => {
+            Some(Ok((_, current))) => self.accepted(current, outcome),
+            Some(Err(failure)) if outcome.is_success().is_some() => self.failed(failure, outcome),
+            _ if queued.is_some() => {
                 info!(reason = %reason.name(), outcome = %outcome.name(), "plugin run ended without an outcome");
             }
-            RunEffect::Failed(_) | RunEffect::Abandoned => {
-                debug!(reason = %reason.name(), outcome = %outcome.name(), "plugin run not started");
-            }
+            _ => debug!(reason = %reason.name(), outcome = %outcome.name(), "plugin run not started"),
         }
         outcome
     }
 
-    fn outcome(&self, effect: &RunEffect<'_>) -> RunOutcome {
-        match (effect, self.run.ended.get()) {
-            // The error that callers get may name another cause, such as an issuer that is paused now.
-            (RunEffect::Accepted(outcome, _), _)
-            | (RunEffect::Failed(_), Some(Ended { failure: Some((outcome, _)), .. })) => *outcome,
-            (RunEffect::Failed(failure), _) => match &failure.error {
-                CacheError::Lifetime { .. } => RunOutcome::ExpiredOutput,
-                CacheError::Run(error) => outcome(error),
-                _ => RunOutcome::Cancelled,
+    fn outcome(&self, effect: &RunEffect) -> RunOutcome {
+        match effect {
+            None => RunOutcome::Cancelled,
+            Some(Ok((outcome, _))) => *outcome,
+            Some(Err(failure)) => match (&failure.error, self.run.throttled_by.get()) {
+                (_, Some(error)) | (CacheError::Run(error), None) => outcome(error),
+                (CacheError::Lifetime { .. }, None) => RunOutcome::ExpiredOutput,
+                (_, None) => RunOutcome::Cancelled,
             },
-            (RunEffect::Abandoned, _) => RunOutcome::Cancelled,
         }
     }
 
     fn accepted(&self, current: &Current, outcome: RunOutcome) {
         let issued = &current.issued;
         let (generation, expires) = (&issued.generation, rfc3339(issued.expires_at));
-        let (ran, queued) = self.times();
+        let (ran, queued) = (self.run.ran(), self.run.queued());
         info!(
             reason = %self.run.reason.name(),
             outcome = %outcome.name(),
@@ -104,10 +93,7 @@ impl Account<'_> {
     }
 
     fn failed(&self, failure: &Failure, outcome: RunOutcome) {
-        let cause = match self.run.ended.get() {
-            Some(Ended { failure: Some((_, cause)), .. }) => cause.clone(),
-            _ => chain(&failure.error),
-        };
+        let cause = self.run.throttled_by.get().map_or_else(|| chain(&failure.error), |error| chain(error));
         let retry = failure.refresh_at.saturating_sub(self.now.boot);
         let served = self.held.is_some_and(|held| held.issued.is_valid_at(self.now));
         // One missing plugin fails the runs of all keys of its provider.
@@ -116,7 +102,7 @@ impl Account<'_> {
         } else {
             (failure.attempts <= WARNED).then_some(0)
         };
-        let (ran, queued) = self.times();
+        let (ran, queued) = (self.run.ran(), self.run.queued());
         macro_rules! line {
             ($level:ident, $($more:tt)*) => {
                 $level!(
@@ -138,11 +124,6 @@ impl Account<'_> {
             Some(others) => line!(warn, others,),
         }
     }
-
-    /// How long it ran and was queued.
-    fn times(&self) -> (Option<Duration>, Option<Duration>) {
-        (self.run.ended.get().map(|ended| ended.ran), self.run.queued())
-    }
 }
 
 /// The age of the certificate of `old`, if `new` has another one.
@@ -155,12 +136,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The outcome and the cause of a failed run.
-pub(crate) fn failure(error: &RunError) -> (RunOutcome, String) {
-    (outcome(error), chain(error))
-}
-
-pub(super) fn outcome(error: &RunError) -> RunOutcome {
+fn outcome(error: &RunError) -> RunOutcome {
     match error {
         RunError::Exit { .. } => RunOutcome::Exit,
         RunError::Signal { .. } => RunOutcome::Signal,

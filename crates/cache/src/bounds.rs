@@ -81,8 +81,8 @@ pub(crate) struct Share {
     last_peer: AtomicU64,
     /// The time of the last request when it was listed as idle, or [`NOT_LISTED`].
     listed: AtomicU64,
-    /// It is in the map.
-    is_counted: AtomicBool,
+    /// It counts.
+    is_in_map: AtomicBool,
 }
 
 /// The entries in the map, by whose they are.
@@ -120,7 +120,7 @@ impl Share {
             last_used: AtomicU64::new(millis(now)),
             last_peer: AtomicU64::new(peer),
             listed: AtomicU64::new(NOT_LISTED),
-            is_counted: AtomicBool::default(),
+            is_in_map: AtomicBool::default(),
         }
     }
 
@@ -147,6 +147,11 @@ impl Share {
         self.uses.load(Ordering::Relaxed) > 0
     }
 
+    /// Whether its entry is in the map.
+    pub(crate) fn is_in_map(&self) -> bool {
+        self.is_in_map.load(Ordering::Relaxed)
+    }
+
     /// What it counts.
     pub(crate) fn bytes(&self) -> usize {
         self.sent + self.credential.load(Ordering::Relaxed)
@@ -160,7 +165,7 @@ impl Bounds {
 
     /// Counts a new entry.
     pub(crate) fn add(&mut self, share: &Share) {
-        share.is_counted.store(true, Ordering::Relaxed);
+        share.is_in_map.store(true, Ordering::Relaxed);
         self.count(share.party, |held| {
             held.entries += 1;
             held.bytes += share.bytes();
@@ -169,7 +174,7 @@ impl Bounds {
 
     /// An entry that is no longer in the map does not count.
     pub(crate) fn remove(&mut self, key: PluginKey, share: &Share) {
-        if !share.is_counted.swap(false, Ordering::Relaxed) {
+        if !share.is_in_map.swap(false, Ordering::Relaxed) {
             return;
         }
         self.unlist(key, share);
@@ -182,13 +187,12 @@ impl Bounds {
         }
     }
 
-    /// The credential of an entry has so many bytes now. Returns whether a bound is exceeded.
-    pub(crate) fn resize(&mut self, share: &Share, bytes: usize) -> bool {
+    /// The credential of an entry has so many bytes now.
+    pub(crate) fn resize(&mut self, share: &Share, bytes: usize) {
         let before = share.credential.swap(bytes, Ordering::Relaxed);
-        if share.is_counted.load(Ordering::Relaxed) {
+        if share.is_in_map() {
             self.count(share.party, |held| held.bytes = held.bytes + bytes - before);
         }
-        self.exceeded().is_some()
     }
 
     /// A caller waits or watches.
@@ -200,7 +204,7 @@ impl Bounds {
 
     /// A caller has left.
     pub(crate) fn leave(&mut self, key: PluginKey, share: &Share) {
-        if share.uses.fetch_sub(1, Ordering::Relaxed) == 1 && share.is_counted.load(Ordering::Relaxed) {
+        if share.uses.fetch_sub(1, Ordering::Relaxed) == 1 && share.is_in_map() {
             let used = share.last_used.load(Ordering::Relaxed);
             share.listed.store(used, Ordering::Relaxed);
             self.parties.entry(share.party).or_default().idle.insert((used, key));

@@ -3,7 +3,7 @@
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -14,8 +14,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     bounds::{EVICTABLE_AFTER, EntryLimits},
-    entries::{KeyEntries, position},
-    entry::{Interest, KeyEntry},
+    entries::{Interest, KeyEntries, lock, position},
+    entry::KeyEntry,
     error::{CacheError, Failed},
     rejection::VerifyFn,
 };
@@ -77,7 +77,7 @@ pub struct CredentialCache<R> {
 #[derive(Debug)]
 pub(super) struct Inner<R> {
     pub(super) parts: CacheParts<R>,
-    entries: Mutex<KeyEntries>,
+    entries: Arc<Mutex<KeyEntries>>,
     /// Wakes the maintenance when the first entry is made.
     pub(super) occupied: Notify,
     pub(super) generations: AtomicU64,
@@ -95,7 +95,7 @@ impl<R: PluginRunner> CredentialCache<R> {
     /// An empty cache.
     pub fn new(parts: CacheParts<R>) -> Self {
         let inner = Inner {
-            entries: Mutex::new(KeyEntries::new(parts.entries)),
+            entries: Arc::new(Mutex::new(KeyEntries::new(parts.entries))),
             parts,
             occupied: Notify::new(),
             generations: AtomicU64::new(1),
@@ -140,20 +140,24 @@ impl<R: PluginRunner> CredentialCache<R> {
         if let Some(why) = state.retirement() {
             return Err(CacheError::Retired(why).into());
         }
-        let interest = entries.enter(spec, peer, self.now());
+        let entered = entries.enter(spec, peer, self.now());
         self.forget_displaced(entries);
         self.inner.occupied.notify_one();
-        interest.map_err(|full| Failed { error: CacheError::Full(full), retry_after: EVICTABLE_AFTER })
+        entered
+            .map(|entry| self.interest(entry))
+            .map_err(|full| Failed { error: CacheError::Full(full), retry_after: EVICTABLE_AFTER })
     }
 
-    /// The credential of `entry` has changed. If there is no room for it, idle entries give way; if none is idle, the next
-    /// entry finds no room.
+    /// The interest in `entry`, which counts as used already.
+    pub(super) fn interest(&self, entry: Arc<KeyEntry>) -> Interest {
+        Interest { entry, entries: Arc::clone(&self.inner.entries) }
+    }
+
+    /// The credential of `entry` has changed, and with it the room that is left.
     pub(super) fn resized(&self, entry: &KeyEntry) {
-        if entry.resize() {
-            let mut entries = self.lock();
-            let _full = entries.make_room(entry.share.party, self.now());
-            self.forget_displaced(entries);
-        }
+        let mut entries = self.lock();
+        entries.resize(entry, self.now());
+        self.forget_displaced(entries);
     }
 
     /// Frees the lock, and forgets the entries that gave way.
@@ -208,8 +212,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         self.inner.parts.clock.now()
     }
 
-    /// The maps are consistent whenever the lock is free, so a poisoned lock is still usable.
     pub(super) fn lock(&self) -> MutexGuard<'_, KeyEntries> {
-        self.inner.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner.entries)
     }
 }

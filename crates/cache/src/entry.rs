@@ -1,21 +1,21 @@
 //! The entry of one key.
 
 use std::sync::{
-    Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    Arc, OnceLock,
+    atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
 use tokio::sync::watch;
 
 use super::{
-    bounds::{Bounds, Share},
-    rejection::{Callers, Verification},
+    bounds::Share,
+    rejection::Callers,
     run::Run,
     state::{KeyState, NextAction, Usage, next_action},
 };
-use credbroker_credential::Now;
+use credbroker_credential::{Issued, Now};
 use credbroker_observe::metrics::{Metrics, ProviderMetrics};
-use credbroker_plugin::{PluginSpec, Retirement};
+use credbroker_plugin::PluginSpec;
 
 /// The entry of one key.
 #[derive(Debug)]
@@ -25,35 +25,28 @@ pub(crate) struct KeyEntry {
     pub callers: Callers,
     /// What it counts in the bounds of the cache.
     pub share: Share,
-    bounds: Arc<Mutex<Bounds>>,
-    /// The last verification with an API server.
-    pub verification: Mutex<Option<Verification>>,
     /// Open watches.
     pub watchers: AtomicUsize,
     /// Microseconds that the plugin of the last credential ran.
     pub run_micros: AtomicU64,
-    /// The counts of its provider; set when they are first needed.
+    /// The counts of its provider, once they are needed.
     counts: OnceLock<Arc<ProviderMetrics>>,
     /// Runs that were started.
     pub runs: AtomicU64,
-    /// It is being removed from the map, or is no longer in it.
-    pub leaves: AtomicBool,
 }
 
 impl KeyEntry {
-    pub(crate) fn new(spec: PluginSpec, share: Share, bounds: &Arc<Mutex<Bounds>>) -> Self {
+    /// An entry without a credential, which `peer` asked for at `now`.
+    pub(crate) fn new(spec: PluginSpec, peer: u64, now: Now) -> Self {
         Self {
             cell: watch::Sender::new(KeyState::of(&spec)),
+            share: Share::new(&spec, peer, now),
             spec: Arc::new(spec),
             callers: Callers::default(),
-            share,
-            bounds: Arc::clone(bounds),
-            verification: Mutex::default(),
             watchers: AtomicUsize::default(),
             run_micros: AtomicU64::default(),
             counts: OnceLock::new(),
             runs: AtomicU64::default(),
-            leaves: AtomicBool::default(),
         }
     }
 
@@ -67,11 +60,14 @@ impl KeyEntry {
         self.cell.borrow().run.as_ref().is_some_and(|run| !run.is_background())
     }
 
-    /// Counts the bytes of its credential, which has changed. Returns whether a bound of the cache is exceeded.
-    pub(crate) fn resize(&self) -> bool {
-        let mut bounds = lock(&self.bounds);
-        let bytes = self.cell.borrow().current.as_ref().map_or(0, |held| held.issued.encoded.frame.len());
-        bounds.resize(&self.share, bytes)
+    /// Its run, if that is queued and no caller waits for it.
+    pub(crate) fn queued_in_background(&self) -> Option<Arc<Run>> {
+        self.cell.borrow().run.clone().filter(|run| run.is_background())
+    }
+
+    /// The credential, if it may be served at `now`.
+    pub(crate) fn valid(&self, now: Now) -> Option<Arc<Issued>> {
+        self.cell.borrow().valid(now).map(|current| Arc::clone(&current.issued))
     }
 
     /// Whether there are open watches.
@@ -121,73 +117,36 @@ impl KeyEntry {
     /// Forgets everything. A run in flight continues only for the callers that wait for it, and its outcome is not kept:
     /// it may have started as another account.
     pub(crate) fn forget(&self) {
-        if let Some(run) = self.clear(|_| true) {
-            run.detach();
-        }
+        self.clear(|_| true).inspect(|run| run.detach());
     }
 
     /// Forgets everything because the provider was retired. The run in flight ends, and its callers and the watches get
     /// the reason.
-    pub(crate) fn retire(&self, why: Retirement) {
+    pub(crate) fn retire(&self) {
         let run = self.clear(|state| {
-            state.retired = Some(why);
+            state.retired = self.spec.provider.state.retirement();
             true
         });
-        if let Some(run) = run {
-            run.abandoned.cancel();
-        }
+        run.inspect(|run| run.abandoned.cancel());
     }
 
     /// Forgets everything if the credential came out of the terminal of a caller, or a run in one is in flight, which ends.
     pub(crate) fn forget_leased(&self) {
         let is_lent = |run: &Arc<Run>| run.attendance.lender().is_some();
-        if let Some(run) = self.clear(|state| state.is_leased || state.run.as_ref().is_some_and(is_lent)) {
-            run.abandoned.cancel();
-        }
+        let run = self.clear(|state| state.is_leased || state.run.as_ref().is_some_and(is_lent));
+        run.inspect(|run| run.abandoned.cancel());
     }
 
     /// Forgets everything if `is_wanted`, and returns the run in flight.
     fn clear(&self, is_wanted: impl FnOnce(&mut KeyState) -> bool) -> Option<Arc<Run>> {
         let mut run = None;
-        let is_cleared = self.cell.send_if_modified(|state| {
+        self.cell.send_if_modified(|state| {
             let is_wanted = is_wanted(state);
             if is_wanted {
                 run = state.clear();
             }
             is_wanted
         });
-        if is_cleared {
-            self.forget_verification();
-            self.resize();
-        }
         run
     }
-
-    /// Forgets the last verification: while it is in progress, it holds the credential.
-    pub(crate) fn forget_verification(&self) {
-        *self.verification.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    }
-}
-
-/// Keeps an entry in the map while a caller waits or watches.
-#[derive(Debug)]
-pub(crate) struct Interest(pub Arc<KeyEntry>);
-
-impl Interest {
-    /// Must be called under the lock of the map that `entry` is in, so that it is not removed meanwhile.
-    pub(crate) fn new(entry: &Arc<KeyEntry>) -> Self {
-        lock(&entry.bounds).enter(entry.spec.key, &entry.share);
-        Self(Arc::clone(entry))
-    }
-}
-
-impl Drop for Interest {
-    fn drop(&mut self) {
-        lock(&self.0.bounds).leave(self.0.spec.key, &self.0.share);
-    }
-}
-
-/// The counts are consistent whenever the lock is free, so a poisoned lock is still usable.
-pub(crate) fn lock(bounds: &Mutex<Bounds>) -> MutexGuard<'_, Bounds> {
-    bounds.lock().unwrap_or_else(PoisonError::into_inner)
 }

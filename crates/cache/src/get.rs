@@ -11,10 +11,11 @@ use tokio::{sync::watch, time::timeout};
 use super::{
     attention::Asker,
     cache::CredentialCache,
-    entry::{Interest, KeyEntry},
+    entries::Interest,
+    entry::KeyEntry,
     error::{CacheError, Failed, Pending},
     rejection::Caller,
-    request::{Lookup, Request},
+    request::Request,
     run::Waiter,
     state::{Decision, FirstStep, KeyState, decide},
 };
@@ -27,14 +28,13 @@ use credbroker_runner::{PluginRunner, Urgency};
 const WITHOUT_DEADLINE: Duration = Duration::from_secs(60);
 
 impl<R: PluginRunner> CredentialCache<R> {
-    /// Returns the credential of `key` from memory if it is valid and `caller` does not have it yet. Never waits.
-    pub fn lookup(&self, key: &PluginKey, caller: &Caller) -> Lookup {
+    /// Returns the credential of `key` from memory if it is valid and `caller` does not have it yet. Never waits. `None`: call
+    /// [`get`](Self::get).
+    pub fn lookup(&self, key: &PluginKey, caller: &Caller) -> Option<Arc<Issued>> {
         let now = self.now();
-        let entry = self.lock().find(key).map(Arc::clone);
-        entry.map_or(Lookup::Undecided, |entry| {
-            entry.share.touch(caller.peer, now);
-            self.serve_from_memory(&entry, caller, now).map_or(Lookup::Undecided, Lookup::Served)
-        })
+        let entry = self.lock().find(key).map(Arc::clone)?;
+        entry.share.touch(caller.peer, now);
+        self.serve_from_memory(&entry, caller, now)
     }
 
     /// Returns the credential of `spec`: from memory while it is valid, otherwise from one plugin run that all callers
@@ -53,7 +53,7 @@ impl<R: PluginRunner> CredentialCache<R> {
     /// [`Failed`] has the cause and how long the failure is held.
     pub async fn get(&self, spec: PluginSpec, request: &Request) -> Result<Arc<Issued>, Failed> {
         let interest = self.enter(spec, request.caller.peer)?;
-        let (entry, caller) = (&interest.0, &request.caller);
+        let (entry, caller) = (&interest.entry, &request.caller);
         let now = self.now();
         let served = if request.is_login {
             entry.cell.borrow().after_login(now).inspect(|_| self.count_served(entry))
@@ -63,15 +63,15 @@ impl<R: PluginRunner> CredentialCache<R> {
         if let Some(issued) = served {
             return Ok(issued);
         }
-        let current = entry.cell.borrow().valid(now).map(|current| Arc::clone(&current.issued));
+        let current = entry.valid(now);
         let first = async {
             match current {
-                _ if request.is_login => FirstStep::Run { may_fail: true },
+                _ if request.is_login => FirstStep::Run,
                 Some(issued) => self.suspect(entry, issued, request).await,
                 None => FirstStep::Decide,
             }
         };
-        let answer = self.get_or_run(entry, request, first).await;
+        let answer = self.get_or_run(entry, request, request.is_login, first).await;
         self.count(entry, answer.is_ok(), now);
         let (issued, now) = (answer?, self.now());
         if request.is_login {
@@ -96,13 +96,13 @@ impl<R: PluginRunner> CredentialCache<R> {
     ///
     /// As [`get`](Self::get).
     pub async fn fetch_ahead(&self, spec: PluginSpec) -> Result<(), Failed> {
-        let Interest(entry) = &self.enter(spec, Caller::BROKER)?;
+        let Interest { entry, .. } = &self.enter(spec, Caller::BROKER)?;
         let (now, file) = (self.now(), entry.spec.file_version());
-        match self.try_claim(entry, Urgency::Background, Some(RunReason::Prewarm), |state| {
-            decide(state, Asker::Program, file, now)
-        }) {
-            (Decision::Fail(failed), _) => Err(failed),
-            (Decision::Wait, Some(run)) => match run.outcome().await {
+        let claim = (Urgency::Background, Some(RunReason::Prewarm), None);
+        let decide = |state: &mut KeyState| decide(state, Asker::Program, file, now);
+        match self.try_claim(entry, claim, decide) {
+            (Decision::Fail(failed), ..) => Err(failed),
+            (Decision::Wait, Some(run), _) => match run.outcome().await {
                 Some(Err(failure)) => Err(failure.at(self.now(), false)),
                 Some(Ok(_)) | None => Ok(()),
             },
@@ -132,64 +132,60 @@ impl<R: PluginRunner> CredentialCache<R> {
             return None;
         }
         if due {
-            self.try_claim(entry, Urgency::Background, None, |state| {
-                decide(state, Asker::Program, file, now)
-            });
+            let claim = (Urgency::Background, None, None);
+            self.try_claim(entry, claim, |state| decide(state, Asker::Program, file, now));
         }
         self.count_served(entry);
         Some(issued)
     }
 
-    /// Serves, waits or fails until the deadline of `request`. Fails while a valid credential is held only if `first`
-    /// allows it.
+    /// Serves, waits or fails until the deadline of `request`. Fails while a valid credential is held only if it `may_fail`,
+    /// and `first` asks for a run.
     pub(super) async fn get_or_run(
         &self,
         entry: &Arc<KeyEntry>,
         request: &Request,
+        may_fail: bool,
         first: impl Future<Output = FirstStep>,
     ) -> Result<Arc<Issued>, Failed> {
         let caller = &request.caller;
         let limit = request.deadline.unwrap_or(WITHOUT_DEADLINE);
-        let mut waiter = None;
-        let mut may_fail = false;
+        let cause = if request.is_login { RunReason::Requested } else { RunReason::Rejected };
+        let (mut waiter, mut fails) = (None, false);
         let answer = async {
-            let mut first = first.await;
-            may_fail =
-                matches!(first, FirstStep::Join { may_fail: true } | FirstStep::Run { may_fail: true });
+            let mut step = first.await;
+            fails = may_fail && step != FirstStep::Decide;
             loop {
                 let (now, file, asker) = (self.now(), entry.spec.file_version(), request.asker(&entry.spec));
-                // A login is answered by a run only.
-                let step =
-                    if request.is_login { first } else { std::mem::replace(&mut first, FirstStep::Decide) };
                 let is_cold = step == FirstStep::Decide;
-                let cause = if request.is_login { RunReason::Requested } else { RunReason::Rejected };
-                let reason = matches!(step, FirstStep::Run { .. }).then_some(cause);
+                let reason = (step == FirstStep::Run).then_some(cause);
                 let claim = (Urgency::Waited { peer: caller.peer }, reason, Some(request));
-                let (decision, run, is_new) = self.try_claim_for(entry, claim, |state| match step {
-                    FirstStep::Join { .. } | FirstStep::Run { .. } if state.run.is_some() => Decision::Wait,
-                    FirstStep::Run { .. } => match state.attention.refusal(asker) {
+                let (decision, run, is_new) = self.try_claim(entry, claim, |state| match step {
+                    FirstStep::Join | FirstStep::Run if state.run.is_some() => Decision::Wait,
+                    FirstStep::Run => match state.attention.refusal(asker) {
                         None => state.paused(now).map_or(Decision::Wait, Decision::Fail),
                         Some(refusal) if request.is_login => {
                             Decision::Fail(CacheError::Unattended(refusal).into())
                         }
                         Some(_) => decide(state, asker, file, now),
                     },
-                    FirstStep::Join { .. } | FirstStep::Decide => decide(state, asker, file, now),
+                    FirstStep::Join | FirstStep::Decide => decide(state, asker, file, now),
                 });
+                if !request.is_login {
+                    // A login is answered by a run only.
+                    step = FirstStep::Decide;
+                }
                 match decision {
                     Decision::Serve(issued) | Decision::ServeAndRefresh(issued) => return Ok(issued),
                     Decision::Fail(failed) => return Err(failed),
                     Decision::Wait => {}
                 }
                 let Some(run) = run else { continue };
-                let joined = Waiter::new(run, request, is_new).map_err(|throttled| {
-                    let retry_after = throttled.retry_after;
-                    let error = throttled.into_error(entry.spec.command()).into();
-                    Failed { error, retry_after }
-                })?;
+                let joined = Waiter::new(run, request, is_new)
+                    .map_err(|throttled| Failed::throttled(throttled, &entry.spec))?;
                 let outcome = tokio::select! {
                     biased;
-                    outcome = waiter.insert(joined).outcome() => outcome,
+                    outcome = waiter.insert(joined).run.outcome() => outcome,
                     // After an eviction, a later run may end before the run that this caller waits for, and the entry does
                     // not end that run when its provider is retired.
                     () = entry.becomes(|state| {
@@ -208,12 +204,11 @@ impl<R: PluginRunner> CredentialCache<R> {
         let answer = timeout(limit, answer).await;
         let now = self.now();
         let outcome = answer.unwrap_or_else(|_| {
-            let pending = waiter.map_or(Pending::Queued(None), |waiter| waiter.pending(now));
+            let pending = waiter.map_or(Pending::Starting, |waiter| waiter.pending(now));
             Err(CacheError::Pending(pending).into())
         });
         // Another run may have brought a credential, or a step of the clock made one valid again.
-        let held = || entry.cell.borrow().valid(now).map(|current| Arc::clone(&current.issued));
-        outcome.or_else(|failed| if may_fail { Err(failed) } else { held().ok_or(failed) })
+        outcome.or_else(|failed| entry.valid(now).filter(|_| !fails).ok_or(failed))
     }
 }
 
@@ -241,15 +236,15 @@ impl<R> Drop for CredentialWatch<R> {
 
 impl<R> CredentialWatch<R> {
     pub(super) fn new(cache: CredentialCache<R>, interest: Interest, caller: Caller) -> Self {
-        interest.0.watchers.fetch_add(1, Ordering::Relaxed);
-        let cell = interest.0.cell.subscribe();
+        interest.entry.watchers.fetch_add(1, Ordering::Relaxed);
+        let cell = interest.entry.cell.subscribe();
         // A watch has no deadline, and the server limits the number of watches.
         let request = Request { caller, deadline: Some(Duration::MAX), ..Request::default() };
         Self { cache, interest, cell, request, seen: None }
     }
 
     fn entry(&self) -> &Arc<KeyEntry> {
-        &self.interest.0
+        &self.interest.entry
     }
 
     /// Why its provider is no longer in force; `None`: it is.
@@ -273,13 +268,14 @@ impl<R: PluginRunner> CredentialWatch<R> {
     pub async fn next(&mut self) -> Result<Arc<Issued>, Failed> {
         loop {
             let now = self.cache.now();
-            let held = self.cell.borrow_and_update().valid(now).map(|current| Arc::clone(&current.issued));
+            self.cell.mark_unchanged();
+            let held = self.entry().valid(now);
             let is_held = held.is_some();
             let issued = if let Some(issued) = held {
                 issued
             } else {
                 let first = ready(FirstStep::Decide);
-                let answer = self.cache.get_or_run(self.entry(), &self.request, first).await;
+                let answer = self.cache.get_or_run(self.entry(), &self.request, false, first).await;
                 self.cache.count(self.entry(), answer.is_ok(), now);
                 answer?
             };

@@ -1,17 +1,14 @@
 //! Refreshing and forgetting keys: once a second those that are due or idle, and on demand.
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use tracing::debug;
 
 use super::{
     attention::Asker,
     cache::{AT_A_TIME, CredentialCache},
-    entry::{Interest, KeyEntry},
+    entries::Interest,
+    entry::KeyEntry,
     request::Selector,
     state::{NextAction, decide},
 };
@@ -57,15 +54,13 @@ impl<R: PluginRunner> CredentialCache<R> {
             NextAction::Keep => {}
             NextAction::Refresh(urgency) => {
                 let file = entry.spec.file_version();
-                self.try_claim(entry, urgency, None, |state| decide(state, Asker::Broker, file, now));
+                self.try_claim(entry, (urgency, None, None), |state| decide(state, Asker::Broker, file, now));
             }
-            NextAction::Adjust { urgency, abandon } => {
-                let run = entry.cell.borrow().run.clone();
-                match run.filter(|run| run.is_background()) {
-                    Some(run) if abandon => run.abandoned.cancel(),
-                    Some(run) => run.set_floor(urgency),
-                    None => {}
-                }
+            NextAction::Adjust(urgency) => {
+                entry.queued_in_background().inspect(|run| run.set_floor(urgency));
+            }
+            NextAction::Abandon => {
+                entry.queued_in_background().inspect(|run| run.abandoned.cancel());
             }
             NextAction::Forget => {
                 let mut entries = self.lock();
@@ -87,10 +82,10 @@ impl<R: PluginRunner> CredentialCache<R> {
     /// The first run of each issuer starts even while the issuer is paused; the others are background work.
     pub async fn refresh(&self, selector: &Selector) -> usize {
         // The interest is held until the end: a queued run without a caller is abandoned.
-        let selected: Vec<_> =
-            { self.lock().select(selector, None, usize::MAX).iter().map(Interest::new).collect() };
+        let held = { self.lock().hold(selector) };
+        let selected: Vec<_> = held.into_iter().map(|entry| self.interest(entry)).collect();
         let (mut issuers, mut runs) = (HashSet::new(), Vec::with_capacity(selected.len()));
-        for Interest(entry) in &selected {
+        for Interest { entry, .. } in &selected {
             let is_first = issuers.insert(&entry.spec.provider.issuer.name);
             let urgency = if is_first { Urgency::Forced } else { Urgency::Background };
             if let Some(run) = self.force_claim(entry, urgency) {
@@ -112,15 +107,17 @@ impl<R: PluginRunner> CredentialCache<R> {
     /// another account.
     pub fn evict(&self, selector: &Selector) -> usize {
         let evicted = { self.lock().select(selector, None, usize::MAX) };
-        for entries in evicted.chunks(AT_A_TIME) {
-            self.lock().take_out(entries);
+        for some in evicted.chunks(AT_A_TIME) {
+            let mut entries = self.lock();
+            // Interest grows only under this lock, so a request does not find them later.
+            some.iter().filter(|entry| !entry.share.is_in_use()).for_each(|entry| entries.remove(entry));
         }
         let count = evicted.len();
-        let is_unused =
-            |entry: &Arc<KeyEntry>| entry.leaves.load(Ordering::Relaxed) && entry.cell.borrow().run.is_none();
+        let is_unused = |entry: &Arc<KeyEntry>| !entry.share.is_in_map() && entry.cell.borrow().run.is_none();
         let (unused, used): (Vec<_>, Vec<_>) = evicted.into_iter().partition(is_unused);
         for entry in &used {
             entry.forget();
+            self.resized(entry);
         }
         self.changed();
         // Requests no longer find these entries. Wiping thousands of them here would delay other requests.
@@ -135,10 +132,13 @@ impl<R: PluginRunner> CredentialCache<R> {
     /// Forgets the credentials of providers that are no longer in force, and returns their number. Their runs end, and
     /// callers that wait or watch get [`CacheError::Retired`].
     pub fn forget_retired(&self) -> usize {
-        let retired = self.lock().take_retired();
-        for (entry, why) in &retired {
-            entry.retire(*why);
-        }
+        let retired = {
+            let mut entries = self.lock();
+            let retired = entries.matching(|entry| entry.spec.provider.state.retirement().is_some());
+            retired.iter().for_each(|entry| entries.remove(entry));
+            retired
+        };
+        retired.iter().for_each(|entry| entry.retire());
         self.changed();
         retired.len()
     }
@@ -147,9 +147,10 @@ impl<R: PluginRunner> CredentialCache<R> {
     /// terminals, if their provider is shared with other users by now.
     pub fn forget_leased(&self) {
         // A run that starts afterwards finds the provider shared when it ends.
-        let shared = self.lock().shared();
+        let shared = { self.lock().matching(|entry| entry.spec.provider.state.is_shared()) };
         for entry in &shared {
             entry.forget_leased();
+            self.resized(entry);
         }
     }
 
@@ -157,16 +158,14 @@ impl<R: PluginRunner> CredentialCache<R> {
     /// deleted. Callers that wait for a run still get its outcome, for the target that they asked for; a run without
     /// callers is ended.
     pub fn forget(&self, profile: &ProfileName, now: Option<&Arc<Target>>) {
-        let is_stale = |entry: &Arc<KeyEntry>| {
+        let is_stale = |entry: &&Arc<KeyEntry>| {
             let target = entry.spec.target.as_ref();
             target.is_some_and(|target| !now.is_some_and(|now| now.is_same(target)))
         };
         let stale: Vec<_> = {
             let mut entries = self.lock();
-            let stale = entries.of_profile(profile).iter().filter(|entry| is_stale(entry)).cloned().collect();
-            for entry in &stale {
-                entries.remove(entry);
-            }
+            let stale: Vec<_> = entries.of_profile(profile).iter().filter(is_stale).cloned().collect();
+            stale.iter().for_each(|entry| entries.remove(entry));
             stale
         };
         for entry in &stale {

@@ -4,9 +4,8 @@
 //! suggests it.
 
 use std::{
-    fmt,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use futures_util::future::{BoxFuture, Shared};
@@ -83,31 +82,25 @@ impl Callers {
         let generation = generation as u32;
         let since = tenths(now) << FLAGS;
         let mut callers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match callers.binary_search_by_key(&name, |given| given.name) {
-            Ok(index) => {
-                let Some(given) = callers.get_mut(index) else { return false };
-                if given.generation == generation {
-                    let satisfied = given.since_and_flags >> FLAGS <= satisfied_since(now);
-                    given.since_and_flags |= ASKED_AGAIN | if satisfied { 0 } else { AT_ONCE };
-                    return true;
-                }
-                let before = if given.since_and_flags & ASKED_AGAIN == 0 { 0 } else { REJECTED_BEFORE };
-                *given = Given { name, generation, since_and_flags: since | before };
-                false
+        let found = callers.binary_search_by_key(&name, |given| given.name);
+        if let Some(given) = found.ok().and_then(|index| callers.get_mut(index)) {
+            if given.generation == generation {
+                let satisfied = given.since_and_flags >> FLAGS <= satisfied_since(now);
+                given.since_and_flags |= ASKED_AGAIN | if satisfied { 0 } else { AT_ONCE };
+                return true;
             }
-            Err(_) if callers.len() >= REMEMBERED => {
-                callers.clear();
-                callers.push(Given { name, generation, since_and_flags: since });
-                false
-            }
-            Err(index) => {
-                if callers.len() == callers.capacity() {
-                    callers.reserve_exact(GROWTH);
-                }
-                callers.insert(index, Given { name, generation, since_and_flags: since });
-                false
-            }
+            let before = if given.since_and_flags & ASKED_AGAIN == 0 { 0 } else { REJECTED_BEFORE };
+            *given = Given { name, generation, since_and_flags: since | before };
+            return false;
         }
+        if callers.len() >= REMEMBERED {
+            callers.clear();
+        } else if callers.len() == callers.capacity() {
+            callers.reserve_exact(GROWTH);
+        }
+        let index = found.unwrap_or_else(|index| index).min(callers.len());
+        callers.insert(index, Given { name, generation, since_and_flags: since });
+        false
     }
 
     /// Whether `generation` was used successfully: a caller that had asked again for the previous one did not ask again
@@ -153,26 +146,38 @@ pub enum Verdict {
     Unverifiable,
 }
 
-/// The shortest time between two runs for rejections, and between two logins that succeed. An unverified rejection of a younger generation starts no run.
+/// The shortest time between two runs for rejections, and between two logins that succeed. An unverified rejection of a
+/// younger generation starts no run.
 pub(crate) const PAUSE: Duration = Duration::from_secs(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// The shortest time between two verifications of one credential.
 pub(crate) const VERIFY_EVERY: Duration = Duration::from_secs(5);
 /// For how long after a verdict repeated requests are evidence against it: the server may have cached it.
 const DOUBT: Duration = Duration::from_secs(30);
-/// Callers whose repeated requests are counted as evidence against a verdict.
-const MOST_DOUBTING_CALLERS: usize = 4;
+/// Requests that are evidence against a verdict together.
+const DOUBTING: u8 = 2;
 
-/// What is known about rejections of one key. It limits the runs that a client can cause by reporting, or asking again,
-/// over and over.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Rejections {
+/// What is known about rejections of one key.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RejectionStatus {
     /// Reports and suspicions.
     pub count: u64,
     /// Verifications with an API server.
     pub verifications: u64,
     /// The result of the last of them.
     pub verdict: Option<Verdict>,
+    /// From this time on a report starts a run, by the wall clock; `None`: from now on. A rejection that an API server
+    /// confirms, or that a second process reports, may start one earlier.
+    pub next_run: Option<SystemTime>,
+}
+
+/// What limits the runs that a client can cause by reporting rejections of one key, or asking again, over and over.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rejections {
+    /// Without the time of the next run.
+    pub known: RejectionStatus,
+    /// The last verification. While it is in progress, it holds the credential.
+    pub verification: Option<Verification>,
     /// When a rejection last started a run, since boot.
     last_run: Option<Duration>,
     /// The generation that this run was started for.
@@ -183,16 +188,16 @@ pub(crate) struct Rejections {
     first: Option<(u64, Duration)>,
     /// The last suspicion: the generation, the caller, and when.
     last: Option<(u64, Caller, Duration)>,
-    /// The callers that asked again although the server accepts the generation.
     doubts: Option<Doubts>,
 }
 
+/// The requests of callers that asked again although the server accepts the generation.
 #[derive(Clone, Debug)]
 struct Doubts {
     generation: u64,
+    /// When the server accepted it, since boot.
     since: Duration,
-    /// Their names, and how often each of them asked.
-    callers: Vec<(u64, u8)>,
+    requests: u8,
 }
 
 /// The evidence that a credential is rejected.
@@ -212,11 +217,6 @@ pub(crate) enum Evidence {
 }
 
 impl Rejections {
-    /// Counts a report or a suspicion.
-    pub(crate) fn note(&mut self) {
-        self.count += 1;
-    }
-
     /// Notes the API server's verdict about `issued`, which `caller` asked for again at `since`. Returns the evidence for
     /// a run, if there is any. `accepted`: other callers use this generation successfully.
     pub(crate) fn weigh(
@@ -230,35 +230,27 @@ impl Rejections {
         match verdict {
             Verdict::Rejected => Some(Evidence::Verified),
             _ if caller.without_exec_info => None,
-            Verdict::Accepted => self.doubt(issued, caller, since, now).then_some(Evidence::Doubted),
+            Verdict::Accepted => self.doubt(issued, since, now).then_some(Evidence::Doubted),
             Verdict::Unverifiable => Some(Evidence::Repeated { accepted }),
         }
     }
 
     /// API servers cache verdicts. Returns whether callers asked again so often after one that it may be outdated.
-    fn doubt(&mut self, issued: &Issued, caller: &Caller, since: Now, now: Now) -> bool {
+    fn doubt(&mut self, issued: &Issued, since: Now, now: Now) -> bool {
         let generation = issued.generation.number();
-        let doubts = match &mut self.doubts {
-            Some(doubts)
-                if doubts.generation == generation && now.boot.saturating_sub(doubts.since) <= DOUBT =>
-            {
-                doubts
-            }
-            stale => {
-                // A request from before the verdict is not evidence against it.
-                *stale = Some(Doubts { generation, since: now.boot, callers: Vec::new() });
-                return false;
-            }
+        let is_recent = |doubts: &&mut Doubts| {
+            doubts.generation == generation && now.boot.saturating_sub(doubts.since) <= DOUBT
         };
+        let Some(doubts) = self.doubts.as_mut().filter(is_recent) else {
+            self.doubts = Some(Doubts { generation, since: now.boot, requests: 0 });
+            return false;
+        };
+        // A request from before the verdict is not evidence against it.
         if since.boot < doubts.since {
             return false;
         }
-        if let Some((_, times)) = doubts.callers.iter_mut().find(|(name, _)| *name == caller.name) {
-            *times = times.saturating_add(1);
-        } else if doubts.callers.len() < MOST_DOUBTING_CALLERS {
-            doubts.callers.push((caller.name, 1));
-        }
-        doubts.callers.len() >= 2 || doubts.callers.iter().any(|(_, times)| *times >= 2)
+        doubts.requests = doubts.requests.saturating_add(1);
+        doubts.requests >= DOUBTING
     }
 
     /// Notes `evidence` against `issued` at `now`, and a run if it starts one. `failed`: the last run brought no
@@ -341,6 +333,7 @@ fn mature_at(issued: &Issued) -> Duration {
 pub type VerifyFn = Arc<dyn Fn(Arc<Issued>, Arc<Cluster>) -> BoxFuture<'static, Verdict> + Send + Sync>;
 
 /// A verification with an API server. All callers that suspect the credential share its result.
+#[derive(Clone, Debug)]
 pub(crate) struct Verification {
     /// When it started, since boot.
     pub started: Duration,
@@ -351,12 +344,6 @@ pub(crate) struct Verification {
 }
 
 pub(crate) type SharedVerdict = Shared<BoxFuture<'static, Verdict>>;
-
-impl fmt::Debug for Verification {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Verification").field("started", &self.started).finish_non_exhaustive()
-    }
-}
 
 #[cfg(test)]
 mod tests;

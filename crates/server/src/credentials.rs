@@ -28,7 +28,7 @@ use super::{
 };
 use credbroker_cache as cache;
 use credbroker_cache::{
-    CacheError, Caller, CredentialCache, CredentialWatch, Failed, Lookup, ReportOutcome, Reported,
+    CacheError, Caller, CredentialCache, CredentialWatch, Failed, ReportOutcome, Reported,
 };
 use credbroker_credential::Issued;
 use credbroker_fleet::resolver::{CredentialRequest, Resolver};
@@ -94,8 +94,7 @@ impl<R: PluginRunner> Gets for Credentials<R> {
     fn recall(&self, access: &Access, message: Bytes, learned: &mut Extensions) -> Option<Bytes> {
         let get = Get::of(pb::GetCredentialRequest::decode(message).ok()?, access).ok()?;
         let key = self.resolver.key(&get.ask).ok().filter(|_| access.is_current(&get.ask.permit));
-        let found = key.map_or(Lookup::Undecided, |key| self.cache.lookup(&key, &get.caller));
-        let Lookup::Served(issued) = found else {
+        let Some(issued) = key.and_then(|key| self.cache.lookup(&key, &get.caller)) else {
             learned.insert(get);
             return None;
         };

@@ -51,7 +51,7 @@ impl Entries {
             last_used: AtomicU64::new(now),
             last_peer: AtomicU64::new(Caller::BROKER),
             listed: AtomicU64::new(NOT_LISTED),
-            is_counted: AtomicBool::default(),
+            is_in_map: AtomicBool::default(),
         };
         let new = self.shares.len();
         self.bounds.add(&share);
@@ -158,9 +158,10 @@ fn what_grows_and_what_is_in_use_counts() {
         entries.add(A, 20, now).unwrap();
     }
     let share = entries.shares[2].as_ref().unwrap();
-    assert!(!entries.bounds.resize(share, 40), "100 bytes");
-    assert!(entries.bounds.resize(share, 41));
-    assert!(!entries.bounds.resize(share, 30));
+    for (bytes, exceeded) in [(40, None), (41, Some(Full::Bytes { limit: 100 })), (30, None)] {
+        entries.bounds.resize(share, bytes);
+        assert_eq!(entries.bounds.exceeded(), exceeded, "{bytes}");
+    }
     assert_eq!(entries.add(B, 20, 5), Ok(vec![0]));
     assert_eq!(entries.add_in_use(B, 101, 6), Err(Full::Bytes { limit: 100 }), "more than there may be");
     assert_eq!(entries.of(None) + entries.of(A) + entries.of(B), entries.bounds.total.entries);

@@ -6,7 +6,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{driver::World, keys::RequestKind, model::Asked, peers::PEERS, plugins::secs};
-use crate::{Caller, Lookup, Request};
+use crate::{Caller, Request};
 use credbroker_credential::Cluster;
 
 impl World {
@@ -42,8 +42,8 @@ impl World {
             let spec = world.catalog.spec(key);
             let asked = world.asks(key, RequestKind::Get, &request);
             let answer = match world.cache.lookup(&spec.key, &request.caller) {
-                Lookup::Served(issued) => Some(Ok(issued)),
-                Lookup::Undecided => {
+                Some(issued) => Some(Ok(issued)),
+                None => {
                     let get = world.with_room(key, request.caller.peer, world.cache.get(spec, &request));
                     timeout(patience.unwrap_or(Duration::MAX), get).await.ok()
                 }
