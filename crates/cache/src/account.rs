@@ -8,9 +8,8 @@ use std::{
 use tracing::{debug, info, warn};
 
 use super::{
-    entry::KeyEntry,
+    claim::{Claim, RunEffect},
     error::{CacheError, Failure},
-    run::Run,
     state::Current,
 };
 use credbroker_credential::{Issued, rfc3339, text::chain};
@@ -18,41 +17,44 @@ use credbroker_observe::{
     clock::Now,
     metrics::{CallStatus, Metrics, RunOutcome},
 };
-use credbroker_runner::{RunError, RunOutput};
+use credbroker_runner::{PluginRunner, RunError, RunOutput};
 
 /// Failures in a row that are warnings. Later ones, until the next success, are information.
 const WARNED: u32 = 3;
 
-/// What a run led to: a credential that passed every check, and what it is beside the one that was held, or a failure.
-/// `None`: no caller needed it.
-pub(super) type RunEffect = Option<Result<(RunOutcome, Current), Failure>>;
+impl<R: PluginRunner> Claim<R> {
+    /// Notes and counts that the plugin ended with `result`.
+    pub(super) fn plugin_ended(&self, result: &Result<RunOutput, RunError>) {
+        self.run.ends(self.cache.now());
+        called(&self.cache.inner.parts.metrics, result);
+    }
 
-/// A run that has ended, and the credential that it found held.
-#[derive(Debug)]
-pub(super) struct Account<'a> {
-    pub(super) entry: &'a KeyEntry,
-    pub(super) run: &'a Run,
-    pub(super) metrics: &'a Metrics,
-    pub(super) held: Option<&'a Current>,
-    pub(super) now: Now,
-}
-
-impl Account<'_> {
-    /// Counts and logs the run, and returns its outcome.
-    pub(super) fn close(&self, effect: &RunEffect) -> RunOutcome {
-        let (outcome, reason, queued) = (self.outcome(effect), self.run.reason, self.run.queued());
+    /// Counts and logs the run, which found `held` in the entry and led to `effect`.
+    pub(super) fn account(&self, held: Option<&Current>, effect: &RunEffect) {
+        let Self { cache, entry, run } = self;
+        let (parts, now) = (&cache.inner.parts, cache.now());
+        let (reason, outcome, queued) = (run.reason, self.outcome(effect), run.queued());
         if queued.is_some() || outcome.is_success().is_some() {
-            self.entry.counts(self.metrics).ran(reason, outcome, queued, self.run.ran());
+            entry.counts(&parts.metrics).ran(reason, outcome, queued, run.ran());
         }
         match effect {
-            Some(Ok((_, current))) => self.accepted(current, outcome),
-            Some(Err(failure)) if outcome.is_success().is_some() => self.failed(failure, outcome),
+            Some(Ok((_, current))) => self.accepted(current, outcome, held, now),
+            Some(Err(failure)) if outcome.is_success().is_some() => self.failed(failure, outcome, held, now),
             _ if queued.is_some() => {
                 info!(reason = %reason.name(), outcome = %outcome.name(), "plugin run ended without an outcome");
             }
             _ => debug!(reason = %reason.name(), outcome = %outcome.name(), "plugin run not started"),
         }
-        outcome
+        run.span.end(outcome, queued);
+        if let Some(started) = run.started_at() {
+            let issued = match effect {
+                Some(Ok((_, current))) => Ok(&*current.issued),
+                Some(Err(failure)) => Err(Some(&failure.error)),
+                None => Err(None),
+            };
+            let took = run.ran().unwrap_or_else(|| now.boot.saturating_sub(started));
+            (parts.on_run)(&entry.spec, issued, took);
+        }
     }
 
     fn outcome(&self, effect: &RunEffect) -> RunOutcome {
@@ -67,62 +69,58 @@ impl Account<'_> {
         }
     }
 
-    fn accepted(&self, current: &Current, outcome: RunOutcome) {
+    fn accepted(&self, current: &Current, outcome: RunOutcome, held: Option<&Current>, now: Now) {
+        let Self { entry, run, .. } = self;
         let issued = &current.issued;
         let (generation, expires) = (&issued.generation, rfc3339(issued.expires_at));
-        let (ran, queued) = (self.run.ran(), self.run.queued());
         info!(
-            reason = %self.run.reason.name(),
+            reason = %run.reason.name(),
             outcome = %outcome.name(),
-            duration_ms = ran.map(millis),
-            queued_ms = queued.map(millis),
+            duration_ms = run.ran().map(millis),
+            queued_ms = run.queued().map(millis),
             %generation,
             %expires,
             "plugin run finished"
         );
-        let micros = ran.map_or(0, |ran| u64::try_from(ran.as_micros()).unwrap_or(u64::MAX));
-        self.entry.run_micros.store(micros, Ordering::Relaxed);
-        let old = self.held.map(|held| &held.issued).filter(|old| old.generation != *generation);
+        let micros = run.ran().map_or(0, |ran| u64::try_from(ran.as_micros()).unwrap_or(u64::MAX));
+        entry.run_micros.store(micros, Ordering::Relaxed);
+        let old = held.map(|held| &held.issued).filter(|old| old.generation != *generation);
         if let Some(old) = old {
-            let watchers = self.entry.watchers.load(Ordering::Relaxed);
+            let watchers = entry.watchers.load(Ordering::Relaxed);
             info!(%generation, previous = %old.generation, %expires, watchers, "credential rotated");
-            if let Some(age) = replaced_certificate(old, issued, self.now.wall) {
-                self.metrics.calls.replaced(age);
+            if let Some(age) = replaced_certificate(old, issued, now.wall) {
+                self.cache.inner.parts.metrics.calls.replaced(age);
             }
         }
     }
 
-    fn failed(&self, failure: &Failure, outcome: RunOutcome) {
-        let cause = self.run.throttled_by.get().map_or_else(|| chain(&failure.error), |error| chain(error));
-        let retry = failure.refresh_at.saturating_sub(self.now.boot);
-        let served = self.held.is_some_and(|held| held.issued.is_valid_at(self.now));
+    fn failed(&self, failure: &Failure, outcome: RunOutcome, held: Option<&Current>, now: Now) {
+        let Self { cache, entry, run } = self;
+        let cause = run.throttled_by.get().map_or_else(|| chain(&failure.error), |error| chain(error));
+        let retry = failure.refresh_at.saturating_sub(now.boot);
+        let served = held.is_some_and(|held| held.issued.is_valid_at(now));
         // One missing plugin fails the runs of all keys of its provider.
         let suppressed = if outcome == RunOutcome::NotFound {
-            self.metrics.missing.admit(Arc::clone(&self.entry.spec.provider.name), self.now.boot)
+            cache.inner.parts.metrics.missing.admit(Arc::clone(&entry.spec.provider.name), now.boot)
         } else {
             (failure.attempts <= WARNED).then_some(0)
         };
-        let (ran, queued) = (self.run.ran(), self.run.queued());
         macro_rules! line {
-            ($level:ident, $($more:tt)*) => {
+            ($level:ident) => {
                 $level!(
-                    reason = %self.run.reason.name(),
+                    reason = %run.reason.name(),
                     outcome = %outcome.name(),
-                    duration_ms = ran.map(millis),
-                    queued_ms = queued.map(millis),
+                    duration_ms = run.ran().map(millis),
+                    queued_ms = run.queued().map(millis),
                     attempts = failure.attempts,
                     retry_ms = millis(retry),
                     still_served = served,
-                    $($more)*
+                    others = suppressed.filter(|others| *others > 0),
                     "plugin run failed: {cause}"
                 )
             };
         }
-        match suppressed {
-            None => line!(info,),
-            Some(0) => line!(warn,),
-            Some(others) => line!(warn, others,),
-        }
+        if suppressed.is_some() { line!(warn) } else { line!(info) }
     }
 }
 
@@ -160,7 +158,7 @@ fn outcome(error: &RunError) -> RunOutcome {
 
 /// Counts a call of a plugin as client-go does: by the end of the process, not by what it printed. A plugin that the policy
 /// denies is not called.
-pub(crate) fn called(metrics: &Metrics, result: &Result<RunOutput, RunError>) {
+fn called(metrics: &Metrics, result: &Result<RunOutput, RunError>) {
     match result {
         Err(RunError::ExecInfo { .. }) => return, // before the policy
         Err(RunError::NotAllowed { refusal, .. }) if refusal.is_of_policy() => {

@@ -10,7 +10,6 @@ use tokio::time::sleep;
 use tracing::{Instrument as _, info, info_span, warn};
 
 use super::{
-    account::{self, Account, RunEffect},
     attention::{Asker, EndResult, Ending, Unattended},
     bounds::uid,
     cache::CredentialCache,
@@ -29,11 +28,15 @@ use credbroker_runner::{
 
 /// The claim to run the plugin of an entry. Its run always publishes an outcome, even after a panic or when the runtime
 /// shuts down.
-struct Claim<R: PluginRunner> {
-    cache: CredentialCache<R>,
-    entry: Arc<KeyEntry>,
-    run: Arc<Run>,
+pub(super) struct Claim<R: PluginRunner> {
+    pub(super) cache: CredentialCache<R>,
+    pub(super) entry: Arc<KeyEntry>,
+    pub(super) run: Arc<Run>,
 }
+
+/// What a run led to: a credential that passed every check, and what it is beside the one that was held, or a failure.
+/// `None`: no caller needed it.
+pub(super) type RunEffect = Option<Result<(RunOutcome, Current), Failure>>;
 
 impl<R: PluginRunner> CredentialCache<R> {
     /// Decides, and starts a run if the decision needs one and there is none. Returns the run, if any, and whether it is new.
@@ -51,8 +54,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         let scheduler = &self.inner.parts.scheduler;
         let (mut decision, mut run, mut ticket) = (Decision::Wait, None, None);
         entry.cell.send_if_modified(|state| {
-            // An entry that is no longer in the map does not note that its provider was retired.
-            decision = match state.retired.or_else(|| spec.provider.state.retirement()) {
+            decision = match spec.provider.state.retirement() {
                 Some(why) => Decision::Fail(CacheError::Retired(why).into()),
                 None => decide(state),
             };
@@ -139,7 +141,7 @@ impl<R: PluginRunner> Claim<R> {
     /// Waits until the scheduler permits the run, and runs the plugin.
     async fn wait_and_run(&self, ticket: Ticket) -> Result<RunOutput, CacheError> {
         let Self { cache, entry, run } = self;
-        let (parts, spec) = (&cache.inner.parts, &entry.spec);
+        let spec = &entry.spec;
         let permit = ticket.turn().await.map_err(|throttled| throttled.into_error(spec.command()))?;
         // After an eviction, the entry does not end this run when its provider is retired.
         if let Some(why) = spec.provider.state.retirement() {
@@ -148,8 +150,7 @@ impl<R: PluginRunner> Claim<R> {
         run.starts(cache.now());
         entry.runs.fetch_add(1, Ordering::Relaxed);
         let result = self.run_plugin(&permit).await;
-        run.ends(cache.now());
-        account::called(&parts.metrics, &result);
+        self.plugin_ended(&result);
         let is_first = entry.cell.borrow().failure.as_ref().is_none_or(|failure| failure.throttled == 0);
         let foreign = || ForeignTexts::of(spec, run.attendance.session().map(Arc::as_ref));
         let Some(retry_after) = permit.finish(&result, is_first, foreign) else { return Ok(result?) };
@@ -194,29 +195,30 @@ impl<R: PluginRunner> Claim<R> {
             let state = entry.cell.borrow();
             (state.current.clone(), state.failure.clone())
         };
-        let effect = result.map(|result| {
-            result
-                .and_then(|output| self.accept(held.as_ref(), &output))
-                .map_err(|error| cache.reject(last.as_ref(), error, held.as_ref()))
-        });
+        let accepted = result.map(|result| result.and_then(|output| self.accept(held.as_ref(), &output)));
+        let effect = match accepted {
+            Some(Ok(accepted)) => Some(Ok(accepted)),
+            Some(Err(error)) => Some(Err(cache.reject(last.as_ref(), error, held.as_ref()))),
+            None => None,
+        };
         self.account(held.as_ref(), &effect);
         if let (Some(failure), Some(Ok(_))) = (&last, &effect) {
             info!(failures = failure.attempts, "the plugin works again");
         }
         drop(held);
         let ending = effect.as_ref().and_then(|effect| self.ending(effect.as_ref().err()));
-        let issued = effect.as_ref().map(|effect| match effect {
-            Ok((_, current)) => Ok(Arc::clone(&current.issued)),
-            Err(failure) => Err(failure.clone()),
-        });
+        let issued = match &effect {
+            Some(Ok((_, current))) => Some(Ok(Arc::clone(&current.issued))),
+            Some(Err(failure)) => Some(Err(failure.clone())),
+            None => None,
+        };
         let mut is_refused = false;
         let is_leased = run.attendance.lender().is_some();
         let provider = &entry.spec.provider.state;
         entry.cell.send_if_modified(|state| {
             // Asked in the cell: a reload that shares the provider looks at the cell afterwards.
             let is_forgeable = is_leased && provider.is_shared();
-            // An entry that is no longer in the map does not note that it is retired.
-            is_refused = state.retired.is_some() || provider.retirement().is_some() || is_forgeable;
+            is_refused = is_forgeable || provider.retirement().is_some();
             // After an eviction the entry has another run or none, and does not keep this outcome.
             if state.run.take_if(|found| Arc::ptr_eq(found, run)).is_none() {
                 return false;
@@ -304,23 +306,6 @@ impl<R: PluginRunner> Claim<R> {
         };
         let (is_attended, needed_person) = (attendance.is_attended(), attendance.needed_person());
         Some(Ending { result, is_attended, needed_person })
-    }
-
-    /// Counts and logs the run, which found `held` in the entry.
-    fn account(&self, held: Option<&Current>, effect: &RunEffect) {
-        let Self { cache, entry, run } = self;
-        let (now, parts) = (cache.now(), &cache.inner.parts);
-        let outcome = Account { entry, run, metrics: &parts.metrics, held, now }.close(effect);
-        run.span.end(outcome, run.queued());
-        if let Some(started) = run.started_at() {
-            let issued = match effect {
-                Some(Ok((_, current))) => Ok(&*current.issued),
-                Some(Err(failure)) => Err(Some(&failure.error)),
-                None => Err(None),
-            };
-            let took = run.ran().unwrap_or_else(|| now.boot.saturating_sub(started));
-            (parts.on_run)(&entry.spec, issued, took);
-        }
     }
 }
 

@@ -108,6 +108,11 @@ impl KeyEntries {
         let _full = self.make_room(entry.share.party, now);
     }
 
+    /// Removes `entries`.
+    pub(crate) fn remove_all(&mut self, entries: &[Arc<KeyEntry>]) {
+        entries.iter().filter(|entry| entry.share.is_in_map()).for_each(|entry| self.remove(entry));
+    }
+
     /// Removes `entry`, unless another entry has its key by now.
     pub(crate) fn remove(&mut self, entry: &Arc<KeyEntry>) {
         if !entry.share.is_in_map() {
@@ -177,7 +182,9 @@ impl KeyEntries {
     /// The selected entries, which are used from now on.
     pub(crate) fn hold(&mut self, selector: &Selector) -> Vec<Arc<KeyEntry>> {
         let held = self.select(selector, None, usize::MAX);
-        held.iter().for_each(|entry| self.bounds.enter(entry.spec.key, &entry.share));
+        for entry in &held {
+            self.bounds.enter(entry.spec.key, &entry.share);
+        }
         held
     }
 

@@ -117,28 +117,24 @@ impl KeyEntry {
     /// Forgets everything. A run in flight continues only for the callers that wait for it, and its outcome is not kept:
     /// it may have started as another account.
     pub(crate) fn forget(&self) {
-        self.clear(|_| true).inspect(|run| run.detach());
+        self.clear(|_| true, Run::detach);
     }
 
     /// Forgets everything because the provider was retired. The run in flight ends, and its callers and the watches get
     /// the reason.
     pub(crate) fn retire(&self) {
-        let run = self.clear(|state| {
-            state.retired = self.spec.provider.state.retirement();
-            true
-        });
-        run.inspect(|run| run.abandoned.cancel());
+        self.clear(|_| true, |run| run.abandoned.cancel());
     }
 
     /// Forgets everything if the credential came out of the terminal of a caller, or a run in one is in flight, which ends.
     pub(crate) fn forget_leased(&self) {
         let is_lent = |run: &Arc<Run>| run.attendance.lender().is_some();
-        let run = self.clear(|state| state.is_leased || state.run.as_ref().is_some_and(is_lent));
-        run.inspect(|run| run.abandoned.cancel());
+        let is_leased = |state: &KeyState| state.is_leased || state.run.as_ref().is_some_and(is_lent);
+        self.clear(is_leased, |run| run.abandoned.cancel());
     }
 
-    /// Forgets everything if `is_wanted`, and returns the run in flight.
-    fn clear(&self, is_wanted: impl FnOnce(&mut KeyState) -> bool) -> Option<Arc<Run>> {
+    /// Forgets everything if `is_wanted`, and does `end` to the run in flight.
+    fn clear(&self, is_wanted: impl FnOnce(&KeyState) -> bool, end: impl FnOnce(&Run)) {
         let mut run = None;
         self.cell.send_if_modified(|state| {
             let is_wanted = is_wanted(state);
@@ -147,6 +143,6 @@ impl KeyEntry {
             }
             is_wanted
         });
-        run
+        run.as_deref().map(end);
     }
 }

@@ -87,7 +87,12 @@ impl<R: PluginRunner> CredentialCache<R> {
     ///
     /// There is no room for another key.
     pub fn watch(&self, spec: PluginSpec, caller: Caller) -> Result<CredentialWatch<R>, Failed> {
-        Ok(CredentialWatch::new(self.clone(), self.enter(spec, caller.peer)?, caller))
+        let interest = self.enter(spec, caller.peer)?;
+        interest.entry.watchers.fetch_add(1, Ordering::Relaxed);
+        let cell = interest.entry.cell.subscribe();
+        // A watch has no deadline, and the server limits the number of watches.
+        let request = Request { caller, deadline: Some(Duration::MAX), ..Request::default() };
+        Ok(CredentialWatch { cache: self.clone(), interest, cell, request, seen: None })
     }
 
     /// Fetches the credential of `spec` before a caller asks for it, as background work.
@@ -151,6 +156,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         let caller = &request.caller;
         let limit = request.deadline.unwrap_or(WITHOUT_DEADLINE);
         let cause = if request.is_login { RunReason::Requested } else { RunReason::Rejected };
+        let retirement = || entry.spec.provider.state.retirement();
         let (mut waiter, mut fails) = (None, false);
         let answer = async {
             let mut step = first.await;
@@ -189,13 +195,16 @@ impl<R: PluginRunner> CredentialCache<R> {
                     // After an eviction, a later run may end before the run that this caller waits for, and the entry does
                     // not end that run when its provider is retired.
                     () = entry.becomes(|state| {
-                        state.retired.is_some() || is_cold && state.valid(self.now()).is_some()
+                        retirement().is_some() || is_cold && state.valid(self.now()).is_some()
                     }) => continue,
                 };
                 match outcome {
                     Some(Ok(issued)) if issued.is_valid_at(self.now()) => return Ok(issued),
                     // The next run has the terminal of this caller.
-                    Some(Err(failure)) if failure.error.needs_terminal() && may_lend(entry, request) => {}
+                    Some(Err(failure))
+                        if failure.error.needs_terminal()
+                            && request.asker(&entry.spec).lends()
+                            && entry.cell.borrow().attention.reads_terminal() => {}
                     Some(Err(failure)) => return Err(failure.at(self.now(), caller.at_terminal)),
                     Some(Ok(_)) | None => {} // expired by now, or abandoned: decide again
                 }
@@ -212,11 +221,6 @@ impl<R: PluginRunner> CredentialCache<R> {
     }
 }
 
-/// Whether the next run of the plugin is in the terminal of the caller.
-fn may_lend(entry: &KeyEntry, request: &Request) -> bool {
-    request.asker(&entry.spec).lends() && entry.cell.borrow().attention.reads_terminal()
-}
-
 /// An open watch. Its key is refreshed, and not forgotten, while it is open.
 #[derive(Debug)]
 pub struct CredentialWatch<R> {
@@ -230,26 +234,14 @@ pub struct CredentialWatch<R> {
 
 impl<R> Drop for CredentialWatch<R> {
     fn drop(&mut self) {
-        self.entry().watchers.fetch_sub(1, Ordering::Relaxed);
+        self.interest.entry.watchers.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl<R> CredentialWatch<R> {
-    pub(super) fn new(cache: CredentialCache<R>, interest: Interest, caller: Caller) -> Self {
-        interest.entry.watchers.fetch_add(1, Ordering::Relaxed);
-        let cell = interest.entry.cell.subscribe();
-        // A watch has no deadline, and the server limits the number of watches.
-        let request = Request { caller, deadline: Some(Duration::MAX), ..Request::default() };
-        Self { cache, interest, cell, request, seen: None }
-    }
-
-    fn entry(&self) -> &Arc<KeyEntry> {
-        &self.interest.entry
-    }
-
     /// Why its provider is no longer in force; `None`: it is.
     pub fn retirement(&self) -> Option<Retirement> {
-        self.entry().spec.provider.state.retirement()
+        self.interest.entry.spec.provider.state.retirement()
     }
 
     /// Continues where `other` ended: the credential that it returned last is not returned again.
@@ -266,24 +258,25 @@ impl<R: PluginRunner> CredentialWatch<R> {
     ///
     /// The credential expired and could not be replaced: [`Failed`] has the cause.
     pub async fn next(&mut self) -> Result<Arc<Issued>, Failed> {
+        let (cache, entry) = (&self.cache, &self.interest.entry);
         loop {
-            let now = self.cache.now();
+            let now = cache.now();
             self.cell.mark_unchanged();
-            let held = self.entry().valid(now);
+            let held = entry.valid(now);
             let is_held = held.is_some();
             let issued = if let Some(issued) = held {
                 issued
             } else {
                 let first = ready(FirstStep::Decide);
-                let answer = self.cache.get_or_run(self.entry(), &self.request, false, first).await;
-                self.cache.count(self.entry(), answer.is_ok(), now);
+                let answer = cache.get_or_run(entry, &self.request, false, first).await;
+                cache.count(entry, answer.is_ok(), now);
                 answer?
             };
             let found = (issued.generation.clone(), issued.expires_at);
             if self.seen.as_ref() != Some(&found) {
                 self.seen = Some(found);
                 if is_held {
-                    self.cache.count_served(self.entry());
+                    cache.count_served(entry);
                 }
                 return Ok(issued);
             }

@@ -135,10 +135,12 @@ impl<R: PluginRunner> CredentialCache<R> {
         let retired = {
             let mut entries = self.lock();
             let retired = entries.matching(|entry| entry.spec.provider.state.retirement().is_some());
-            retired.iter().for_each(|entry| entries.remove(entry));
+            entries.remove_all(&retired);
             retired
         };
-        retired.iter().for_each(|entry| entry.retire());
+        for entry in &retired {
+            entry.retire();
+        }
         self.changed();
         retired.len()
     }
@@ -165,7 +167,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         let stale: Vec<_> = {
             let mut entries = self.lock();
             let stale: Vec<_> = entries.of_profile(profile).iter().filter(is_stale).cloned().collect();
-            stale.iter().for_each(|entry| entries.remove(entry));
+            entries.remove_all(&stale);
             stale
         };
         for entry in &stale {

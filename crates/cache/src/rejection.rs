@@ -17,7 +17,7 @@ const REMEMBERED: usize = 1024;
 /// The list of callers grows by so many, so that little of it is unused.
 const GROWTH: usize = 16;
 /// A caller that does not ask again for so long has used its credential successfully.
-pub(crate) const SATISFIED_AFTER: Duration = Duration::from_secs(10);
+const SATISFIED_AFTER: Duration = Duration::from_secs(10);
 
 /// The caller of a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -45,7 +45,7 @@ impl Caller {
     pub const BROKER: u64 = credbroker_runner::BROKER;
 
     /// Whether the kernel shows its process ID.
-    pub fn has_process(&self) -> bool {
+    fn has_process(&self) -> bool {
         self.peer & u64::from(u32::MAX) != 0
     }
 }
@@ -78,9 +78,7 @@ impl Callers {
         if name == 0 {
             return false;
         }
-        #[expect(clippy::cast_possible_truncation, reason = "the low bits tell generations of one key apart")]
-        let generation = generation as u32;
-        let since = tenths(now) << FLAGS;
+        let (generation, since) = (low_bits(generation), tenths(now) << FLAGS);
         let mut callers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let found = callers.binary_search_by_key(&name, |given| given.name);
         if let Some(given) = found.ok().and_then(|index| callers.get_mut(index)) {
@@ -106,8 +104,7 @@ impl Callers {
     /// Whether `generation` was used successfully: a caller that had asked again for the previous one did not ask again
     /// for ten seconds, or two other callers did not.
     pub(crate) fn accepted(&self, generation: u64, now: Duration) -> bool {
-        #[expect(clippy::cast_possible_truncation, reason = "as above")]
-        let generation = generation as u32;
+        let generation = low_bits(generation);
         let callers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let satisfied = callers.iter().filter(|given| {
             given.generation == generation
@@ -123,6 +120,12 @@ impl Callers {
     pub(crate) fn len(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
+}
+
+/// They tell the generations of one key apart.
+#[expect(clippy::cast_possible_truncation, reason = "on purpose")]
+fn low_bits(generation: u64) -> u32 {
+    generation as u32
 }
 
 /// One and a half years fit into the bits.
@@ -152,10 +155,8 @@ pub(crate) const PAUSE: Duration = Duration::from_secs(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// The shortest time between two verifications of one credential.
 pub(crate) const VERIFY_EVERY: Duration = Duration::from_secs(5);
-/// For how long after a verdict repeated requests are evidence against it: the server may have cached it.
+/// For how long after a verdict two requests are evidence against it: the server may have cached it.
 const DOUBT: Duration = Duration::from_secs(30);
-/// Requests that are evidence against a verdict together.
-const DOUBTING: u8 = 2;
 
 /// What is known about rejections of one key.
 #[derive(Clone, Copy, Debug, Default)]
@@ -178,10 +179,8 @@ pub(crate) struct Rejections {
     pub known: RejectionStatus,
     /// The last verification. While it is in progress, it holds the credential.
     pub verification: Option<Verification>,
-    /// When a rejection last started a run, since boot.
-    last_run: Option<Duration>,
-    /// The generation that this run was started for.
-    rejected: u64,
+    /// When a rejection last started a run, since boot, and of which generation.
+    last_run: Option<(Duration, u64)>,
     /// The time between that run and the next one for a rejection.
     pause: Duration,
     /// The current generation, and when the first evidence against it came.
@@ -217,8 +216,8 @@ pub(crate) enum Evidence {
 }
 
 impl Rejections {
-    /// Notes the API server's verdict about `issued`, which `caller` asked for again at `since`. Returns the evidence for
-    /// a run, if there is any. `accepted`: other callers use this generation successfully.
+    /// The evidence for a run in the API server's verdict about `issued`, which `caller` asked for again at `since`.
+    /// `accepted`: other callers use this generation successfully.
     pub(crate) fn weigh(
         &mut self,
         issued: &Issued,
@@ -250,7 +249,7 @@ impl Rejections {
             return false;
         }
         doubts.requests = doubts.requests.saturating_add(1);
-        doubts.requests >= DOUBTING
+        doubts.requests >= 2
     }
 
     /// Notes `evidence` against `issued` at `now`, and a run if it starts one. `failed`: the last run brought no
@@ -275,8 +274,7 @@ impl Rejections {
         self.last = Some((generation, *caller, now.boot));
         let in_vain = !failed && self.last_run_was_in_vain(issued, evidence);
         let mature = if evidence == Evidence::Verified { Duration::ZERO } else { mature_at(issued) };
-        let after =
-            |pause: Duration| self.last_run.map_or(mature, |last| mature.max(last.saturating_add(pause)));
+        let after = |pause| self.last_run.map_or(mature, |(last, _)| mature.max(last.saturating_add(pause)));
         let alone = after(if in_vain { self.pause } else { PAUSE });
         if now.boot < if is_second { after(PAUSE) } else { alone } {
             // The next request of this caller will not be the second one.
@@ -284,8 +282,7 @@ impl Rejections {
         }
         let longest = (issued.lifetime / 2).clamp(PAUSE, LONGEST_PAUSE);
         self.pause = if in_vain { (self.pause * 2).clamp(PAUSE, longest) } else { PAUSE };
-        (self.last_run, self.rejected) = (Some(now.boot), generation);
-        self.doubts = None;
+        (self.last_run, self.doubts) = (Some((now.boot, generation)), None);
         Ok(())
     }
 
@@ -303,15 +300,13 @@ impl Rejections {
 
     /// Whether the last run for a rejection was in vain: it brought the same credential, or one that was rejected at once.
     fn last_run_was_in_vain(&self, issued: &Issued, evidence: Evidence) -> bool {
+        let Some((_, rejected)) = self.last_run else { return false };
         let generation = issued.generation.number();
-        if self.last_run.is_none() {
-            return false;
-        }
         let at_once = |(number, at): (u64, Duration)| {
             number == generation && at.saturating_sub(issued.fetched.boot) < PAUSE
         };
         match evidence {
-            _ if generation == self.rejected => true,
+            _ if generation == rejected => true,
             Evidence::Repeated { accepted } => !accepted,
             Evidence::Reported | Evidence::Verified | Evidence::Doubted => self.first.is_some_and(at_once),
         }
@@ -319,7 +314,7 @@ impl Rejections {
 
     /// When a report of `issued` starts a run, at the latest, since boot; `None`: at `now`.
     pub(crate) fn not_before(&self, issued: Option<&Issued>, now: Now) -> Option<Duration> {
-        let paused = self.last_run.map(|last| last.saturating_add(self.pause));
+        let paused = self.last_run.map(|(last, _)| last.saturating_add(self.pause));
         paused.into_iter().chain(issued.map(mature_at)).max().filter(|until| now.boot < *until)
     }
 }
@@ -340,10 +335,8 @@ pub(crate) struct Verification {
     pub generation: u64,
     pub server: String,
     /// The verification ends when neither this nor a caller needs the verdict.
-    pub verdict: SharedVerdict,
+    pub verdict: Shared<BoxFuture<'static, Verdict>>,
 }
-
-pub(crate) type SharedVerdict = Shared<BoxFuture<'static, Verdict>>;
 
 #[cfg(test)]
 mod tests;

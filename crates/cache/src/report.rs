@@ -11,7 +11,7 @@ use super::{
     cache::CredentialCache,
     entry::KeyEntry,
     error::Failed,
-    rejection::{Caller, Evidence, SharedVerdict, VERIFY_EVERY, Verdict, Verification},
+    rejection::{Caller, Evidence, VERIFY_EVERY, Verdict, Verification},
     request::Request,
     state::{FirstStep, KeyState},
 };
@@ -150,8 +150,7 @@ impl<R: PluginRunner> CredentialCache<R> {
 
     /// The verdict of the API server of `cluster` about `issued`. Callers share a verification for a few seconds.
     async fn verdict(&self, entry: &Arc<KeyEntry>, issued: &Arc<Issued>, cluster: &Arc<Cluster>) -> Verdict {
-        let now = self.now();
-        let generation = issued.generation.number();
+        let (generation, now) = (issued.generation.number(), self.now());
         let verdict = entry.update(|state| {
             let rejections = state.rejections.get_or_insert_default();
             if let Some(last) = &rejections.verification
@@ -161,11 +160,8 @@ impl<R: PluginRunner> CredentialCache<R> {
                 // The verdict of one API server says nothing about another one.
                 return (last.server == cluster.server).then(|| last.verdict.clone());
             }
-            let verdict = self.verify(entry, issued, cluster);
-            let (started, server) = (now.boot, cluster.server.clone());
-            rejections.verification =
-                Some(Verification { started, generation, server, verdict: verdict.clone() });
-            Some(verdict)
+            let verification = rejections.verification.insert(self.verify(entry, issued, cluster));
+            Some(verification.verdict.clone())
         });
         match verdict {
             Some(verdict) => verdict.await,
@@ -175,7 +171,7 @@ impl<R: PluginRunner> CredentialCache<R> {
 
     /// Starts a verification. It belongs to the cache, which goes on with it when its callers have left: otherwise it would
     /// never end, and keep its place among the verifications at a time.
-    fn verify(&self, entry: &Arc<KeyEntry>, issued: &Arc<Issued>, cluster: &Arc<Cluster>) -> SharedVerdict {
+    fn verify(&self, entry: &Arc<KeyEntry>, issued: &Arc<Issued>, cluster: &Arc<Cluster>) -> Verification {
         let parts = &self.inner.parts;
         let verification = (parts.verify)(Arc::clone(issued), Arc::clone(cluster));
         let (entry, draining) = (Arc::clone(entry), parts.draining.clone());
@@ -193,7 +189,9 @@ impl<R: PluginRunner> CredentialCache<R> {
         });
         let task = AbortOnDropHandle::new(task);
         // An error is a panic.
-        async move { task.await.unwrap_or(Verdict::Unverifiable) }.boxed().shared()
+        let verdict = async move { task.await.unwrap_or(Verdict::Unverifiable) }.boxed().shared();
+        let (generation, server) = (issued.generation.number(), cluster.server.clone());
+        Verification { started: self.now().boot, generation, server, verdict }
     }
 }
 

@@ -13,7 +13,7 @@ use super::{
 };
 use credbroker_credential::{Generation, Issued, Lifetime, Material, Now};
 use credbroker_observe::metrics::{RunOutcome, RunReason};
-use credbroker_plugin::{PluginSpec, Retirement};
+use credbroker_plugin::PluginSpec;
 use credbroker_proto::v1::credential_state::Cause as RunCause;
 use credbroker_runner::Urgency;
 
@@ -21,7 +21,6 @@ use credbroker_runner::Urgency;
 pub(crate) const IDLE: Duration = Duration::from_secs(300);
 /// A queued run is abandoned when there was no request for its key in this time.
 const ABANDONED_AFTER: Duration = Duration::from_secs(60);
-
 /// Replaced generations that are remembered for each key.
 const REMEMBERED: usize = 4;
 
@@ -44,8 +43,6 @@ pub(crate) struct KeyState {
     pub logged_in: Option<Duration>,
     /// What is known about the persons that it needs.
     pub attention: Attention,
-    /// Why the provider is no longer in force; `None`: it is. Nothing is served, run or kept afterwards.
-    pub retired: Option<Retirement>,
 }
 
 impl KeyState {

@@ -38,7 +38,7 @@ fn needs_terminal<T: std::fmt::Debug>(answer: &Result<T, Failed>) -> bool {
 
 impl Setup {
     fn has(&self, reading: &Reading) -> bool {
-        matches!(self.cache.lookup(&reading.spec().key, &Caller::default()), Some(_))
+        self.cache.lookup(&reading.spec().key, &Caller::default()).is_some()
     }
 }
 

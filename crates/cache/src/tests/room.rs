@@ -37,7 +37,7 @@ fn watch(
 }
 
 fn holds(setup: &Setup, spec: &PluginSpec) -> bool {
-    matches!(setup.cache.lookup(&spec.key, &Caller::default()), Some(_))
+    setup.cache.lookup(&spec.key, &Caller::default()).is_some()
 }
 
 #[tokio::test(start_paused = true)]
