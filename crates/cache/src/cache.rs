@@ -30,8 +30,8 @@ use credbroker_runner::{PluginRunner, Scheduler};
 /// Entries that are handled before other tasks run.
 pub(super) const AT_A_TIME: usize = 256;
 
-/// Called at the end of each run that started, with what it issued or why it failed, and how long it took. `None`: it was
-/// ended because it was not needed.
+/// Called at the end of each run that started, with what it issued or why it failed (`None`: it was not needed), and how
+/// long it took.
 pub type RunEndFn = Arc<dyn Fn(&PluginSpec, Result<&Issued, Option<&CacheError>>, Duration) + Send + Sync>;
 
 /// The parts of a cache.
@@ -111,8 +111,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         self.forget_displaced(entries);
     }
 
-    /// A number that increases with each change of [`profile_states`](Self::profile_states), except those that time alone
-    /// causes.
+    /// A number that increases with each change of [`profile_states`](Self::profile_states) that time alone does not cause.
     pub fn changes(&self) -> u64 {
         self.inner.changes.load(Ordering::Acquire)
     }
@@ -148,7 +147,6 @@ impl<R: PluginRunner> CredentialCache<R> {
             .map_err(|full| Failed { error: CacheError::Full(full), retry_after: EVICTABLE_AFTER })
     }
 
-    /// The interest in `entry`, which counts as used already.
     pub(super) fn interest(&self, entry: Arc<KeyEntry>) -> Interest {
         Interest { entry, entries: Arc::clone(&self.inner.entries) }
     }
@@ -191,8 +189,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         }
     }
 
-    /// What an entry holds changes, or an entry was removed. Called before another task can see it, so that a reader of the
-    /// number that sees the change sees the number too.
+    /// What an entry holds changes, or an entry was removed. Called before another task can see that.
     pub(super) fn changed(&self) {
         self.inner.changes.fetch_add(1, Ordering::AcqRel);
     }

@@ -1,5 +1,4 @@
-//! The claim to the one run of a key, from the decision to the outcome. The run belongs to the cache, never to the caller
-//! that started it.
+//! The claim to the one run of a key, which belongs to the cache and never to the caller that started it.
 
 use std::{
     future::pending,
@@ -11,9 +10,8 @@ use tracing::{Instrument as _, info, info_span, warn};
 
 use super::{
     attention::{Asker, EndResult, Ending, Unattended},
-    bounds::uid,
     cache::CredentialCache,
-    entry::KeyEntry,
+    entry::{KeyEntry, uid},
     error::{CacheError, Failure},
     request::Request,
     run::Run,
@@ -26,17 +24,15 @@ use credbroker_runner::{
     Urgency,
 };
 
-/// The claim to run the plugin of an entry. Its run always publishes an outcome, even after a panic or when the runtime
-/// shuts down.
+/// The claim to run the plugin of an entry. It always publishes an outcome, also after a panic or when the runtime ends.
 pub(super) struct Claim<R: PluginRunner> {
     pub(super) cache: CredentialCache<R>,
     pub(super) entry: Arc<KeyEntry>,
     pub(super) run: Arc<Run>,
 }
 
-/// What a run led to: a credential that passed every check, and what it is beside the one that was held, or a failure.
-/// `None`: no caller needed it.
-pub(super) type RunEffect = Option<Result<(RunOutcome, Current), Failure>>;
+/// What a run led to: a credential, and what that is beside the one that was held, or a failure. `None`: it was not needed.
+pub(super) type RunEffect = Option<Result<(RunOutcome, Current), Arc<Failure>>>;
 
 impl<R: PluginRunner> CredentialCache<R> {
     /// Decides, and starts a run if the decision needs one and there is none. Returns the run, if any, and whether it is new.
@@ -85,7 +81,7 @@ impl<R: PluginRunner> CredentialCache<R> {
             let claim = Claim { cache: self.clone(), entry: Arc::clone(entry), run: Arc::clone(run) };
             self.inner.parts.tasks.spawn(claim.run(ticket).instrument(span.or_current()));
             // No maintenance ends the run of an entry that is not in the map: it is for the callers that still wait.
-            if !entry.share.is_in_map() {
+            if !entry.is_in_map() {
                 run.detach();
             }
         }
@@ -98,7 +94,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         let decide = |state: &mut KeyState| match state.attention.refusal(Asker::Broker) {
             Some(Unattended::NeedsTerminal) if state.run.is_none() => {
                 let why = CacheError::Unattended(Unattended::NeedsTerminal);
-                let failure = self.reject(state.failure.as_ref(), why.clone(), state.current.as_ref());
+                let failure = self.reject(state.failure.as_deref(), why.clone(), state.current.as_ref());
                 state.failure = Some(failure);
                 self.changed();
                 Decision::Fail(why.into())
@@ -109,10 +105,10 @@ impl<R: PluginRunner> CredentialCache<R> {
     }
 
     /// The failure that `error` becomes beside the credential `held`.
-    fn reject(&self, last: Option<&Failure>, error: CacheError, held: Option<&Current>) -> Failure {
+    fn reject(&self, last: Option<&Failure>, error: CacheError, held: Option<&Current>) -> Arc<Failure> {
         let now = self.now();
         let holds = held.is_some_and(|held| held.issued.is_valid_at(now));
-        Failure::after(last, error, holds, now, (self.inner.parts.jitter)())
+        Arc::new(Failure::after(last, error, holds, now, (self.inner.parts.jitter)()))
     }
 }
 
@@ -122,7 +118,7 @@ fn source(entry: &KeyEntry, request: Option<&Request>) -> RunSource {
     if person.is_none() && entry.spec.foreign_parts().is_empty() {
         return RunSource::Configuration(entry.spec.key);
     }
-    RunSource::Others { uid: entry.share.party.or(person.map(|person| uid(person.caller.peer))) }
+    RunSource::Others { uid: entry.party.or(person.map(|person| uid(person.caller.peer))) }
 }
 
 impl<R: PluginRunner> Claim<R> {
@@ -162,18 +158,14 @@ impl<R: PluginRunner> Claim<R> {
         Err(throttled.into_error(spec.command()).into())
     }
 
-    /// Runs the plugin. If it waits for a person, it gives its slot to other runs. One line says that it may run into its
-    /// limit.
+    /// Runs the plugin. If it waits for a person, it gives its slot to other runs.
     async fn run_plugin(&self, permit: &RunPermit) -> Result<RunOutput, RunError> {
         let (spec, attendance) = (&self.entry.spec, &self.run.attendance);
-        let timeout = spec.provider.timeout;
+        let timeout_s = spec.provider.timeout.as_secs();
         let half = async {
-            sleep(timeout / 2).await;
+            sleep(spec.provider.timeout / 2).await;
             if !attendance.is_attended() {
-                warn!(
-                    timeout_s = timeout.as_secs(),
-                    "the plugin has used half of its time limit (`timeout`)"
-                );
+                warn!(timeout_s, "the plugin has used half of its time limit (`timeout`)");
             }
         };
         let beside = async {
@@ -187,31 +179,25 @@ impl<R: PluginRunner> Claim<R> {
         }
     }
 
-    /// Publishes the outcome; `None`: none is needed. What may panic comes first: a run without an outcome leaves its callers
-    /// waiting.
+    /// Publishes the outcome; `None`: it is not needed. What may panic comes first: without an outcome, callers wait for ever.
     fn end(&self, result: Option<Result<RunOutput, CacheError>>) {
         let Self { cache, entry, run } = self;
         let (held, last) = {
             let state = entry.cell.borrow();
             (state.current.clone(), state.failure.clone())
         };
-        let accepted = result.map(|result| result.and_then(|output| self.accept(held.as_ref(), &output)));
-        let effect = match accepted {
-            Some(Ok(accepted)) => Some(Ok(accepted)),
-            Some(Err(error)) => Some(Err(cache.reject(last.as_ref(), error, held.as_ref()))),
-            None => None,
-        };
+        let effect = result.map(|result| {
+            let accepted = result.and_then(|output| self.accept(held.as_ref(), &output));
+            accepted.map_err(|error| cache.reject(last.as_deref(), error, held.as_ref()))
+        });
         self.account(held.as_ref(), &effect);
         if let (Some(failure), Some(Ok(_))) = (&last, &effect) {
             info!(failures = failure.attempts, "the plugin works again");
         }
         drop(held);
         let ending = effect.as_ref().and_then(|effect| self.ending(effect.as_ref().err()));
-        let issued = match &effect {
-            Some(Ok((_, current))) => Some(Ok(Arc::clone(&current.issued))),
-            Some(Err(failure)) => Some(Err(failure.clone())),
-            None => None,
-        };
+        let issued = |(_, current): &(RunOutcome, Current)| Arc::clone(&current.issued);
+        let issued = effect.as_ref().map(|effect| effect.as_ref().map(issued).map_err(Arc::clone));
         let mut is_refused = false;
         let is_leased = run.attendance.lender().is_some();
         let provider = &entry.spec.provider.state;
@@ -235,8 +221,7 @@ impl<R: PluginRunner> Claim<R> {
             }
             true
         });
-        // Not even the callers that wait get the credential of a definition that is no longer in force, or one that another
-        // user could have forged.
+        // Not even the callers that wait get the credential of a retired definition, or one that another user could have forged.
         run.publish(issued.filter(|_| !is_refused));
         cache.resized(entry);
     }
@@ -292,7 +277,7 @@ impl<R: PluginRunner> Claim<R> {
     }
 
     /// How the run ended, as far as persons are concerned; `None`: the plugin did not run to its end.
-    fn ending(&self, failure: Option<&Failure>) -> Option<Ending> {
+    fn ending(&self, failure: Option<&Arc<Failure>>) -> Option<Ending> {
         let attendance = &self.run.attendance;
         self.run.started_at()?;
         let result = match failure.map(|failure| &failure.error) {

@@ -8,8 +8,8 @@ use std::{
 };
 
 use super::{
-    bounds::{Bounds, EntryLimits, Full, Party},
-    entry::KeyEntry,
+    bounds::{Bounds, EntryLimits, Full},
+    entry::{KeyEntry, Party},
     request::Selector,
 };
 use credbroker_observe::clock::Now;
@@ -48,23 +48,19 @@ impl KeyEntries {
         self.by_key.get(key)
     }
 
-    /// The entry of `spec`, made if there is none, for a caller in `peer`, who uses it from now on.
-    ///
-    /// # Errors
-    ///
-    /// There is no room, and no entry gives way.
+    /// The entry of `spec`, made if there is none and there is room, for a caller in `peer`, who uses it from now on.
     pub(crate) fn enter(&mut self, spec: PluginSpec, peer: u64, now: Now) -> Result<Arc<KeyEntry>, Full> {
         if let Some(entry) = self.by_key.get(&spec.key) {
-            entry.share.touch(peer, now);
-            self.bounds.enter(entry.spec.key, &entry.share);
+            entry.touch(peer, now);
+            self.bounds.enter(entry);
             return Ok(Arc::clone(entry));
         }
         let entry = Arc::new(KeyEntry::new(spec, peer, now));
         let spec = &entry.spec;
-        self.bounds.add(&entry.share);
-        self.bounds.enter(spec.key, &entry.share);
-        if let Err(full) = self.make_room(entry.share.party, now) {
-            self.bounds.remove(spec.key, &entry.share);
+        self.bounds.add(&entry);
+        self.bounds.enter(&entry);
+        if let Err(full) = self.make_room(entry.party, now) {
+            self.bounds.remove(&entry);
             return Err(full);
         }
         self.by_key.insert(spec.key, Arc::clone(&entry));
@@ -76,17 +72,9 @@ impl KeyEntries {
     }
 
     /// Removes idle entries until the others are within the bounds, for something new of `newcomer`.
-    ///
-    /// # Errors
-    ///
-    /// A bound is exceeded, and no entry gives way.
     fn make_room(&mut self, newcomer: Party, now: Now) -> Result<(), Full> {
         while let Some(full) = self.bounds.exceeded() {
-            let idle = |key: &PluginKey| {
-                self.by_key.get(key).filter(|entry| !entry.is_running()).map(|entry| &entry.share)
-            };
-            let victim = self.bounds.victim(full, newcomer, now, idle);
-            let victim = victim.and_then(|key| self.by_key.get(&key)).cloned().ok_or(full)?;
+            let victim = self.bounds.victim(full, newcomer, now).ok_or(full)?;
             self.remove(&victim);
             self.displaced.push(victim);
         }
@@ -96,30 +84,27 @@ impl KeyEntries {
     /// Sets the bounds. What is held beyond them and in use stays until it is idle.
     pub(crate) fn set_limits(&mut self, limits: EntryLimits, now: Now) {
         self.bounds.limits = limits;
-        // Full: the next entry finds that too.
         let _full = self.make_room(None, now);
     }
 
-    /// Counts the bytes of the credential of `entry`, which has changed. If there is no room for it, idle entries give way;
-    /// if none is idle, the next entry finds no room.
+    /// Counts the bytes of the credential of `entry`, which has changed. Idle entries give way for it.
     pub(crate) fn resize(&mut self, entry: &KeyEntry, now: Now) {
         let bytes = entry.cell.borrow().current.as_ref().map_or(0, |held| held.issued.encoded.frame.len());
-        self.bounds.resize(&entry.share, bytes);
-        let _full = self.make_room(entry.share.party, now);
+        self.bounds.resize(entry, bytes);
+        let _full = self.make_room(entry.party, now);
     }
 
-    /// Removes `entries`.
     pub(crate) fn remove_all(&mut self, entries: &[Arc<KeyEntry>]) {
-        entries.iter().filter(|entry| entry.share.is_in_map()).for_each(|entry| self.remove(entry));
+        entries.iter().filter(|entry| entry.is_in_map()).for_each(|entry| self.remove(entry));
     }
 
     /// Removes `entry`, unless another entry has its key by now.
     pub(crate) fn remove(&mut self, entry: &Arc<KeyEntry>) {
-        if !entry.share.is_in_map() {
+        if !entry.is_in_map() {
             return;
         }
         let spec = &entry.spec;
-        self.bounds.remove(spec.key, &entry.share);
+        self.bounds.remove(entry);
         self.by_key.remove(&spec.key);
         self.in_order.remove(&position(spec));
         if let Some(target) = &spec.target
@@ -183,28 +168,24 @@ impl KeyEntries {
     pub(crate) fn hold(&mut self, selector: &Selector) -> Vec<Arc<KeyEntry>> {
         let held = self.select(selector, None, usize::MAX);
         for entry in &held {
-            self.bounds.enter(entry.spec.key, &entry.share);
+            self.bounds.enter(entry);
         }
         held
     }
 
-    /// The entries of one profile.
     pub(crate) fn of_profile(&self, profile: &ProfileName) -> &[Arc<KeyEntry>] {
         self.by_profile.get(profile).map_or(&[], Vec::as_slice)
     }
 
-    /// The entries of all profiles.
     pub(crate) fn of_profiles(&self) -> Vec<Arc<KeyEntry>> {
         self.by_profile.values().flatten().cloned().collect()
     }
 
-    /// The entries for which `is_wanted`.
     pub(crate) fn matching(&self, is_wanted: impl Fn(&KeyEntry) -> bool) -> Vec<Arc<KeyEntry>> {
         self.by_key.values().filter(|entry| is_wanted(entry)).cloned().collect()
     }
 }
 
-/// The position of the entry of `spec`.
 pub(crate) fn position(spec: &PluginSpec) -> ListPosition {
     (Arc::clone(&spec.provider.name), spec.key)
 }
@@ -223,6 +204,6 @@ pub(crate) struct Interest {
 
 impl Drop for Interest {
     fn drop(&mut self) {
-        lock(&self.entries).bounds.leave(self.entry.spec.key, &self.entry.share);
+        lock(&self.entries).bounds.leave(&self.entry);
     }
 }

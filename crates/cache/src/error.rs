@@ -108,11 +108,9 @@ impl Failed {
     }
 }
 
-/// Why the last run brought no credential, held so that it is not repeated at once. Times are since boot: a step of the
-/// wall clock must not extend them.
+/// Why the last run brought no credential. Times are since boot: a step of the wall clock must not extend them.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
-    /// The error when the run ended.
     pub error: CacheError,
     pub failed_at: Duration,
     /// Failures in a row.
@@ -148,9 +146,8 @@ impl Failure {
         if at_terminal { self.terminal_at } else { self.ask_at }
     }
 
-    /// The failure that follows `last`. A pause is not an attempt. That of the issuer is not held here: the scheduler knows
-    /// when it ends. That of the key is: if the key `holds` a valid credential, its renewal is tried as often as a paused
-    /// issuer.
+    /// The failure that follows `last`. A pause is not an attempt. Only that of the key is held here: the scheduler knows when
+    /// that of the issuer ends. If the key `holds` a valid credential, its renewal is tried as often as a paused issuer.
     pub(crate) fn after(last: Option<&Self>, error: CacheError, holds: bool, now: Now, u: f64) -> Self {
         let (mut attempts, mut throttled) = last.map_or((0, 0), |last| (last.attempts, last.throttled));
         let until = |held: Duration| now.boot.saturating_add(held);
@@ -168,15 +165,13 @@ impl Failure {
     }
 }
 
-/// How long after the `attempts`th failure in a row no refresh starts: full jitter up to 2 s, 4 s, 8 s … 60 s, and at
-/// least one second.
+/// How long no refresh starts after so many failures in a row: full jitter up to 2 s, 4 s, 8 s … 60 s, at least one second.
 pub(crate) fn back_off(attempts: u32, u: f64) -> Duration {
     full_jitter(attempts, Duration::from_secs(2), Duration::from_secs(60), u).max(Duration::from_secs(1))
 }
 
-/// How long a caller, and a caller at a terminal, get the `attempts`th failure in a row again without a run. The time is
-/// short, so that a login takes effect at once; it is longer from the sixth failure on, so that a wrong password does not
-/// lock the account.
+/// How long a caller, and a caller at a terminal, get the same failure again without a run. The time is short, so that a
+/// login takes effect at once, and longer from the sixth failure on, so that a wrong password does not lock the account.
 fn hold(attempts: u32, back_off: Duration) -> (Duration, Duration) {
     let short = back_off.min(HELD);
     let doubled = HELD * 2_u32.saturating_pow(attempts.saturating_sub(5).min(8));

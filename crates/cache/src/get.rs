@@ -33,20 +33,16 @@ impl<R: PluginRunner> CredentialCache<R> {
     pub fn lookup(&self, key: &PluginKey, caller: &Caller) -> Option<Arc<Issued>> {
         let now = self.now();
         let entry = self.lock().find(key).map(Arc::clone)?;
-        entry.share.touch(caller.peer, now);
+        entry.touch(caller.peer, now);
         self.serve_from_memory(&entry, caller, now)
     }
 
     /// Returns the credential of `spec`: from memory while it is valid, otherwise from one plugin run that all callers
-    /// share.
+    /// share. Dropping the future does not stop that run.
     ///
     /// A login ([`Request::is_login`]) runs the plugin even if there is a credential, unless a login succeeded in the last ten
-    /// seconds.
-    ///
-    /// A caller that asks again for the generation that it has, before that is due, may have seen it rejected; see
+    /// seconds. A caller that asks again for the generation that it has, before that is due, may have seen it rejected; see
     /// [`Request::verify_at`].
-    ///
-    /// Dropping the future does not stop a run that it started: the run belongs to the cache, and others may wait for it.
     ///
     /// # Errors
     ///
@@ -115,8 +111,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         }
     }
 
-    /// The valid credential of `entry`, unless `caller` asks for it again before it is due. Starts a refresh if one is
-    /// due.
+    /// The valid credential of `entry`, unless `caller` asks for it again before it is due. Starts a refresh that is due.
     pub(super) fn serve_from_memory(
         &self,
         entry: &Arc<KeyEntry>,
@@ -192,8 +187,7 @@ impl<R: PluginRunner> CredentialCache<R> {
                 let outcome = tokio::select! {
                     biased;
                     outcome = waiter.insert(joined).run.outcome() => outcome,
-                    // After an eviction, a later run may end before the run that this caller waits for, and the entry does
-                    // not end that run when its provider is retired.
+                    // After an eviction, a later run may end first, and the provider may be retired without an end of this one.
                     () = entry.becomes(|state| {
                         retirement().is_some() || is_cold && state.valid(self.now()).is_some()
                     }) => continue,
@@ -251,8 +245,7 @@ impl<R> CredentialWatch<R> {
 }
 
 impl<R: PluginRunner> CredentialWatch<R> {
-    /// Waits for a credential whose generation or expiry differs from the one that was returned last. Generations that
-    /// came and went meanwhile are skipped.
+    /// Waits for a credential whose generation or expiry differs from the one that was returned last.
     ///
     /// # Errors
     ///
@@ -280,8 +273,7 @@ impl<R: PluginRunner> CredentialWatch<R> {
                 }
                 return Ok(issued);
             }
-            // The maintenance wakes the watches of an expired credential, so that they need no timers. The entry keeps the
-            // sender alive.
+            // The maintenance wakes the watches of an expired credential. The entry keeps the sender alive.
             drop(self.cell.changed().await);
         }
     }

@@ -21,8 +21,7 @@ use credbroker_runner::{PluginRunner, Urgency};
 const PERIOD: Duration = Duration::from_secs(1);
 
 impl<R: PluginRunner> CredentialCache<R> {
-    /// Refreshes credentials ahead of their expiry, forgets idle keys, and starts the queued runs whose time has come,
-    /// until the broker drains.
+    /// Renews credentials ahead of expiry, forgets idle keys, and starts runs whose time has come, until the broker drains.
     pub async fn keep_fresh(&self, beat: Beat) {
         let parts = &self.inner.parts;
         tokio::join!(self.maintain(beat), parts.draining.run_until_cancelled(parts.scheduler.keep_time()));
@@ -110,10 +109,10 @@ impl<R: PluginRunner> CredentialCache<R> {
         for some in evicted.chunks(AT_A_TIME) {
             let mut entries = self.lock();
             // Interest grows only under this lock, so a request does not find them later.
-            some.iter().filter(|entry| !entry.share.is_in_use()).for_each(|entry| entries.remove(entry));
+            some.iter().filter(|entry| !entry.is_in_use()).for_each(|entry| entries.remove(entry));
         }
         let count = evicted.len();
-        let is_unused = |entry: &Arc<KeyEntry>| !entry.share.is_in_map() && entry.cell.borrow().run.is_none();
+        let is_unused = |entry: &Arc<KeyEntry>| !entry.is_in_map() && entry.cell.borrow().run.is_none();
         let (unused, used): (Vec<_>, Vec<_>) = evicted.into_iter().partition(is_unused);
         for entry in &used {
             entry.forget();
@@ -146,7 +145,7 @@ impl<R: PluginRunner> CredentialCache<R> {
     }
 
     /// Forgets the credentials that came out of the terminal of a caller, which could have forged them, and ends the runs in
-    /// terminals, if their provider is shared with other users by now.
+    /// terminals, if other users share their provider by now.
     pub fn forget_leased(&self) {
         // A run that starts afterwards finds the provider shared when it ends.
         let shared = { self.lock().matching(|entry| entry.spec.provider.state.is_shared()) };

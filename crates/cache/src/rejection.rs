@@ -57,7 +57,6 @@ pub(crate) struct Callers(Mutex<Vec<Given>>);
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Given {
     name: u64,
-    /// The low bits of the generation's number.
     generation: u32,
     /// When it received it, in tenths of a second since boot, shifted left by [`FLAGS`]; then the flags.
     since_and_flags: u32,
@@ -69,7 +68,6 @@ const ASKED_AGAIN: u32 = 1;
 const AT_ONCE: u32 = 2;
 /// It asked for the previous generation again.
 const REJECTED_BEFORE: u32 = 4;
-/// The number of flags.
 const FLAGS: u32 = 3;
 
 impl Callers {
@@ -115,7 +113,6 @@ impl Callers {
         satisfied.map(weight).sum::<usize>() >= 2
     }
 
-    /// The number of remembered callers.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
@@ -133,7 +130,7 @@ fn tenths(since_boot: Duration) -> u32 {
     u32::try_from(since_boot.as_millis() / 100).unwrap_or(u32::MAX) & (u32::MAX >> FLAGS)
 }
 
-/// A caller that received a generation before this time, and has not asked again, uses it successfully.
+/// A caller that received a generation before, and has not asked again, uses it successfully.
 fn satisfied_since(now: Duration) -> u32 {
     tenths(now.saturating_sub(SATISFIED_AFTER))
 }
@@ -252,12 +249,9 @@ impl Rejections {
         doubts.requests >= 2
     }
 
-    /// Notes `evidence` against `issued` at `now`, and a run if it starts one. `failed`: the last run brought no
-    /// credential, which does not show whether runs help.
-    ///
-    /// # Errors
-    ///
-    /// It is too early for a run: the time since boot from which on the same evidence starts one.
+    /// Notes `evidence` against `issued` at `now`, and a run if it starts one. If it is too early for that, returns the time
+    /// since boot from which on the same evidence starts one. `failed`: the last run brought no credential, which does not
+    /// show whether runs help.
     pub(crate) fn admit(
         &mut self,
         issued: &Issued,
@@ -286,8 +280,7 @@ impl Rejections {
         Ok(())
     }
 
-    /// Whether another process asked for the same generation again a short time ago: that is stronger evidence than
-    /// repeated requests of one.
+    /// Whether another process asked for the same generation again a short time ago, which is stronger evidence.
     fn is_second(&self, issued: &Issued, caller: &Caller, now: Now) -> bool {
         self.last.is_some_and(|(generation, other, at)| {
             generation == issued.generation.number()

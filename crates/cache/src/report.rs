@@ -51,11 +51,9 @@ pub enum ReportOutcome {
 /// How to answer a report.
 #[derive(Debug, Default)]
 struct ReportPlan {
-    /// How the request begins.
     first: FirstStep,
     /// What the report led to, if it is known before the answer.
     outcome: Option<ReportOutcome>,
-    /// The answer, if it is known.
     answer: Option<Result<Arc<Issued>, Failed>>,
 }
 

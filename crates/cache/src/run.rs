@@ -18,13 +18,12 @@ use credbroker_plugin::PluginSpec;
 use credbroker_runner::{Attendance, Attending, RunError, Throttled, TicketHandle, Urgency};
 
 /// The outcome of a run; `None`: it was abandoned, and callers that started to wait meanwhile decide again.
-pub(crate) type RunResult = Option<Result<Arc<Issued>, Failure>>;
+pub(crate) type RunResult = Option<Result<Arc<Issued>, Arc<Failure>>>;
 
 /// A run from its claim to the publication of its outcome. The entry keeps the outcome, unless it was evicted meanwhile:
 /// then only the callers that wait get it.
 #[derive(Debug)]
 pub(crate) struct Run {
-    /// Why the run was started.
     pub reason: RunReason,
     /// What it shares with those who attend it.
     pub attendance: Arc<Attendance>,
@@ -33,9 +32,8 @@ pub(crate) struct Run {
     pub span: RunSpan,
     /// Why the plugin failed, if callers get another error: that the issuer asks for fewer runs.
     pub throttled_by: OnceLock<RunError>,
-    /// Time since boot.
+    /// Since boot.
     claimed_at: Duration,
-    /// Its place in the queue.
     ticket: TicketHandle,
     outcome: watch::Sender<Option<RunResult>>,
     progress: Mutex<Progress>,
@@ -80,7 +78,6 @@ impl Run {
         }
     }
 
-    /// Notes that the plugin starts at `now`.
     pub(crate) fn starts(&self, now: Now) {
         self.lock().started = Some(now.boot);
     }
@@ -91,7 +88,6 @@ impl Run {
         progress.ran = progress.started.map(|started| now.boot.saturating_sub(started));
     }
 
-    /// When the plugin started, since boot; `None`: it is queued.
     pub(crate) fn started_at(&self) -> Option<Duration> {
         self.lock().started
     }
@@ -101,7 +97,6 @@ impl Run {
         Some(self.started_at()?.saturating_sub(self.claimed_at))
     }
 
-    /// How long the plugin ran; `None`: it has not ended.
     pub(crate) fn ran(&self) -> Option<Duration> {
         self.lock().ran
     }
@@ -130,12 +125,10 @@ impl Run {
         }
     }
 
-    /// Publishes the outcome.
     pub(crate) fn publish(&self, outcome: RunResult) {
         self.outcome.send_replace(Some(outcome));
     }
 
-    /// Whether the outcome was published.
     pub(crate) fn is_over(&self) -> bool {
         self.outcome.borrow().is_some()
     }
@@ -160,12 +153,8 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
-    /// Lets the caller of `request` wait for `run`; `is_first`: the run was made for it. The caller attends it if it attends
-    /// all of its runs, or has started this one in its own session.
-    ///
-    /// # Errors
-    ///
-    /// The run is queued, and its issuer is paused.
+    /// Lets the caller of `request` wait for `run`, unless the issuer is paused; `is_first`: the run was made for it. The
+    /// caller attends it if it attends all of its runs, or has started this one in its own session.
     pub(crate) fn new(run: Arc<Run>, request: &Request, is_first: bool) -> Result<Self, Throttled> {
         let peer = request.caller.peer;
         if !is_first {

@@ -24,7 +24,6 @@ const ABANDONED_AFTER: Duration = Duration::from_secs(60);
 /// Replaced generations that are remembered for each key.
 const REMEMBERED: usize = 4;
 
-/// The state of one key.
 #[derive(Debug, Default)]
 pub(crate) struct KeyState {
     /// The last credential that passed every check, valid or not.
@@ -32,7 +31,7 @@ pub(crate) struct KeyState {
     /// Whether the credential came out of the terminal of a caller, which could have forged it.
     pub is_leased: bool,
     /// The failure of the last run; `None` after a success.
-    pub failure: Option<Failure>,
+    pub failure: Option<Arc<Failure>>,
     /// The run whose outcome is kept: queued or in progress.
     pub run: Option<Arc<Run>>,
     /// What is known about rejections; `None` before the first one.
@@ -41,12 +40,10 @@ pub(crate) struct KeyState {
     pub replaced: [u64; REMEMBERED],
     /// When a login last succeeded, since boot.
     pub logged_in: Option<Duration>,
-    /// What is known about the persons that it needs.
     pub attention: Attention,
 }
 
 impl KeyState {
-    /// The state of a new key.
     pub(crate) fn of(spec: &PluginSpec) -> Self {
         Self { attention: Attention::of(spec.provider.interactive), ..Self::default() }
     }
@@ -64,7 +61,7 @@ impl KeyState {
 
     /// What a caller gets at `now` because its runs were throttled.
     pub(crate) fn paused(&self, now: Now) -> Option<Failed> {
-        let is_of_key = |failure: &&Failure| failure.error.pause().is_some_and(|(_, of_key)| of_key);
+        let is_of_key = |failure: &&Arc<Failure>| failure.error.pause().is_some_and(|(_, of_key)| of_key);
         let failure = self.failure.as_ref().filter(is_of_key)?;
         failure.is_held(now, false).then(|| failure.at(now, false))
     }
@@ -150,7 +147,6 @@ impl Current {
         self.is_changed(file) || self.has_passed(now)
     }
 
-    /// Whether the plugin's file is no longer the one that ran.
     pub(crate) fn is_changed(&self, file: u64) -> bool {
         self.file != file
     }
@@ -172,7 +168,6 @@ impl Current {
 /// The answer to one request.
 #[derive(Debug)]
 pub(crate) enum Decision {
-    /// The credential is valid.
     Serve(Arc<Issued>),
     /// The credential is valid, and a refresh is due.
     ServeAndRefresh(Arc<Issued>),
@@ -213,7 +208,6 @@ fn backs_off(state: &KeyState, now: Now) -> bool {
 /// How a request begins.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum FirstStep {
-    /// By the state of the entry.
     #[default]
     Decide,
     /// With the outcome of the run in flight, if there still is one.
@@ -225,24 +219,18 @@ pub(crate) enum FirstStep {
 /// How an entry is used.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
-    /// The time since the last request.
     pub idle: Duration,
-    /// There are open watches.
     pub watched: bool,
     /// Callers wait for it, or watch it.
     pub awaited: bool,
-    /// The version of the plugin's file.
     pub file: u64,
-    /// The longest time that a run of the plugin may take.
     pub timeout: Duration,
-    /// The uid of the last caller.
     pub uid: Option<u32>,
 }
 
 /// What the maintenance does for an entry.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum NextAction {
-    /// Nothing.
     Keep,
     /// Starts a refresh: one is due and the credential is used.
     Refresh(Urgency),
@@ -269,8 +257,8 @@ pub(crate) fn next_action(state: &KeyState, usage: Usage, now: Now) -> NextActio
         (cause, Some(Duration::ZERO)) if !matches!(cause, RunCause::NotInUse | RunCause::NextRequest) => {
             NextAction::Refresh(urgency)
         }
-        // An entry with a failure stays until the end of its back-off, and one that needs a person until it is evicted: the
-        // prompts of its plugin must not begin again.
+        // One with a failure stays until the end of its back-off, and one that needs a person until it is evicted: the prompts
+        // of its plugin must not begin again.
         _ if valid.is_none()
             && !usage.awaited
             && usage.idle >= IDLE

@@ -90,7 +90,7 @@ pub(crate) fn current() -> Current {
 pub(crate) fn state(current: Option<Current>, retry_at: Option<u64>, running: bool) -> KeyState {
     let failure = retry_at.map(|at| {
         let at = BOOT + secs(at);
-        Failure {
+        Arc::new(Failure {
             error: CacheError::Draining,
             failed_at: at,
             attempts: 1,
@@ -98,7 +98,7 @@ pub(crate) fn state(current: Option<Current>, retry_at: Option<u64>, running: bo
             refresh_at: at,
             ask_at: at,
             terminal_at: at,
-        }
+        })
     });
     let run = running.then(|| {
         let (spec, floor) = (crate::tests::spec("a"), Urgency::Background);
