@@ -2,7 +2,7 @@
 
 use std::{
     sync::{Arc, atomic::Ordering},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use tracing::{debug, info, warn};
@@ -12,7 +12,7 @@ use super::{
     error::{CacheError, Failure},
     state::Current,
 };
-use credbroker_credential::{Issued, rfc3339, text::chain};
+use credbroker_credential::{rfc3339, text::chain};
 use credbroker_observe::{
     clock::Now,
     metrics::{CallStatus, Metrics, RunOutcome},
@@ -88,7 +88,8 @@ impl<R: PluginRunner> Claim<R> {
         if let Some(old) = old {
             let watchers = entry.watchers.load(Ordering::Relaxed);
             info!(%generation, previous = %old.generation, %expires, watchers, "credential rotated");
-            if let Some(age) = replaced_certificate(old, issued, now.wall) {
+            let certificate = old.certificate.filter(|_| old.fingerprint != issued.fingerprint);
+            if let Some(Ok(age)) = certificate.map(|replaced| now.wall.duration_since(replaced.from)) {
                 self.cache.inner.parts.metrics.calls.replaced(age);
             }
         }
@@ -122,12 +123,6 @@ impl<R: PluginRunner> Claim<R> {
         }
         if suppressed.is_some() { line!(warn) } else { line!(info) }
     }
-}
-
-/// The age of the certificate of `old`, if `new` has another one.
-fn replaced_certificate(old: &Issued, new: &Issued, now: SystemTime) -> Option<Duration> {
-    let certificate = old.certificate.filter(|_| old.fingerprint != new.fingerprint)?;
-    now.duration_since(certificate.from).ok()
 }
 
 fn millis(time: Duration) -> u64 {

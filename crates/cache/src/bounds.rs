@@ -111,9 +111,7 @@ impl Bounds {
 
     /// An entry that is no longer in the map does not count.
     pub(crate) fn remove(&mut self, entry: &KeyEntry) {
-        if !entry.is_in_map.swap(false, Ordering::Relaxed) {
-            return;
-        }
+        entry.is_in_map.store(false, Ordering::Relaxed);
         self.account(entry.party).unlist(entry);
         self.count(entry.party, |held| {
             held.entries -= 1;

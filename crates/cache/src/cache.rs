@@ -106,9 +106,7 @@ impl<R: PluginRunner> CredentialCache<R> {
 
     /// Sets how much there may be. What is held beyond that stays until it is idle.
     pub fn set_limits(&self, limits: EntryLimits) {
-        let mut entries = self.lock();
-        entries.set_limits(limits, self.now());
-        self.forget_displaced(entries);
+        self.change(|entries, now| entries.set_limits(limits, now));
     }
 
     /// A number that increases with each change of [`profile_states`](Self::profile_states) that time alone does not cause.
@@ -133,18 +131,16 @@ impl<R: PluginRunner> CredentialCache<R> {
 
     /// The entry of `spec`, made if there is none, for a caller in `peer`. It stays in the map while the caller holds it.
     pub(super) fn enter(&self, spec: PluginSpec, peer: u64) -> Result<Interest, Failed> {
-        let state = spec.provider.state.clone();
-        let mut entries = self.lock();
-        // Checked under the lock: the request may have been resolved before a reload whose keys are forgotten already.
-        if let Some(why) = state.retirement() {
-            return Err(CacheError::Retired(why).into());
-        }
-        let entered = entries.enter(spec, peer, self.now());
-        self.forget_displaced(entries);
+        let entered = self.change(|entries, now| {
+            // Under the lock: the request may have been resolved before a reload whose keys are forgotten already.
+            if let Some(why) = spec.provider.state.retirement() {
+                return Err(CacheError::Retired(why).into());
+            }
+            let full = |full| Failed { error: CacheError::Full(full), retry_after: EVICTABLE_AFTER };
+            entries.enter(spec, peer, now).map_err(full)
+        });
         self.inner.occupied.notify_one();
-        entered
-            .map(|entry| self.interest(entry))
-            .map_err(|full| Failed { error: CacheError::Full(full), retry_after: EVICTABLE_AFTER })
+        entered.map(|entry| self.interest(entry))
     }
 
     pub(super) fn interest(&self, entry: Arc<KeyEntry>) -> Interest {
@@ -153,13 +149,13 @@ impl<R: PluginRunner> CredentialCache<R> {
 
     /// The credential of `entry` has changed, and with it the room that is left.
     pub(super) fn resized(&self, entry: &KeyEntry) {
-        let mut entries = self.lock();
-        entries.resize(entry, self.now());
-        self.forget_displaced(entries);
+        self.change(|entries, now| entries.resize(entry, now));
     }
 
-    /// Frees the lock, and forgets the entries that gave way.
-    pub(super) fn forget_displaced(&self, mut entries: MutexGuard<'_, KeyEntries>) {
+    /// Does `change` under the lock, and forgets the entries that give way.
+    fn change<T>(&self, change: impl FnOnce(&mut KeyEntries, Now) -> T) -> T {
+        let mut entries = self.lock();
+        let result = change(&mut entries, self.now());
         let displaced = std::mem::take(&mut entries.displaced);
         drop(entries);
         if !displaced.is_empty() {
@@ -168,17 +164,14 @@ impl<R: PluginRunner> CredentialCache<R> {
         for entry in displaced {
             entry.forget();
         }
+        result
     }
 
-    /// Visits the entries of one provider or of all, and lets other tasks run between a few of them.
-    pub(super) async fn visit(
-        &self,
-        provider: Option<&str>,
-        mut visit: impl FnMut(&Arc<KeyEntry>, Now) + Send,
-    ) {
+    /// Visits the entries of the provider `name` or of all, and lets other tasks run between a few of them.
+    pub(super) async fn visit(&self, name: Option<&str>, mut visit: impl FnMut(&Arc<KeyEntry>, Now) + Send) {
         let mut last = None;
         loop {
-            let entries = self.lock().after(provider, last.as_ref(), AT_A_TIME);
+            let entries = self.lock().after(name, last.as_ref(), AT_A_TIME);
             let Some(end) = entries.last() else { return };
             last = Some(position(&end.spec));
             let now = self.now();

@@ -56,9 +56,9 @@ impl<R: PluginRunner> CredentialCache<R> {
             };
             let urgency = match (&decision, urgency) {
                 // A caller that has its answer does not wait.
-                (Decision::ServeAndRefresh(_), Urgency::Waited { .. }) => Some(Urgency::Background),
-                (Decision::ServeAndRefresh(_) | Decision::Wait, _) => Some(urgency),
-                (Decision::Serve(_) | Decision::Fail(_), _) => None,
+                (Decision::Serve { refresh: true, .. }, Urgency::Waited { .. }) => Some(Urgency::Background),
+                (Decision::Serve { refresh: true, .. } | Decision::Wait, _) => Some(urgency),
+                (Decision::Serve { .. } | Decision::Fail(_), _) => None,
             };
             if let Some(urgency) = urgency.filter(|_| state.run.is_none()) {
                 let now = self.now();
@@ -230,10 +230,10 @@ impl<R: PluginRunner> Claim<R> {
     fn accept(
         &self,
         held: Option<&Current>,
-        RunOutput { decoded, file_version: file }: &RunOutput,
+        output: &RunOutput,
     ) -> Result<(RunOutcome, Current), CacheError> {
         let Self { cache, entry, .. } = self;
-        let (now, parts) = (cache.now(), &cache.inner.parts);
+        let (now, parts, decoded) = (cache.now(), &cache.inner.parts, &output.decoded);
         for warning in &decoded.warnings {
             warn!(command = %entry.spec.command(), "{warning}");
         }
@@ -245,7 +245,9 @@ impl<R: PluginRunner> Claim<R> {
         let material = &decoded.material;
         let (outcome, due_in) = renewal(held, material, lifetime, now, (parts.jitter)());
         let generation = match (outcome, held) {
-            (RunOutcome::Unchanged, Some(held)) => return Ok((outcome, held.again(due_in, now, *file))),
+            (RunOutcome::Unchanged, Some(held)) => {
+                return Ok((outcome, held.again(due_in, now, output.file_version)));
+            }
             (RunOutcome::Extended, Some(held)) => held.issued.generation.clone(),
             _ => {
                 let number = cache.inner.generations.fetch_add(1, Ordering::Relaxed);
@@ -273,7 +275,7 @@ impl<R: PluginRunner> Claim<R> {
             within_skew: lifetime.within_skew,
             bound: lifetime.bound,
         };
-        Ok((outcome, Current::new(Arc::new(issued), due_in, now, *file)))
+        Ok((outcome, Current::new(Arc::new(issued), due_in, now, output.file_version)))
     }
 
     /// How the run ended, as far as persons are concerned; `None`: the plugin did not run to its end.

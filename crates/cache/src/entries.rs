@@ -95,10 +95,12 @@ impl KeyEntries {
     }
 
     pub(crate) fn remove_all(&mut self, entries: &[Arc<KeyEntry>]) {
-        entries.iter().filter(|entry| entry.is_in_map()).for_each(|entry| self.remove(entry));
+        for entry in entries {
+            self.remove(entry);
+        }
     }
 
-    /// Removes `entry`, unless another entry has its key by now.
+    /// Removes `entry`, if it is in the map.
     pub(crate) fn remove(&mut self, entry: &Arc<KeyEntry>) {
         if !entry.is_in_map() {
             return;
@@ -175,10 +177,6 @@ impl KeyEntries {
 
     pub(crate) fn of_profile(&self, profile: &ProfileName) -> &[Arc<KeyEntry>] {
         self.by_profile.get(profile).map_or(&[], Vec::as_slice)
-    }
-
-    pub(crate) fn of_profiles(&self) -> Vec<Arc<KeyEntry>> {
-        self.by_profile.values().flatten().cloned().collect()
     }
 
     pub(crate) fn matching(&self, is_wanted: impl Fn(&KeyEntry) -> bool) -> Vec<Arc<KeyEntry>> {

@@ -112,21 +112,14 @@ impl<R: PluginRunner> CredentialCache<R> {
     }
 
     /// The valid credential of `entry`, unless `caller` asks for it again before it is due. Starts a refresh that is due.
-    pub(super) fn serve_from_memory(
-        &self,
-        entry: &Arc<KeyEntry>,
-        caller: &Caller,
-        now: Now,
-    ) -> Option<Arc<Issued>> {
+    fn serve_from_memory(&self, entry: &Arc<KeyEntry>, caller: &Caller, now: Now) -> Option<Arc<Issued>> {
         let file = entry.spec.file_version();
         let (issued, due, fresh) = {
             let state = entry.cell.borrow();
             let fresh = state.valid(now)?.is_fresh_at(now);
-            match decide(&state, Asker::Program, file, now) {
-                Decision::Serve(issued) => (issued, false, fresh),
-                Decision::ServeAndRefresh(issued) => (issued, true, fresh),
-                Decision::Wait | Decision::Fail(_) => return None,
-            }
+            let decision = decide(&state, Asker::Program, file, now);
+            let Decision::Serve { issued, refresh } = decision else { return None };
+            (issued, refresh, fresh)
         };
         if entry.callers.repeats(caller.name, issued.generation.number(), now.boot) && fresh {
             return None;
@@ -177,7 +170,7 @@ impl<R: PluginRunner> CredentialCache<R> {
                     step = FirstStep::Decide;
                 }
                 match decision {
-                    Decision::Serve(issued) | Decision::ServeAndRefresh(issued) => return Ok(issued),
+                    Decision::Serve { issued, .. } => return Ok(issued),
                     Decision::Fail(failed) => return Err(failed),
                     Decision::Wait => {}
                 }

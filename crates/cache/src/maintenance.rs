@@ -7,7 +7,7 @@ use tracing::debug;
 use super::{
     attention::Asker,
     cache::{AT_A_TIME, CredentialCache},
-    entries::Interest,
+    entries::{Interest, KeyEntries},
     entry::KeyEntry,
     request::Selector,
     state::{NextAction, decide},
@@ -24,24 +24,19 @@ impl<R: PluginRunner> CredentialCache<R> {
     /// Renews credentials ahead of expiry, forgets idle keys, and starts runs whose time has come, until the broker drains.
     pub async fn keep_fresh(&self, beat: Beat) {
         let parts = &self.inner.parts;
-        tokio::join!(self.maintain(beat), parts.draining.run_until_cancelled(parts.scheduler.keep_time()));
+        let fresh = async { tokio::join!(self.maintain(beat), parts.scheduler.keep_time()) };
+        parts.draining.run_until_cancelled(fresh).await;
     }
 
-    /// Handles every entry once a second while there are any, until the broker drains.
+    /// Handles every entry once a second while there are any.
     async fn maintain(&self, beat: Beat) {
         loop {
-            let is_empty = self.is_empty();
-            let wake = async {
-                if is_empty {
-                    self.inner.occupied.notified().await;
-                } else {
-                    beat.next(PERIOD).await;
-                }
-            };
-            tokio::select! {
-                () = self.inner.parts.draining.cancelled() => return,
-                () = wake => self.visit(None, |entry, now| self.maintain_one(entry, now)).await,
+            if self.is_empty() {
+                self.inner.occupied.notified().await;
+            } else {
+                beat.next(PERIOD).await;
             }
+            self.visit(None, |entry, now| self.maintain_one(entry, now)).await;
         }
     }
 
@@ -72,9 +67,7 @@ impl<R: PluginRunner> CredentialCache<R> {
             }
         }
     }
-}
 
-impl<R: PluginRunner> CredentialCache<R> {
     /// Runs the plugin of every selected key now, waits for the outcomes, and returns the number of keys. The old
     /// credentials are served meanwhile, and stay if a run fails.
     ///
@@ -131,17 +124,8 @@ impl<R: PluginRunner> CredentialCache<R> {
     /// Forgets the credentials of providers that are no longer in force, and returns their number. Their runs end, and
     /// callers that wait or watch get [`CacheError::Retired`].
     pub fn forget_retired(&self) -> usize {
-        let retired = {
-            let mut entries = self.lock();
-            let retired = entries.matching(|entry| entry.spec.provider.state.retirement().is_some());
-            entries.remove_all(&retired);
-            retired
-        };
-        for entry in &retired {
-            entry.retire();
-        }
-        self.changed();
-        retired.len()
+        let is_retired = |entry: &KeyEntry| entry.spec.provider.state.retirement().is_some();
+        self.take_out(|entries| entries.matching(is_retired), KeyEntry::retire)
     }
 
     /// Forgets the credentials that came out of the terminal of a caller, which could have forged them, and ends the runs in
@@ -163,15 +147,21 @@ impl<R: PluginRunner> CredentialCache<R> {
             let target = entry.spec.target.as_ref();
             target.is_some_and(|target| !now.is_some_and(|now| now.is_same(target)))
         };
-        let stale: Vec<_> = {
+        let stale =
+            |entries: &KeyEntries| entries.of_profile(profile).iter().filter(is_stale).cloned().collect();
+        self.take_out(stale, KeyEntry::forget);
+    }
+
+    /// Takes the entries that `select` finds out of the map, does `end` to each of them, and returns their number.
+    fn take_out(&self, select: impl FnOnce(&KeyEntries) -> Vec<Arc<KeyEntry>>, end: fn(&KeyEntry)) -> usize {
+        let taken = {
             let mut entries = self.lock();
-            let stale: Vec<_> = entries.of_profile(profile).iter().filter(is_stale).cloned().collect();
-            entries.remove_all(&stale);
-            stale
+            let taken = select(&entries);
+            entries.remove_all(&taken);
+            taken
         };
-        for entry in &stale {
-            entry.forget();
-        }
+        taken.iter().for_each(|entry| end(entry));
         self.changed();
+        taken.len()
     }
 }

@@ -294,12 +294,9 @@ impl Rejections {
     /// Whether the last run for a rejection was in vain: it brought the same credential, or one that was rejected at once.
     fn last_run_was_in_vain(&self, issued: &Issued, evidence: Evidence) -> bool {
         let Some((_, rejected)) = self.last_run else { return false };
-        let generation = issued.generation.number();
-        let at_once = |(number, at): (u64, Duration)| {
-            number == generation && at.saturating_sub(issued.fetched.boot) < PAUSE
-        };
+        let at_once = |(_, at): (u64, Duration)| at.saturating_sub(issued.fetched.boot) < PAUSE;
         match evidence {
-            _ if generation == rejected => true,
+            _ if issued.generation.number() == rejected => true,
             Evidence::Repeated { accepted } => !accepted,
             Evidence::Reported | Evidence::Verified | Evidence::Doubted => self.first.is_some_and(at_once),
         }

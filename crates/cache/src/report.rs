@@ -48,9 +48,9 @@ pub enum ReportOutcome {
     UnknownGeneration,
 }
 
-/// How to answer a report.
+/// How to answer a report or a suspicion.
 #[derive(Debug, Default)]
-struct ReportPlan {
+struct Reply {
     first: FirstStep,
     /// What the report led to, if it is known before the answer.
     outcome: Option<ReportOutcome>,
@@ -88,7 +88,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         Ok(Reported { issued, outcome: plan.outcome.unwrap_or(of_run) })
     }
 
-    fn plan(&self, state: &mut KeyState, generation: &str, request: &Request, now: Now) -> ReportPlan {
+    fn plan(&self, state: &mut KeyState, generation: &str, request: &Request, now: Now) -> Reply {
         let caller = &request.caller;
         let current = state.current.as_ref().map(|current| Arc::clone(&current.issued));
         let reported = current.filter(|issued| issued.generation.to_string() == generation);
@@ -98,10 +98,10 @@ impl<R: PluginRunner> CredentialCache<R> {
             } else {
                 Some(ReportOutcome::UnknownGeneration)
             };
-            return ReportPlan { outcome, ..ReportPlan::default() };
+            return Reply { outcome, ..Reply::default() };
         };
         if !issued.is_valid_at(now) {
-            return ReportPlan::default();
+            return Reply::default();
         }
         state.rejections.get_or_insert_default().known.count += 1;
         respond(state, issued, caller, Evidence::Reported, now)
@@ -194,28 +194,22 @@ impl<R: PluginRunner> CredentialCache<R> {
 }
 
 /// How to answer `caller`, who has this evidence against the credential `held`.
-fn respond(
-    state: &mut KeyState,
-    held: Arc<Issued>,
-    caller: &Caller,
-    evidence: Evidence,
-    now: Now,
-) -> ReportPlan {
+fn respond(state: &mut KeyState, held: Arc<Issued>, caller: &Caller, evidence: Evidence, now: Now) -> Reply {
     if state.run.is_some() {
-        return ReportPlan { first: FirstStep::Join, ..ReportPlan::default() };
+        return Reply { first: FirstStep::Join, ..Reply::default() };
     }
     let failure = state.failure.as_ref();
     // A held failure protects an account that a wrong password would lock.
     if let Some(failure) = failure.filter(|failure| failure.is_held(now, caller.at_terminal)) {
         let failed = failure.at(now, caller.at_terminal);
-        return ReportPlan { answer: Some(Err(failed)), ..ReportPlan::default() };
+        return Reply { answer: Some(Err(failed)), ..Reply::default() };
     }
     let rejections = state.rejections.get_or_insert_default();
     match rejections.admit(&held, caller, evidence, failure.is_some(), now) {
-        Ok(()) => ReportPlan { first: FirstStep::Run, ..ReportPlan::default() },
+        Ok(()) => Reply { first: FirstStep::Run, ..Reply::default() },
         Err(not_before) => {
             let outcome = ReportOutcome::TooEarly { retry_after: not_before.saturating_sub(now.boot) };
-            ReportPlan { outcome: Some(outcome), answer: Some(Ok(held)), ..ReportPlan::default() }
+            Reply { outcome: Some(outcome), answer: Some(Ok(held)), ..Reply::default() }
         }
     }
 }

@@ -168,9 +168,8 @@ impl Current {
 /// The answer to one request.
 #[derive(Debug)]
 pub(crate) enum Decision {
-    Serve(Arc<Issued>),
-    /// The credential is valid, and a refresh is due.
-    ServeAndRefresh(Arc<Issued>),
+    /// The credential is valid, and a refresh of it may be due.
+    Serve { issued: Arc<Issued>, refresh: bool },
     /// There is none: wait for the run in flight, or start one.
     Wait,
     /// There is none, and it is too early to try again.
@@ -194,11 +193,7 @@ pub(crate) fn decide(state: &KeyState, asker: Asker, file: u64, now: Now) -> Dec
     let issued = Arc::clone(&current.issued);
     let may_refresh =
         state.run.is_none() && !backs_off(state, now) && state.attention.refusal(Asker::Broker).is_none();
-    if may_refresh && current.is_due_at(now, file) {
-        Decision::ServeAndRefresh(issued)
-    } else {
-        Decision::Serve(issued)
-    }
+    Decision::Serve { issued, refresh: may_refresh && current.is_due_at(now, file) }
 }
 
 fn backs_off(state: &KeyState, now: Now) -> bool {

@@ -79,6 +79,28 @@ impl KeyStatus {
     }
 }
 
+/// The keys of one provider.
+#[derive(Debug, Default)]
+pub struct ProviderSummary {
+    /// The number of keys in each state; states without keys are left out.
+    pub keys: BTreeMap<Holding, u64>,
+    /// Open watches.
+    pub watchers: u64,
+    /// How long the first of the valid credentials is valid.
+    pub expires_in: Option<Duration>,
+    /// `NotAfter` of the first of the client certificates, also of one that has expired.
+    pub certificate: Option<SystemTime>,
+    /// The last failure of a key without a valid credential.
+    pub failed: Option<Failed>,
+}
+
+impl ProviderSummary {
+    /// Whether a key has a valid credential.
+    pub fn holds_valid(&self) -> bool {
+        self.keys.contains_key(&Holding::Valid) || self.keys.contains_key(&Holding::Renewing)
+    }
+}
+
 impl<R: PluginRunner> CredentialCache<R> {
     /// Returns at most `count` of the selected keys, without their credentials, in the order of provider and key,
     /// starting after `after`.
@@ -90,9 +112,14 @@ impl<R: PluginRunner> CredentialCache<R> {
 
     /// Returns the state of each key of a ClusterProfile, and why it has no credential.
     pub fn profile_states(&self) -> Vec<(ProfileName, Holding, Option<Failed>)> {
-        let entries = { self.lock().of_profiles() };
+        let entries = { self.lock().matching(|entry| entry.spec.target.is_some()) };
         let now = self.now();
-        entries.iter().filter_map(|entry| self.profile_state(entry, now)).collect()
+        let state = |entry: &Arc<KeyEntry>| {
+            let (target, state) = (entry.spec.target.as_ref()?, entry.cell.borrow());
+            let failed = state.failure.as_ref().map(|failure| self.failed(entry, failure, now));
+            Some((target.profile.clone(), holding(&state, now), failed))
+        };
+        entries.iter().filter_map(state).collect()
     }
 
     fn status_of(&self, entry: &KeyEntry, now: Now) -> KeyStatus {
@@ -120,13 +147,6 @@ impl<R: PluginRunner> CredentialCache<R> {
         }
     }
 
-    fn profile_state(&self, entry: &KeyEntry, now: Now) -> Option<(ProfileName, Holding, Option<Failed>)> {
-        let profile = entry.spec.target.as_ref()?.profile.clone();
-        let state = entry.cell.borrow();
-        let failed = state.failure.as_ref().map(|failure| self.failed(entry, failure, now));
-        Some((profile, holding(&state, now), failed))
-    }
-
     /// What a caller would get. A pause of the issuer may have become longer since the failure.
     fn failed(&self, entry: &KeyEntry, failure: &Failure, now: Now) -> Failed {
         let own = failure.at(now, false);
@@ -135,41 +155,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         let longer = paused.filter(|paused| paused.retry_after > own.retry_after);
         longer.map_or(own, |paused| Failed::throttled(paused, &entry.spec))
     }
-}
 
-pub(super) fn holding(state: &KeyState, now: Now) -> Holding {
-    match (state.valid(now).is_some(), state.run.is_some(), &state.failure) {
-        (true, true, _) | (true, _, Some(_)) => Holding::Renewing,
-        (true, false, None) => Holding::Valid,
-        (false, true, _) => Holding::Waiting,
-        (false, false, Some(_)) => Holding::Failed,
-        (false, false, None) => Holding::Empty,
-    }
-}
-
-/// The keys of one provider.
-#[derive(Debug, Default)]
-pub struct ProviderSummary {
-    /// The number of keys in each state; states without keys are left out.
-    pub keys: BTreeMap<Holding, u64>,
-    /// Open watches.
-    pub watchers: u64,
-    /// How long the first of the valid credentials is valid.
-    pub expires_in: Option<Duration>,
-    /// `NotAfter` of the first of the client certificates, also of one that has expired.
-    pub certificate: Option<SystemTime>,
-    /// The last failure of a key without a valid credential.
-    pub failed: Option<Failed>,
-}
-
-impl ProviderSummary {
-    /// Whether a key has a valid credential.
-    pub fn holds_valid(&self) -> bool {
-        self.keys.contains_key(&Holding::Valid) || self.keys.contains_key(&Holding::Renewing)
-    }
-}
-
-impl<R: PluginRunner> CredentialCache<R> {
     /// Summarises the keys of one provider, or of all.
     pub async fn summaries(&self, provider: Option<&str>) -> BTreeMap<Arc<str>, ProviderSummary> {
         let mut all = BTreeMap::<_, ProviderSummary>::new();
@@ -189,6 +175,16 @@ impl<R: PluginRunner> CredentialCache<R> {
         })
         .await;
         all
+    }
+}
+
+pub(super) fn holding(state: &KeyState, now: Now) -> Holding {
+    match (state.valid(now).is_some(), state.run.is_some(), &state.failure) {
+        (true, true, _) | (true, _, Some(_)) => Holding::Renewing,
+        (true, false, None) => Holding::Valid,
+        (false, true, _) => Holding::Waiting,
+        (false, false, Some(_)) => Holding::Failed,
+        (false, false, None) => Holding::Empty,
     }
 }
 

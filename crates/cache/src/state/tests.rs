@@ -116,8 +116,8 @@ pub(crate) fn usage(idle: u64, watched: bool) -> Usage {
 
 fn name(decision: &Decision) -> &'static str {
     match decision {
-        Decision::Serve(_) => "serve",
-        Decision::ServeAndRefresh(_) => "serve and refresh",
+        Decision::Serve { refresh: false, .. } => "serve",
+        Decision::Serve { refresh: true, .. } => "serve and refresh",
         Decision::Wait => "wait",
         Decision::Fail(_) => "fail",
     }
@@ -336,7 +336,7 @@ proptest! {
         let wall = if step < 0 { wall() - shift } else { wall() + shift };
         let now = Now { wall, boot: BOOT + secs(boot) };
         match decide(&state, Asker::Program, FILE, now) {
-            Decision::Serve(issued) | Decision::ServeAndRefresh(issued) => prop_assert!(issued.is_valid_at(now)),
+            Decision::Serve { issued, .. } => prop_assert!(issued.is_valid_at(now)),
             Decision::Wait | Decision::Fail(_) => prop_assert!(step >= 100 || boot >= 100),
         }
     }
