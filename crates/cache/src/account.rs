@@ -62,7 +62,7 @@ impl<R: PluginRunner> Claim<R> {
             None => RunOutcome::Cancelled,
             Some(Ok((outcome, _))) => *outcome,
             Some(Err(failure)) => match (&failure.error, self.run.throttled_by.get()) {
-                (_, Some(error)) | (CacheError::Run(error), None) => outcome(error),
+                (_, Some(error)) | (CacheError::Run(error), None) => self::failure(error).0,
                 (CacheError::Lifetime { .. }, None) => RunOutcome::ExpiredOutput,
                 (_, None) => RunOutcome::Cancelled,
             },
@@ -129,55 +129,47 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn outcome(error: &RunError) -> RunOutcome {
+/// The outcome of a run that failed, and how client-go counts the call of its plugin: by the end of the process, not by what
+/// it printed.
+fn failure(error: &RunError) -> (RunOutcome, i32, CallStatus) {
+    use CallStatus::{ClientInternalError, NoError, PluginExecutionError, PluginNotFoundError};
     match error {
-        RunError::Exit { .. } => RunOutcome::Exit,
-        RunError::Signal { .. } => RunOutcome::Signal,
-        RunError::Timeout { .. } => RunOutcome::Timeout,
-        RunError::OutputTooLarge { .. } => RunOutcome::OutputTooLarge,
-        RunError::Decode { .. } => RunOutcome::InvalidOutput,
-        RunError::NotFound { .. } | RunError::Unreadable { .. } => RunOutcome::NotFound,
-        RunError::NotAllowed { refusal, .. } if refusal.is_of_policy() => RunOutcome::PolicyDenied,
+        RunError::Exit { code, .. } => (RunOutcome::Exit, *code, PluginExecutionError),
+        // The broker or another process ended these by a signal.
+        RunError::Signal { .. } => (RunOutcome::Signal, -1, PluginExecutionError),
+        RunError::Timeout { .. } => (RunOutcome::Timeout, -1, PluginExecutionError),
+        RunError::OutputTooLarge { .. } => (RunOutcome::OutputTooLarge, -1, PluginExecutionError),
+        RunError::Recursion { .. } => (RunOutcome::Recursion, -1, PluginExecutionError),
+        RunError::NeedsTerminal { .. } | RunError::TerminalLost { .. } => {
+            (RunOutcome::InteractionRequired, -1, PluginExecutionError)
+        }
+        RunError::Decode { .. } => (RunOutcome::InvalidOutput, 0, NoError),
+        RunError::NotFound { .. } | RunError::Unreadable { .. } => {
+            (RunOutcome::NotFound, 1, PluginNotFoundError)
+        }
+        RunError::Spawn { .. } => (RunOutcome::NotStarted, 1, PluginNotFoundError),
+        RunError::NotAllowed { refusal, .. } if refusal.is_of_policy() => {
+            (RunOutcome::PolicyDenied, 1, ClientInternalError)
+        }
         RunError::ArgumentsTooLong { .. }
         | RunError::Directory { .. }
         | RunError::ExecInfo { .. }
         | RunError::NotAllowed { .. }
-        | RunError::Spawn { .. }
-        | RunError::Unanswered { .. } => RunOutcome::NotStarted,
-        RunError::NeedsTerminal { .. } | RunError::TerminalLost { .. } => RunOutcome::InteractionRequired,
-        RunError::Recursion { .. } => RunOutcome::Recursion,
-        RunError::Throttled { .. } => RunOutcome::Throttled,
-        RunError::Panicked { .. } => RunOutcome::Panicked,
+        | RunError::Unanswered { .. } => (RunOutcome::NotStarted, 1, ClientInternalError),
+        RunError::Throttled { .. } => (RunOutcome::Throttled, 1, ClientInternalError),
+        RunError::Panicked { .. } => (RunOutcome::Panicked, 1, ClientInternalError),
     }
 }
 
-/// Counts a call of a plugin as client-go does: by the end of the process, not by what it printed. A plugin that the policy
-/// denies is not called.
+/// Counts a call of a plugin. A plugin that the policy denies is not called.
 fn called(metrics: &Metrics, result: &Result<RunOutput, RunError>) {
-    match result {
-        Err(RunError::ExecInfo { .. }) => return, // before the policy
-        Err(RunError::NotAllowed { refusal, .. }) if refusal.is_of_policy() => {
-            return metrics.calls.checked(false);
-        }
-        _ => metrics.calls.checked(true),
-    }
-    let (code, status) = match result {
-        Ok(_) | Err(RunError::Decode { .. }) => (0, CallStatus::NoError),
-        Err(RunError::Exit { code, .. }) => (*code, CallStatus::PluginExecutionError),
-        // The broker or another process ended it by a signal.
-        Err(
-            RunError::NeedsTerminal { .. }
-            | RunError::OutputTooLarge { .. }
-            | RunError::Recursion { .. }
-            | RunError::Signal { .. }
-            | RunError::TerminalLost { .. }
-            | RunError::Timeout { .. },
-        ) => (-1, CallStatus::PluginExecutionError),
-        Err(RunError::NotFound { .. } | RunError::Spawn { .. } | RunError::Unreadable { .. }) => {
-            (1, CallStatus::PluginNotFoundError)
-        }
-        Err(_) => (1, CallStatus::ClientInternalError),
+    let (code, status) = match result.as_ref().map_err(failure) {
+        Err(_) if matches!(result, Err(RunError::ExecInfo { .. })) => return, // before the policy
+        Err((RunOutcome::PolicyDenied, ..)) => return metrics.calls.checked(false),
+        Err((_, code, status)) => (code, status),
+        Ok(_) => (0, CallStatus::NoError),
     };
+    metrics.calls.checked(true);
     metrics.calls.called(code, status);
 }
 

@@ -11,7 +11,10 @@ use std::{
     time::Duration,
 };
 
-use super::entry::{KeyEntry, NOT_LISTED, Party};
+use super::{
+    entry::{KeyEntry, NOT_LISTED, Party},
+    error::Full,
+};
 use credbroker_observe::clock::Now;
 use credbroker_plugin::PluginKey;
 
@@ -27,37 +30,6 @@ pub struct EntryLimits {
     pub entries: usize,
     /// Bytes of their credentials, and of the variables and clusters of callers that select them.
     pub bytes: usize,
-}
-
-/// The bound that leaves no room for another key.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum Full {
-    /// `limits.entries`.
-    #[error(
-        "the broker holds {limit} credentials, which is the limit (`limits.entries`), and all are in use; raise it"
-    )]
-    Entries {
-        /// `limits.entries`.
-        limit: usize,
-    },
-    /// `limits.entryBytes`.
-    #[error(
-        "the credentials that the broker holds, and what selects them, have {limit} bytes, which is the limit (`limits.entryBytes`), and all are in use; raise it"
-    )]
-    Bytes {
-        /// `limits.entryBytes`.
-        limit: usize,
-    },
-}
-
-impl Full {
-    /// The key of the configuration.
-    pub fn key(&self) -> &'static str {
-        match self {
-            Self::Entries { .. } => "limits.entries",
-            Self::Bytes { .. } => "limits.entryBytes",
-        }
-    }
 }
 
 /// The entries in the map, by whose they are.

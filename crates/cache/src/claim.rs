@@ -179,7 +179,7 @@ impl<R: PluginRunner> Claim<R> {
         }
     }
 
-    /// Publishes the outcome; `None`: it is not needed. What may panic comes first: without an outcome, callers wait for ever.
+    /// Publishes the outcome; `None`: it is not needed. What may panic comes first: callers wait for the outcome.
     fn end(&self, result: Option<Result<RunOutput, CacheError>>) {
         let Self { cache, entry, run } = self;
         let (held, last) = {

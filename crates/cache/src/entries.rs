@@ -8,8 +8,9 @@ use std::{
 };
 
 use super::{
-    bounds::{Bounds, EntryLimits, Full},
+    bounds::{Bounds, EntryLimits},
     entry::{KeyEntry, Party},
+    error::Full,
     request::Selector,
 };
 use credbroker_observe::clock::Now;

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{attention::Unattended, bounds::Full};
+use super::attention::Unattended;
 use credbroker_credential::{LifetimeError, Now};
 use credbroker_observe::clock::full_jitter;
 use credbroker_plugin::{PluginSpec, Retirement};
@@ -42,6 +42,37 @@ pub enum CacheError {
     /// The plugin needs a person, and there is none.
     #[error(transparent)]
     Unattended(Unattended),
+}
+
+/// The bound that leaves no room for another key.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Full {
+    /// `limits.entries`.
+    #[error(
+        "the broker holds {limit} credentials, which is the limit (`limits.entries`), and all are in use; raise it"
+    )]
+    Entries {
+        /// `limits.entries`.
+        limit: usize,
+    },
+    /// `limits.entryBytes`.
+    #[error(
+        "the credentials that the broker holds, and what selects them, have {limit} bytes, which is the limit (`limits.entryBytes`), and all are in use; raise it"
+    )]
+    Bytes {
+        /// `limits.entryBytes`.
+        limit: usize,
+    },
+}
+
+impl Full {
+    /// The key of the configuration.
+    pub fn key(&self) -> &'static str {
+        match self {
+            Self::Entries { .. } => "limits.entries",
+            Self::Bytes { .. } => "limits.entryBytes",
+        }
+    }
 }
 
 /// What a caller waited for when its deadline passed.

@@ -59,9 +59,8 @@ impl<R: PluginRunner> CredentialCache<R> {
         if let Some(issued) = served {
             return Ok(issued);
         }
-        let current = entry.valid(now);
         let first = async {
-            match current {
+            match entry.valid(now) {
                 _ if request.is_login => FirstStep::Run,
                 Some(issued) => self.suspect(entry, issued, request).await,
                 None => FirstStep::Decide,

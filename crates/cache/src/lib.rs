@@ -27,10 +27,10 @@ mod testing;
 mod tests;
 
 pub use attention::Unattended;
-pub use bounds::{EntryLimits, Full};
+pub use bounds::EntryLimits;
 pub use cache::{CacheParts, CredentialCache, RunEndFn};
 pub use entries::ListPosition;
-pub use error::{CacheError, Failed, Pending};
+pub use error::{CacheError, Failed, Full, Pending};
 pub use get::CredentialWatch;
 pub use rejection::{Caller, RejectionStatus, Verdict, VerifyFn};
 pub use report::{ReportOutcome, Reported};

@@ -240,8 +240,10 @@ pub(crate) enum NextAction {
 /// What to do for an entry at `now`.
 pub(crate) fn next_action(state: &KeyState, usage: Usage, now: Now) -> NextAction {
     let valid = state.valid(now);
-    let used = usage.is_used(state, now);
-    let is_urgent = used && valid.is_none_or(|current| expires_soon(&current.issued, usage.timeout, now));
+    let used = usage.watched || valid.is_some_and(|current| usage.idle <= current.issued.lifetime);
+    // Little time is left for two runs: it must not wait for other background work.
+    let soon = |issued: &Issued| issued.left(now) < (2 * usage.timeout).max(issued.lifetime / 10);
+    let is_urgent = used && valid.is_none_or(|current| soon(&current.issued));
     let urgency = if is_urgent { Urgency::Urgent { uid: usage.uid } } else { Urgency::Background };
     match outlook(state, usage, None, now) {
         (RunCause::InProgress, _) => {
@@ -316,18 +318,6 @@ pub(crate) fn next_refresh(state: &KeyState, usage: Usage, now: Now) -> Option<D
     })
 }
 
-impl Usage {
-    /// Whether the credential is used: it is watched, or it was asked for within its lifetime.
-    fn is_used(&self, state: &KeyState, now: Now) -> bool {
-        self.watched || state.valid(now).is_some_and(|current| self.idle <= current.issued.lifetime)
-    }
-}
-
-/// Whether a refresh of `issued` must not wait for other background work.
-fn expires_soon(issued: &Issued, timeout: Duration, now: Now) -> bool {
-    issued.left(now) < (2 * timeout).max(issued.lifetime / 10)
-}
-
 /// A credential with a shorter lifetime cannot give a client a margin of five minutes.
 const SHORT: Duration = Duration::from_secs(12 * 60);
 
@@ -343,11 +333,6 @@ fn lead(lifetime: Duration, u: f64) -> Duration {
     }
     let margin = Duration::from_secs_f64(360.0 + 90.0 * u);
     share.max(margin.min(lifetime.mul_f64(0.42 + 0.10 * u)))
-}
-
-/// When to run a plugin again that returned the same credential: it has a cache itself.
-fn unchanged_retry(left: Duration) -> Duration {
-    (left / 3).clamp(Duration::from_secs(10), Duration::from_secs(300))
 }
 
 /// What a credential that arrives at `now` is beside the one that is held (`old`), and the time until the next refresh.
@@ -367,7 +352,9 @@ pub(crate) fn renewal(
     match old.map(|old| &old.issued).filter(|old| old.is_same_as(material)) {
         // Either clock may end it: a step back of the wall clock extends nothing.
         Some(old) if old.expires_at == lifetime.expires_at && old.is_valid_at(now) => {
-            (RunOutcome::Unchanged, unchanged_retry(old.left(now)))
+            // The plugin has a cache itself.
+            let retry = (old.left(now) / 3).clamp(Duration::from_secs(10), Duration::from_secs(300));
+            (RunOutcome::Unchanged, retry)
         }
         Some(_) => (RunOutcome::Extended, left.saturating_sub(lead)),
         None => (RunOutcome::Rotated, left.saturating_sub(lead)),

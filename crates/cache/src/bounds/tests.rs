@@ -177,7 +177,7 @@ fn the_cost_of_room_does_not_grow_with_the_entries() {
         if is_touched {
             (0..count).for_each(|number| entries.touch(number, 1_000_000 + number as u64));
         }
-        // What is looked at and was used since it was listed is listed anew.
+        // What is looked at and was used since it was listed is listed again.
         let looked_at = (0..100).map(|number| {
             let before = entries.listed();
             assert_eq!(entries.add(B, 1, 2_000_000 + number).unwrap().len(), 1);
