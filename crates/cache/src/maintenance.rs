@@ -160,7 +160,9 @@ impl<R: PluginRunner> CredentialCache<R> {
             entries.remove_all(&taken);
             taken
         };
-        taken.iter().for_each(|entry| end(entry));
+        for entry in &taken {
+            end(entry);
+        }
         self.changed();
         taken.len()
     }
