@@ -2,213 +2,174 @@
 
 use std::{
     sync::{Arc, atomic::Ordering},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use tracing::{debug, info, warn};
 
 use super::{
-    entry::KeyEntry,
+    claim::{Claim, RunEffect},
     error::{CacheError, Failure},
-    run::{Ended, Run},
     state::Current,
 };
-use credbroker_credential::{Issued, rfc3339, text::chain};
+use credbroker_credential::{rfc3339, text::chain};
 use credbroker_observe::{
     clock::Now,
     metrics::{CallStatus, Metrics, RunOutcome},
 };
-use credbroker_runner::{RunError, RunOutput};
+use credbroker_runner::{PluginRunner, RunError, RunOutput};
 
 /// Failures in a row that are warnings. Later ones, until the next success, are information.
 const WARNED: u32 = 3;
 
-/// A run that has ended, and the credential that it found held.
-#[derive(Debug)]
-pub(super) struct Account<'a> {
-    pub(super) entry: &'a KeyEntry,
-    pub(super) run: &'a Run,
-    pub(super) metrics: &'a Metrics,
-    pub(super) held: Option<&'a Current>,
-    pub(super) now: Now,
-}
+impl<R: PluginRunner> Claim<R> {
+    /// Notes and counts that the plugin ended with `result`.
+    pub(super) fn plugin_ended(&self, result: &Result<RunOutput, RunError>) {
+        self.run.ends(self.cache.now());
+        called(&self.cache.inner.parts.metrics, result);
+    }
 
-/// What a run led to.
-#[derive(Debug)]
-pub(super) enum RunEffect<'a> {
-    /// A credential that passed every check, and what it is beside the one that was held.
-    Accepted(RunOutcome, &'a Current),
-    Failed(&'a Failure),
-    /// No caller needed it.
-    Abandoned,
-}
-
-impl Account<'_> {
-    /// Counts and logs the run, and returns its outcome.
-    pub(super) fn close(&self, effect: &RunEffect<'_>) -> RunOutcome {
-        let (outcome, reason, queued) = (self.outcome(effect), self.run.reason, self.run.queued());
+    /// Counts and logs the run, which found `held` in the entry and led to `effect`.
+    pub(super) fn account(&self, held: Option<&Current>, effect: &RunEffect) {
+        let Self { cache, entry, run } = self;
+        let (parts, now) = (&cache.inner.parts, cache.now());
+        let (reason, outcome, queued) = (run.reason, self.outcome(effect), run.queued());
         if queued.is_some() || outcome.is_success().is_some() {
-            let ran = self.run.ended.get().map(|ended| ended.ran);
-            self.entry.counts(self.metrics).ran(reason, outcome, queued, ran);
+            entry.counts(&parts.metrics).ran(reason, outcome, queued, run.ran());
         }
         match effect {
-            RunEffect::Accepted(_, current) => self.accepted(current, outcome),
-            RunEffect::Failed(failure) if outcome.is_success().is_some() => self.failed(failure, outcome),
-            RunEffect::Failed(_) | RunEffect::Abandoned if queued.is_some() => {
+            Some(Ok((_, current))) => self.accepted(current, outcome, held, now),
+            Some(Err(failure)) if outcome.is_success().is_some() => self.failed(failure, outcome, held, now),
+            _ if queued.is_some() => {
                 info!(reason = %reason.name(), outcome = %outcome.name(), "plugin run ended without an outcome");
             }
-            RunEffect::Failed(_) | RunEffect::Abandoned => {
-                debug!(reason = %reason.name(), outcome = %outcome.name(), "plugin run not started");
-            }
+            _ => debug!(reason = %reason.name(), outcome = %outcome.name(), "plugin run not started"),
         }
-        outcome
+        run.span.end(outcome, queued);
+        if let Some(started) = run.started_at() {
+            let issued = match effect {
+                Some(Ok((_, current))) => Ok(&*current.issued),
+                Some(Err(failure)) => Err(Some(&failure.error)),
+                None => Err(None),
+            };
+            let took = run.ran().unwrap_or_else(|| now.boot.saturating_sub(started));
+            (parts.on_run)(&entry.spec, issued, took);
+        }
     }
 
-    fn outcome(&self, effect: &RunEffect<'_>) -> RunOutcome {
-        match (effect, self.run.ended.get()) {
-            // The error that callers get may name another cause, such as an issuer that is paused now.
-            (RunEffect::Accepted(outcome, _), _)
-            | (RunEffect::Failed(_), Some(Ended { failure: Some((outcome, _)), .. })) => *outcome,
-            (RunEffect::Failed(failure), _) => match &failure.error {
-                CacheError::Lifetime { .. } => RunOutcome::ExpiredOutput,
-                CacheError::Run(error) => outcome(error),
-                _ => RunOutcome::Cancelled,
+    fn outcome(&self, effect: &RunEffect) -> RunOutcome {
+        match effect {
+            None => RunOutcome::Cancelled,
+            Some(Ok((outcome, _))) => *outcome,
+            Some(Err(failure)) => match (&failure.error, self.run.throttled_by.get()) {
+                (_, Some(error)) | (CacheError::Run(error), None) => self::failure(error).0,
+                (CacheError::Lifetime { .. }, None) => RunOutcome::ExpiredOutput,
+                (_, None) => RunOutcome::Cancelled,
             },
-            (RunEffect::Abandoned, _) => RunOutcome::Cancelled,
         }
     }
 
-    fn accepted(&self, current: &Current, outcome: RunOutcome) {
+    fn accepted(&self, current: &Current, outcome: RunOutcome, held: Option<&Current>, now: Now) {
+        let Self { entry, run, .. } = self;
         let issued = &current.issued;
         let (generation, expires) = (&issued.generation, rfc3339(issued.expires_at));
-        let (ran, queued) = self.times();
         info!(
-            reason = %self.run.reason.name(),
+            reason = %run.reason.name(),
             outcome = %outcome.name(),
-            duration_ms = ran.map(millis),
-            queued_ms = queued.map(millis),
+            duration_ms = run.ran().map(millis),
+            queued_ms = run.queued().map(millis),
             %generation,
             %expires,
             "plugin run finished"
         );
-        let micros = ran.map_or(0, |ran| u64::try_from(ran.as_micros()).unwrap_or(u64::MAX));
-        self.entry.run_micros.store(micros, Ordering::Relaxed);
-        let old = self.held.map(|held| &held.issued).filter(|old| old.generation != *generation);
+        let micros = run.ran().map_or(0, |ran| u64::try_from(ran.as_micros()).unwrap_or(u64::MAX));
+        entry.run_micros.store(micros, Ordering::Relaxed);
+        let old = held.map(|held| &held.issued).filter(|old| old.generation != *generation);
         if let Some(old) = old {
-            let watchers = self.entry.watchers.load(Ordering::Relaxed);
+            let watchers = entry.watchers.load(Ordering::Relaxed);
             info!(%generation, previous = %old.generation, %expires, watchers, "credential rotated");
-            if let Some(age) = replaced_certificate(old, issued, self.now.wall) {
-                self.metrics.calls.replaced(age);
+            let certificate = old.certificate.filter(|_| old.fingerprint != issued.fingerprint);
+            if let Some(Ok(age)) = certificate.map(|replaced| now.wall.duration_since(replaced.from)) {
+                self.cache.inner.parts.metrics.calls.replaced(age);
             }
         }
     }
 
-    fn failed(&self, failure: &Failure, outcome: RunOutcome) {
-        let cause = match self.run.ended.get() {
-            Some(Ended { failure: Some((_, cause)), .. }) => cause.clone(),
-            _ => chain(&failure.error),
-        };
-        let retry = failure.refresh_at.saturating_sub(self.now.boot);
-        let served = self.held.is_some_and(|held| held.issued.is_valid_at(self.now));
+    fn failed(&self, failure: &Failure, outcome: RunOutcome, held: Option<&Current>, now: Now) {
+        let Self { cache, entry, run } = self;
+        let cause = run.throttled_by.get().map_or_else(|| chain(&failure.error), |error| chain(error));
+        let retry = failure.refresh_at.saturating_sub(now.boot);
+        let served = held.is_some_and(|held| held.issued.is_valid_at(now));
         // One missing plugin fails the runs of all keys of its provider.
         let suppressed = if outcome == RunOutcome::NotFound {
-            self.metrics.missing.admit(Arc::clone(&self.entry.spec.provider.name), self.now.boot)
+            cache.inner.parts.metrics.missing.admit(Arc::clone(&entry.spec.provider.name), now.boot)
         } else {
             (failure.attempts <= WARNED).then_some(0)
         };
-        let (ran, queued) = self.times();
         macro_rules! line {
-            ($level:ident, $($more:tt)*) => {
+            ($level:ident) => {
                 $level!(
-                    reason = %self.run.reason.name(),
+                    reason = %run.reason.name(),
                     outcome = %outcome.name(),
-                    duration_ms = ran.map(millis),
-                    queued_ms = queued.map(millis),
+                    duration_ms = run.ran().map(millis),
+                    queued_ms = run.queued().map(millis),
                     attempts = failure.attempts,
                     retry_ms = millis(retry),
                     still_served = served,
-                    $($more)*
+                    others = suppressed.filter(|others| *others > 0),
                     "plugin run failed: {cause}"
                 )
             };
         }
-        match suppressed {
-            None => line!(info,),
-            Some(0) => line!(warn,),
-            Some(others) => line!(warn, others,),
-        }
+        if suppressed.is_some() { line!(warn) } else { line!(info) }
     }
-
-    /// How long it ran and was queued.
-    fn times(&self) -> (Option<Duration>, Option<Duration>) {
-        (self.run.ended.get().map(|ended| ended.ran), self.run.queued())
-    }
-}
-
-/// The age of the certificate of `old`, if `new` has another one.
-fn replaced_certificate(old: &Issued, new: &Issued, now: SystemTime) -> Option<Duration> {
-    let certificate = old.certificate.filter(|_| old.fingerprint != new.fingerprint)?;
-    now.duration_since(certificate.from).ok()
 }
 
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The outcome and the cause of a failed run.
-pub(crate) fn failure(error: &RunError) -> (RunOutcome, String) {
-    (outcome(error), chain(error))
-}
-
-pub(super) fn outcome(error: &RunError) -> RunOutcome {
+/// The outcome of a run that failed, and how client-go counts the call of its plugin: by the end of the process, not by what
+/// it printed.
+fn failure(error: &RunError) -> (RunOutcome, i32, CallStatus) {
+    use CallStatus::{ClientInternalError, NoError, PluginExecutionError, PluginNotFoundError};
     match error {
-        RunError::Exit { .. } => RunOutcome::Exit,
-        RunError::Signal { .. } => RunOutcome::Signal,
-        RunError::Timeout { .. } => RunOutcome::Timeout,
-        RunError::OutputTooLarge { .. } => RunOutcome::OutputTooLarge,
-        RunError::Decode { .. } => RunOutcome::InvalidOutput,
-        RunError::NotFound { .. } | RunError::Unreadable { .. } => RunOutcome::NotFound,
-        RunError::NotAllowed { refusal, .. } if refusal.is_of_policy() => RunOutcome::PolicyDenied,
+        RunError::Exit { code, .. } => (RunOutcome::Exit, *code, PluginExecutionError),
+        // The broker or another process ended these by a signal.
+        RunError::Signal { .. } => (RunOutcome::Signal, -1, PluginExecutionError),
+        RunError::Timeout { .. } => (RunOutcome::Timeout, -1, PluginExecutionError),
+        RunError::OutputTooLarge { .. } => (RunOutcome::OutputTooLarge, -1, PluginExecutionError),
+        RunError::Recursion { .. } => (RunOutcome::Recursion, -1, PluginExecutionError),
+        RunError::NeedsTerminal { .. } | RunError::TerminalLost { .. } => {
+            (RunOutcome::InteractionRequired, -1, PluginExecutionError)
+        }
+        RunError::Decode { .. } => (RunOutcome::InvalidOutput, 0, NoError),
+        RunError::NotFound { .. } | RunError::Unreadable { .. } => {
+            (RunOutcome::NotFound, 1, PluginNotFoundError)
+        }
+        RunError::Spawn { .. } => (RunOutcome::NotStarted, 1, PluginNotFoundError),
+        RunError::NotAllowed { refusal, .. } if refusal.is_of_policy() => {
+            (RunOutcome::PolicyDenied, 1, ClientInternalError)
+        }
         RunError::ArgumentsTooLong { .. }
         | RunError::Directory { .. }
         | RunError::ExecInfo { .. }
         | RunError::NotAllowed { .. }
-        | RunError::Spawn { .. }
-        | RunError::Unanswered { .. } => RunOutcome::NotStarted,
-        RunError::NeedsTerminal { .. } | RunError::TerminalLost { .. } => RunOutcome::InteractionRequired,
-        RunError::Recursion { .. } => RunOutcome::Recursion,
-        RunError::Throttled { .. } => RunOutcome::Throttled,
-        RunError::Panicked { .. } => RunOutcome::Panicked,
+        | RunError::Unanswered { .. } => (RunOutcome::NotStarted, 1, ClientInternalError),
+        RunError::Throttled { .. } => (RunOutcome::Throttled, 1, ClientInternalError),
+        RunError::Panicked { .. } => (RunOutcome::Panicked, 1, ClientInternalError),
     }
 }
 
-/// Counts a call of a plugin as client-go does: by the end of the process, not by what it printed. A plugin that the policy
-/// denies is not called.
-pub(crate) fn called(metrics: &Metrics, result: &Result<RunOutput, RunError>) {
-    match result {
-        Err(RunError::ExecInfo { .. }) => return, // before the policy
-        Err(RunError::NotAllowed { refusal, .. }) if refusal.is_of_policy() => {
-            return metrics.calls.checked(false);
-        }
-        _ => metrics.calls.checked(true),
-    }
-    let (code, status) = match result {
-        Ok(_) | Err(RunError::Decode { .. }) => (0, CallStatus::NoError),
-        Err(RunError::Exit { code, .. }) => (*code, CallStatus::PluginExecutionError),
-        // The broker or another process ended it by a signal.
-        Err(
-            RunError::NeedsTerminal { .. }
-            | RunError::OutputTooLarge { .. }
-            | RunError::Recursion { .. }
-            | RunError::Signal { .. }
-            | RunError::TerminalLost { .. }
-            | RunError::Timeout { .. },
-        ) => (-1, CallStatus::PluginExecutionError),
-        Err(RunError::NotFound { .. } | RunError::Spawn { .. } | RunError::Unreadable { .. }) => {
-            (1, CallStatus::PluginNotFoundError)
-        }
-        Err(_) => (1, CallStatus::ClientInternalError),
+/// Counts a call of a plugin. A plugin that the policy denies is not called.
+fn called(metrics: &Metrics, result: &Result<RunOutput, RunError>) {
+    let (code, status) = match result.as_ref().map_err(failure) {
+        Err(_) if matches!(result, Err(RunError::ExecInfo { .. })) => return, // before the policy
+        Err((RunOutcome::PolicyDenied, ..)) => return metrics.calls.checked(false),
+        Err((_, code, status)) => (code, status),
+        Ok(_) => (0, CallStatus::NoError),
     };
+    metrics.calls.checked(true);
     metrics.calls.called(code, status);
 }
 

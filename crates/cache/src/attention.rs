@@ -1,8 +1,7 @@
 //! Which runs may ask a person for something. Pure.
 //!
-//! A plugin that needs a person prompts in vain when there is no person. So a key whose plugin has needed one gets a single
-//! try without a person for each credential, and a key whose prompts are not answered gets no more of them. A plugin that
-//! reads from a terminal runs in that of a person.
+//! A plugin that needs a person prompts in vain without one. So a key whose plugin has needed one gets a single try without a
+//! person for each credential, and a key whose prompts are not answered gets no more of them.
 
 use credbroker_plugin::Interactive;
 
@@ -16,26 +15,19 @@ pub(crate) enum Asker {
     Broker,
     /// A caller without a terminal.
     Program,
-    /// A caller at a terminal.
-    Person {
-        /// It can run the plugin in that terminal.
-        lends: bool,
-    },
-    /// A person who asked for this very run, as with `credbroker login`.
-    Login {
-        /// As in [`Person`](Self::Person).
-        lends: bool,
-    },
+    /// A caller at a terminal, in which the plugin can run if it `lends` it.
+    Person { lends: bool },
+    /// The same, who asked for this very run, as with `credbroker login`.
+    Login { lends: bool },
 }
 
-/// What is known about the persons that a key needs.
+/// Which persons a key needs, as far as that is known.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Attention {
     /// What the stanza says.
     mode: Interactive,
     /// The plugin tried to use a terminal, which it did not have.
     insists: bool,
-    /// A run needed a person.
     needs_person: bool,
     /// A run without a person has failed since the last credential.
     tried_in_vain: bool,
@@ -57,11 +49,10 @@ pub(crate) struct Ending {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum EndResult {
     Credential,
-    /// Nothing: it wrote something and used up its time.
+    /// It wrote something and used up its time.
     Prompt,
-    /// Nothing: it tried to use a terminal.
+    /// It tried to use a terminal.
     NoTerminal,
-    /// Nothing: it failed in another way.
     Failure,
 }
 
@@ -90,7 +81,6 @@ impl Attention {
 
     /// Why no run may start for `asker`; `None`: one may.
     pub(crate) fn refusal(self, asker: Asker) -> Option<Unattended> {
-        let is_unanswered = self.unanswered >= UNANSWERED;
         let needs_terminal = match asker {
             // After a login, its renewal is tried once without a person.
             Asker::Broker => self.mode == Interactive::Always && !self.needs_person,
@@ -100,7 +90,7 @@ impl Attention {
         match asker {
             _ if needs_terminal => Some(Unattended::NeedsTerminal),
             Asker::Login { .. } => None,
-            _ if is_unanswered => Some(Unattended::Unanswered),
+            _ if self.unanswered >= UNANSWERED => Some(Unattended::Unanswered),
             Asker::Person { .. } => None,
             Asker::Program | Asker::Broker => {
                 (self.needs_person && self.tried_in_vain).then_some(Unattended::NeedsPerson)

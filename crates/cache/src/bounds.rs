@@ -2,26 +2,26 @@
 //!
 //! What the variables or the cluster of a caller select belongs to the uid of that caller. There can be any number of such
 //! entries, so the uids share the room: the least recently used idle entry of the uid with the most gives way, and a uid
-//! below its fair part loses nothing. All other entries are the broker's. The configuration limits their number; one of them
+//! below its fair part loses nothing. All other entries are the broker's: the configuration limits their number, and one
 //! gives way only if none of a uid does, after a minute without a request.
 
 use std::{
-    collections::{BTreeSet, HashMap},
-    sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
-use super::rejection::Caller;
+use super::{
+    entry::{KeyEntry, NOT_LISTED, Party},
+    error::Full,
+};
 use credbroker_observe::clock::Now;
-use credbroker_plugin::{PluginKey, PluginSpec};
+use credbroker_plugin::PluginKey;
 
 /// An entry of the broker gives way only if there was no request for it in this time.
 pub(crate) const EVICTABLE_AFTER: Duration = Duration::from_secs(60);
-/// Entries that are looked at for the least recently used one, if requests were answered from all of them since they were
-/// listed. It bounds the time under the lock.
+/// Entries that are looked at for the least recently used one. It bounds the time under the lock.
 const LOOKED_AT: usize = 32;
-/// An entry that is not listed as idle.
-const NOT_LISTED: u64 = u64::MAX;
 
 /// How much the cache may hold.
 #[derive(Clone, Copy, Debug)]
@@ -30,59 +30,6 @@ pub struct EntryLimits {
     pub entries: usize,
     /// Bytes of their credentials, and of the variables and clusters of callers that select them.
     pub bytes: usize,
-}
-
-/// The bound that leaves no room for another key.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum Full {
-    /// `limits.entries`.
-    #[error(
-        "the broker holds {limit} credentials, which is the limit (`limits.entries`), and all are in use; raise it"
-    )]
-    Entries {
-        /// `limits.entries`.
-        limit: usize,
-    },
-    /// `limits.entryBytes`.
-    #[error(
-        "the credentials that the broker holds, and what selects them, have {limit} bytes, which is the limit (`limits.entryBytes`), and all are in use; raise it"
-    )]
-    Bytes {
-        /// `limits.entryBytes`.
-        limit: usize,
-    },
-}
-
-impl Full {
-    /// The key of the configuration.
-    pub fn key(&self) -> &'static str {
-        match self {
-            Self::Entries { .. } => "limits.entries",
-            Self::Bytes { .. } => "limits.entryBytes",
-        }
-    }
-}
-
-/// Whose entries: those of a uid, or the broker's (`None`).
-pub(crate) type Party = Option<u32>;
-
-/// What one entry counts. It changes under the lock of the [`Bounds`], except for the time of its last request.
-#[derive(Debug)]
-pub(crate) struct Share {
-    pub party: Party,
-    /// Bytes of the variables and the cluster that select it, if they are a caller's.
-    sent: usize,
-    credential: AtomicUsize,
-    /// Callers that wait for it, and watches.
-    uses: AtomicUsize,
-    /// Milliseconds since boot of the last request.
-    last_used: AtomicU64,
-    /// The last caller, or [`Caller::BROKER`].
-    last_peer: AtomicU64,
-    /// The time of the last request when it was listed as idle, or [`NOT_LISTED`].
-    listed: AtomicU64,
-    /// It is in the map.
-    is_counted: AtomicBool,
 }
 
 /// The entries in the map, by whose they are.
@@ -99,57 +46,24 @@ struct Held {
     bytes: usize,
 }
 
-/// What one party has.
 #[derive(Debug, Default)]
 struct Account {
     held: Held,
-    /// Entries without callers and watches, by the time at which they were listed. Answers from memory do not change the
-    /// order; that is made up for when an entry has to give way.
-    idle: BTreeSet<(u64, PluginKey)>,
+    /// Those that are idle, as listed. Answers from memory do not change the order until an entry has to give way.
+    idle: BTreeMap<(u64, PluginKey), Arc<KeyEntry>>,
 }
 
-impl Share {
-    /// That of a new entry, which `peer` asked for at `now`.
-    pub(crate) fn new(spec: &PluginSpec, peer: u64, now: Now) -> Self {
-        let sent = sent_bytes(spec).filter(|_| peer != Caller::BROKER);
-        Self {
-            party: sent.map(|_| uid(peer)),
-            sent: sent.unwrap_or_default(),
-            credential: AtomicUsize::default(),
-            uses: AtomicUsize::default(),
-            last_used: AtomicU64::new(millis(now)),
-            last_peer: AtomicU64::new(peer),
-            listed: AtomicU64::new(NOT_LISTED),
-            is_counted: AtomicBool::default(),
-        }
+impl Account {
+    /// Lists an entry as idle since its last request.
+    fn list(&mut self, entry: Arc<KeyEntry>) {
+        let used = entry.last_used.load(Ordering::Relaxed);
+        entry.listed.store(used, Ordering::Relaxed);
+        self.idle.insert((used, entry.spec.key), entry);
     }
 
-    /// Notes a request of `peer` at `now`.
-    pub(crate) fn touch(&self, peer: u64, now: Now) {
-        self.last_used.store(millis(now), Ordering::Relaxed);
-        if peer != Caller::BROKER {
-            self.last_peer.store(peer, Ordering::Relaxed);
-        }
-    }
-
-    /// The uid of the last caller.
-    pub(crate) fn last_uid(&self) -> Party {
-        Some(self.last_peer.load(Ordering::Relaxed)).filter(|peer| *peer != Caller::BROKER).map(uid)
-    }
-
-    /// The time since the last request.
-    pub(crate) fn idle(&self, now: Now) -> Duration {
-        Duration::from_millis(millis(now).saturating_sub(self.last_used.load(Ordering::Relaxed)))
-    }
-
-    /// Whether a caller waits or watches.
-    pub(crate) fn is_in_use(&self) -> bool {
-        self.uses.load(Ordering::Relaxed) > 0
-    }
-
-    /// What it counts.
-    pub(crate) fn bytes(&self) -> usize {
-        self.sent + self.credential.load(Ordering::Relaxed)
+    fn unlist(&mut self, entry: &KeyEntry) {
+        let listed = entry.listed.swap(NOT_LISTED, Ordering::Relaxed);
+        self.idle.remove(&(listed, entry.spec.key));
     }
 }
 
@@ -159,51 +73,46 @@ impl Bounds {
     }
 
     /// Counts a new entry.
-    pub(crate) fn add(&mut self, share: &Share) {
-        share.is_counted.store(true, Ordering::Relaxed);
-        self.count(share.party, |held| {
+    pub(crate) fn add(&mut self, entry: &KeyEntry) {
+        entry.is_in_map.store(true, Ordering::Relaxed);
+        self.count(entry.party, |held| {
             held.entries += 1;
-            held.bytes += share.bytes();
+            held.bytes += entry.bytes();
         });
     }
 
     /// An entry that is no longer in the map does not count.
-    pub(crate) fn remove(&mut self, key: PluginKey, share: &Share) {
-        if !share.is_counted.swap(false, Ordering::Relaxed) {
-            return;
-        }
-        self.unlist(key, share);
-        self.count(share.party, |held| {
+    pub(crate) fn remove(&mut self, entry: &KeyEntry) {
+        entry.is_in_map.store(false, Ordering::Relaxed);
+        self.account(entry.party).unlist(entry);
+        self.count(entry.party, |held| {
             held.entries -= 1;
-            held.bytes -= share.bytes();
+            held.bytes -= entry.bytes();
         });
-        if self.parties.get(&share.party).is_some_and(|account| account.held.entries == 0) {
-            self.parties.remove(&share.party);
+        if self.account(entry.party).held.entries == 0 {
+            self.parties.remove(&entry.party);
         }
     }
 
-    /// The credential of an entry has so many bytes now. Returns whether a bound is exceeded.
-    pub(crate) fn resize(&mut self, share: &Share, bytes: usize) -> bool {
-        let before = share.credential.swap(bytes, Ordering::Relaxed);
-        if share.is_counted.load(Ordering::Relaxed) {
-            self.count(share.party, |held| held.bytes = held.bytes + bytes - before);
+    /// The credential of an entry has so many bytes now.
+    pub(crate) fn resize(&mut self, entry: &KeyEntry, bytes: usize) {
+        let before = entry.credential.swap(bytes, Ordering::Relaxed);
+        if entry.is_in_map() {
+            self.count(entry.party, |held| held.bytes = held.bytes + bytes - before);
         }
-        self.exceeded().is_some()
     }
 
     /// A caller waits or watches.
-    pub(crate) fn enter(&mut self, key: PluginKey, share: &Share) {
-        if share.uses.fetch_add(1, Ordering::Relaxed) == 0 {
-            self.unlist(key, share);
+    pub(crate) fn enter(&mut self, entry: &KeyEntry) {
+        if entry.uses.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.account(entry.party).unlist(entry);
         }
     }
 
     /// A caller has left.
-    pub(crate) fn leave(&mut self, key: PluginKey, share: &Share) {
-        if share.uses.fetch_sub(1, Ordering::Relaxed) == 1 && share.is_counted.load(Ordering::Relaxed) {
-            let used = share.last_used.load(Ordering::Relaxed);
-            share.listed.store(used, Ordering::Relaxed);
-            self.parties.entry(share.party).or_default().idle.insert((used, key));
+    pub(crate) fn leave(&mut self, entry: &Arc<KeyEntry>) {
+        if entry.uses.fetch_sub(1, Ordering::Relaxed) == 1 && entry.is_in_map() {
+            self.account(entry.party).list(Arc::clone(entry));
         }
     }
 
@@ -216,15 +125,8 @@ impl Bounds {
         (self.total.bytes > bytes).then_some(Full::Bytes { limit: bytes })
     }
 
-    /// The entry that gives way at `full`, for a new one of `newcomer`, which counts already. `find` finds the share of an
-    /// idle entry; `None`: its plugin is running.
-    pub(crate) fn victim<'a>(
-        &mut self,
-        full: Full,
-        newcomer: Party,
-        now: Now,
-        find: impl Fn(&PluginKey) -> Option<&'a Share>,
-    ) -> Option<PluginKey> {
+    /// The entry that gives way at `full`, for a new one of `newcomer`, which counts already.
+    pub(crate) fn victim(&mut self, full: Full, newcomer: Party, now: Now) -> Option<Arc<KeyEntry>> {
         let (limit, held): (_, fn(&Held) -> usize) = match full {
             Full::Entries { limit } => (limit, |held| held.entries),
             Full::Bytes { limit } => (limit, |held| held.bytes),
@@ -242,76 +144,41 @@ impl Bounds {
             .filter(|(held, _, party)| has_more(*party, *held))
             .collect();
         uids.sort_unstable();
-        let of_uids = uids.into_iter().rev().find_map(|(.., uid)| self.oldest(uid, u64::MAX, &find));
-        of_uids.or_else(|| {
-            let boot = now.boot.checked_sub(EVICTABLE_AFTER)?;
-            self.oldest(None, millis(Now { boot, ..now }), &find)
-        })
+        let of_uids = uids.into_iter().rev().find_map(|(.., uid)| self.oldest(uid));
+        of_uids.or_else(|| self.oldest(None).filter(|entry| entry.idle(now) >= EVICTABLE_AFTER))
     }
 
-    /// The least recently used idle entry of `party`, if it was not used after `until`.
-    fn oldest<'a>(
-        &mut self,
-        party: Party,
-        until: u64,
-        find: &impl Fn(&PluginKey) -> Option<&'a Share>,
-    ) -> Option<PluginKey> {
+    /// The least recently used idle entry of `party` whose plugin is not running.
+    fn oldest(&mut self, party: Party) -> Option<Arc<KeyEntry>> {
         let account = self.parties.get_mut(&party)?;
-        let (mut touched, mut oldest) = (Vec::new(), None);
-        for (listed, key) in &account.idle {
-            let Some(share) = find(key) else { continue };
-            let used = share.last_used.load(Ordering::Relaxed);
+        let (mut touched, mut oldest) = (Vec::new(), None::<(u64, &Arc<KeyEntry>)>);
+        for ((listed, _), entry) in account.idle.iter().filter(|(_, entry)| !entry.is_running()) {
+            let used = entry.last_used.load(Ordering::Relaxed);
             if oldest.is_none_or(|(at, _)| used < at) {
-                oldest = Some((used, *key));
+                oldest = Some((used, entry));
             }
             // All that follow were used after this one.
             if used <= *listed || touched.len() == LOOKED_AT {
                 break;
             }
-            touched.push((*listed, *key, used, share));
+            touched.push(Arc::clone(entry));
         }
-        for (listed, key, used, share) in touched {
-            account.idle.remove(&(listed, key));
-            account.idle.insert((used, key));
-            share.listed.store(used, Ordering::Relaxed);
+        let oldest = oldest.map(|(_, entry)| Arc::clone(entry));
+        for entry in touched {
+            account.unlist(&entry);
+            account.list(entry);
         }
-        oldest.filter(|(used, _)| *used <= until).map(|(_, key)| key)
+        oldest
     }
 
-    fn unlist(&mut self, key: PluginKey, share: &Share) {
-        let listed = share.listed.swap(NOT_LISTED, Ordering::Relaxed);
-        if let Some(account) = self.parties.get_mut(&share.party).filter(|_| listed != NOT_LISTED) {
-            account.idle.remove(&(listed, key));
-        }
+    fn account(&mut self, party: Party) -> &mut Account {
+        self.parties.entry(party).or_default()
     }
 
     fn count(&mut self, party: Party, change: impl Fn(&mut Held)) {
         change(&mut self.total);
-        change(&mut self.parties.entry(party).or_default().held);
+        change(&mut self.account(party).held);
     }
-}
-
-/// The upper half of a peer is its uid.
-pub(crate) fn uid(peer: u64) -> u32 {
-    u32::try_from(peer >> 32).unwrap_or(u32::MAX)
-}
-
-/// The bytes that a caller sent to select `spec`; `None`: no part of it is the caller's.
-fn sent_bytes(spec: &PluginSpec) -> Option<usize> {
-    let variables = spec.caller_env.iter().map(|(name, value)| name.len() + value.len());
-    let cluster = spec.cluster.as_ref().filter(|_| spec.target.is_none());
-    if spec.caller_env.is_empty() && cluster.is_none() {
-        return None;
-    }
-    let cluster = cluster.map_or(0, |cluster| {
-        let texts = [&cluster.server, &cluster.tls_server_name, &cluster.proxy_url].map(String::len);
-        texts.iter().sum::<usize>() + cluster.certificate_authority_data.len() + cluster.config.len()
-    });
-    Some(variables.sum::<usize>() + cluster)
-}
-
-fn millis(now: Now) -> u64 {
-    u64::try_from(now.boot.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

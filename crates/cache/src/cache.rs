@@ -3,7 +3,7 @@
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -14,8 +14,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     bounds::{EVICTABLE_AFTER, EntryLimits},
-    entries::{KeyEntries, position},
-    entry::{Interest, KeyEntry},
+    entries::{Interest, KeyEntries, lock, position},
+    entry::KeyEntry,
     error::{CacheError, Failed},
     rejection::VerifyFn,
 };
@@ -30,8 +30,8 @@ use credbroker_runner::{PluginRunner, Scheduler};
 /// Entries that are handled before other tasks run.
 pub(super) const AT_A_TIME: usize = 256;
 
-/// Called at the end of each run that started, with what it issued or why it failed, and how long it took. `None`: it was
-/// ended because it was not needed.
+/// Called at the end of each run that started, with what it issued or why it failed (`None`: it was not needed), and how
+/// long it took.
 pub type RunEndFn = Arc<dyn Fn(&PluginSpec, Result<&Issued, Option<&CacheError>>, Duration) + Send + Sync>;
 
 /// The parts of a cache.
@@ -77,7 +77,7 @@ pub struct CredentialCache<R> {
 #[derive(Debug)]
 pub(super) struct Inner<R> {
     pub(super) parts: CacheParts<R>,
-    entries: Mutex<KeyEntries>,
+    entries: Arc<Mutex<KeyEntries>>,
     /// Wakes the maintenance when the first entry is made.
     pub(super) occupied: Notify,
     pub(super) generations: AtomicU64,
@@ -95,7 +95,7 @@ impl<R: PluginRunner> CredentialCache<R> {
     /// An empty cache.
     pub fn new(parts: CacheParts<R>) -> Self {
         let inner = Inner {
-            entries: Mutex::new(KeyEntries::new(parts.entries)),
+            entries: Arc::new(Mutex::new(KeyEntries::new(parts.entries))),
             parts,
             occupied: Notify::new(),
             generations: AtomicU64::new(1),
@@ -106,13 +106,10 @@ impl<R: PluginRunner> CredentialCache<R> {
 
     /// Sets how much there may be. What is held beyond that stays until it is idle.
     pub fn set_limits(&self, limits: EntryLimits) {
-        let mut entries = self.lock();
-        entries.set_limits(limits, self.now());
-        self.forget_displaced(entries);
+        self.change(|entries, now| entries.set_limits(limits, now));
     }
 
-    /// A number that increases with each change of [`profile_states`](Self::profile_states), except those that time alone
-    /// causes.
+    /// A number that increases with each change of [`profile_states`](Self::profile_states) that time alone does not cause.
     pub fn changes(&self) -> u64 {
         self.inner.changes.load(Ordering::Acquire)
     }
@@ -134,30 +131,31 @@ impl<R: PluginRunner> CredentialCache<R> {
 
     /// The entry of `spec`, made if there is none, for a caller in `peer`. It stays in the map while the caller holds it.
     pub(super) fn enter(&self, spec: PluginSpec, peer: u64) -> Result<Interest, Failed> {
-        let state = spec.provider.state.clone();
-        let mut entries = self.lock();
-        // Checked under the lock: the request may have been resolved before a reload whose keys are forgotten already.
-        if let Some(why) = state.retirement() {
-            return Err(CacheError::Retired(why).into());
-        }
-        let interest = entries.enter(spec, peer, self.now());
-        self.forget_displaced(entries);
+        let entered = self.change(|entries, now| {
+            // Under the lock: the request may have been resolved before a reload whose keys are forgotten already.
+            if let Some(why) = spec.provider.state.retirement() {
+                return Err(CacheError::Retired(why).into());
+            }
+            let full = |full| Failed { error: CacheError::Full(full), retry_after: EVICTABLE_AFTER };
+            entries.enter(spec, peer, now).map_err(full)
+        });
         self.inner.occupied.notify_one();
-        interest.map_err(|full| Failed { error: CacheError::Full(full), retry_after: EVICTABLE_AFTER })
+        entered.map(|entry| self.interest(entry))
     }
 
-    /// The credential of `entry` has changed. If there is no room for it, idle entries give way; if none is idle, the next
-    /// entry finds no room.
+    pub(super) fn interest(&self, entry: Arc<KeyEntry>) -> Interest {
+        Interest { entry, entries: Arc::clone(&self.inner.entries) }
+    }
+
+    /// The credential of `entry` has changed, and with it the room that is left.
     pub(super) fn resized(&self, entry: &KeyEntry) {
-        if entry.resize() {
-            let mut entries = self.lock();
-            let _full = entries.make_room(entry.share.party, self.now());
-            self.forget_displaced(entries);
-        }
+        self.change(|entries, now| entries.resize(entry, now));
     }
 
-    /// Frees the lock, and forgets the entries that gave way.
-    pub(super) fn forget_displaced(&self, mut entries: MutexGuard<'_, KeyEntries>) {
+    /// Does `change` under the lock, and forgets the entries that give way.
+    fn change<T>(&self, change: impl FnOnce(&mut KeyEntries, Now) -> T) -> T {
+        let mut entries = self.lock();
+        let result = change(&mut entries, self.now());
         let displaced = std::mem::take(&mut entries.displaced);
         drop(entries);
         if !displaced.is_empty() {
@@ -166,17 +164,14 @@ impl<R: PluginRunner> CredentialCache<R> {
         for entry in displaced {
             entry.forget();
         }
+        result
     }
 
-    /// Visits the entries of one provider or of all, and lets other tasks run between a few of them.
-    pub(super) async fn visit(
-        &self,
-        provider: Option<&str>,
-        mut visit: impl FnMut(&Arc<KeyEntry>, Now) + Send,
-    ) {
+    /// Visits the entries of the provider `name` or of all, and lets other tasks run between a few of them.
+    pub(super) async fn visit(&self, name: Option<&str>, mut visit: impl FnMut(&Arc<KeyEntry>, Now) + Send) {
         let mut last = None;
         loop {
-            let entries = self.lock().after(provider, last.as_ref(), AT_A_TIME);
+            let entries = self.lock().after(name, last.as_ref(), AT_A_TIME);
             let Some(end) = entries.last() else { return };
             last = Some(position(&end.spec));
             let now = self.now();
@@ -187,8 +182,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         }
     }
 
-    /// What an entry holds changes, or an entry was removed. Called before another task can see it, so that a reader of the
-    /// number that sees the change sees the number too.
+    /// What an entry holds changes, or an entry was removed. Called before another task can see that.
     pub(super) fn changed(&self) {
         self.inner.changes.fetch_add(1, Ordering::AcqRel);
     }
@@ -208,8 +202,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         self.inner.parts.clock.now()
     }
 
-    /// The maps are consistent whenever the lock is free, so a poisoned lock is still usable.
     pub(super) fn lock(&self) -> MutexGuard<'_, KeyEntries> {
-        self.inner.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner.entries)
     }
 }

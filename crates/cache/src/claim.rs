@@ -1,5 +1,4 @@
-//! The claim to the one run of a key, from the decision to the outcome. The run belongs to the cache, never to the caller
-//! that started it.
+//! The claim to the one run of a key, which belongs to the cache and never to the caller that started it.
 
 use std::{
     future::pending,
@@ -10,89 +9,78 @@ use tokio::time::sleep;
 use tracing::{Instrument as _, info, info_span, warn};
 
 use super::{
-    account::{self, Account, RunEffect},
     attention::{Asker, EndResult, Ending, Unattended},
     cache::CredentialCache,
-    entry::KeyEntry,
+    entry::{KeyEntry, uid},
     error::{CacheError, Failure},
     request::Request,
-    run::{Ended, Run},
-    state::{Current, Decision, KeyState, Replacement, replace},
+    run::Run,
+    state::{Current, Decision, KeyState, renewal},
 };
-use credbroker_credential::{Draft, Generation, Issued, Lifetime, Material, Validity, lifetime};
-use credbroker_observe::{
-    clock::Now,
-    metrics::{RunOutcome, RunReason},
-};
+use credbroker_credential::{Draft, Generation, Issued, Validity, lifetime};
+use credbroker_observe::metrics::{RunOutcome, RunReason};
 use credbroker_runner::{
-    Attendance, ForeignTexts, PluginRunner, RunError, RunOutput, RunPermit, RunSource, Urgency,
+    Attendance, ForeignTexts, PluginRunner, RunError, RunOutput, RunPermit, RunSource, Ticket, Urgency,
 };
 
-/// The claim to run the plugin of an entry. Its run always publishes an outcome, even after a panic or when the runtime
-/// shuts down.
-struct Claim<R: PluginRunner> {
-    cache: CredentialCache<R>,
-    entry: Arc<KeyEntry>,
-    run: Arc<Run>,
+/// The claim to run the plugin of an entry. It always publishes an outcome, also after a panic or when the runtime ends.
+pub(super) struct Claim<R: PluginRunner> {
+    pub(super) cache: CredentialCache<R>,
+    pub(super) entry: Arc<KeyEntry>,
+    pub(super) run: Arc<Run>,
 }
 
-impl<R: PluginRunner> CredentialCache<R> {
-    /// Decides, and starts a run if the decision needs one and there is none. Returns the run, if any. `reason` is why a new
-    /// run is started; `None`: the state says so.
-    pub(super) fn try_claim(
-        &self,
-        entry: &Arc<KeyEntry>,
-        urgency: Urgency,
-        reason: Option<RunReason>,
-        decide: impl FnOnce(&mut KeyState) -> Decision,
-    ) -> (Decision, Option<Arc<Run>>) {
-        let (decision, run, _) = self.try_claim_for(entry, (urgency, reason, None), decide);
-        (decision, run)
-    }
+/// What a run led to: a credential, and what that is beside the one that was held, or a failure. `None`: it was not needed.
+pub(super) type RunEffect = Option<Result<(RunOutcome, Current), Arc<Failure>>>;
 
-    /// The same for a request, with whether the run is new: then it has the session of the person, and the terminal if the
-    /// plugin reads from one.
+impl<R: PluginRunner> CredentialCache<R> {
+    /// Decides, and starts a run if the decision needs one and there is none. Returns the run, if any, and whether it is new.
+    /// `reason` is why a new run is started; `None`: the state says so. A new run has the session of the person who sent
+    /// `request`, and the terminal if the plugin reads from one.
     ///
     /// Deciding and claiming are one step: between two steps another run could start and end.
-    pub(super) fn try_claim_for(
+    pub(super) fn try_claim(
         &self,
         entry: &Arc<KeyEntry>,
         (urgency, reason, request): (Urgency, Option<RunReason>, Option<&Request>),
         decide: impl FnOnce(&mut KeyState) -> Decision,
     ) -> (Decision, Option<Arc<Run>>, bool) {
         let spec = &entry.spec;
-        let (mut decision, mut run, mut is_new) = (Decision::Wait, None, false);
+        let scheduler = &self.inner.parts.scheduler;
+        let (mut decision, mut run, mut ticket) = (Decision::Wait, None, None);
         entry.cell.send_if_modified(|state| {
-            // An entry that is no longer in the map does not note that its provider was retired.
-            decision = match state.retired.or_else(|| spec.provider.state.retirement()) {
+            decision = match spec.provider.state.retirement() {
                 Some(why) => Decision::Fail(CacheError::Retired(why).into()),
                 None => decide(state),
             };
             let urgency = match (&decision, urgency) {
                 // A caller that has its answer does not wait.
-                (Decision::ServeAndRefresh(_), Urgency::Waited { .. }) => Some(Urgency::Background),
-                (Decision::ServeAndRefresh(_) | Decision::Wait, _) => Some(urgency),
-                (Decision::Serve(_) | Decision::Fail(_), _) => None,
+                (Decision::Serve { refresh: true, .. }, Urgency::Waited { .. }) => Some(Urgency::Background),
+                (Decision::Serve { refresh: true, .. } | Decision::Wait, _) => Some(urgency),
+                (Decision::Serve { .. } | Decision::Fail(_), _) => None,
             };
             if let Some(urgency) = urgency.filter(|_| state.run.is_none()) {
                 let now = self.now();
                 let reason = reason.unwrap_or_else(|| state.reason(spec.file_version(), now));
                 let session = request.and_then(|request| request.session.clone());
                 let lender = request.and_then(|request| request.lender.clone());
-                let attendance = Attendance::of(session, lender.filter(|_| state.attention.reads_terminal()));
-                state.run = Some(Arc::new(Run::new(spec, urgency, reason, attendance, now)));
-                is_new = true;
+                let lender = lender.filter(|_| state.attention.reads_terminal());
+                let new = scheduler.enter(&spec.provider, urgency, source(entry, request));
+                let (attendance, queued) = (Attendance::of(session, lender), (urgency, new.handle()));
+                state.run = Some(Arc::new(Run::new((spec, reason), attendance, queued, now)));
+                ticket = Some(new);
                 self.changed();
             }
             run.clone_from(&state.run);
             false // watches need not know that a run starts
         });
-        if let Some(run) = run.as_ref().filter(|_| is_new) {
+        let is_new = ticket.is_some();
+        if let Some((run, ticket)) = run.as_ref().zip(ticket) {
             let span = info_span!("plugin_run", provider = %spec.provider.name, key = %spec.key);
             let claim = Claim { cache: self.clone(), entry: Arc::clone(entry), run: Arc::clone(run) };
-            self.inner.parts.tasks.spawn(claim.run().instrument(span.or_current()));
+            self.inner.parts.tasks.spawn(claim.run(ticket).instrument(span.or_current()));
             // No maintenance ends the run of an entry that is not in the map: it is for the callers that still wait.
-            if entry.leaves.load(Ordering::Relaxed) {
+            if !entry.is_in_map() {
                 run.detach();
             }
         }
@@ -105,156 +93,77 @@ impl<R: PluginRunner> CredentialCache<R> {
         let decide = |state: &mut KeyState| match state.attention.refusal(Asker::Broker) {
             Some(Unattended::NeedsTerminal) if state.run.is_none() => {
                 let why = CacheError::Unattended(Unattended::NeedsTerminal);
-                let failure = self.reject(state.failure.as_ref(), why.clone(), state.current.as_ref());
+                let failure = self.reject(state.failure.as_deref(), why.clone(), state.current.as_ref());
                 state.failure = Some(failure);
                 self.changed();
                 Decision::Fail(why.into())
             }
             _ => Decision::Wait,
         };
-        self.try_claim(entry, urgency, Some(RunReason::Requested), decide).1
-    }
-
-    /// What a printed credential becomes in `entry`, which holds `held`.
-    fn accept(
-        &self,
-        entry: &KeyEntry,
-        held: Option<&Current>,
-        RunOutput { decoded, file_version: file }: &RunOutput,
-    ) -> Result<(RunOutcome, Current), CacheError> {
-        let now = self.now();
-        for warning in &decoded.warnings {
-            warn!(command = %entry.spec.command(), "{warning}");
-        }
-        let lifetime = lifetime(decoded, entry.spec.provider.lifetime, now.wall)
-            .map_err(|source| CacheError::Lifetime { command: entry.spec.command(), source })?;
-        let u = (self.inner.parts.jitter)();
-        let material = &decoded.material;
-        let issue = |generation, due_in| {
-            let issued = self.issue(entry, generation, material, lifetime, now);
-            Current::new(Arc::new(issued), due_in, now, *file)
-        };
-        let accepted = match replace(held, material, lifetime, now, u, *file) {
-            Replacement::Unchanged(current) => (RunOutcome::Unchanged, current),
-            Replacement::Extended { old, due_in } => {
-                (RunOutcome::Extended, issue(old.generation.clone(), due_in))
-            }
-            Replacement::Rotated { due_in } => {
-                let number = self.inner.generations.fetch_add(1, Ordering::Relaxed);
-                let generation = Generation::new(Arc::clone(&self.inner.parts.epoch), number);
-                (RunOutcome::Rotated, issue(generation, due_in))
-            }
-        };
-        if lifetime.within_skew {
-            warn!("the credential had already expired when it arrived; check the clock of this machine");
-        }
-        Ok(accepted)
-    }
-
-    /// Encodes a credential, once for all responses.
-    fn issue(
-        &self,
-        entry: &KeyEntry,
-        generation: Generation,
-        material: &Material,
-        lifetime: Lifetime,
-        now: Now,
-    ) -> Issued {
-        let (token, pair) = Draft::secrets(material);
-        let fingerprint = material.pair.as_ref().map(|pair| pair.fingerprint);
-        let (expires_at, left) = (lifetime.expires_at, lifetime.left(now.wall));
-        let encoded = (self.inner.parts.encode)(&Draft {
-            generation: &generation,
-            token,
-            pair,
-            fingerprint,
-            expires_at,
-            lifetime: left,
-            cluster: entry.spec.endpoint(),
-        });
-        let certificate =
-            material.pair.as_ref().map(|pair| Validity { from: pair.not_before, to: pair.not_after });
-        Issued {
-            generation,
-            encoded,
-            fingerprint,
-            certificate,
-            fetched: now,
-            expires_at,
-            lifetime: left,
-            within_skew: lifetime.within_skew,
-            bound: lifetime.bound,
-        }
+        self.try_claim(entry, (urgency, Some(RunReason::Requested), None), decide).1
     }
 
     /// The failure that `error` becomes beside the credential `held`.
-    fn reject(&self, last: Option<&Failure>, error: CacheError, held: Option<&Current>) -> Failure {
+    fn reject(&self, last: Option<&Failure>, error: CacheError, held: Option<&Current>) -> Arc<Failure> {
         let now = self.now();
         let holds = held.is_some_and(|held| held.issued.is_valid_at(now));
-        Failure::after(last, error, holds, now, (self.inner.parts.jitter)())
+        Arc::new(Failure::after(last, error, holds, now, (self.inner.parts.jitter)()))
     }
 }
 
+/// Who decides what the plugin of `entry` receives in a run for `request`.
+fn source(entry: &KeyEntry, request: Option<&Request>) -> RunSource {
+    let person = request.filter(|request| request.session.is_some());
+    if person.is_none() && entry.spec.foreign_parts().is_empty() {
+        return RunSource::Configuration(entry.spec.key);
+    }
+    RunSource::Others { uid: entry.party.or(person.map(|person| uid(person.caller.peer))) }
+}
+
 impl<R: PluginRunner> Claim<R> {
-    async fn run(self) {
+    async fn run(self, ticket: Ticket) {
         let result = tokio::select! {
             biased;
-            () = self.cache.inner.parts.draining.cancelled() => Err(CacheError::Draining),
-            () = self.run.abandoned.cancelled() => return self.abandon(),
-            result = self.wait_and_run() => result,
+            () = self.cache.inner.parts.draining.cancelled() => Some(Err(CacheError::Draining)),
+            () = self.run.abandoned.cancelled() => None,
+            result = self.wait_and_run(ticket) => Some(result),
         };
         // Another caller may have a terminal too.
-        if let Err(CacheError::Run(RunError::TerminalLost { .. })) = result {
-            return self.abandon();
-        }
-        self.publish(result);
+        let is_lost = matches!(result, Some(Err(CacheError::Run(RunError::TerminalLost { .. }))));
+        self.end(result.filter(|_| !is_lost));
     }
 
     /// Waits until the scheduler permits the run, and runs the plugin.
-    async fn wait_and_run(&self) -> Result<RunOutput, CacheError> {
+    async fn wait_and_run(&self, ticket: Ticket) -> Result<RunOutput, CacheError> {
         let Self { cache, entry, run } = self;
-        let (parts, spec) = (&cache.inner.parts, &entry.spec);
-        let source = self.source();
-        let ticket = run.queue(|urgency| parts.scheduler.enter(&spec.provider, urgency, source));
+        let spec = &entry.spec;
         let permit = ticket.turn().await.map_err(|left| RunError::throttled(spec, false, left))?;
         // After an eviction, the entry does not end this run when its provider is retired.
         if let Some(why) = spec.provider.state.retirement() {
             return Err(CacheError::Retired(why));
         }
-        run.started(cache.now());
+        run.starts(cache.now());
         entry.runs.fetch_add(1, Ordering::Relaxed);
         let result = self.run_plugin(&permit).await;
-        account::called(&parts.metrics, &result);
-        let ran = run.took(cache.now()).unwrap_or_default();
-        let _first = run.ended.set(Ended { ran, failure: result.as_ref().err().map(account::failure) });
+        self.plugin_ended(&result);
         let is_first = entry.cell.borrow().failure.as_ref().is_none_or(|failure| failure.throttled == 0);
         let foreign = || ForeignTexts::of(spec, run.attendance.session().map(Arc::as_ref));
         let Some(retry_after) = permit.finish(&result, is_first, foreign) else { return Ok(result?) };
         // The issuer asked for fewer runs. Callers need to know that, and for how long.
+        if let Err(error) = result {
+            let _first = run.throttled_by.set(error);
+        }
         Err(RunError::throttled(spec, true, retry_after).into())
     }
 
-    /// Who decides what the plugin receives.
-    fn source(&self) -> RunSource {
-        let Self { entry, run, .. } = self;
-        if run.attendance.session().is_none() && entry.spec.foreign_parts().is_empty() {
-            return RunSource::Configuration(entry.spec.key);
-        }
-        RunSource::Others { uid: entry.share.party.or(run.session_uid()) }
-    }
-
-    /// Runs the plugin. If it waits for a person, it gives its slot to other runs. One line says that it may run into its
-    /// limit.
+    /// Runs the plugin. If it waits for a person, it gives its slot to other runs.
     async fn run_plugin(&self, permit: &RunPermit) -> Result<RunOutput, RunError> {
         let (spec, attendance) = (&self.entry.spec, &self.run.attendance);
-        let timeout = spec.provider.timeout;
+        let timeout_s = spec.provider.timeout.as_secs();
         let half = async {
-            sleep(timeout / 2).await;
+            sleep(spec.provider.timeout / 2).await;
             if !attendance.is_attended() {
-                warn!(
-                    timeout_s = timeout.as_secs(),
-                    "the plugin has used half of its time limit (`timeout`)"
-                );
+                warn!(timeout_s, "the plugin has used half of its time limit (`timeout`)");
             }
         };
         let beside = async {
@@ -268,61 +177,41 @@ impl<R: PluginRunner> Claim<R> {
         }
     }
 
-    /// Ends without an outcome, because it is not needed.
-    fn abandon(self) {
-        self.account(None, &RunEffect::Abandoned);
-        self.entry.update(|state| {
-            state.run.take_if(|found| Arc::ptr_eq(found, &self.run));
-            self.cache.changed();
-        });
-        self.run.publish(None);
-    }
-
-    /// Publishes the outcome. What may panic comes first: a run without an outcome leaves its callers waiting.
-    fn publish(&self, result: Result<RunOutput, CacheError>) {
+    /// Publishes the outcome; `None`: it is not needed. What may panic comes first: callers wait for the outcome.
+    fn end(&self, result: Option<Result<RunOutput, CacheError>>) {
         let Self { cache, entry, run } = self;
         let (held, last) = {
             let state = entry.cell.borrow();
             (state.current.clone(), state.failure.clone())
         };
-        let outcome = result
-            .and_then(|output| cache.accept(entry, held.as_ref(), &output))
-            .map_err(|error| cache.reject(last.as_ref(), error, held.as_ref()));
-        let effect = match &outcome {
-            Ok((outcome, current)) => RunEffect::Accepted(*outcome, current),
-            Err(failure) => RunEffect::Failed(failure),
-        };
+        let effect = result.map(|result| {
+            let accepted = result.and_then(|output| self.accept(held.as_ref(), &output));
+            accepted.map_err(|error| cache.reject(last.as_deref(), error, held.as_ref()))
+        });
         self.account(held.as_ref(), &effect);
-        if let (Some(failure), Ok(_)) = (&last, &outcome) {
+        if let (Some(failure), Some(Ok(_))) = (&last, &effect) {
             info!(failures = failure.attempts, "the plugin works again");
         }
         drop(held);
-        let outcome = outcome.map(|(_, current)| current);
-        let ending = self.ending(outcome.as_ref().err().map(|failure| &failure.error));
-        let issued = outcome.as_ref().map(|current| Arc::clone(&current.issued)).map_err(Clone::clone);
-        if issued.is_ok() {
-            // A verification in progress holds the old credential.
-            entry.forget_verification();
-        }
+        let ending = effect.as_ref().and_then(|effect| self.ending(effect.as_ref().err()));
+        let issued = |(_, current): &(RunOutcome, Current)| Arc::clone(&current.issued);
+        let issued = effect.as_ref().map(|effect| effect.as_ref().map(issued).map_err(Arc::clone));
         let mut is_refused = false;
         let is_leased = run.attendance.lender().is_some();
         let provider = &entry.spec.provider.state;
         entry.cell.send_if_modified(|state| {
             // Asked in the cell: a reload that shares the provider looks at the cell afterwards.
             let is_forgeable = is_leased && provider.is_shared();
-            // An entry that is no longer in the map does not note that it is retired.
-            is_refused = state.retired.is_some() || provider.retirement().is_some() || is_forgeable;
+            is_refused = is_forgeable || provider.retirement().is_some();
             // After an eviction the entry has another run or none, and does not keep this outcome.
             if state.run.take_if(|found| Arc::ptr_eq(found, run)).is_none() {
                 return false;
             }
             cache.changed();
-            if is_forgeable {
-                return false;
-            }
+            let Some(effect) = effect.filter(|_| !is_forgeable) else { return false };
             state.attention = ending.map_or(state.attention, |ending| state.attention.after(ending));
-            match outcome {
-                Ok(current) => {
+            match effect {
+                Ok((_, current)) => {
                     state.accept(current);
                     state.is_leased = is_leased;
                 }
@@ -330,15 +219,68 @@ impl<R: PluginRunner> Claim<R> {
             }
             true
         });
-        // Not even the callers that wait get the credential of a definition that is no longer in force, or one that another
-        // user could have forged.
-        run.publish(Some(issued).filter(|_| !is_refused));
+        // Not even the callers that wait get the credential of a retired definition, or one that another user could have forged.
+        run.publish(issued.filter(|_| !is_refused));
         cache.resized(entry);
     }
 
+    /// What a printed credential becomes beside `held`.
+    fn accept(
+        &self,
+        held: Option<&Current>,
+        output: &RunOutput,
+    ) -> Result<(RunOutcome, Current), CacheError> {
+        let Self { cache, entry, .. } = self;
+        let (now, parts, decoded) = (cache.now(), &cache.inner.parts, &output.decoded);
+        for warning in &decoded.warnings {
+            warn!(command = %entry.spec.command(), "{warning}");
+        }
+        let lifetime = lifetime(decoded, entry.spec.provider.lifetime, now.wall)
+            .map_err(|source| CacheError::Lifetime { command: entry.spec.command(), source })?;
+        if lifetime.within_skew {
+            warn!("the credential had already expired when it arrived; check the clock of this machine");
+        }
+        let material = &decoded.material;
+        let (outcome, due_in) = renewal(held, material, lifetime, now, (parts.jitter)());
+        let generation = match (outcome, held) {
+            (RunOutcome::Unchanged, Some(held)) => {
+                return Ok((outcome, held.again(due_in, now, output.file_version)));
+            }
+            (RunOutcome::Extended, Some(held)) => held.issued.generation.clone(),
+            _ => {
+                let number = cache.inner.generations.fetch_add(1, Ordering::Relaxed);
+                Generation::new(Arc::clone(&parts.epoch), number)
+            }
+        };
+        // Encoded once, for all responses.
+        let (token, pair) = Draft::secrets(material);
+        let fingerprint = material.pair.as_ref().map(|pair| pair.fingerprint);
+        let (expires_at, left, cluster) =
+            (lifetime.expires_at, lifetime.left(now.wall), entry.spec.endpoint());
+        let draft =
+            Draft { generation: &generation, token, pair, fingerprint, expires_at, lifetime: left, cluster };
+        let encoded = (parts.encode)(&draft);
+        let certificate =
+            material.pair.as_ref().map(|pair| Validity { from: pair.not_before, to: pair.not_after });
+        let issued = Issued {
+            generation,
+            encoded,
+            fingerprint,
+            certificate,
+            fetched: now,
+            expires_at,
+            lifetime: left,
+            within_skew: lifetime.within_skew,
+            bound: lifetime.bound,
+        };
+        Ok((outcome, Current::new(Arc::new(issued), due_in, now, output.file_version)))
+    }
+
     /// How the run ended, as far as persons are concerned; `None`: the plugin did not run to its end.
-    fn ending(&self, error: Option<&CacheError>) -> Option<Ending> {
-        let result = match error {
+    fn ending(&self, failure: Option<&Arc<Failure>>) -> Option<Ending> {
+        let attendance = &self.run.attendance;
+        self.run.started_at()?;
+        let result = match failure.map(|failure| &failure.error) {
             Some(CacheError::Draining | CacheError::Run(RunError::Throttled { .. })) => return None,
             Some(CacheError::Run(RunError::Timeout { stderr, .. })) if !stderr.is_empty() => {
                 EndResult::Prompt
@@ -347,25 +289,8 @@ impl<R: PluginRunner> Claim<R> {
             Some(_) => EndResult::Failure,
             None => EndResult::Credential,
         };
-        let (is_attended, needed_person) =
-            (self.run.attendance.is_attended(), self.run.attendance.needed_person());
-        self.run.started_at().map(|_| Ending { result, is_attended, needed_person })
-    }
-
-    /// Counts and logs the run, which found `held` in the entry.
-    fn account(&self, held: Option<&Current>, effect: &RunEffect<'_>) {
-        let Self { cache, entry, run } = self;
-        let (now, parts) = (cache.now(), &cache.inner.parts);
-        let outcome = Account { entry, run, metrics: &parts.metrics, held, now }.close(effect);
-        run.span.end(outcome, run.queued());
-        if let Some(took) = run.took(now) {
-            let issued = match effect {
-                RunEffect::Accepted(_, current) => Ok(&*current.issued),
-                RunEffect::Failed(failure) => Err(Some(&failure.error)),
-                RunEffect::Abandoned => Err(None),
-            };
-            (parts.on_run)(&entry.spec, issued, took);
-        }
+        let (is_attended, needed_person) = (attendance.is_attended(), attendance.needed_person());
+        Some(Ending { result, is_attended, needed_person })
     }
 }
 
@@ -374,7 +299,7 @@ impl<R: PluginRunner> Drop for Claim<R> {
         if !self.run.is_over() {
             let is_draining = self.cache.inner.parts.draining.is_cancelled();
             let panicked = || RunError::Panicked { command: self.entry.spec.command() };
-            self.publish(Err(if is_draining { CacheError::Draining } else { panicked().into() }));
+            self.end(Some(Err(if is_draining { CacheError::Draining } else { panicked().into() })));
         }
     }
 }

@@ -4,16 +4,17 @@ use std::{
     collections::{BTreeMap, HashMap},
     hash::BuildHasherDefault,
     ops::Bound,
-    sync::{Arc, Mutex, atomic::Ordering},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use super::{
-    bounds::{Bounds, EntryLimits, Full, Party, Share},
-    entry::{Interest, KeyEntry, lock},
+    bounds::{Bounds, EntryLimits},
+    entry::{KeyEntry, Party},
+    error::Full,
     request::Selector,
 };
 use credbroker_observe::clock::Now;
-use credbroker_plugin::{KeyHasher, PluginKey, PluginSpec, ProfileName, Retirement};
+use credbroker_plugin::{KeyHasher, PluginKey, PluginSpec, ProfileName};
 
 /// The position of a key in the list: its provider's name, then the key.
 pub type ListPosition = (Arc<str>, PluginKey);
@@ -24,7 +25,7 @@ pub(crate) struct KeyEntries {
     by_key: HashMap<PluginKey, Arc<KeyEntry>, BuildHasherDefault<KeyHasher>>,
     in_order: BTreeMap<ListPosition, Arc<KeyEntry>>,
     by_profile: HashMap<ProfileName, Vec<Arc<KeyEntry>>>,
-    bounds: Arc<Mutex<Bounds>>,
+    bounds: Bounds,
     /// The entries that gave way. [`forget`](KeyEntry::forget) them when the lock is free.
     pub displaced: Vec<Arc<KeyEntry>>,
 }
@@ -35,7 +36,7 @@ impl KeyEntries {
             by_key: HashMap::default(),
             in_order: BTreeMap::new(),
             by_profile: HashMap::new(),
-            bounds: Arc::new(Mutex::new(Bounds::new(limits))),
+            bounds: Bounds::new(limits),
             displaced: Vec::new(),
         }
     }
@@ -48,121 +49,77 @@ impl KeyEntries {
         self.by_key.get(key)
     }
 
-    /// The entry of `spec`, made if there is none, for a caller in `peer`.
-    ///
-    /// # Errors
-    ///
-    /// There is no room, and no entry gives way.
-    pub(crate) fn enter(&mut self, spec: PluginSpec, peer: u64, now: Now) -> Result<Interest, Full> {
+    /// The entry of `spec`, made if there is none and there is room, for a caller in `peer`, who uses it from now on.
+    pub(crate) fn enter(&mut self, spec: PluginSpec, peer: u64, now: Now) -> Result<Arc<KeyEntry>, Full> {
         if let Some(entry) = self.by_key.get(&spec.key) {
-            entry.share.touch(peer, now);
-            return Ok(Interest::new(entry));
+            entry.touch(peer, now);
+            self.bounds.enter(entry);
+            return Ok(Arc::clone(entry));
         }
-        let share = Share::new(&spec, peer, now);
-        lock(&self.bounds).add(&share);
-        let entry = Arc::new(KeyEntry::new(spec, share, &self.bounds));
-        let interest = Interest::new(&entry);
-        if let Err(full) = self.make_room(entry.share.party, now) {
-            lock(&self.bounds).remove(entry.spec.key, &entry.share);
+        let entry = Arc::new(KeyEntry::new(spec, peer, now));
+        let spec = &entry.spec;
+        self.bounds.add(&entry);
+        self.bounds.enter(&entry);
+        if let Err(full) = self.make_room(entry.party, now) {
+            self.bounds.remove(&entry);
             return Err(full);
         }
-        self.insert(&entry);
-        Ok(interest)
+        self.by_key.insert(spec.key, Arc::clone(&entry));
+        self.in_order.insert(position(spec), Arc::clone(&entry));
+        if let Some(target) = &spec.target {
+            self.by_profile.entry(target.profile.clone()).or_default().push(Arc::clone(&entry));
+        }
+        Ok(entry)
     }
 
     /// Removes idle entries until the others are within the bounds, for something new of `newcomer`.
-    ///
-    /// # Errors
-    ///
-    /// A bound is exceeded, and no entry gives way.
-    pub(crate) fn make_room(&mut self, newcomer: Party, now: Now) -> Result<(), Full> {
-        loop {
-            let victim = {
-                let mut bounds = lock(&self.bounds);
-                let Some(full) = bounds.exceeded() else { return Ok(()) };
-                let idle = |key: &PluginKey| {
-                    self.by_key.get(key).filter(|entry| !entry.is_running()).map(|entry| &entry.share)
-                };
-                let victim = bounds.victim(full, newcomer, now, idle);
-                victim.and_then(|key| self.by_key.get(&key)).cloned().ok_or(full)?
-            };
+    fn make_room(&mut self, newcomer: Party, now: Now) -> Result<(), Full> {
+        while let Some(full) = self.bounds.exceeded() {
+            let victim = self.bounds.victim(full, newcomer, now).ok_or(full)?;
             self.remove(&victim);
             self.displaced.push(victim);
         }
+        Ok(())
     }
 
     /// Sets the bounds. What is held beyond them and in use stays until it is idle.
     pub(crate) fn set_limits(&mut self, limits: EntryLimits, now: Now) {
-        lock(&self.bounds).limits = limits;
-        // Full: the next entry finds that too.
+        self.bounds.limits = limits;
         let _full = self.make_room(None, now);
     }
 
-    fn insert(&mut self, entry: &Arc<KeyEntry>) {
-        let spec = &entry.spec;
-        self.by_key.insert(spec.key, Arc::clone(entry));
-        self.in_order.insert(position(spec), Arc::clone(entry));
-        if let Some(target) = &spec.target {
-            self.by_profile.entry(target.profile.clone()).or_default().push(Arc::clone(entry));
+    /// Counts the bytes of the credential of `entry`, which has changed. Idle entries give way for it.
+    pub(crate) fn resize(&mut self, entry: &KeyEntry, now: Now) {
+        let bytes = entry.cell.borrow().current.as_ref().map_or(0, |held| held.issued.encoded.frame.len());
+        self.bounds.resize(entry, bytes);
+        let _full = self.make_room(entry.party, now);
+    }
+
+    pub(crate) fn remove_all(&mut self, entries: &[Arc<KeyEntry>]) {
+        for entry in entries {
+            self.remove(entry);
         }
     }
 
-    fn holds(&self, entry: &Arc<KeyEntry>) -> bool {
-        self.by_key.get(&entry.spec.key).is_some_and(|found| Arc::ptr_eq(found, entry))
-    }
-
-    /// Removes `entry`, unless another entry has its key by now.
+    /// Removes `entry`, if it is in the map.
     pub(crate) fn remove(&mut self, entry: &Arc<KeyEntry>) {
-        if !self.holds(entry) {
+        if !entry.is_in_map() {
             return;
         }
-        entry.leaves.store(true, Ordering::Relaxed);
         let spec = &entry.spec;
-        lock(&self.bounds).remove(spec.key, &entry.share);
+        self.bounds.remove(entry);
         self.by_key.remove(&spec.key);
         self.in_order.remove(&position(spec));
-        let profile = spec.target.as_ref().map(|target| &target.profile);
-        if let Some(name) = profile
-            && let Some(entries) = self.by_profile.get_mut(name)
+        if let Some(target) = &spec.target
+            && let Some(entries) = self.by_profile.get_mut(&target.profile)
         {
             entries.retain(|found| !Arc::ptr_eq(found, entry));
             if entries.is_empty() {
-                self.by_profile.remove(name);
+                self.by_profile.remove(&target.profile);
             }
         }
     }
 
-    /// Removes those of `entries` without interest. Interest grows only under the lock of the maps, so a request does not
-    /// find them later.
-    pub(crate) fn take_out(&mut self, entries: &[Arc<KeyEntry>]) {
-        entries.iter().filter(|entry| !entry.share.is_in_use()).for_each(|entry| self.remove(entry));
-    }
-
-    /// The entries of providers that are shared with other users than the broker's own.
-    pub(crate) fn shared(&self) -> Vec<Arc<KeyEntry>> {
-        let is_shared = |entry: &&Arc<KeyEntry>| entry.spec.provider.state.is_shared();
-        self.by_key.values().filter(is_shared).cloned().collect()
-    }
-
-    /// Removes the entries of providers that are no longer in force.
-    pub(crate) fn take_retired(&mut self) -> Vec<(Arc<KeyEntry>, Retirement)> {
-        let retirement = |entry: &Arc<KeyEntry>| {
-            entry.spec.provider.state.retirement().map(|why| (Arc::clone(entry), why))
-        };
-        let retired: Vec<_> = self.by_key.values().filter_map(retirement).collect();
-        for (entry, _) in &retired {
-            self.remove(entry);
-        }
-        retired
-    }
-}
-
-/// The position of the entry of `spec`.
-pub(crate) fn position(spec: &PluginSpec) -> ListPosition {
-    (Arc::clone(&spec.provider.name), spec.key)
-}
-
-impl KeyEntries {
     /// At most `count` of the selected entries that follow `after`, in the order of [`ListPosition`].
     pub(crate) fn select(
         &self,
@@ -170,30 +127,25 @@ impl KeyEntries {
         after: Option<&ListPosition>,
         count: usize,
     ) -> Vec<Arc<KeyEntry>> {
-        match selector {
-            Selector::All => self.after(None, after, count),
-            Selector::Provider(name) => self.after(Some(name), after, count),
+        let mut found: Vec<_> = match selector {
+            Selector::All => return self.after(None, after, count),
+            Selector::Provider(name) => return self.after(Some(name), after, count),
             Selector::Definition { provider, definition } => {
                 let mut entries = self.after(Some(provider), after, usize::MAX);
                 entries.retain(|entry| {
                     let found = entry.spec.provider.definition.as_ref();
                     found.is_some_and(|found| found.digest() == &**definition)
                 });
-                entries.truncate(count);
                 entries
             }
-            Selector::ClusterProfile(name) => {
-                page(self.of_profile(name).iter().map(|entry| (position(&entry.spec), entry)), after, count)
-            }
-            Selector::Keys(keys) => {
-                let found = keys.iter().filter_map(|key| self.by_key.get(key));
-                page(found.map(|entry| (position(&entry.spec), entry)), after, count)
-            }
-            Selector::Key(prefix) => {
-                let matching = self.by_key.iter().filter(|(key, _)| prefix.matches(key));
-                page(matching.map(|(_, entry)| (position(&entry.spec), entry)), after, count)
-            }
-        }
+            Selector::ClusterProfile(name) => self.of_profile(name).to_vec(),
+            Selector::Keys(keys) => keys.iter().filter_map(|key| self.by_key.get(key)).cloned().collect(),
+            Selector::Key(prefix) => self.matching(|entry| prefix.matches(&entry.spec.key)),
+        };
+        found.retain(|entry| after.is_none_or(|after| position(&entry.spec) > *after));
+        found.sort_by_cached_key(|entry| position(&entry.spec));
+        found.truncate(count);
+        found
     }
 
     /// At most `count` entries that follow `after`, of one provider or of all.
@@ -215,25 +167,42 @@ impl KeyEntries {
         wanted.take(count).map(|(_, entry)| Arc::clone(entry)).collect()
     }
 
-    /// The entries of one profile.
+    /// The selected entries, which are used from now on.
+    pub(crate) fn hold(&mut self, selector: &Selector) -> Vec<Arc<KeyEntry>> {
+        let held = self.select(selector, None, usize::MAX);
+        for entry in &held {
+            self.bounds.enter(entry);
+        }
+        held
+    }
+
     pub(crate) fn of_profile(&self, profile: &ProfileName) -> &[Arc<KeyEntry>] {
         self.by_profile.get(profile).map_or(&[], Vec::as_slice)
     }
 
-    /// The entries of each profile.
-    pub(crate) fn profiles(&self) -> impl Iterator<Item = &Vec<Arc<KeyEntry>>> {
-        self.by_profile.values()
+    pub(crate) fn matching(&self, is_wanted: impl Fn(&KeyEntry) -> bool) -> Vec<Arc<KeyEntry>> {
+        self.by_key.values().filter(|entry| is_wanted(entry)).cloned().collect()
     }
 }
 
-/// At most `count` of a few `entries` that follow `after`, in order.
-fn page<'a>(
-    entries: impl Iterator<Item = (ListPosition, &'a Arc<KeyEntry>)>,
-    after: Option<&ListPosition>,
-    count: usize,
-) -> Vec<Arc<KeyEntry>> {
-    let mut page: Vec<_> =
-        entries.filter(|(position, _)| after.is_none_or(|after| position > after)).collect();
-    page.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-    page.into_iter().take(count).map(|(_, entry)| Arc::clone(entry)).collect()
+pub(crate) fn position(spec: &PluginSpec) -> ListPosition {
+    (Arc::clone(&spec.provider.name), spec.key)
+}
+
+/// The maps are consistent whenever the lock is free, so a poisoned lock is still usable.
+pub(crate) fn lock(entries: &Mutex<KeyEntries>) -> MutexGuard<'_, KeyEntries> {
+    entries.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Keeps an entry in the map while a caller waits or watches. Must not be dropped under the lock.
+#[derive(Debug)]
+pub(crate) struct Interest {
+    pub entry: Arc<KeyEntry>,
+    pub entries: Arc<Mutex<KeyEntries>>,
+}
+
+impl Drop for Interest {
+    fn drop(&mut self) {
+        lock(&self.entries).bounds.leave(&self.entry);
+    }
 }

@@ -1,65 +1,109 @@
 //! The entry of one key.
 
-use std::sync::{
-    Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use tokio::sync::watch;
 
 use super::{
-    bounds::{Bounds, Share},
-    rejection::{Callers, Verification},
+    rejection::{Caller, Callers},
     run::Run,
     state::{KeyState, NextAction, Usage, next_action},
 };
-use credbroker_credential::Now;
+use credbroker_credential::{Issued, Now};
 use credbroker_observe::metrics::{Metrics, ProviderMetrics};
-use credbroker_plugin::{PluginSpec, Retirement};
+use credbroker_plugin::PluginSpec;
 
-/// The entry of one key.
+/// Whose an entry is: a uid's, or the broker's (`None`).
+pub(crate) type Party = Option<u32>;
+
+/// An entry that is not listed as idle.
+pub(crate) const NOT_LISTED: u64 = u64::MAX;
+
 #[derive(Debug)]
 pub(crate) struct KeyEntry {
     pub spec: Arc<PluginSpec>,
     pub cell: watch::Sender<KeyState>,
     pub callers: Callers,
-    /// What it counts in the bounds of the cache.
-    pub share: Share,
-    bounds: Arc<Mutex<Bounds>>,
-    /// The last verification with an API server.
-    pub verification: Mutex<Option<Verification>>,
-    /// Open watches.
+    pub party: Party,
+    /// Bytes of the variables and the cluster that select it, if they are a caller's.
+    sent: usize,
+    /// Bytes of its credential. This and the next three change under the lock of the map only.
+    pub credential: AtomicUsize,
+    /// Callers that wait for it, and watches.
+    pub uses: AtomicUsize,
+    /// The time of the last request when it was listed as idle, or [`NOT_LISTED`].
+    pub listed: AtomicU64,
+    pub is_in_map: AtomicBool,
+    /// Milliseconds since boot of the last request.
+    pub last_used: AtomicU64,
+    /// The last caller, or [`Caller::BROKER`].
+    last_peer: AtomicU64,
     pub watchers: AtomicUsize,
     /// Microseconds that the plugin of the last credential ran.
     pub run_micros: AtomicU64,
-    /// The counts of its provider; set when they are first needed.
+    /// The counts of its provider, once they are needed.
     counts: OnceLock<Arc<ProviderMetrics>>,
-    /// Runs that were started.
     pub runs: AtomicU64,
-    /// It is being removed from the map, or is no longer in it.
-    pub leaves: AtomicBool,
 }
 
 impl KeyEntry {
-    pub(crate) fn new(spec: PluginSpec, share: Share, bounds: &Arc<Mutex<Bounds>>) -> Self {
+    /// An entry without a credential, which `peer` asked for at `now`.
+    pub(crate) fn new(spec: PluginSpec, peer: u64, now: Now) -> Self {
+        let sent = sent_bytes(&spec).filter(|_| peer != Caller::BROKER);
         Self {
             cell: watch::Sender::new(KeyState::of(&spec)),
             spec: Arc::new(spec),
             callers: Callers::default(),
-            share,
-            bounds: Arc::clone(bounds),
-            verification: Mutex::default(),
+            party: sent.map(|_| uid(peer)),
+            sent: sent.unwrap_or_default(),
+            credential: AtomicUsize::default(),
+            uses: AtomicUsize::default(),
+            listed: AtomicU64::new(NOT_LISTED),
+            is_in_map: AtomicBool::default(),
+            last_used: AtomicU64::new(millis(now)),
+            last_peer: AtomicU64::new(peer),
             watchers: AtomicUsize::default(),
             run_micros: AtomicU64::default(),
             counts: OnceLock::new(),
             runs: AtomicU64::default(),
-            leaves: AtomicBool::default(),
         }
     }
 
-    /// The counts of its provider.
     pub(crate) fn counts(&self, metrics: &Metrics) -> &ProviderMetrics {
         self.counts.get_or_init(|| metrics.providers.of(&self.spec.provider.name))
+    }
+
+    /// Notes a request of `peer` at `now`.
+    pub(crate) fn touch(&self, peer: u64, now: Now) {
+        self.last_used.store(millis(now), Ordering::Relaxed);
+        if peer != Caller::BROKER {
+            self.last_peer.store(peer, Ordering::Relaxed);
+        }
+    }
+
+    /// The time since the last request.
+    pub(crate) fn idle(&self, now: Now) -> Duration {
+        Duration::from_millis(millis(now).saturating_sub(self.last_used.load(Ordering::Relaxed)))
+    }
+
+    /// Whether a caller waits or watches.
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.uses.load(Ordering::Relaxed) > 0
+    }
+
+    pub(crate) fn is_in_map(&self) -> bool {
+        self.is_in_map.load(Ordering::Relaxed)
+    }
+
+    /// What it counts in the bounds of the cache.
+    pub(crate) fn bytes(&self) -> usize {
+        self.sent + self.credential.load(Ordering::Relaxed)
     }
 
     /// Whether its plugin is running, or a caller waits for the run.
@@ -67,37 +111,37 @@ impl KeyEntry {
         self.cell.borrow().run.as_ref().is_some_and(|run| !run.is_background())
     }
 
-    /// Counts the bytes of its credential, which has changed. Returns whether a bound of the cache is exceeded.
-    pub(crate) fn resize(&self) -> bool {
-        let mut bounds = lock(&self.bounds);
-        let bytes = self.cell.borrow().current.as_ref().map_or(0, |held| held.issued.encoded.frame.len());
-        bounds.resize(&self.share, bytes)
+    /// Its run, if that is queued and no caller waits for it.
+    pub(crate) fn queued_in_background(&self) -> Option<Arc<Run>> {
+        self.cell.borrow().run.clone().filter(|run| run.is_background())
     }
 
-    /// Whether there are open watches.
+    /// The credential, if it may be served at `now`.
+    pub(crate) fn valid(&self, now: Now) -> Option<Arc<Issued>> {
+        self.cell.borrow().valid(now).map(|current| Arc::clone(&current.issued))
+    }
+
     pub(crate) fn is_watched(&self) -> bool {
         self.watchers.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether it has a credential that has expired.
     pub(crate) fn has_expired(&self, now: Now) -> bool {
         let state = self.cell.borrow();
         state.current.is_some() && state.valid(now).is_none()
     }
 
-    /// How it is used.
     pub(crate) fn usage(&self, now: Now) -> Usage {
+        let peer = Some(self.last_peer.load(Ordering::Relaxed)).filter(|peer| *peer != Caller::BROKER);
         Usage {
-            idle: self.share.idle(now),
+            idle: self.idle(now),
             watched: self.is_watched(),
-            awaited: self.share.is_in_use(),
+            awaited: self.is_in_use(),
             file: self.spec.file_version(),
             timeout: self.spec.provider.timeout,
-            uid: self.share.last_uid(),
+            uid: peer.map(uid),
         }
     }
 
-    /// What the maintenance has to do for it.
     pub(crate) fn next_action(&self, now: Now) -> NextAction {
         next_action(&self.cell.borrow(), self.usage(now), now)
     }
@@ -118,76 +162,56 @@ impl KeyEntry {
         drop(self.cell.subscribe().wait_for(|state| is_true(state)).await.map(|_| ()));
     }
 
-    /// Forgets everything. A run in flight continues only for the callers that wait for it, and its outcome is not kept:
-    /// it may have started as another account.
+    /// Forgets everything. A run in flight, which may have started as another account, continues only for its callers.
     pub(crate) fn forget(&self) {
-        if let Some(run) = self.clear(|_| true) {
-            run.detach();
-        }
+        self.clear(|_| true, Run::detach);
     }
 
-    /// Forgets everything because the provider was retired. The run in flight ends, and its callers and the watches get
-    /// the reason.
-    pub(crate) fn retire(&self, why: Retirement) {
-        let run = self.clear(|state| {
-            state.retired = Some(why);
-            true
-        });
-        if let Some(run) = run {
-            run.abandoned.cancel();
-        }
+    /// Forgets everything because the provider was retired. The run in flight ends. Callers and watches get the reason.
+    pub(crate) fn retire(&self) {
+        self.clear(|_| true, |run| run.abandoned.cancel());
     }
 
     /// Forgets everything if the credential came out of the terminal of a caller, or a run in one is in flight, which ends.
     pub(crate) fn forget_leased(&self) {
         let is_lent = |run: &Arc<Run>| run.attendance.lender().is_some();
-        if let Some(run) = self.clear(|state| state.is_leased || state.run.as_ref().is_some_and(is_lent)) {
-            run.abandoned.cancel();
-        }
+        let is_leased = |state: &KeyState| state.is_leased || state.run.as_ref().is_some_and(is_lent);
+        self.clear(is_leased, |run| run.abandoned.cancel());
     }
 
-    /// Forgets everything if `is_wanted`, and returns the run in flight.
-    fn clear(&self, is_wanted: impl FnOnce(&mut KeyState) -> bool) -> Option<Arc<Run>> {
+    /// Forgets everything if `is_wanted`, and does `end` to the run in flight.
+    fn clear(&self, is_wanted: impl FnOnce(&KeyState) -> bool, end: impl FnOnce(&Run)) {
         let mut run = None;
-        let is_cleared = self.cell.send_if_modified(|state| {
+        self.cell.send_if_modified(|state| {
             let is_wanted = is_wanted(state);
             if is_wanted {
                 run = state.clear();
             }
             is_wanted
         });
-        if is_cleared {
-            self.forget_verification();
-            self.resize();
-        }
-        run
-    }
-
-    /// Forgets the last verification: while it is in progress, it holds the credential.
-    pub(crate) fn forget_verification(&self) {
-        *self.verification.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        run.as_deref().map(end);
     }
 }
 
-/// Keeps an entry in the map while a caller waits or watches.
-#[derive(Debug)]
-pub(crate) struct Interest(pub Arc<KeyEntry>);
-
-impl Interest {
-    /// Must be called under the lock of the map that `entry` is in, so that it is not removed meanwhile.
-    pub(crate) fn new(entry: &Arc<KeyEntry>) -> Self {
-        lock(&entry.bounds).enter(entry.spec.key, &entry.share);
-        Self(Arc::clone(entry))
-    }
+/// The upper half of a peer is its uid.
+pub(crate) fn uid(peer: u64) -> u32 {
+    u32::try_from(peer >> 32).unwrap_or(u32::MAX)
 }
 
-impl Drop for Interest {
-    fn drop(&mut self) {
-        lock(&self.0.bounds).leave(self.0.spec.key, &self.0.share);
+/// The bytes that a caller sent to select `spec`; `None`: no part of it is the caller's.
+fn sent_bytes(spec: &PluginSpec) -> Option<usize> {
+    let cluster = spec.cluster.as_ref().filter(|_| spec.target.is_none());
+    if spec.caller_env.is_empty() && cluster.is_none() {
+        return None;
     }
+    let variables = spec.caller_env.iter().map(|(name, value)| name.len() + value.len());
+    let cluster = cluster.map_or(0, |cluster| {
+        let texts = [&cluster.server, &cluster.tls_server_name, &cluster.proxy_url].map(String::len);
+        texts.iter().sum::<usize>() + cluster.certificate_authority_data.len() + cluster.config.len()
+    });
+    Some(variables.sum::<usize>() + cluster)
 }
 
-/// The counts are consistent whenever the lock is free, so a poisoned lock is still usable.
-pub(crate) fn lock(bounds: &Mutex<Bounds>) -> MutexGuard<'_, Bounds> {
-    bounds.lock().unwrap_or_else(PoisonError::into_inner)
+fn millis(now: Now) -> u64 {
+    u64::try_from(now.boot.as_millis()).unwrap_or(u64::MAX)
 }

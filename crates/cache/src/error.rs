@@ -1,16 +1,15 @@
 //! Why a credential is not served, and when to try again.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use super::{attention::Unattended, bounds::Full};
+use super::attention::Unattended;
 use credbroker_credential::{LifetimeError, Now};
 use credbroker_observe::clock::full_jitter;
-use credbroker_plugin::Retirement;
+use credbroker_plugin::{PluginSpec, Retirement};
 use credbroker_runner::{PROBE_EVERY, RunError};
 
 /// The longest time for which a caller gets one of the first failures again, without a run.
 const HELD: Duration = Duration::from_secs(3);
-
 /// The longest time for which a caller gets any failure again.
 const HELD_LONGEST: Duration = Duration::from_secs(30);
 
@@ -45,23 +44,49 @@ pub enum CacheError {
     Unattended(Unattended),
 }
 
-/// What a caller waited for when its deadline passed.
-#[derive(Clone, Debug)]
-pub enum Pending {
-    /// The run is queued; for what reason, if that is known.
-    Queued(Option<String>),
-    /// The plugin has been running for this time.
-    Running(Duration),
+/// The bound that leaves no room for another key.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Full {
+    /// `limits.entries`.
+    #[error(
+        "the broker holds {limit} credentials, which is the limit (`limits.entries`), and all are in use; raise it"
+    )]
+    Entries {
+        /// `limits.entries`.
+        limit: usize,
+    },
+    /// `limits.entryBytes`.
+    #[error(
+        "the credentials that the broker holds, and what selects them, have {limit} bytes, which is the limit (`limits.entryBytes`), and all are in use; raise it"
+    )]
+    Bytes {
+        /// `limits.entryBytes`.
+        limit: usize,
+    },
 }
 
-impl fmt::Display for Pending {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Full {
+    /// The key of the configuration.
+    pub fn key(&self) -> &'static str {
         match self {
-            Self::Queued(Some(waits_for)) => write!(f, "the plugin run is queued: {waits_for}"),
-            Self::Queued(None) => f.write_str("the plugin run is about to start"),
-            Self::Running(time) => write!(f, "the plugin has been running for {} s", time.as_secs()),
+            Self::Entries { .. } => "limits.entries",
+            Self::Bytes { .. } => "limits.entryBytes",
         }
     }
+}
+
+/// What a caller waited for when its deadline passed.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Pending {
+    /// The run is queued, for this reason.
+    #[error("the plugin run is queued: {0}")]
+    Queued(String),
+    /// The run is about to start.
+    #[error("the plugin run is about to start")]
+    Starting,
+    /// The plugin has been running for this time.
+    #[error("the plugin has been running for {} s", .0.as_secs())]
+    Running(Duration),
 }
 
 fn retired(why: Retirement) -> &'static str {
@@ -72,18 +97,10 @@ fn retired(why: Retirement) -> &'static str {
 }
 
 impl CacheError {
-    /// How long the key is paused although its issuer is not, if that is the cause.
-    pub fn own_pause(&self) -> Option<Duration> {
+    /// How long its issuer is paused, or only its key (`true`), if that is the cause.
+    pub(crate) fn pause(&self) -> Option<(Duration, bool)> {
         match self {
-            Self::Run(RunError::Throttled { of_key: true, retry_after, .. }) => Some(*retry_after),
-            _ => None,
-        }
-    }
-
-    /// How long the issuer or the key is paused, if that is the cause.
-    pub fn pause(&self) -> Option<Duration> {
-        match self {
-            Self::Run(RunError::Throttled { retry_after, .. }) => Some(*retry_after),
+            Self::Run(RunError::Throttled { of_key, retry_after, .. }) => Some((*retry_after, *of_key)),
             _ => None,
         }
     }
@@ -94,16 +111,6 @@ impl CacheError {
             self,
             Self::Run(RunError::NeedsTerminal { .. }) | Self::Unattended(Unattended::NeedsTerminal)
         )
-    }
-
-    /// The same error when `time` has passed: a pause is shorter by then.
-    #[must_use]
-    pub fn after(&self, time: Duration) -> Self {
-        let mut error = self.clone();
-        if let Self::Run(RunError::Throttled { retry_after, .. }) = &mut error {
-            *retry_after = retry_after.saturating_sub(time);
-        }
-        error
     }
 }
 
@@ -124,11 +131,16 @@ impl From<CacheError> for Failed {
     }
 }
 
-/// Why the last run brought no credential, held so that it is not repeated at once. Times are since boot: a step of the
-/// wall clock must not extend them.
+impl Failed {
+    /// The issuer of `spec` is paused for this time.
+    pub(crate) fn paused(spec: &PluginSpec, retry_after: Duration) -> Self {
+        Self { error: RunError::throttled(spec, false, retry_after).into(), retry_after }
+    }
+}
+
+/// Why the last run brought no credential. Times are since boot: a step of the wall clock must not extend them.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
-    /// The error when the run ended.
     pub error: CacheError,
     pub failed_at: Duration,
     /// Failures in a row.
@@ -144,58 +156,53 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// What a caller gets at `now`.
+    /// What a caller gets at `now`: a pause is shorter by then.
     pub(crate) fn at(&self, now: Now, at_terminal: bool) -> Failed {
-        let until = if at_terminal { self.terminal_at } else { self.ask_at };
-        let error = self.error.after(now.boot.saturating_sub(self.failed_at));
-        let retry_after = error.pause().unwrap_or_else(|| until.saturating_sub(now.boot));
-        Failed { error, retry_after }
+        let (mut error, mut left) =
+            (self.error.clone(), self.held_until(at_terminal).saturating_sub(now.boot));
+        if let CacheError::Run(RunError::Throttled { retry_after, .. }) = &mut error {
+            *retry_after = retry_after.saturating_sub(now.boot.saturating_sub(self.failed_at));
+            left = *retry_after;
+        }
+        Failed { error, retry_after: left }
     }
 
     /// Whether a caller that asks at `now` gets the failure without a run.
     pub(crate) fn is_held(&self, now: Now, at_terminal: bool) -> bool {
-        now.boot < if at_terminal { self.terminal_at } else { self.ask_at }
+        now.boot < self.held_until(at_terminal)
     }
 
-    /// The failure that follows `last`. A pause is not an attempt. That of the issuer is not held here: the scheduler knows
-    /// when it ends. That of the key is: if the key `holds` a valid credential, its renewal is tried as often as a paused
-    /// issuer.
+    fn held_until(&self, at_terminal: bool) -> Duration {
+        if at_terminal { self.terminal_at } else { self.ask_at }
+    }
+
+    /// The failure that follows `last`. A pause is not an attempt. Only that of the key is held here: the scheduler knows when
+    /// that of the issuer ends. If the key `holds` a valid credential, its renewal is tried as often as a paused issuer.
     pub(crate) fn after(last: Option<&Self>, error: CacheError, holds: bool, now: Now, u: f64) -> Self {
-        let (before, throttled) = last.map_or((0, 0), |last| (last.attempts, last.throttled));
+        let (mut attempts, mut throttled) = last.map_or((0, 0), |last| (last.attempts, last.throttled));
         let until = |held: Duration| now.boot.saturating_add(held);
-        let failed_at = now.boot;
-        if let Some(pause) = error.pause() {
-            let is_own = error.own_pause().is_some();
-            let (attempts, throttled) = (before, throttled.saturating_add(u32::from(is_own)));
-            let at = if is_own { until(pause) } else { failed_at };
-            let refresh_at = if holds { at.min(until(PROBE_EVERY)) } else { at };
-            return Self { error, failed_at, attempts, throttled, refresh_at, ask_at: at, terminal_at: at };
-        }
-        let attempts = before.saturating_add(1);
-        let back_off = back_off(attempts, u);
-        let (ask, terminal) = hold(attempts, back_off);
-        Self {
-            error,
-            failed_at,
-            attempts,
-            throttled,
-            refresh_at: until(back_off),
-            ask_at: until(ask),
-            terminal_at: until(terminal),
-        }
+        let [refresh_at, ask_at, terminal_at] = if let Some((pause, of_key)) = error.pause() {
+            throttled = throttled.saturating_add(u32::from(of_key));
+            let at = if of_key { until(pause) } else { now.boot };
+            [if holds { at.min(until(PROBE_EVERY)) } else { at }, at, at]
+        } else {
+            attempts = attempts.saturating_add(1);
+            let back_off = back_off(attempts, u);
+            let (ask, terminal) = hold(attempts, back_off);
+            [back_off, ask, terminal].map(until)
+        };
+        Self { error, failed_at: now.boot, attempts, throttled, refresh_at, ask_at, terminal_at }
     }
 }
 
-/// How long after the `attempts`th failure in a row no refresh starts: full jitter up to 2 s, 4 s, 8 s … 60 s, and at
-/// least one second.
+/// How long no refresh starts after so many failures in a row: full jitter up to 2 s, 4 s, 8 s … 60 s, at least one second.
 pub(crate) fn back_off(attempts: u32, u: f64) -> Duration {
     full_jitter(attempts, Duration::from_secs(2), Duration::from_secs(60), u).max(Duration::from_secs(1))
 }
 
-/// How long a caller, and a caller at a terminal, get the `attempts`th failure in a row again without a run. The time is
-/// short, so that a login takes effect at once; it is longer from the sixth failure on, so that a wrong password does not
-/// lock the account.
-pub(crate) fn hold(attempts: u32, back_off: Duration) -> (Duration, Duration) {
+/// How long a caller, and a caller at a terminal, get the same failure again without a run. The time is short, so that a
+/// login takes effect at once, and longer from the sixth failure on, so that a wrong password does not lock the account.
+fn hold(attempts: u32, back_off: Duration) -> (Duration, Duration) {
     let short = back_off.min(HELD);
     let doubled = HELD * 2_u32.saturating_pow(attempts.saturating_sub(5).min(8));
     (if attempts <= 5 { short } else { doubled.min(HELD_LONGEST) }, short)

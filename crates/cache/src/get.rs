@@ -11,49 +11,45 @@ use tokio::{sync::watch, time::timeout};
 use super::{
     attention::Asker,
     cache::CredentialCache,
-    entry::{Interest, KeyEntry},
+    entries::Interest,
+    entry::KeyEntry,
     error::{CacheError, Failed, Pending},
     rejection::Caller,
-    request::{Lookup, Request},
+    request::Request,
     run::Waiter,
     state::{Decision, FirstStep, KeyState, decide},
 };
 use credbroker_credential::{Generation, Issued};
 use credbroker_observe::{clock::Now, metrics::RunReason};
 use credbroker_plugin::{PluginKey, PluginSpec, Retirement};
-use credbroker_runner::{PluginRunner, RunError, Urgency};
+use credbroker_runner::{PluginRunner, Urgency};
 
 /// How long a caller without a deadline waits.
 const WITHOUT_DEADLINE: Duration = Duration::from_secs(60);
 
 impl<R: PluginRunner> CredentialCache<R> {
-    /// Returns the credential of `key` from memory if it is valid and `caller` does not have it yet. Never waits.
-    pub fn lookup(&self, key: &PluginKey, caller: &Caller) -> Lookup {
+    /// Returns the credential of `key` from memory if it is valid and `caller` does not have it yet. Never waits. `None`: call
+    /// [`get`](Self::get).
+    pub fn lookup(&self, key: &PluginKey, caller: &Caller) -> Option<Arc<Issued>> {
         let now = self.now();
-        let entry = self.lock().find(key).map(Arc::clone);
-        entry.map_or(Lookup::Undecided, |entry| {
-            entry.share.touch(caller.peer, now);
-            self.serve_from_memory(&entry, caller, now).map_or(Lookup::Undecided, Lookup::Served)
-        })
+        let entry = self.lock().find(key).map(Arc::clone)?;
+        entry.touch(caller.peer, now);
+        self.serve_from_memory(&entry, caller, now)
     }
 
     /// Returns the credential of `spec`: from memory while it is valid, otherwise from one plugin run that all callers
-    /// share.
+    /// share. Dropping the future does not stop that run.
     ///
     /// A login ([`Request::is_login`]) runs the plugin even if there is a credential, unless a login succeeded in the last ten
-    /// seconds.
-    ///
-    /// A caller that asks again for the generation that it has, before that is due, may have seen it rejected; see
+    /// seconds. A caller that asks again for the generation that it has, before that is due, may have seen it rejected; see
     /// [`Request::verify_at`].
-    ///
-    /// Dropping the future does not stop a run that it started: the run belongs to the cache, and others may wait for it.
     ///
     /// # Errors
     ///
     /// [`Failed`] has the cause and how long the failure is held.
     pub async fn get(&self, spec: PluginSpec, request: &Request) -> Result<Arc<Issued>, Failed> {
         let interest = self.enter(spec, request.caller.peer)?;
-        let (entry, caller) = (&interest.0, &request.caller);
+        let (entry, caller) = (&interest.entry, &request.caller);
         let now = self.now();
         let served = if request.is_login {
             entry.cell.borrow().after_login(now).inspect(|_| self.count_served(entry))
@@ -63,15 +59,14 @@ impl<R: PluginRunner> CredentialCache<R> {
         if let Some(issued) = served {
             return Ok(issued);
         }
-        let current = entry.cell.borrow().valid(now).map(|current| Arc::clone(&current.issued));
         let first = async {
-            match current {
-                _ if request.is_login => FirstStep::Run { may_fail: true },
+            match entry.valid(now) {
+                _ if request.is_login => FirstStep::Run,
                 Some(issued) => self.suspect(entry, issued, request).await,
                 None => FirstStep::Decide,
             }
         };
-        let answer = self.get_or_run(entry, request, first).await;
+        let answer = self.get_or_run(entry, request, request.is_login, first).await;
         self.count(entry, answer.is_ok(), now);
         let (issued, now) = (answer?, self.now());
         if request.is_login {
@@ -87,7 +82,12 @@ impl<R: PluginRunner> CredentialCache<R> {
     ///
     /// There is no room for another key.
     pub fn watch(&self, spec: PluginSpec, caller: Caller) -> Result<CredentialWatch<R>, Failed> {
-        Ok(CredentialWatch::new(self.clone(), self.enter(spec, caller.peer)?, caller))
+        let interest = self.enter(spec, caller.peer)?;
+        interest.entry.watchers.fetch_add(1, Ordering::Relaxed);
+        let cell = interest.entry.cell.subscribe();
+        // A watch has no deadline, and the server limits the number of watches.
+        let request = Request { caller, deadline: Some(Duration::MAX), ..Request::default() };
+        Ok(CredentialWatch { cache: self.clone(), interest, cell, request, seen: None })
     }
 
     /// Fetches the credential of `spec` before a caller asks for it, as background work.
@@ -96,13 +96,13 @@ impl<R: PluginRunner> CredentialCache<R> {
     ///
     /// As [`get`](Self::get).
     pub async fn fetch_ahead(&self, spec: PluginSpec) -> Result<(), Failed> {
-        let Interest(entry) = &self.enter(spec, Caller::BROKER)?;
+        let Interest { entry, .. } = &self.enter(spec, Caller::BROKER)?;
         let (now, file) = (self.now(), entry.spec.file_version());
-        match self.try_claim(entry, Urgency::Background, Some(RunReason::Prewarm), |state| {
-            decide(state, Asker::Program, file, now)
-        }) {
-            (Decision::Fail(failed), _) => Err(failed),
-            (Decision::Wait, Some(run)) => match run.outcome().await {
+        let claim = (Urgency::Background, Some(RunReason::Prewarm), None);
+        let decide = |state: &mut KeyState| decide(state, Asker::Program, file, now);
+        match self.try_claim(entry, claim, decide) {
+            (Decision::Fail(failed), ..) => Err(failed),
+            (Decision::Wait, Some(run), _) => match run.outcome().await {
                 Some(Err(failure)) => Err(failure.at(self.now(), false)),
                 Some(Ok(_)) | None => Ok(()),
             },
@@ -110,95 +110,87 @@ impl<R: PluginRunner> CredentialCache<R> {
         }
     }
 
-    /// The valid credential of `entry`, unless `caller` asks for it again before it is due. Starts a refresh if one is
-    /// due.
-    pub(super) fn serve_from_memory(
-        &self,
-        entry: &Arc<KeyEntry>,
-        caller: &Caller,
-        now: Now,
-    ) -> Option<Arc<Issued>> {
+    /// The valid credential of `entry`, unless `caller` asks for it again before it is due. Starts a refresh that is due.
+    fn serve_from_memory(&self, entry: &Arc<KeyEntry>, caller: &Caller, now: Now) -> Option<Arc<Issued>> {
         let file = entry.spec.file_version();
         let (issued, due, fresh) = {
             let state = entry.cell.borrow();
             let fresh = state.valid(now)?.is_fresh_at(now);
-            match decide(&state, Asker::Program, file, now) {
-                Decision::Serve(issued) => (issued, false, fresh),
-                Decision::ServeAndRefresh(issued) => (issued, true, fresh),
-                Decision::Wait | Decision::Fail(_) => return None,
-            }
+            let decision = decide(&state, Asker::Program, file, now);
+            let Decision::Serve { issued, refresh } = decision else { return None };
+            (issued, refresh, fresh)
         };
         if entry.callers.repeats(caller.name, issued.generation.number(), now.boot) && fresh {
             return None;
         }
         if due {
-            self.try_claim(entry, Urgency::Background, None, |state| {
-                decide(state, Asker::Program, file, now)
-            });
+            let claim = (Urgency::Background, None, None);
+            self.try_claim(entry, claim, |state| decide(state, Asker::Program, file, now));
         }
         self.count_served(entry);
         Some(issued)
     }
 
-    /// Serves, waits or fails until the deadline of `request`. Fails while a valid credential is held only if `first`
-    /// allows it.
+    /// Serves, waits or fails until the deadline of `request`. Fails while a valid credential is held only if it `may_fail`,
+    /// and `first` asks for a run.
     pub(super) async fn get_or_run(
         &self,
         entry: &Arc<KeyEntry>,
         request: &Request,
+        may_fail: bool,
         first: impl Future<Output = FirstStep>,
     ) -> Result<Arc<Issued>, Failed> {
         let caller = &request.caller;
         let limit = request.deadline.unwrap_or(WITHOUT_DEADLINE);
-        let mut waiter = None;
-        let mut may_fail = false;
+        let cause = if request.is_login { RunReason::Requested } else { RunReason::Rejected };
+        let retirement = || entry.spec.provider.state.retirement();
+        let (mut waiter, mut fails) = (None, false);
         let answer = async {
-            let mut first = first.await;
-            may_fail =
-                matches!(first, FirstStep::Join { may_fail: true } | FirstStep::Run { may_fail: true });
+            let mut step = first.await;
+            fails = may_fail && step != FirstStep::Decide;
             loop {
                 let (now, file, asker) = (self.now(), entry.spec.file_version(), request.asker(&entry.spec));
-                // A login is answered by a run only.
-                let step =
-                    if request.is_login { first } else { std::mem::replace(&mut first, FirstStep::Decide) };
                 let is_cold = step == FirstStep::Decide;
-                let cause = if request.is_login { RunReason::Requested } else { RunReason::Rejected };
-                let reason = matches!(step, FirstStep::Run { .. }).then_some(cause);
+                let reason = (step == FirstStep::Run).then_some(cause);
                 let claim = (Urgency::Waited { peer: caller.peer }, reason, Some(request));
-                let (decision, run, is_new) = self.try_claim_for(entry, claim, |state| match step {
-                    FirstStep::Join { .. } | FirstStep::Run { .. } if state.run.is_some() => Decision::Wait,
-                    FirstStep::Run { .. } => match state.attention.refusal(asker) {
+                let (decision, run, is_new) = self.try_claim(entry, claim, |state| match step {
+                    FirstStep::Join | FirstStep::Run if state.run.is_some() => Decision::Wait,
+                    FirstStep::Run => match state.attention.refusal(asker) {
                         None => state.paused(now).map_or(Decision::Wait, Decision::Fail),
                         Some(refusal) if request.is_login => {
                             Decision::Fail(CacheError::Unattended(refusal).into())
                         }
                         Some(_) => decide(state, asker, file, now),
                     },
-                    FirstStep::Join { .. } | FirstStep::Decide => decide(state, asker, file, now),
+                    FirstStep::Join | FirstStep::Decide => decide(state, asker, file, now),
                 });
+                if !request.is_login {
+                    // A login is answered by a run only.
+                    step = FirstStep::Decide;
+                }
                 match decision {
-                    Decision::Serve(issued) | Decision::ServeAndRefresh(issued) => return Ok(issued),
+                    Decision::Serve { issued, .. } => return Ok(issued),
                     Decision::Fail(failed) => return Err(failed),
                     Decision::Wait => {}
                 }
                 let Some(run) = run else { continue };
-                let joined = Waiter::new(run, request, is_new).map_err(|retry_after| {
-                    let error = RunError::throttled(&entry.spec, false, retry_after).into();
-                    Failed { error, retry_after }
-                })?;
+                let joined = Waiter::new(run, request, is_new)
+                    .map_err(|left| Failed::paused(&entry.spec, left))?;
                 let outcome = tokio::select! {
                     biased;
-                    outcome = waiter.insert(joined).outcome() => outcome,
-                    // After an eviction, a later run may end before the run that this caller waits for, and the entry does
-                    // not end that run when its provider is retired.
+                    outcome = waiter.insert(joined).run.outcome() => outcome,
+                    // After an eviction, a later run may end first, and the provider may be retired without an end of this one.
                     () = entry.becomes(|state| {
-                        state.retired.is_some() || is_cold && state.valid(self.now()).is_some()
+                        retirement().is_some() || is_cold && state.valid(self.now()).is_some()
                     }) => continue,
                 };
                 match outcome {
                     Some(Ok(issued)) if issued.is_valid_at(self.now()) => return Ok(issued),
                     // The next run has the terminal of this caller.
-                    Some(Err(failure)) if failure.error.needs_terminal() && may_lend(entry, request) => {}
+                    Some(Err(failure))
+                        if failure.error.needs_terminal()
+                            && request.asker(&entry.spec).lends()
+                            && entry.cell.borrow().attention.reads_terminal() => {}
                     Some(Err(failure)) => return Err(failure.at(self.now(), caller.at_terminal)),
                     Some(Ok(_)) | None => {} // expired by now, or abandoned: decide again
                 }
@@ -207,18 +199,12 @@ impl<R: PluginRunner> CredentialCache<R> {
         let answer = timeout(limit, answer).await;
         let now = self.now();
         let outcome = answer.unwrap_or_else(|_| {
-            let pending = waiter.map_or(Pending::Queued(None), |waiter| waiter.pending(now));
+            let pending = waiter.map_or(Pending::Starting, |waiter| waiter.pending(now));
             Err(CacheError::Pending(pending).into())
         });
         // Another run may have brought a credential, or a step of the clock made one valid again.
-        let held = || entry.cell.borrow().valid(now).map(|current| Arc::clone(&current.issued));
-        outcome.or_else(|failed| if may_fail { Err(failed) } else { held().ok_or(failed) })
+        outcome.or_else(|failed| entry.valid(now).filter(|_| !fails).ok_or(failed))
     }
-}
-
-/// Whether the next run of the plugin is in the terminal of the caller.
-fn may_lend(entry: &KeyEntry, request: &Request) -> bool {
-    request.asker(&entry.spec).lends() && entry.cell.borrow().attention.reads_terminal()
 }
 
 /// An open watch. Its key is refreshed, and not forgotten, while it is open.
@@ -234,26 +220,14 @@ pub struct CredentialWatch<R> {
 
 impl<R> Drop for CredentialWatch<R> {
     fn drop(&mut self) {
-        self.entry().watchers.fetch_sub(1, Ordering::Relaxed);
+        self.interest.entry.watchers.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl<R> CredentialWatch<R> {
-    pub(super) fn new(cache: CredentialCache<R>, interest: Interest, caller: Caller) -> Self {
-        interest.0.watchers.fetch_add(1, Ordering::Relaxed);
-        let cell = interest.0.cell.subscribe();
-        // A watch has no deadline, and the server limits the number of watches.
-        let request = Request { caller, deadline: Some(Duration::MAX), ..Request::default() };
-        Self { cache, interest, cell, request, seen: None }
-    }
-
-    fn entry(&self) -> &Arc<KeyEntry> {
-        &self.interest.0
-    }
-
     /// Why its provider is no longer in force; `None`: it is.
     pub fn retirement(&self) -> Option<Retirement> {
-        self.entry().spec.provider.state.retirement()
+        self.interest.entry.spec.provider.state.retirement()
     }
 
     /// Continues where `other` ended: the credential that it returned last is not returned again.
@@ -263,35 +237,35 @@ impl<R> CredentialWatch<R> {
 }
 
 impl<R: PluginRunner> CredentialWatch<R> {
-    /// Waits for a credential whose generation or expiry differs from the one that was returned last. Generations that
-    /// came and went meanwhile are skipped.
+    /// Waits for a credential whose generation or expiry differs from the one that was returned last.
     ///
     /// # Errors
     ///
     /// The credential expired and could not be replaced: [`Failed`] has the cause.
     pub async fn next(&mut self) -> Result<Arc<Issued>, Failed> {
+        let (cache, entry) = (&self.cache, &self.interest.entry);
         loop {
-            let now = self.cache.now();
-            let held = self.cell.borrow_and_update().valid(now).map(|current| Arc::clone(&current.issued));
+            let now = cache.now();
+            self.cell.mark_unchanged();
+            let held = entry.valid(now);
             let is_held = held.is_some();
             let issued = if let Some(issued) = held {
                 issued
             } else {
                 let first = ready(FirstStep::Decide);
-                let answer = self.cache.get_or_run(self.entry(), &self.request, first).await;
-                self.cache.count(self.entry(), answer.is_ok(), now);
+                let answer = cache.get_or_run(entry, &self.request, false, first).await;
+                cache.count(entry, answer.is_ok(), now);
                 answer?
             };
             let found = (issued.generation.clone(), issued.expires_at);
             if self.seen.as_ref() != Some(&found) {
                 self.seen = Some(found);
                 if is_held {
-                    self.cache.count_served(self.entry());
+                    cache.count_served(entry);
                 }
                 return Ok(issued);
             }
-            // The maintenance wakes the watches of an expired credential, so that they need no timers. The entry keeps the
-            // sender alive.
+            // The maintenance wakes the watches of an expired credential. The entry keeps the sender alive.
             drop(self.cell.changed().await);
         }
     }

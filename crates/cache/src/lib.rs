@@ -27,12 +27,12 @@ mod testing;
 mod tests;
 
 pub use attention::Unattended;
-pub use bounds::{EntryLimits, Full};
+pub use bounds::EntryLimits;
 pub use cache::{CacheParts, CredentialCache, RunEndFn};
 pub use entries::ListPosition;
-pub use error::{CacheError, Failed, Pending};
+pub use error::{CacheError, Failed, Full, Pending};
 pub use get::CredentialWatch;
-pub use rejection::{Caller, Verdict, VerifyFn};
+pub use rejection::{Caller, RejectionStatus, Verdict, VerifyFn};
 pub use report::{ReportOutcome, Reported};
-pub use request::{Attendant, AttendantReader, InvalidKey, KeyPrefix, Lookup, Request, Selector};
-pub use status::{Holding, KeyStatus, ProviderSummary, RejectionStatus, RunCause};
+pub use request::{Attendant, AttendantReader, InvalidKey, KeyPrefix, Request, Selector};
+pub use status::{Holding, KeyStatus, ProviderSummary, RunCause};

@@ -1,17 +1,14 @@
 //! Refreshing and forgetting keys: once a second those that are due or idle, and on demand.
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use tracing::debug;
 
 use super::{
     attention::Asker,
     cache::{AT_A_TIME, CredentialCache},
-    entry::{Interest, KeyEntry},
+    entries::{Interest, KeyEntries},
+    entry::KeyEntry,
     request::Selector,
     state::{NextAction, decide},
 };
@@ -24,28 +21,22 @@ use credbroker_runner::{PluginRunner, Urgency};
 const PERIOD: Duration = Duration::from_secs(1);
 
 impl<R: PluginRunner> CredentialCache<R> {
-    /// Refreshes credentials ahead of their expiry, forgets idle keys, and starts the queued runs whose time has come,
-    /// until the broker drains.
+    /// Renews credentials ahead of expiry, forgets idle keys, and starts runs whose time has come, until the broker drains.
     pub async fn keep_fresh(&self, beat: Beat) {
         let parts = &self.inner.parts;
-        tokio::join!(self.maintain(beat), parts.draining.run_until_cancelled(parts.scheduler.keep_time()));
+        let fresh = async { tokio::join!(self.maintain(beat), parts.scheduler.keep_time()) };
+        parts.draining.run_until_cancelled(fresh).await;
     }
 
-    /// Handles every entry once a second while there are any, until the broker drains.
+    /// Handles every entry once a second while there are any.
     async fn maintain(&self, beat: Beat) {
         loop {
-            let is_empty = self.is_empty();
-            let wake = async {
-                if is_empty {
-                    self.inner.occupied.notified().await;
-                } else {
-                    beat.next(PERIOD).await;
-                }
-            };
-            tokio::select! {
-                () = self.inner.parts.draining.cancelled() => return,
-                () = wake => self.visit(None, |entry, now| self.maintain_one(entry, now)).await,
+            if self.is_empty() {
+                self.inner.occupied.notified().await;
+            } else {
+                beat.next(PERIOD).await;
             }
+            self.visit(None, |entry, now| self.maintain_one(entry, now)).await;
         }
     }
 
@@ -57,15 +48,13 @@ impl<R: PluginRunner> CredentialCache<R> {
             NextAction::Keep => {}
             NextAction::Refresh(urgency) => {
                 let file = entry.spec.file_version();
-                self.try_claim(entry, urgency, None, |state| decide(state, Asker::Broker, file, now));
+                self.try_claim(entry, (urgency, None, None), |state| decide(state, Asker::Broker, file, now));
             }
-            NextAction::Adjust { urgency, abandon } => {
-                let run = entry.cell.borrow().run.clone();
-                match run.filter(|run| run.is_background()) {
-                    Some(run) if abandon => run.abandoned.cancel(),
-                    Some(run) => run.set_floor(urgency),
-                    None => {}
-                }
+            NextAction::Adjust(urgency) => {
+                entry.queued_in_background().inspect(|run| run.set_floor(urgency));
+            }
+            NextAction::Abandon => {
+                entry.queued_in_background().inspect(|run| run.abandoned.cancel());
             }
             NextAction::Forget => {
                 let mut entries = self.lock();
@@ -78,19 +67,17 @@ impl<R: PluginRunner> CredentialCache<R> {
             }
         }
     }
-}
 
-impl<R: PluginRunner> CredentialCache<R> {
     /// Runs the plugin of every selected key now, waits for the outcomes, and returns the number of keys. The old
     /// credentials are served meanwhile, and stay if a run fails.
     ///
     /// The first run of each issuer starts even while the issuer is paused; the others are background work.
     pub async fn refresh(&self, selector: &Selector) -> usize {
         // The interest is held until the end: a queued run without a caller is abandoned.
-        let selected: Vec<_> =
-            { self.lock().select(selector, None, usize::MAX).iter().map(Interest::new).collect() };
+        let held = { self.lock().hold(selector) };
+        let selected: Vec<_> = held.into_iter().map(|entry| self.interest(entry)).collect();
         let (mut issuers, mut runs) = (HashSet::new(), Vec::with_capacity(selected.len()));
-        for Interest(entry) in &selected {
+        for Interest { entry, .. } in &selected {
             let is_first = issuers.insert(&entry.spec.provider.issuer.name);
             let urgency = if is_first { Urgency::Forced } else { Urgency::Background };
             if let Some(run) = self.force_claim(entry, urgency) {
@@ -112,15 +99,17 @@ impl<R: PluginRunner> CredentialCache<R> {
     /// another account.
     pub fn evict(&self, selector: &Selector) -> usize {
         let evicted = { self.lock().select(selector, None, usize::MAX) };
-        for entries in evicted.chunks(AT_A_TIME) {
-            self.lock().take_out(entries);
+        for some in evicted.chunks(AT_A_TIME) {
+            let mut entries = self.lock();
+            // Interest grows only under this lock, so a request does not find them later.
+            some.iter().filter(|entry| !entry.is_in_use()).for_each(|entry| entries.remove(entry));
         }
         let count = evicted.len();
-        let is_unused =
-            |entry: &Arc<KeyEntry>| entry.leaves.load(Ordering::Relaxed) && entry.cell.borrow().run.is_none();
+        let is_unused = |entry: &Arc<KeyEntry>| !entry.is_in_map() && entry.cell.borrow().run.is_none();
         let (unused, used): (Vec<_>, Vec<_>) = evicted.into_iter().partition(is_unused);
         for entry in &used {
             entry.forget();
+            self.resized(entry);
         }
         self.changed();
         // Requests no longer find these entries. Wiping thousands of them here would delay other requests.
@@ -135,21 +124,18 @@ impl<R: PluginRunner> CredentialCache<R> {
     /// Forgets the credentials of providers that are no longer in force, and returns their number. Their runs end, and
     /// callers that wait or watch get [`CacheError::Retired`].
     pub fn forget_retired(&self) -> usize {
-        let retired = self.lock().take_retired();
-        for (entry, why) in &retired {
-            entry.retire(*why);
-        }
-        self.changed();
-        retired.len()
+        let is_retired = |entry: &KeyEntry| entry.spec.provider.state.retirement().is_some();
+        self.take_out(|entries| entries.matching(is_retired), KeyEntry::retire)
     }
 
     /// Forgets the credentials that came out of the terminal of a caller, which could have forged them, and ends the runs in
-    /// terminals, if their provider is shared with other users by now.
+    /// terminals, if other users share their provider by now.
     pub fn forget_leased(&self) {
         // A run that starts afterwards finds the provider shared when it ends.
-        let shared = self.lock().shared();
+        let shared = { self.lock().matching(|entry| entry.spec.provider.state.is_shared()) };
         for entry in &shared {
             entry.forget_leased();
+            self.resized(entry);
         }
     }
 
@@ -157,21 +143,27 @@ impl<R: PluginRunner> CredentialCache<R> {
     /// deleted. Callers that wait for a run still get its outcome, for the target that they asked for; a run without
     /// callers is ended.
     pub fn forget(&self, profile: &ProfileName, now: Option<&Arc<Target>>) {
-        let is_stale = |entry: &Arc<KeyEntry>| {
+        let is_stale = |entry: &&Arc<KeyEntry>| {
             let target = entry.spec.target.as_ref();
             target.is_some_and(|target| !now.is_some_and(|now| now.is_same(target)))
         };
-        let stale: Vec<_> = {
+        let stale =
+            |entries: &KeyEntries| entries.of_profile(profile).iter().filter(is_stale).cloned().collect();
+        self.take_out(stale, KeyEntry::forget);
+    }
+
+    /// Takes the entries that `select` finds out of the map, does `end` to each of them, and returns their number.
+    fn take_out(&self, select: impl FnOnce(&KeyEntries) -> Vec<Arc<KeyEntry>>, end: fn(&KeyEntry)) -> usize {
+        let taken = {
             let mut entries = self.lock();
-            let stale = entries.of_profile(profile).iter().filter(|entry| is_stale(entry)).cloned().collect();
-            for entry in &stale {
-                entries.remove(entry);
-            }
-            stale
+            let taken = select(&entries);
+            entries.remove_all(&taken);
+            taken
         };
-        for entry in &stale {
-            entry.forget();
+        for entry in &taken {
+            end(entry);
         }
         self.changed();
+        taken.len()
     }
 }

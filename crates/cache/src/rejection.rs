@@ -4,9 +4,8 @@
 //! suggests it.
 
 use std::{
-    fmt,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use futures_util::future::{BoxFuture, Shared};
@@ -18,7 +17,7 @@ const REMEMBERED: usize = 1024;
 /// The list of callers grows by so many, so that little of it is unused.
 const GROWTH: usize = 16;
 /// A caller that does not ask again for so long has used its credential successfully.
-pub(crate) const SATISFIED_AFTER: Duration = Duration::from_secs(10);
+const SATISFIED_AFTER: Duration = Duration::from_secs(10);
 
 /// The caller of a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -46,7 +45,7 @@ impl Caller {
     pub const BROKER: u64 = credbroker_runner::BROKER;
 
     /// Whether the kernel shows its process ID.
-    pub fn has_process(&self) -> bool {
+    fn has_process(&self) -> bool {
         self.peer & u64::from(u32::MAX) != 0
     }
 }
@@ -58,7 +57,6 @@ pub(crate) struct Callers(Mutex<Vec<Given>>);
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Given {
     name: u64,
-    /// The low bits of the generation's number.
     generation: u32,
     /// When it received it, in tenths of a second since boot, shifted left by [`FLAGS`]; then the flags.
     since_and_flags: u32,
@@ -70,7 +68,6 @@ const ASKED_AGAIN: u32 = 1;
 const AT_ONCE: u32 = 2;
 /// It asked for the previous generation again.
 const REJECTED_BEFORE: u32 = 4;
-/// The number of flags.
 const FLAGS: u32 = 3;
 
 impl Callers {
@@ -79,42 +76,33 @@ impl Callers {
         if name == 0 {
             return false;
         }
-        #[expect(clippy::cast_possible_truncation, reason = "the low bits tell generations of one key apart")]
-        let generation = generation as u32;
-        let since = tenths(now) << FLAGS;
+        let (generation, since) = (low_bits(generation), tenths(now) << FLAGS);
         let mut callers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match callers.binary_search_by_key(&name, |given| given.name) {
-            Ok(index) => {
-                let Some(given) = callers.get_mut(index) else { return false };
-                if given.generation == generation {
-                    let satisfied = given.since_and_flags >> FLAGS <= satisfied_since(now);
-                    given.since_and_flags |= ASKED_AGAIN | if satisfied { 0 } else { AT_ONCE };
-                    return true;
-                }
-                let before = if given.since_and_flags & ASKED_AGAIN == 0 { 0 } else { REJECTED_BEFORE };
-                *given = Given { name, generation, since_and_flags: since | before };
-                false
+        let found = callers.binary_search_by_key(&name, |given| given.name);
+        if let Some(given) = found.ok().and_then(|index| callers.get_mut(index)) {
+            if given.generation == generation {
+                let satisfied = given.since_and_flags >> FLAGS <= satisfied_since(now);
+                given.since_and_flags |= ASKED_AGAIN | if satisfied { 0 } else { AT_ONCE };
+                return true;
             }
-            Err(_) if callers.len() >= REMEMBERED => {
-                callers.clear();
-                callers.push(Given { name, generation, since_and_flags: since });
-                false
-            }
-            Err(index) => {
-                if callers.len() == callers.capacity() {
-                    callers.reserve_exact(GROWTH);
-                }
-                callers.insert(index, Given { name, generation, since_and_flags: since });
-                false
-            }
+            let before = if given.since_and_flags & ASKED_AGAIN == 0 { 0 } else { REJECTED_BEFORE };
+            *given = Given { name, generation, since_and_flags: since | before };
+            return false;
         }
+        if callers.len() >= REMEMBERED {
+            callers.clear();
+        } else if callers.len() == callers.capacity() {
+            callers.reserve_exact(GROWTH);
+        }
+        let index = found.unwrap_or_else(|index| index).min(callers.len());
+        callers.insert(index, Given { name, generation, since_and_flags: since });
+        false
     }
 
     /// Whether `generation` was used successfully: a caller that had asked again for the previous one did not ask again
     /// for ten seconds, or two other callers did not.
     pub(crate) fn accepted(&self, generation: u64, now: Duration) -> bool {
-        #[expect(clippy::cast_possible_truncation, reason = "as above")]
-        let generation = generation as u32;
+        let generation = low_bits(generation);
         let callers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let satisfied = callers.iter().filter(|given| {
             given.generation == generation
@@ -125,11 +113,16 @@ impl Callers {
         satisfied.map(weight).sum::<usize>() >= 2
     }
 
-    /// The number of remembered callers.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
+}
+
+/// They tell the generations of one key apart.
+#[expect(clippy::cast_possible_truncation, reason = "on purpose")]
+fn low_bits(generation: u64) -> u32 {
+    generation as u32
 }
 
 /// One and a half years fit into the bits.
@@ -137,7 +130,7 @@ fn tenths(since_boot: Duration) -> u32 {
     u32::try_from(since_boot.as_millis() / 100).unwrap_or(u32::MAX) & (u32::MAX >> FLAGS)
 }
 
-/// A caller that received a generation before this time, and has not asked again, uses it successfully.
+/// A caller that received a generation before, and has not asked again, uses it successfully.
 fn satisfied_since(now: Duration) -> u32 {
     tenths(now.saturating_sub(SATISFIED_AFTER))
 }
@@ -153,46 +146,54 @@ pub enum Verdict {
     Unverifiable,
 }
 
-/// The shortest time between two runs for rejections, and between two logins that succeed. An unverified rejection of a younger generation starts no run.
+/// The shortest time between two runs for rejections, and between two logins that succeed. An unverified rejection of a
+/// younger generation starts no run.
 pub(crate) const PAUSE: Duration = Duration::from_secs(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// The shortest time between two verifications of one credential.
 pub(crate) const VERIFY_EVERY: Duration = Duration::from_secs(5);
-/// For how long after a verdict repeated requests are evidence against it: the server may have cached it.
+/// For how long after a verdict two requests are evidence against it: the server may have cached it.
 const DOUBT: Duration = Duration::from_secs(30);
-/// Callers whose repeated requests are counted as evidence against a verdict.
-const MOST_DOUBTING_CALLERS: usize = 4;
 
-/// What is known about rejections of one key. It limits the runs that a client can cause by reporting, or asking again,
-/// over and over.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Rejections {
+/// What is known about rejections of one key.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RejectionStatus {
     /// Reports and suspicions.
     pub count: u64,
     /// Verifications with an API server.
     pub verifications: u64,
     /// The result of the last of them.
     pub verdict: Option<Verdict>,
-    /// When a rejection last started a run, since boot.
-    last_run: Option<Duration>,
-    /// The generation that this run was started for.
-    rejected: u64,
+    /// From this time on a report starts a run, by the wall clock; `None`: from now on. A rejection that an API server
+    /// confirms, or that a second process reports, may start one earlier.
+    pub next_run: Option<SystemTime>,
+}
+
+/// What limits the runs that a client can cause by reporting rejections of one key, or asking again, over and over.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rejections {
+    /// Without the time of the next run.
+    pub known: RejectionStatus,
+    /// The last verification. While it is in progress, it holds the credential.
+    pub verification: Option<Verification>,
+    /// When a rejection last started a run, since boot, and of which generation.
+    last_run: Option<(Duration, u64)>,
     /// The time between that run and the next one for a rejection.
     pause: Duration,
     /// The current generation, and when the first evidence against it came.
     first: Option<(u64, Duration)>,
     /// The last suspicion: the generation, the caller, and when.
     last: Option<(u64, Caller, Duration)>,
-    /// The callers that asked again although the server accepts the generation.
     doubts: Option<Doubts>,
 }
 
+/// The requests of callers that asked again although the server accepts the generation.
 #[derive(Clone, Debug)]
 struct Doubts {
     generation: u64,
+    /// When the server accepted it, since boot.
     since: Duration,
-    /// Their names, and how often each of them asked.
-    callers: Vec<(u64, u8)>,
+    requests: u8,
 }
 
 /// The evidence that a credential is rejected.
@@ -212,13 +213,8 @@ pub(crate) enum Evidence {
 }
 
 impl Rejections {
-    /// Counts a report or a suspicion.
-    pub(crate) fn note(&mut self) {
-        self.count += 1;
-    }
-
-    /// Notes the API server's verdict about `issued`, which `caller` asked for again at `since`. Returns the evidence for
-    /// a run, if there is any. `accepted`: other callers use this generation successfully.
+    /// The evidence for a run in the API server's verdict about `issued`, which `caller` asked for again at `since`.
+    /// `accepted`: other callers use this generation successfully.
     pub(crate) fn weigh(
         &mut self,
         issued: &Issued,
@@ -230,43 +226,32 @@ impl Rejections {
         match verdict {
             Verdict::Rejected => Some(Evidence::Verified),
             _ if caller.without_exec_info => None,
-            Verdict::Accepted => self.doubt(issued, caller, since, now).then_some(Evidence::Doubted),
+            Verdict::Accepted => self.doubt(issued, since, now).then_some(Evidence::Doubted),
             Verdict::Unverifiable => Some(Evidence::Repeated { accepted }),
         }
     }
 
     /// API servers cache verdicts. Returns whether callers asked again so often after one that it may be outdated.
-    fn doubt(&mut self, issued: &Issued, caller: &Caller, since: Now, now: Now) -> bool {
+    fn doubt(&mut self, issued: &Issued, since: Now, now: Now) -> bool {
         let generation = issued.generation.number();
-        let doubts = match &mut self.doubts {
-            Some(doubts)
-                if doubts.generation == generation && now.boot.saturating_sub(doubts.since) <= DOUBT =>
-            {
-                doubts
-            }
-            stale => {
-                // A request from before the verdict is not evidence against it.
-                *stale = Some(Doubts { generation, since: now.boot, callers: Vec::new() });
-                return false;
-            }
+        let is_recent = |doubts: &&mut Doubts| {
+            doubts.generation == generation && now.boot.saturating_sub(doubts.since) <= DOUBT
         };
+        let Some(doubts) = self.doubts.as_mut().filter(is_recent) else {
+            self.doubts = Some(Doubts { generation, since: now.boot, requests: 0 });
+            return false;
+        };
+        // A request from before the verdict is not evidence against it.
         if since.boot < doubts.since {
             return false;
         }
-        if let Some((_, times)) = doubts.callers.iter_mut().find(|(name, _)| *name == caller.name) {
-            *times = times.saturating_add(1);
-        } else if doubts.callers.len() < MOST_DOUBTING_CALLERS {
-            doubts.callers.push((caller.name, 1));
-        }
-        doubts.callers.len() >= 2 || doubts.callers.iter().any(|(_, times)| *times >= 2)
+        doubts.requests = doubts.requests.saturating_add(1);
+        doubts.requests >= 2
     }
 
-    /// Notes `evidence` against `issued` at `now`, and a run if it starts one. `failed`: the last run brought no
-    /// credential, which does not show whether runs help.
-    ///
-    /// # Errors
-    ///
-    /// It is too early for a run: the time since boot from which on the same evidence starts one.
+    /// Notes `evidence` against `issued` at `now`, and a run if it starts one. If it is too early for that, returns the time
+    /// since boot from which on the same evidence starts one. `failed`: the last run brought no credential, which does not
+    /// show whether runs help.
     pub(crate) fn admit(
         &mut self,
         issued: &Issued,
@@ -283,8 +268,7 @@ impl Rejections {
         self.last = Some((generation, *caller, now.boot));
         let in_vain = !failed && self.last_run_was_in_vain(issued, evidence);
         let mature = if evidence == Evidence::Verified { Duration::ZERO } else { mature_at(issued) };
-        let after =
-            |pause: Duration| self.last_run.map_or(mature, |last| mature.max(last.saturating_add(pause)));
+        let after = |pause| self.last_run.map_or(mature, |(last, _)| mature.max(last.saturating_add(pause)));
         let alone = after(if in_vain { self.pause } else { PAUSE });
         if now.boot < if is_second { after(PAUSE) } else { alone } {
             // The next request of this caller will not be the second one.
@@ -292,13 +276,11 @@ impl Rejections {
         }
         let longest = (issued.lifetime / 2).clamp(PAUSE, LONGEST_PAUSE);
         self.pause = if in_vain { (self.pause * 2).clamp(PAUSE, longest) } else { PAUSE };
-        (self.last_run, self.rejected) = (Some(now.boot), generation);
-        self.doubts = None;
+        (self.last_run, self.doubts) = (Some((now.boot, generation)), None);
         Ok(())
     }
 
-    /// Whether another process asked for the same generation again a short time ago: that is stronger evidence than
-    /// repeated requests of one.
+    /// Whether another process asked for the same generation again a short time ago, which is stronger evidence.
     fn is_second(&self, issued: &Issued, caller: &Caller, now: Now) -> bool {
         self.last.is_some_and(|(generation, other, at)| {
             generation == issued.generation.number()
@@ -311,15 +293,10 @@ impl Rejections {
 
     /// Whether the last run for a rejection was in vain: it brought the same credential, or one that was rejected at once.
     fn last_run_was_in_vain(&self, issued: &Issued, evidence: Evidence) -> bool {
-        let generation = issued.generation.number();
-        if self.last_run.is_none() {
-            return false;
-        }
-        let at_once = |(number, at): (u64, Duration)| {
-            number == generation && at.saturating_sub(issued.fetched.boot) < PAUSE
-        };
+        let Some((_, rejected)) = self.last_run else { return false };
+        let at_once = |(_, at): (u64, Duration)| at.saturating_sub(issued.fetched.boot) < PAUSE;
         match evidence {
-            _ if generation == self.rejected => true,
+            _ if issued.generation.number() == rejected => true,
             Evidence::Repeated { accepted } => !accepted,
             Evidence::Reported | Evidence::Verified | Evidence::Doubted => self.first.is_some_and(at_once),
         }
@@ -327,7 +304,7 @@ impl Rejections {
 
     /// When a report of `issued` starts a run, at the latest, since boot; `None`: at `now`.
     pub(crate) fn not_before(&self, issued: Option<&Issued>, now: Now) -> Option<Duration> {
-        let paused = self.last_run.map(|last| last.saturating_add(self.pause));
+        let paused = self.last_run.map(|(last, _)| last.saturating_add(self.pause));
         paused.into_iter().chain(issued.map(mature_at)).max().filter(|until| now.boot < *until)
     }
 }
@@ -341,21 +318,14 @@ fn mature_at(issued: &Issued) -> Duration {
 pub type VerifyFn = Arc<dyn Fn(Arc<Issued>, Arc<Cluster>) -> BoxFuture<'static, Verdict> + Send + Sync>;
 
 /// A verification with an API server. All callers that suspect the credential share its result.
+#[derive(Clone, Debug)]
 pub(crate) struct Verification {
     /// When it started, since boot.
     pub started: Duration,
     pub generation: u64,
     pub server: String,
     /// The verification ends when neither this nor a caller needs the verdict.
-    pub verdict: SharedVerdict,
-}
-
-pub(crate) type SharedVerdict = Shared<BoxFuture<'static, Verdict>>;
-
-impl fmt::Debug for Verification {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Verification").field("started", &self.started).finish_non_exhaustive()
-    }
+    pub verdict: Shared<BoxFuture<'static, Verdict>>,
 }
 
 #[cfg(test)]

@@ -1,11 +1,7 @@
 //! Reports of rejected credentials, and suspicions: a caller that asks again for the credential that it has, long before it
 //! is due, may have seen it rejected.
 
-use std::{
-    future::ready,
-    sync::{Arc, PoisonError},
-    time::Duration,
-};
+use std::{future::ready, sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
 use tokio_util::task::AbortOnDropHandle;
@@ -15,7 +11,7 @@ use super::{
     cache::CredentialCache,
     entry::KeyEntry,
     error::Failed,
-    rejection::{Evidence, SharedVerdict, VERIFY_EVERY, Verdict, Verification},
+    rejection::{Caller, Evidence, VERIFY_EVERY, Verdict, Verification},
     request::Request,
     state::{FirstStep, KeyState},
 };
@@ -52,13 +48,13 @@ pub enum ReportOutcome {
     UnknownGeneration,
 }
 
-/// How to answer a report.
-#[derive(Debug)]
-enum ReportPlan {
-    /// At once.
-    Answer(Result<Reported, Failed>),
-    /// With what the first step leads to. The outcome is known if the report is about another credential.
-    Wait(FirstStep, Option<ReportOutcome>),
+/// How to answer a report or a suspicion.
+#[derive(Debug, Default)]
+struct Reply {
+    first: FirstStep,
+    /// What the report led to, if it is known before the answer.
+    outcome: Option<ReportOutcome>,
+    answer: Option<Result<Arc<Issued>, Failed>>,
 }
 
 impl<R: PluginRunner> CredentialCache<R> {
@@ -75,29 +71,24 @@ impl<R: PluginRunner> CredentialCache<R> {
         request: &Request,
     ) -> Result<Reported, Failed> {
         let (interest, asked) = (self.enter(spec, request.caller.peer)?, self.now());
-        let (entry, mut plan) = (&interest.0, ReportPlan::Wait(FirstStep::Decide, None));
-        entry.update(|state| plan = self.plan(state, generation, request, asked));
-        if !matches!(plan, ReportPlan::Wait(_, Some(_))) {
-            let (provider, key) = (&entry.spec.provider.name, &entry.spec.key);
-            let run = matches!(plan, ReportPlan::Wait(..));
+        let entry = &interest.entry;
+        let plan = entry.update(|state| self.plan(state, generation, request, asked));
+        if plan.answer.is_some() || plan.outcome.is_none() {
+            let (provider, key, run) = (&entry.spec.provider.name, &entry.spec.key, plan.answer.is_none());
             info!(%provider, %key, generation, run, "a client reports that the credential was rejected");
         }
-        let answer = match plan {
-            ReportPlan::Answer(answer) => answer,
-            ReportPlan::Wait(first, outcome) => {
-                let answer = self.get_or_run(entry, request, ready(first)).await;
-                answer.map(|issued| {
-                    let is_same = issued.generation.to_string() == generation;
-                    let of_run = if is_same { ReportOutcome::NothingNewer } else { ReportOutcome::Replaced };
-                    Reported { issued, outcome: outcome.unwrap_or(of_run) }
-                })
-            }
+        let answer = match plan.answer {
+            Some(answer) => answer,
+            None => self.get_or_run(entry, request, true, ready(plan.first)).await,
         };
         self.count(entry, answer.is_ok(), asked);
-        answer
+        let issued = answer?;
+        let is_same = issued.generation.to_string() == generation;
+        let of_run = if is_same { ReportOutcome::NothingNewer } else { ReportOutcome::Replaced };
+        Ok(Reported { issued, outcome: plan.outcome.unwrap_or(of_run) })
     }
 
-    fn plan(&self, state: &mut KeyState, generation: &str, request: &Request, now: Now) -> ReportPlan {
+    fn plan(&self, state: &mut KeyState, generation: &str, request: &Request, now: Now) -> Reply {
         let caller = &request.caller;
         let current = state.current.as_ref().map(|current| Arc::clone(&current.issued));
         let reported = current.filter(|issued| issued.generation.to_string() == generation);
@@ -107,31 +98,15 @@ impl<R: PluginRunner> CredentialCache<R> {
             } else {
                 Some(ReportOutcome::UnknownGeneration)
             };
-            return ReportPlan::Wait(FirstStep::Decide, outcome);
+            return Reply { outcome, ..Reply::default() };
         };
         if !issued.is_valid_at(now) {
-            return ReportPlan::Wait(FirstStep::Decide, None);
+            return Reply::default();
         }
-        let rejections = state.rejections.get_or_insert_default();
-        rejections.note();
-        if state.run.is_some() {
-            return ReportPlan::Wait(FirstStep::Join { may_fail: true }, None);
-        }
-        let failure = state.failure.as_ref();
-        if let Some(held) = failure.filter(|failure| failure.is_held(now, caller.at_terminal)) {
-            return ReportPlan::Answer(Err(held.at(now, caller.at_terminal)));
-        }
-        match rejections.admit(&issued, caller, Evidence::Reported, failure.is_some(), now) {
-            Ok(()) => ReportPlan::Wait(FirstStep::Run { may_fail: true }, None),
-            Err(not_before) => {
-                let retry_after = not_before.saturating_sub(now.boot);
-                ReportPlan::Answer(Ok(Reported { issued, outcome: ReportOutcome::TooEarly { retry_after } }))
-            }
-        }
+        state.rejections.get_or_insert_default().known.count += 1;
+        respond(state, issued, caller, Evidence::Reported, now)
     }
-}
 
-impl<R: PluginRunner> CredentialCache<R> {
     /// How to answer a caller that asks again for `issued`. A suspicion never turns a valid credential into an error.
     pub(super) async fn suspect(
         &self,
@@ -139,40 +114,28 @@ impl<R: PluginRunner> CredentialCache<R> {
         issued: Arc<Issued>,
         request: &Request,
     ) -> FirstStep {
-        let since = self.now();
+        let (since, caller) = (self.now(), &request.caller);
         let verdict = match &request.verify_at {
             Some(cluster) => self.verdict(entry, &issued, cluster).await,
             None => Verdict::Unverifiable,
         };
         let now = self.now();
         let accepted = entry.callers.accepted(issued.generation.number(), now.boot);
-        let at_terminal = request.caller.at_terminal;
         let (first, next_run) = entry.update(|state| {
-            let same =
-                state.current.as_ref().filter(|current| current.issued.generation == issued.generation);
-            let Some(current) = same.map(|current| Arc::clone(&current.issued)) else {
+            let held = state.current.as_ref().map(|current| Arc::clone(&current.issued));
+            let Some(held) = held.filter(|held| held.generation == issued.generation) else {
                 return Default::default();
             };
             let rejections = state.rejections.get_or_insert_default();
-            rejections.note();
-            let evidence = rejections.weigh(&current, &request.caller, verdict, accepted, (since, now));
-            let failed = state.failure.as_ref();
-            // A held failure protects an account that a wrong password would lock.
-            let is_held = failed.is_some_and(|failure| failure.is_held(now, at_terminal));
-            let mut admit = |evidence| {
-                rejections.admit(&current, &request.caller, evidence, failed.is_some(), now).is_ok()
-            };
-            let first = match evidence {
-                Some(_) if state.run.is_some() => FirstStep::Join { may_fail: false },
-                Some(evidence) if !is_held && admit(evidence) => FirstStep::Run { may_fail: false },
-                _ => FirstStep::Decide,
-            };
-            let next_run = rejections.not_before(Some(&current), now);
-            (first, next_run.map(|until| until.saturating_sub(now.boot)))
+            rejections.known.count += 1;
+            let evidence = rejections.weigh(&held, caller, verdict, accepted, (since, now));
+            let plan = evidence.map(|evidence| respond(state, Arc::clone(&held), caller, evidence, now));
+            let next_run = state.rejections.as_ref().and_then(|known| known.not_before(Some(&held), now));
+            (plan.unwrap_or_default().first, next_run.map(|until| until.saturating_sub(now.boot)))
         });
         let (provider, key) = (&entry.spec.provider.name, &entry.spec.key);
         match first {
-            FirstStep::Run { .. } => {
+            FirstStep::Run => {
                 info!(%provider, %key, ?verdict, ?next_run, "the credential seems to be rejected: running the plugin");
             }
             FirstStep::Decide if verdict == Verdict::Rejected => {
@@ -185,32 +148,28 @@ impl<R: PluginRunner> CredentialCache<R> {
 
     /// The verdict of the API server of `cluster` about `issued`. Callers share a verification for a few seconds.
     async fn verdict(&self, entry: &Arc<KeyEntry>, issued: &Arc<Issued>, cluster: &Arc<Cluster>) -> Verdict {
-        let now = self.now();
-        let verdict = {
-            let mut last = entry.verification.lock().unwrap_or_else(PoisonError::into_inner);
-            let recent = last.as_ref().filter(|last| {
-                last.generation == issued.generation.number()
-                    && now.boot.saturating_sub(last.started) < VERIFY_EVERY
-            });
-            match recent {
-                Some(recent) if recent.server == cluster.server => recent.verdict.clone(),
+        let (generation, now) = (issued.generation.number(), self.now());
+        let verdict = entry.update(|state| {
+            let rejections = state.rejections.get_or_insert_default();
+            if let Some(last) = &rejections.verification
+                && last.generation == generation
+                && now.boot.saturating_sub(last.started) < VERIFY_EVERY
+            {
                 // The verdict of one API server says nothing about another one.
-                Some(_) => return Verdict::Unverifiable,
-                None => {
-                    let verdict = self.verify(entry, issued, cluster);
-                    let (generation, started) = (issued.generation.number(), now.boot);
-                    let server = cluster.server.clone();
-                    *last = Some(Verification { started, generation, server, verdict: verdict.clone() });
-                    verdict
-                }
+                return (last.server == cluster.server).then(|| last.verdict.clone());
             }
-        };
-        verdict.await
+            let verification = rejections.verification.insert(self.verify(entry, issued, cluster));
+            Some(verification.verdict.clone())
+        });
+        match verdict {
+            Some(verdict) => verdict.await,
+            None => Verdict::Unverifiable,
+        }
     }
 
     /// Starts a verification. It belongs to the cache, which goes on with it when its callers have left: otherwise it would
     /// never end, and keep its place among the verifications at a time.
-    fn verify(&self, entry: &Arc<KeyEntry>, issued: &Arc<Issued>, cluster: &Arc<Cluster>) -> SharedVerdict {
+    fn verify(&self, entry: &Arc<KeyEntry>, issued: &Arc<Issued>, cluster: &Arc<Cluster>) -> Verification {
         let parts = &self.inner.parts;
         let verification = (parts.verify)(Arc::clone(issued), Arc::clone(cluster));
         let (entry, draining) = (Arc::clone(entry), parts.draining.clone());
@@ -221,14 +180,36 @@ impl<R: PluginRunner> CredentialCache<R> {
             let (provider, key) = (&entry.spec.provider.name, &entry.spec.key);
             info!(%provider, %key, ?verdict, "verified a credential that seems to be rejected");
             entry.update(|state| {
-                let rejections = state.rejections.get_or_insert_default();
-                rejections.verifications += 1;
-                rejections.verdict = Some(verdict);
+                let known = &mut state.rejections.get_or_insert_default().known;
+                (known.verifications, known.verdict) = (known.verifications + 1, Some(verdict));
             });
             verdict
         });
         let task = AbortOnDropHandle::new(task);
         // An error is a panic.
-        async move { task.await.unwrap_or(Verdict::Unverifiable) }.boxed().shared()
+        let verdict = async move { task.await.unwrap_or(Verdict::Unverifiable) }.boxed().shared();
+        let (generation, server) = (issued.generation.number(), cluster.server.clone());
+        Verification { started: self.now().boot, generation, server, verdict }
+    }
+}
+
+/// How to answer `caller`, who has this evidence against the credential `held`.
+fn respond(state: &mut KeyState, held: Arc<Issued>, caller: &Caller, evidence: Evidence, now: Now) -> Reply {
+    if state.run.is_some() {
+        return Reply { first: FirstStep::Join, ..Reply::default() };
+    }
+    let failure = state.failure.as_ref();
+    // A held failure protects an account that a wrong password would lock.
+    if let Some(failure) = failure.filter(|failure| failure.is_held(now, caller.at_terminal)) {
+        let failed = failure.at(now, caller.at_terminal);
+        return Reply { answer: Some(Err(failed)), ..Reply::default() };
+    }
+    let rejections = state.rejections.get_or_insert_default();
+    match rejections.admit(&held, caller, evidence, failure.is_some(), now) {
+        Ok(()) => Reply { first: FirstStep::Run, ..Reply::default() },
+        Err(not_before) => {
+            let outcome = ReportOutcome::TooEarly { retry_after: not_before.saturating_sub(now.boot) };
+            Reply { outcome: Some(outcome), answer: Some(Ok(held)), ..Reply::default() }
+        }
     }
 }

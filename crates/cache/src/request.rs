@@ -1,11 +1,11 @@
 //! What callers ask for: a credential, or an operation on keys.
 
-use std::{fmt, future::pending, str::FromStr, sync::Arc, time::Duration};
+use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 
 use tokio::sync::watch;
 
 use super::{attention::Asker, rejection::Caller};
-use credbroker_credential::{Cluster, Issued};
+use credbroker_credential::Cluster;
 use credbroker_plugin::{PluginKey, PluginSpec, ProfileName, Session};
 use credbroker_runner::{Attendance, AttendanceNews, AttendanceReader, Attending, Lender};
 
@@ -42,39 +42,33 @@ impl Request {
     }
 }
 
-/// The result of a lookup in memory.
-#[derive(Debug)]
-pub enum Lookup {
-    /// A valid credential.
-    Served(Arc<Issued>),
-    /// There is none, or the caller already has it: call [`CredentialCache::get`](super::CredentialCache::get).
-    Undecided,
-}
-
 /// A caller that attends each run that it waits for. The request says which run that is.
 #[derive(Debug, Default)]
 pub struct Attendant {
-    run: watch::Sender<Option<Arc<Attendance>>>,
+    run: watch::Sender<Arc<Attendance>>,
 }
 
 impl Attendant {
     /// Attends `run` until the result is dropped.
     pub(super) fn attend(&self, run: &Arc<Attendance>) -> Attending {
-        self.run.send_replace(Some(Arc::clone(run)));
+        self.run.send_replace(Arc::clone(run));
         run.attend()
     }
 
     /// Reads each run that it attends.
     pub fn read(&self) -> AttendantReader {
-        AttendantReader { runs: self.run.subscribe(), current: None }
+        let mut runs = self.run.subscribe();
+        let current = runs.borrow_and_update().read();
+        AttendantReader { runs, current }
     }
 }
 
 /// Reads each run that an [`Attendant`] attends.
 #[derive(Debug)]
 pub struct AttendantReader {
-    runs: watch::Receiver<Option<Arc<Attendance>>>,
-    current: Option<AttendanceReader>,
+    runs: watch::Receiver<Arc<Attendance>>,
+    /// Nothing is new about the first one, which never starts.
+    current: AttendanceReader,
 }
 
 impl AttendantReader {
@@ -83,9 +77,8 @@ impl AttendantReader {
         loop {
             tokio::select! {
                 biased;
-                news = next_of(self.current.as_mut()) => return news,
-                Ok(()) = self.runs.changed() => self.follow(),
-                else => pending().await,
+                news = self.current.next() => return news,
+                Ok(()) = self.runs.changed() => self.current = self.runs.borrow_and_update().read(),
             }
         }
     }
@@ -93,20 +86,9 @@ impl AttendantReader {
     /// What is new now.
     pub fn news(&mut self) -> AttendanceNews {
         if self.runs.has_changed().unwrap_or_default() {
-            self.follow();
+            self.current = self.runs.borrow_and_update().read();
         }
-        self.current.as_mut().map(AttendanceReader::news).unwrap_or_default()
-    }
-
-    fn follow(&mut self) {
-        self.current = self.runs.borrow_and_update().as_ref().map(Attendance::read);
-    }
-}
-
-async fn next_of(reader: Option<&mut AttendanceReader>) -> AttendanceNews {
-    match reader {
-        Some(reader) => reader.next().await,
-        None => pending().await,
+        self.current.news()
     }
 }
 
@@ -126,15 +108,15 @@ pub enum Selector {
     },
     /// The keys of one ClusterProfile.
     ClusterProfile(ProfileName),
-    /// The keys that begin with these bytes: one, unless two hashes collide.
+    /// The keys that begin with these digits: one, unless two hashes collide.
     Key(KeyPrefix),
     /// These keys.
     Keys(Arc<[PluginKey]>),
 }
 
-/// The first bytes of a [`PluginKey`], at least as many as its `Display` shows.
+/// The first hexadecimal digits of a [`PluginKey`], at least as many as its `Display` shows.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct KeyPrefix(Box<[u8]>);
+pub struct KeyPrefix(Box<str>);
 
 /// The text is not a key as the broker shows it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
@@ -142,12 +124,11 @@ pub struct KeyPrefix(Box<[u8]>);
 pub struct InvalidKey;
 
 impl KeyPrefix {
-    /// The bytes that `Display` of a key shows.
-    const SHORTEST: usize = 6;
-
     /// Whether `key` begins with it.
     pub fn matches(&self, key: &PluginKey) -> bool {
-        key.0.starts_with(&self.0)
+        let digits = key.0.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
+        let mut pairs = self.0.chars().zip(digits);
+        pairs.all(|(digit, of_key)| digit.to_digit(16) == Some(of_key.into()))
     }
 }
 
@@ -155,25 +136,16 @@ impl FromStr for KeyPrefix {
     type Err = InvalidKey;
 
     fn from_str(text: &str) -> Result<Self, InvalidKey> {
-        if !text.len().is_multiple_of(2) {
-            return Err(InvalidKey);
-        }
-        let digit = |digit: u8| char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-        let byte = |pair: &[u8]| match pair {
-            [high, low] => Some(16 * digit(*high)? + digit(*low)?),
-            _ => None,
-        };
-        let bytes: Option<Box<[u8]>> = text.as_bytes().chunks_exact(2).map(byte).collect();
-        bytes
-            .filter(|bytes| (Self::SHORTEST..=size_of::<PluginKey>()).contains(&bytes.len()))
-            .map(Self)
-            .ok_or(InvalidKey)
+        let is_key = (12..=64).contains(&text.len())
+            && text.len().is_multiple_of(2)
+            && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+        is_key.then(|| Self(text.to_ascii_lowercase().into())).ok_or(InvalidKey)
     }
 }
 
 impl fmt::Display for KeyPrefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&self.0)
     }
 }
 

@@ -6,25 +6,24 @@ use std::{
 };
 
 use super::{
-    attention::{Asker, Attention},
+    attention::{Asker, Attention, Unattended},
     error::{CacheError, Failed, Failure},
     rejection::{self, Rejections},
     run::Run,
 };
 use credbroker_credential::{Generation, Issued, Lifetime, Material, Now};
-use credbroker_observe::metrics::RunReason;
-use credbroker_plugin::{PluginSpec, Retirement};
+use credbroker_observe::metrics::{RunOutcome, RunReason};
+use credbroker_plugin::PluginSpec;
+use credbroker_proto::v1::credential_state::Cause as RunCause;
 use credbroker_runner::Urgency;
 
 /// An entry without a valid credential is forgotten when there was no request for it in this time.
 pub(crate) const IDLE: Duration = Duration::from_secs(300);
 /// A queued run is abandoned when there was no request for its key in this time.
 const ABANDONED_AFTER: Duration = Duration::from_secs(60);
-
 /// Replaced generations that are remembered for each key.
 const REMEMBERED: usize = 4;
 
-/// The state of one key.
 #[derive(Debug, Default)]
 pub(crate) struct KeyState {
     /// The last credential that passed every check, valid or not.
@@ -32,7 +31,7 @@ pub(crate) struct KeyState {
     /// Whether the credential came out of the terminal of a caller, which could have forged it.
     pub is_leased: bool,
     /// The failure of the last run; `None` after a success.
-    pub failure: Option<Failure>,
+    pub failure: Option<Arc<Failure>>,
     /// The run whose outcome is kept: queued or in progress.
     pub run: Option<Arc<Run>>,
     /// What is known about rejections; `None` before the first one.
@@ -41,14 +40,10 @@ pub(crate) struct KeyState {
     pub replaced: [u64; REMEMBERED],
     /// When a login last succeeded, since boot.
     pub logged_in: Option<Duration>,
-    /// What is known about the persons that it needs.
     pub attention: Attention,
-    /// Why the provider is no longer in force; `None`: it is. Nothing is served, run or kept afterwards.
-    pub retired: Option<Retirement>,
 }
 
 impl KeyState {
-    /// The state of a new key.
     pub(crate) fn of(spec: &PluginSpec) -> Self {
         Self { attention: Attention::of(spec.provider.interactive), ..Self::default() }
     }
@@ -66,7 +61,8 @@ impl KeyState {
 
     /// What a caller gets at `now` because its runs were throttled.
     pub(crate) fn paused(&self, now: Now) -> Option<Failed> {
-        let failure = self.failure.as_ref().filter(|failure| failure.error.own_pause().is_some())?;
+        let is_of_key = |failure: &&Arc<Failure>| failure.error.pause().is_some_and(|(_, of_key)| of_key);
+        let failure = self.failure.as_ref().filter(is_of_key)?;
         failure.is_held(now, false).then(|| failure.at(now, false))
     }
 
@@ -81,13 +77,16 @@ impl KeyState {
         }
     }
 
-    /// Replaces the credential and forgets the failure.
+    /// Replaces the credential, and forgets the failure and the last verification.
     pub(crate) fn accept(&mut self, current: Current) {
         let is_same = |old: &Current| old.issued.generation == current.issued.generation;
         if !self.current.as_ref().is_some_and(is_same) {
             self.forget_credential();
         }
         (self.current, self.failure) = (Some(current), None);
+        if let Some(rejections) = &mut self.rejections {
+            rejections.verification = None;
+        }
     }
 
     /// Forgets everything but the names of earlier generations. Returns the run in flight.
@@ -148,7 +147,6 @@ impl Current {
         self.is_changed(file) || self.has_passed(now)
     }
 
-    /// Whether the plugin's file is no longer the one that ran.
     pub(crate) fn is_changed(&self, file: u64) -> bool {
         self.file != file
     }
@@ -170,10 +168,8 @@ impl Current {
 /// The answer to one request.
 #[derive(Debug)]
 pub(crate) enum Decision {
-    /// The credential is valid.
-    Serve(Arc<Issued>),
-    /// The credential is valid, and a refresh is due.
-    ServeAndRefresh(Arc<Issued>),
+    /// The credential is valid, and a refresh of it may be due.
+    Serve { issued: Arc<Issued>, refresh: bool },
     /// There is none: wait for the run in flight, or start one.
     Wait,
     /// There is none, and it is too early to try again.
@@ -195,15 +191,9 @@ pub(crate) fn decide(state: &KeyState, asker: Asker, file: u64, now: Now) -> Dec
         return held.map_or(Decision::Wait, |failure| Decision::Fail(failure.at(now, at_terminal)));
     };
     let issued = Arc::clone(&current.issued);
-    if current.is_due_at(now, file) && may_refresh(state, now) {
-        Decision::ServeAndRefresh(issued)
-    } else {
-        Decision::Serve(issued)
-    }
-}
-
-fn may_refresh(state: &KeyState, now: Now) -> bool {
-    state.run.is_none() && !backs_off(state, now) && state.attention.refusal(Asker::Broker).is_none()
+    let may_refresh =
+        state.run.is_none() && !backs_off(state, now) && state.attention.refusal(Asker::Broker).is_none();
+    Decision::Serve { issued, refresh: may_refresh && current.is_due_at(now, file) }
 }
 
 fn backs_off(state: &KeyState, now: Now) -> bool {
@@ -213,52 +203,36 @@ fn backs_off(state: &KeyState, now: Now) -> bool {
 /// How a request begins.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum FirstStep {
-    /// By the state of the entry.
     #[default]
     Decide,
     /// With the outcome of the run in flight, if there still is one.
-    Join {
-        /// The failure of that run is the answer, even while a valid credential is held.
-        may_fail: bool,
-    },
-    /// With the outcome of a run, for a credential that was rejected or seems to be.
-    Run {
-        /// The failure of that run is the answer, even while a valid credential is held.
-        may_fail: bool,
-    },
+    Join,
+    /// With the outcome of a run: for a login, or for a credential that was rejected or seems to be.
+    Run,
 }
 
 /// How an entry is used.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
-    /// The time since the last request.
     pub idle: Duration,
-    /// There are open watches.
     pub watched: bool,
     /// Callers wait for it, or watch it.
     pub awaited: bool,
-    /// The version of the plugin's file.
     pub file: u64,
-    /// The longest time that a run of the plugin may take.
     pub timeout: Duration,
-    /// The uid of the last caller.
     pub uid: Option<u32>,
 }
 
 /// What the maintenance does for an entry.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum NextAction {
-    /// Nothing.
     Keep,
     /// Starts a refresh: one is due and the credential is used.
     Refresh(Urgency),
-    /// Adjusts a queued refresh.
-    Adjust {
-        /// Its urgency now.
-        urgency: Urgency,
-        /// The refresh is no longer needed.
-        abandon: bool,
-    },
+    /// Gives a queued refresh this urgency.
+    Adjust(Urgency),
+    /// Ends a queued refresh, which is no longer needed.
+    Abandon,
     /// Forgets the entry: it has no valid credential and is not used.
     Forget,
 }
@@ -266,23 +240,24 @@ pub(crate) enum NextAction {
 /// What to do for an entry at `now`.
 pub(crate) fn next_action(state: &KeyState, usage: Usage, now: Now) -> NextAction {
     let valid = state.valid(now);
-    let used = usage.is_used(state, now);
-    let is_urgent = used && valid.is_none_or(|current| expires_soon(&current.issued, usage.timeout, now));
-    let urgent = Urgency::Urgent { uid: usage.uid };
-    let urgency = if is_urgent { urgent } else { Urgency::Background };
-    if state.run.is_some() {
-        let due = valid.is_some_and(|current| current.is_due_at(now, usage.file));
-        let abandon = !usage.awaited && if due { !used } else { usage.idle >= ABANDONED_AFTER };
-        return NextAction::Adjust { urgency, abandon };
-    }
-    match valid {
-        Some(current) if used && current.is_due_at(now, usage.file) && may_refresh(state, now) => {
+    let used = usage.watched || valid.is_some_and(|current| usage.idle <= current.issued.lifetime);
+    // Little time is left for two runs: it must not wait for other background work.
+    let soon = |issued: &Issued| issued.left(now) < (2 * usage.timeout).max(issued.lifetime / 10);
+    let is_urgent = used && valid.is_none_or(|current| soon(&current.issued));
+    let urgency = if is_urgent { Urgency::Urgent { uid: usage.uid } } else { Urgency::Background };
+    match outlook(state, usage, None, now) {
+        (RunCause::InProgress, _) => {
+            let due = valid.is_some_and(|current| current.is_due_at(now, usage.file));
+            let abandon = !usage.awaited && if due { !used } else { usage.idle >= ABANDONED_AFTER };
+            if abandon { NextAction::Abandon } else { NextAction::Adjust(urgency) }
+        }
+        (cause, Some(Duration::ZERO)) if !matches!(cause, RunCause::NotInUse | RunCause::NextRequest) => {
             NextAction::Refresh(urgency)
         }
-        None if usage.watched && may_refresh(state, now) => NextAction::Refresh(urgent),
-        // An entry with a failure stays until the end of its back-off, and one that needs a person until it is evicted: the
-        // prompts of its plugin must not begin again.
-        None if !usage.awaited
+        // One with a failure stays until the end of its back-off, and one that needs a person until it is evicted: the prompts
+        // of its plugin must not begin again.
+        _ if valid.is_none()
+            && !usage.awaited
             && usage.idle >= IDLE
             && !backs_off(state, now)
             && !state.attention.is_needed() =>
@@ -293,28 +268,54 @@ pub(crate) fn next_action(state: &KeyState, usage: Usage, now: Now) -> NextActio
     }
 }
 
-/// How long after `now` the maintenance starts a run, if nothing changes. `None`: a run is in flight, or only a request
-/// starts one.
-pub(crate) fn next_run(state: &KeyState, usage: Usage, now: Now) -> Option<Duration> {
-    let due = match state.valid(now) {
-        _ if state.run.is_some() || state.attention.refusal(Asker::Broker).is_some() => return None,
-        Some(current) => current.due_in(now, usage.file),
-        None => Duration::ZERO,
+/// Why and how long after `now` the next run starts, if nothing changes; `paused`: how long the issuer's pause lasts.
+/// `None`: the cause does not wait for a time.
+pub(crate) fn outlook(
+    state: &KeyState,
+    usage: Usage,
+    paused: Option<Duration>,
+    now: Now,
+) -> (RunCause, Option<Duration>) {
+    let until = |at: Option<Duration>| at.map_or(Duration::ZERO, |at| at.saturating_sub(now.boot));
+    let failure = state.failure.as_ref();
+    let back_off = until(failure.map(|failure| failure.refresh_at));
+    let (cause, wait) = match (state.attention.refusal(Asker::Broker), state.valid(now)) {
+        _ if state.run.is_some() => return (RunCause::InProgress, None),
+        (Some(Unattended::Unanswered), _) => return (RunCause::LoginNeeded, None),
+        (Some(_), _) => return (RunCause::PersonNeeded, None),
+        (None, Some(current)) => {
+            let due = current.due_in(now, usage.file);
+            let wait = due.max(back_off);
+            let is_in_use = usage.watched || usage.idle.saturating_add(wait) <= current.issued.lifetime;
+            let cause = match () {
+                () if !is_in_use => RunCause::NotInUse,
+                () if back_off > due => RunCause::BackOff,
+                () if current.is_changed(usage.file) => RunCause::PluginChanged,
+                () if current.was_due => RunCause::SameCredential,
+                () => RunCause::RefreshPoint,
+            };
+            (cause, wait)
+        }
+        (None, None) if usage.watched && back_off > Duration::ZERO => (RunCause::BackOff, back_off),
+        (None, None) if usage.watched => (RunCause::Watched, Duration::ZERO),
+        (None, None) => (RunCause::NextRequest, until(failure.map(|failure| failure.ask_at))),
     };
-    let backs_off = state.failure.as_ref().map(|failure| failure.refresh_at.saturating_sub(now.boot));
-    (due > Duration::ZERO || usage.is_used(state, now)).then(|| due.max(backs_off.unwrap_or_default()))
-}
-
-impl Usage {
-    /// Whether the credential is used: it is watched, or it was asked for within its lifetime.
-    fn is_used(&self, state: &KeyState, now: Now) -> bool {
-        self.watched || state.valid(now).is_some_and(|current| self.idle <= current.issued.lifetime)
+    match paused.filter(|paused| *paused > wait) {
+        Some(paused) => (RunCause::IssuerPaused, Some(paused)),
+        None => (cause, Some(wait)),
     }
 }
 
-/// Whether a refresh of `issued` must not wait for other background work.
-fn expires_soon(issued: &Issued, timeout: Duration, now: Now) -> bool {
-    issued.left(now) < (2 * timeout).max(issued.lifetime / 10)
+/// How long after `now` the credential is renewed, if it is in use. `None`: a run is in flight, or only a request starts
+/// one.
+pub(crate) fn next_refresh(state: &KeyState, usage: Usage, now: Now) -> Option<Duration> {
+    let (cause, wait) = outlook(state, usage, None, now);
+    let is_due = || state.valid(now).is_some_and(|current| current.is_due_at(now, usage.file));
+    wait.filter(|_| match cause {
+        RunCause::NextRequest => false,
+        RunCause::NotInUse => !is_due(),
+        _ => true,
+    })
 }
 
 /// A credential with a shorter lifetime cannot give a client a margin of five minutes.
@@ -334,43 +335,29 @@ fn lead(lifetime: Duration, u: f64) -> Duration {
     share.max(margin.min(lifetime.mul_f64(0.42 + 0.10 * u)))
 }
 
-/// When to run a plugin again that returned the same credential: it has a cache itself.
-fn unchanged_retry(left: Duration) -> Duration {
-    (left / 3).clamp(Duration::from_secs(10), Duration::from_secs(300))
-}
-
-/// What a new credential means for the one that is held (`old`). `due_in` is the time until the next refresh.
-#[derive(Debug)]
-pub(crate) enum Replacement {
-    /// The same credential: generation, lifetime and expiry stay; only the next refresh moves.
-    Unchanged(Current),
-    /// The same material with another expiry: the generation stays.
-    Extended { old: Arc<Issued>, due_in: Duration },
-    /// Another credential.
-    Rotated { due_in: Duration },
-}
-
-/// Compares the credential that arrived at `now` with the current one. `file` is the version of the plugin's file that
-/// ran.
-pub(crate) fn replace(
+/// What a credential that arrives at `now` is beside the one that is held (`old`), and the time until the next refresh.
+///
+/// It is unchanged if it is the same: generation, lifetime and expiry stay. It is extended if the same material has another
+/// expiry: the generation stays. Otherwise it is rotated.
+pub(crate) fn renewal(
     old: Option<&Current>,
     material: &Material,
     lifetime: Lifetime,
     now: Now,
     u: f64,
-    file: u64,
-) -> Replacement {
+) -> (RunOutcome, Duration) {
     let left = lifetime.left(now.wall);
     // A credential that is accepted within the skew tolerance is served to its end before the plugin runs again.
     let lead = if lifetime.within_skew { Duration::ZERO } else { lead(left, u) };
-    let due_in = left.saturating_sub(lead);
-    match old.filter(|old| old.issued.is_same_as(material)) {
-        Some(old) if old.issued.expires_at == lifetime.expires_at && old.issued.is_valid_at(now) => {
-            // Either clock may end it: a step back of the wall clock extends nothing.
-            Replacement::Unchanged(old.again(unchanged_retry(old.issued.left(now)), now, file))
+    match old.map(|old| &old.issued).filter(|old| old.is_same_as(material)) {
+        // Either clock may end it: a step back of the wall clock extends nothing.
+        Some(old) if old.expires_at == lifetime.expires_at && old.is_valid_at(now) => {
+            // The plugin has a cache itself.
+            let retry = (old.left(now) / 3).clamp(Duration::from_secs(10), Duration::from_secs(300));
+            (RunOutcome::Unchanged, retry)
         }
-        Some(old) => Replacement::Extended { old: Arc::clone(&old.issued), due_in },
-        None => Replacement::Rotated { due_in },
+        Some(_) => (RunOutcome::Extended, left.saturating_sub(lead)),
+        None => (RunOutcome::Rotated, left.saturating_sub(lead)),
     }
 }
 

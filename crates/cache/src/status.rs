@@ -7,19 +7,18 @@ use std::{
 };
 
 use super::{
-    attention::{Asker, Unattended},
     cache::CredentialCache,
     entries::{ListPosition, position},
     entry::KeyEntry,
     error::{Failed, Failure},
-    rejection::Verdict,
+    rejection::RejectionStatus,
     request::Selector,
-    state::{KeyState, Usage, next_run},
+    state::{KeyState, next_refresh, outlook},
 };
 use credbroker_credential::{Issued, Now};
 use credbroker_plugin::{PluginSpec, ProfileName};
 pub use credbroker_proto::v1::credential_state::Cause as RunCause;
-use credbroker_runner::{PluginRunner, RunError};
+use credbroker_runner::PluginRunner;
 
 /// The state of one key, without its credential.
 #[derive(Debug)]
@@ -43,20 +42,6 @@ pub struct KeyStatus {
     pub runs: u64,
     /// What is known about rejections, if there were any.
     pub rejections: Option<RejectionStatus>,
-}
-
-/// What is known about rejections of one key.
-#[derive(Clone, Copy, Debug)]
-pub struct RejectionStatus {
-    /// Reports and suspicions.
-    pub count: u64,
-    /// Verifications with an API server.
-    pub verifications: u64,
-    /// The result of the last of them.
-    pub verdict: Option<Verdict>,
-    /// From this time on a report starts a run, by the wall clock; `None`: from now on. A rejection that an API server
-    /// confirms, or that a second process reports, may start one earlier.
-    pub next_run: Option<SystemTime>,
 }
 
 /// Whether there is a credential for a key.
@@ -94,120 +79,6 @@ impl KeyStatus {
     }
 }
 
-impl<R: PluginRunner> CredentialCache<R> {
-    /// Returns at most `count` of the selected keys, without their credentials, in the order of provider and key,
-    /// starting after `after`.
-    pub fn list(&self, selector: &Selector, after: Option<&ListPosition>, count: usize) -> Vec<KeyStatus> {
-        let entries = self.lock().select(selector, after, count);
-        let now = self.now();
-        entries.iter().map(|entry| self.status_of(entry, now)).collect()
-    }
-
-    /// Returns the state of each key of a ClusterProfile, and why it has no credential.
-    pub fn profile_states(&self) -> Vec<(ProfileName, Holding, Option<Failed>)> {
-        let entries: Vec<_> = self.lock().profiles().flatten().cloned().collect();
-        let now = self.now();
-        entries.iter().filter_map(|entry| self.profile_state(entry, now)).collect()
-    }
-
-    fn status_of(&self, entry: &KeyEntry, now: Now) -> KeyStatus {
-        let usage = entry.usage(now);
-        let paused = self.inner.parts.scheduler.paused(&entry.spec.provider);
-        let state = entry.cell.borrow();
-        let current = state.current.as_ref();
-        let rejections = state.rejections.as_ref().map(|known| RejectionStatus {
-            count: known.count,
-            verifications: known.verifications,
-            verdict: known.verdict,
-            next_run: known
-                .not_before(current.map(|current| &*current.issued), now)
-                .map(|until| now.wall + until.saturating_sub(now.boot)),
-        });
-        let failure = state.failure.as_ref();
-        let (cause, wait) = outlook(&state, usage, paused, now);
-        KeyStatus {
-            spec: Arc::clone(&entry.spec),
-            holding: holding(&state, now),
-            issued: state.valid(now).map(|current| Arc::clone(&current.issued)),
-            next_refresh: next_run(&state, usage, now).map(|wait| now.wall + wait),
-            next_run: (cause, wait.map(|wait| now.wall + wait)),
-            failure: failure.map(|failure| (self.failed(entry, failure, now), failure.attempts)),
-            watchers: entry.watchers.load(Ordering::Relaxed),
-            runs: entry.runs.load(Ordering::Relaxed),
-            rejections,
-        }
-    }
-
-    fn profile_state(&self, entry: &KeyEntry, now: Now) -> Option<(ProfileName, Holding, Option<Failed>)> {
-        let profile = entry.spec.target.as_ref()?.profile.clone();
-        let state = entry.cell.borrow();
-        let failed = state.failure.as_ref().map(|failure| self.failed(entry, failure, now));
-        Some((profile, holding(&state, now), failed))
-    }
-
-    /// What a caller would get. A pause of the issuer may have become longer since the failure.
-    fn failed(&self, entry: &KeyEntry, failure: &Failure, now: Now) -> Failed {
-        let own = failure.at(now, false);
-        let paused =
-            failure.error.pause().and_then(|_| self.inner.parts.scheduler.paused(&entry.spec.provider));
-        let Some(retry_after) = paused.filter(|left| *left > own.retry_after) else { return own };
-        Failed { error: RunError::throttled(&entry.spec, false, retry_after).into(), retry_after }
-    }
-}
-
-pub(super) fn holding(state: &KeyState, now: Now) -> Holding {
-    match (state.valid(now).is_some(), state.run.is_some(), &state.failure) {
-        (true, true, _) | (true, _, Some(_)) => Holding::Renewing,
-        (true, false, None) => Holding::Valid,
-        (false, true, _) => Holding::Waiting,
-        (false, false, Some(_)) => Holding::Failed,
-        (false, false, None) => Holding::Empty,
-    }
-}
-
-/// Why and how long after `now` the next run starts, if nothing changes; `paused`: how long the issuer's pause lasts.
-/// `None`: the cause does not wait for a time.
-pub(super) fn outlook(
-    state: &KeyState,
-    usage: Usage,
-    paused: Option<Duration>,
-    now: Now,
-) -> (RunCause, Option<Duration>) {
-    if state.run.is_some() {
-        return (RunCause::InProgress, None);
-    }
-    match state.attention.refusal(Asker::Broker) {
-        Some(Unattended::NeedsPerson | Unattended::NeedsTerminal) => return (RunCause::PersonNeeded, None),
-        Some(Unattended::Unanswered) => return (RunCause::LoginNeeded, None),
-        None => {}
-    }
-    let until = |at: Option<Duration>| at.map_or(Duration::ZERO, |at| at.saturating_sub(now.boot));
-    let failure = state.failure.as_ref();
-    let back_off = until(failure.map(|failure| failure.refresh_at));
-    let (cause, wait) = match state.valid(now) {
-        Some(current) => {
-            let due = current.due_in(now, usage.file);
-            let wait = due.max(back_off);
-            let is_in_use = usage.watched || usage.idle.saturating_add(wait) <= current.issued.lifetime;
-            let cause = match () {
-                () if !is_in_use => RunCause::NotInUse,
-                () if back_off > due => RunCause::BackOff,
-                () if current.is_changed(usage.file) => RunCause::PluginChanged,
-                () if current.was_due => RunCause::SameCredential,
-                () => RunCause::RefreshPoint,
-            };
-            (cause, wait)
-        }
-        None if usage.watched && back_off > Duration::ZERO => (RunCause::BackOff, back_off),
-        None if usage.watched => (RunCause::Watched, Duration::ZERO),
-        None => (RunCause::NextRequest, until(failure.map(|failure| failure.ask_at))),
-    };
-    match paused.filter(|paused| *paused > wait) {
-        Some(paused) => (RunCause::IssuerPaused, Some(paused)),
-        None => (cause, Some(wait)),
-    }
-}
-
 /// The keys of one provider.
 #[derive(Debug, Default)]
 pub struct ProviderSummary {
@@ -231,6 +102,60 @@ impl ProviderSummary {
 }
 
 impl<R: PluginRunner> CredentialCache<R> {
+    /// Returns at most `count` of the selected keys, without their credentials, in the order of provider and key,
+    /// starting after `after`.
+    pub fn list(&self, selector: &Selector, after: Option<&ListPosition>, count: usize) -> Vec<KeyStatus> {
+        let entries = self.lock().select(selector, after, count);
+        let now = self.now();
+        entries.iter().map(|entry| self.status_of(entry, now)).collect()
+    }
+
+    /// Returns the state of each key of a ClusterProfile, and why it has no credential.
+    pub fn profile_states(&self) -> Vec<(ProfileName, Holding, Option<Failed>)> {
+        let entries = { self.lock().matching(|entry| entry.spec.target.is_some()) };
+        let now = self.now();
+        let state = |entry: &Arc<KeyEntry>| {
+            let (target, state) = (entry.spec.target.as_ref()?, entry.cell.borrow());
+            let failed = state.failure.as_ref().map(|failure| self.failed(entry, failure, now));
+            Some((target.profile.clone(), holding(&state, now), failed))
+        };
+        entries.iter().filter_map(state).collect()
+    }
+
+    fn status_of(&self, entry: &KeyEntry, now: Now) -> KeyStatus {
+        let usage = entry.usage(now);
+        let paused = self.inner.parts.scheduler.paused(&entry.spec.provider);
+        let state = entry.cell.borrow();
+        let issued = state.current.as_ref().map(|current| &*current.issued);
+        let rejections = state.rejections.as_ref().map(|rejections| {
+            let until = rejections.not_before(issued, now);
+            let next_run = until.map(|until| now.wall + until.saturating_sub(now.boot));
+            RejectionStatus { next_run, ..rejections.known }
+        });
+        let failure = state.failure.as_ref();
+        let (cause, wait) = outlook(&state, usage, paused, now);
+        KeyStatus {
+            spec: Arc::clone(&entry.spec),
+            holding: holding(&state, now),
+            issued: state.valid(now).map(|current| Arc::clone(&current.issued)),
+            next_refresh: next_refresh(&state, usage, now).map(|wait| now.wall + wait),
+            next_run: (cause, wait.map(|wait| now.wall + wait)),
+            failure: failure.map(|failure| (self.failed(entry, failure, now), failure.attempts)),
+            watchers: entry.watchers.load(Ordering::Relaxed),
+            runs: entry.runs.load(Ordering::Relaxed),
+            rejections,
+        }
+    }
+
+    /// What a caller would get. A pause of the issuer may have become longer since the failure.
+    fn failed(&self, entry: &KeyEntry, failure: &Failure, now: Now) -> Failed {
+        let own = failure.at(now, false);
+        let paused =
+            failure.error.pause().and_then(|_| self.inner.parts.scheduler.paused(&entry.spec.provider));
+        let longer = paused.filter(|left| *left > own.retry_after);
+        longer.map_or(own, |left| Failed::paused(&entry.spec, left))
+    }
+
     /// Summarises the keys of one provider, or of all.
     pub async fn summaries(&self, provider: Option<&str>) -> BTreeMap<Arc<str>, ProviderSummary> {
         let mut all = BTreeMap::<_, ProviderSummary>::new();
@@ -253,9 +178,16 @@ impl<R: PluginRunner> CredentialCache<R> {
     }
 }
 
+pub(super) fn holding(state: &KeyState, now: Now) -> Holding {
+    match (state.valid(now).is_some(), state.run.is_some(), &state.failure) {
+        (true, true, _) | (true, _, Some(_)) => Holding::Renewing,
+        (true, false, None) => Holding::Valid,
+        (false, true, _) => Holding::Waiting,
+        (false, false, Some(_)) => Holding::Failed,
+        (false, false, None) => Holding::Empty,
+    }
+}
+
 fn earliest<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
     one.into_iter().chain(other).min()
 }
-
-#[cfg(test)]
-mod tests;

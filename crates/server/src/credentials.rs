@@ -26,7 +26,7 @@ use super::{
 };
 use credbroker_cache as cache;
 use credbroker_cache::{
-    CacheError, Caller, CredentialCache, CredentialWatch, Lookup, ReportOutcome, Reported,
+    CacheError, Caller, CredentialCache, CredentialWatch, ReportOutcome, Reported,
 };
 use credbroker_credential::Issued;
 use credbroker_fleet::resolver::{CredentialRequest, Resolver};
@@ -72,8 +72,7 @@ impl<R: PluginRunner> Credentials<R> {
     pub(super) fn recall(&self, access: &Access, message: Bytes, learned: &mut Extensions) -> Option<Bytes> {
         let get = Get::of(pb::GetCredentialRequest::decode(message).ok()?, access).ok()?;
         let key = self.resolver.key(&get.ask).ok().filter(|_| access.is_current(&get.ask.permit));
-        let found = key.map_or(Lookup::Undecided, |key| self.cache.lookup(&key, &get.caller));
-        let Lookup::Served(issued) = found else {
+        let Some(issued) = key.and_then(|key| self.cache.lookup(&key, &get.caller)) else {
             learned.insert(get);
             return None;
         };

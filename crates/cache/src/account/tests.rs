@@ -77,7 +77,7 @@ fn a_call_is_counted_as_client_go_counts_it_and_a_run_by_its_outcome() {
         (RunError::Panicked { command: command() }, "1", "client_internal_error", "panicked"),
     ];
     for (error, code, status, expected) in table {
-        assert_eq!(outcome(&error).name(), expected, "{error}");
+        assert_eq!(failure(&error).0.name(), expected, "{error}");
         let metrics = Metrics::default();
         called(&metrics, &Err(error));
         let line =
@@ -95,7 +95,7 @@ fn a_plugin_that_the_policy_denies_is_not_called() {
     let metrics = Metrics::default();
     for refusal in [Refusal::DenyAll, Refusal::NotListed { command: "p".into() }] {
         let error = RunError::NotAllowed { command: command(), refusal };
-        assert_eq!(outcome(&error).name(), "policy_denied");
+        assert_eq!(failure(&error).0.name(), "policy_denied");
         called(&metrics, &Err(error));
     }
     let unasked = RunError::ExecInfo { command: command(), source: ExecInfoError::Config(1, 1) };

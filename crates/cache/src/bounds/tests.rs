@@ -1,24 +1,16 @@
 //! Which entry gives way, and how many are looked at for it.
 
-use std::cell::Cell;
-
 use super::*;
+use crate::Caller;
 
 /// Entries of a test, by number.
 struct Entries {
     bounds: Bounds,
-    shares: Vec<Option<Share>>,
-    looked_at: Cell<usize>,
+    held: Vec<Option<Arc<KeyEntry>>>,
 }
 
-fn key(number: usize) -> PluginKey {
-    let mut key = [0; 32];
-    key[..8].copy_from_slice(&(number as u64).to_be_bytes());
-    PluginKey(key)
-}
-
-fn number(key: &PluginKey) -> usize {
-    let (number, _) = key.0.split_first_chunk().unwrap();
+fn number(entry: &KeyEntry) -> usize {
+    let (number, _) = entry.spec.key.0.split_first_chunk().unwrap();
     usize::try_from(u64::from_be_bytes(*number)).unwrap()
 }
 
@@ -29,41 +21,35 @@ fn at(millis: u64) -> Now {
 
 impl Entries {
     fn new(entries: usize, bytes: usize) -> Self {
-        let bounds = Bounds::new(EntryLimits { entries, bytes });
-        Self { bounds, shares: Vec::new(), looked_at: Cell::default() }
+        Self { bounds: Bounds::new(EntryLimits { entries, bytes }), held: Vec::new() }
     }
 
     /// A new entry of `party` at `now`, and the numbers of those that give way. It is idle afterwards.
-    fn add(&mut self, party: Party, sent: usize, now: u64) -> Result<Vec<usize>, Full> {
-        let result = self.add_in_use(party, sent, now);
+    fn add(&mut self, party: Party, bytes: usize, now: u64) -> Result<Vec<usize>, Full> {
+        let result = self.add_in_use(party, bytes, now);
         if result.is_ok() {
-            self.leave(self.shares.len() - 1);
+            self.leave(self.held.len() - 1);
         }
         result
     }
 
-    fn add_in_use(&mut self, party: Party, sent: usize, now: u64) -> Result<Vec<usize>, Full> {
-        let share = Share {
-            party,
-            sent,
-            credential: AtomicUsize::default(),
-            uses: AtomicUsize::default(),
-            last_used: AtomicU64::new(now),
-            last_peer: AtomicU64::new(Caller::BROKER),
-            listed: AtomicU64::new(NOT_LISTED),
-            is_counted: AtomicBool::default(),
-        };
-        let new = self.shares.len();
-        self.bounds.add(&share);
-        self.bounds.enter(key(new), &share);
-        self.shares.push(Some(share));
+    fn add_in_use(&mut self, party: Party, bytes: usize, now: u64) -> Result<Vec<usize>, Full> {
+        let new = self.held.len();
+        let mut spec = crate::tests::spec("");
+        spec.key.0[..8].copy_from_slice(&(new as u64).to_be_bytes());
+        // The variables of a caller make an entry the uid's; a credential counts for the broker's.
+        let sent = if party.is_some() { bytes } else { 0 };
+        spec.caller_env.insert(String::new(), "x".repeat(sent));
+        let peer = party.map_or(Caller::BROKER, |uid| u64::from(uid) << 32 | 1);
+        let entry = Arc::new(KeyEntry::new(spec, peer, at(now)));
+        entry.credential.store(bytes - sent, Ordering::Relaxed);
+        assert_eq!((entry.party, entry.bytes()), (party, bytes));
+        self.bounds.add(&entry);
+        self.bounds.enter(&entry);
+        self.held.push(Some(entry));
         let mut gone = Vec::new();
         while let Some(full) = self.bounds.exceeded() {
-            let find = |key: &PluginKey| {
-                self.looked_at.set(self.looked_at.get() + 1);
-                self.shares[number(key)].as_ref()
-            };
-            let Some(victim) = self.bounds.victim(full, party, at(now), find) else {
+            let Some(victim) = self.bounds.victim(full, party, at(now)) else {
                 self.remove(new);
                 return Err(full);
             };
@@ -74,19 +60,24 @@ impl Entries {
     }
 
     fn leave(&mut self, number: usize) {
-        self.bounds.leave(key(number), self.shares[number].as_ref().unwrap());
+        self.bounds.leave(self.held[number].as_ref().unwrap());
     }
 
     fn remove(&mut self, number: usize) {
-        self.bounds.remove(key(number), &self.shares[number].take().unwrap());
+        self.bounds.remove(&self.held[number].take().unwrap());
     }
 
     fn touch(&self, number: usize, now: u64) {
-        self.shares[number].as_ref().unwrap().touch(Caller::BROKER, at(now));
+        self.held[number].as_ref().unwrap().touch(Caller::BROKER, at(now));
     }
 
     fn of(&self, party: Party) -> usize {
-        self.shares.iter().flatten().filter(|share| share.party == party).count()
+        self.held.iter().flatten().filter(|entry| entry.party == party).count()
+    }
+
+    /// The times at which the entries are listed.
+    fn listed(&self) -> Vec<Option<u64>> {
+        self.held.iter().map(|entry| Some(entry.as_ref()?.listed.load(Ordering::Relaxed))).collect()
     }
 }
 
@@ -157,15 +148,16 @@ fn what_grows_and_what_is_in_use_counts() {
     for now in 0..3 {
         entries.add(A, 20, now).unwrap();
     }
-    let share = entries.shares[2].as_ref().unwrap();
-    assert!(!entries.bounds.resize(share, 40), "100 bytes");
-    assert!(entries.bounds.resize(share, 41));
-    assert!(!entries.bounds.resize(share, 30));
+    let grows = Arc::clone(entries.held[2].as_ref().unwrap());
+    for (bytes, exceeded) in [(40, None), (41, Some(Full::Bytes { limit: 100 })), (30, None)] {
+        entries.bounds.resize(&grows, bytes);
+        assert_eq!(entries.bounds.exceeded(), exceeded, "{bytes}");
+    }
     assert_eq!(entries.add(B, 20, 5), Ok(vec![0]));
     assert_eq!(entries.add_in_use(B, 101, 6), Err(Full::Bytes { limit: 100 }), "more than there may be");
     assert_eq!(entries.of(None) + entries.of(A) + entries.of(B), entries.bounds.total.entries);
-    for number in 0..entries.shares.len() {
-        if entries.shares[number].is_some() {
+    for number in 0..entries.held.len() {
+        if entries.held[number].is_some() {
             entries.remove(number);
         }
     }
@@ -185,11 +177,16 @@ fn the_cost_of_room_does_not_grow_with_the_entries() {
         if is_touched {
             (0..count).for_each(|number| entries.touch(number, 1_000_000 + number as u64));
         }
-        entries.looked_at.set(0);
+        // What is looked at and was used since it was listed is listed again.
         let looked_at = (0..100).map(|number| {
-            let before = entries.looked_at.get();
+            let before = entries.listed();
             assert_eq!(entries.add(B, 1, 2_000_000 + number).unwrap().len(), 1);
-            entries.looked_at.get() - before
+            let listed = entries.listed();
+            1 + before
+                .iter()
+                .zip(&listed)
+                .filter(|(before, after)| after.is_some() && before != after)
+                .count()
         });
         looked_at.max().unwrap()
     };

@@ -1,5 +1,7 @@
 //! The decisions, as tables and properties.
 
+mod outlook;
+
 use std::time::SystemTime;
 
 use proptest::prelude::*;
@@ -9,12 +11,23 @@ use super::{
     *,
 };
 use credbroker_credential::{Draft, Generation, Lifetime, LifetimeBound, Material, Token, testing::plain};
-use credbroker_runner::{Attendance, RunError, Urgency};
+use credbroker_observe::clock::Clock;
+use credbroker_runner::{Attendance, RunError, RunSource, Scheduler, Urgency};
 
 const BOOT: Duration = Duration::from_secs(1_000);
 
 fn wall() -> SystemTime {
     SystemTime::UNIX_EPOCH + secs(1_800_000_000)
+}
+
+/// The clock of a queue that decides nothing.
+#[derive(Debug)]
+struct Unused;
+
+impl Clock for Unused {
+    fn now(&self) -> Now {
+        after(0)
+    }
 }
 
 pub(crate) fn secs(secs: u64) -> Duration {
@@ -69,17 +82,15 @@ pub(crate) const FILE: u64 = 1;
 
 /// Lives 100 s, is due after 75 s.
 pub(crate) fn current() -> Current {
-    let Replacement::Rotated { due_in } = replace(None, &material("old"), lifetime(100), after(0), 0.5, FILE)
-    else {
-        panic!("there was none")
-    };
+    let (outcome, due_in) = renewal(None, &material("old"), lifetime(100), after(0), 0.5);
+    assert_eq!(outcome, RunOutcome::Rotated, "there was none");
     Current::new(issued(1, "old", 0, 100), due_in, after(0), FILE)
 }
 
 pub(crate) fn state(current: Option<Current>, retry_at: Option<u64>, running: bool) -> KeyState {
     let failure = retry_at.map(|at| {
         let at = BOOT + secs(at);
-        Failure {
+        Arc::new(Failure {
             error: CacheError::Draining,
             failed_at: at,
             attempts: 1,
@@ -87,11 +98,14 @@ pub(crate) fn state(current: Option<Current>, retry_at: Option<u64>, running: bo
             refresh_at: at,
             ask_at: at,
             terminal_at: at,
-        }
+        })
     });
     let run = running.then(|| {
-        let (spec, attendance) = (crate::tests::spec("a"), Attendance::default());
-        Arc::new(Run::new(&spec, Urgency::Background, RunReason::Refresh, attendance, after(0)))
+        let (spec, floor) = (crate::tests::spec("a"), Urgency::Background);
+        let scheduler = Scheduler::new(1, Arc::new(Unused), || 0.5);
+        let ticket = scheduler.enter(&spec.provider, floor, RunSource::Configuration(spec.key)).handle();
+        let (attendance, queued) = (Attendance::default(), (floor, ticket));
+        Arc::new(Run::new((&spec, RunReason::Refresh), attendance, queued, after(0)))
     });
     KeyState { current, failure, run, ..KeyState::default() }
 }
@@ -102,8 +116,8 @@ pub(crate) fn usage(idle: u64, watched: bool) -> Usage {
 
 fn name(decision: &Decision) -> &'static str {
     match decision {
-        Decision::Serve(_) => "serve",
-        Decision::ServeAndRefresh(_) => "serve and refresh",
+        Decision::Serve { refresh: false, .. } => "serve",
+        Decision::Serve { refresh: true, .. } => "serve and refresh",
         Decision::Wait => "wait",
         Decision::Fail(_) => "fail",
     }
@@ -113,7 +127,7 @@ fn name(decision: &Decision) -> &'static str {
 fn a_request_gets_what_the_table_says() {
     let (background, urgent) = (Urgency::Background, Urgency::Urgent { uid: Some(7) });
     let refresh = NextAction::Refresh;
-    let queued = |urgency, abandon| NextAction::Adjust { urgency, abandon };
+    let queued = |urgency, abandon| if abandon { NextAction::Abandon } else { NextAction::Adjust(urgency) };
     // (credential held?, failure held until, a run in flight?, seconds since the fetch) → decision, action when watched, action when idle
     let table = [
         (false, None, false, 0, "wait", refresh(urgent), NextAction::Forget),
@@ -151,8 +165,10 @@ fn a_replaced_plugin_makes_a_credential_due_and_takes_nothing_away() {
     assert_eq!(name(&decide(&state, Asker::Program, FILE + 1, after(10))), "serve and refresh");
     let usage = Usage { file: FILE + 1, ..usage(1, false) };
     assert_eq!(next_action(&state, usage, after(10)), NextAction::Refresh(Urgency::Background));
-    let again = replace(state.current.as_ref(), &material("old"), lifetime(100), after(10), 0.5, FILE + 1);
-    let Replacement::Unchanged(again) = again else { panic!("{again:?}") };
+    let held = state.current.as_ref();
+    let (outcome, due_in) = renewal(held, &material("old"), lifetime(100), after(10), 0.5);
+    assert_eq!(outcome, RunOutcome::Unchanged);
+    let again = held.unwrap().again(due_in, after(10), FILE + 1);
     assert!(!again.is_due_at(after(11), FILE + 1));
 }
 
@@ -183,12 +199,12 @@ fn the_next_run_is_when_the_maintenance_starts_it() {
     for (held, retry_at, running, at, watched, idle) in table {
         let state = state(held.then(current), retry_at, running);
         let row = format!("held {held}, failure {retry_at:?}, running {running}, at {at}");
-        assert_eq!(next_run(&state, usage(300, true), after(at)), watched.map(secs), "watched; {row}");
-        assert_eq!(next_run(&state, usage(300, false), after(at)), idle.map(secs), "idle; {row}");
+        assert_eq!(next_refresh(&state, usage(300, true), after(at)), watched.map(secs), "watched; {row}");
+        assert_eq!(next_refresh(&state, usage(300, false), after(at)), idle.map(secs), "idle; {row}");
     }
     let state = state(Some(current()), None, false);
     let replaced = Usage { file: FILE + 1, ..usage(1, false) };
-    assert_eq!(next_run(&state, replaced, after(10)), Some(Duration::ZERO), "of another file");
+    assert_eq!(next_refresh(&state, replaced, after(10)), Some(Duration::ZERO), "of another file");
 }
 
 #[test]
@@ -217,28 +233,24 @@ fn the_lead_suits_the_lifetime() {
 fn what_replaces_what() {
     let old = current();
     let replaced = |text: &str, expires: u64, at: u64| {
-        replace(Some(&old), &material(text), lifetime(expires), after(at), 0.5, FILE)
+        renewal(Some(&old), &material(text), lifetime(expires), after(at), 0.5)
     };
-    let Replacement::Unchanged(same) = replaced("old", 100, 76) else { panic!("the same again") };
+    let (outcome, due_in) = replaced("old", 100, 76);
+    assert_eq!(outcome, RunOutcome::Unchanged, "the same again");
+    let same = old.again(due_in, after(76), FILE);
     assert!(Arc::ptr_eq(&same.issued, &old.issued));
     let due = |at| same.is_due_at(after(at), FILE);
     assert!(!due(85) && due(86), "a third of 24 s is under ten seconds");
-    let Replacement::Extended { old: kept, due_in } = replaced("old", 200, 76) else {
-        panic!("the same with a later end")
-    };
-    assert_eq!((&kept.generation, due_in), (&old.issued.generation, secs(93)));
-    assert!(matches!(replaced("new", 100, 76), Replacement::Rotated { .. }));
-    assert!(
-        matches!(replaced("old", 100, 100), Replacement::Extended { .. }),
-        "the old one is no longer valid"
-    );
+    assert_eq!(replaced("old", 200, 76), (RunOutcome::Extended, secs(93)), "the same with a later end");
+    assert_eq!(replaced("new", 100, 76).0, RunOutcome::Rotated);
+    assert_eq!(replaced("old", 100, 100).0, RunOutcome::Extended, "the old one is no longer valid");
 }
 
 #[test]
 fn a_loan_is_used_up_before_the_next_run() {
     let lent = Lifetime { expires_at: wall() + secs(10), within_skew: true, bound: LifetimeBound::ClockSkew };
-    let lent = replace(None, &material("late"), lent, after(0), 0.5, FILE);
-    assert!(matches!(lent, Replacement::Rotated { due_in } if due_in == secs(10)), "{lent:?}");
+    let lent = renewal(None, &material("late"), lent, after(0), 0.5);
+    assert_eq!(lent, (RunOutcome::Rotated, secs(10)));
 }
 
 #[test]
@@ -324,7 +336,7 @@ proptest! {
         let wall = if step < 0 { wall() - shift } else { wall() + shift };
         let now = Now { wall, boot: BOOT + secs(boot) };
         match decide(&state, Asker::Program, FILE, now) {
-            Decision::Serve(issued) | Decision::ServeAndRefresh(issued) => prop_assert!(issued.is_valid_at(now)),
+            Decision::Serve { issued, .. } => prop_assert!(issued.is_valid_at(now)),
             Decision::Wait | Decision::Fail(_) => prop_assert!(step >= 100 || boot >= 100),
         }
     }

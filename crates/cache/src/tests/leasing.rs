@@ -3,7 +3,7 @@
 use tokio::time::sleep;
 
 use super::{Script::*, *};
-use crate::{CacheError, Lookup, Unattended};
+use crate::{CacheError, Unattended};
 use credbroker_plugin::Interactive;
 use credbroker_runner::{Lender, Offer};
 
@@ -38,7 +38,7 @@ fn needs_terminal<T: std::fmt::Debug>(answer: &Result<T, Failed>) -> bool {
 
 impl Setup {
     fn has(&self, reading: &Reading) -> bool {
-        matches!(self.cache.lookup(&reading.spec().key, &Caller::default()), Lookup::Served(_))
+        self.cache.lookup(&reading.spec().key, &Caller::default()).is_some()
     }
 }
 

@@ -3,7 +3,7 @@
 use tokio::time::sleep;
 
 use super::{Script::*, *};
-use crate::{CacheError, Lookup};
+use crate::CacheError;
 use credbroker_plugin::Globs;
 
 fn is_of_key(failed: &Failed) -> bool {
@@ -217,7 +217,7 @@ async fn a_pause_ends_soon_although_a_uid_provokes_throttling() {
         for key in ["held", "other"] {
             let held = scene.spec(key, None).key;
             let served = scene.cache.lookup(&held, &of_other().caller);
-            assert!(matches!(served, Lookup::Served(_)), "{key}");
+            assert!(served.is_some(), "{key}");
         }
         sleep(secs(1)).await;
     }

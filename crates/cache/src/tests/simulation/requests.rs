@@ -6,7 +6,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{driver::World, keys::RequestKind, model::Asked, peers::PEERS, plugins::secs};
-use crate::{Caller, Lookup, Request};
+use crate::{Caller, Request};
 use credbroker_credential::Cluster;
 
 impl World {
@@ -41,12 +41,11 @@ impl World {
             let name = request.caller.name;
             let spec = world.catalog.spec(key);
             let asked = world.asks(key, RequestKind::Get, &request);
-            let answer = match world.cache.lookup(&spec.key, &request.caller) {
-                Lookup::Served(issued) => Some(Ok(issued)),
-                Lookup::Undecided => {
-                    let get = world.with_room(key, request.caller.peer, world.cache.get(spec, &request));
-                    timeout(patience.unwrap_or(Duration::MAX), get).await.ok()
-                }
+            let answer = if let Some(issued) = world.cache.lookup(&spec.key, &request.caller) {
+                Some(Ok(issued))
+            } else {
+                let get = world.with_room(key, request.caller.peer, world.cache.get(spec, &request));
+                timeout(patience.unwrap_or(Duration::MAX), get).await.ok()
             };
             let mut model = world.model.lock().unwrap();
             match answer {

@@ -10,8 +10,7 @@ use super::{
 };
 use crate::{
     CacheError, EntryLimits, Failed,
-    bounds::{Party, Share},
-    entry::KeyEntry,
+    entry::{KeyEntry, Party},
 };
 
 /// An entry of the broker that was idle for so long may give way, less the precision of its clock.
@@ -43,10 +42,10 @@ type Held = [usize; 2];
 
 impl Census {
     /// What each party has, with one entry more that counts `new`.
-    fn held(&self, new: Option<&Share>) -> BTreeMap<Party, Held> {
+    fn held(&self, new: Option<&KeyEntry>) -> BTreeMap<Party, Held> {
         let mut held = BTreeMap::<_, Held>::new();
-        let entries = self.0.iter().map(|counted| (counted.entry.share.party, counted.bytes));
-        for (party, bytes) in entries.chain(new.map(|share| (share.party, share.bytes()))) {
+        let entries = self.0.iter().map(|counted| (counted.entry.party, counted.bytes));
+        for (party, bytes) in entries.chain(new.map(|entry| (entry.party, entry.bytes()))) {
             let held = held.entry(party).or_default();
             *held = [held[0] + 1, held[1] + bytes];
         }
@@ -55,7 +54,7 @@ impl Census {
 
     /// Whether an idle entry of `party` gives way for one of `newcomer`, where the parties have `held`.
     fn gives_way(counted: &Counted, newcomer: Party, held: &BTreeMap<Party, Held>, limits: Held) -> bool {
-        let party = counted.entry.share.party;
+        let party = counted.entry.party;
         let of_broker = held.get(&None).copied().unwrap_or_default();
         let uids = held.keys().flatten().count();
         let has_more = |bound: usize| {
@@ -75,9 +74,9 @@ impl World {
         let now = self.cache.now();
         let entries = self.cache.lock().after(None, None, usize::MAX);
         let counted = entries.into_iter().map(|entry| Counted {
-            bytes: entry.share.bytes(),
-            is_idle: !entry.share.is_in_use() && !entry.is_running(),
-            unused: entry.share.idle(now),
+            bytes: entry.bytes(),
+            is_idle: !entry.is_in_use() && !entry.is_running(),
+            unused: entry.idle(now),
             entry,
         });
         Census(counted.collect())
@@ -115,13 +114,13 @@ impl World {
             return enter();
         }
         let spec = self.catalog.spec(key);
-        let new = Share::new(&spec, peer, self.cache.now());
+        let new = KeyEntry::new(spec, peer, self.cache.now());
         let before = self.census();
         let limits = *self.limits.lock().unwrap();
         let answer = enter();
         let after = self.census();
         let full = matches!(answer, Err(Failed { error: CacheError::Full(_), .. }));
-        if let Some(broken) = judge(&spec.key, &new, &before, &after, full, limits) {
+        if let Some(broken) = judge(&new.spec.key, &new, &before, &after, full, limits) {
             self.model.lock().unwrap().broken(|| format!("for key {key} of {:?}: {broken}", new.party));
         }
         answer
@@ -130,7 +129,7 @@ impl World {
 
 fn judge(
     key: &credbroker_plugin::PluginKey,
-    new: &Share,
+    new: &KeyEntry,
     before: &Census,
     after: &Census,
     full: bool,
@@ -165,21 +164,20 @@ fn judge(
     }
     let wrong = lost.iter().find(|counted| !Census::gives_way(counted, new.party, &held, limits));
     if let Some(wrong) = wrong {
-        return Some(format!("{} of {:?} gives way", wrong.entry.spec.key, wrong.entry.share.party));
+        return Some(format!("{} of {:?} gives way", wrong.entry.spec.key, wrong.entry.party));
     }
     if let [lost] = &*lost
-        && lost.entry.share.party.is_some()
+        && lost.entry.party.is_some()
     {
         let bound = usize::from(total(&held, 0) <= limits[0]);
-        let has = |counted: &Counted| held[&counted.entry.share.party][bound];
-        let of_uids =
-            before.0.iter().filter(|counted| counted.is_idle && counted.entry.share.party.is_some());
+        let has = |counted: &Counted| held[&counted.entry.party][bound];
+        let of_uids = before.0.iter().filter(|counted| counted.is_idle && counted.entry.party.is_some());
         if of_uids.map(has).max() > Some(has(lost)) {
             return Some(format!("{} gives way, and another uid has more", lost.entry.spec.key));
         }
     }
     let is_older = |kept: &Counted, lost: &Counted| {
-        kept.is_idle && kept.entry.share.party == lost.entry.share.party && kept.unused > lost.unused
+        kept.is_idle && kept.entry.party == lost.entry.party && kept.unused > lost.unused
     };
     let recent = lost.iter().find(|lost| before.0.iter().filter(stays).any(|kept| is_older(kept, lost)));
     recent.map(|lost| format!("{} gives way, and another was idle for longer", lost.entry.spec.key))

@@ -17,7 +17,7 @@ use super::{
     super::{FakeClock, token},
     plugins::secs,
 };
-use crate::{CacheParts, Caller, CredentialCache, EntryLimits, Holding, Lookup, Request, Selector};
+use crate::{CacheParts, Caller, CredentialCache, EntryLimits, Holding, Request, Selector};
 use credbroker_observe::clock::Clock;
 use credbroker_plugin::{
     Command, Issuer, PluginFile, PluginKey, PluginSpec, Provider, testing::provider as test_provider,
@@ -106,7 +106,7 @@ impl Town {
 
     /// Whether a valid credential of `key` is in memory.
     fn has(&self, key: usize) -> bool {
-        matches!(self.cache.lookup(&self.spec(key).key, &Caller::default()), Lookup::Served(_))
+        self.cache.lookup(&self.spec(key).key, &Caller::default()).is_some()
     }
 
     /// Watches `keys` until the end; an error only delays the next message.

@@ -1,12 +1,11 @@
+//! What is said about the next run.
+
 use super::{
     super::{
-        attention::{Attention, EndResult, Ending},
-        state::{
-            NextAction, next_action,
-            tests::{FILE, after, current, secs, state, usage},
-        },
+        super::attention::{EndResult, Ending},
+        *,
     },
-    *,
+    FILE, after, current, secs, state, usage,
 };
 
 /// Lives 100 s and is due after 75 s, as in the tests of the policy.
@@ -40,7 +39,7 @@ fn the_cause_is_the_first_that_applies() {
         let says = !matches!(cause, NotInUse | NextRequest) && wait == Some(Duration::ZERO);
         assert_eq!(starts, says, "{row}");
         if !matches!(cause, NotInUse | NextRequest) {
-            assert_eq!(next_run(&state, usage, after(at)), wait, "{row}");
+            assert_eq!(next_refresh(&state, usage, after(at)), wait, "{row}");
         }
     }
 }
