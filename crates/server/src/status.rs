@@ -244,6 +244,13 @@ fn too_many(Full { limit, who, most }: Full) -> Status {
                 "the connections, requests, watches and unread answers of {who} take their share of {most} bytes (`limits.bytes`); finish and read some"
             ),
         ),
+        Limit::Unfinished => (
+            "unfinished requests",
+            format!(
+                "the unfinished requests of this connection exceed {} MiB, which is the limit; finish some, or open another connection",
+                most >> 20
+            ),
+        ),
         Limit::Watches => (
             "watches of a connection",
             format!("this connection has {most} watches, which is the limit; open another connection"),

@@ -36,6 +36,8 @@ pub enum Limit {
     Silent,
     /// [`Limits::bytes`](crate::Limits::bytes).
     Bytes,
+    /// Bytes of the unfinished requests of one connection.
+    Unfinished,
     /// Watches of one connection.
     Watches,
 }
@@ -88,7 +90,7 @@ pub(crate) fn lacks([process, uid, all]: [usize; 3], most: usize, is_process: bo
     }
 }
 
-/// One without a limit, which nobody shares.
+/// One without a limit, which no peer shares.
 impl Default for Account {
     fn default() -> Self {
         Self { uid: 0, process: 0, is_process: false, held: Default::default(), most: usize::MAX }

@@ -127,7 +127,7 @@ impl PeerProcess {
 struct Users {
     /// The broker's own uid.
     own: u32,
-    /// The uid and the gid that mean nobody in particular.
+    /// The uid and the gid that identify no user and no group.
     overflow: [Option<u32>; 2],
 }
 

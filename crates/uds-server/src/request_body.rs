@@ -66,8 +66,8 @@ pub(crate) fn whole<'a>(
             }
             let before = bytes.capacity();
             bytes.extend_from_slice(&data);
-            let charge = charge.get_or_insert_with(|| Charge::new(traffic));
-            charge.charge(bytes.capacity() - before).map_err(statuses)?;
+            let charge = charge.get_or_insert_with(|| Charge::unfinished(traffic));
+            charge.receive(bytes.capacity() - before).map_err(statuses)?;
             // Enough for the service to refuse a request that is too large: it reads the length before the message.
             if is_last || bytes.len() > REQUEST + 5 {
                 break;
@@ -79,11 +79,11 @@ pub(crate) fn whole<'a>(
 
 /// The request of a method that takes a stream of messages. It ends when the peer ends it or the connection has to end.
 pub(crate) fn stream(body: Incoming, traffic: &Arc<Traffic>, statuses: Statuses) -> Body {
-    let charge = Charge::new(traffic);
+    let charge = Charge::unfinished(traffic);
     let frames = BodyStream::new(body).map(move |frame| {
         let frame = frame.map_err(|error| Status::from_error(Box::new(error)))?;
         // Bytes count until the stream ends, because the reader may keep bytes that it has not decoded.
-        charge.charge(frame.data_ref().map_or(0, Bytes::len)).map_err(statuses)?;
+        charge.receive(frame.data_ref().map_or(0, Bytes::len)).map_err(statuses)?;
         Ok::<_, Status>(frame)
     });
     Body::new(StreamBody::new(frames.take_until(traffic.end.clone().cancelled_owned())))

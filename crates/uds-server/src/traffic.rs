@@ -28,6 +28,8 @@ const CALL: usize = 2048;
 pub(crate) const CONNECTION: usize = HTTP2 + STEP;
 /// Limit of response bytes that the peer has not read. Above it, further calls of the connection wait.
 const UNSENT: usize = 512 * 1024;
+/// Limit of bytes of unfinished requests.
+const UNFINISHED: usize = 2 << 20;
 /// Watches of a connection at the same time: fewer than its streams, so that another call always passes.
 const WATCHES: usize = 1000;
 /// Time from accept to the first call.
@@ -40,8 +42,9 @@ const LOOKS: u32 = 6;
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
     pub(crate) reserve: Reserve,
-    /// Bytes that are charged besides the calls themselves.
+    /// Bytes that are charged besides the calls themselves, and those of unfinished requests.
     charged: AtomicUsize,
+    unfinished: AtomicUsize,
     /// Calls that have begun and calls that have ended, since the connection began.
     begun: AtomicUsize,
     ended: AtomicUsize,
@@ -143,7 +146,8 @@ impl Traffic {
 
     /// Bytes that the connection holds.
     pub(crate) fn used(&self) -> usize {
-        HTTP2 + self.calls() * CALL + self.charged.load(Ordering::Relaxed)
+        let charged = [&self.charged, &self.unfinished].map(|charged| charged.load(Ordering::Relaxed));
+        HTTP2 + self.calls() * CALL + charged.iter().sum::<usize>()
     }
 }
 
@@ -218,11 +222,17 @@ impl Drop for Call {
 pub struct Charge {
     bytes: AtomicUsize,
     traffic: Arc<Traffic>,
+    counter: fn(&Traffic) -> &AtomicUsize,
 }
 
 impl Charge {
     pub(crate) fn new(traffic: &Arc<Traffic>) -> Self {
-        Self { bytes: AtomicUsize::new(0), traffic: Arc::clone(traffic) }
+        Self { bytes: 0.into(), traffic: Arc::clone(traffic), counter: |traffic| &traffic.charged }
+    }
+
+    /// That of a request until it is received.
+    pub(crate) fn unfinished(traffic: &Arc<Traffic>) -> Self {
+        Self { bytes: 0.into(), traffic: Arc::clone(traffic), counter: |traffic| &traffic.unfinished }
     }
 
     /// Charges `bytes` until the call has ended.
@@ -235,15 +245,23 @@ impl Charge {
         self.traffic.reserve.grow_to(self.traffic.used()).map_err(Refusal::Full)
     }
 
+    /// The same of bytes of an unfinished request, of which a connection may have few.
+    pub(crate) fn receive(&self, bytes: usize) -> Result<(), Refusal> {
+        self.charge(bytes)?;
+        let full = Full { limit: Limit::Unfinished, who: Who::Connection, most: UNFINISHED };
+        let are_many = self.traffic.unfinished.load(Ordering::Relaxed) > UNFINISHED;
+        if are_many { Err(Refusal::Full(full)) } else { Ok(()) }
+    }
+
     fn add(&self, bytes: usize) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.traffic.charged.fetch_add(bytes, Ordering::Relaxed);
+        (self.counter)(&self.traffic).fetch_add(bytes, Ordering::Relaxed);
     }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        self.traffic.charged.fetch_sub(*self.bytes.get_mut(), Ordering::Relaxed);
+        (self.counter)(&self.traffic).fetch_sub(self.bytes.load(Ordering::Relaxed), Ordering::Relaxed);
         self.traffic.reserve.shrink_to(self.traffic.used());
     }
 }

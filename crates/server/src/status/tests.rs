@@ -346,6 +346,8 @@ fn a_connection_with_too_many_watches_is_distinguished_from_every_other_limit() 
             assert_eq!(limit(refusal(reached(reached_limit, who))).as_deref(), Some(expected));
         }
     }
+    let unfinished = refusal(reached(Limit::Unfinished, Who::Connection));
+    assert_eq!(limit(unfinished).as_deref(), Some("unfinished requests"));
     assert_ne!(limit(failed(&cloud(), &full.into())).as_deref(), Some("watches of a connection"));
 }
 

@@ -175,11 +175,11 @@ fn ten_thousand_watches_of_one_process_and_three_hundred_clients_of_one_uid_fit(
 }
 
 #[test]
-fn a_charge_gives_back_its_bytes() {
+fn an_unfinished_request_gives_back_its_bytes() {
     let places = places(Limits::for_tests(10), many);
     let (_place, traffic) = take(&places, &peer(1, 1), 0).unwrap();
-    let charge = Charge::new(&traffic);
-    charge.charge(1 << 20).unwrap();
+    let charge = Charge::unfinished(&traffic);
+    charge.receive(1 << 20).unwrap();
     assert!(places.all.bytes.load(Ordering::Relaxed) >= 1 << 20);
     drop(charge);
     assert_eq!(places.all.bytes.load(Ordering::Relaxed), CONNECTION);

@@ -29,6 +29,19 @@ async fn room_is_made_by_the_peer_and_passed_on() {
     assert!(futures_util::poll!(&mut second).is_ready(), "it was passed on");
 }
 
+#[test]
+fn unfinished_requests_share_one_limit() {
+    let traffic = Traffic::for_tests();
+    let mut requests: Vec<_> = (0..8).map(|_| Charge::unfinished(&traffic)).collect();
+    assert!(requests.iter().all(|request| request.receive(UNFINISHED / 8).is_ok()));
+    let more = Charge::unfinished(&traffic);
+    let full = Full { limit: Limit::Unfinished, who: Who::Connection, most: UNFINISHED };
+    assert_eq!(more.receive(1), Err(Refusal::Full(full)));
+    assert_eq!(Charge::new(&traffic).charge(1), Ok(()), "other bytes do not count for it");
+    drop((requests.pop(), more));
+    assert!(Charge::unfinished(&traffic).receive(UNFINISHED / 8).is_ok());
+}
+
 fn watched() -> (Served, Arc<Traffic>) {
     let traffic = Traffic::for_tests();
     (Served::new(&traffic), traffic)
