@@ -43,7 +43,7 @@ async fn a_broker_that_no_longer_refreshes_says_so_and_ends() {
     let mut watch =
         HealthClient::new(channel).watch(HealthCheckRequest::default()).await.unwrap().into_inner();
     assert_eq!(watch.message().await.unwrap().unwrap().status(), ServingStatus::Serving);
-    clock.below(&["app/bound.rs", "cache/src/maintenance.rs"]);
+    clock.below(&["app/build.rs", "cache/src/maintenance.rs"]);
     assert_eq!(broker.ended().await, "credential refresher");
     assert_eq!(watch.message().await.unwrap().unwrap().status(), ServingStatus::NotServing);
 }
@@ -54,7 +54,7 @@ async fn a_broker_that_no_longer_shows_its_clusters_ends() {
     let directory = private_directory();
     let broker = broker(with_hub(&plugin, &login, directory.path()), &clock);
     let mut client = CredentialBrokerClient::new(broker.channel().await);
-    clock.below(&["app/bound.rs", "clusters/making.rs"]);
+    clock.below(&["app/build.rs", "clusters/making.rs"]);
     let _watch = client.watch_clusters(WatchClustersRequest::default()).await;
     assert_eq!(broker.ended().await, "readiness reporter");
 }
@@ -64,7 +64,7 @@ async fn a_broker_that_no_longer_follows_its_files_ends() {
     let (plugin, clock) = (token(), Arc::new(Breaks::default()));
     let broker = broker(json!({"providers": [provider("cloud", &plugin)]}), &clock);
     broker.get("cloud").await.unwrap();
-    clock.below(&["app/bound.rs", "reload/mod.rs"]);
+    clock.below(&["app/build.rs", "reload/mod.rs"]);
     broker.reload();
     assert_eq!(broker.ended().await, "configuration follower");
 }
@@ -85,7 +85,7 @@ async fn a_broker_that_has_put_a_configuration_in_force_in_part_ends() {
 async fn a_broker_that_no_longer_reads_its_hub_ends() {
     let (plugin, login, clock) = (token(), token(), Arc::new(Breaks::default()));
     let directory = private_directory();
-    clock.below(&["app/bound.rs", "hub/session.rs"]);
+    clock.below(&["app/build.rs", "hub/session.rs"]);
     let broker = broker(with_hub(&plugin, &login, directory.path()), &clock);
     assert_eq!(broker.ended().await, "hub reader");
 }
