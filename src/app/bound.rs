@@ -10,6 +10,7 @@ use tracing::error;
 
 use super::sockets::OpenSocket;
 use credbroker_observe::{audit::Audit, trace};
+use credbroker_runner::ProcessRunner;
 use credbroker_server::{Gate, ReloadState};
 use credbroker_uds_server::{Acceptor, Keeper};
 
