@@ -174,8 +174,8 @@ impl<R: PluginRunner> CredentialCache<R> {
                     Decision::Wait => {}
                 }
                 let Some(run) = run else { continue };
-                let joined = Waiter::new(run, request, is_new)
-                    .map_err(|left| Failed::paused(&entry.spec, left))?;
+                let joined =
+                    Waiter::new(run, request, is_new).map_err(|left| Failed::paused(&entry.spec, left))?;
                 let outcome = tokio::select! {
                     biased;
                     outcome = waiter.insert(joined).run.outcome() => outcome,

@@ -16,12 +16,15 @@ const EACH: usize = 32;
 /// The last lines of a plugin's stderr. They may have a device code, so `Debug` does not show them.
 #[derive(Default)]
 pub(crate) struct Transcript {
-    lines: VecDeque<Arc<str>>,
+    /// Each with whether it goes on with the line before it, which was cut.
+    lines: VecDeque<(Arc<str>, bool)>,
     bytes: usize,
     /// The number of lines so far, also of those that are not kept.
     count: u64,
     /// The begin of a line whose end has not been written.
     partial: Vec<u8>,
+    /// Whether that goes on with the last line.
+    goes_on: bool,
 }
 
 impl Transcript {
@@ -30,14 +33,14 @@ impl Transcript {
         while let Some((&first, rest)) = written.split_first() {
             written = rest;
             match first {
-                b'\n' => self.end_line(),
-                b'\r' if !self.partial.is_empty() && rest.first() != Some(&b'\n') => self.end_line(),
+                b'\n' => self.end_line(false),
+                b'\r' if !self.partial.is_empty() && rest.first() != Some(&b'\n') => self.end_line(false),
                 b'\r' => {}
                 byte => {
                     // Bytes that are not UTF-8 may have no boundary.
                     let length = self.partial.len();
                     if length >= LINE + LAST || (length >= LINE && is_boundary(byte)) {
-                        self.end_line();
+                        self.end_line(true);
                     }
                     self.partial.push(byte);
                 }
@@ -53,7 +56,7 @@ impl Transcript {
     /// Counts what has no end as a line.
     pub(crate) fn flush(&mut self) {
         if self.has_partial() {
-            self.end_line();
+            self.end_line(false);
         }
     }
 
@@ -65,34 +68,38 @@ impl Transcript {
     /// The lines after the first `seen` that are kept.
     pub(crate) fn after(&self, seen: u64) -> impl Iterator<Item = Arc<str>> {
         let unseen = usize::try_from(self.count.saturating_sub(seen)).unwrap_or(usize::MAX);
-        self.lines.iter().skip(self.lines.len().saturating_sub(unseen)).cloned()
+        self.lines.iter().skip(self.lines.len().saturating_sub(unseen)).map(|(line, _)| Arc::clone(line))
     }
 
-    /// The last lines with text, in one line and at most about `most` bytes. The first of them may be the end of one.
+    /// The last lines with text, in one line and at most about `most` bytes; of a last line that is longer, its end.
     pub(crate) fn last(&self, most: usize) -> String {
-        let (mut kept, mut left) = (VecDeque::new(), most);
-        for line in self.lines.iter().rev().map(|line| line.trim()).filter(|line| !line.is_empty()) {
-            if line.len() > left {
-                if left > most / 2 {
-                    kept.push_front(format!("…{}", end_of(line, left)));
-                }
+        let (mut kept, mut left, mut whole) = (VecDeque::new(), most, String::new());
+        for (line, goes_on) in self.lines.iter().rev() {
+            whole.insert_str(0, line.trim());
+            if whole.len() > left {
                 break;
             }
-            left -= line.len();
-            kept.push_front(line.to_owned());
+            if !(goes_on | whole.is_empty()) {
+                left -= whole.len();
+                kept.push_front(std::mem::take(&mut whole));
+            }
+        }
+        if kept.is_empty() && !whole.is_empty() {
+            kept.push_front(format!("…{}", end_of(&whole, left)));
         }
         Vec::from(kept).join(" | ")
     }
 
-    fn end_line(&mut self) {
+    /// `is_cut`: the line goes on.
+    fn end_line(&mut self, is_cut: bool) {
         let line: Arc<str> = sanitize(String::from_utf8_lossy(&self.partial).trim_end()).into();
         self.partial.clear();
         self.count += 1;
         self.bytes += line.len() + EACH;
-        self.lines.push_back(line);
+        self.lines.push_back((line, std::mem::replace(&mut self.goes_on, is_cut)));
         while self.bytes > KEPT {
             let Some(oldest) = self.lines.pop_front() else { break };
-            self.bytes -= oldest.len() + EACH;
+            self.bytes -= oldest.0.len() + EACH;
         }
     }
 }

@@ -25,9 +25,7 @@ use super::{
     status::{self, Subject},
 };
 use credbroker_cache as cache;
-use credbroker_cache::{
-    CacheError, Caller, CredentialCache, CredentialWatch, ReportOutcome, Reported,
-};
+use credbroker_cache::{CacheError, Caller, CredentialCache, CredentialWatch, ReportOutcome, Reported};
 use credbroker_credential::Issued;
 use credbroker_fleet::resolver::{CredentialRequest, Resolver};
 use credbroker_observe::{audit::Audit, trace};

@@ -140,7 +140,9 @@ pub(super) fn added(text: &str, paths: &[PathBuf]) -> Option<String> {
             let paths = paths.iter().map(|path| json!(path.to_string_lossy()).to_string());
             (list.range.end - 1, format!("{separator}{}", paths.collect::<Vec<_>>().join(", ")))
         }
-        Some(list) if list.range.is_empty() && root.is_block(text) => (list.range.end, lines(root.indentation())),
+        Some(list) if list.range.is_empty() && root.is_block(text) => {
+            (list.range.end, lines(root.indentation()))
+        }
         None if root.is_block(text) && root.indentation() == 0 => {
             (root.range.end, format!("{line_break}{KEY}:{}", lines(0)))
         }

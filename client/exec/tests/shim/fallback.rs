@@ -3,6 +3,7 @@
 use std::{
     fs,
     os::unix::{fs::PermissionsExt as _, net::UnixListener},
+    path::Path,
     process::{Command, Stdio},
 };
 
@@ -29,6 +30,8 @@ impl Person {
         let home = Home::own();
         for directory in ["bin", ".local/state/credbroker", "run"] {
             fs::create_dir_all(home.path(directory)).unwrap();
+            let above = Path::new(directory).ancestors().filter(|above| !above.as_os_str().is_empty());
+            above.for_each(|above| home.give(above.to_str().unwrap(), 0o700));
         }
         let record = "env > \"$HOME/env\"; ls /proc/$$/fd > \"$HOME/fd\"; echo \"$0: $*\"; cat";
         home.script("bin/plugin", &format!("{record}\nexit 3"));
@@ -129,6 +132,7 @@ fn what_is_not_recorded_does_not_run() {
 fn a_stanza_cannot_choose_what_runs() {
     let evil = Home::own();
     fs::create_dir_all(evil.path("credbroker")).unwrap();
+    evil.give("credbroker", 0o700);
     evil.script("plugin", "touch \"$0.ran\"");
     let variables = [
         ("XDG_STATE_HOME", evil.directory().display().to_string()),
@@ -142,7 +146,7 @@ fn a_stanza_cannot_choose_what_runs() {
         let env = [(*name, value.as_str())];
         let person = Person::new(&env);
         let line = fs::read(person.0.path(ORIGINALS)).unwrap();
-        fs::write(evil.path("credbroker/originals"), &line).unwrap();
+        evil.write("credbroker/originals", &line, 0o600);
         // The stanza says that it sets the variable, or does not.
         let is_harmless = *name == "OTHER";
         let mut named = person.hasty(&env, &["--env", name]);

@@ -35,7 +35,7 @@ fn the_last_lines_in_one_are_whole_unless_one_is_too_long() {
         (b"first\nsecond\nthird\n", 11, "second | third"),
         (b"first\nsecond\nthird\n", 10, "third"),
         ("long äöü".as_bytes(), 5, "…öü"),
-        ("long äöü\nx".as_bytes(), 6, "…öü | x"),
+        ("long äöü\nx".as_bytes(), 6, "x"),
         (b"ok\xff\x1b[1m", 100, "ok\u{fffd}U+001B[1m"),
     ] {
         let mut transcript = Transcript::default();
@@ -46,11 +46,7 @@ fn the_last_lines_in_one_are_whole_unless_one_is_too_long() {
     let mut transcript = Transcript::default();
     transcript.push(&[b'x'; LINE + 10]);
     transcript.flush();
-    assert_eq!(
-        transcript.last(100),
-        format!("…{} | {}", "x".repeat(90), "x".repeat(10)),
-        "it was cut in two"
-    );
+    assert_eq!(transcript.last(100), format!("…{}", "x".repeat(100)), "it was cut in two");
 }
 
 #[test]
