@@ -106,7 +106,7 @@ async fn requests(
     let message = request(OTHER, 0).encode_to_vec();
     let length = |length: usize| u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes();
     let whole: Bytes = [&[0][..], &length(message.len()), &message].concat().into();
-    let part: Bytes = [&[0][..], &length(2 * PART), &[0; PART]].concat().into();
+    let part: Bytes = [&[0][..], &length(2 * PART), &vec![0; PART]].concat().into();
     let large = "m".repeat(HEADER);
     while open.len() < REQUESTS && !stop.load(Ordering::Relaxed) {
         let Ok(ready) = sender.ready().await else { break };

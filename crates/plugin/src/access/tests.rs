@@ -17,7 +17,7 @@ fn grant(providers: &[&str], profiles: &[&str], verbs: &[Verb]) -> Grant {
     Grant {
         providers: Globs::new(providers),
         cluster_profiles: ProfileGlobs::new(profiles.iter().copied()),
-        verbs: verbs.iter().copied().collect(),
+        verbs: verbs.to_vec(),
     }
 }
 

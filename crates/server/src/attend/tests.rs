@@ -19,7 +19,7 @@ fn attending_is_for_the_brokers_own_user_and_for_the_verb_login() {
         (own + 1, &[Verb::Get, Verb::Login], true),
     ] {
         let peers = Peers { uids: vec![uid], ..Peers::default() };
-        let verbs = verbs.iter().copied().collect();
+        let verbs = verbs.to_vec();
         let allow = Grant { providers: Globs::new(["p"]), verbs, ..Grant::default() };
         let policy = Policy::new([Rule { name: "r".into(), peers, allow }]);
         let access = Access::of_uid(uid, watch::Sender::new(Arc::new(policy)).subscribe());
