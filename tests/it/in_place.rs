@@ -167,6 +167,36 @@ fn a_kubeconfig_is_changed_in_place_and_back_without_a_gap_and_without_a_trace()
 }
 
 #[test]
+fn without_a_broker_a_client_runs_the_recorded_plugin() {
+    let home = Person::new();
+    let broker = home.broker().start();
+    let socket = broker.socket();
+    let said = home.said(&socket, &["kubeconfig", "inject"]);
+    let plugin = home.plugin.path().display().to_string();
+    assert!(said.contains(&format!("clients run the plugins themselves: {plugin}\n")), "{said}");
+    let kubeconfig = parsed(&home.kubeconfig());
+    let stanza = kubeconfig.pointer("/users/0/user/exec").unwrap();
+    // The shell is the client, whose environment the shim compares with its own.
+    let client = || {
+        let mut client = home.command("/bin/sh");
+        client.args(["-c", "\"$@\"; exit $?", "sh"]).arg(stanza["command"].as_str().unwrap());
+        client.args(stanza["args"].as_array().unwrap().iter().map(|arg| arg.as_str().unwrap()));
+        client.env("CREDBROKER_SOCKET", &socket).output().unwrap()
+    };
+    let token = || {
+        let output = client();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        parsed(str::from_utf8(&output.stdout).unwrap())["status"]["token"].as_str().unwrap().to_owned()
+    };
+    assert_eq!([token(), token()], ["token-1", "token-1"]);
+    broker.stop();
+    assert_eq!([token(), token()], ["token-2", "token-3"]);
+    fs::remove_file(home.path(".local/state/credbroker/originals")).unwrap();
+    assert_eq!(client().status.code(), Some(69));
+    assert_eq!(home.plugin.runs(), 3);
+}
+
+#[test]
 fn one_context_is_changed_and_the_other_later() {
     let home = Person::new();
     let before = home.kubeconfig();

@@ -16,11 +16,10 @@ pub fn originals(state_home: Option<&Path>, home: Option<&Path>) -> Option<PathB
     Some(state?.join("credbroker/originals"))
 }
 
-/// The line for a definition; `None`: the path is not absolute, or has a line break.
-pub fn original_line(digest: &str, program: &Path) -> Option<Vec<u8>> {
-    let path = program.as_os_str().as_bytes();
-    let is_valid = program.is_absolute() && !path.contains(&b'\n') && !digest.is_empty();
-    is_valid.then(|| [digest.as_bytes(), b" ", path, b"\n"].concat())
+/// The line for a definition; `None`: the path is not absolute, not UTF-8, or has a line break.
+pub fn original_line(digest: &str, program: &Path) -> Option<String> {
+    let path = program.to_str().filter(|path| program.is_absolute() && !path.contains('\n'))?;
+    (!digest.is_empty()).then(|| format!("{digest} {path}\n"))
 }
 
 /// The path that is recorded for a definition, the last one if there are several.
@@ -38,7 +37,7 @@ mod tests {
     fn a_line_is_found_by_its_whole_digest() {
         let line = |digest, path: &str| original_line(digest, Path::new(path));
         let lines = [line("ab12", "/bin/first"), line("ab", "/opt/with space"), line("ab12", "/bin/second")];
-        let file = lines.map(Option::unwrap).concat();
+        let file = lines.map(Option::unwrap).concat().into_bytes();
         let found = |digest| original_of(&file, digest).and_then(Path::to_str);
         assert_eq!(found("ab12"), Some("/bin/second"));
         assert_eq!(found("ab"), Some("/opt/with space"));

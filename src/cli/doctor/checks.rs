@@ -193,7 +193,7 @@ impl<'a> Checks<'a> {
     }
 
     fn users(&mut self, kubeconfig: &Kubeconfig, list: &str) {
-        let config::Definitions { served, warnings } = config::definitions(kubeconfig, self.environment);
+        let config::Definitions { served, warnings, .. } = config::definitions(kubeconfig, self.environment);
         let served: HashMap<_, _> = served.into_iter().collect();
         let providers = self.running.as_ref().map(|running| running.providers.iter());
         let known: Option<HashSet<_>> =

@@ -14,6 +14,7 @@ use credbroker_exec::Failure;
 use super::{
     broker_config::BrokerConfig,
     paths::{Input, summarise},
+    recorded::record,
     running::wait,
     shim::{self, BareArg},
 };
@@ -111,7 +112,12 @@ pub(in crate::cli) fn inject(args: &InjectArgs, console: &mut Console<'_>) -> an
             changes.push(file);
         }
     }
+    let of_file = |name: &str, definition: &Definition| {
+        let files = kubeconfig.files().iter();
+        files.filter(|file| definition.file() == file.identity).any(|file| is_wanted(file, name))
+    };
     if changes.is_empty() {
+        record(&definitions, of_file, environment, console.out)?;
         let why = "every exec user that the broker can serve requests its credential from it";
         writeln!(console.out, "Nothing to change: {why}.")?;
         return Ok(0);
@@ -147,6 +153,7 @@ pub(in crate::cli) fn inject(args: &InjectArgs, console: &mut Console<'_>) -> an
         let names: Vec<_> = done.changed.iter().map(String::as_str).collect();
         summarise(&file.path, &names, console.out)?;
     }
+    record(&definitions, of_file, environment, console.out)?;
     writeln!(console.out, "Undo it with `credbroker kubeconfig restore`.")?;
     Ok(0)
 }

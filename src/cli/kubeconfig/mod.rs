@@ -5,6 +5,7 @@ mod fleet;
 mod in_place;
 mod merge;
 mod paths;
+mod recorded;
 mod running;
 mod shim;
 mod wrap;
@@ -16,6 +17,7 @@ use super::console::Console;
 pub(super) use self::{
     broker_config::BrokerConfig,
     in_place::{InjectArgs, RestoreArgs, inject, restore, with_plugins},
+    recorded::file as recorded_plugins,
 };
 
 /// Write kubeconfigs whose users request credentials from the broker

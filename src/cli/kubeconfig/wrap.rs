@@ -8,6 +8,7 @@ use std::{
 use super::{
     merge::{child, entry, merged, name, string},
     paths::{self, Input},
+    recorded::record,
     running::advice,
     shim::{self, BareArg},
 };
@@ -66,6 +67,7 @@ pub(super) fn run(args: &WrapArgs, console: &mut Console<'_>) -> anyhow::Result<
     let advice = || advice(served, &args.broker, environment);
     let Some(path) = paths::output(args.output.as_deref()) else {
         console.out.write_all(yaml(&document)?.as_bytes())?;
+        record(&input.definitions, |_, _| true, environment, console.err)?;
         writeln!(console.err, "credbroker: {}", advice()?)?;
         return Ok(0);
     };
@@ -80,6 +82,7 @@ pub(super) fn run(args: &WrapArgs, console: &mut Console<'_>) -> anyhow::Result<
     output.write_private(&yaml(&document)?)?;
     let names: Vec<_> = served.iter().map(|(name, _)| name.as_str()).collect();
     paths::summarise(path, &names, console.out)?;
+    record(&input.definitions, |_, _| true, environment, console.out)?;
     output.say_if_link("written", console.out)?;
     writeln!(console.out, "Use it with `KUBECONFIG={} kubectl …`.", path.display())?;
     writeln!(console.out, "{}", advice()?)?;

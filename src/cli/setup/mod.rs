@@ -15,7 +15,7 @@ use self::plan::{Manifest, Plan, Start};
 use super::{
     console::Console,
     files,
-    kubeconfig::{self, BrokerConfig, InjectArgs, RestoreArgs},
+    kubeconfig::{self, BrokerConfig, InjectArgs, RestoreArgs, recorded_plugins},
     programs,
 };
 use crate::app;
@@ -194,6 +194,11 @@ fn undo(manifest: &Manifest, own: &Path, console: &mut Console<'_>) -> anyhow::R
         for kubeconfig in added {
             config.remove(kubeconfig)?;
         }
+    }
+    if let Some(recorded) = recorded_plugins(environment) {
+        remove(&recorded)?;
+        // Only an empty directory is removed.
+        drop(recorded.parent().map(fs::remove_dir));
     }
     // The units may be gone already, or the user manager.
     let mut manage = |args: &[&str]| match manifest.units.then(|| systemctl(args, environment)) {

@@ -19,7 +19,7 @@ use crate::{
     table::exec as table,
 };
 use credbroker_credential::document::Node;
-use credbroker_plugin::{Definition, Environment, Globs, Issuer, Provider, identity_variables};
+use credbroker_plugin::{Command, Definition, Environment, Globs, Issuer, Provider, identity_variables};
 use credbroker_stanza::Prefix;
 
 /// What distinguishes a hub from another one. Empty for the cluster that the broker runs in.
@@ -36,6 +36,8 @@ pub struct HubSource {
 pub struct Definitions {
     /// Those that the broker can serve, by name, each with what identifies it.
     pub served: Vec<(String, Definition)>,
+    /// What each of them runs, by its digest.
+    pub commands: HashMap<String, Command>,
     /// Why other users do not become providers.
     pub warnings: Vec<Problem>,
 }
@@ -46,10 +48,15 @@ pub fn definitions(kubeconfig: &Kubeconfig, env: &Environment) -> Definitions {
     let report = Report::default();
     let providers = kubeconfig.providers(&variables(env, Globs::default()), Mode::Ambient, &report);
     let first: HashSet<_> = kubeconfig.users().iter().map(|user| (user.name, user.identity)).collect();
-    let named = providers.into_iter().map(|provider| (provider.name.to_string(), provider.definition));
-    let named = named.filter_map(|(name, definition)| Some((name, definition?)));
-    let served = named.filter(|(name, definition)| first.contains(&(name.as_str(), definition.file())));
-    Definitions { served: served.collect(), warnings: report.into_warnings() }
+    let (mut served, mut commands) = (Vec::new(), HashMap::new());
+    for Provider { name, definition, command, .. } in providers {
+        if let Some(definition) = definition.filter(|definition| first.contains(&(&*name, definition.file())))
+        {
+            commands.insert(definition.digest().to_owned(), command);
+            served.push((name.to_string(), definition));
+        }
+    }
+    Definitions { served, commands, warnings: report.into_warnings() }
 }
 
 /// The environment of plugins from kubeconfigs: the broker's, except for what selects an identity, which comes from the
