@@ -214,9 +214,7 @@ impl World {
         }
         let route = self.route(source, sent, permit);
         route.map_err(|error| match error {
-            ResolveError::UnknownProvider(..) | ResolveError::UnknownProfile { is_configured: true, .. }
-                if permit.hides_unknown() =>
-            {
+            ResolveError::UnknownProvider(..) | ResolveError::UnknownProfile(_) if permit.hides_unknown() => {
                 source.not_allowed()
             }
             // Without a known definition there is no provider of that name.
@@ -261,12 +259,10 @@ impl World {
     }
 
     fn target(&self, profile: &ProfileName) -> Result<Arc<Target>, ResolveError> {
-        let unknown =
-            |is_configured| ResolveError::UnknownProfile { profile: profile.clone(), is_configured };
-        let fleet = self.fleet.as_ref().ok_or_else(|| unknown(false))?;
+        let fleet = self.fleet.as_ref().ok_or_else(|| ResolveError::NoHub(profile.clone()))?;
         let Some(known) = fleet.get(profile) else {
             return Err(match fleet.unread() {
-                None => unknown(true),
+                None => ResolveError::UnknownProfile(profile.clone()),
                 Some((problem, retry_after)) => {
                     ResolveError::ProfileUnread(profile.clone(), problem, retry_after)
                 }

@@ -18,6 +18,12 @@ pub enum ResolveError {
         shown(.0), all_of(.1)
     )]
     AmbiguousProvider(String, Vec<Definition>),
+    /// The broker reads no profiles.
+    #[error(
+        "ClusterProfile `{}` not found: this broker does not read ClusterProfiles; add `clusterProfiles` to its configuration",
+        shown(&.0.to_string())
+    )]
+    NoHub(ProfileName),
     /// The profile leads to no plugin.
     #[error("ClusterProfile `{0}` cannot be used")]
     Profile(ProfileName, #[source] ProfileError),
@@ -39,14 +45,12 @@ pub enum ResolveError {
         shown(.0)
     )]
     ProviderNotAllowed(String),
-    /// The broker does not know the profile, or reads no profiles.
-    #[error("ClusterProfile `{}` not found{}", shown(&.profile.to_string()), unknown_profile(*.is_configured))]
-    UnknownProfile {
-        /// Name of the profile.
-        profile: ProfileName,
-        /// Whether the broker reads profiles.
-        is_configured: bool,
-    },
+    /// The hub has no such profile.
+    #[error(
+        "ClusterProfile `{}` not found in the namespaces that the broker reads, or it lacks the label that `clusterProfiles.labelSelector` asks for",
+        shown(&.0.to_string())
+    )]
+    UnknownProfile(ProfileName),
     /// The broker has not read the definition.
     #[error(
         "provider `{}`: unknown definition {}: {}",
@@ -91,17 +95,12 @@ pub enum ProviderProblem {
     /// The caller's cluster may be a profile's, and the hub was not read yet. As [`ResolveError::ProfileUnread`].
     #[error("the cluster that the caller sent is not known yet: {0}")]
     ClusterUnread(Arc<str>, Duration),
-    /// The caller selects an identity with a value that the plugin would not receive.
+    /// The caller selects an identity with this variable, and the plugin would receive another value (true) or none.
     #[error(
-        "the caller sets `{variable}`, but the plugin would run {} it; to use the caller's, add `callerEnv: [{variable}]` to the provider; to use the broker's identity for every caller, write `callerEnv: []` there",
-        if *.runs_with { "with a different value of" } else { "without" }
+        "the caller sets `{variable}`, but the plugin would run {with} it; to use the caller's, add `callerEnv: [{variable}]` to the provider; to use the broker's identity for every caller, write `callerEnv: []` there",
+        variable = .0, with = if *.1 { "with a different value of" } else { "without" }
     )]
-    IdentityConflict {
-        /// Name of the variable.
-        variable: String,
-        /// Whether the plugin would receive another value (true), or none.
-        runs_with: bool,
-    },
+    IdentityConflict(String, bool),
     /// A variable that the kernel cannot pass to a process.
     #[error(
         "the caller's variable `{}` cannot be passed on: a name must not be empty or contain `=`, and neither a name nor a value may contain a NUL",
@@ -187,14 +186,6 @@ fn known_clusters(known: usize) -> String {
     match known {
         0 => "the broker knows none for it".to_owned(),
         several => format!("the broker's kubeconfig uses it for {several} clusters"),
-    }
-}
-
-fn unknown_profile(is_configured: bool) -> &'static str {
-    if is_configured {
-        " in the namespaces that the broker reads, or it lacks the label that `clusterProfiles.labelSelector` asks for"
-    } else {
-        ": this broker does not read ClusterProfiles; add `clusterProfiles` to its configuration"
     }
 }
 

@@ -86,7 +86,7 @@ impl PluginPolicy {
             *entry == written || path == Some(Path::new(entry)) || its_name == Some(OsStr::new(entry))
         };
         let refused = || path.map_or_else(|| written.clone().into(), Path::to_owned);
-        (!entries.iter().any(permits)).then(|| Refusal::NotListed { command: refused() })
+        (!entries.iter().any(permits)).then(|| Refusal::NotListed(refused()))
     }
 }
 
@@ -112,53 +112,37 @@ pub enum Refusal {
     /// `credentialPluginPolicy` is `DenyAll`.
     #[error("`credentialPluginPolicy` is `DenyAll`")]
     DenyAll,
-    /// The file has another SHA-256 than the provider's `sha256`.
+    /// The file has this SHA-256, in hexadecimal, and not the provider's `sha256`.
     #[error(
-        "its SHA-256 is {actual}, which is not the provider's `sha256`; if the plugin was upgraded, change that value"
+        "its SHA-256 is {0}, which is not the provider's `sha256`; if the plugin was upgraded, change that value"
     )]
-    Digest {
-        /// Its SHA-256, in hexadecimal.
-        actual: String,
-    },
-    /// The allowlist does not have the plugin.
-    #[error("`credentialPluginAllowlist` does not permit it; add `- command: {}` to it", shown_path(.command))]
-    NotListed {
-        /// The file, or the command if there is none.
-        command: PathBuf,
-    },
+    Digest(String),
+    /// The allowlist does not have this file, or this command if there is no file.
+    #[error("`credentialPluginAllowlist` does not permit it; add `- command: {}` to it", shown_path(.0))]
+    NotListed(PathBuf),
     /// Another user owns the file, or a directory or link on the way to it.
     #[error(
-        "{} belongs to uid {owner}, who can replace it; run `chown root {}`, or set `sandbox: compatible` for the provider",
-        shown_path(.path), shown_path(.path)
+        "{path} belongs to uid {owner}, who can replace it; run `chown root {path}`, or set `sandbox: compatible` for the provider",
+        path = shown_path(.0), owner = .1
     )]
-    Owner {
-        /// The file, directory or link.
-        path: PathBuf,
-        /// Its owner.
-        owner: u32,
-    },
-    /// Users other than the owner can write the file, or a directory on the way to it.
+    Owner(PathBuf, u32),
+    /// Users other than the owner can write the file, or a directory on the way to it, which has these permission bits.
     #[error(
-        "users other than its owner can write {} (mode {mode:04o}); run `chmod go-w {}`, or set `sandbox: compatible` for the provider",
-        shown_path(.path), shown_path(.path)
+        "users other than its owner can write {path} (mode {mode:04o}); run `chmod go-w {path}`, or set `sandbox: compatible` for the provider",
+        path = shown_path(.0), mode = .1
     )]
-    Writable {
-        /// The file or directory.
-        path: PathBuf,
-        /// Its permission bits.
-        mode: u32,
-    },
+    Writable(PathBuf, u32),
 }
 
 impl Refusal {
     /// Whether the plugin policy refuses it, which client-go has too.
     pub fn is_of_policy(&self) -> bool {
-        matches!(self, Self::DenyAll | Self::NotListed { .. })
+        matches!(self, Self::DenyAll | Self::NotListed(_))
     }
 
     /// Whether the compatible sandbox starts the plugin nevertheless.
     pub(super) fn is_tolerable(&self) -> bool {
-        matches!(self, Self::Owner { .. } | Self::Writable { .. })
+        matches!(self, Self::Owner(..) | Self::Writable(..))
     }
 }
 

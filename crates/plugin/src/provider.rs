@@ -290,13 +290,5 @@ pub struct Issuer {
     pub concurrency: NonZeroUsize,
 }
 
-impl Issuer {
-    /// An issuer with the default rate, 10 runs in a second.
-    pub fn new(name: impl Into<Arc<str>>, concurrency: NonZeroUsize) -> Self {
-        let runs_per_second = NonZeroUsize::new(10).unwrap_or(NonZeroUsize::MIN);
-        Self { name: name.into(), runs_per_second, concurrency }
-    }
-}
-
 #[cfg(test)]
 mod tests;

@@ -65,12 +65,10 @@ impl Entry {
 
     /// This provider for the ClusterProfile of `target`.
     pub fn of_target(&self, target: Arc<Target>) -> Result<Route<'_>, ResolveError> {
-        // There is no person whose terminal could be used.
-        let needs_terminal = self.provider.interactive == Interactive::Always;
-        self.route(if needs_terminal {
-            Err(ProviderProblem::NeedsTerminal)
-        } else {
-            Ok(ClusterChoice::Profile(target))
+        self.route(match self.provider.interactive {
+            // There is no person whose terminal could be used.
+            Interactive::Always => Err(ProviderProblem::NeedsTerminal),
+            Interactive::Never | Interactive::IfAvailable => Ok(ClusterChoice::Profile(target)),
         })
     }
 
@@ -159,7 +157,7 @@ fn check(name: &str, value: &str, origin: Origin, provider: &Provider) -> Result
     if !provider.caller_env.matches(name) {
         if provider.refuses_other_identities && conflicts(name, value, provider) {
             let runs_with = run_value(name, provider).is_some_and(|value| !value.is_empty());
-            return Err(ProviderProblem::IdentityConflict { variable: name.to_owned(), runs_with });
+            return Err(ProviderProblem::IdentityConflict(name.to_owned(), runs_with));
         }
     } else if is_set(name, provider) {
         // The stanza's value reaches the plugin.

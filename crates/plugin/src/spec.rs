@@ -75,19 +75,18 @@ impl PluginSpec {
 
     /// The parts from a caller or the ClusterProfile that reach the plugin. Without any, the configuration defines the run.
     pub fn foreign_parts(&self) -> Vec<KeyPart<'_>> {
+        use PartOrigin::{
+            Always, Caller, CallerEnv, ClusterProfile, Kubeconfig, PassEnv, Stanza, Unspecified,
+        };
         let mut parts = self.key_parts();
         parts.retain(|part| match part.origin {
-            PartOrigin::Caller | PartOrigin::CallerEnv => true,
-            PartOrigin::ClusterProfile => match part.kind {
+            Caller | CallerEnv => true,
+            ClusterProfile => match part.kind {
                 PartKind::Argument | PartKind::Variable => true,
                 PartKind::Cluster => self.cluster.is_some(),
                 _ => false,
             },
-            PartOrigin::Unspecified
-            | PartOrigin::Stanza
-            | PartOrigin::Always
-            | PartOrigin::PassEnv
-            | PartOrigin::Kubeconfig => false,
+            Unspecified | Stanza | Always | PassEnv | Kubeconfig => false,
         });
         parts
     }

@@ -62,3 +62,11 @@ impl PluginFile {
         self.note(Ok(Some(Sighting { executable, refusal: None, is_first_in_path: false })));
     }
 }
+
+impl Issuer {
+    /// An issuer with the default rate, 10 runs in a second.
+    pub fn new(name: impl Into<Arc<str>>, concurrency: NonZeroUsize) -> Self {
+        let runs_per_second = NonZeroUsize::new(10).unwrap_or(NonZeroUsize::MIN);
+        Self { name: name.into(), runs_per_second, concurrency }
+    }
+}

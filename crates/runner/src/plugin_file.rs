@@ -142,7 +142,7 @@ fn other_digest(path: &Path, wanted: Sha256, last: &mut LastDigest) -> io::Resul
         return Err(io::Error::other("it changed while it was read"));
     }
     *last = Some((identity, actual));
-    Ok((actual != wanted).then(|| Refusal::Digest { actual: actual.to_hex() }))
+    Ok((actual != wanted).then(|| Refusal::Digest(actual.to_hex())))
 }
 
 fn identity(metadata: &Metadata) -> FileIdentity {
@@ -168,7 +168,7 @@ fn distrust(path: &Path) -> io::Result<Option<Refusal>> {
         })
     })?;
     Ok(found.map(|Exposed { path, owner, mode }| {
-        if OWNERS.include(owner) { Refusal::Writable { path, mode } } else { Refusal::Owner { path, owner } }
+        if OWNERS.include(owner) { Refusal::Writable(path, mode) } else { Refusal::Owner(path, owner) }
     }))
 }
 

@@ -176,8 +176,7 @@ impl<R: PluginRunner> BrokerService<R> {
                 let source = Source::ClusterProfile(profile.clone());
                 allowed(&source)?;
                 if resolver.fleet().is_none() {
-                    let error = ResolveError::UnknownProfile { profile, is_configured: false };
-                    return Err(status::unresolved(&error, &source));
+                    return Err(status::unresolved(&ResolveError::NoHub(profile), &source));
                 }
                 Selector::ClusterProfile(profile)
             }

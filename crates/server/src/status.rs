@@ -59,10 +59,11 @@ pub(super) fn unresolved(error: &ResolveError, source: &Source) -> Status {
         | ResolveError::ProviderNotAllowed(name)
         | ResolveError::UnknownDefinition { name, .. }
         | ResolveError::UnknownProvider(name, _) => Some(name.clone()),
-        ResolveError::Profile(..)
+        ResolveError::NoHub(_)
+        | ResolveError::Profile(..)
         | ResolveError::ProfileNotAllowed(_)
         | ResolveError::ProfileUnread(..)
-        | ResolveError::UnknownProfile { .. } => None,
+        | ResolveError::UnknownProfile(_) => None,
     };
     let cluster = match source {
         Source::Provider(_) => None,

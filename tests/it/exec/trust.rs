@@ -28,7 +28,7 @@ async fn a_plugin_that_others_can_write_runs_in_the_compatible_sandbox_only() {
         let strict = plugin(Sandbox::Strict);
         let written = if of_file == 0o777 { strict.path.clone() } else { strict.home.path().to_owned() };
         let mode = if of_file == 0o777 { of_file } else { of_home };
-        assert_eq!(refusal(strict.run().await.0), Refusal::Writable { path: written, mode });
+        assert_eq!(refusal(strict.run().await.0), Refusal::Writable(written, mode));
         assert_eq!(plugin(Sandbox::Compatible).run().await.0.unwrap(), "token\n");
     }
 }
@@ -80,7 +80,7 @@ async fn a_policy_counts_in_every_sandbox() {
         let listed = |path: &Path| PluginPolicy::Allowlist(vec![path.to_str().unwrap().to_owned()]);
         let unlisted = plugin(listed(Path::new("/usr/bin/aws")));
         let path = unlisted.path.clone();
-        assert_eq!(refusal(unlisted.run().await.0), Refusal::NotListed { command: path });
+        assert_eq!(refusal(unlisted.run().await.0), Refusal::NotListed(path));
         assert_eq!(refusal(plugin(PluginPolicy::DenyAll).run().await.0), Refusal::DenyAll);
         let missing = plugin(PluginPolicy::DenyAll);
         fs::remove_file(&missing.path).unwrap();

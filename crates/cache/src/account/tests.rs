@@ -69,7 +69,7 @@ fn a_call_is_counted_as_client_go_counts_it_and_a_run_by_its_outcome() {
             "not_started",
         ),
         (
-            RunError::NotAllowed { command: command(), refusal: Refusal::Digest { actual: String::new() } },
+            RunError::NotAllowed { command: command(), refusal: Refusal::Digest(String::new()) },
             "1",
             "client_internal_error",
             "not_started",
@@ -93,7 +93,7 @@ fn a_call_is_counted_as_client_go_counts_it_and_a_run_by_its_outcome() {
 fn a_plugin_that_the_policy_denies_is_not_called() {
     let command = || Arc::<str>::from("p");
     let metrics = Metrics::default();
-    for refusal in [Refusal::DenyAll, Refusal::NotListed { command: "p".into() }] {
+    for refusal in [Refusal::DenyAll, Refusal::NotListed("p".into())] {
         let error = RunError::NotAllowed { command: command(), refusal };
         assert_eq!(failure(&error).0.name(), "policy_denied");
         called(&metrics, &Err(error));

@@ -22,7 +22,7 @@ fn a_plugin_that_does_not_exist_is_permitted_only_as_written() {
     let listed = |entry: &str| PluginPolicy::Allowlist(vec![entry.into()]);
     let refusal = |policy: PluginPolicy| policy.refusal(&command, None);
     assert_eq!(refusal(listed("absent")), None);
-    assert_eq!(refusal(listed("/usr/bin/absent")), Some(Refusal::NotListed { command: "absent".into() }));
+    assert_eq!(refusal(listed("/usr/bin/absent")), Some(Refusal::NotListed("absent".into())));
     assert_eq!(refusal(PluginPolicy::DenyAll), Some(Refusal::DenyAll));
     assert_eq!(refusal(PluginPolicy::AllowAll), None);
 }

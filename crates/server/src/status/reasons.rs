@@ -11,13 +11,13 @@ use credbroker_runner::RunError;
 pub(crate) fn resolve_reason(error: &ResolveError) -> Reason {
     match error {
         ResolveError::AmbiguousProvider(..) => Reason::AmbiguousProvider,
+        ResolveError::NoHub(_) => Reason::HubNotConfigured,
         ResolveError::Profile(_, source) => profile_reason(source),
         ResolveError::ProfileNotAllowed(_) | ResolveError::ProviderNotAllowed(_) => Reason::PeerDenied,
         ResolveError::ProfileUnread(..) => Reason::HubUnavailable,
         ResolveError::Provider(_, problem) => problem_reason(problem),
         ResolveError::UnknownDefinition { .. } => Reason::UnknownDefinition,
-        ResolveError::UnknownProfile { is_configured: false, .. } => Reason::HubNotConfigured,
-        ResolveError::UnknownProfile { is_configured: true, .. } => Reason::UnknownClusterProfile,
+        ResolveError::UnknownProfile(_) => Reason::UnknownClusterProfile,
         ResolveError::UnknownProvider(..) => Reason::UnknownProvider,
     }
 }

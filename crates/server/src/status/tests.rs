@@ -35,15 +35,9 @@ fn run_errors() -> Vec<RunError> {
         RunError::NeedsTerminal { command: command(), stderr: stderr() },
         RunError::TerminalLost { command: command(), process: 7 },
         RunError::NotAllowed { command: command(), refusal: Refusal::DenyAll },
-        RunError::NotAllowed { command: command(), refusal: Refusal::Digest { actual: "a52d159f".into() } },
-        RunError::NotAllowed {
-            command: command(),
-            refusal: Refusal::Owner { path: "/plugins".into(), owner: 1001 },
-        },
-        RunError::NotAllowed {
-            command: command(),
-            refusal: Refusal::Writable { path: "/plugins/p".into(), mode: 0o777 },
-        },
+        RunError::NotAllowed { command: command(), refusal: Refusal::Digest("a52d159f".into()) },
+        RunError::NotAllowed { command: command(), refusal: Refusal::Owner("/plugins".into(), 1001) },
+        RunError::NotAllowed { command: command(), refusal: Refusal::Writable("/plugins/p".into(), 0o777) },
         RunError::NotFound {
             command: "p".into(),
             place: " in the broker's PATH",
@@ -151,7 +145,7 @@ fn resolve_errors() -> Vec<ResolveError> {
                 .map(|file| Definition::new(file.into(), "cloud", "12ab"))
                 .into(),
         ),
-        of_provider(ProviderProblem::IdentityConflict { variable: "AWS_PROFILE".into(), runs_with: true }),
+        of_provider(ProviderProblem::IdentityConflict("AWS_PROFILE".into(), true)),
         ResolveError::UnknownDefinition {
             name: "cloud".into(),
             definition: "12ab".into(),
@@ -170,10 +164,7 @@ fn resolve_errors() -> Vec<ResolveError> {
         of_provider(ProviderProblem::InvalidVariable("A=B".into())),
         of_provider(ProviderProblem::NeedsTerminal),
         of_provider(ProviderProblem::NoCluster(2)),
-        of_provider(ProviderProblem::PluginNotAllowed(
-            command(),
-            Refusal::NotListed { command: "/plugins/p".into() },
-        )),
+        of_provider(ProviderProblem::PluginNotAllowed(command(), Refusal::NotListed("/plugins/p".into()))),
         of_provider(ProviderProblem::PluginNotFound(command(), None)),
         of_provider(ProviderProblem::PluginUnreadable(
             command(),
@@ -182,8 +173,8 @@ fn resolve_errors() -> Vec<ResolveError> {
         ResolveError::ProfileNotAllowed(profile()),
         ResolveError::ProfileUnread(profile(), "connection refused".into(), Duration::from_secs(20)),
         ResolveError::ProviderNotAllowed("cloud".into()),
-        ResolveError::UnknownProfile { profile: profile(), is_configured: true },
-        ResolveError::UnknownProfile { profile: profile(), is_configured: false },
+        ResolveError::UnknownProfile(profile()),
+        ResolveError::NoHub(profile()),
         ResolveError::UnknownProvider("clout".into(), vec!["cloud".into()]),
     ];
     let profiles = profile_errors().map(|error| ResolveError::Profile(profile(), error));
@@ -293,7 +284,7 @@ fn the_metadata_names_provider_key_cluster_and_limit_where_they_apply() {
     let both = pairs(&[("cluster", "fleet/paris"), ("provider", "cloud")]);
     assert_eq!(metadata(&unresolved(&missing, &paris())), both, "the request names a ClusterProfile");
     let profile = ProfileName::new("fleet", "paris");
-    let unknown = ResolveError::UnknownProfile { profile, is_configured: true };
+    let unknown = ResolveError::UnknownProfile(profile);
     assert_eq!(metadata(&unresolved(&unknown, &paris())), pairs(&[("cluster", "fleet/paris")]));
     let unknown = ResolveError::UnknownProvider("x".repeat(10_000), vec![]);
     assert_eq!(metadata(&unresolved(&unknown, &by_name)), [], "a value that would not fit into the headers");

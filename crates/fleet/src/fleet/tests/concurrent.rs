@@ -54,7 +54,7 @@ fn by_name(number: usize) -> CredentialRequest {
 fn ask_twice(resolver: &Resolver, number: usize) -> Option<()> {
     let spec = match resolver.resolve(by_name(number)) {
         Ok(spec) => spec,
-        Err(ResolveError::UnknownProfile { .. }) => return None,
+        Err(ResolveError::UnknownProfile(_)) => return None,
         Err(error) => panic!("{number}: {error}"),
     };
     let id = id(&spec);

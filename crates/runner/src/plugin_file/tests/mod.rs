@@ -254,7 +254,7 @@ fn a_file_with_other_contents_is_refused_also_after_its_time_was_set_back() {
     fs::write(&path, "abd").unwrap();
     File::options().write(true).open(&path).unwrap().set_modified(written).unwrap();
     let refused = refusal(&path).unwrap();
-    assert!(matches!(refused, Some(Refusal::Digest { actual }) if actual.starts_with("a52d159f")));
+    assert!(matches!(refused, Some(Refusal::Digest(actual)) if actual.starts_with("a52d159f")));
     fs::write(&path, "abc").unwrap();
     assert_eq!(refusal(&path).unwrap(), None);
     assert!(refusal(&home.path().join("absent")).is_err());

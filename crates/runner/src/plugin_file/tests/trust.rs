@@ -57,7 +57,7 @@ fn a_file_or_directory_that_others_can_write_is_named() {
         set(directory, of_directory);
         set(&path, of_file);
         let found = distrust(&path).unwrap();
-        let expected = refused.map(|path| Refusal::Writable { path: path.to_owned(), mode: 0o777 });
+        let expected = refused.map(|path| Refusal::Writable(path.to_owned(), 0o777));
         assert_eq!(found, expected);
     }
 }
