@@ -5,8 +5,7 @@ use std::{io, sync::Arc};
 use super::*;
 use credbroker_cache::{Full as CacheFull, Unattended};
 use credbroker_credential::{
-    ApiVersion, DecodeError, ExecInfoError, LifetimeError, PairError,
-    document::{self, Aliases, Position},
+    ApiVersion, DecodeError, ExecInfoError, LifetimeError, PairError, decode, document::Position,
 };
 use credbroker_plugin::{
     Command, Definition, ProfileError, ProfileName, ProviderProblem, Refusal, Retirement, access::Verb,
@@ -67,10 +66,10 @@ fn run_errors() -> Vec<RunError> {
 }
 
 fn decode_errors() -> Vec<DecodeError> {
-    let parse = document::yaml(b"{\"a\": ", Aliases::Refuse).unwrap_err();
+    let syntax = decode(b"{\"a\": ", ApiVersion::V1).unwrap_err();
     let errors = vec![
         DecodeError::BadTimestamp(AT),
-        DecodeError::Document(parse),
+        syntax,
         DecodeError::Empty,
         DecodeError::HalfPair("clientKeyData"),
         DecodeError::NoCredential,
