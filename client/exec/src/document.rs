@@ -17,7 +17,7 @@ pub enum ApiVersion {
 }
 
 impl ApiVersion {
-    const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::V1 => "client.authentication.k8s.io/v1",
             Self::V1Beta1 => "client.authentication.k8s.io/v1beta1",

@@ -1,7 +1,5 @@
 //! `KUBERNETES_EXEC_INFO`: the version that the client reads, and its cluster.
 
-use std::{collections::BTreeMap, ffi::OsStr};
-
 use base64::{Engine, engine::general_purpose::STANDARD};
 use credbroker_client::Cluster;
 use serde::Deserialize;
@@ -14,6 +12,8 @@ use crate::document::ApiVersion;
 pub(crate) struct ExecInfo {
     pub(crate) version: ApiVersion,
     pub(crate) cluster: Option<Cluster>,
+    /// Whether the plugin may use standard input.
+    pub(crate) interactive: bool,
 }
 
 /// The value of the variable is not valid. The error shows nothing of it but the apiVersion: it may contain secrets.
@@ -50,8 +50,10 @@ struct ExecInfoDocument<'a> {
     spec: Option<Spec<'a>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct Spec<'a> {
+    #[serde(default)]
+    interactive: Option<bool>,
     #[serde(borrow)]
     cluster: Option<ClusterDocument<'a>>,
 }
@@ -83,23 +85,19 @@ pub(crate) fn parse(text: &str) -> Result<ExecInfo, ExecInfoError> {
     }
     let version =
         ApiVersion::from_name(&document.api_version).ok_or(ExecInfoError::Version(document.api_version))?;
-    let cluster = document.spec.and_then(|spec| spec.cluster).map(cluster).transpose()?;
-    Ok(ExecInfo { version, cluster })
+    let spec = document.spec.unwrap_or_default();
+    let interactive = spec.interactive.unwrap_or_default();
+    Ok(ExecInfo { version, interactive, cluster: spec.cluster.map(cluster).transpose()? })
 }
 
-/// The value of the variable without the cluster, for a plugin that did not ask for it.
-pub(crate) fn without_cluster(info: &OsStr) -> Result<String, ExecInfoError> {
-    type Object<'a> = BTreeMap<String, &'a RawValue>;
-    let syntax =
-        |error: &serde_json::Error| ExecInfoError::Syntax { line: error.line(), column: error.column() };
-    let text = info.to_str().ok_or(ExecInfoError::Syntax { line: 1, column: 1 })?;
-    let mut document: Object<'_> = serde_json::from_str(text).map_err(|error| syntax(&error))?;
-    let Some(spec) = document.get("spec") else { return Ok(text.to_owned()) };
-    let mut spec: Object<'_> = serde_json::from_str(spec.get()).map_err(|error| syntax(&error))?;
-    spec.remove("cluster");
-    let spec = serde_json::value::to_raw_value(&spec).map_err(|error| syntax(&error))?;
-    document.insert("spec".to_owned(), &spec);
-    serde_json::to_string(&document).map_err(|error| syntax(&error))
+impl ExecInfo {
+    /// What the variable has for a plugin that did not ask for the cluster, as client-go writes it.
+    pub(crate) fn without_cluster(version: ApiVersion, interactive: bool) -> String {
+        let version = version.name();
+        format!(
+            r#"{{"kind":"ExecCredential","apiVersion":"{version}","spec":{{"interactive":{interactive}}}}}"#
+        )
+    }
 }
 
 fn cluster(document: ClusterDocument<'_>) -> Result<Cluster, ExecInfoError> {

@@ -5,7 +5,6 @@
 //! and only in the environment of the client.
 
 use std::{
-    collections::HashSet,
     ffi::{OsStr, OsString},
     fs::OpenOptions,
     io::{self, IsTerminal as _, Read as _},
@@ -19,8 +18,9 @@ use rustix::fs::OFlags;
 
 use crate::{
     arguments::{Arguments, Original},
+    document::ApiVersion,
     edges::Environment,
-    exec_info::{ExecInfoError, without_cluster},
+    exec_info::ExecInfo,
     originals::{original_of, originals},
     source::Source,
 };
@@ -45,9 +45,6 @@ pub enum FallbackError {
         /// Why.
         source: io::Error,
     },
-    /// `KUBERNETES_EXEC_INFO` has a cluster that the plugin must not get, and cannot be read.
-    #[error(transparent)]
-    ExecInfo(#[from] ExecInfoError),
 }
 
 /// The original of a stanza.
@@ -82,8 +79,9 @@ impl<'a> Fallback<'a> {
         original_of(&read(&file)?, self.digest).map(Path::to_owned)
     }
 
-    /// Becomes the plugin at `program`. Returns only if it cannot.
-    pub(crate) fn run(&self, program: PathBuf, environment: &Environment) -> FallbackError {
+    /// Becomes the plugin at `program`. `info` is what `KUBERNETES_EXEC_INFO` says of the version, and of standard input.
+    /// Returns only if it cannot.
+    pub(crate) fn run(&self, program: PathBuf, info: Option<(ApiVersion, bool)>) -> FallbackError {
         if self.original.needs_terminal && !io::stdin().is_terminal() {
             return FallbackError::NoTerminal;
         }
@@ -91,13 +89,8 @@ impl<'a> Fallback<'a> {
         let mut command = Command::new(&program);
         let mut words = self.original.command.iter();
         command.arg0(words.next().map_or(OsStr::new(""), |word| word)).args(words);
-        if !self.original.cluster_info
-            && let Some(info) = environment.get("KUBERNETES_EXEC_INFO").filter(|info| !info.is_empty())
-        {
-            match without_cluster(info) {
-                Ok(info) => drop(command.env("KUBERNETES_EXEC_INFO", info)),
-                Err(error) => return error.into(),
-            }
+        if let Some((version, interactive)) = info.filter(|_| !self.original.cluster_info) {
+            command.env("KUBERNETES_EXEC_INFO", ExecInfo::without_cluster(version, interactive));
         }
         let source = command.exec();
         FallbackError::Start { program, source }
@@ -118,11 +111,11 @@ fn decides_what_runs(name: &OsStr) -> bool {
 
 /// Whether the client had each variable of this process, but those that the stanza names and that the start sets.
 fn is_of_the_client(own: &Environment, parent: &[u8], named: &[OsString]) -> bool {
-    let parent: HashSet<&[u8]> = parent.split(|byte| *byte == 0).collect();
     own.iter().all(|(name, value)| {
+        let own = [name.as_bytes(), b"=", value.as_bytes()].concat();
         OF_THE_START.iter().any(|of_the_start| name == *of_the_start)
             || named.iter().any(|named| named == name)
-            || parent.contains(&*[name.as_bytes(), b"=", value.as_bytes()].concat())
+            || parent.split(|byte| *byte == 0).any(|of_parent| of_parent == own)
     })
 }
 

@@ -107,6 +107,7 @@ fn credential_line(arguments: &Arguments, edges: &mut Edges) -> Result<String, F
     let info = exec_info(edges)?;
     let version = info.as_ref().map(|info| info.version).or(arguments.api_version).unwrap_or_default();
     let from_argument = || arguments.server.clone().map(Cluster::at);
+    let of_start = info.as_ref().map(|info| (info.version, info.interactive));
     let cluster = info.and_then(|info| info.cluster).or_else(from_argument);
     let (flag, server_uid) = (arguments.socket.as_deref(), arguments.server_uid.as_deref());
     let socket = socket(flag, server_uid, &edges.environment, edges.is_root)?;
@@ -135,7 +136,7 @@ fn credential_line(arguments: &Arguments, edges: &mut Edges) -> Result<String, F
                 let command = fallback.command().to_string_lossy();
                 edges.complain(&visible(&format!("credbroker-exec: {why}; {command} runs without it\n")));
             }
-            return Err(Failure::Fallback(Arc::new(fallback.run(program, &edges.environment))));
+            return Err(Failure::Fallback(Arc::new(fallback.run(program, of_start))));
         }
         (Ok(Found::Original(_, why)), None) => Err(why.into()),
         (Ok(Found::Answer(credential)), _) => Ok(credential),

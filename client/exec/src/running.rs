@@ -1,7 +1,6 @@
 //! Whether a broker runs, as the kernel's list of locks says.
 
 use std::{
-    collections::HashSet,
     fs::{self, File},
     io::Read as _,
     os::unix::fs::MetadataExt as _,
@@ -16,7 +15,7 @@ const MOST: u64 = 4 << 20;
 /// Whether a live process holds the lock beside one of the paths of `socket`, as a broker does from before it listens until it
 /// ends. Takes no lock itself: a broker that starts would find it taken.
 pub(crate) fn is_running(socket: &Socket) -> bool {
-    let locks: HashSet<u64> = socket.candidates().flat_map(locks).collect();
+    let locks: Vec<u64> = socket.candidates().flat_map(locks).collect();
     let mut list = String::new();
     let read = File::open("/proc/locks").and_then(|file| file.take(MOST).read_to_string(&mut list));
     !locks.is_empty() && read.is_ok() && list.lines().filter_map(locked).any(|inode| locks.contains(&inode))

@@ -146,7 +146,7 @@ fn attempt(
         Err(ExchangeError::Silent) => {
             let text = format!(
                 "the process that listens there accepted the connection and sent nothing for {} s",
-                deadline.silence().as_secs_f32()
+                deadline.silence().as_secs()
             );
             Err(unreachable(io::ErrorKind::TimedOut, text))
         }

@@ -12,7 +12,7 @@ use credbroker_lab::{
     report::{Report, figure, section},
 };
 
-const SIZE: u64 = 1_600_000;
+const SIZE: u64 = 1_640_000;
 const SYSTEM_CALLS: usize = 45;
 
 pub(crate) fn measure(report: &mut Report, shim: &Path, broker: &Running) -> Result<()> {

@@ -20,7 +20,10 @@ fn every_field_that_client_go_writes_is_read() {
     expected.proxy_url = Some("http://p".into());
     expected.disable_compression = true;
     expected.config = Some(r#"{ "x": 1.0, "y":"\u003c" }"#.into());
-    assert_eq!(parsed(text), Ok(ExecInfo { version: ApiVersion::V1Beta1, cluster: Some(expected) }));
+    assert_eq!(
+        parsed(text),
+        Ok(ExecInfo { version: ApiVersion::V1Beta1, cluster: Some(expected), interactive: false })
+    );
 }
 
 #[test]
@@ -28,7 +31,11 @@ fn a_missing_or_null_cluster_or_config_is_none() {
     let version = r#""apiVersion":"client.authentication.k8s.io/v1""#;
     for spec in ["", r#","spec":null"#, r#","spec":{}"#, r#","spec":{"cluster":null}"#] {
         let info = parsed(&format!("{{{version}{spec}}}"));
-        assert_eq!(info, Ok(ExecInfo { version: ApiVersion::V1, cluster: None }), "{spec}");
+        assert_eq!(
+            info,
+            Ok(ExecInfo { version: ApiVersion::V1, cluster: None, interactive: false }),
+            "{spec}"
+        );
     }
     let empty = parsed(&format!(r#"{{{version},"spec":{{"cluster":{{"config":null,"server":null}}}}}}"#));
     assert_eq!(empty.unwrap().cluster, Some(Cluster::default()));
