@@ -122,7 +122,7 @@ impl<R: PluginRunner> CredentialCache<R> {
     }
 
     /// Forgets the credentials of providers that are no longer in force, and returns their number. Their runs end, and
-    /// callers that wait or watch get [`CacheError::Retired`].
+    /// callers that wait or watch get [`CacheError::Retired`](crate::CacheError::Retired).
     pub fn forget_retired(&self) -> usize {
         let is_retired = |entry: &KeyEntry| entry.spec.provider.state.retirement().is_some();
         self.take_out(|entries| entries.matching(is_retired), KeyEntry::retire)

@@ -1,5 +1,5 @@
 //! The hub is the API server whose ClusterProfiles are the inventory of the fleet. This module reads them into the
-//! [`Fleet`] while the broker runs, and fetches credentials ahead where the configuration asks for it.
+//! [`Fleet`](crate::Fleet) while the broker runs, and fetches credentials ahead where the configuration asks for it.
 //!
 //! When the hub fails, the profiles that were read stay in use.
 

@@ -2,8 +2,8 @@
 //!
 //! The broker starts itself as `credbroker launch` for each run. The launcher confines itself, and so the plugin that it
 //! starts; it adopts every process that the plugin leaves behind, and kills all of them when the broker says so or is gone.
-//! It talks to the broker over its standard input, which is a socket: one byte for each [`Instruction`], five for each
-//! [`LauncherReport`]. The plugin has the launcher's output, arguments, environment and working directory.
+//! It talks to the broker over its standard input, which is a socket: one byte for each `Instruction`, five for each
+//! `LauncherReport`. The plugin has the launcher's output, arguments, environment and working directory.
 //!
 //! It runs before anything else of this program is set up, because each plugin run waits for it.
 
