@@ -66,8 +66,11 @@ pub fn request_patiently(
     at_terminal: bool,
     notice: Option<Notice<'_>>,
 ) -> Result<Credential, Failure> {
-    let broker_start = if at_terminal { BROKER_START_AT_TERMINAL } else { BROKER_START };
-    request_credential(socket, request, timeouts(broker_start, total), notice)
+    request_credential(socket, request, timeouts(usual_start(at_terminal), total), notice)
+}
+
+fn usual_start(at_terminal: bool) -> Duration {
+    if at_terminal { BROKER_START_AT_TERMINAL } else { BROKER_START }
 }
 
 fn timeouts(broker_start: Duration, total: Option<Duration>) -> Timeouts {
@@ -116,9 +119,9 @@ fn credential_line(arguments: &Arguments, edges: &mut Edges) -> Result<String, F
     let source = arguments.requested(&edges.environment);
     let fallback = Fallback::of(arguments, &source);
     let request = request(source.clone(), cluster, &edges.environment, caller, terminal)?;
-    let usual = if terminal { BROKER_START_AT_TERMINAL } else { BROKER_START };
     let ask = |socket: &Socket, patience: Patience| {
-        let timeouts = timeouts(patience.start.unwrap_or(usual), arguments.timeout).silence(patience.silence);
+        let timeouts = timeouts(patience.start.unwrap_or_else(|| usual_start(terminal)), arguments.timeout)
+            .silence(patience.silence);
         if !terminal {
             return request_credential(socket, &request, timeouts, None);
         }

@@ -12,7 +12,7 @@ use credbroker_client::Socket;
 /// Most bytes of the list that are read.
 const MOST: u64 = 4 << 20;
 
-/// Whether a live process holds the lock beside one of the paths of `socket`, as a broker does from before it listens until it
+/// Whether a live process holds the lock next to one of the paths of `socket`, as a broker does from before it listens until it
 /// ends. Takes no lock itself: a broker that starts would find it taken.
 pub(crate) fn is_running(socket: &Socket) -> bool {
     let locks: Vec<u64> = socket.candidates().flat_map(locks).collect();
@@ -24,12 +24,12 @@ pub(crate) fn is_running(socket: &Socket) -> bool {
 /// The inodes of the lock files for a socket that is published as `path`, which can be a link.
 fn locks(path: &Path) -> impl Iterator<Item = u64> {
     let target = fs::read_link(path).ok().and_then(|target| Some(path.parent()?.join(target)));
-    let beside = |path: PathBuf| {
+    let lock = |path: PathBuf| {
         let mut lock = path.into_os_string();
         lock.push(".lock");
         fs::metadata(lock).ok().map(|found| found.ino())
     };
-    [Some(path.to_owned()), target].into_iter().flatten().filter_map(beside)
+    [Some(path.to_owned()), target].into_iter().flatten().filter_map(lock)
 }
 
 /// The inode of a line of `/proc/locks` about an exclusive `flock` that is held.

@@ -30,7 +30,7 @@ pub(super) struct Claim<R: PluginRunner> {
     pub(super) run: Arc<Run>,
 }
 
-/// What a run led to: a credential, and what that is beside the one that was held, or a failure. `None`: it was not needed.
+/// What a run led to: a credential, and how it compares with the one that was held, or a failure. `None`: it was not needed.
 pub(super) type RunEffect = Option<Result<(RunOutcome, Current), Arc<Failure>>>;
 
 impl<R: PluginRunner> CredentialCache<R> {
@@ -224,7 +224,7 @@ impl<R: PluginRunner> Claim<R> {
         cache.resized(entry);
     }
 
-    /// What a printed credential becomes beside `held`.
+    /// What a printed credential becomes, compared with `held`.
     fn accept(
         &self,
         held: Option<&Current>,

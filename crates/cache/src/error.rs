@@ -201,7 +201,7 @@ pub(crate) fn back_off(attempts: u32, u: f64) -> Duration {
 }
 
 /// How long a caller, and a caller at a terminal, get the same failure again without a run. The time is short, so that a
-/// login takes effect at once, and longer from the sixth failure on, so that a wrong password does not lock the account.
+/// login takes effect immediately, and longer from the sixth failure on, so that a wrong password does not lock the account.
 fn hold(attempts: u32, back_off: Duration) -> (Duration, Duration) {
     let short = back_off.min(HELD);
     let doubled = HELD * 2_u32.saturating_pow(attempts.saturating_sub(5).min(8));

@@ -335,7 +335,7 @@ fn lead(lifetime: Duration, u: f64) -> Duration {
     share.max(margin.min(lifetime.mul_f64(0.42 + 0.10 * u)))
 }
 
-/// What a credential that arrives at `now` is beside the one that is held (`old`), and the time until the next refresh.
+/// How a credential that arrives at `now` compares with the one that is held (`old`), and the time until the next refresh.
 ///
 /// It is unchanged if it is the same: generation, lifetime and expiry stay. It is extended if the same material has another
 /// expiry: the generation stays. Otherwise it is rotated.

@@ -228,7 +228,7 @@ impl Launcher {
         }
     }
 
-    /// A launcher reads each instruction at once, so there is room for it. If it has ended, nothing can be said to it.
+    /// A launcher reads each instruction immediately, so there is room for it. If it has ended, nothing can be said to it.
     ///
     /// Not a write of the runtime, which refuses one until it has polled the new connection.
     fn instruct(&self, instruction: Instruction) {

@@ -29,7 +29,7 @@ pub(crate) const BACKLOG: i32 = 4096;
 pub struct Publication {
     pub(crate) place: SocketPlace,
     socket: FileId,
-    /// The lock file beside the socket, held until the broker ends. Of brokers that start at once, one gets it.
+    /// The lock file next to the socket, held until the broker ends. Of brokers that start in parallel, one gets it.
     lock: File,
     pub(crate) lock_path: PathBuf,
 }
@@ -142,7 +142,7 @@ fn put_in_place(socket: &OwnedFd, temporary: &Path, place: &SocketPlace) -> Resu
     Ok(FileId::of(&found))
 }
 
-/// Takes the lock beside the socket.
+/// Takes the lock next to the socket.
 fn lock(place: &SocketPlace) -> Result<(File, PathBuf), SocketError> {
     let name = place.socket.file_name().unwrap_or_default();
     let path = place.socket.with_file_name([".".as_ref(), name, ".lock".as_ref()].join(OsStr::new("")));
