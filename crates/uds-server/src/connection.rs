@@ -4,7 +4,7 @@ use std::{
     future::poll_fn,
     pin::{Pin, pin},
     sync::{Arc, atomic::Ordering},
-    task::Poll,
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -23,7 +23,7 @@ use crate::{
     linux::Peer,
     program::Program,
     stream::Noted,
-    traffic::Traffic,
+    traffic::{Traffic, WINDOW},
 };
 
 /// Concurrent requests on one connection.
@@ -36,9 +36,6 @@ const ERROR_RESETS: usize = 64;
 const HEADERS: u32 = 8 * 1024;
 /// Bytes that wait to be sent on one stream.
 const SEND_BUFFER: usize = 64 * 1024;
-/// Bytes that the peer may send ahead, on one stream and on the whole connection. At least one request.
-const STREAM_WINDOW: u32 = 256 * 1024;
-const CONNECTION_WINDOW: u32 = 1024 * 1024;
 const FRAME: u32 = 16 * 1024;
 
 /// Open watches from which on a connection collects messages: news wake them faster than it writes single ones.
@@ -74,10 +71,10 @@ pub(crate) async fn serve<P: Program>(
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        let mut polled = connection.as_mut().poll(cx);
+        let mut polled = poll(connection.as_mut(), traffic, cx);
         if polled.is_pending() && traffic.is_corked() && traffic.calls() == 0 {
             traffic.writes_on();
-            polled = connection.as_mut().poll(cx);
+            polled = poll(connection.as_mut(), traffic, cx);
         }
         // After the first answer, so that its caller does not wait for it.
         if polled.is_pending() && traffic.has_answered() {
@@ -95,7 +92,7 @@ pub(crate) async fn serve<P: Program>(
     if ended.is_none() {
         connection.as_mut().graceful_shutdown();
         let grace = if traffic.calls() > 0 { CLOSE_GRACE } else { IDLE_CLOSE_GRACE };
-        ended = timeout(grace, connection).await.ok();
+        ended = timeout(grace, poll_fn(|cx| poll(connection.as_mut(), traffic, cx))).await.ok();
     }
     match ended {
         Some(Ok(())) => {}
@@ -104,14 +101,20 @@ pub(crate) async fn serve<P: Program>(
     }
 }
 
+/// Polls the connection, which may read once: hyper would read on after each request that it accepts, and hold many half done.
+fn poll<C: Future>(connection: Pin<&mut C>, traffic: &Traffic, cx: &mut Context<'_>) -> Poll<C::Output> {
+    traffic.has_read.store(false, Ordering::Relaxed);
+    connection.poll(cx)
+}
+
 /// Serves on until the next call begins, or none has begun in time. GOAWAY is then sent while the peer waits for an
 /// answer. A peer that gets it just before it sends its call, as one that has just connected, would lose that call.
-async fn until_last_call<C: Future>(connection: Pin<&mut C>, traffic: &Traffic) -> Option<C::Output> {
+async fn until_last_call<C: Future>(mut connection: Pin<&mut C>, traffic: &Traffic) -> Option<C::Output> {
     let begun = traffic.begun();
     let next_call = poll_fn(|_| if traffic.begun() == begun { Poll::Pending } else { Poll::Ready(()) });
     tokio::select! {
         biased;
-        ended = connection => Some(ended),
+        ended = poll_fn(|cx| poll(connection.as_mut(), traffic, cx)) => Some(ended),
         () = next_call => None,
         () = sleep(LAST_CALL) => None,
     }
@@ -124,8 +127,8 @@ fn http2(tasks: TaskTracker) -> http2::Builder<TrackedExecutor> {
         .timer(TokioTimer::new())
         .adaptive_window(false)
         .auto_date_header(false)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(WINDOW)
+        .initial_stream_window_size(WINDOW)
         // No pings: on a Unix socket the kernel reports that a peer is gone. With pings, hyper takes a lock and reads
         // the clock for every frame, which costs a tenth of the requests per second.
         .keep_alive_interval(None)

@@ -101,7 +101,7 @@ impl<P: Program> Exchanges<P> {
     /// The kind of a call that is served, and the watch slot that its answer takes.
     fn admit(&self, path: &str) -> Result<(CallKind, Option<WatchSlot>), Status> {
         if let Some(ConnectionRefusal::Full(full)) = self.refusal {
-            return Err(P::status(Refusal::Full(full)));
+            return Err(P::status(self.traffic.refuse(full)));
         }
         let kind = self.program.admit(&self.peer, path).inspect_err(|status| {
             let is_denied = status.code() == Code::PermissionDenied;
@@ -113,7 +113,7 @@ impl<P: Program> Exchanges<P> {
             // The program wants the peer by now, but the connection has no place.
             return Err(P::status(Refusal::Draining));
         }
-        self.traffic.reserve.grow_to(self.traffic.used()).map_err(|full| P::status(Refusal::Full(full)))?;
+        self.traffic.grow().map_err(P::status)?;
         let slot = match kind {
             CallKind::Call => None,
             CallKind::Watch | CallKind::Stream => Some(self.watches.acquire().map_err(P::status)?),

@@ -2,18 +2,23 @@
 
 use std::{
     io::{self, IoSlice},
-    mem,
     pin::Pin,
     sync::{Arc, atomic::Ordering},
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::{Sleep, sleep},
+};
 
 use crate::traffic::Traffic;
 
-/// Bytes of a read that contains many requests, or large ones.
-const MANY: usize = 2 * 1024;
+/// The most bytes of a read, and of one poll: the requests in it are handled before the next read, and others wait for few.
+const READ: usize = 2 * 1024;
+/// How long a peer is not read after a refused call: longer than the server needs to answer what it has read.
+const REFUSAL_PAUSE: Duration = Duration::from_millis(20);
 /// The most bytes that wait for the first answer. The first frames of HTTP/2 are shorter.
 const CORKED: usize = 1024;
 /// The most bytes that go out in one write with those that have waited: about two writes of HTTP/2.
@@ -26,16 +31,16 @@ pub(crate) struct Noted<S> {
     traffic: Arc<Traffic>,
     /// What waits, and what goes out with it.
     first: Vec<u8>,
-    /// Whether the last read was long. The requests in it are handled before the next read, so that a peer that sends a
-    /// thousand requests at once does not make the server hold all of them half done.
-    is_due_to_yield: bool,
+    /// The pause after a refused call. It goes on while the peer does not read, so that answers to what is refused do not
+    /// pile up.
+    pause: Option<Pin<Box<Sleep>>>,
     has_written: bool,
 }
 
 impl<S> Noted<S> {
     pub(crate) fn new(stream: S, traffic: &Arc<Traffic>) -> Self {
         let traffic = Arc::clone(traffic);
-        Self { stream, traffic, first: Vec::new(), is_due_to_yield: false, has_written: false }
+        Self { stream, traffic, first: Vec::new(), pause: None, has_written: false }
     }
 
     fn note(&mut self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
@@ -45,6 +50,17 @@ impl<S> Noted<S> {
             self.has_written = true;
         }
         written
+    }
+
+    fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Traffic { refused, blocked, .. } = &*self.traffic;
+        while self.pause.is_some() || refused.load(Ordering::Relaxed) {
+            let pause = self.pause.get_or_insert_with(|| Box::pin(sleep(REFUSAL_PAUSE)));
+            ready!(pause.as_mut().poll(cx));
+            self.pause = None;
+            refused.store(blocked.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        Poll::Ready(())
     }
 
     /// Whether `more` bytes wait too, or go out with those that have waited. Nothing waits from the first answer on.
@@ -79,13 +95,17 @@ impl<S: AsyncRead + Unpin> AsyncRead for Noted<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if mem::take(&mut this.is_due_to_yield) {
+        if this.traffic.has_read.load(Ordering::Relaxed) {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut this.stream).poll_read(cx, buffer))?;
-        this.is_due_to_yield = buffer.filled().len() - before >= MANY;
+        ready!(this.poll_pause(cx));
+        let most = READ.min(buffer.remaining());
+        let mut part = ReadBuf::new(buffer.initialize_unfilled_to(most));
+        ready!(Pin::new(&mut this.stream).poll_read(cx, &mut part))?;
+        let read = part.filled().len();
+        buffer.advance(read);
+        this.traffic.has_read.store(read == READ, Ordering::Relaxed);
         Poll::Ready(Ok(()))
     }
 }
@@ -153,15 +173,37 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_long_read_is_handled_before_the_next_one() {
+    async fn a_full_read_is_handled_before_the_next_one() {
         let traffic = Traffic::for_tests();
-        let sent = vec![0; 2 * MANY];
+        let sent = vec![0; 2 * READ];
         let mut stream = Noted::new(sent.as_slice(), &traffic);
-        let mut buffer = [0; MANY];
-        assert_eq!(stream.read(&mut buffer).await.unwrap(), MANY);
+        let mut buffer = [0; READ];
+        assert_eq!(stream.read(&mut buffer).await.unwrap(), READ);
         let mut read = pin!(stream.read(&mut buffer));
-        assert!(poll!(&mut read).is_pending(), "the task yields first");
-        assert_eq!(read.await.unwrap(), MANY);
+        assert!(poll!(&mut read).is_pending() && poll!(&mut read).is_pending(), "one read for each poll");
+        traffic.has_read.store(false, Ordering::Relaxed);
+        assert_eq!(read.await.unwrap(), READ);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_is_not_read_for_a_while_after_a_refused_call_and_while_it_does_not_read() {
+        let traffic = Traffic::for_tests();
+        let sent = [7; 16];
+        let mut stream = Noted::new(sent.as_slice(), &traffic);
+        assert_eq!(stream.read_u8().await.unwrap(), 7);
+        traffic.refused.store(true, Ordering::Relaxed);
+        assert!(poll!(pin!(stream.read_u8())).is_pending());
+        assert_eq!(stream.read_u8().await.unwrap(), 7);
+        assert!(poll!(pin!(stream.read_u8())).is_ready(), "one pause");
+        for flag in [&traffic.refused, &traffic.blocked] {
+            flag.store(true, Ordering::Relaxed);
+        }
+        let mut read = pin!(stream.read_u8());
+        assert!(poll!(&mut read).is_pending());
+        sleep(REFUSAL_PAUSE * 10).await;
+        assert!(poll!(&mut read).is_pending(), "it does not read");
+        traffic.blocked.store(false, Ordering::Relaxed);
+        assert_eq!(read.await.unwrap(), 7);
     }
 
     /// What the peer gets of `written`, of which nothing goes out before `uncork`.

@@ -26,6 +26,8 @@ const HTTP2: usize = 40 * 1024;
 const CALL: usize = 2048;
 /// What a connection takes from its account when it begins.
 pub(crate) const CONNECTION: usize = HTTP2 + STEP;
+/// Bytes that the peer may send ahead, on one stream or on all: at least one request.
+pub(crate) const WINDOW: u32 = 256 * 1024;
 /// Limit of response bytes that the peer has not read. Above it, further calls of the connection wait.
 const UNSENT: usize = 512 * 1024;
 /// Limit of bytes of unfinished requests.
@@ -60,6 +62,10 @@ pub(crate) struct Traffic {
     pub(crate) blocked: AtomicBool,
     /// Whether the connection ends because the peer reads nothing.
     pub(crate) stalled: AtomicBool,
+    /// Whether the connection has read all that it may in one poll.
+    pub(crate) has_read: AtomicBool,
+    /// Whether a limit refused a call, and the connection has not paused for it.
+    pub(crate) refused: AtomicBool,
     /// Whether what the server writes no longer waits for the answer to the first call.
     uncorked: AtomicBool,
     /// Wakes the connection then.
@@ -144,10 +150,27 @@ impl Traffic {
         }
     }
 
+    /// Takes what the connection holds from its account.
+    ///
+    /// # Errors
+    ///
+    /// The peer may not have more.
+    pub(crate) fn grow(&self) -> Result<(), Refusal> {
+        self.reserve.grow_to(self.used()).map_err(|full| self.refuse(full))
+    }
+
+    /// The refusal of a call. What the peer sent after it waits for a while.
+    pub(crate) fn refuse(&self, full: Full) -> Refusal {
+        self.refused.store(true, Ordering::Relaxed);
+        Refusal::Full(full)
+    }
+
     /// Bytes that the connection holds.
     pub(crate) fn used(&self) -> usize {
         let charged = [&self.charged, &self.unfinished].map(|charged| charged.load(Ordering::Relaxed));
-        HTTP2 + self.calls() * CALL + charged.iter().sum::<usize>()
+        // While calls wait for room, nobody reads what the peer sends ahead.
+        let ahead = if self.has_room() { 0 } else { WINDOW as usize };
+        HTTP2 + ahead + self.calls() * CALL + charged.iter().sum::<usize>()
     }
 }
 
@@ -242,7 +265,7 @@ impl Charge {
     /// The peer may not have more.
     pub fn charge(&self, bytes: usize) -> Result<(), Refusal> {
         self.add(bytes);
-        self.traffic.reserve.grow_to(self.traffic.used()).map_err(Refusal::Full)
+        self.traffic.grow()
     }
 
     /// The same of bytes of an unfinished request, of which a connection may have few.
@@ -250,7 +273,7 @@ impl Charge {
         self.charge(bytes)?;
         let full = Full { limit: Limit::Unfinished, who: Who::Connection, most: UNFINISHED };
         let are_many = self.traffic.unfinished.load(Ordering::Relaxed) > UNFINISHED;
-        if are_many { Err(Refusal::Full(full)) } else { Ok(()) }
+        if are_many { Err(self.traffic.refuse(full)) } else { Ok(()) }
     }
 
     fn add(&self, bytes: usize) {

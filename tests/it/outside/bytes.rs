@@ -16,6 +16,10 @@ use crate::harness::{provider, request};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_credbroker");
 const GET: &str = "/credbroker.v1.CredentialBroker/GetCredential";
 const CONNECTIONS: u32 = 250;
+/// Those that read nothing, or send ahead what they can.
+const FEW: usize = 12;
+/// How long a peer waits until it may send more.
+const SOON: Duration = Duration::from_millis(200);
 /// Of each connection, unless one is refused.
 const REQUESTS: u32 = 40;
 const MIB: usize = 1 << 20;
@@ -85,8 +89,7 @@ fn requests_that_do_not_end_take_what_is_configured() {
     let message = [&[0, 0, 3, 0x20, 0][..], &vec![0; 199_000]].concat();
     assert_within("unfinished", SHARE, |broker| {
         until_refused(broker, |peer, stream, _| {
-            peer.headers(stream, GET).is_ok()
-                && peer.data(stream, &message, false, Duration::from_millis(200))
+            peer.headers(stream, GET).is_ok() && peer.data(stream, &message, false, SOON)
         })
     });
 }
@@ -102,5 +105,51 @@ fn requests_that_wait_take_what_is_configured() {
             };
             peer.request(stream, GET, &request("cloud", Some(cluster), &[])).is_ok()
         })
+    });
+}
+
+#[test]
+fn requests_that_are_refused_take_no_more() {
+    let message = [&[0, 0, 3, 0x20, 0][..], &vec![0; 199_000]].concat();
+    assert_within("refused", SHARE, |broker| {
+        let mut deaf: Vec<_> = (0..FEW).map(|_| Raw::deaf(&broker.socket())).collect();
+        for peer in &mut deaf {
+            peer.request(1, GET, &request("other", None, &[])).unwrap();
+        }
+        let mut peers = until_refused(broker, |peer, stream, _| {
+            peer.headers(stream, GET).is_ok() && peer.data(stream, &message, false, SOON)
+        });
+        std::thread::scope(|scope| {
+            for peer in &mut deaf {
+                scope.spawn(|| (1..1000).all(|number| peer.headers(2 * number + 1, GET).is_ok()));
+            }
+        });
+        peers.extend(deaf);
+        peers
+    });
+}
+
+#[test]
+fn what_peers_send_ahead_of_unread_answers_takes_what_is_configured() {
+    let message = [&[0, 0, 3, 0x20, 0][..], &vec![0; 199_000]].concat();
+    assert_within("waiting for room", SHARE, |broker| {
+        let mut peers: Vec<_> = (0..2 * FEW).map(|_| Raw::connect(&broker.socket(), 0)).collect();
+        for peer in &mut peers {
+            for number in 0..500 {
+                peer.request(2 * number + 1, GET, &request("other", None, &[])).unwrap();
+                if peer.seen(|seen| !seen.ended.is_empty()) {
+                    break;
+                }
+            }
+        }
+        for peer in &mut peers {
+            for number in 500..530 {
+                let stream = 2 * number + 1;
+                if peer.headers(stream, GET).is_err() || !peer.data(stream, &message, true, SOON) {
+                    break;
+                }
+            }
+        }
+        peers
     });
 }

@@ -38,12 +38,14 @@ pub(super) struct Seen {
     pub(super) closed: bool,
 }
 
+type Shared = Arc<(Mutex<Seen>, Condvar)>;
+
 /// One connection. Its answers are read and noted; no window is ever given back.
 #[derive(Debug)]
 pub(super) struct Raw {
     stream: UnixStream,
-    seen: Arc<(Mutex<Seen>, Condvar)>,
-    _reader: JoinHandle<()>,
+    seen: Shared,
+    _reader: Option<JoinHandle<()>>,
 }
 
 impl Raw {
@@ -57,19 +59,31 @@ impl Raw {
         Self::start(socket, 65_535, false)
     }
 
+    /// Connects, and reads nothing that the broker sends. A write fails when the broker reads nothing either.
+    pub(super) fn deaf(socket: &Path) -> Self {
+        let (stream, seen) = Self::open(socket, 65_535);
+        stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+        Self { stream, seen, _reader: None }
+    }
+
     fn start(socket: &Path, window: u32, polite: bool) -> Self {
+        let (stream, seen) = Self::open(socket, window);
+        let reader = std::thread::spawn({
+            let (seen, stream) = (Arc::clone(&seen), stream.try_clone().unwrap());
+            move || read(stream, &seen, polite)
+        });
+        Self { stream, seen, _reader: Some(reader) }
+    }
+
+    fn open(socket: &Path, window: u32) -> (UnixStream, Shared) {
         let mut stream = UnixStream::connect(socket).unwrap();
         // A connection that is refused may be closed by now: then the reader sees it.
         stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").ok();
         let setting = [&4_u16.to_be_bytes()[..], &window.to_be_bytes()].concat();
         write_frame(&mut stream, SETTINGS, 0, 0, &setting).ok();
         write_frame(&mut stream, WINDOW_UPDATE, 0, 0, &(0x7fff_ffff_u32 - 65_535).to_be_bytes()).ok();
-        let seen = Arc::new((Mutex::new(Seen { window: 65_535, ..Seen::default() }), Condvar::new()));
-        let reader = std::thread::spawn({
-            let (seen, stream) = (Arc::clone(&seen), stream.try_clone().unwrap());
-            move || read(stream, &seen, polite)
-        });
-        Self { stream, seen, _reader: reader }
+        let seen = Seen { window: 65_535, ..Seen::default() };
+        (stream, Arc::new((Mutex::new(seen), Condvar::new())))
     }
 
     /// Opens a stream with a request for `path`; the body follows unless this is all.

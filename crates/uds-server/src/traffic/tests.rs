@@ -42,6 +42,28 @@ fn unfinished_requests_share_one_limit() {
     assert!(Charge::unfinished(&traffic).receive(UNFINISHED / 8).is_ok());
 }
 
+#[test]
+fn what_the_peer_sends_ahead_counts_while_calls_wait_for_room() {
+    let traffic = Traffic::for_tests();
+    let before = traffic.used();
+    // Bytes that another one holds too count for nobody.
+    let bytes = Bytes::from(vec![0; UNSENT]);
+    let answer = Unsent::new(bytes.clone(), &traffic);
+    assert_eq!(traffic.used() - before, WINDOW as usize);
+    drop(answer);
+    assert_eq!(traffic.used(), before);
+}
+
+#[test]
+fn a_refused_call_is_noted() {
+    let account = Arc::new(Account { most: 4 * CONNECTION, ..Account::default() });
+    let traffic = Traffic::new(CancellationToken::new(), account, Duration::ZERO);
+    let mut call = Call::of(&traffic);
+    assert_eq!(call.charge().charge(4 * CONNECTION), Ok(()));
+    assert!(!traffic.refused.load(Ordering::Relaxed));
+    assert!(call.charge().charge(STEP).is_err() && traffic.refused.load(Ordering::Relaxed));
+}
+
 fn watched() -> (Served, Arc<Traffic>) {
     let traffic = Traffic::for_tests();
     (Served::new(&traffic), traffic)
