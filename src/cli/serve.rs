@@ -22,6 +22,8 @@ use credbroker_plugin::Environment;
 
 /// How long the process waits for its log to be written when it ends.
 const LOG_FLUSH: Duration = Duration::from_millis(250);
+/// Tasks that a thread polls before it looks for new events: with the usual 61, a peer waits long behind busy ones.
+const EVENT_INTERVAL: u32 = 8;
 /// How long a thread for blocking calls waits for the next one: longer than the interval between looks at files.
 const IDLE_THREAD: Duration = Duration::from_millis(2_500);
 
@@ -95,7 +97,7 @@ fn start(
 ) -> Result<u8, Failed> {
     app::harden();
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = runtime.enable_all().thread_keep_alive(IDLE_THREAD).build();
+    let runtime = runtime.enable_all().event_interval(EVENT_INTERVAL).thread_keep_alive(IDLE_THREAD).build();
     let runtime = runtime.context("cannot start the async runtime").map_err(|error| failed(&error))?;
     // Before anything that takes time: until then, SIGHUP ends the process.
     let signals = {
