@@ -15,14 +15,17 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use credbroker_client::Socket;
 use credbroker_lab::{
     channel::{channel, channel_as},
+    daemon,
     report::{Report, figure, percentile, section},
 };
 use rustix::process::geteuid;
 use tokio::runtime::Builder;
 
 use crate::{
+    credential::credential,
     floods,
     keys::{self, KEYS, OTHER, TOKEN_PLUGIN, request},
     subject::{Rpc, Subject},
@@ -54,10 +57,15 @@ pub(crate) async fn measure(report: &mut Report, directory: &Path) -> Result<()>
          allow: {{providers: [\"*\"], verbs: [get]}}\n"
     );
     let subject = Subject::start(directory, TOKEN_PLUGIN, &(keys::providers(directory) + &sections)).await?;
-    for path in [directory.parent().unwrap_or(directory), directory] {
+    let bare = directory.join("bare");
+    fs::create_dir(&bare)?;
+    for path in [directory.parent().unwrap_or(directory), directory, &bare] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o711))?;
     }
-    let victim = Rpc::new(channel_as(VICTIM, &subject.running.socket).await?);
+    let bare = daemon::start_echo(&bare, &credential(&Socket::at(&subject.running.socket)).await?)?;
+    fs::set_permissions(&bare.socket, fs::Permissions::from_mode(0o666))?;
+    let socket = &subject.running.socket;
+    let victim = Rpc::new(channel_as(VICTIM, socket).await?);
     let alone = p99(&victim).await?;
     figure("p99 alone", &millis(alone));
     let attacks: [(&str, Attack); 6] = [
@@ -70,16 +78,8 @@ pub(crate) async fn measure(report: &mut Report, directory: &Path) -> Result<()>
     ];
     for (name, attack) in attacks {
         let before = subject.resident()?;
-        let (stop, socket) = (Arc::new(AtomicBool::new(false)), subject.running.socket.clone());
-        let attacking: JoinHandle<_> = {
-            let stop = Arc::clone(&stop);
-            thread::spawn(move || attack(&socket, &stop))
-        };
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        let meanwhile = p99(&victim).await?;
-        let more = subject.resident()?.saturating_sub(before);
-        stop.store(true, Ordering::Relaxed);
-        attacking.join().ok().context("it panicked")??;
+        let (meanwhile, more) = during(attack, socket, &victim, || subject.resident()).await?;
+        let more = more.saturating_sub(before);
         let worse = meanwhile.saturating_sub(alone);
         let limit = format!("{} more", millis(WORSE));
         report.limited(&format!("p99 during {name}"), &millis(meanwhile), &limit, worse <= WORSE);
@@ -90,8 +90,30 @@ pub(crate) async fn measure(report: &mut Report, directory: &Path) -> Result<()>
         let busy = ticks(subject.running.child.id())?.saturating_sub(busy);
         let limit = format!("{IDLE}");
         report.limited(&format!("ticks in a second after {name}"), &busy.to_string(), &limit, busy <= IDLE);
+        let rival = Rpc::new(channel_as(VICTIM, &bare.socket).await?);
+        let (rival, _) = during(attack, &bare.socket, &rival, || Ok(0)).await?;
+        figure("the same of a bare tonic service", &millis(rival));
     }
     Ok(())
+}
+
+/// The p99 of `victim` during an attack on `socket`, and what `resident` says at its end.
+async fn during(
+    attack: Attack,
+    socket: &Path,
+    victim: &Rpc,
+    resident: impl Fn() -> Result<u64>,
+) -> Result<(Duration, u64)> {
+    let (stop, socket) = (Arc::new(AtomicBool::new(false)), socket.to_owned());
+    let attacking: JoinHandle<_> = {
+        let stop = Arc::clone(&stop);
+        thread::spawn(move || attack(&socket, &stop))
+    };
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let (meanwhile, resident) = (p99(victim).await, resident());
+    stop.store(true, Ordering::Relaxed);
+    attacking.join().ok().context("it panicked")??;
+    Ok((meanwhile?, resident?))
 }
 
 async fn p99(rpc: &Rpc) -> Result<Duration> {
