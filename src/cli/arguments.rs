@@ -93,7 +93,8 @@ pub(super) enum OnceCommand {
     Refresh(refresh::RefreshArgs),
     Evict(evict::EvictArgs),
     Clusters(clusters::ClustersArgs),
-    Kubeconfig(kubeconfig::KubeconfigArgs),
+    #[command(subcommand)]
+    Kubeconfig(kubeconfig::KubeconfigCommand),
     Completions(complete::CompletionsArgs),
     Man(man::ManArgs),
     Setup(setup::SetupArgs),

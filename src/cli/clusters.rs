@@ -237,13 +237,11 @@ const NOT_CONFIGURED: &str = "the broker reads no ClusterProfiles; name the hub 
 const NONE_SELECTED: &str = "the hub has no matching ClusterProfile; check --namespace, and `namespaces` and \
                              `labelSelector` of `clusterProfiles` in the broker's configuration";
 
-/// Why a cluster cannot be used; empty if it can.
-pub(super) fn problem(cluster: &ClusterState) -> String {
-    let Some(failure) = &cluster.failure else { return String::new() };
-    match (one_line(&failure.message), reason(failure)) {
-        (message, reason) if message.is_empty() => reason.to_owned(),
-        (message, reason) => format!("{message} ({reason})"),
-    }
+/// Why a cluster cannot be used, if it cannot.
+pub(super) fn problem(cluster: &ClusterState) -> Option<String> {
+    let failure = cluster.failure.as_ref()?;
+    let (message, reason) = (one_line(&failure.message), reason(failure));
+    Some(if message.is_empty() { reason.to_owned() } else { format!("{message} ({reason})") })
 }
 
 #[cfg(test)]

@@ -177,8 +177,8 @@ fn replace(path: &Path, text: &str, like: Option<&fs::Metadata>) -> io::Result<(
 }
 
 /// Paths in one line.
-pub(super) fn joined(paths: &[impl AsRef<Path>], separator: &str) -> String {
-    paths.iter().map(|path| path.as_ref().display().to_string()).collect::<Vec<_>>().join(separator)
+pub(super) fn joined(paths: impl IntoIterator<Item: AsRef<Path>>, separator: &str) -> String {
+    paths.into_iter().map(|path| path.as_ref().display().to_string()).collect::<Vec<_>>().join(separator)
 }
 
 /// Whether both paths name one file: the same directory entry, or the same inode.

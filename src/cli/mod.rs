@@ -73,7 +73,7 @@ fn run_once(command: OnceCommand, environment: &Environment, out: &mut dyn Write
     let console = &mut Console { environment, shim: &shim(), out, err: &mut io::stderr() };
     match command {
         OnceCommand::Validate(args) => validate::run(&args, console),
-        OnceCommand::Kubeconfig(args) => kubeconfig::run(&args, console),
+        OnceCommand::Kubeconfig(command) => kubeconfig::run(&command, console),
         OnceCommand::Setup(args) => setup::run(&args, &man::pages(Cli::command()), console),
         OnceCommand::Doctor(args) => doctor::run(&args, console),
         OnceCommand::Get(args) => get::run(&args, console),

@@ -7,15 +7,14 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use credbroker_client::{Cluster, ClusterState};
 
 use super::{
-    merge::{entry, string},
-    paths,
-    shim::{self, BareArg},
+    paths::{self, BareArg},
+    wrap::{entry, string},
 };
 use crate::cli::{
     clusters::{ClusterList, ClusterQuery, problem},
     console::Console,
 };
-use credbroker_config::kubeconfig::{KubeFile, Shim, extension, is_shim, yaml};
+use credbroker_config::kubeconfig::{Shim, extension, is_shim, yaml};
 use credbroker_credential::{
     document::{Node, Value},
     text::one_line,
@@ -38,7 +37,7 @@ use credbroker_credential::{
 /// that is not the cluster's. If --socket or --server-uid are set, the shims use them too.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
-pub(super) struct FleetArgs {
+pub(in crate::cli) struct FleetArgs {
     /// Write to this file, with mode 0600. - is standard output [default: -]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -55,17 +54,16 @@ pub(super) struct FleetArgs {
 }
 
 pub(super) fn run(args: &FleetArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
-    let shim = shim::find(console, &args.query.broker.socket, args.bare)?;
+    let shim = paths::shim(console, &args.query.broker.socket, args.bare)?;
     let fleet = args.query.ask(console.environment)?;
     fleet.warn(console.err)?;
     for state in fleet.clusters.values().filter(|state| endpoint(state).is_none()) {
-        let why = Some(problem(state)).filter(|why| !why.is_empty());
-        let why = why.unwrap_or_else(|| "its ClusterProfile names no server".to_owned());
+        let why = problem(state).unwrap_or_else(|| "its ClusterProfile names no server".to_owned());
         writeln!(console.err, "credbroker: skipped {}: {why}", one_line(&state.profile.to_string()))?;
     }
     let Some(first) = reachable(&fleet).next().map(|(name, _)| one_line(&name)) else {
+        let why = "no cluster can be written to a kubeconfig; see `credbroker clusters`";
         if !fleet.clusters.is_empty() {
-            let why = "no cluster can be written to a kubeconfig; see `credbroker clusters`";
             writeln!(console.err, "credbroker: {why}")?;
         }
         return Ok(1);
@@ -131,15 +129,14 @@ fn map<const N: usize>(entries: [(&str, Value); N]) -> Value {
 /// Whether this command wrote the file at `path`. That is, it has the mark, and no user but those that were written with
 /// it.
 fn is_ours(path: &Path) -> bool {
-    let Some(written) = paths::existing(path) else { return false };
     let is_fleet = |user: &Node| {
         let exec = user.get("user").and_then(|user| user.get("exec"));
         let args = exec.and_then(|exec| exec.get("args")?.as_sequence()).unwrap_or_default();
         exec.is_some_and(is_shim) && args.iter().any(|arg| arg.as_str() == Some(CLUSTER_PROFILE))
     };
-    written.files().iter().all(|KubeFile { root, .. }| {
-        let users = root.get("users").and_then(Node::as_sequence).unwrap_or_default();
-        extension(root, MARK).is_some() && users.iter().all(is_fleet)
+    paths::existing(path).is_some_and(|written| {
+        let users = written.get("users").and_then(Node::as_sequence).unwrap_or_default();
+        extension(&written, MARK).is_some() && users.iter().all(is_fleet)
     })
 }
 

@@ -13,10 +13,8 @@ use credbroker_exec::Failure;
 
 use super::{
     broker_config::BrokerConfig,
-    paths::{Input, summarise},
-    recorded::record,
-    running::wait,
-    shim::{self, BareArg},
+    definitions::{record, wait},
+    paths::{self, BareArg, Input, summarise},
 };
 use crate::cli::{
     broker::BrokerArgs,
@@ -96,28 +94,24 @@ impl InjectArgs {
 pub(in crate::cli) fn inject(args: &InjectArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
     let environment = console.environment;
     let input = Input::read(args.kubeconfig.as_deref(), console)?;
-    let Some(Input { kubeconfig, definitions, .. }) = input else { return Ok(EX_CONFIG) };
+    let Some(Input { kubeconfig, mut definitions, .. }) = input else { return Ok(EX_CONFIG) };
     let wanted = users_of(&kubeconfig, &args.contexts)?;
-    let shim = shim::find(console, &args.broker.socket, args.bare)?;
-    let is_wanted = |file: &KubeFile, name: &str| {
-        let is_it =
-            |(of, definition): &(String, Definition)| of == name && definition.file() == file.identity;
-        (wanted.is_empty() || wanted.contains(name)) && definitions.served.iter().any(is_it)
+    definitions.served.retain(|(name, _)| wanted.is_empty() || wanted.contains(name));
+    let shim = paths::shim(console, &args.broker.socket, args.bare)?;
+    let brokered = |file: &KubeFile, text: &str| {
+        let is_it = |of: &(String, Definition), name: &str| of.0 == name && of.1.file() == file.identity;
+        brokered(text, &file.path, &shim, |name| definitions.served.iter().any(|of| is_it(of, name)))
     };
     let mut changes = Vec::new();
     for file in kubeconfig.files() {
-        let edited = brokered(&read(&file.path)?, &file.path, &shim, |name| is_wanted(file, name))?;
+        let edited = brokered(file, &read(&file.path)?)?;
         warn_of_refused(&edited, &file.path, console)?;
         if !edited.changed.is_empty() {
             changes.push(file);
         }
     }
-    let of_file = |name: &str, definition: &Definition| {
-        let files = kubeconfig.files().iter();
-        files.filter(|file| definition.file() == file.identity).any(|file| is_wanted(file, name))
-    };
     if changes.is_empty() {
-        record(&definitions, of_file, environment, console.out)?;
+        record(&definitions, environment, console.out)?;
         let why = "every exec user that the broker can serve requests its credential from it";
         writeln!(console.out, "Nothing to change: {why}.")?;
         return Ok(0);
@@ -130,10 +124,10 @@ pub(in crate::cli) fn inject(args: &InjectArgs, console: &mut Console<'_>) -> an
     if config.add(&mentioned, |_, _| Ok(()))? {
         writeln!(console.out, "{}: names the kubeconfigs now", config.path.display())?;
     }
-    let current = definitions.served.iter().filter(|(_, definition)| !definition.is_outdated);
-    let of_changed = current.filter(|(name, _)| changes.iter().any(|file| is_wanted(file, name)));
-    let digests = of_changed.map(|(_, definition)| definition.digest().to_owned()).collect();
-    match wait(&digests, &args.broker, environment)? {
+    let of_changed = definitions.served.iter().map(|(_, definition)| definition).filter(|definition| {
+        !definition.is_outdated && changes.iter().any(|file| definition.file() == file.identity)
+    });
+    match wait(of_changed, &args.broker, environment)? {
         Ok(None) => {}
         Ok(Some(why)) => anyhow::bail!(
             "your kubeconfig was not changed, because the broker did not get the definitions within {} s: {why}; name its configuration with --config",
@@ -148,12 +142,10 @@ pub(in crate::cli) fn inject(args: &InjectArgs, console: &mut Console<'_>) -> an
         }
     }
     for file in changes {
-        let edit = |text: &str| brokered(text, &file.path, &shim, |name| is_wanted(file, name));
-        let done = rewrite(&file.path, console, edit)?;
-        let names: Vec<_> = done.changed.iter().map(String::as_str).collect();
-        summarise(&file.path, &names, console.out)?;
+        let done = rewrite(&file.path, console, |text| brokered(file, text))?;
+        summarise(&file.path, &done.changed, console.out)?;
     }
-    record(&definitions, of_file, environment, console.out)?;
+    record(&definitions, environment, console.out)?;
     writeln!(console.out, "Undo it with `credbroker kubeconfig restore`.")?;
     Ok(0)
 }
@@ -171,14 +163,11 @@ pub(in crate::cli) fn restore(args: &RestoreArgs, console: &mut Console<'_>) -> 
         if done.iter().any(|earlier| is_same(earlier, &path)) {
             continue;
         }
-        match restore_file(&path, console) {
-            Ok(changed) => is_anything |= changed,
-            Err(error) => {
-                // The others are restored nevertheless.
-                (is_anything, code) = (true, 1);
-                writeln!(console.err, "credbroker: {error:#}")?;
-            }
-        }
+        is_anything |= restore_file(&path, console).or_else(|error| {
+            // The others are restored nevertheless.
+            code = 1;
+            writeln!(console.err, "credbroker: {error:#}").map(|()| true)
+        })?;
         done.push(path);
     }
     if !is_anything {
@@ -190,13 +179,11 @@ pub(in crate::cli) fn restore(args: &RestoreArgs, console: &mut Console<'_>) -> 
 /// Returns whether it had anything to restore.
 fn restore_file(path: &Path, console: &mut Console<'_>) -> anyhow::Result<bool> {
     let text = read(path)?;
-    let has_shim = match kubeconfig::restore(&text, |_| true) {
-        Ok(edited) => !edited.changed.is_empty() || !edited.refused.is_empty(),
+    match kubeconfig::restore(&text, |_| true) {
+        Ok(edited) if edited.changed.is_empty() && edited.refused.is_empty() => return Ok(false),
         // What is not YAML cannot be restored. That is an error if it looks like ours.
-        Err(_) => text.contains("credbroker"),
-    };
-    if !has_shim {
-        return Ok(false);
+        Err(_) if !text.contains("credbroker") => return Ok(false),
+        _ => {}
     }
     let done = rewrite(path, console, |text| parsed(path, kubeconfig::restore(text, |_| true)))?;
     warn_of_refused(&done, path, console)?;
