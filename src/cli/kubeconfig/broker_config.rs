@@ -54,17 +54,16 @@ impl<'a> BrokerConfig<'a> {
         Ok(true)
     }
 
-    /// Removes `kubeconfig` from it. Returns whether it changed.
-    pub(in crate::cli) fn remove(&self, kubeconfig: &Path) -> anyhow::Result<bool> {
-        if !self.named()?.iter().any(|named| named == kubeconfig) {
-            return Ok(false);
+    /// Removes those of `kubeconfigs` that it names.
+    pub(in crate::cli) fn remove(&self, kubeconfigs: &[PathBuf]) -> anyhow::Result<()> {
+        if !self.named()?.iter().any(|named| kubeconfigs.contains(named)) {
+            return Ok(());
         }
         let file = Locked::take(&self.path)?;
         let text = file.read_text()?.unwrap_or_default();
-        let is_it = |item: &str| config::expanded(&self.path, item, self.environment) == kubeconfig;
-        let text = removed(&text, is_it).with_context(|| self.by_hand("Remove", &[kubeconfig.to_owned()]))?;
-        file.rewrite(&text)?;
-        Ok(true)
+        let is_it = |item: &str| kubeconfigs.contains(&self.expanded(item));
+        let text = removed(&text, is_it).with_context(|| self.by_hand("Remove", kubeconfigs))?;
+        file.rewrite(&text)
     }
 
     /// The kubeconfigs that it names, as absolute paths.
@@ -72,12 +71,14 @@ impl<'a> BrokerConfig<'a> {
         if !self.exists {
             return Ok(Vec::new());
         }
-        let bytes =
-            std::fs::read(&self.path).with_context(|| format!("{} cannot be read", self.path.display()))?;
-        let root = document::yaml(&bytes, Aliases::Follow).ok();
-        let items = root.as_ref().and_then(|root| root.get("kubeconfigs")?.as_sequence()).unwrap_or_default();
-        let items = items.iter().filter_map(Node::as_str);
-        Ok(items.map(|item| config::expanded(&self.path, item, self.environment)).collect())
+        let text = std::fs::read_to_string(&self.path);
+        let root = read(&text.with_context(|| format!("{} cannot be read", self.path.display()))?);
+        let items = root.as_ref().and_then(|root| root.get(KEY)?.as_sequence()).unwrap_or_default();
+        Ok(items.iter().filter_map(Node::as_str).map(|item| self.expanded(item)).collect())
+    }
+
+    fn expanded(&self, item: &str) -> PathBuf {
+        config::expanded(&self.path, item, self.environment)
     }
 
     /// A configuration that the broker would refuse is not written.
@@ -88,16 +89,14 @@ impl<'a> BrokerConfig<'a> {
         let Err(error) = config::load(Some(trial.path()), self.environment) else { return Ok(()) };
         let shown = self.path.display().to_string();
         let problems = error.to_string().replace(&trial.path().display().to_string(), &shown);
-        anyhow::bail!(
-            "{shown} was not changed, because the broker would refuse it; solve these problems first:\n{problems}"
-        )
+        let why = "because the broker would refuse it; solve these problems first";
+        anyhow::bail!("{shown} was not changed, {why}:\n{problems}")
     }
 
     fn by_hand(&self, verb: &str, kubeconfigs: &[PathBuf]) -> String {
         let (path, list) = (self.path.display(), joined(kubeconfigs, ", "));
-        format!(
-            "{path} cannot be edited as text. {verb} {list} in `kubeconfigs` by hand, and run this command again"
-        )
+        let by_hand = format!("{verb} {list} in `kubeconfigs` by hand, and run this command again");
+        format!("{path} cannot be edited as text. {by_hand}")
     }
 }
 

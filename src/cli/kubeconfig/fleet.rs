@@ -1,13 +1,13 @@
 //! `credbroker kubeconfig fleet`: a kubeconfig with a context for each cluster of the fleet.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use credbroker_client::{Cluster, ClusterState};
 
 use super::{
-    paths::{self, BareArg},
+    paths,
     wrap::{entry, string},
 };
 use crate::cli::{
@@ -47,8 +47,9 @@ pub(in crate::cli) struct FleetArgs {
     /// Version of the exec protocol (client.authentication.k8s.io) that the clients support
     #[arg(long, value_parser = versions(), default_value = "v1")]
     api_version: String,
-    #[command(flatten)]
-    bare: BareArg,
+    /// Write the name of the shim instead of its path, for clients that have credbroker-exec in their PATH
+    #[arg(long)]
+    bare: bool,
     #[command(flatten)]
     query: ClusterQuery,
 }
@@ -79,7 +80,7 @@ pub(super) fn run(args: &FleetArgs, console: &mut Console<'_>) -> anyhow::Result
         writeln!(console.err, "credbroker: {contexts}: use `kubectl --context {first} …`")?;
         return Ok(0);
     };
-    let output = paths::open(path, &[], "fleet", || args.force || is_ours(path))?;
+    let (output, _) = paths::open(path, &[], "fleet", |found| args.force || found.is_some_and(is_ours))?;
     output.write_private(&text)?;
     output.say_if_link("written", console.out)?;
     let path = path.display();
@@ -126,18 +127,15 @@ fn map<const N: usize>(entries: [(&str, Value); N]) -> Value {
     Value::Mapping(entries.into_iter().map(|(name, value)| entry(name, value)).collect())
 }
 
-/// Whether this command wrote the file at `path`. That is, it has the mark, and no user but those that were written with
-/// it.
-fn is_ours(path: &Path) -> bool {
+/// Whether this command wrote the kubeconfig. That is, it has the mark, and no user but those that were written with it.
+fn is_ours(kubeconfig: &Node) -> bool {
     let is_fleet = |user: &Node| {
         let exec = user.get("user").and_then(|user| user.get("exec"));
         let args = exec.and_then(|exec| exec.get("args")?.as_sequence()).unwrap_or_default();
         exec.is_some_and(is_shim) && args.iter().any(|arg| arg.as_str() == Some(CLUSTER_PROFILE))
     };
-    paths::existing(path).is_some_and(|written| {
-        let users = written.get("users").and_then(Node::as_sequence).unwrap_or_default();
-        extension(&written, MARK).is_some() && users.iter().all(is_fleet)
-    })
+    let users = kubeconfig.get("users").and_then(Node::as_sequence).unwrap_or_default();
+    extension(kubeconfig, MARK).is_some() && users.iter().all(is_fleet)
 }
 
 /// Each cluster that has an endpoint, by the name of its context.

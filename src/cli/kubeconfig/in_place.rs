@@ -14,7 +14,7 @@ use credbroker_exec::Failure;
 use super::{
     broker_config::BrokerConfig,
     definitions::{record, wait},
-    paths::{self, BareArg, Input, summarise},
+    paths::{self, Input, summarise},
 };
 use crate::cli::{
     broker::BrokerArgs,
@@ -22,7 +22,7 @@ use crate::cli::{
     files::{Locked, is_same},
 };
 use credbroker_config as config;
-use credbroker_config::kubeconfig::{self, Edited, KubeFile, Kubeconfig, Mode, Refusal, Shim};
+use credbroker_config::kubeconfig::{self, Edited, KubeFile, Kubeconfig, Mode, Refusal};
 use credbroker_credential::{
     document::{Node, ParseError},
     text::listed,
@@ -52,8 +52,9 @@ pub(in crate::cli) struct InjectArgs {
     /// Configuration of the broker [default: the file that `credbroker serve` uses]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    #[command(flatten)]
-    bare: BareArg,
+    /// Write the name of the shim instead of its path, for clients that have credbroker-exec in their PATH
+    #[arg(long)]
+    bare: bool,
     #[command(flatten)]
     broker: BrokerArgs,
     /// Whether no broker needs to run.
@@ -98,9 +99,18 @@ pub(in crate::cli) fn inject(args: &InjectArgs, console: &mut Console<'_>) -> an
     let wanted = users_of(&kubeconfig, &args.contexts)?;
     definitions.served.retain(|(name, _)| wanted.is_empty() || wanted.contains(name));
     let shim = paths::shim(console, &args.broker.socket, args.bare)?;
+    // With the shim as it is written now: an earlier one is replaced.
     let brokered = |file: &KubeFile, text: &str| {
         let is_it = |of: &(String, Definition), name: &str| of.0 == name && of.1.file() == file.identity;
-        brokered(text, &file.path, &shim, |name| definitions.served.iter().any(|of| is_it(of, name)))
+        let is_wanted = |name: &str| definitions.served.iter().any(|of| is_it(of, name));
+        let dir = file.path.parent().unwrap_or(Path::new("/"));
+        let plain = parsed(&file.path, kubeconfig::restore(text, is_wanted))?;
+        let mut edited = parsed(&file.path, kubeconfig::broker(&plain.text, dir, &shim, is_wanted))?;
+        if edited.text == text {
+            edited.changed.clear();
+        }
+        edited.refused.extend(plain.refused);
+        anyhow::Ok(edited)
     };
     let mut changes = Vec::new();
     for file in kubeconfig.files() {
@@ -206,23 +216,6 @@ fn read(path: &Path) -> anyhow::Result<String> {
     fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))
 }
 
-/// `text` with the shim in front of the commands of the wanted users, as this shim is written: an earlier one is replaced.
-fn brokered(
-    text: &str,
-    path: &Path,
-    shim: &Shim,
-    is_wanted: impl Fn(&str) -> bool,
-) -> anyhow::Result<Edited> {
-    let dir = path.parent().unwrap_or(Path::new("/"));
-    let plain = parsed(path, kubeconfig::restore(text, &is_wanted))?;
-    let mut edited = parsed(path, kubeconfig::broker(&plain.text, dir, shim, &is_wanted))?;
-    if edited.text == text {
-        edited.changed.clear();
-    }
-    edited.refused.extend(plain.refused);
-    Ok(edited)
-}
-
 fn parsed<T>(path: &Path, result: Result<T, ParseError>) -> anyhow::Result<T> {
     result.map_err(|error| {
         anyhow::anyhow!("{}:{}:{}: {}", path.display(), error.at.line, error.at.column, error.kind)
@@ -261,12 +254,12 @@ fn warn_of_refused(edited: &Edited, path: &Path, console: &mut Console<'_>) -> a
 fn users_of(kubeconfig: &Kubeconfig, contexts: &[String]) -> anyhow::Result<BTreeSet<String>> {
     let all = kubeconfig.contexts();
     let user = |wanted: &String| {
-        let context = all.iter().find(|context| context.name == wanted).with_context(|| {
-            let (wanted, names) = (wanted.escape_debug(), listed(&kubeconfig.context_names()));
-            format!("context `{wanted}` not found; the contexts are: {names}")
+        let (shown, found) = (wanted.escape_debug(), all.iter().find(|context| context.name == wanted));
+        let context = found.with_context(|| {
+            format!("context `{shown}` not found; the contexts are: {}", listed(&kubeconfig.context_names()))
         })?;
-        let user = context.body.get("user").and_then(Node::as_str);
-        Ok(user.with_context(|| format!("context `{}` has no user", wanted.escape_debug()))?.to_owned())
+        let user = context.body.get("user").and_then(Node::as_str).map(str::to_owned);
+        user.with_context(|| format!("context `{shown}` has no user"))
     };
     contexts.iter().map(user).collect()
 }

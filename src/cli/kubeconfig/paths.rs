@@ -57,25 +57,20 @@ impl Input {
     }
 }
 
-/// The kubeconfig at `path`, if it is there and has no problem.
-pub(super) fn existing(path: &Path) -> Option<Node> {
-    let found = config::read_kubeconfig(&[std::path::absolute(path).ok()?], Mode::Named).ok()?;
-    found.files().first().map(|file| file.root.clone())
-}
-
 /// The file to write. `-` is standard output: `None`.
 pub(super) fn output(path: Option<&Path>) -> Option<&Path> {
     path.filter(|path| *path != Path::new("-"))
 }
 
 /// Locks `path`, which must not be one of `inputs`. A file that is not empty is only replaced if `may_replace` says so:
-/// `command` wrote it, or a person wants it. It is asked when no other program can change the file.
+/// `command` wrote it, or a person wants it. It is asked when no other program can change the file, with the kubeconfig that
+/// is there and has no problem, which is returned too.
 pub(super) fn open(
     path: &Path,
     inputs: &[PathBuf],
     command: &str,
-    may_replace: impl FnOnce() -> bool,
-) -> anyhow::Result<Locked> {
+    may_replace: impl FnOnce(Option<&Node>) -> bool,
+) -> anyhow::Result<(Locked, Option<Node>)> {
     if let Some(input) = inputs.iter().find(|input| is_same(path, input)) {
         let (shown, input) = (path.display(), input.display());
         anyhow::bail!(
@@ -84,12 +79,14 @@ pub(super) fn open(
     }
     let file = Locked::take(path)?;
     let contents = file.read()?.unwrap_or_default();
+    let found = config::read_kubeconfig(&[std::path::absolute(path)?], Mode::Named).ok();
+    let earlier = found.and_then(|found| Some(found.files().first()?.root.clone()));
     anyhow::ensure!(
-        contents.trim_ascii().is_empty() || may_replace(),
+        contents.trim_ascii().is_empty() || may_replace(earlier.as_ref()),
         "{} has contents that `credbroker kubeconfig {command}` did not write; name another file, or overwrite it with --force",
         path.display()
     );
-    Ok(file)
+    Ok((file, earlier))
 }
 
 /// Names the users of `path` that use the broker now.
@@ -99,20 +96,12 @@ pub(super) fn summarise(path: &Path, names: &[String], out: &mut dyn Write) -> i
     writeln!(out, "{}: {} {users} from the broker: {}", path.display(), names.len(), names.join(", "))
 }
 
-/// How a kubeconfig names the shim.
-#[derive(Clone, Copy, Debug, Default, clap::Args)]
-pub(super) struct BareArg {
-    /// Write the name of the shim instead of its path, for clients that have credbroker-exec in their PATH
-    #[arg(long)]
-    pub(super) bare: bool,
-}
-
 /// How a kubeconfig runs the shim: the one that `PATH` leads to, else that of the console, by its absolute path; with `bare`
 /// by its name. It uses the flags of `socket` that are set, else its defaults.
-pub(super) fn shim(console: &Console<'_>, socket: &SocketArg, bare: BareArg) -> anyhow::Result<Shim> {
+pub(super) fn shim(console: &Console<'_>, socket: &SocketArg, bare: bool) -> anyhow::Result<Shim> {
     const NAME: &str = "credbroker-exec";
     let flags = flags(socket)?;
-    if bare.bare {
+    if bare {
         return Ok(Shim { command: NAME.to_owned(), is_subcommand: false, flags });
     }
     let found = find_in_path(NAME, console.environment.get("PATH").unwrap_or_default());

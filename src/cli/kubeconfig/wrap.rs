@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     definitions::{advice, record},
-    paths::{self, BareArg, Input},
+    paths::{self, Input},
 };
 use crate::cli::{
     broker::BrokerArgs,
@@ -43,8 +43,9 @@ pub(in crate::cli) struct WrapArgs {
     /// Overwrite a file that this command did not write
     #[arg(long)]
     force: bool,
-    #[command(flatten)]
-    bare: BareArg,
+    /// Write the name of the shim instead of its path, for clients that have credbroker-exec in their PATH
+    #[arg(long)]
+    bare: bool,
     #[command(flatten)]
     broker: BrokerArgs,
 }
@@ -68,11 +69,8 @@ pub(super) fn run(args: &WrapArgs, console: &mut Console<'_>) -> anyhow::Result<
         writeln!(console.err, "credbroker: {}", advice()?)?;
         return Ok(0);
     };
-    let mut earlier = None;
-    let output = paths::open(path, &input.paths, "wrap", || {
-        earlier = paths::existing(path);
-        args.force || earlier.as_ref().is_some_and(|earlier| is_copy(earlier, &document))
-    })?;
+    let may_replace = |earlier: Option<&Node>| args.force || earlier.is_some_and(|it| is_copy(it, &document));
+    let (output, earlier) = paths::open(path, &input.paths, "wrap", may_replace)?;
     if let Some(earlier) = earlier {
         keep_current_context(&mut document, &earlier);
     }

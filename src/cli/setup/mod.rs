@@ -190,10 +190,7 @@ fn undo(manifest: &Manifest, own: &Path, console: &mut Console<'_>) -> anyhow::R
         "nothing was removed, because a kubeconfig still uses credbroker-exec; see the message above"
     );
     if let Some((path, added)) = &manifest.added {
-        let config = BrokerConfig::find(Some(path), environment)?;
-        for kubeconfig in added {
-            config.remove(kubeconfig)?;
-        }
+        BrokerConfig::find(Some(path), environment)?.remove(added)?;
     }
     if let Some(recorded) = recorded_plugins(environment) {
         remove(&recorded)?;
