@@ -2,6 +2,7 @@
 
 use std::{
     ffi::OsString,
+    fmt::Debug,
     io::{self, Write},
     time::Duration,
 };
@@ -110,6 +111,11 @@ pub(super) fn note_ignored(socket: &Socket, err: &mut dyn Write) -> io::Result<(
 /// A failure that the broker reports, as every command prints it in JSON.
 pub(super) fn failure_json(failure: &Reported) -> Value {
     json!({"reason": reason(failure), "message": failure.message})
+}
+
+/// The name of a state, a verdict or a readiness, in tables and in JSON: that of its variant, which is one word.
+pub(super) fn name(variant: impl Debug) -> String {
+    format!("{variant:?}").to_lowercase()
 }
 
 /// The name of a failure's reason.

@@ -8,12 +8,12 @@ use std::{
 
 use credbroker_client::{
     Failure,
-    admin::{CredentialState, ProviderState, Rejections, State, Verdict},
+    admin::{CredentialState, ProviderState, Rejections, State},
 };
 use serde_json::{Value, json};
 
 use super::{
-    broker::{failure_json, profile_json, reason},
+    broker::{failure_json, name, profile_json, reason},
     console::{Console, OutputFormat},
     screen::{Screen, Tone, ahead, counted, dated, fitted, rfc3339, wrapped},
 };
@@ -61,7 +61,7 @@ impl CredentialRow {
         let rejections = held.rejections.as_ref().map(summary);
         let cells = [
             provider(held),
-            name(held.state).to_owned(),
+            name(held.state),
             time(held.expires_at, "expired"),
             time(held.next_refresh, "now"),
             held.runs.to_string(),
@@ -106,22 +106,13 @@ pub(super) fn summary(rejections: &Rejections, now: SystemTime) -> String {
     let mut text = counted(rejections.rejections, "rejection");
     if let Some(last) = rejections.last_verdict {
         let verifications = counted(rejections.verifications, "verification");
-        let _infallible = write!(text, ", {verifications}, the last: {}", verdict(last));
+        let _infallible = write!(text, ", {verifications}, the last: {}", name(last));
     }
     if let Some(at) = rejections.next_run {
         let _infallible =
             write!(text, "; the next run for a rejection not before {}", dated(at, now, "expired"));
     }
     text
-}
-
-fn verdict(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Rejected => "rejected",
-        Verdict::Accepted => "accepted",
-        Verdict::Unverifiable => "unverifiable",
-        _ => "unknown",
-    }
 }
 
 /// `gke`, or `gke (fleet/paris)` for a ClusterProfile.
@@ -152,7 +143,7 @@ pub(super) fn state_json(held: &CredentialState) -> Value {
         "rejections": held.rejections.as_ref().map(|rejections| json!({
             "rejections": rejections.rejections,
             "verifications": rejections.verifications,
-            "lastVerdict": rejections.last_verdict.map(verdict),
+            "lastVerdict": rejections.last_verdict.map(name),
             "nextRunTime": rejections.next_run.map(rfc3339),
         })),
         "lifetime": held.bound.as_ref().map(|bound| json!({
@@ -167,17 +158,6 @@ pub(super) fn state_json(held: &CredentialState) -> Value {
 /// From when the broker received the credential to its expiry.
 pub(super) fn lifetime(held: &CredentialState) -> Option<Duration> {
     held.expires_at?.duration_since(held.fetched_at?).ok()
-}
-
-pub(super) fn name(state: State) -> &'static str {
-    match state {
-        State::Valid => "valid",
-        State::Renewing => "renewing",
-        State::Waiting => "waiting",
-        State::Failed => "failed",
-        State::Empty => "empty",
-        _ => "unknown",
-    }
 }
 
 #[cfg(test)]
