@@ -82,10 +82,6 @@ impl Prefix {
         let mut prefix = Self { is_subcommand: flags.next_if_eq(&SHIM).is_some(), ..Self::default() };
         let (mut provider, mut api_version, mut cluster_info) = (None, None, None);
         while let Some(arg) = flags.next() {
-            if arg == CLUSTER_INFO {
-                once(CLUSTER_INFO, &mut cluster_info, ())?;
-                continue;
-            }
             let (flag, attached) =
                 arg.split_once('=').map_or((arg, None), |(flag, value)| (flag, Some(value)));
             let mut value = || {
@@ -93,6 +89,7 @@ impl Prefix {
                 value.map(str::to_owned).ok_or_else(|| PrefixError::ValueMissing(flag.to_owned()))
             };
             match flag {
+                CLUSTER_INFO if attached.is_none() => once(CLUSTER_INFO, &mut cluster_info, ())?,
                 PROVIDER => once(PROVIDER, &mut provider, value()?)?,
                 API_VERSION => once(API_VERSION, &mut api_version, value()?)?,
                 DIR => once(DIR, &mut prefix.dir, value()?)?,
@@ -115,21 +112,15 @@ impl Prefix {
 
     /// The arguments, with the separator.
     pub fn to_args(&self) -> Vec<String> {
-        let named = [(PROVIDER, &self.provider), (API_VERSION, &self.api_version)].into_iter();
-        let named = named.chain(self.dir.iter().map(|dir| (DIR, dir)));
-        let named = named.chain(self.env.iter().map(|name| (ENV, name)));
-        let named = named.map(|(flag, value)| (flag, value.clone()));
-        let was = |changed: &Changed| (WAS, format!("{}={}", changed.key, changed.was));
-        let named = named.chain(self.changed.iter().map(was));
-        let others = self.others.iter().map(|(flag, value)| (flag.as_str(), value.clone()));
-        let mut args: Vec<_> =
-            named.chain(others).flat_map(|(flag, value)| [flag.to_owned(), value]).collect();
-        if self.is_subcommand {
-            args.insert(0, SHIM.to_owned());
-        }
-        if self.cluster_info {
-            args.push(CLUSTER_INFO.to_owned());
-        }
+        let mut args: Vec<_> = self.is_subcommand.then(|| SHIM.to_owned()).into_iter().collect();
+        let mut add = |flag: &str, value: &str| args.extend([flag.to_owned(), value.to_owned()]);
+        add(PROVIDER, &self.provider);
+        add(API_VERSION, &self.api_version);
+        self.dir.iter().for_each(|dir| add(DIR, dir));
+        self.env.iter().for_each(|name| add(ENV, name));
+        self.changed.iter().for_each(|changed| add(WAS, &format!("{}={}", changed.key, changed.was)));
+        self.others.iter().for_each(|(flag, value)| add(flag, value));
+        args.extend(self.cluster_info.then(|| CLUSTER_INFO.to_owned()));
         args.push(SEPARATOR.to_owned());
         args
     }
