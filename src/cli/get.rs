@@ -1,4 +1,5 @@
-//! `credbroker get`: one credential, requested like the shim does, for a person or a script.
+//! `credbroker get`: one credential, requested like the shim does, for a person or a script. `credbroker login`: a plugin
+//! run that the person at the terminal attends.
 
 use std::{
     io::{self, IsTerminal as _},
@@ -7,9 +8,10 @@ use std::{
 };
 
 use anyhow::Context as _;
+use clap::ArgGroup;
 use credbroker_client::{Cluster, Credential, ExposeSecret, blocking::CredentialRequest};
 use credbroker_exec::{
-    ApiVersion, Failure, Notice, Source, document, request, request_patiently, with_notice,
+    ApiVersion, Failure, Notice, Source, document, log_in_patiently, request, request_patiently, with_notice,
 };
 
 use super::{
@@ -129,16 +131,12 @@ pub(super) fn noticed<T>(
 }
 
 /// The line and the exit code of a failure.
-pub(super) fn failed(failure: &Failure, source: &Source) -> (String, u8) {
+fn failed(failure: &Failure, source: &Source) -> (String, u8) {
     (failure.line(Some(source)), failure.exit_code())
 }
 
 /// Prints the outcome of `command`, a text or the line and the exit code of a failure; returns the exit code.
-pub(super) fn finish(
-    command: &str,
-    outcome: Result<String, (String, u8)>,
-    console: &mut Console<'_>,
-) -> io::Result<u8> {
+fn finish(command: &str, outcome: Result<String, (String, u8)>, console: &mut Console<'_>) -> io::Result<u8> {
     match outcome {
         Ok(text) => write!(console.out, "{text}").and_then(|()| console.out.flush()).map(|()| 0),
         Err((line, code)) => writeln!(console.err, "credbroker {command}: {line}").map(|()| code),
@@ -172,7 +170,7 @@ fn named(source: &Source) -> [String; 2] {
     }
 }
 
-pub(super) fn summary(source: &Source, credential: &Credential, now: SystemTime) -> String {
+fn summary(source: &Source, credential: &Credential, now: SystemTime) -> String {
     let kind = match (credential.token(), credential.identity()) {
         (Some(_), None) => "token",
         (None, _) => "certificate",
@@ -184,6 +182,52 @@ pub(super) fn summary(source: &Source, credential: &Credential, now: SystemTime)
     let head = [head.to_uppercase(), "KIND".to_owned(), "EXPIRES".to_owned(), "GENERATION".to_owned()];
     let head = head.each_ref().map(String::as_str);
     unfitted(head, [[name, kind.to_owned(), expires, credential.generation().to_owned()]])
+}
+
+/// Log in: run a provider's plugin now, and see what it asks for
+///
+/// The plugin runs even if the broker holds a valid credential, which callers get meanwhile. This command shows what the
+/// plugin writes, and the run may take the provider's interactiveTimeout. One login serves all callers. If a run is in
+/// progress, this command joins it.
+#[derive(Debug, clap::Args)]
+#[command(group = ArgGroup::new("source").args(["provider", "cluster_profile"]).required(true), after_help = "\
+Examples:
+  credbroker login azure
+  credbroker login --cluster-profile fleet/paris")]
+#[command(mut_arg("provider", |arg| arg.help("Provider to log in to: a name in the broker's configuration, or a user of its kubeconfig")))]
+#[command(mut_arg("cluster_profile", |arg| arg.help("Log in for this cluster, as `credbroker clusters` lists it")))]
+pub(super) struct LoginArgs {
+    #[command(flatten)]
+    source: SourceArgs,
+    #[command(flatten)]
+    socket: SocketArg,
+    /// Longest time to wait, such as 500ms, 10s, 2m, or a number of seconds [default: as long as the plugin may run]
+    #[arg(long, value_name = "TIME", value_parser = timeout)]
+    timeout: Option<Duration>,
+}
+
+pub(super) fn log_in(args: &LoginArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
+    if !io::stderr().is_terminal() {
+        let why = "standard error is not a terminal; run this command at a terminal";
+        writeln!(console.err, "credbroker login: {why}")?;
+        return Ok(2);
+    }
+    let source = args.source.source().context("no provider is named")?; // clap requires one
+    let logged_in = log_in_to(args, &source, console).map_err(|failure| failed(&failure, &source));
+    let text = logged_in.map(|credential| summary(&source, &credential, SystemClock.now().wall));
+    Ok(finish("login", text, console)?)
+}
+
+fn log_in_to(args: &LoginArgs, source: &Source, console: &mut Console<'_>) -> Result<Credential, Failure> {
+    let environment = console.environment;
+    let socket = args.socket.locate(environment)?;
+    let request = request(source.clone(), None, &(&environment.0).into(), None, true)?;
+    let credential = with_notice("credbroker login", source, console.err, |notice| {
+        log_in_patiently(&socket, &request, args.timeout, notice)
+    })?;
+    // The credential counts, not the note.
+    drop(note_ignored(&socket, console.err));
+    Ok(credential)
 }
 
 /// The cluster that the plugin receives, for providers with provideClusterInfo

@@ -9,17 +9,14 @@ mod console;
 mod credentials;
 mod demo;
 mod doctor;
-mod evict;
 mod explain;
 mod files;
 mod get;
 mod healthcheck;
+mod held;
 mod kubeconfig;
-mod login;
-mod logout;
 mod man;
 mod programs;
-mod refresh;
 mod screen;
 mod selection;
 mod serve;
@@ -116,13 +113,13 @@ enum CliCommand {
 enum OnceCommand {
     Validate(validate::ValidateArgs),
     Get(get::GetArgs),
-    Login(login::LoginArgs),
-    Logout(logout::LogoutArgs),
+    Login(get::LoginArgs),
+    Logout(held::LogoutArgs),
     Status(status::StatusArgs),
     Explain(explain::ExplainArgs),
     Healthcheck(healthcheck::HealthcheckArgs),
-    Refresh(refresh::RefreshArgs),
-    Evict(evict::EvictArgs),
+    Refresh(held::RefreshArgs),
+    Evict(held::EvictArgs),
     Clusters(clusters::ClustersArgs),
     #[command(subcommand)]
     Kubeconfig(kubeconfig::KubeconfigCommand),
@@ -174,13 +171,13 @@ fn run_once(command: OnceCommand, environment: &Environment, out: &mut dyn Write
         OnceCommand::Setup(args) => setup::run(&args, &man::pages(Cli::command()), console),
         OnceCommand::Doctor(args) => doctor::run(&args, console),
         OnceCommand::Get(args) => get::run(&args, console),
-        OnceCommand::Login(args) => login::run(&args, console),
-        OnceCommand::Logout(args) => logout::run(&args, console),
+        OnceCommand::Login(args) => get::log_in(&args, console),
+        OnceCommand::Logout(args) => held::log_out(&args, console),
         OnceCommand::Status(args) => status::run(&args, console),
         OnceCommand::Explain(args) => explain::run(&args, console),
         OnceCommand::Healthcheck(args) => healthcheck::run(&args, console),
-        OnceCommand::Refresh(args) => refresh::run(&args, console),
-        OnceCommand::Evict(args) => evict::run(&args, console),
+        OnceCommand::Refresh(args) => held::refresh(&args, console),
+        OnceCommand::Evict(args) => held::evict(&args, console),
         OnceCommand::Clusters(args) => clusters::run(&args, console),
         OnceCommand::Completions(args) => complete::run(&args, console.out),
         OnceCommand::Man(args) => man::run(&args, Cli::command(), console.out),
