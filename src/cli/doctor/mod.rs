@@ -40,6 +40,11 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 const KUBECONFIG: &str = "kubeconfig";
 const BAD: Level = Level::Error(1);
 const INJECT: &str = "run `credbroker kubeconfig inject`";
+const OUTDATED: &str = "were edited, and the arguments of their credbroker-exec do not describe them";
+const ADD: &str = "add the kubeconfig that they were written from to `kubeconfigs` of the broker's configuration, or write \
+                   this one again with `credbroker kubeconfig wrap`";
+const INSTALL: &str =
+    "install it there, or write the kubeconfig again with `credbroker kubeconfig wrap` or `inject`";
 const RESTART: &str = "restart the broker, for example with `systemctl --user restart credbroker.service`";
 
 /// Check everything that credbroker needs on this machine, and say what to do
@@ -106,13 +111,10 @@ impl<'a> Checks<'a> {
         match &answer {
             Ok(Overview { broker: info, .. }) => {
                 let sockets = info.sockets.join(", ");
-                findings.add(
-                    CHECK,
-                    Good,
-                    format!("a broker that is trusted answers; it listens on {sockets}"),
-                );
+                let text = format!("a broker that is trusted answers; it listens on {sockets}");
+                findings.add(CHECK, Good, text, "");
             }
-            Err(failure) => findings.add(CHECK, Level::Error(failure.exit_code()), failure.line(None)),
+            Err(failure) => findings.add(CHECK, Level::Error(failure.exit_code()), failure.line(None), ""),
         }
         let user = rustix::process::geteuid();
         let is_own =
@@ -126,7 +128,7 @@ impl<'a> Checks<'a> {
             let text = "XDG_RUNTIME_DIR is not set, so your own broker is not looked for; it is not set after su and in cron";
             let remedy =
                 format!("run `export XDG_RUNTIME_DIR=/run/user/{}`, or log in with a session", user.as_raw());
-            findings.add_with("session", Warning, text, remedy);
+            findings.add("session", Warning, text, remedy);
         }
         Ok(Self { environment, running: answer.ok(), loaded: config::load(file, environment), findings })
     }
@@ -138,8 +140,8 @@ impl<'a> Checks<'a> {
         let remedy = "correct the files; `credbroker validate` lists all problems";
         let Some(Overview { broker: info, .. }) = &self.running else {
             return match &self.loaded {
-                Ok(loaded) => findings.add(CHECK, Good, format!("{}: ok", loaded.source)),
-                Err(error) => findings.add_with(CHECK, bad, error.to_string(), remedy),
+                Ok(loaded) => findings.add(CHECK, Good, format!("{}: ok", loaded.source), ""),
+                Err(error) => findings.add(CHECK, bad, error.to_string(), remedy),
             };
         };
         let state = info.configuration.clone().unwrap_or_default();
@@ -148,12 +150,12 @@ impl<'a> Checks<'a> {
             let text = format!(
                 "the broker continues with an earlier version, because its files have problems: {problems}"
             );
-            findings.add_with(CHECK, bad, text, remedy);
+            findings.add(CHECK, bad, text, remedy);
         }
         if !state.restart_needed.is_empty() {
             let keys = listed(&state.restart_needed);
             let text = format!("changed, but not in force until a restart: {keys}");
-            findings.add_with(CHECK, Warning, text, RESTART);
+            findings.add(CHECK, Warning, text, RESTART);
         }
         findings.or(CHECK, Good, || format!("in force: {}", listed(&info.config_files)));
     }
@@ -163,7 +165,7 @@ impl<'a> Checks<'a> {
         const CHECK: &str = "plugins";
         if let Some(Overview { providers, .. }) = &self.running {
             for failure in providers.iter().filter_map(|provider| provider.failure.as_ref()) {
-                self.findings.add(CHECK, BAD, &failure.message);
+                self.findings.add(CHECK, BAD, &failure.message, "");
             }
             let text = || format!("the plugins of all {} providers can run", providers.len());
             return self.findings.or(CHECK, Good, text);
@@ -178,7 +180,7 @@ impl<'a> Checks<'a> {
             if !is_there {
                 let (name, command) = (shown(&provider.name), &provider.command);
                 let text = format!("provider `{name}`: {command} is not installed");
-                self.findings.add_with(CHECK, BAD, text, "install it, or correct the command");
+                self.findings.add(CHECK, BAD, text, "install it, or correct the command");
             }
         }
     }
@@ -191,7 +193,7 @@ impl<'a> Checks<'a> {
             let Some(failure) = &credential.last_failure else { continue };
             let level = if credential.state == State::Failed { BAD } else { Warning };
             let remedy = format!("then run `credbroker refresh {}`", shown(&credential.provider));
-            self.findings.add_with(CHECK, level, &failure.message, remedy);
+            self.findings.add(CHECK, level, &failure.message, remedy);
         }
         let text = || format!("the last runs of all {} credentials succeeded", credentials.len());
         self.findings.or(CHECK, Good, text);
@@ -204,20 +206,19 @@ impl<'a> Checks<'a> {
         let running = self.running.as_ref().map(|running| &running.broker.version);
         if let Some(version) = running.filter(|version| *version != VERSION) {
             let text = format!("the running broker has version {version}, this program {VERSION}");
-            findings.add_with(CHECK, Warning, text, RESTART);
+            findings.add(CHECK, Warning, text, RESTART);
         }
         match shim {
             None => {
                 let text = "credbroker-exec is neither on PATH nor beside this program";
-                findings.add_with(CHECK, BAD, text, "install it");
+                findings.add(CHECK, BAD, text, "install it");
             }
             Some((path, None)) => {
-                let text = format!("{path} does not run");
-                findings.add_with(CHECK, BAD, text, "install credbroker-exec again");
+                findings.add(CHECK, BAD, format!("{path} does not run"), "install credbroker-exec again");
             }
             Some((path, Some(version))) if version != VERSION => {
                 let text = format!("{path} has version {version}, this program {VERSION}");
-                findings.add_with(CHECK, Warning, text, "install both from one release");
+                findings.add(CHECK, Warning, text, "install both from one release");
             }
             Some(_) => {}
         }
@@ -230,12 +231,12 @@ impl<'a> Checks<'a> {
         let list = joined(&paths, ":");
         match config::read_kubeconfig(&paths, mode) {
             Ok(kubeconfig) if kubeconfig.files().is_empty() => {
-                self.findings.add(KUBECONFIG, Note, format!("there is none: {list}"));
+                self.findings.add(KUBECONFIG, Note, format!("there is none: {list}"), "");
             }
             Ok(kubeconfig) => self.users(&kubeconfig, &list),
             Err(error) => {
                 let bad = Level::Error(EX_CONFIG);
-                self.findings.add_with(KUBECONFIG, bad, error.to_string(), "correct the file");
+                self.findings.add(KUBECONFIG, bad, error.to_string(), "correct the file");
             }
         }
     }
@@ -266,37 +267,27 @@ impl<'a> Checks<'a> {
             }
             brokered.push(name);
         }
-        let is_good = outdated.is_empty() && unknown.is_empty() && broken.is_empty();
-        let mut add = |level, before: &str, names: &[String], remedy: &str| {
-            if !names.is_empty() {
-                let text = format!("{before}: {}", listed(names));
-                self.findings.add_with(KUBECONFIG, level, text, remedy);
-            }
-        };
-        let edited = format!(
-            "these users of {list} were edited, and the arguments of their credbroker-exec do not describe them"
-        );
-        add(BAD, &edited, &outdated, INJECT);
-        let not_known = format!("the broker does not know the definitions of these users of {list}");
-        add(
-            BAD,
-            &not_known,
-            &unknown,
-            "add the kubeconfig that they were written from to `kubeconfigs` of the broker's configuration, or write this one again with `credbroker kubeconfig wrap`",
-        );
-        let without = format!("these users of {list} name a credbroker-exec that does not exist");
-        add(
-            BAD,
-            &without,
-            &broken,
-            "install it there, or write the kubeconfig again with `credbroker kubeconfig wrap` or `inject`",
-        );
-        if is_good {
-            add(Good, &format!("{list}: these users use the broker"), &brokered, "");
+        if !(outdated.is_empty() && unknown.is_empty() && broken.is_empty()) {
+            brokered.clear();
         }
-        add(Warning, &format!("these users of {list} run their plugin themselves"), &plain, INJECT);
+        for (level, names, text, remedy) in [
+            (BAD, outdated, format!("these users of {list} {OUTDATED}"), INJECT),
+            (BAD, unknown, format!("the broker does not know the definitions of these users of {list}"), ADD),
+            (
+                BAD,
+                broken,
+                format!("these users of {list} name a credbroker-exec that does not exist"),
+                INSTALL,
+            ),
+            (Good, brokered, format!("{list}: these users use the broker"), ""),
+            (Warning, plain, format!("these users of {list} run their plugin themselves"), INJECT),
+        ] {
+            if !names.is_empty() {
+                self.findings.add(KUBECONFIG, level, format!("{text}: {}", listed(&names)), remedy);
+            }
+        }
         for problem in warnings {
-            self.findings.add_with(KUBECONFIG, Warning, problem.to_string(), "correct the kubeconfig");
+            self.findings.add(KUBECONFIG, Warning, problem.to_string(), "correct the kubeconfig");
         }
         self.findings.or(KUBECONFIG, Note, || format!("no user of {list} runs an exec plugin"));
     }
@@ -306,7 +297,7 @@ impl<'a> Checks<'a> {
         const CHECK: &str = "desktop PATH";
         let shown = programs::systemctl(&["show-environment"], self.environment);
         let Some(shown) = shown.filter(|ran| ran.succeeded) else {
-            return self.findings.add(CHECK, Note, "there is no systemd user manager here");
+            return self.findings.add(CHECK, Note, "there is no systemd user manager here", "");
         };
         let path = shown.stdout.lines().find_map(|line| line.strip_prefix("PATH=")).unwrap_or_default();
         let own = self.environment.get("PATH").unwrap_or_default();
@@ -321,7 +312,7 @@ impl<'a> Checks<'a> {
         let missing: Vec<_> = names.into_iter().filter(is_missing).collect();
         if !missing.is_empty() {
             let missing = listed(&missing);
-            self.findings.add_with(
+            self.findings.add(
                 CHECK,
                 Warning,
                 format!("programs that the desktop or systemd starts do not find {missing}, which your shell does"),
@@ -338,14 +329,14 @@ impl<'a> Checks<'a> {
         let args = ["show", "--property=NTPSynchronized", "--value"];
         let ran = programs::run("timedatectl", &args, self.environment).filter(|ran| ran.succeeded);
         match ran.as_ref().map(|ran| ran.stdout.trim()) {
-            Some("yes") => self.findings.add(CHECK, Good, "synchronised"),
-            Some("no") => self.findings.add_with(
+            Some("yes") => self.findings.add(CHECK, Good, "synchronised", ""),
+            Some("no") => self.findings.add(
                 CHECK,
                 Warning,
                 "not synchronised; with a wrong clock, credentials seem to be expired or live too long",
                 "start a time service, for example with `timedatectl set-ntp true`",
             ),
-            _ => self.findings.add(CHECK, Note, "cannot determine whether the clock is synchronised"),
+            _ => self.findings.add(CHECK, Note, "cannot determine whether the clock is synchronised", ""),
         }
     }
 }

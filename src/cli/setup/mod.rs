@@ -131,8 +131,7 @@ fn apply(plan: &Plan, manifest: &mut Manifest, console: &mut Console<'_>) -> any
         anyhow::ensure!(code == 0, "your kubeconfig was not changed; see the message above");
         "After you add a cluster, run `credbroker kubeconfig inject` again. Undo everything with `credbroker setup --undo`."
     };
-    writeln!(console.out, "{next}")?;
-    Ok(())
+    Ok(writeln!(console.out, "{next}")?)
 }
 
 /// Names the kubeconfigs in the configuration of the broker.
@@ -177,7 +176,7 @@ fn undo_lines(manifest: &Manifest) -> Vec<String> {
         let config = config.display();
         lines.extend(added.iter().map(|path| format!("{} from `kubeconfigs` of {config}", path.display())));
     }
-    lines.extend(manifest.files().map(|path| path.display().to_string()));
+    lines.extend(manifest.files.keys().map(|path| path.display().to_string()));
     lines
 }
 
@@ -204,7 +203,7 @@ fn undo(manifest: &Manifest, own: &Path, console: &mut Console<'_>) -> anyhow::R
     };
     manage(&["disable", "--now", "credbroker.socket", "credbroker.service"])?;
     let mut left = Vec::new();
-    for path in manifest.files() {
+    for path in manifest.files.keys() {
         if manifest.may_write(path) { remove(path)? } else { left.push(path.clone()) }
     }
     if let Some(program) = &manifest.on_demand {
