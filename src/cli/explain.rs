@@ -10,11 +10,10 @@ use credbroker_client::admin::{CredentialState, KeyPart};
 use serde_json::{Value, json};
 
 use super::{
-    broker::{self, BrokerArgs},
+    broker::{self, BrokerArgs, SelectionArgs},
     console::{Console, OutputFormat},
     credentials::{described, lifetime, provider, state_json, summary},
     screen::{Screen, Tone, dated, fitted, span, wrapped},
-    selection::SelectionArgs,
 };
 use credbroker_credential::text::{one_line, shown};
 use credbroker_observe::clock::{Clock as _, SystemClock};

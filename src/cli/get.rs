@@ -15,10 +15,9 @@ use credbroker_exec::{
 };
 
 use super::{
-    broker::{SocketArg, note_ignored, timeout},
+    broker::{SocketArg, SourceArgs, note_ignored, timeout},
     console::Console,
     screen::{dated, unfitted},
-    selection::SourceArgs,
 };
 use credbroker_config as config;
 use credbroker_config::kubeconfig::Kubeconfig;

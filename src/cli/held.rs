@@ -9,12 +9,11 @@ use credbroker_client::{Client, Error, admin::ProviderState};
 use credbroker_exec::{Failure, Source, request_patiently};
 
 use super::{
-    broker::BrokerArgs,
+    broker::{BrokerArgs, HELD_DEFINITION, SelectionArgs, SourceArgs, held_of},
     console::{Console, OutputFormat},
     credentials,
     get::noticed,
     screen::{counted, explained},
-    selection::{HELD_DEFINITION, SelectionArgs, SourceArgs, held_of},
 };
 use credbroker_credential::text::shown;
 

@@ -1,10 +1,9 @@
-//! The command line, with one file per subcommand.
+//! The command line: the arguments of all commands. The modules have the commands, each alone or with those that it is like.
 
 #![expect(clippy::doc_markdown, reason = "doc comments on arguments are help texts for a terminal")]
 
 mod broker;
 mod clusters;
-mod complete;
 mod console;
 mod credentials;
 mod demo;
@@ -15,10 +14,9 @@ mod get;
 mod healthcheck;
 mod held;
 mod kubeconfig;
-mod man;
+mod pages;
 mod programs;
 mod screen;
-mod selection;
 mod serve;
 mod setup;
 mod status;
@@ -123,8 +121,8 @@ enum OnceCommand {
     Clusters(clusters::ClustersArgs),
     #[command(subcommand)]
     Kubeconfig(kubeconfig::KubeconfigCommand),
-    Completions(complete::CompletionsArgs),
-    Man(man::ManArgs),
+    Completions(pages::CompletionsArgs),
+    Man(pages::ManArgs),
     Setup(setup::SetupArgs),
     Doctor(doctor::DoctorArgs),
     Demo(demo::DemoArgs),
@@ -141,7 +139,7 @@ enum OnceCommand {
 
 /// Answers the completion script of a shell; returns the exit code. `None`: this process was not started by one.
 pub fn complete(arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
-    match complete::answer(Cli::command, arguments) {
+    match pages::answer(Cli::command, arguments) {
         Ok(is_answered) => is_answered.then_some(ExitCode::SUCCESS),
         Err(error) => Some(fail(&error, &mut io::stderr()).into()),
     }
@@ -168,7 +166,7 @@ fn run_once(command: OnceCommand, environment: &Environment, out: &mut dyn Write
     match command {
         OnceCommand::Validate(args) => validate::run(&args, console),
         OnceCommand::Kubeconfig(command) => kubeconfig::run(&command, console),
-        OnceCommand::Setup(args) => setup::run(&args, &man::pages(Cli::command()), console),
+        OnceCommand::Setup(args) => setup::run(&args, &pages::pages(Cli::command()), console),
         OnceCommand::Doctor(args) => doctor::run(&args, console),
         OnceCommand::Get(args) => get::run(&args, console),
         OnceCommand::Login(args) => get::log_in(&args, console),
@@ -179,8 +177,8 @@ fn run_once(command: OnceCommand, environment: &Environment, out: &mut dyn Write
         OnceCommand::Refresh(args) => held::refresh(&args, console),
         OnceCommand::Evict(args) => held::evict(&args, console),
         OnceCommand::Clusters(args) => clusters::run(&args, console),
-        OnceCommand::Completions(args) => complete::run(&args, console.out),
-        OnceCommand::Man(args) => man::run(&args, Cli::command(), console.out),
+        OnceCommand::Completions(args) => pages::run(&args, console.out),
+        OnceCommand::Man(args) => pages::write_pages(&args, Cli::command(), console.out),
         OnceCommand::Demo(args) => demo::run(&args, console),
         OnceCommand::SamplePlugin(args) => demo::run_sample(&args, console.out),
         OnceCommand::Shim { arguments } => {

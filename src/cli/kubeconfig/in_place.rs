@@ -22,7 +22,7 @@ use crate::cli::{
     files::{Locked, is_same},
 };
 use credbroker_config as config;
-use credbroker_config::kubeconfig::{self, Edited, KubeFile, Kubeconfig, Mode, Refusal};
+use credbroker_config::kubeconfig::{self, Edited, KubeFile, Kubeconfig, Mode};
 use credbroker_credential::{
     document::{Node, ParseError},
     text::listed,
@@ -240,12 +240,8 @@ fn rewrite(
 
 fn warn_of_refused(edited: &Edited, path: &Path, console: &mut Console<'_>) -> anyhow::Result<()> {
     for (name, why) in &edited.refused {
-        let remedy = match why {
-            Refusal::Connected => "; write it out, or use `credbroker kubeconfig wrap`",
-            Refusal::Arguments => "; correct them",
-        };
         let (path, name) = (path.display(), name.escape_debug());
-        writeln!(console.err, "credbroker: warning: {path}: user `{name}` stays as it is: {why}{remedy}")?;
+        writeln!(console.err, "credbroker: warning: {path}: user `{name}` stays as it is: {why}")?;
     }
     Ok(())
 }

@@ -1,13 +1,12 @@
 //! The kubeconfigs that a command reads, the file that it writes, and the shim that it names there.
 
 use std::{
-    ffi::OsStr,
+    ffi::OsString,
     io::{self, Write},
     path::{Path, PathBuf},
 };
 
 use anyhow::Context as _;
-use credbroker_client::{Socket, SocketSources};
 
 use crate::cli::{
     broker::SocketArg,
@@ -19,6 +18,7 @@ use credbroker_config::{
     kubeconfig::{Kubeconfig, Mode, Shim},
 };
 use credbroker_credential::document::Node;
+use credbroker_plugin::Environment;
 use credbroker_runner::find_in_path;
 
 /// What a command reads.
@@ -117,21 +117,17 @@ pub(super) fn shim(console: &Console<'_>, socket: &SocketArg, bare: bool) -> any
 
 /// `--socket` and `--server-uid`, checked. The path is absolute, because a kubeconfig can be used in any directory.
 fn flags(socket: &SocketArg) -> anyhow::Result<Vec<(String, String)>> {
-    let text =
-        |value: &OsStr| value.to_str().map(str::to_owned).context("the path of the socket is not UTF-8");
+    socket.locate(&Environment::default())?;
+    let absolute = |path: &OsString| {
+        let is_url = path.as_encoded_bytes().starts_with(b"unix:");
+        if is_url { Ok(path.clone()) } else { std::path::absolute(path).map(OsString::from) }
+    };
+    let path = socket.path.as_ref().map(absolute).transpose()?;
     let mut flags = Vec::new();
-    if let Some(path) = &socket.path {
-        let mut value = text(path)?;
-        if value.is_empty() || value.starts_with("unix:") {
-            Socket::locate(&SocketSources::new().flag(Some(path)))?;
-        } else {
-            value = text(std::path::absolute(path).context("--socket must be a path")?.as_os_str())?;
-        }
-        flags.push(("--socket".to_owned(), value));
-    }
-    if let Some(uid) = socket.server_uid.as_deref() {
-        Socket::locate(&SocketSources::new().server_uid_flag(Some(uid)))?;
-        flags.push(("--server-uid".to_owned(), text(uid)?));
+    for (flag, value) in [("--socket", path), ("--server-uid", socket.server_uid.clone())] {
+        let text = value.map(OsString::into_string).transpose();
+        let text = text.ok().context("the path of the socket is not UTF-8")?;
+        flags.extend(text.map(|text| (flag.to_owned(), text)));
     }
     Ok(flags)
 }

@@ -13,9 +13,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::cli::{
-    complete::script,
     files::{self, joined},
-    kubeconfig, programs,
+    kubeconfig,
+    pages::script,
+    programs,
     screen::counted,
 };
 use credbroker_plugin::{Environment, Globs, Sha256};

@@ -33,14 +33,16 @@ pub struct Edited {
     pub refused: Vec<(String, Refusal)>,
 }
 
-/// Why the stanza of a user cannot be changed as text. `Display` is one clause.
+/// Why the stanza of a user cannot be changed as text. `Display` says what to do, too.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Refusal {
     /// It is not one text that can be changed alone.
-    #[error("YAML anchors, merges or a rare notation connect its stanza to the rest of the file")]
+    #[error(
+        "YAML anchors, merges or a rare notation connect its stanza to the rest of the file; write it out, or use `credbroker kubeconfig wrap`"
+    )]
     Connected,
     /// The arguments of its shim cannot be read.
-    #[error("the arguments of its shim cannot be read")]
+    #[error("the arguments of its shim cannot be read; correct them")]
     Arguments,
 }
 
