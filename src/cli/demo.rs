@@ -93,8 +93,16 @@ async fn steps(stage: &Stage) -> anyhow::Result<Vec<DemoStep>> {
 
 /// Starts `calls` shims at once, which must print the same token.
 async fn calls(stage: &Stage, what: &'static str, calls: usize, remark: &str) -> anyhow::Result<DemoStep> {
-    let before = stage.runs();
-    let took = stage.call(calls).await?;
+    let (before, started) = (stage.runs(), SystemClock.now().boot);
+    let children = (0..calls).map(|_| stage.shim()).collect::<Result<Vec<_>, _>>();
+    let children = children.context("cannot start a shim")?.into_iter().map(Child::wait_with_output);
+    let outputs = try_join_all(children).await.context("cannot wait for a shim")?;
+    let took = SystemClock.now().boot.saturating_sub(started);
+    for Output { status, stderr, .. } in &outputs {
+        ensure!(status.success(), "a shim failed: {}", String::from_utf8_lossy(stderr).trim());
+    }
+    let is_same = |pair: &[Output]| matches!(pair, [one, other] if token(one) == token(other));
+    ensure!(outputs.windows(2).all(is_same), "two shims printed different credentials");
     Ok(DemoStep { what, calls, took, runs: stage.runs() - before, remark: remark.to_owned() })
 }
 
@@ -123,23 +131,16 @@ async fn refresh(stage: &Stage, progress: &Progress) -> anyhow::Result<DemoStep>
 fn print(steps: &[DemoStep], out: &mut dyn Write) -> anyhow::Result<()> {
     let rows = steps.iter().map(|step| {
         let calls = if step.calls == 0 { String::new() } else { step.calls.to_string() };
-        let took = if step.took < Duration::from_secs(1) {
-            format!("{:.1} ms", step.took.as_secs_f64() * 1e3)
-        } else {
-            format!("{:.1} s", step.took.as_secs_f64())
-        };
+        let seconds = step.took.as_secs_f64();
+        let took = if seconds < 1.0 { format!("{:.1} ms", seconds * 1e3) } else { format!("{seconds:.1} s") };
         [step.what.to_owned(), calls, took, step.runs.to_string(), step.remark.clone()]
     });
     write!(out, "{}", unfitted(["WHAT RAN", "CALLS", "TOOK", "RUNS", ""], rows))?;
-    let (calls, runs): (usize, usize) =
-        (steps.iter().map(|step| step.calls).sum(), steps.iter().map(|step| step.runs).sum());
+    let calls: usize = steps.iter().map(|step| step.calls).sum();
+    let runs: usize = steps.iter().map(|step| step.runs).sum();
     writeln!(
         out,
-        "\n{calls} calls, {runs} plugin runs. Without a broker, each call runs the plugin, for\nhalf a second."
-    )?;
-    writeln!(
-        out,
-        "Next: `credbroker serve &`, `credbroker kubeconfig wrap -o FILE`, and\n`KUBECONFIG=FILE kubectl get pods`."
+        "\n{calls} calls, {runs} plugin runs. Without a broker, each call runs the plugin, for\nhalf a second.\nNext: `credbroker serve &`, `credbroker kubeconfig wrap -o FILE`, and\n`KUBECONFIG=FILE kubectl get pods`."
     )?;
     Ok(())
 }
@@ -190,21 +191,6 @@ impl Stage {
 
     fn runs_file(&self) -> PathBuf {
         self.directory.path().join("runs")
-    }
-
-    /// Starts `count` shims at once, which must print the same token; returns the time until the last one ended.
-    async fn call(&self, count: usize) -> anyhow::Result<Duration> {
-        let started = SystemClock.now().boot;
-        let children = (0..count).map(|_| self.shim()).collect::<Result<Vec<_>, _>>();
-        let children = children.context("cannot start a shim")?.into_iter().map(Child::wait_with_output);
-        let outputs = try_join_all(children).await.context("cannot wait for a shim")?;
-        let took = SystemClock.now().boot.saturating_sub(started);
-        for Output { status, stderr, .. } in &outputs {
-            ensure!(status.success(), "a shim failed: {}", String::from_utf8_lossy(stderr).trim());
-        }
-        let is_same = |pair: &[Output]| matches!(pair, [one, other] if token(one) == token(other));
-        ensure!(outputs.windows(2).all(is_same), "two shims printed different credentials");
-        Ok(took)
     }
 
     /// This binary as the exec plugin that kubectl starts. It is killed when its future is dropped.

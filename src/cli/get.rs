@@ -84,8 +84,8 @@ pub(super) fn run(args: &GetArgs, console: &mut Console<'_>) -> anyhow::Result<u
     };
     let cluster = args.cluster.read(console.environment)?;
     let credential = ask(args, &source, cluster, console).map_err(|failure| failed(&failure, &source));
-    let render = |credential| rendered(args.output, &source, &credential, SystemClock.now().wall);
-    Ok(finish("get", credential.and_then(render), console)?)
+    let text = credential.and_then(|it| rendered(args.output, &source, &it, SystemClock.now().wall));
+    Ok(finish("get", text, console)?)
 }
 
 fn source(args: &GetArgs, environment: &Environment) -> Option<Source> {
@@ -148,16 +148,16 @@ fn rendered(
     credential: &Credential,
     now: SystemTime,
 ) -> Result<String, (String, u8)> {
-    let json = document(ApiVersion::V1, credential, now);
-    let json = json.map_err(|error| failed(&error.into(), source))?;
-    let [kind, name] = named(source);
     match output {
-        CredentialFormat::Json => Ok(escape_json(&json)),
+        CredentialFormat::Json => {
+            let json = document(ApiVersion::V1, credential, now);
+            json.map(|json| escape_json(&json)).map_err(|error| failed(&error.into(), source))
+        }
         CredentialFormat::Table => Ok(summary(source, credential, now)),
-        CredentialFormat::Token => match credential.token() {
-            Some(token) => Ok(format!("{}\n", token.expose_secret())),
-            None => Err((format!("{kind} {name}: {NO_TOKEN}"), 1)),
-        },
+        CredentialFormat::Token => {
+            let token = credential.token().map(|token| format!("{}\n", token.expose_secret()));
+            token.ok_or_else(|| (format!("{}: {NO_TOKEN}", named(source).join(" ")), 1))
+        }
     }
 }
 
@@ -178,9 +178,8 @@ fn summary(source: &Source, credential: &Credential, now: SystemTime) -> String 
     let expires =
         credential.expires_at().map_or_else(|| "unknown".to_owned(), |at| dated(at, now, "expired"));
     let [head, name] = named(source);
-    let head = [head.to_uppercase(), "KIND".to_owned(), "EXPIRES".to_owned(), "GENERATION".to_owned()];
-    let head = head.each_ref().map(String::as_str);
-    unfitted(head, [[name, kind.to_owned(), expires, credential.generation().to_owned()]])
+    let cells = [name, kind.to_owned(), expires, credential.generation().to_owned()];
+    unfitted([&head.to_uppercase(), "KIND", "EXPIRES", "GENERATION"], [cells])
 }
 
 /// Log in: run a provider's plugin now, and see what it asks for
@@ -270,12 +269,11 @@ impl ClusterArgs {
             return Ok(Some(message(config::read_kubeconfig(&paths, mode)?.cluster_of(context)?)));
         }
         let Some(server) = &self.server else { return Ok(None) };
-        let authorities = self
-            .certificate_authority
-            .as_ref()
-            .map(|path| config::authorities(path).with_context(|| format!("cannot read {}", path.display())));
+        let read = |path: &PathBuf| {
+            config::authorities(path).with_context(|| format!("cannot read {}", path.display()))
+        };
         let mut cluster = Cluster::at(server);
-        cluster.certificate_authority_data = authorities.transpose()?;
+        cluster.certificate_authority_data = self.certificate_authority.as_ref().map(read).transpose()?;
         cluster.tls_server_name.clone_from(&self.tls_server_name);
         cluster.insecure_skip_tls_verify = self.insecure_skip_tls_verify;
         cluster.proxy_url.clone_from(&self.proxy_url);

@@ -10,6 +10,7 @@ use std::{
 use credbroker_client::{Client, Error};
 use credbroker_config::Definitions;
 use credbroker_exec::{Failure, original_line, originals};
+use credbroker_observe::clock::{Clock as _, SystemClock};
 use credbroker_plugin::{Command, Definition, Environment};
 use credbroker_runner::find_in_path;
 
@@ -62,44 +63,52 @@ pub(super) fn record(
 
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Asks the broker until it has all `definitions`, for at most its timeout. Returns why it has not.
-pub(super) fn wait<'a>(
+/// Asks the broker until it has all `definitions`, for this long and at least once. Returns why it has not.
+pub(super) fn missing<'a>(
     definitions: impl IntoIterator<Item = &'a Definition>,
+    patience: Duration,
     broker: &BrokerArgs,
     environment: &Environment,
 ) -> anyhow::Result<Result<Option<String>, Failure>> {
-    let definitions = digests(definitions);
+    let digests: HashSet<_> = definitions.into_iter().map(Definition::digest).collect();
     let explanation = "credbroker: waiting until the broker has read the definitions ...";
-    broker.try_ask(environment, async |client| {
-        let mut missing = None;
-        let waiting = async {
-            loop {
-                missing = look(&client, &definitions).await?;
-                if missing.is_none() {
-                    return Ok(None);
-                }
-                tokio::time::sleep(PAUSE).await;
-            }
-        };
-        let outcome = tokio::time::timeout(broker.timeout, explained(explanation, waiting)).await;
-        outcome.unwrap_or(Ok(missing))
-    })
+    let until = SystemClock.now().boot + patience;
+    let ask = async |client: Client| loop {
+        let providers = client.admin().providers().await?;
+        let known: HashSet<_> =
+            providers.iter().filter_map(|provider| provider.definition.as_deref()).collect();
+        let count = digests.difference(&known).count();
+        if count == 0 {
+            return Ok(None);
+        }
+        if SystemClock.now().boot >= until {
+            let broker = client.admin().broker_info().await?;
+            let problems = broker.configuration.map(|state| state.problems).unwrap_or_default().join("; ");
+            let read = broker.config_files.join(", ");
+            return Ok(Some(match problems.as_str() {
+                "" => format!("it does not have {count} of the definitions, and reads {read}"),
+                problems => format!("its files have problems: {problems}"),
+            }));
+        }
+        tokio::time::sleep(PAUSE).await;
+    };
+    broker.try_ask(environment, async |client| explained(explanation, ask(client)).await)
 }
 
-/// Asks the broker once, and returns what to do until it has all of `definitions`.
+/// What to do until the broker has all of `definitions`.
 pub(super) fn advice(
     definitions: &[(String, Definition)],
     broker: &BrokerArgs,
     environment: &Environment,
 ) -> anyhow::Result<String> {
-    let mut files: Vec<_> = definitions.iter().map(|(_, definition)| definition.file()).collect();
+    let definitions = definitions.iter().map(|(_, definition)| definition);
+    let mut files: Vec<_> = definitions.clone().map(Definition::file).collect();
     files.dedup();
     let (list, path) = (joined(&files, ", "), joined(&files, ":"));
     let add = format!(
         "Add `kubeconfigs: [{list}]` to its configuration, or if it has none set KUBECONFIG={path} for it and"
     );
-    let digests = digests(definitions.iter().map(|(_, definition)| definition));
-    Ok(match broker.try_ask(environment, async |client| look(&client, &digests).await)? {
+    Ok(match missing(definitions, Duration::ZERO, broker, environment)? {
         Ok(None) => "The running broker has all of these providers.".to_owned(),
         Ok(Some(why)) => format!(
             "Requests of some users fail until the running broker knows them: {why}. {add} restart it."
@@ -107,24 +116,4 @@ pub(super) fn advice(
         Err(Failure::Broker(Error::Unreachable { .. })) => format!("No broker is running. {add} start it."),
         Err(failure) => format!("The broker did not say which providers it has: {}.", failure.line(None)),
     })
-}
-
-fn digests<'a>(definitions: impl IntoIterator<Item = &'a Definition>) -> HashSet<String> {
-    definitions.into_iter().map(|definition| definition.digest().to_owned()).collect()
-}
-
-async fn look(client: &Client, definitions: &HashSet<String>) -> Result<Option<String>, Error> {
-    let providers = client.admin().providers().await?;
-    let known: HashSet<_> = providers.into_iter().filter_map(|provider| provider.definition).collect();
-    let count = definitions.difference(&known).count();
-    if count == 0 {
-        return Ok(None);
-    }
-    let broker = client.admin().broker_info().await?;
-    let problems = broker.configuration.map(|state| state.problems).unwrap_or_default();
-    let read = broker.config_files.join(", ");
-    Ok(Some(match problems.as_slice() {
-        [] => format!("it does not have {count} of the definitions, and reads {read}"),
-        problems => format!("its files have problems: {}", problems.join("; ")),
-    }))
 }

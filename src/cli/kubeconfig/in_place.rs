@@ -13,7 +13,7 @@ use credbroker_exec::Failure;
 
 use super::{
     broker_config::BrokerConfig,
-    definitions::{record, wait},
+    definitions::{missing, record},
     paths::{self, Input, summarise},
 };
 use crate::cli::{
@@ -137,7 +137,7 @@ pub(in crate::cli) fn inject(args: &InjectArgs, console: &mut Console<'_>) -> an
     let of_changed = definitions.served.iter().map(|(_, definition)| definition).filter(|definition| {
         !definition.is_outdated && changes.iter().any(|file| definition.file() == file.identity)
     });
-    match wait(of_changed, &args.broker, environment)? {
+    match missing(of_changed, args.broker.timeout, &args.broker, environment)? {
         Ok(None) => {}
         Ok(Some(why)) => anyhow::bail!(
             "your kubeconfig was not changed, because the broker did not get the definitions within {} s: {why}; name its configuration with --config",

@@ -101,7 +101,16 @@ fn confirmed(title: &str, lines: &[String], yes: bool, console: &mut Console<'_>
 /// Does what is planned.
 fn apply(plan: &Plan, manifest: &mut Manifest, console: &mut Console<'_>) -> anyhow::Result<()> {
     let environment = console.environment;
-    configure(plan, manifest, environment)?;
+    let is_ours = manifest.may_write(&plan.config);
+    BrokerConfig::find(Some(&plan.config), environment)?.add(&plan.kubeconfigs, |text, missing| {
+        if is_ours {
+            manifest.will_write(&plan.config, text);
+        } else {
+            let (_, added) = manifest.added.get_or_insert_with(|| (plan.config.clone(), Vec::new()));
+            added.extend(missing);
+        }
+        manifest.write(&plan.own)
+    })?;
     if let Start::OnDemand(_, mark) = &plan.start {
         manifest.on_demand = Some(mark.program.clone());
         mark.log.parent().map(files::private_directory).transpose()?;
@@ -132,25 +141,6 @@ fn apply(plan: &Plan, manifest: &mut Manifest, console: &mut Console<'_>) -> any
         "After you add a cluster, run `credbroker kubeconfig inject` again. Undo everything with `credbroker setup --undo`."
     };
     Ok(writeln!(console.out, "{next}")?)
-}
-
-/// Names the kubeconfigs in the configuration of the broker.
-fn configure(plan: &Plan, manifest: &mut Manifest, environment: &Environment) -> anyhow::Result<()> {
-    if plan.kubeconfigs.is_empty() {
-        return Ok(());
-    }
-    let config = BrokerConfig::find(Some(&plan.config), environment)?;
-    let is_ours = manifest.may_write(&plan.config);
-    config.add(&plan.kubeconfigs, |text, missing| {
-        if is_ours {
-            manifest.will_write(&plan.config, text);
-        } else {
-            let (_, added) = manifest.added.get_or_insert_with(|| (plan.config.clone(), Vec::new()));
-            added.extend(missing);
-        }
-        manifest.write(&plan.own)
-    })?;
-    Ok(())
 }
 
 /// Runs `systemctl --user`.

@@ -59,11 +59,9 @@ pub(super) fn text(overview: &Overview, screen: Screen, now: SystemTime) -> Stri
     let mut text = header(&overview.broker, screen, now);
     text.push('\n');
     text.push_str(&table(&rows(overview, now), screen));
-    let configuration = overview.broker.configuration.as_ref().map(configuration_text).unwrap_or_default();
-    if !configuration.is_empty() {
-        text.push('\n');
-    }
-    text.extend(configuration.lines().map(|line| wrapped(line, 4, screen.width())));
+    let configuration = overview.broker.configuration.as_ref().map(configuration_lines).unwrap_or_default();
+    text.push_str(if configuration.is_empty() { "" } else { "\n" });
+    text.extend(configuration.iter().map(|line| wrapped(line, 4, screen.width())));
     text
 }
 
@@ -138,21 +136,21 @@ pub(super) fn document(overview: &Overview) -> Value {
 }
 
 /// Why the files are not in force as they are; empty: they are.
-fn configuration_text(state: &ConfigurationState) -> String {
+fn configuration_lines(state: &ConfigurationState) -> Vec<String> {
     let shown = |at: Option<SystemTime>| at.map_or_else(|| "an unknown time".to_owned(), rfc3339);
     let mut lines = Vec::new();
     if !state.problems.is_empty() {
         lines.push(format!(
-            "The files of the configuration have problems since {}. The broker continues with those of {}:\n",
+            "The files of the configuration have problems since {}. The broker continues with those of {}:",
             shown(state.problems_since),
             shown(state.read_at)
         ));
     }
-    lines.extend(state.problems.iter().map(|problem| format!("  {}\n", one_line(problem))));
+    lines.extend(state.problems.iter().map(|problem| format!("  {}", one_line(problem))));
     let restart =
-        |key: &String| format!("`{}` has changed. Restart the broker to use the new value.\n", one_line(key));
+        |key: &String| format!("`{}` has changed. Restart the broker to use the new value.", one_line(key));
     lines.extend(state.restart_needed.iter().map(restart));
-    lines.concat()
+    lines
 }
 
 #[cfg(test)]
