@@ -171,13 +171,8 @@ impl<'a> Checks<'a> {
             return self.findings.or(CHECK, Good, text);
         }
         let Ok(loaded) = &self.loaded else { return };
-        let path = self.environment.get("PATH").unwrap_or_default();
         for provider in loaded.config.providers.iter() {
-            let is_there = match &provider.command {
-                Command::Name(name) => find_in_path(name, path).is_some(),
-                Command::Path(path) => path.is_file(),
-            };
-            if !is_there {
+            if programs::of_plugin(&provider.command, self.environment).is_none() {
                 let (name, command) = (shown(&provider.name), &provider.command);
                 let text = format!("provider `{name}`: {command} is not installed");
                 self.findings.add(CHECK, BAD, text, "install it, or correct the command");

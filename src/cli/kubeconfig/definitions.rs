@@ -11,12 +11,12 @@ use credbroker_client::{Client, Error};
 use credbroker_config::Definitions;
 use credbroker_exec::{Failure, original_line, originals};
 use credbroker_observe::clock::{Clock as _, SystemClock};
-use credbroker_plugin::{Command, Definition, Environment};
-use credbroker_runner::find_in_path;
+use credbroker_plugin::{Definition, Environment};
 
 use crate::cli::{
     broker::BrokerArgs,
     files::{self, Locked, joined},
+    programs,
     screen::explained,
 };
 
@@ -33,15 +33,11 @@ pub(super) fn record(
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let Some(path) = recorded_plugins(environment) else { return Ok(()) };
-    let search = environment.set("PATH").unwrap_or_default();
     let (mut lines, mut programs) = (Vec::new(), BTreeSet::new());
     let current = definitions.served.iter().filter(|(_, definition)| !definition.is_outdated);
     for digest in current.map(|(_, definition)| definition.digest()) {
-        let program = match definitions.commands.get(digest) {
-            Some(Command::Path(path)) => Some(path.clone()),
-            Some(Command::Name(name)) => find_in_path(name, search),
-            None => None,
-        };
+        let command = definitions.commands.get(digest);
+        let program = command.and_then(|command| programs::of_plugin(command, environment));
         lines.extend(program.as_ref().and_then(|program| Some((digest, original_line(digest, program)?))));
         programs.extend(program);
     }

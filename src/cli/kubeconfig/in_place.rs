@@ -1,7 +1,7 @@
 //! `credbroker kubeconfig inject`, and `restore`, its inverse.
 
 use std::{
-    collections::BTreeSet,
+    collections::HashSet,
     fs,
     path::{Path, PathBuf},
     time::Duration,
@@ -19,7 +19,7 @@ use super::{
 use crate::cli::{
     broker::BrokerArgs,
     console::{Console, EX_CONFIG, fail},
-    files::{Locked, is_same},
+    files::Locked,
 };
 use credbroker_config as config;
 use credbroker_config::kubeconfig::{self, Edited, KubeFile, Kubeconfig, Mode};
@@ -165,20 +165,16 @@ pub(in crate::cli) fn restore(args: &RestoreArgs, console: &mut Console<'_>) -> 
     if mode == Mode::Ambient {
         let config = BrokerConfig::find(args.config.as_deref(), console.environment)?;
         paths.extend(config.named()?);
-        paths.retain(|path| path.exists());
+        let mut seen = HashSet::new();
+        paths.retain(|path| path.exists() && seen.insert(path.canonicalize().ok()));
     }
     let (mut is_anything, mut code) = (false, 0);
-    let mut done: Vec<PathBuf> = Vec::new();
     for path in paths {
-        if done.iter().any(|earlier| is_same(earlier, &path)) {
-            continue;
-        }
         is_anything |= restore_file(&path, console).or_else(|error| {
             // The others are restored nevertheless.
             code = 1;
             writeln!(console.err, "credbroker: {error:#}").map(|()| true)
         })?;
-        done.push(path);
     }
     if !is_anything {
         writeln!(console.out, "Nothing to restore: no user requests its credential from the broker.")?;
@@ -247,7 +243,7 @@ fn warn_of_refused(edited: &Edited, path: &Path, console: &mut Console<'_>) -> a
 }
 
 /// The names of the users of `contexts`; none without one.
-fn users_of(kubeconfig: &Kubeconfig, contexts: &[String]) -> anyhow::Result<BTreeSet<String>> {
+fn users_of(kubeconfig: &Kubeconfig, contexts: &[String]) -> anyhow::Result<HashSet<String>> {
     let all = kubeconfig.contexts();
     let user = |wanted: &String| {
         let (shown, found) = (wanted.escape_debug(), all.iter().find(|context| context.name == wanted));
