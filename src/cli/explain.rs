@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{
     broker::{self, BrokerArgs, SelectionArgs},
     console::{Console, OutputFormat},
-    credentials::{described, lifetime, provider, state_json, summary},
+    overview::{described, lifetime, provider, state_json, summary},
     screen::{Screen, Tone, dated, fitted, span, wrapped},
 };
 use credbroker_credential::text::{one_line, shown};

@@ -11,8 +11,8 @@ use credbroker_exec::{Failure, Source, request_patiently};
 use super::{
     broker::{BrokerArgs, HELD_DEFINITION, SelectionArgs, SourceArgs, held_of},
     console::{Console, OutputFormat},
-    credentials,
     get::noticed,
+    overview,
     screen::{counted, explained},
 };
 use credbroker_credential::text::shown;
@@ -65,7 +65,7 @@ pub(super) fn refresh(args: &RefreshArgs, console: &mut Console<'_>) -> anyhow::
             first?;
         }
     }
-    credentials::print(&states, args.output, console)?;
+    overview::print(&states, args.output, console)?;
     Ok(u8::from(states.iter().any(|state| state.last_failure.is_some())))
 }
 

@@ -5,7 +5,6 @@
 mod broker;
 mod clusters;
 mod console;
-mod credentials;
 mod demo;
 mod doctor;
 mod explain;
@@ -14,6 +13,7 @@ mod get;
 mod healthcheck;
 mod held;
 mod kubeconfig;
+mod overview;
 mod pages;
 mod programs;
 mod screen;

@@ -22,8 +22,8 @@ use super::{
     broker::BrokerArgs,
     console::{Console, EX_CONFIG, OutputFormat},
     files::joined,
+    overview::Overview,
     programs,
-    status::Overview,
 };
 use credbroker_config::{
     self as config, ConfigError, Loaded,

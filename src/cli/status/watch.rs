@@ -10,12 +10,11 @@ use std::{
 use credbroker_client::admin::{CredentialState, Selector, State};
 use tokio::time::sleep;
 
-use super::overview::{Overview, title};
 use crate::app::Signals;
 use crate::cli::{
     broker::{BrokerArgs, connect},
     console::Console,
-    credentials::{CredentialRow, table},
+    overview::{CredentialRow, Overview, table, title},
     screen::{Screen, Tone, shortened, wrapped},
 };
 use credbroker_credential::text::one_line;
