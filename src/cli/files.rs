@@ -135,8 +135,8 @@ fn create(path: &Path, mode: impl Fn(&Path) -> u32) -> anyhow::Result<()> {
         Err(error) => Err(error),
     };
     let missing: Vec<_> = path.ancestors().take_while(|above| !above.is_dir()).collect();
-    let made = missing.iter().rev().try_for_each(make);
-    made.with_context(|| format!("the directory {} cannot be created", path.display()))
+    let created = missing.iter().rev().try_for_each(make);
+    created.with_context(|| format!("the directory {} cannot be created", path.display()))
 }
 
 /// Refuses a directory, or what exists of the way to it, in which other users can make or replace files.

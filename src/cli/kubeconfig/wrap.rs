@@ -143,7 +143,9 @@ fn merged(kubeconfig: &Kubeconfig) -> Node {
             let mut new = node.clone();
             if let (true, Value::Sequence(items)) = (has_names, &mut new.value) {
                 items.retain(|item| seen.insert((list, name(item).map(str::to_owned))));
-                items.iter_mut().for_each(|item| relocate(item, dir));
+                for item in items {
+                    relocate(item, dir);
+                }
             }
             let Some((_, there)) = entries.iter_mut().find(|(name, _)| name.name == list) else {
                 entries.push((key.clone(), new));
@@ -171,15 +173,19 @@ fn relocate(item: &mut Node, dir: &Path) {
         ("user", "client-key"),
         ("user", "tokenFile"),
     ] {
-        absolute(child(item, body).and_then(|body| child(body, key)), dir);
+        if let Some(path) = child(item, body).and_then(|body| child(body, key)) {
+            absolute(path, dir);
+        }
     }
     let command = child(item, "user").and_then(|user| child(child(user, "exec")?, "command"));
     // A name without a separator is looked up in `PATH`.
-    absolute(command.filter(|command| command.as_str().is_some_and(|command| command.contains('/'))), dir);
+    if let Some(command) = command.filter(|command| command.as_str().is_some_and(|it| it.contains('/'))) {
+        absolute(command, dir);
+    }
 }
 
-fn absolute(path: Option<&mut Node>, dir: &Path) {
-    if let Some(Node { value: Value::String(path), .. }) = path
+fn absolute(path: &mut Node, dir: &Path) {
+    if let Value::String(path) = &mut path.value
         && !path.is_empty()
         && let Some(absolute) = dir.join(&*path).components().collect::<PathBuf>().to_str()
     {
