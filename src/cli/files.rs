@@ -54,11 +54,7 @@ impl Locked {
 
     /// The contents. `None`: there is no such file.
     pub(super) fn read(&self) -> anyhow::Result<Option<Vec<u8>>> {
-        match fs::read(&self.real) {
-            Ok(bytes) => Ok(Some(bytes)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error).with_context(|| format!("{} cannot be read", self.real.display())),
-        }
+        read_if_there(&self.real)
     }
 
     /// The same as text.
@@ -106,6 +102,15 @@ impl KubectlLock {
 impl Drop for KubectlLock {
     fn drop(&mut self) {
         drop(fs::remove_file(&self.0));
+    }
+}
+
+/// The contents of the file at `path`. `None`: there is no such file.
+pub(super) fn read_if_there(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("{} cannot be read", path.display())),
     }
 }
 

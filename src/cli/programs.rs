@@ -38,6 +38,15 @@ pub(super) fn of_plugin(command: &PluginCommand, environment: &Environment) -> O
     }
 }
 
+/// The shim that `PATH` leads to, else the one at `beside`; and whether it is a program that runs the shim as its subcommand.
+pub(super) fn shim(beside: &Path, environment: &Environment) -> (PathBuf, bool) {
+    const NAME: &str = "credbroker-exec";
+    let found = find_in_path(NAME, environment.get("PATH").unwrap_or_default());
+    let path = found.unwrap_or_else(|| beside.to_owned());
+    let is_subcommand = path.file_name().is_none_or(|name| name != NAME);
+    (path, is_subcommand)
+}
+
 /// Runs `systemctl --user` with `args`; see [`run`].
 pub(super) fn systemctl(args: &[&str], environment: &Environment) -> Option<Ran> {
     let all: Vec<_> = ["--user"].iter().chain(args).copied().collect();

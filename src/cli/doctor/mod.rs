@@ -4,7 +4,6 @@ mod finding;
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
-    ffi::OsStr,
     path::{Path, PathBuf},
 };
 
@@ -338,11 +337,9 @@ impl<'a> Checks<'a> {
 
 /// The shim, and the version that it prints.
 fn shim(beside: &Path, environment: &Environment) -> Option<(String, Option<String>)> {
-    let found = find_in_path("credbroker-exec", environment.get("PATH").unwrap_or_default());
-    let path = found.unwrap_or_else(|| beside.to_owned());
+    let (path, is_subcommand) = programs::shim(beside, environment);
     let name = path.to_str().filter(|_| path.is_file())?.to_owned();
-    let is_shim = path.file_name() == Some(OsStr::new("credbroker-exec"));
-    let args: &[&str] = if is_shim { &["--version"] } else { &["shim", "--version"] };
+    let args: &[&str] = if is_subcommand { &["shim", "--version"] } else { &["--version"] };
     let ran = programs::run(&name, args, environment).filter(|ran| ran.succeeded);
     let version = ran.and_then(|ran| Some(ran.stdout.split_whitespace().nth(1)?.to_owned()));
     Some((name, version))

@@ -99,18 +99,11 @@ pub(in crate::cli) fn inject(args: &InjectArgs, console: &mut Console<'_>) -> an
     let wanted = users_of(&kubeconfig, &args.contexts)?;
     definitions.served.retain(|(name, _)| wanted.is_empty() || wanted.contains(name));
     let shim = paths::shim(console, &args.broker.socket, args.bare)?;
-    // With the shim as it is written now: an earlier one is replaced.
     let brokered = |file: &KubeFile, text: &str| {
         let is_it = |of: &(String, Definition), name: &str| of.0 == name && of.1.file() == file.identity;
         let is_wanted = |name: &str| definitions.served.iter().any(|of| is_it(of, name));
         let dir = file.path.parent().unwrap_or(Path::new("/"));
-        let plain = parsed(&file.path, kubeconfig::restore(text, is_wanted))?;
-        let mut edited = parsed(&file.path, kubeconfig::broker(&plain.text, dir, &shim, is_wanted))?;
-        if edited.text == text {
-            edited.changed.clear();
-        }
-        edited.refused.extend(plain.refused);
-        anyhow::Ok(edited)
+        parsed(&file.path, kubeconfig::broker(text, dir, &shim, is_wanted))
     };
     let mut changes = Vec::new();
     for file in kubeconfig.files() {

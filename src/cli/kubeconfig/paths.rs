@@ -12,6 +12,7 @@ use crate::cli::{
     broker::SocketArg,
     console::Console,
     files::{Locked, is_same, joined},
+    programs,
 };
 use credbroker_config::{
     self as config, Definitions,
@@ -19,7 +20,6 @@ use credbroker_config::{
 };
 use credbroker_credential::document::Node;
 use credbroker_plugin::Environment;
-use credbroker_runner::find_in_path;
 
 /// What a command reads.
 pub(super) struct Input {
@@ -99,19 +99,16 @@ pub(super) fn summarise(path: &Path, names: &[String], out: &mut dyn Write) -> i
 /// How a kubeconfig runs the shim: the one that `PATH` leads to, else that of the console, by its absolute path; with `bare`
 /// by its name. It uses the flags of `socket` that are set, else its defaults.
 pub(super) fn shim(console: &Console<'_>, socket: &SocketArg, bare: bool) -> anyhow::Result<Shim> {
-    const NAME: &str = "credbroker-exec";
     let flags = flags(socket)?;
     if bare {
-        return Ok(Shim { command: NAME.to_owned(), is_subcommand: false, flags });
+        return Ok(Shim { command: "credbroker-exec".to_owned(), is_subcommand: false, flags });
     }
-    let found = find_in_path(NAME, console.environment.get("PATH").unwrap_or_default());
-    let path = found.as_deref().unwrap_or(console.shim);
+    let (path, is_subcommand) = programs::shim(console.shim, console.environment);
     let command = path.to_str().context("the path of credbroker-exec is not UTF-8")?.to_owned();
     anyhow::ensure!(
         path.is_absolute() && path.exists(),
         "credbroker-exec is neither on PATH nor at {command}; install it"
     );
-    let is_subcommand = path.file_name().is_none_or(|name| name != NAME);
     Ok(Shim { command, is_subcommand, flags })
 }
 

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -247,13 +246,8 @@ impl Manifest {
     /// `None`: setup has not run.
     pub(super) fn read(own: &Path) -> anyhow::Result<Option<Self>> {
         let path = Self::path(own);
-        let text = match fs::read(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error).with_context(|| format!("{} cannot be read", path.display())),
-        };
-        let read = serde_json::from_slice(&text);
-        read.map(Some).with_context(|| format!("{} is not a file of `credbroker setup`", path.display()))
+        let read = files::read_if_there(&path)?.map(|text| serde_json::from_slice(&text)).transpose();
+        read.with_context(|| format!("{} is not a file of `credbroker setup`", path.display()))
     }
 
     pub(super) fn write(&self, own: &Path) -> anyhow::Result<()> {
@@ -263,10 +257,9 @@ impl Manifest {
 
     /// Whether setup may write `path`: it is not there, or it is as setup wrote it.
     pub(super) fn may_write(&self, path: &Path) -> bool {
-        match fs::read(path) {
-            Ok(contents) => self.files.get(path).is_some_and(|known| known.contains(&hash(&contents))),
-            Err(error) => error.kind() == io::ErrorKind::NotFound,
-        }
+        let is_known =
+            |contents: &[u8]| self.files.get(path).is_some_and(|known| known.contains(&hash(contents)));
+        files::read_if_there(path).is_ok_and(|contents| contents.is_none_or(|contents| is_known(&contents)))
     }
 
     /// Records that `contents` will be written to `path`, which may fail.
