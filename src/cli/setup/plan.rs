@@ -121,18 +121,15 @@ impl Plan {
             lines.push(format!("{kubeconfigs}: {what}"));
         }
         let mut directories: BTreeMap<&Path, u64> = BTreeMap::new();
-        let above = pages.iter().filter_map(|path| path.parent());
-        above
-            .filter(|above| *above != self.own)
-            .for_each(|above| *directories.entry(above).or_default() += 1);
-        lines.extend(directories.into_iter().map(|(directory, count)| {
-            format!("{}: {} for completion and man", directory.display(), counted(count, "file"))
-        }));
-        lines.extend(
-            self.foreign.iter().map(|(path, _)| {
-                format!("({} was not written by setup, and stays as it is)", path.display())
-            }),
-        );
+        for above in pages.iter().filter_map(|path| path.parent()).filter(|above| *above != self.own) {
+            *directories.entry(above).or_default() += 1;
+        }
+        for (directory, count) in directories {
+            let files = counted(count, "file");
+            lines.push(format!("{}: {files} for completion and man", directory.display()));
+        }
+        let foreign = self.foreign.iter().map(|(path, _)| path.display());
+        lines.extend(foreign.map(|path| format!("({path} was not written by setup, and stays as it is)")));
         lines
     }
 }
@@ -162,7 +159,8 @@ impl Start {
                 "you are root, whose broker is that of the machine; see docs/operations.md for its units",
             ));
         }
-        let runtime = environment.set("XDG_RUNTIME_DIR").map(Path::new).filter(|path| path.is_absolute());
+        let variable = |name| environment.set(name).map(Path::new);
+        let runtime = variable("XDG_RUNTIME_DIR").filter(|path| path.is_absolute());
         anyhow::ensure!(
             runtime.is_some(),
             "XDG_RUNTIME_DIR is not set, as after su and in cron, so there is no place for the socket; log in with a session of your own user, or run `export XDG_RUNTIME_DIR=/run/user/{}` if that directory exists",
@@ -189,10 +187,7 @@ impl Start {
         let recorded = environment.inherited(&Globs::new(RECORDED), &Globs::default()).0.into_iter();
         let pairs =
             recorded.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-        let path = OnDemand::path(
-            environment.set("XDG_CONFIG_HOME").map(Path::new),
-            environment.set("HOME").map(Path::new),
-        );
+        let path = OnDemand::path(variable("XDG_CONFIG_HOME"), variable("HOME"));
         let path = path.context("HOME is not set, so there is no place for the files; set it")?;
         let log = state.join("credbroker/broker.log");
         Ok(Self::OnDemand(path, OnDemand { program: program.to_owned(), log, environment: pairs.collect() }))
