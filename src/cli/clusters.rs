@@ -6,11 +6,11 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use credbroker_client::{Client, Cluster, ClusterProfileRef, ClusterState, HubState, Readiness};
+use credbroker_client::{Client, Cluster, ClusterProfileRef, ClusterState, Failure, HubState, Readiness};
 use serde_json::{Value, json};
 
 use super::{
-    broker::{BrokerArgs, failure_json, hub_json, profile_json, reason},
+    broker::{BrokerArgs, failure_json, hub_json, name, profile_json, reason},
     console::{Console, OutputFormat},
     screen::{shortened, unfitted},
 };
@@ -62,11 +62,11 @@ const NARROW: usize = 20;
 
 fn as_table(list: &ClusterList) -> String {
     let head = ["CLUSTER", "PROVIDER", "SERVER", "STATE", "VERSION", "MANAGER"];
-    let name = |cluster: &ClusterState| one_line(&cluster.profile.to_string());
+    let profile = |cluster: &ClusterState| one_line(&cluster.profile.to_string());
     let rows = list.clusters.values().map(|cluster| {
         let server = cluster.cluster.as_ref().map(|cluster| cluster.server.as_str());
         [
-            name(cluster), // not shortened: other commands take it as an argument
+            profile(cluster), // not shortened: other commands take it as an argument
             cell(cluster.provider.as_deref().unwrap_or_default(), NARROW),
             cell(server.unwrap_or_default(), WIDE),
             state(cluster),
@@ -80,7 +80,7 @@ fn as_table(list: &ClusterList) -> String {
         let is_bad = matches!(cluster.readiness, Readiness::Failed | Readiness::Unusable);
         let failure = cluster.failure.as_ref().filter(|failure| is_bad && !failure.message.is_empty());
         if let Some(failure) = failure {
-            text.extend([blank, &name(cluster), ": ", &one_line(&failure.message), "\n"]);
+            text.extend([blank, &profile(cluster), ": ", &one_line(&failure.message), "\n"]);
             blank = "";
         }
     }
@@ -88,29 +88,14 @@ fn as_table(list: &ClusterList) -> String {
 }
 
 fn state(cluster: &ClusterState) -> String {
-    let state = readiness(cluster.readiness);
-    match &cluster.failure {
-        None => state.to_owned(),
-        Some(failure) => format!("{state} ({})", reason(failure)),
-    }
+    let state = name(cluster.readiness);
+    cluster.failure.as_ref().map_or_else(|| state.clone(), |failure| format!("{state} ({})", reason(failure)))
 }
 
 /// `-` for an empty text, so that every line has as many words as the head.
 fn cell(text: &str, most: usize) -> String {
     let text = one_line(text);
     if text.is_empty() { "-".to_owned() } else { shortened(&text, most) }
-}
-
-/// Its name in the table and in JSON.
-fn readiness(readiness: Readiness) -> &'static str {
-    match readiness {
-        Readiness::Ready => "ready",
-        Readiness::Idle => "idle",
-        Readiness::Fetching => "fetching",
-        Readiness::Failed => "failed",
-        Readiness::Unusable => "unusable",
-        _ => "unknown",
-    }
 }
 
 fn document(list: &ClusterList) -> Value {
@@ -136,7 +121,7 @@ fn one(cluster: &ClusterState) -> Value {
             "message": skipped.message,
         })).collect::<Vec<_>>(),
         "cluster": cluster.cluster.as_ref().map(endpoint),
-        "readiness": readiness(cluster.readiness),
+        "readiness": name(cluster.readiness),
         "failure": cluster.failure.as_ref().map(failure_json),
     })
 }
@@ -199,51 +184,41 @@ impl ClusterList {
 
     /// Writes one line to `err` if the list may be incomplete or out of date.
     pub(super) fn warn(&self, err: &mut dyn Write) -> io::Result<()> {
-        match self.caveat() {
-            Some(caveat) => writeln!(err, "credbroker: {caveat}"),
-            None => Ok(()),
-        }
+        self.caveat().map_or(Ok(()), |caveat| writeln!(err, "credbroker: {caveat}"))
     }
 
     fn caveat(&self) -> Option<String> {
-        let is_empty = self.clusters.is_empty();
+        const EMPTY: &str = "the broker has no ClusterProfiles";
         let Some(hub) = &self.hub else {
-            return is_empty.then(|| NOT_CONFIGURED.to_owned());
+            return self.clusters.is_empty().then(|| NOT_CONFIGURED.to_owned());
         };
-        let doubt = match (is_empty, hub.synced) {
-            (true, _) => "the broker has no ClusterProfiles",
-            (false, true) => "this list may be out of date",
-            (false, false) => "clusters may be missing",
+        let (doubt, if_read) = match (self.clusters.is_empty(), hub.synced) {
+            (true, true) => (EMPTY, Some(NONE_SELECTED)),
+            (true, false) => (EMPTY, Some(NOT_READ)),
+            (false, true) => ("this list may be out of date", None),
+            (false, false) => ("clusters may be missing", Some(PARTLY_READ)),
         };
-        if let Some(failure) = hub.failure.as_ref().filter(|failure| !failure.message.is_empty()) {
-            return Some(format!("{doubt}, because the hub cannot be read: {}", one_line(&failure.message)));
-        }
-        match (hub.synced, is_empty) {
-            (true, false) => None,
-            (true, true) => Some(NONE_SELECTED.to_owned()),
-            (false, true) => {
-                Some("the broker has not read the ClusterProfiles yet; try again in a few seconds".to_owned())
-            }
-            (false, false) => {
-                Some(format!("{doubt}, because the broker has not read all ClusterProfiles yet"))
-            }
-        }
+        let failure = hub.failure.as_ref().filter(|failure| !failure.message.is_empty());
+        let failed = |failure: &Failure| {
+            format!("{doubt}, because the hub cannot be read: {}", one_line(&failure.message))
+        };
+        failure.map(failed).or_else(|| if_read.map(str::to_owned))
     }
 }
 
+const NOT_READ: &str = "the broker has not read the ClusterProfiles yet; try again in a few seconds";
+const PARTLY_READ: &str = "clusters may be missing, because the broker has not read all ClusterProfiles yet";
 const NOT_CONFIGURED: &str = "the broker reads no ClusterProfiles; name the hub in its configuration: \
                               `clusterProfiles: {kubeconfig: FILE or in-cluster, namespaces: [NAMESPACE]}`";
 
 const NONE_SELECTED: &str = "the hub has no matching ClusterProfile; check --namespace, and `namespaces` and \
                              `labelSelector` of `clusterProfiles` in the broker's configuration";
 
-/// Why a cluster cannot be used; empty if it can.
-pub(super) fn problem(cluster: &ClusterState) -> String {
-    let Some(failure) = &cluster.failure else { return String::new() };
-    match (one_line(&failure.message), reason(failure)) {
-        (message, reason) if message.is_empty() => reason.to_owned(),
-        (message, reason) => format!("{message} ({reason})"),
-    }
+/// Why a cluster cannot be used, if it cannot.
+pub(super) fn problem(cluster: &ClusterState) -> Option<String> {
+    let failure = cluster.failure.as_ref()?;
+    let (message, reason) = (one_line(&failure.message), reason(failure));
+    Some(if message.is_empty() { reason.to_owned() } else { format!("{message} ({reason})") })
 }
 
 #[cfg(test)]

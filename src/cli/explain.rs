@@ -10,11 +10,10 @@ use credbroker_client::admin::{CredentialState, KeyPart};
 use serde_json::{Value, json};
 
 use super::{
-    broker::BrokerArgs,
+    broker::{self, BrokerArgs, SelectionArgs},
     console::{Console, OutputFormat},
-    credentials::{self, described, lifetime, provider, state_json, summary},
+    overview::{described, lifetime, provider, state_json, summary},
     screen::{Screen, Tone, dated, fitted, span, wrapped},
-    selection::SelectionArgs,
 };
 use credbroker_credential::text::{one_line, shown};
 use credbroker_observe::clock::{Clock as _, SystemClock};
@@ -154,7 +153,7 @@ fn table(value: &str, rows: impl Iterator<Item = [String; 3]>, screen: Screen) -
 
 /// The credential, its lifetime and its next run.
 fn head(held: &CredentialState, now: SystemTime) -> Vec<String> {
-    let mut lines = vec![format!("{} {}: {}", provider(held), held.key, credentials::name(held.state))];
+    let mut lines = vec![format!("{} {}: {}", provider(held), held.key, broker::name(held.state))];
     let mut add = |label: &str, text: &str| lines.push(format!("  {label:<8}  {text}"));
     if let Some(bound) = &held.bound {
         add("lifetime", &bounded(held, bound, now));

@@ -17,8 +17,10 @@ pub(super) struct Locked {
     name: PathBuf,
     /// The file itself, if the name is a symbolic link.
     real: PathBuf,
-    /// Beside the name that was given, and beside the file itself if that is another one: programs know it by either.
-    locks: [Option<KubectlLock>; 2],
+    /// Beside the file itself.
+    _lock: KubectlLock,
+    /// Beside the name that was given, if that is a symbolic link: programs know the file by either.
+    of_link: Option<KubectlLock>,
 }
 
 impl Locked {
@@ -34,32 +36,25 @@ impl Locked {
         } else {
             std::path::absolute(path)?
         };
-        let is_other = fs::metadata(&real).is_ok_and(|found| !found.is_file());
         anyhow::ensure!(
-            !is_other,
+            fs::metadata(&real).map_or(true, |found| found.is_file()),
             "{shown} is not a regular file; name another one, or - for standard output"
         );
         let of_link = is_link.then(|| KubectlLock::take(path)).transpose()?;
-        let locks = [Some(KubectlLock::take(&real)?), of_link];
-        Ok(Self { name: path.to_owned(), real, locks })
+        Ok(Self { name: path.to_owned(), _lock: KubectlLock::take(&real)?, real, of_link })
     }
 
     /// Says if the file that was `done`, written or changed, is not the one that they named.
     pub(super) fn say_if_link(&self, done: &str, out: &mut dyn Write) -> io::Result<()> {
         let (name, real) = (self.name.display(), self.real.display());
-        match self.locks {
-            [_, None] => Ok(()),
-            _ => writeln!(out, "{name} is a symbolic link; the file that it leads to was {done}: {real}"),
-        }
+        self.of_link.as_ref().map_or(Ok(()), |_| {
+            writeln!(out, "{name} is a symbolic link; the file that it leads to was {done}: {real}")
+        })
     }
 
     /// The contents. `None`: there is no such file.
     pub(super) fn read(&self) -> anyhow::Result<Option<Vec<u8>>> {
-        match fs::read(&self.real) {
-            Ok(bytes) => Ok(Some(bytes)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error).with_context(|| format!("{} cannot be read", self.real.display())),
-        }
+        read_if_there(&self.real)
     }
 
     /// The same as text.
@@ -110,6 +105,15 @@ impl Drop for KubectlLock {
     }
 }
 
+/// The contents of the file at `path`. `None`: there is no such file.
+pub(super) fn read_if_there(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("{} cannot be read", path.display())),
+    }
+}
+
 /// Replaces the file at `path` by one with `text` that only its owner can read.
 pub(super) fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
     replace(path, text, None).with_context(|| format!("{} cannot be written", path.display()))
@@ -117,33 +121,27 @@ pub(super) fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
 
 /// Creates the directory at `path`, and those above it, for their owner only.
 pub(super) fn private_directory(path: &Path) -> anyhow::Result<()> {
-    create(path, &|_| 0o700)
+    create(path, |_| 0o700)
 }
 
 /// Creates the directory at `path`, and those above it, where programs of a person look for files. Others can read them,
 /// but `~/.config` and `~/.local` are for their owner only.
 pub(super) fn shared_directory(path: &Path) -> anyhow::Result<()> {
     let is_private = |path: &Path| path.ends_with(".config") || path.ends_with(".local");
-    create(path, &|path| if is_private(path) { 0o700 } else { 0o755 })
+    create(path, |path| if is_private(path) { 0o700 } else { 0o755 })
 }
 
 /// Creates the directories with these modes, which do not depend on the umask.
-fn create(path: &Path, mode: &dyn Fn(&Path) -> u32) -> anyhow::Result<()> {
-    let missing: Vec<_> = path.ancestors().take_while(|above| !above.is_dir()).collect();
-    missing
-        .into_iter()
-        .rev()
-        .try_for_each(|path| make(path, mode(path)))
-        .with_context(|| format!("the directory {} cannot be created", path.display()))
-}
-
-fn make(path: &Path, mode: u32) -> io::Result<()> {
-    match fs::DirBuilder::new().mode(0o700).create(path) {
-        Ok(()) => fs::set_permissions(path, Permissions::from_mode(mode)),
+fn create(path: &Path, mode: impl Fn(&Path) -> u32) -> anyhow::Result<()> {
+    let make = |path: &&Path| match fs::DirBuilder::new().mode(0o700).create(path) {
+        Ok(()) => fs::set_permissions(path, Permissions::from_mode(mode(path))),
         // Another process was faster.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
         Err(error) => Err(error),
-    }
+    };
+    let missing: Vec<_> = path.ancestors().take_while(|above| !above.is_dir()).collect();
+    let created = missing.iter().rev().try_for_each(make);
+    created.with_context(|| format!("the directory {} cannot be created", path.display()))
 }
 
 /// Refuses a directory, or what exists of the way to it, in which other users can make or replace files.
@@ -151,12 +149,9 @@ pub(super) fn check_directory(path: &Path) -> anyhow::Result<()> {
     let existing = path.ancestors().find(|above| above.is_dir()).unwrap_or(Path::new("/"));
     let found =
         unsafe_directory(existing).with_context(|| format!("{} cannot be checked", existing.display()))?;
-    match found {
-        Some(by) => {
-            anyhow::bail!("{}: {}", path.display(), by.problem("decide what your programs read there"))
-        }
-        None => Ok(()),
-    }
+    found.map_or(Ok(()), |by| {
+        anyhow::bail!("{}: {}", path.display(), by.problem("decide what your programs read there"))
+    })
 }
 
 /// The new file has the mode and the owner of `like`, else 0600 and ours.
@@ -177,8 +172,8 @@ fn replace(path: &Path, text: &str, like: Option<&fs::Metadata>) -> io::Result<(
 }
 
 /// Paths in one line.
-pub(super) fn joined(paths: &[impl AsRef<Path>], separator: &str) -> String {
-    paths.iter().map(|path| path.as_ref().display().to_string()).collect::<Vec<_>>().join(separator)
+pub(super) fn joined(paths: impl IntoIterator<Item: AsRef<Path>>, separator: &str) -> String {
+    paths.into_iter().map(|path| path.as_ref().display().to_string()).collect::<Vec<_>>().join(separator)
 }
 
 /// Whether both paths name one file: the same directory entry, or the same inode.

@@ -1,4 +1,5 @@
-//! `credbroker get`: one credential, requested like the shim does, for a person or a script.
+//! `credbroker get`: one credential, requested like the shim does, for a person or a script. `credbroker login`: a plugin
+//! run that the person at the terminal attends.
 
 use std::{
     io::{self, IsTerminal as _},
@@ -7,16 +8,16 @@ use std::{
 };
 
 use anyhow::Context as _;
+use clap::ArgGroup;
 use credbroker_client::{Cluster, Credential, ExposeSecret, blocking::CredentialRequest};
 use credbroker_exec::{
-    ApiVersion, Failure, Notice, Source, document, request, request_patiently, with_notice,
+    ApiVersion, Failure, Notice, Source, document, log_in_patiently, request, request_patiently, with_notice,
 };
 
 use super::{
-    broker::{SocketArg, note_ignored, timeout},
+    broker::{SocketArg, SourceArgs, note_ignored, timeout},
     console::Console,
     screen::{dated, unfitted},
-    selection::SourceArgs,
 };
 use credbroker_config as config;
 use credbroker_config::kubeconfig::Kubeconfig;
@@ -83,8 +84,8 @@ pub(super) fn run(args: &GetArgs, console: &mut Console<'_>) -> anyhow::Result<u
     };
     let cluster = args.cluster.read(console.environment)?;
     let credential = ask(args, &source, cluster, console).map_err(|failure| failed(&failure, &source));
-    let render = |credential| rendered(args.output, &source, &credential, SystemClock.now().wall);
-    Ok(finish("get", credential.and_then(render), console)?)
+    let text = credential.and_then(|it| rendered(args.output, &source, &it, SystemClock.now().wall));
+    Ok(finish("get", text, console)?)
 }
 
 fn source(args: &GetArgs, environment: &Environment) -> Option<Source> {
@@ -129,16 +130,12 @@ pub(super) fn noticed<T>(
 }
 
 /// The line and the exit code of a failure.
-pub(super) fn failed(failure: &Failure, source: &Source) -> (String, u8) {
+fn failed(failure: &Failure, source: &Source) -> (String, u8) {
     (failure.line(Some(source)), failure.exit_code())
 }
 
 /// Prints the outcome of `command`, a text or the line and the exit code of a failure; returns the exit code.
-pub(super) fn finish(
-    command: &str,
-    outcome: Result<String, (String, u8)>,
-    console: &mut Console<'_>,
-) -> io::Result<u8> {
+fn finish(command: &str, outcome: Result<String, (String, u8)>, console: &mut Console<'_>) -> io::Result<u8> {
     match outcome {
         Ok(text) => write!(console.out, "{text}").and_then(|()| console.out.flush()).map(|()| 0),
         Err((line, code)) => writeln!(console.err, "credbroker {command}: {line}").map(|()| code),
@@ -151,16 +148,16 @@ fn rendered(
     credential: &Credential,
     now: SystemTime,
 ) -> Result<String, (String, u8)> {
-    let json = document(ApiVersion::V1, credential, now);
-    let json = json.map_err(|error| failed(&error.into(), source))?;
-    let [kind, name] = named(source);
     match output {
-        CredentialFormat::Json => Ok(escape_json(&json)),
+        CredentialFormat::Json => {
+            let json = document(ApiVersion::V1, credential, now);
+            json.map(|json| escape_json(&json)).map_err(|error| failed(&error.into(), source))
+        }
         CredentialFormat::Table => Ok(summary(source, credential, now)),
-        CredentialFormat::Token => match credential.token() {
-            Some(token) => Ok(format!("{}\n", token.expose_secret())),
-            None => Err((format!("{kind} {name}: {NO_TOKEN}"), 1)),
-        },
+        CredentialFormat::Token => {
+            let token = credential.token().map(|token| format!("{}\n", token.expose_secret()));
+            token.ok_or_else(|| (format!("{}: {NO_TOKEN}", named(source).join(" ")), 1))
+        }
     }
 }
 
@@ -172,7 +169,7 @@ fn named(source: &Source) -> [String; 2] {
     }
 }
 
-pub(super) fn summary(source: &Source, credential: &Credential, now: SystemTime) -> String {
+fn summary(source: &Source, credential: &Credential, now: SystemTime) -> String {
     let kind = match (credential.token(), credential.identity()) {
         (Some(_), None) => "token",
         (None, _) => "certificate",
@@ -181,9 +178,54 @@ pub(super) fn summary(source: &Source, credential: &Credential, now: SystemTime)
     let expires =
         credential.expires_at().map_or_else(|| "unknown".to_owned(), |at| dated(at, now, "expired"));
     let [head, name] = named(source);
-    let head = [head.to_uppercase(), "KIND".to_owned(), "EXPIRES".to_owned(), "GENERATION".to_owned()];
-    let head = head.each_ref().map(String::as_str);
-    unfitted(head, [[name, kind.to_owned(), expires, credential.generation().to_owned()]])
+    let cells = [name, kind.to_owned(), expires, credential.generation().to_owned()];
+    unfitted([&head.to_uppercase(), "KIND", "EXPIRES", "GENERATION"], [cells])
+}
+
+/// Log in: run a provider's plugin now, and see what it asks for
+///
+/// The plugin runs even if the broker holds a valid credential, which callers get meanwhile. This command shows what the
+/// plugin writes, and the run may take the provider's interactiveTimeout. One login serves all callers. If a run is in
+/// progress, this command joins it.
+#[derive(Debug, clap::Args)]
+#[command(group = ArgGroup::new("source").args(["provider", "cluster_profile"]).required(true), after_help = "\
+Examples:
+  credbroker login azure
+  credbroker login --cluster-profile fleet/paris")]
+#[command(mut_arg("provider", |arg| arg.help("Provider to log in to: a name in the broker's configuration, or a user of its kubeconfig")))]
+#[command(mut_arg("cluster_profile", |arg| arg.help("Log in for this cluster, as `credbroker clusters` lists it")))]
+pub(super) struct LoginArgs {
+    #[command(flatten)]
+    source: SourceArgs,
+    #[command(flatten)]
+    socket: SocketArg,
+    /// Longest time to wait, such as 500ms, 10s, 2m, or a number of seconds [default: as long as the plugin may run]
+    #[arg(long, value_name = "TIME", value_parser = timeout)]
+    timeout: Option<Duration>,
+}
+
+pub(super) fn log_in(args: &LoginArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
+    if !io::stderr().is_terminal() {
+        let why = "standard error is not a terminal; run this command at a terminal";
+        writeln!(console.err, "credbroker login: {why}")?;
+        return Ok(2);
+    }
+    let source = args.source.source().context("no provider is named")?; // clap requires one
+    let logged_in = log_in_to(args, &source, console).map_err(|failure| failed(&failure, &source));
+    let text = logged_in.map(|credential| summary(&source, &credential, SystemClock.now().wall));
+    Ok(finish("login", text, console)?)
+}
+
+fn log_in_to(args: &LoginArgs, source: &Source, console: &mut Console<'_>) -> Result<Credential, Failure> {
+    let environment = console.environment;
+    let socket = args.socket.locate(environment)?;
+    let request = request(source.clone(), None, &(&environment.0).into(), None, true)?;
+    let credential = with_notice("credbroker login", source, console.err, |notice| {
+        log_in_patiently(&socket, &request, args.timeout, notice)
+    })?;
+    // The credential counts, not the note.
+    drop(note_ignored(&socket, console.err));
+    Ok(credential)
 }
 
 /// The cluster that the plugin receives, for providers with provideClusterInfo
@@ -227,12 +269,11 @@ impl ClusterArgs {
             return Ok(Some(message(config::read_kubeconfig(&paths, mode)?.cluster_of(context)?)));
         }
         let Some(server) = &self.server else { return Ok(None) };
-        let authorities = self
-            .certificate_authority
-            .as_ref()
-            .map(|path| config::authorities(path).with_context(|| format!("cannot read {}", path.display())));
+        let read = |path: &PathBuf| {
+            config::authorities(path).with_context(|| format!("cannot read {}", path.display()))
+        };
         let mut cluster = Cluster::at(server);
-        cluster.certificate_authority_data = authorities.transpose()?;
+        cluster.certificate_authority_data = self.certificate_authority.as_ref().map(read).transpose()?;
         cluster.tls_server_name.clone_from(&self.tls_server_name);
         cluster.insecure_skip_tls_verify = self.insecure_skip_tls_verify;
         cluster.proxy_url.clone_from(&self.proxy_url);

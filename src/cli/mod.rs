@@ -1,28 +1,22 @@
-//! The command line, with one file per subcommand.
+//! The command line: the arguments of all commands. The modules have the commands, each alone or with those that it is like.
 
 #![expect(clippy::doc_markdown, reason = "doc comments on arguments are help texts for a terminal")]
 
-mod arguments;
 mod broker;
 mod clusters;
-mod complete;
 mod console;
-mod credentials;
 mod demo;
 mod doctor;
-mod evict;
 mod explain;
 mod files;
 mod get;
 mod healthcheck;
+mod held;
 mod kubeconfig;
-mod login;
-mod logout;
-mod man;
+mod overview;
+mod pages;
 mod programs;
-mod refresh;
 mod screen;
-mod selection;
 mod serve;
 mod setup;
 mod status;
@@ -33,21 +27,119 @@ use std::{
     io::{self, Write},
     path::PathBuf,
     process::ExitCode,
+    sync::LazyLock,
 };
 
-use clap::CommandFactory as _;
+use clap::{CommandFactory as _, Parser, Subcommand};
 
-use self::{
-    arguments::{CliCommand, OnceCommand},
-    console::{Console, fail},
-};
+use self::console::{Console, fail};
 use credbroker_plugin::Environment;
 
-pub use self::arguments::Cli;
+/// The version, and the commit of a release build.
+static VERSION: LazyLock<String> =
+    LazyLock::new(|| version(env!("CARGO_PKG_VERSION"), option_env!("CREDBROKER_COMMIT")));
+
+fn version(version: &str, commit: Option<&str>) -> String {
+    match commit.filter(|commit| !commit.is_empty()) {
+        Some(commit) => format!("{version} ({commit})"),
+        None => version.to_owned(),
+    }
+}
+
+/// A local credential broker for Kubernetes
+///
+/// One daemon runs each exec credential plugin once, renews the credential before it expires, and serves it to the other
+/// processes of its user: over gRPC on a Unix socket, or through credbroker-exec, which is an exec plugin itself.
+#[derive(Debug, Parser)]
+#[command(name = "credbroker", version = VERSION.as_str(), max_term_width = 100, after_help = "\
+For yourself:
+  credbroker setup
+  credbroker doctor
+
+With your kubeconfig, by hand:
+  credbroker serve &
+  credbroker kubeconfig wrap -o ~/.kube/broker
+  KUBECONFIG=~/.kube/broker kubectl get pods
+
+With a fleet of ClusterProfiles:
+  credbroker clusters
+  credbroker kubeconfig fleet -o ~/.kube/fleet
+  kubectl --kubeconfig ~/.kube/fleet --context NAMESPACE/NAME get pods
+
+Exit codes: 0 success, 1 failure, 2 wrong usage, 69 no broker, 75 timeout, 77 permission denied,
+78 invalid configuration.")]
+pub struct Cli {
+    #[command(subcommand)]
+    command: CliCommand,
+}
+
+impl Cli {
+    /// Parses the arguments of this process; prints help or an error and exits, as clap does.
+    ///
+    /// `serve` is parsed without the descriptions of the other commands, because an idle broker would keep their pages.
+    pub fn of_this_process() -> Self {
+        let serves = std::env::args_os().nth(1).is_some_and(|command| command == "serve");
+        match serves.then(ServeAlone::try_parse) {
+            Some(Ok(ServeAlone { command: ServeCommand::Serve(args) })) => {
+                Self { command: CliCommand::Serve(args) }
+            }
+            Some(Err(_)) | None => Self::parse(),
+        }
+    }
+}
+
+#[derive(Debug, Parser)]
+struct ServeAlone {
+    #[command(subcommand)]
+    command: ServeCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ServeCommand {
+    Serve(serve::ServeArgs),
+}
+
+#[derive(Debug, Subcommand)]
+enum CliCommand {
+    Serve(serve::ServeArgs),
+    #[command(flatten)]
+    Once(Box<OnceCommand>),
+}
+
+/// A command that is not the daemon.
+#[derive(Debug, Subcommand)]
+enum OnceCommand {
+    Validate(validate::ValidateArgs),
+    Get(get::GetArgs),
+    Login(get::LoginArgs),
+    Logout(held::LogoutArgs),
+    Status(status::StatusArgs),
+    Explain(explain::ExplainArgs),
+    Healthcheck(healthcheck::HealthcheckArgs),
+    Refresh(held::RefreshArgs),
+    Evict(held::EvictArgs),
+    Clusters(clusters::ClustersArgs),
+    #[command(subcommand)]
+    Kubeconfig(kubeconfig::KubeconfigCommand),
+    Completions(pages::CompletionsArgs),
+    Man(pages::ManArgs),
+    Setup(setup::SetupArgs),
+    Doctor(doctor::DoctorArgs),
+    Demo(demo::DemoArgs),
+    /// Run as credbroker-exec
+    #[command(hide = true, disable_help_flag = true)]
+    Shim {
+        /// Arguments of credbroker-exec
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+    #[command(hide = true)]
+    SamplePlugin(demo::SamplePluginArgs),
+}
 
 /// Answers the completion script of a shell; returns the exit code. `None`: this process was not started by one.
 pub fn complete(arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
-    match complete::answer(Cli::command, arguments) {
+    match pages::answer(Cli::command, arguments) {
         Ok(is_answered) => is_answered.then_some(ExitCode::SUCCESS),
         Err(error) => Some(fail(&error, &mut io::stderr()).into()),
     }
@@ -73,20 +165,20 @@ fn run_once(command: OnceCommand, environment: &Environment, out: &mut dyn Write
     let console = &mut Console { environment, shim: &shim(), out, err: &mut io::stderr() };
     match command {
         OnceCommand::Validate(args) => validate::run(&args, console),
-        OnceCommand::Kubeconfig(args) => kubeconfig::run(&args, console),
-        OnceCommand::Setup(args) => setup::run(&args, &man::pages(Cli::command()), console),
+        OnceCommand::Kubeconfig(command) => kubeconfig::run(&command, console),
+        OnceCommand::Setup(args) => setup::run(&args, &pages::pages(Cli::command()), console),
         OnceCommand::Doctor(args) => doctor::run(&args, console),
         OnceCommand::Get(args) => get::run(&args, console),
-        OnceCommand::Login(args) => login::run(&args, console),
-        OnceCommand::Logout(args) => logout::run(&args, console),
+        OnceCommand::Login(args) => get::log_in(&args, console),
+        OnceCommand::Logout(args) => held::log_out(&args, console),
         OnceCommand::Status(args) => status::run(&args, console),
         OnceCommand::Explain(args) => explain::run(&args, console),
         OnceCommand::Healthcheck(args) => healthcheck::run(&args, console),
-        OnceCommand::Refresh(args) => refresh::run(&args, console),
-        OnceCommand::Evict(args) => evict::run(&args, console),
+        OnceCommand::Refresh(args) => held::refresh(&args, console),
+        OnceCommand::Evict(args) => held::evict(&args, console),
         OnceCommand::Clusters(args) => clusters::run(&args, console),
-        OnceCommand::Completions(args) => complete::run(&args, console.out),
-        OnceCommand::Man(args) => man::run(&args, Cli::command(), console.out),
+        OnceCommand::Completions(args) => pages::run(&args, console.out),
+        OnceCommand::Man(args) => pages::write_pages(&args, Cli::command(), console.out),
         OnceCommand::Demo(args) => demo::run(&args, console),
         OnceCommand::SamplePlugin(args) => demo::run_sample(&args, console.out),
         OnceCommand::Shim { arguments } => {

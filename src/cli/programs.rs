@@ -1,13 +1,17 @@
 //! Runs other programs for `doctor` and `setup`: systemctl, timedatectl, and the shim for its version.
 
-use std::{path::Path, process::Stdio, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
 
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
     process::Command,
 };
 
-use credbroker_plugin::Environment;
+use credbroker_plugin::{Command as PluginCommand, Environment};
 use credbroker_runner::find_in_path;
 
 /// How long a program may take.
@@ -24,6 +28,23 @@ pub(super) struct Ran {
     pub(super) stdout: String,
     /// Standard error, to quote.
     pub(super) stderr: String,
+}
+
+/// The program of a plugin, if it is there.
+pub(super) fn of_plugin(command: &PluginCommand, environment: &Environment) -> Option<PathBuf> {
+    match command {
+        PluginCommand::Name(name) => find_in_path(name, environment.get("PATH").unwrap_or_default()),
+        PluginCommand::Path(path) => Some(path.clone()).filter(|path| path.is_file()),
+    }
+}
+
+/// The shim that `PATH` leads to, else the one at `beside`; and whether it is a program that runs the shim as its subcommand.
+pub(super) fn shim(beside: &Path, environment: &Environment) -> (PathBuf, bool) {
+    const NAME: &str = "credbroker-exec";
+    let found = find_in_path(NAME, environment.get("PATH").unwrap_or_default());
+    let path = found.unwrap_or_else(|| beside.to_owned());
+    let is_subcommand = path.file_name().is_none_or(|name| name != NAME);
+    (path, is_subcommand)
 }
 
 /// Runs `systemctl --user` with `args`; see [`run`].

@@ -70,14 +70,13 @@ impl Screen {
     /// `text` in the colour of `tone`.
     pub(super) fn paint(self, tone: Tone, text: &str) -> String {
         let code = match tone {
-            _ if !self.colors => return text.to_owned(),
-            Tone::Plain => return text.to_owned(),
-            Tone::Good => "32",
-            Tone::Pending => "33",
-            Tone::Bad => "31",
-            Tone::Faint => "2",
+            Tone::Plain => 0,
+            Tone::Good => 32,
+            Tone::Pending => 33,
+            Tone::Bad => 31,
+            Tone::Faint => 2,
         };
-        format!("\x1b[{code}m{text}\x1b[0m")
+        if self.colors && code > 0 { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 }
 
@@ -90,11 +89,11 @@ pub(super) fn fitted<const N: usize>(
     screen: Screen,
 ) -> String {
     let length = |text: &str| text.chars().count();
-    let widest = |column: usize| {
-        let cells = rows.iter().filter_map(|(_, cells)| cells.get(column)).map(|cell| length(cell));
-        cells.max().unwrap_or_default().max(head.get(column).map_or(0, |cell| length(cell)))
-    };
-    let mut widths: Vec<_> = (0..N).map(|column| (column, widest(column))).collect();
+    let head = (Tone::Plain, head.map(str::to_owned));
+    let lines = || std::iter::once(&head).chain(rows);
+    let widest =
+        |column: usize| lines().filter_map(|(_, cells)| cells.get(column)).map(|cell| length(cell)).max();
+    let mut widths: Vec<_> = (0..N).map(|column| (column, widest(column).unwrap_or_default())).collect();
     let excess = |widths: &[(usize, usize)]| {
         let total = widths.iter().map(|(_, width)| width + 2).sum::<usize>().saturating_sub(2);
         total.saturating_sub(screen.width())
@@ -113,8 +112,7 @@ pub(super) fn fitted<const N: usize>(
     }
     shorten(&mut widths, SHORT_NAME);
     let mut text = String::new();
-    let head = (Tone::Plain, head.map(str::to_owned));
-    for (tone, cells) in std::iter::once(&head).chain(rows) {
+    for (tone, cells) in lines() {
         let mut blanks = 0;
         for (column, width) in &widths {
             let cell = cells.get(*column).map_or("", String::as_str);

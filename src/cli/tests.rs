@@ -1,8 +1,6 @@
 use std::fmt::Write as _;
 
-use clap::{CommandFactory as _, Parser as _};
-
-use super::{arguments::version, *};
+use super::*;
 
 #[test]
 fn the_help_of_each_command() {

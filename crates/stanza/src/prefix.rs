@@ -1,7 +1,5 @@
 //! The arguments before the original command.
 
-use std::fmt;
-
 /// The command of a program that runs the shim as its subcommand starts with this argument.
 const SHIM: &str = "shim";
 const SEPARATOR: &str = "--";
@@ -50,15 +48,19 @@ impl Changed {
 }
 
 /// Why arguments cannot be read as those of a brokered stanza. `Display` is one clause.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PrefixError {
     /// It is not a flag that comes before a command.
+    #[error("`{}` is not a flag that comes before a command", .0.escape_debug())]
     Unknown(String),
     /// The flag has no value.
+    #[error("{} has no value", .0.escape_debug())]
     ValueMissing(String),
     /// The flag is required, or is given twice.
+    #[error("{0} must be given once")]
     NotOnce(&'static str),
     /// No command follows the separator.
+    #[error("no command follows `{SEPARATOR}`")]
     CommandMissing,
 }
 
@@ -80,10 +82,6 @@ impl Prefix {
         let mut prefix = Self { is_subcommand: flags.next_if_eq(&SHIM).is_some(), ..Self::default() };
         let (mut provider, mut api_version, mut cluster_info) = (None, None, None);
         while let Some(arg) = flags.next() {
-            if arg == CLUSTER_INFO {
-                once(CLUSTER_INFO, &mut cluster_info, ())?;
-                continue;
-            }
             let (flag, attached) =
                 arg.split_once('=').map_or((arg, None), |(flag, value)| (flag, Some(value)));
             let mut value = || {
@@ -91,11 +89,17 @@ impl Prefix {
                 value.map(str::to_owned).ok_or_else(|| PrefixError::ValueMissing(flag.to_owned()))
             };
             match flag {
+                CLUSTER_INFO if attached.is_none() => once(CLUSTER_INFO, &mut cluster_info, ())?,
                 PROVIDER => once(PROVIDER, &mut provider, value()?)?,
                 API_VERSION => once(API_VERSION, &mut api_version, value()?)?,
                 DIR => once(DIR, &mut prefix.dir, value()?)?,
                 ENV => prefix.env.push(value()?),
-                WAS => prefix.changed.push(Changed::parse(&value()?)?),
+                WAS => {
+                    let value = value()?;
+                    let missing = || PrefixError::ValueMissing(format!("{WAS} {value}"));
+                    let (key, was) = value.split_once('=').ok_or_else(missing)?;
+                    prefix.changed.push(Changed { key: key.to_owned(), was: was.to_owned() });
+                }
                 _ if OTHERS.contains(&flag) => prefix.others.push((flag.to_owned(), value()?)),
                 _ => return Err(PrefixError::Unknown(arg.to_owned())),
             }
@@ -108,20 +112,15 @@ impl Prefix {
 
     /// The arguments, with the separator.
     pub fn to_args(&self) -> Vec<String> {
-        let named = [(PROVIDER, &self.provider), (API_VERSION, &self.api_version)].into_iter();
-        let named = named.chain(self.dir.iter().map(|dir| (DIR, dir)));
-        let named = named.chain(self.env.iter().map(|name| (ENV, name)));
-        let named = named.map(|(flag, value)| (flag, value.clone()));
-        let named = named.chain(self.changed.iter().map(|changed| (WAS, changed.to_string())));
-        let others = self.others.iter().map(|(flag, value)| (flag.as_str(), value.clone()));
-        let mut args: Vec<_> =
-            named.chain(others).flat_map(|(flag, value)| [flag.to_owned(), value]).collect();
-        if self.is_subcommand {
-            args.insert(0, SHIM.to_owned());
-        }
-        if self.cluster_info {
-            args.push(CLUSTER_INFO.to_owned());
-        }
+        let mut args: Vec<_> = self.is_subcommand.then(|| SHIM.to_owned()).into_iter().collect();
+        let mut add = |flag: &str, value: &str| args.extend([flag.to_owned(), value.to_owned()]);
+        add(PROVIDER, &self.provider);
+        add(API_VERSION, &self.api_version);
+        self.dir.iter().for_each(|dir| add(DIR, dir));
+        self.env.iter().for_each(|name| add(ENV, name));
+        self.changed.iter().for_each(|changed| add(WAS, &format!("{}={}", changed.key, changed.was)));
+        self.others.iter().for_each(|(flag, value)| add(flag, value));
+        args.extend(self.cluster_info.then(|| CLUSTER_INFO.to_owned()));
         args.push(SEPARATOR.to_owned());
         args
     }
@@ -135,36 +134,6 @@ impl Prefix {
 fn once<T>(flag: &'static str, place: &mut Option<T>, value: T) -> Result<(), PrefixError> {
     place.replace(value).map_or(Ok(()), |_| Err(PrefixError::NotOnce(flag)))
 }
-
-impl Changed {
-    fn parse(text: &str) -> Result<Self, PrefixError> {
-        let (key, was) =
-            text.split_once('=').ok_or_else(|| PrefixError::ValueMissing(format!("{WAS} {text}")))?;
-        Ok(Self { key: key.to_owned(), was: was.to_owned() })
-    }
-}
-
-/// As the value of `--was`.
-impl fmt::Display for Changed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}={}", self.key, self.was)
-    }
-}
-
-impl fmt::Display for PrefixError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown(arg) => {
-                write!(f, "`{}` is not a flag that comes before a command", arg.escape_debug())
-            }
-            Self::ValueMissing(flag) => write!(f, "{} has no value", flag.escape_debug()),
-            Self::NotOnce(flag) => write!(f, "{flag} must be given once"),
-            Self::CommandMissing => write!(f, "no command follows `{SEPARATOR}`"),
-        }
-    }
-}
-
-impl std::error::Error for PrefixError {}
 
 #[cfg(test)]
 mod tests;

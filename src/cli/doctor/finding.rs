@@ -47,13 +47,8 @@ struct Finding {
 pub(super) struct Findings(Vec<Finding>);
 
 impl Findings {
-    /// Adds what `check` has found, without a remedy.
-    pub(super) fn add(&mut self, check: &'static str, level: Level, text: impl Into<String>) {
-        self.add_with(check, level, text, "");
-    }
-
-    /// Adds what `check` has found, and what to do about it.
-    pub(super) fn add_with(
+    /// Adds what `check` has found, and what to do about it, if the text does not say it.
+    pub(super) fn add(
         &mut self,
         check: &'static str,
         level: Level,
@@ -66,7 +61,7 @@ impl Findings {
     /// Adds this at `level`, if `check` has found nothing.
     pub(super) fn or(&mut self, check: &'static str, level: Level, text: impl FnOnce() -> String) {
         if !self.0.iter().any(|finding| finding.check == check) {
-            self.add(check, level, text());
+            self.add(check, level, text(), "");
         }
     }
 

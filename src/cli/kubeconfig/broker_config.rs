@@ -54,17 +54,16 @@ impl<'a> BrokerConfig<'a> {
         Ok(true)
     }
 
-    /// Removes `kubeconfig` from it. Returns whether it changed.
-    pub(in crate::cli) fn remove(&self, kubeconfig: &Path) -> anyhow::Result<bool> {
-        if !self.named()?.iter().any(|named| named == kubeconfig) {
-            return Ok(false);
+    /// Removes those of `kubeconfigs` that it names.
+    pub(in crate::cli) fn remove(&self, kubeconfigs: &[PathBuf]) -> anyhow::Result<()> {
+        if !self.named()?.iter().any(|named| kubeconfigs.contains(named)) {
+            return Ok(());
         }
         let file = Locked::take(&self.path)?;
         let text = file.read_text()?.unwrap_or_default();
-        let is_it = |item: &str| config::expanded(&self.path, item, self.environment) == kubeconfig;
-        let text = removed(&text, is_it).with_context(|| self.by_hand("Remove", &[kubeconfig.to_owned()]))?;
-        file.rewrite(&text)?;
-        Ok(true)
+        let is_it = |item: &str| kubeconfigs.contains(&self.expanded(item));
+        let text = removed(&text, is_it).with_context(|| self.by_hand("Remove", kubeconfigs))?;
+        file.rewrite(&text)
     }
 
     /// The kubeconfigs that it names, as absolute paths.
@@ -72,12 +71,14 @@ impl<'a> BrokerConfig<'a> {
         if !self.exists {
             return Ok(Vec::new());
         }
-        let bytes =
-            std::fs::read(&self.path).with_context(|| format!("{} cannot be read", self.path.display()))?;
-        let root = document::yaml(&bytes, Aliases::Follow).ok();
-        let items = root.as_ref().and_then(|root| root.get("kubeconfigs")?.as_sequence()).unwrap_or_default();
-        let items = items.iter().filter_map(Node::as_str);
-        Ok(items.map(|item| config::expanded(&self.path, item, self.environment)).collect())
+        let text = std::fs::read_to_string(&self.path);
+        let root = read(&text.with_context(|| format!("{} cannot be read", self.path.display()))?);
+        let items = root.as_ref().and_then(|root| root.get(KEY)?.as_sequence()).unwrap_or_default();
+        Ok(items.iter().filter_map(Node::as_str).map(|item| self.expanded(item)).collect())
+    }
+
+    fn expanded(&self, item: &str) -> PathBuf {
+        config::expanded(&self.path, item, self.environment)
     }
 
     /// A configuration that the broker would refuse is not written.
@@ -88,16 +89,14 @@ impl<'a> BrokerConfig<'a> {
         let Err(error) = config::load(Some(trial.path()), self.environment) else { return Ok(()) };
         let shown = self.path.display().to_string();
         let problems = error.to_string().replace(&trial.path().display().to_string(), &shown);
-        anyhow::bail!(
-            "{shown} was not changed, because the broker would refuse it; solve these problems first:\n{problems}"
-        )
+        let why = "because the broker would refuse it; solve these problems first";
+        anyhow::bail!("{shown} was not changed, {why}:\n{problems}")
     }
 
     fn by_hand(&self, verb: &str, kubeconfigs: &[PathBuf]) -> String {
         let (path, list) = (self.path.display(), joined(kubeconfigs, ", "));
-        format!(
-            "{path} cannot be edited as text. {verb} {list} in `kubeconfigs` by hand, and run this command again"
-        )
+        let by_hand = format!("{verb} {list} in `kubeconfigs` by hand, and run this command again");
+        format!("{path} cannot be edited as text. {by_hand}")
     }
 }
 
@@ -116,15 +115,13 @@ fn quoted(path: &Path) -> String {
     if text.chars().all(is_plain) { text.into_owned() } else { json!(text).to_string() }
 }
 
-/// What `text` means, and the places of its parts.
-fn read(text: &str) -> Option<(Value, Node)> {
-    let root = document::yaml(text.as_bytes(), Aliases::Follow).ok()?;
-    Some((root.to_json(), root))
+fn read(text: &str) -> Option<Node> {
+    document::yaml(text.as_bytes(), Aliases::Follow).ok()
 }
 
 /// `text` with `paths` at the end of `kubeconfigs`; `None`: it is not possible.
 pub(super) fn added(text: &str, paths: &[PathBuf]) -> Option<String> {
-    let (mut meaning, root) = read(text)?;
+    let root = read(text)?;
     let line_break = if text.contains("\r\n") { "\r\n" } else { "\n" };
     let lines = |indentation: usize| -> String {
         let line = |path: &PathBuf| format!("{line_break}{}- {}", " ".repeat(indentation), quoted(path));
@@ -152,6 +149,7 @@ pub(super) fn added(text: &str, paths: &[PathBuf]) -> Option<String> {
         // Not between a value and the comment behind it.
         at += text.get(at..)?.find(['\r', '\n']).unwrap_or(text.len() - at);
     }
+    let mut meaning = root.to_json();
     let list = meaning.as_object_mut()?.entry(KEY).or_insert(Value::Null);
     if list.is_null() {
         *list = json!([]);
@@ -162,15 +160,25 @@ pub(super) fn added(text: &str, paths: &[PathBuf]) -> Option<String> {
 
 /// `text` without the items of `kubeconfigs` that `is_it` selects; `None`: it is not possible.
 pub(super) fn removed(text: &str, is_it: impl Fn(&str) -> bool) -> Option<String> {
-    let (mut meaning, root) = read(text)?;
-    let items = meaning.get_mut(KEY)?.as_array_mut()?;
-    let gone: Vec<_> = items.iter().map(|item| item.as_str().is_some_and(&is_it)).collect();
-    let mut is_gone = gone.iter();
-    items.retain(|_| is_gone.next() == Some(&false));
-    let is_empty = items.is_empty();
-    let list = root.get(KEY)?;
-    let edits = if list.is_block(text) { lines(text, list, &gone) } else { between_brackets(list, &gone) }?;
-    if !(list.is_block(text) && is_empty) {
+    let root = read(text)?;
+    let (list, mut meaning) = (root.get(KEY)?, root.to_json());
+    let (parts, is_block) = (list.as_sequence()?, list.is_block(text));
+    let is_gone = |part: &Node| part.as_str().is_some_and(&is_it);
+    meaning.get_mut(KEY)?.as_array_mut()?.retain(|item| !item.as_str().is_some_and(&is_it));
+    let first_kept = parts.iter().position(|part| !is_gone(part));
+    // Each goes with its line, or with the comma before it, or if none stays before it, with the one behind it.
+    let edits = parts.iter().enumerate().filter(|(_, part)| is_gone(part)).map(|(index, part)| {
+        let range = if is_block {
+            start_of_line(text, part.range.start)..end_of_line(text, part.range.end)
+        } else if first_kept.is_some_and(|kept| kept < index) {
+            parts.get(index - 1)?.range.end..part.range.end
+        } else {
+            part.range.start..parts.get(index + 1).map_or(part.range.end, |next| next.range.start)
+        };
+        Some((range, String::new()))
+    });
+    let edits = edits.collect::<Option<Vec<TextEdit>>>()?;
+    if !is_block || first_kept.is_some() {
         return edited(text, edits, &meaning);
     }
     let with = |edit: TextEdit, meaning: &Value| edited(text, [edits.as_slice(), &[edit]].concat(), meaning);
@@ -180,7 +188,7 @@ pub(super) fn removed(text: &str, is_it: impl Fn(&str) -> bool) -> Option<String
     // empty list. A place with the name of the key that is not its own does not lead to that meaning.
     text.get(..list.range.start)?.match_indices(KEY).find_map(|(at, _)| {
         let colon = at + text.get(at..)?.find(':')? + 1;
-        let end = colon + text.get(colon..)?.find('\n')? + 1;
+        let end = end_of_line(text, colon);
         let is_bare = text.get(colon..end)?.trim().is_empty();
         let whole = is_bare.then(|| with((start_of_line(text, at)..end, String::new()), &without_key));
         whole.flatten().or_else(|| with((colon..colon, " []".to_owned()), &meaning))
@@ -191,30 +199,9 @@ fn start_of_line(text: &str, at: usize) -> usize {
     text.get(..at).and_then(|before| before.rfind('\n')).map_or(0, |end| end + 1)
 }
 
-/// Removes the lines of the items that are gone.
-fn lines(text: &str, list: &Node, gone: &[bool]) -> Option<Vec<TextEdit>> {
-    let gone = list.as_sequence()?.iter().zip(gone).filter(|(_, gone)| **gone);
-    let lines = gone.map(|(part, _)| {
-        let end = part.range.end;
-        let next = text.get(end..)?.find('\n').map_or(text.len(), |more| end + more + 1);
-        Some((start_of_line(text, part.range.start)..next, String::new()))
-    });
-    lines.collect()
-}
-
-/// Removes the items that are gone, each with the comma before it, or if none stays before it, with the one behind it.
-fn between_brackets(list: &Node, gone: &[bool]) -> Option<Vec<TextEdit>> {
-    let (parts, first_kept) = (list.as_sequence()?, gone.iter().position(|gone| !gone));
-    let gone = parts.iter().enumerate().zip(gone).filter(|(_, gone)| **gone);
-    let edits = gone.map(|((index, part), _)| {
-        let range = if first_kept.is_some_and(|kept| kept < index) {
-            parts.get(index - 1)?.range.end..part.range.end
-        } else {
-            part.range.start..parts.get(index + 1).map_or(part.range.end, |next| next.range.start)
-        };
-        Some((range, String::new()))
-    });
-    edits.collect()
+/// Behind the line break.
+fn end_of_line(text: &str, at: usize) -> usize {
+    text.get(at..).and_then(|after| after.find('\n')).map_or(text.len(), |more| at + more + 1)
 }
 
 /// `text` with these edits, if it has that meaning then. Its end stays as it is.
@@ -223,7 +210,7 @@ fn edited(text: &str, edits: Vec<TextEdit>, meaning: &Value) -> Option<String> {
     if !text.ends_with('\n') {
         new.truncate(new.trim_end_matches(['\r', '\n']).len());
     }
-    read(&new).is_some_and(|(found, _)| found == *meaning).then_some(new)
+    read(&new).is_some_and(|found| found.to_json() == *meaning).then_some(new)
 }
 
 #[cfg(test)]

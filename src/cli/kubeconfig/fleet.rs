@@ -1,21 +1,20 @@
 //! `credbroker kubeconfig fleet`: a kubeconfig with a context for each cluster of the fleet.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use credbroker_client::{Cluster, ClusterState};
 
 use super::{
-    merge::{entry, string},
     paths,
-    shim::{self, BareArg},
+    wrap::{entry, string},
 };
 use crate::cli::{
     clusters::{ClusterList, ClusterQuery, problem},
     console::Console,
 };
-use credbroker_config::kubeconfig::{KubeFile, Shim, extension, is_shim, yaml};
+use credbroker_config::kubeconfig::{Shim, extension, is_shim, yaml};
 use credbroker_credential::{
     document::{Node, Value},
     text::one_line,
@@ -38,7 +37,7 @@ use credbroker_credential::{
 /// that is not the cluster's. If --socket or --server-uid are set, the shims use them too.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
-pub(super) struct FleetArgs {
+pub(in crate::cli) struct FleetArgs {
     /// Write to this file, with mode 0600. - is standard output [default: -]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -48,24 +47,24 @@ pub(super) struct FleetArgs {
     /// Version of the exec protocol (client.authentication.k8s.io) that the clients support
     #[arg(long, value_parser = versions(), default_value = "v1")]
     api_version: String,
-    #[command(flatten)]
-    bare: BareArg,
+    /// Write the name of the shim instead of its path, for clients that have credbroker-exec in their PATH
+    #[arg(long)]
+    bare: bool,
     #[command(flatten)]
     query: ClusterQuery,
 }
 
 pub(super) fn run(args: &FleetArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
-    let shim = shim::find(console, &args.query.broker.socket, args.bare)?;
+    let shim = paths::shim(console, &args.query.broker.socket, args.bare)?;
     let fleet = args.query.ask(console.environment)?;
     fleet.warn(console.err)?;
     for state in fleet.clusters.values().filter(|state| endpoint(state).is_none()) {
-        let why = Some(problem(state)).filter(|why| !why.is_empty());
-        let why = why.unwrap_or_else(|| "its ClusterProfile names no server".to_owned());
+        let why = problem(state).unwrap_or_else(|| "its ClusterProfile names no server".to_owned());
         writeln!(console.err, "credbroker: skipped {}: {why}", one_line(&state.profile.to_string()))?;
     }
     let Some(first) = reachable(&fleet).next().map(|(name, _)| one_line(&name)) else {
+        let why = "no cluster can be written to a kubeconfig; see `credbroker clusters`";
         if !fleet.clusters.is_empty() {
-            let why = "no cluster can be written to a kubeconfig; see `credbroker clusters`";
             writeln!(console.err, "credbroker: {why}")?;
         }
         return Ok(1);
@@ -81,7 +80,7 @@ pub(super) fn run(args: &FleetArgs, console: &mut Console<'_>) -> anyhow::Result
         writeln!(console.err, "credbroker: {contexts}: use `kubectl --context {first} …`")?;
         return Ok(0);
     };
-    let output = paths::open(path, &[], "fleet", || args.force || is_ours(path))?;
+    let (output, _) = paths::open(path, &[], "fleet", |found| args.force || found.is_some_and(is_ours))?;
     output.write_private(&text)?;
     output.say_if_link("written", console.out)?;
     let path = path.display();
@@ -128,19 +127,15 @@ fn map<const N: usize>(entries: [(&str, Value); N]) -> Value {
     Value::Mapping(entries.into_iter().map(|(name, value)| entry(name, value)).collect())
 }
 
-/// Whether this command wrote the file at `path`. That is, it has the mark, and no user but those that were written with
-/// it.
-fn is_ours(path: &Path) -> bool {
-    let Some(written) = paths::existing(path) else { return false };
+/// Whether this command wrote the kubeconfig. That is, it has the mark, and no user but those that were written with it.
+fn is_ours(kubeconfig: &Node) -> bool {
     let is_fleet = |user: &Node| {
         let exec = user.get("user").and_then(|user| user.get("exec"));
         let args = exec.and_then(|exec| exec.get("args")?.as_sequence()).unwrap_or_default();
         exec.is_some_and(is_shim) && args.iter().any(|arg| arg.as_str() == Some(CLUSTER_PROFILE))
     };
-    written.files().iter().all(|KubeFile { root, .. }| {
-        let users = root.get("users").and_then(Node::as_sequence).unwrap_or_default();
-        extension(root, MARK).is_some() && users.iter().all(is_fleet)
-    })
+    let users = kubeconfig.get("users").and_then(Node::as_sequence).unwrap_or_default();
+    extension(kubeconfig, MARK).is_some() && users.iter().all(is_fleet)
 }
 
 /// Each cluster that has an endpoint, by the name of its context.

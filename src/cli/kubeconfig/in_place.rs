@@ -1,7 +1,7 @@
 //! `credbroker kubeconfig inject`, and `restore`, its inverse.
 
 use std::{
-    collections::BTreeSet,
+    collections::HashSet,
     fs,
     path::{Path, PathBuf},
     time::Duration,
@@ -13,18 +13,16 @@ use credbroker_exec::Failure;
 
 use super::{
     broker_config::BrokerConfig,
-    paths::{Input, summarise},
-    recorded::record,
-    running::wait,
-    shim::{self, BareArg},
+    definitions::{missing, record},
+    paths::{self, Input, summarise},
 };
 use crate::cli::{
     broker::BrokerArgs,
     console::{Console, EX_CONFIG, fail},
-    files::{Locked, is_same},
+    files::Locked,
 };
 use credbroker_config as config;
-use credbroker_config::kubeconfig::{self, Edited, KubeFile, Kubeconfig, Mode, Refusal, Shim};
+use credbroker_config::kubeconfig::{self, Edited, KubeFile, Kubeconfig, Mode};
 use credbroker_credential::{
     document::{Node, ParseError},
     text::listed,
@@ -54,8 +52,9 @@ pub(in crate::cli) struct InjectArgs {
     /// Configuration of the broker [default: the file that `credbroker serve` uses]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    #[command(flatten)]
-    bare: BareArg,
+    /// Write the name of the shim instead of its path, for clients that have credbroker-exec in their PATH
+    #[arg(long)]
+    bare: bool,
     #[command(flatten)]
     broker: BrokerArgs,
     /// Whether no broker needs to run.
@@ -96,28 +95,26 @@ impl InjectArgs {
 pub(in crate::cli) fn inject(args: &InjectArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
     let environment = console.environment;
     let input = Input::read(args.kubeconfig.as_deref(), console)?;
-    let Some(Input { kubeconfig, definitions, .. }) = input else { return Ok(EX_CONFIG) };
+    let Some(Input { kubeconfig, mut definitions, .. }) = input else { return Ok(EX_CONFIG) };
     let wanted = users_of(&kubeconfig, &args.contexts)?;
-    let shim = shim::find(console, &args.broker.socket, args.bare)?;
-    let is_wanted = |file: &KubeFile, name: &str| {
-        let is_it =
-            |(of, definition): &(String, Definition)| of == name && definition.file() == file.identity;
-        (wanted.is_empty() || wanted.contains(name)) && definitions.served.iter().any(is_it)
+    definitions.served.retain(|(name, _)| wanted.is_empty() || wanted.contains(name));
+    let shim = paths::shim(console, &args.broker.socket, args.bare)?;
+    let brokered = |file: &KubeFile, text: &str| {
+        let is_it = |of: &(String, Definition), name: &str| of.0 == name && of.1.file() == file.identity;
+        let is_wanted = |name: &str| definitions.served.iter().any(|of| is_it(of, name));
+        let dir = file.path.parent().unwrap_or(Path::new("/"));
+        parsed(&file.path, kubeconfig::broker(text, dir, &shim, is_wanted))
     };
     let mut changes = Vec::new();
     for file in kubeconfig.files() {
-        let edited = brokered(&read(&file.path)?, &file.path, &shim, |name| is_wanted(file, name))?;
+        let edited = brokered(file, &read(&file.path)?)?;
         warn_of_refused(&edited, &file.path, console)?;
         if !edited.changed.is_empty() {
             changes.push(file);
         }
     }
-    let of_file = |name: &str, definition: &Definition| {
-        let files = kubeconfig.files().iter();
-        files.filter(|file| definition.file() == file.identity).any(|file| is_wanted(file, name))
-    };
     if changes.is_empty() {
-        record(&definitions, of_file, environment, console.out)?;
+        record(&definitions, environment, console.out)?;
         let why = "every exec user that the broker can serve requests its credential from it";
         writeln!(console.out, "Nothing to change: {why}.")?;
         return Ok(0);
@@ -130,10 +127,10 @@ pub(in crate::cli) fn inject(args: &InjectArgs, console: &mut Console<'_>) -> an
     if config.add(&mentioned, |_, _| Ok(()))? {
         writeln!(console.out, "{}: names the kubeconfigs now", config.path.display())?;
     }
-    let current = definitions.served.iter().filter(|(_, definition)| !definition.is_outdated);
-    let of_changed = current.filter(|(name, _)| changes.iter().any(|file| is_wanted(file, name)));
-    let digests = of_changed.map(|(_, definition)| definition.digest().to_owned()).collect();
-    match wait(&digests, &args.broker, environment)? {
+    let of_changed = definitions.served.iter().map(|(_, definition)| definition).filter(|definition| {
+        !definition.is_outdated && changes.iter().any(|file| definition.file() == file.identity)
+    });
+    match missing(of_changed, args.broker.timeout, &args.broker, environment)? {
         Ok(None) => {}
         Ok(Some(why)) => anyhow::bail!(
             "your kubeconfig was not changed, because the broker did not get the definitions within {} s: {why}; name its configuration with --config",
@@ -148,12 +145,10 @@ pub(in crate::cli) fn inject(args: &InjectArgs, console: &mut Console<'_>) -> an
         }
     }
     for file in changes {
-        let edit = |text: &str| brokered(text, &file.path, &shim, |name| is_wanted(file, name));
-        let done = rewrite(&file.path, console, edit)?;
-        let names: Vec<_> = done.changed.iter().map(String::as_str).collect();
-        summarise(&file.path, &names, console.out)?;
+        let done = rewrite(&file.path, console, |text| brokered(file, text))?;
+        summarise(&file.path, &done.changed, console.out)?;
     }
-    record(&definitions, of_file, environment, console.out)?;
+    record(&definitions, environment, console.out)?;
     writeln!(console.out, "Undo it with `credbroker kubeconfig restore`.")?;
     Ok(0)
 }
@@ -163,23 +158,16 @@ pub(in crate::cli) fn restore(args: &RestoreArgs, console: &mut Console<'_>) -> 
     if mode == Mode::Ambient {
         let config = BrokerConfig::find(args.config.as_deref(), console.environment)?;
         paths.extend(config.named()?);
-        paths.retain(|path| path.exists());
+        let mut seen = HashSet::new();
+        paths.retain(|path| path.exists() && seen.insert(path.canonicalize().ok()));
     }
     let (mut is_anything, mut code) = (false, 0);
-    let mut done: Vec<PathBuf> = Vec::new();
     for path in paths {
-        if done.iter().any(|earlier| is_same(earlier, &path)) {
-            continue;
-        }
-        match restore_file(&path, console) {
-            Ok(changed) => is_anything |= changed,
-            Err(error) => {
-                // The others are restored nevertheless.
-                (is_anything, code) = (true, 1);
-                writeln!(console.err, "credbroker: {error:#}")?;
-            }
-        }
-        done.push(path);
+        is_anything |= restore_file(&path, console).or_else(|error| {
+            // The others are restored nevertheless.
+            code = 1;
+            writeln!(console.err, "credbroker: {error:#}").map(|()| true)
+        })?;
     }
     if !is_anything {
         writeln!(console.out, "Nothing to restore: no user requests its credential from the broker.")?;
@@ -190,13 +178,11 @@ pub(in crate::cli) fn restore(args: &RestoreArgs, console: &mut Console<'_>) -> 
 /// Returns whether it had anything to restore.
 fn restore_file(path: &Path, console: &mut Console<'_>) -> anyhow::Result<bool> {
     let text = read(path)?;
-    let has_shim = match kubeconfig::restore(&text, |_| true) {
-        Ok(edited) => !edited.changed.is_empty() || !edited.refused.is_empty(),
+    match kubeconfig::restore(&text, |_| true) {
+        Ok(edited) if edited.changed.is_empty() && edited.refused.is_empty() => return Ok(false),
         // What is not YAML cannot be restored. That is an error if it looks like ours.
-        Err(_) => text.contains("credbroker"),
-    };
-    if !has_shim {
-        return Ok(false);
+        Err(_) if !text.contains("credbroker") => return Ok(false),
+        _ => {}
     }
     let done = rewrite(path, console, |text| parsed(path, kubeconfig::restore(text, |_| true)))?;
     warn_of_refused(&done, path, console)?;
@@ -217,23 +203,6 @@ pub(in crate::cli) fn with_plugins(environment: &Environment) -> anyhow::Result<
 
 fn read(path: &Path) -> anyhow::Result<String> {
     fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))
-}
-
-/// `text` with the shim in front of the commands of the wanted users, as this shim is written: an earlier one is replaced.
-fn brokered(
-    text: &str,
-    path: &Path,
-    shim: &Shim,
-    is_wanted: impl Fn(&str) -> bool,
-) -> anyhow::Result<Edited> {
-    let dir = path.parent().unwrap_or(Path::new("/"));
-    let plain = parsed(path, kubeconfig::restore(text, &is_wanted))?;
-    let mut edited = parsed(path, kubeconfig::broker(&plain.text, dir, shim, &is_wanted))?;
-    if edited.text == text {
-        edited.changed.clear();
-    }
-    edited.refused.extend(plain.refused);
-    Ok(edited)
 }
 
 fn parsed<T>(path: &Path, result: Result<T, ParseError>) -> anyhow::Result<T> {
@@ -260,26 +229,22 @@ fn rewrite(
 
 fn warn_of_refused(edited: &Edited, path: &Path, console: &mut Console<'_>) -> anyhow::Result<()> {
     for (name, why) in &edited.refused {
-        let remedy = match why {
-            Refusal::Connected => "; write it out, or use `credbroker kubeconfig wrap`",
-            Refusal::Arguments => "; correct them",
-        };
         let (path, name) = (path.display(), name.escape_debug());
-        writeln!(console.err, "credbroker: warning: {path}: user `{name}` stays as it is: {why}{remedy}")?;
+        writeln!(console.err, "credbroker: warning: {path}: user `{name}` stays as it is: {why}")?;
     }
     Ok(())
 }
 
 /// The names of the users of `contexts`; none without one.
-fn users_of(kubeconfig: &Kubeconfig, contexts: &[String]) -> anyhow::Result<BTreeSet<String>> {
+fn users_of(kubeconfig: &Kubeconfig, contexts: &[String]) -> anyhow::Result<HashSet<String>> {
     let all = kubeconfig.contexts();
     let user = |wanted: &String| {
-        let context = all.iter().find(|context| context.name == wanted).with_context(|| {
-            let (wanted, names) = (wanted.escape_debug(), listed(&kubeconfig.context_names()));
-            format!("context `{wanted}` not found; the contexts are: {names}")
+        let (shown, found) = (wanted.escape_debug(), all.iter().find(|context| context.name == wanted));
+        let context = found.with_context(|| {
+            format!("context `{shown}` not found; the contexts are: {}", listed(&kubeconfig.context_names()))
         })?;
-        let user = context.body.get("user").and_then(Node::as_str);
-        Ok(user.with_context(|| format!("context `{}` has no user", wanted.escape_debug()))?.to_owned())
+        let user = context.body.get("user").and_then(Node::as_str).map(str::to_owned);
+        user.with_context(|| format!("context `{shown}` has no user"))
     };
     contexts.iter().map(user).collect()
 }

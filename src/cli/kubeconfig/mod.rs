@@ -1,13 +1,10 @@
 //! `credbroker kubeconfig`.
 
 mod broker_config;
+mod definitions;
 mod fleet;
 mod in_place;
-mod merge;
 mod paths;
-mod recorded;
-mod running;
-mod shim;
 mod wrap;
 
 use clap::Subcommand;
@@ -16,27 +13,21 @@ use super::console::Console;
 
 pub(super) use self::{
     broker_config::BrokerConfig,
+    definitions::recorded_plugins,
     in_place::{InjectArgs, RestoreArgs, inject, restore, with_plugins},
-    recorded::file as recorded_plugins,
 };
 
 /// Write kubeconfigs whose users request credentials from the broker
-#[derive(Debug, clap::Args)]
-pub(super) struct KubeconfigArgs {
-    #[command(subcommand)]
-    command: KubeconfigCommand,
-}
-
 #[derive(Debug, Subcommand)]
-enum KubeconfigCommand {
+pub(super) enum KubeconfigCommand {
     Inject(InjectArgs),
     Restore(RestoreArgs),
     Wrap(wrap::WrapArgs),
     Fleet(fleet::FleetArgs),
 }
 
-pub(super) fn run(args: &KubeconfigArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
-    match &args.command {
+pub(super) fn run(command: &KubeconfigCommand, console: &mut Console<'_>) -> anyhow::Result<u8> {
+    match command {
         KubeconfigCommand::Inject(args) => inject(args, console),
         KubeconfigCommand::Restore(args) => restore(args, console),
         KubeconfigCommand::Wrap(args) => wrap::run(args, console),

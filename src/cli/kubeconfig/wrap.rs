@@ -1,4 +1,4 @@
-//! `credbroker kubeconfig wrap`.
+//! `credbroker kubeconfig wrap`: merges kubeconfigs as client-go does, into one that has the same meaning in any directory.
 
 use std::{
     collections::HashSet,
@@ -6,18 +6,15 @@ use std::{
 };
 
 use super::{
-    merge::{child, entry, merged, name, string},
+    definitions::{advice, record},
     paths::{self, Input},
-    recorded::record,
-    running::advice,
-    shim::{self, BareArg},
 };
 use crate::cli::{
     broker::BrokerArgs,
     console::{Console, EX_CONFIG},
 };
-use credbroker_config::kubeconfig::{Shim, is_shim, with_shim, yaml};
-use credbroker_credential::document::{Node, Value};
+use credbroker_config::kubeconfig::{Kubeconfig, Shim, is_shim, with_shim, yaml};
+use credbroker_credential::document::{Key, Node, Position, Value};
 
 /// Write a copy of your kubeconfig whose exec users request credentials from the broker
 ///
@@ -36,7 +33,7 @@ use credbroker_credential::document::{Node, Value};
 #[command(verbatim_doc_comment)]
 #[command(mut_arg("path", |arg| arg.help("Socket for the shim to use [default: see `credbroker-exec --help`]")))]
 #[command(mut_arg("server_uid", |arg| arg.help(SERVER_UID)))]
-pub(super) struct WrapArgs {
+pub(in crate::cli) struct WrapArgs {
     /// Read this file only [default: all files of $KUBECONFIG, else ~/.kube/config]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -46,8 +43,9 @@ pub(super) struct WrapArgs {
     /// Overwrite a file that this command did not write
     #[arg(long)]
     force: bool,
-    #[command(flatten)]
-    bare: BareArg,
+    /// Write the name of the shim instead of its path, for clients that have credbroker-exec in their PATH
+    #[arg(long)]
+    bare: bool,
     #[command(flatten)]
     broker: BrokerArgs,
 }
@@ -62,27 +60,24 @@ pub(super) fn run(args: &WrapArgs, console: &mut Console<'_>) -> anyhow::Result<
         writeln!(console.err, "credbroker: {}", input.nothing())?;
         return Ok(EX_CONFIG);
     }
-    let mut document = wrapped(&input, &shim::find(console, &args.broker.socket, args.bare)?);
+    let mut document = wrapped(&input, &paths::shim(console, &args.broker.socket, args.bare)?);
     let environment = console.environment;
     let advice = || advice(served, &args.broker, environment);
     let Some(path) = paths::output(args.output.as_deref()) else {
         console.out.write_all(yaml(&document)?.as_bytes())?;
-        record(&input.definitions, |_, _| true, environment, console.err)?;
+        record(&input.definitions, environment, console.err)?;
         writeln!(console.err, "credbroker: {}", advice()?)?;
         return Ok(0);
     };
-    let mut earlier = None;
-    let output = paths::open(path, &input.paths, "wrap", || {
-        earlier = paths::existing(path).map(|earlier| merged(&earlier, |_, _| {}));
-        args.force || earlier.as_ref().is_some_and(|earlier| is_copy(earlier, &document))
-    })?;
+    let may_replace = |earlier: Option<&Node>| args.force || earlier.is_some_and(|it| is_copy(it, &document));
+    let (output, earlier) = paths::open(path, &input.paths, "wrap", may_replace)?;
     if let Some(earlier) = earlier {
         keep_current_context(&mut document, &earlier);
     }
     output.write_private(&yaml(&document)?)?;
-    let names: Vec<_> = served.iter().map(|(name, _)| name.as_str()).collect();
+    let names: Vec<_> = served.iter().map(|(name, _)| name.clone()).collect();
     paths::summarise(path, &names, console.out)?;
-    record(&input.definitions, |_, _| true, environment, console.out)?;
+    record(&input.definitions, environment, console.out)?;
     output.say_if_link("written", console.out)?;
     writeln!(console.out, "Use it with `KUBECONFIG={} kubectl …`.", path.display())?;
     writeln!(console.out, "{}", advice()?)?;
@@ -92,14 +87,20 @@ pub(super) fn run(args: &WrapArgs, console: &mut Console<'_>) -> anyhow::Result<
 /// The merged kubeconfig, with the shim in front of the commands of the users that the broker serves.
 fn wrapped(Input { kubeconfig, definitions, .. }: &Input, shim: &Shim) -> Node {
     let served: HashSet<_> = definitions.served.iter().map(|(name, _)| name.as_str()).collect();
-    merged(kubeconfig, |name, user| {
-        // Its paths are absolute already.
-        if let Some(exec) = child(user, "exec").filter(|_| served.contains(name))
-            && let Some(new) = with_shim(name, exec, Path::new("/"), shim)
-        {
-            *exec = new;
+    let mut document = merged(kubeconfig);
+    if let Some(Node { value: Value::Sequence(users), .. }) = child(&mut document, "users") {
+        for user in users {
+            let name = name(user).unwrap_or_default().to_owned();
+            // Its paths are absolute already.
+            if let Some(exec) = child(user, "user").and_then(|user| child(user, "exec"))
+                && served.contains(name.as_str())
+                && let Some(new) = with_shim(&name, exec, Path::new("/"), shim)
+            {
+                *exec = new;
+            }
         }
-    })
+    }
+    document
 }
 
 /// Whether `old` is an earlier copy and nothing more: all of its plugins run the shim, and `new` has all of its
@@ -108,10 +109,9 @@ fn is_copy(old: &Node, new: &Node) -> bool {
     let names = |of: &Node, list: &str| -> HashSet<String> {
         items(of, list).iter().filter_map(|item| name(item).map(str::to_owned)).collect()
     };
-    let execs = items(old, "users").iter().filter_map(|user| user.get("user")?.get("exec"));
-    let execs: Vec<_> = execs.collect();
-    !execs.is_empty()
-        && execs.into_iter().all(is_shim)
+    let mut execs = items(old, "users").iter().filter_map(|user| user.get("user")?.get("exec")).peekable();
+    execs.peek().is_some()
+        && execs.all(is_shim)
         && ["contexts", "clusters", "users"].iter().all(|list| names(old, list).is_subset(&names(new, list)))
 }
 
@@ -128,6 +128,92 @@ fn keep_current_context(new: &mut Node, old: &Node) {
         entries.retain(|(key, _)| key.name != KEY);
         entries.push(entry(KEY, string(current)));
     }
+}
+
+/// Of items with the same name the first is used whole; of other values the first that is not empty. Unknown keys stay.
+/// The paths of the result are absolute.
+fn merged(kubeconfig: &Kubeconfig) -> Node {
+    let mut entries = vec![entry("apiVersion", string("v1")), entry("kind", string("Config"))];
+    let mut seen = HashSet::new();
+    for file in kubeconfig.files() {
+        let dir = file.path.parent().unwrap_or(Path::new("/"));
+        for (key, node) in file.root.as_mapping().unwrap_or_default() {
+            let list = key.name.as_str();
+            let has_names = matches!(list, "clusters" | "contexts" | "users" | "extensions");
+            let mut new = node.clone();
+            if let (true, Value::Sequence(items)) = (has_names, &mut new.value) {
+                items.retain(|item| seen.insert((list, name(item).map(str::to_owned))));
+                for item in items {
+                    relocate(item, dir);
+                }
+            }
+            let Some((_, there)) = entries.iter_mut().find(|(name, _)| name.name == list) else {
+                entries.push((key.clone(), new));
+                continue;
+            };
+            match (&mut there.value, new.value) {
+                (Value::Sequence(all), Value::Sequence(more)) if has_names => all.extend(more),
+                (Value::Mapping(all), Value::Mapping(mut more)) => {
+                    more.retain(|(key, _)| !all.iter().any(|(there, _)| there.name == key.name));
+                    all.extend(more);
+                }
+                (there, value) if is_empty(there) => *there = value,
+                _ => {}
+            }
+        }
+    }
+    Value::Mapping(entries).into()
+}
+
+/// Makes the paths of a cluster or a user absolute.
+fn relocate(item: &mut Node, dir: &Path) {
+    for (body, key) in [
+        ("cluster", "certificate-authority"),
+        ("user", "client-certificate"),
+        ("user", "client-key"),
+        ("user", "tokenFile"),
+    ] {
+        if let Some(path) = child(item, body).and_then(|body| child(body, key)) {
+            absolute(path, dir);
+        }
+    }
+    let command = child(item, "user").and_then(|user| child(child(user, "exec")?, "command"));
+    // A name without a separator is looked up in `PATH`.
+    if let Some(command) = command.filter(|command| command.as_str().is_some_and(|it| it.contains('/'))) {
+        absolute(command, dir);
+    }
+}
+
+fn absolute(path: &mut Node, dir: &Path) {
+    if let Value::String(path) = &mut path.value
+        && !path.is_empty()
+        && let Some(absolute) = dir.join(&*path).components().collect::<PathBuf>().to_str()
+    {
+        absolute.clone_into(path);
+    }
+}
+
+/// The value of `key`, when `of` is a map that has it.
+fn child<'a>(of: &'a mut Node, key: &str) -> Option<&'a mut Node> {
+    let Value::Mapping(entries) = &mut of.value else { return None };
+    entries.iter_mut().find_map(|(name, node)| (name.name == key).then_some(node))
+}
+
+/// The name of an item.
+fn name(item: &Node) -> Option<&str> {
+    item.get("name").and_then(Node::as_str)
+}
+
+pub(super) fn entry(name: &str, value: Value) -> (Key, Node) {
+    (Key { name: name.to_owned(), at: Position::UNKNOWN }, value.into())
+}
+
+pub(super) fn string(text: impl Into<String>) -> Value {
+    Value::String(text.into())
+}
+
+fn is_empty(value: &Value) -> bool {
+    matches!(value, Value::Null) || matches!(value, Value::String(text) if text.is_empty())
 }
 
 #[cfg(test)]

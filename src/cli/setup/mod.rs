@@ -101,7 +101,16 @@ fn confirmed(title: &str, lines: &[String], yes: bool, console: &mut Console<'_>
 /// Does what is planned.
 fn apply(plan: &Plan, manifest: &mut Manifest, console: &mut Console<'_>) -> anyhow::Result<()> {
     let environment = console.environment;
-    configure(plan, manifest, environment)?;
+    let is_ours = manifest.may_write(&plan.config);
+    BrokerConfig::find(Some(&plan.config), environment)?.add(&plan.kubeconfigs, |text, missing| {
+        if is_ours {
+            manifest.will_write(&plan.config, text);
+        } else {
+            let (_, added) = manifest.added.get_or_insert_with(|| (plan.config.clone(), Vec::new()));
+            added.extend(missing);
+        }
+        manifest.write(&plan.own)
+    })?;
     if let Start::OnDemand(_, mark) = &plan.start {
         manifest.on_demand = Some(mark.program.clone());
         mark.log.parent().map(files::private_directory).transpose()?;
@@ -131,27 +140,7 @@ fn apply(plan: &Plan, manifest: &mut Manifest, console: &mut Console<'_>) -> any
         anyhow::ensure!(code == 0, "your kubeconfig was not changed; see the message above");
         "After you add a cluster, run `credbroker kubeconfig inject` again. Undo everything with `credbroker setup --undo`."
     };
-    writeln!(console.out, "{next}")?;
-    Ok(())
-}
-
-/// Names the kubeconfigs in the configuration of the broker.
-fn configure(plan: &Plan, manifest: &mut Manifest, environment: &Environment) -> anyhow::Result<()> {
-    if plan.kubeconfigs.is_empty() {
-        return Ok(());
-    }
-    let config = BrokerConfig::find(Some(&plan.config), environment)?;
-    let is_ours = manifest.may_write(&plan.config);
-    config.add(&plan.kubeconfigs, |text, missing| {
-        if is_ours {
-            manifest.will_write(&plan.config, text);
-        } else {
-            let (_, added) = manifest.added.get_or_insert_with(|| (plan.config.clone(), Vec::new()));
-            added.extend(missing);
-        }
-        manifest.write(&plan.own)
-    })?;
-    Ok(())
+    Ok(writeln!(console.out, "{next}")?)
 }
 
 /// Runs `systemctl --user`.
@@ -177,7 +166,7 @@ fn undo_lines(manifest: &Manifest) -> Vec<String> {
         let config = config.display();
         lines.extend(added.iter().map(|path| format!("{} from `kubeconfigs` of {config}", path.display())));
     }
-    lines.extend(manifest.files().map(|path| path.display().to_string()));
+    lines.extend(manifest.files.keys().map(|path| path.display().to_string()));
     lines
 }
 
@@ -190,10 +179,7 @@ fn undo(manifest: &Manifest, own: &Path, console: &mut Console<'_>) -> anyhow::R
         "nothing was removed, because a kubeconfig still uses credbroker-exec; see the message above"
     );
     if let Some((path, added)) = &manifest.added {
-        let config = BrokerConfig::find(Some(path), environment)?;
-        for kubeconfig in added {
-            config.remove(kubeconfig)?;
-        }
+        BrokerConfig::find(Some(path), environment)?.remove(added)?;
     }
     if let Some(recorded) = recorded_plugins(environment) {
         remove(&recorded)?;
@@ -207,7 +193,7 @@ fn undo(manifest: &Manifest, own: &Path, console: &mut Console<'_>) -> anyhow::R
     };
     manage(&["disable", "--now", "credbroker.socket", "credbroker.service"])?;
     let mut left = Vec::new();
-    for path in manifest.files() {
+    for path in manifest.files.keys() {
         if manifest.may_write(path) { remove(path)? } else { left.push(path.clone()) }
     }
     if let Some(program) = &manifest.on_demand {

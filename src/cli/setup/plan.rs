@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -10,11 +9,13 @@ use anyhow::Context as _;
 use credbroker_client::{Socket, SocketSources, safety::unsafe_file};
 use credbroker_exec::OnDemand;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::cli::{
-    complete::script,
     files::{self, joined},
-    kubeconfig, programs,
+    kubeconfig,
+    pages::script,
+    programs,
     screen::counted,
 };
 use credbroker_plugin::{Environment, Globs, Sha256};
@@ -38,8 +39,8 @@ pub(super) struct Plan {
     pub(super) start: Start,
     /// Units, completions and man pages, and in `own` what the shim starts, with their contents.
     pub(super) files: Vec<(PathBuf, String)>,
-    /// Files among them that another program wrote; they stay.
-    pub(super) foreign: Vec<PathBuf>,
+    /// Files of these that another program wrote; they stay.
+    pub(super) foreign: Vec<(PathBuf, String)>,
 }
 
 impl Plan {
@@ -72,14 +73,15 @@ impl Plan {
         if let Start::OnDemand(path, mark) = &start {
             files.push((path.clone(), serde_json::to_string_pretty(mark)?));
         }
-        let foreign = files.extract_if(.., |(path, _)| !manifest.may_write(path));
-        let foreign: Vec<_> = foreign.map(|(path, _)| path).collect();
-        if matches!(&start, Start::OnDemand(mark, _) if foreign.contains(mark)) {
+        let foreign: Vec<_> = files.extract_if(.., |(path, _)| !manifest.may_write(path)).collect();
+        if matches!(&start, Start::OnDemand(mark, _) if foreign.iter().any(|(path, _)| path == mark)) {
             start = Start::ByHand("setup did not write the file that says what credbroker-exec starts");
         }
-        let plan = Self { own, config, kubeconfigs, start, files, foreign };
-        plan.directories().into_iter().try_for_each(files::check_directory)?;
-        Ok(plan)
+        let log = if let Start::OnDemand(_, mark) = &start { mark.log.parent() } else { None };
+        let directories =
+            files.iter().filter_map(|(path, _)| path.parent()).chain(log).chain([own.as_path()]);
+        directories.collect::<BTreeSet<_>>().into_iter().try_for_each(files::check_directory)?;
+        Ok(Self { own, config, kubeconfigs, start, files, foreign })
     }
 
     /// Whether the kubeconfigs are changed. Not if the broker has to be started by hand: until then kubectl would fail.
@@ -87,65 +89,47 @@ impl Plan {
         !self.kubeconfigs.is_empty() && !matches!(self.start, Start::ByHand(_))
     }
 
-    /// Where files will be written.
-    fn directories(&self) -> BTreeSet<&Path> {
-        let log = match &self.start {
-            Start::OnDemand(_, mark) => Some(&mark.log),
-            Start::Units | Start::ByHand(_) => None,
-        };
-        let above = self.files.iter().map(|(path, _)| path).chain(log).filter_map(|path| path.parent());
-        above.chain([self.own.as_path()]).collect()
-    }
-
     /// For a person, one line each.
     pub(super) fn lines(&self) -> Vec<String> {
-        let mut lines = Vec::new();
-        let kubeconfigs = joined(&self.kubeconfigs, ", ");
+        let (mut lines, kubeconfigs) = (Vec::new(), joined(&self.kubeconfigs, ", "));
         if !self.kubeconfigs.is_empty() {
-            lines.push(format!(
-                "{}: the broker serves the exec users of {kubeconfigs}",
-                self.config.display()
-            ));
+            let config = self.config.display();
+            lines.push(format!("{config}: the broker serves the exec users of {kubeconfigs}"));
         }
         let files = self.files.iter().map(|(path, _)| path);
         let is_unit = |path: &&PathBuf| path.parent().is_some_and(|directory| directory.ends_with(UNITS));
         let (units, pages): (Vec<_>, Vec<_>) = files.partition(is_unit);
-        match &self.start {
+        if !units.is_empty() {
+            lines.push(format!("{}: user units of systemd", joined(&units, ", ")));
+        }
+        let start = match &self.start {
             Start::Units => {
-                lines.extend(
-                    (!units.is_empty()).then(|| format!("{}: user units of systemd", joined(&units, ", "))),
-                );
-                lines.push(
-                    "systemctl --user enable --now credbroker.socket: the first client starts the broker"
-                        .to_owned(),
-                );
+                "systemctl --user enable --now credbroker.socket: the first client starts the broker"
+                    .to_owned()
             }
-            Start::OnDemand(path, OnDemand { program, log, .. }) => lines.push(format!(
+            Start::OnDemand(path, OnDemand { program, log, .. }) => format!(
                 "{}: without systemd, credbroker-exec starts {} if no broker runs; it logs to {}",
                 path.display(),
                 program.display(),
                 log.display()
-            )),
-            Start::ByHand(why) => {
-                lines.push(format!("(start the broker yourself with `credbroker serve`: {why})"));
-            }
-        }
+            ),
+            Start::ByHand(why) => format!("(start the broker yourself with `credbroker serve`: {why})"),
+        };
+        lines.push(start);
         if self.injects() {
             let what = "credbroker-exec in front of the plugins; everything else stays as it is";
             lines.push(format!("{kubeconfigs}: {what}"));
         }
         let mut directories: BTreeMap<&Path, u64> = BTreeMap::new();
-        let above = pages.iter().filter_map(|path| path.parent());
-        for directory in above.filter(|directory| *directory != self.own) {
-            *directories.entry(directory).or_default() += 1;
+        for above in pages.iter().filter_map(|path| path.parent()).filter(|above| *above != self.own) {
+            *directories.entry(above).or_default() += 1;
         }
         for (directory, count) in directories {
             let files = counted(count, "file");
             lines.push(format!("{}: {files} for completion and man", directory.display()));
         }
-        for path in &self.foreign {
-            lines.push(format!("({} was not written by setup, and stays as it is)", path.display()));
-        }
+        let foreign = self.foreign.iter().map(|(path, _)| path.display());
+        lines.extend(foreign.map(|path| format!("({path} was not written by setup, and stays as it is)")));
         lines
     }
 }
@@ -175,7 +159,8 @@ impl Start {
                 "you are root, whose broker is that of the machine; see docs/operations.md for its units",
             ));
         }
-        let runtime = environment.set("XDG_RUNTIME_DIR").map(Path::new).filter(|path| path.is_absolute());
+        let variable = |name| environment.set(name).map(Path::new);
+        let runtime = variable("XDG_RUNTIME_DIR").filter(|path| path.is_absolute());
         anyhow::ensure!(
             runtime.is_some(),
             "XDG_RUNTIME_DIR is not set, as after su and in cron, so there is no place for the socket; log in with a session of your own user, or run `export XDG_RUNTIME_DIR=/run/user/{}` if that directory exists",
@@ -202,10 +187,7 @@ impl Start {
         let recorded = environment.inherited(&Globs::new(RECORDED), &Globs::default()).0.into_iter();
         let pairs =
             recorded.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-        let path = OnDemand::path(
-            environment.set("XDG_CONFIG_HOME").map(Path::new),
-            environment.set("HOME").map(Path::new),
-        );
+        let path = OnDemand::path(variable("XDG_CONFIG_HOME"), variable("HOME"));
         let path = path.context("HOME is not set, so there is no place for the files; set it")?;
         let log = state.join("credbroker/broker.log");
         Ok(Self::OnDemand(path, OnDemand { program: program.to_owned(), log, environment: pairs.collect() }))
@@ -231,18 +213,9 @@ fn units(program: &str, config: Option<&Path>) -> [(&'static str, String); 2] {
     [("credbroker.service", service), ("credbroker.socket", SOCKET.to_owned())]
 }
 
-/// A word of a command line, as systemd reads it.
+/// A word of a command line, as systemd reads it: the escapes of JSON, and no specifiers or variables.
 fn quoted(word: &str) -> String {
-    let mut quoted = String::from('"');
-    for character in word.chars() {
-        match character {
-            '"' | '\\' => quoted.extend(['\\', character]),
-            '%' | '$' => quoted.extend([character, character]),
-            _ => quoted.push(character),
-        }
-    }
-    quoted.push('"');
-    quoted
+    json!(word).to_string().replace('%', "%%").replace('$', "$$")
 }
 
 /// The file `setup.json`.
@@ -251,7 +224,7 @@ fn quoted(word: &str) -> String {
 pub(super) struct Manifest {
     /// The files that were written, and the SHA-256 of what was written. If setup was interrupted, also of what it wrote
     /// before.
-    files: BTreeMap<PathBuf, BTreeSet<String>>,
+    pub(super) files: BTreeMap<PathBuf, BTreeSet<String>>,
     /// A configuration that was there before, and the kubeconfigs that were added to it.
     pub(super) added: Option<(PathBuf, Vec<PathBuf>)>,
     /// Whether the socket unit was enabled.
@@ -268,13 +241,8 @@ impl Manifest {
     /// `None`: setup has not run.
     pub(super) fn read(own: &Path) -> anyhow::Result<Option<Self>> {
         let path = Self::path(own);
-        let text = match fs::read(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error).with_context(|| format!("{} cannot be read", path.display())),
-        };
-        let read = serde_json::from_slice(&text);
-        read.map(Some).with_context(|| format!("{} is not a file of `credbroker setup`", path.display()))
+        let read = files::read_if_there(&path)?.map(|text| serde_json::from_slice(&text)).transpose();
+        read.with_context(|| format!("{} is not a file of `credbroker setup`", path.display()))
     }
 
     pub(super) fn write(&self, own: &Path) -> anyhow::Result<()> {
@@ -284,15 +252,9 @@ impl Manifest {
 
     /// Whether setup may write `path`: it is not there, or it is as setup wrote it.
     pub(super) fn may_write(&self, path: &Path) -> bool {
-        match fs::read(path) {
-            Ok(contents) => self.files.get(path).is_some_and(|known| known.contains(&hash(&contents))),
-            Err(error) => error.kind() == io::ErrorKind::NotFound,
-        }
-    }
-
-    /// The files that were written.
-    pub(super) fn files(&self) -> impl Iterator<Item = &PathBuf> {
-        self.files.keys()
+        let is_known =
+            |contents: &[u8]| self.files.get(path).is_some_and(|known| known.contains(&hash(contents)));
+        files::read_if_there(path).is_ok_and(|contents| contents.is_none_or(|contents| is_known(&contents)))
     }
 
     /// Records that `contents` will be written to `path`, which may fail.

@@ -3,19 +3,18 @@
 use std::{
     collections::{HashMap, VecDeque},
     future::pending,
-    io::{self, Write},
+    io::Write,
     time::{Duration, SystemTime},
 };
 
 use credbroker_client::admin::{CredentialState, Selector, State};
 use tokio::time::sleep;
 
-use super::overview::{Overview, title};
 use crate::app::Signals;
 use crate::cli::{
     broker::{BrokerArgs, connect},
     console::Console,
-    credentials::{CredentialRow, table},
+    overview::{CredentialRow, Overview, table, title},
     screen::{Screen, Tone, shortened, wrapped},
 };
 use credbroker_credential::text::one_line;
@@ -40,7 +39,7 @@ pub(super) fn run(broker: &BrokerArgs, selector: &Selector, console: &mut Consol
         // A failure before the first frame ends the command.
         let mut last = Overview::read(&client, selector).await?;
         let (mut runs, mut outage, mut view) = (Runs::default(), None, AlternateScreen::enter(console.out));
-        while view.failed.is_none() {
+        while !view.is_gone {
             if outage.is_none() {
                 runs.read(&last.credentials);
             }
@@ -101,13 +100,13 @@ fn is_running(held: &CredentialState) -> bool {
 /// The other screen of the terminal. The first one is shown again when this is dropped.
 struct AlternateScreen<'a> {
     out: &'a mut dyn Write,
-    /// The terminal is gone.
-    failed: Option<io::Error>,
+    /// Whether the terminal is gone.
+    is_gone: bool,
 }
 
 impl<'a> AlternateScreen<'a> {
     fn enter(out: &'a mut dyn Write) -> Self {
-        let mut entered = Self { out, failed: None };
+        let mut entered = Self { out, is_gone: false };
         entered.write("\x1b[?1049h\x1b[?25l");
         entered
     }
@@ -131,8 +130,7 @@ impl<'a> AlternateScreen<'a> {
     }
 
     fn write(&mut self, text: &str) {
-        let written = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
-        self.failed = self.failed.take().or(written.err());
+        self.is_gone |= self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush()).is_err();
     }
 }
 

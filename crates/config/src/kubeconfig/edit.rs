@@ -33,14 +33,16 @@ pub struct Edited {
     pub refused: Vec<(String, Refusal)>,
 }
 
-/// Why the stanza of a user cannot be changed as text. `Display` is one clause.
+/// Why the stanza of a user cannot be changed as text. `Display` says what to do, too.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Refusal {
     /// It is not one text that can be changed alone.
-    #[error("YAML anchors, merges or a rare notation connect its stanza to the rest of the file")]
+    #[error(
+        "YAML anchors, merges or a rare notation connect its stanza to the rest of the file; write it out, or use `credbroker kubeconfig wrap`"
+    )]
     Connected,
     /// The arguments of its shim cannot be read.
-    #[error("the arguments of its shim cannot be read")]
+    #[error("the arguments of its shim cannot be read; correct them")]
     Arguments,
 }
 
@@ -56,16 +58,23 @@ pub fn broker(
     shim: &Shim,
     is_wanted: impl Fn(&str) -> bool,
 ) -> Result<Edited, ParseError> {
+    // An earlier shim is replaced.
+    let plain = restore(text, &is_wanted)?;
     let change = |name: &str, exec: &Node| {
         if !is_wanted(name) || is_shim(exec) {
             return Ok(None);
         }
-        let place = Place::of(text, exec);
+        let place = Place::of(&plain.text, exec);
         place.and_then(|place| place.with_prefix(name, dir, shim)).map(Some).ok_or(Refusal::Connected)
     };
     let undone = |text: &str| restore(text, |_| true).map(|edited| edited.text).ok();
-    let before = undone(text);
-    edited(text, change, |new| undone(new) == before)
+    let before = undone(&plain.text);
+    let mut new = edited(&plain.text, change, |new| undone(new) == before)?;
+    if new.text == text {
+        new.changed.clear();
+    }
+    new.refused.extend(plain.refused);
+    Ok(new)
 }
 
 /// Takes away the shim in front of the commands of the users that `is_wanted` names.

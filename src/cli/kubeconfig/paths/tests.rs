@@ -5,7 +5,7 @@ use credbroker_test_support::private_directory;
 use super::*;
 
 fn taken(path: &Path, inputs: &[PathBuf], may_replace: bool) -> anyhow::Result<Locked> {
-    open(path, inputs, "x", || may_replace)
+    open(path, inputs, "x", |_| may_replace).map(|(file, _)| file)
 }
 
 #[test]

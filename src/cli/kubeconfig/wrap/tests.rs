@@ -168,8 +168,7 @@ fn the_shim_is_named_so_that_it_is_found_from_everywhere() {
     let args = place.args("config");
     let on_path = run(&args, &[("PATH", &bin)], "absent").unwrap();
     assert!(on_path.contains("command: ~/bin/credbroker-exec\n"), "{on_path}");
-    let bare =
-        run(&WrapArgs { bare: BareArg { bare: true }, ..place.args("config") }, &[], "absent").unwrap();
+    let bare = run(&WrapArgs { bare: true, ..place.args("config") }, &[], "absent").unwrap();
     assert!(bare.contains("command: credbroker-exec\n"), "{bare}");
     let beside = run(&args, &[("PATH", "/nowhere")], "bin/credbroker-exec").unwrap();
     assert!(beside.contains("command: ~/bin/credbroker-exec\n"), "{beside}");

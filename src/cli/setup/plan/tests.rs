@@ -1,7 +1,7 @@
 use clap::CommandFactory as _;
 
 use super::*;
-use crate::cli::{Cli, man};
+use crate::cli::{Cli, pages};
 
 #[test]
 fn the_service_runs_this_program_with_the_configuration() {
@@ -14,12 +14,12 @@ fn the_service_runs_this_program_with_the_configuration() {
 
 #[test]
 fn each_command_has_a_page_and_each_shell_completes_it() {
-    let pages = man::pages(Cli::command());
+    let written = pages::pages(Cli::command());
     let text =
-        |name: &str| &pages.iter().find(|(found, _)| found == name).unwrap_or_else(|| panic!("{name}")).1;
+        |name: &str| &written.iter().find(|(found, _)| found == name).unwrap_or_else(|| panic!("{name}")).1;
     assert!(text("credbroker.1").contains(".TH credbroker 1"));
     assert!(text("credbroker-kubeconfig-wrap.1").contains("\\-\\-bare"));
-    assert!(!pages.iter().any(|(name, _)| name == "credbroker-shim.1"));
+    assert!(!written.iter().any(|(name, _)| name == "credbroker-shim.1"));
     for (path, text) in completions(Path::new("/d"), Path::new("/c")) {
         assert!(text.contains("CREDBROKER_COMPLETE"), "{}", path.display());
     }

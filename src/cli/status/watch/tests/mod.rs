@@ -1,7 +1,7 @@
 mod runs;
 
 use super::*;
-use crate::cli::status::overview::tests::{now, overview};
+use crate::cli::overview::tests::{now, overview};
 
 fn at(width: usize) -> String {
     let mut runs = Runs::default();

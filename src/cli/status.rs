@@ -1,15 +1,13 @@
 //! `credbroker status`: what a running broker is, and the credentials that it holds.
 
-mod overview;
 mod watch;
 
 use credbroker_client::{ClusterProfileRef, admin::Selector};
 
-pub(super) use self::overview::Overview;
-use self::overview::{document, text};
 use super::{
     broker::BrokerArgs,
     console::{Console, OutputFormat},
+    overview::{Overview, document, text},
     screen::Screen,
 };
 use credbroker_observe::clock::{Clock as _, SystemClock};

@@ -8,7 +8,7 @@ use credbroker_proto::{
     },
 };
 
-use super::*;
+use super::super::*;
 use crate::cli::console::tests::console;
 use credbroker_plugin::Environment;
 

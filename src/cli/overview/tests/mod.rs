@@ -1,4 +1,5 @@
 mod configuration;
+mod credentials;
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use super::*;
 
 const NOW: i64 = 1_800_000_000;
 
-pub(in crate::cli::status) fn now() -> SystemTime {
+pub(in crate::cli) fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(NOW.cast_unsigned())
 }
 
@@ -25,7 +26,7 @@ fn failure(reason: Reason, message: &str) -> v1::Failure {
 }
 
 /// A broker with a credential in each state, and providers without one.
-pub(in crate::cli::status) fn overview() -> Overview {
+pub(in crate::cli) fn overview() -> Overview {
     let held = |provider: &str, key: &str, state: State, expires: i64, next: i64| v1::CredentialState {
         provider: provider.into(),
         key: key.into(),

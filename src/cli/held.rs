@@ -1,0 +1,197 @@
+//! Commands that change what the broker holds: `credbroker refresh`, `evict`, and `logout`, after which a person learns how
+//! the plugin forgets its own login.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use clap::ArgGroup;
+use credbroker_client::{Client, Error, admin::ProviderState};
+use credbroker_exec::{Failure, Source, request_patiently};
+
+use super::{
+    broker::{BrokerArgs, HELD_DEFINITION, SelectionArgs, SourceArgs, held_of},
+    console::{Console, OutputFormat},
+    get::noticed,
+    overview,
+    screen::{counted, explained},
+};
+use credbroker_credential::text::shown;
+
+/// Run plugins now
+///
+/// The broker runs the plugin for each selected credential that it holds. If it holds none for a provider or a cluster,
+/// it gets one, with the variables of this process that choose an identity. Callers get the old credentials while the plugin runs, and afterwards if a run fails. The broker runs a few plugins
+/// at a time, so refreshing many takes a while. If this command stops waiting, the runs continue; see their result with
+/// `credbroker status`. Exits with 1 if a run failed.
+#[derive(Debug, clap::Args)]
+#[command(mut_arg("timeout", |arg| arg.help(TIMEOUT).default_value("1h").display_order(4)), after_help = "\
+Examples:
+  credbroker refresh gke
+  credbroker refresh --cluster-profile fleet/paris
+  credbroker refresh gke --timeout 30s")]
+pub(super) struct RefreshArgs {
+    #[command(flatten)]
+    selection: SelectionArgs,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Table)]
+    output: OutputFormat,
+    #[command(flatten)]
+    broker: BrokerArgs,
+}
+
+const TIMEOUT: &str = "Longest time to wait for the runs, such as 500ms, 10s, 2m, or a number of seconds";
+
+pub(super) fn refresh(args: &RefreshArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
+    let (selector, environment) = (args.selection.selector(), console.environment);
+    let refreshed = args.broker.try_ask(environment, async |client| {
+        let what = format!("credbroker: waiting for the plugin runs of {} ...", args.selection);
+        let admin = client.admin();
+        explained(&what, admin.refresh(&selector)).await?;
+        admin.credentials(&selector).await
+    })?;
+    let mut states = match refreshed {
+        Err(failure @ Failure::Broker(Error::Timeout { .. })) => {
+            let remedy = "see `credbroker status`, or wait longer with --timeout";
+            writeln!(console.err, "credbroker: {failure}; the plugin runs continue: {remedy}")?;
+            return Ok(failure.exit_code());
+        }
+        refreshed => refreshed?,
+    };
+    if let ([], Some(source)) = (states.as_slice(), args.selection.source.source()) {
+        let first = first_run(args, &source, console);
+        let held = async |client: Client| client.admin().credentials(&selector).await;
+        states = args.broker.ask(environment, held)?;
+        if states.is_empty() {
+            first?;
+        }
+    }
+    overview::print(&states, args.output, console)?;
+    Ok(u8::from(states.iter().any(|state| state.last_failure.is_some())))
+}
+
+/// Requests a credential that the broker does not hold.
+fn first_run(args: &RefreshArgs, source: &Source, console: &mut Console<'_>) -> Result<(), Failure> {
+    let (socket, timeout) = (args.broker.socket.locate(console.environment)?, Some(args.broker.timeout));
+    noticed("credbroker refresh", source, None, console, |request, notice| {
+        let is_terminal = notice.is_some();
+        request_patiently(&socket, request, timeout, is_terminal, notice).map(drop)
+    })
+}
+
+/// Make the broker forget credentials, for example after a change of account
+///
+/// The broker overwrites the credentials in memory. The next request for one of them runs the plugin.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  credbroker evict gke
+  credbroker evict --cluster-profile fleet/paris
+  credbroker evict --all")]
+pub(super) struct EvictArgs {
+    #[command(flatten)]
+    selection: SelectionArgs,
+    #[command(flatten)]
+    broker: BrokerArgs,
+}
+
+pub(super) fn evict(args: &EvictArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
+    let selector = args.selection.selector();
+    let evicted = async |client: Client| client.admin().evict(&selector).await;
+    let count = args.broker.ask(console.environment, evicted)?;
+    writeln!(console.out, "evicted {}", counted(count.into(), "credential"))?;
+    Ok(0)
+}
+
+/// Make the broker forget the credentials of a provider, and show how to log out of the plugin itself
+///
+/// The broker overwrites the credentials in memory. Many plugins keep their own login on disk, which the broker does not
+/// change: the next request would use it.
+#[derive(Debug, clap::Args)]
+#[command(group = ArgGroup::new("source").args(["provider", "cluster_profile"]).required(true), after_help = "\
+Examples:
+  credbroker logout azure
+  credbroker logout --cluster-profile fleet/paris")]
+#[command(mut_arg("provider", |arg| arg.help("Provider to log out of")))]
+#[command(mut_arg("definition", |arg| arg.help(HELD_DEFINITION)))]
+#[command(mut_arg("cluster_profile", |arg| arg.help("Forget only the credentials for this cluster, as `credbroker clusters` lists it")))]
+pub(super) struct LogoutArgs {
+    #[command(flatten)]
+    source: SourceArgs,
+    #[command(flatten)]
+    broker: BrokerArgs,
+}
+
+pub(super) fn log_out(args: &LogoutArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
+    let source = args.source.source().context("no provider is named")?; // clap requires one
+    let (evicted, commands) =
+        args.broker.ask(console.environment, async |client| forget(&source, &client).await)?;
+    let what = match &source {
+        Source::Provider { name, .. } => format!("provider {}", shown(name)),
+        Source::ClusterProfile(profile) => format!("cluster {}", shown(&profile.to_string())),
+    };
+    writeln!(console.out, "evicted {} of {what}", counted(evicted.into(), "credential"))?;
+    if commands.is_empty() {
+        writeln!(console.out, "no provider serves it; see `credbroker status`")?;
+    }
+    commands.iter().try_for_each(|command| writeln!(console.out, "{}", advice(command)))?;
+    Ok(0)
+}
+
+/// Evicts the credentials; returns their number, and the commands of the plugins.
+async fn forget(source: &Source, client: &Client) -> Result<(u32, Vec<String>), Error> {
+    let (name, definition) = match source {
+        Source::Provider { name, definition } => (Some(name.clone()), definition.as_ref()),
+        Source::ClusterProfile(profile) => {
+            let clusters = client.clusters(Some(&profile.namespace)).await?.clusters;
+            let cluster = clusters.into_iter().find(|cluster| cluster.profile == *profile);
+            (cluster.and_then(|cluster| cluster.provider), None)
+        }
+    };
+    let evicted = client.admin().evict(&held_of(source.clone())).await?;
+    let is_meant = |known: &ProviderState| {
+        Some(&known.name) == name.as_ref()
+            && (definition.is_none() || known.definition.as_ref() == definition)
+    };
+    let known = client.admin().providers().await?.into_iter().filter(is_meant);
+    let mut commands: Vec<_> = known.map(|known| known.command).collect();
+    commands.dedup();
+    Ok((evicted, commands))
+}
+
+/// How to log out of the plugins that keep their own login.
+const PLUGINS: [(&str, &str); 6] = [
+    ("aws", "`aws sso logout`"),
+    ("gcloud", "`gcloud auth revoke`"),
+    ("gke-gcloud-auth-plugin", "`gcloud auth revoke`"),
+    ("kubectl-oidc_login", "`kubectl oidc-login clean`"),
+    ("kubelogin", "`kubelogin remove-tokens` (Azure), or `kubelogin clean` (OIDC)"),
+    ("tsh", "`tsh logout`"),
+];
+
+fn advice(command: &str) -> String {
+    let name = Path::new(command).file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    if let Some((_, logout)) = PLUGINS.iter().find(|(plugin, _)| *plugin == name) {
+        return format!("the plugin keeps its own login; to end it, run {logout}");
+    }
+    let command = shown(command);
+    format!("the plugin `{command}` may keep its own login; its documentation says how to end it")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_advice_is_that_of_the_plugin() {
+        for (command, expected) in [
+            ("/usr/bin/tsh", "the plugin keeps its own login; to end it, run `tsh logout`"),
+            ("aws", "the plugin keeps its own login; to end it, run `aws sso logout`"),
+            (
+                "/opt/own\u{1b}",
+                "the plugin `/opt/own\\u{1b}` may keep its own login; its documentation says how to end it",
+            ),
+        ] {
+            assert_eq!(advice(command), expected);
+        }
+    }
+}
