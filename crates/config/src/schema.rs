@@ -1,6 +1,5 @@
-//! What a key of the configuration is: its name, the kind of its value, what applies without it, its documentation and an
-//! example. `table` declares every key once. Readers come from there, and so do `docs/configuration.md` and
-//! the JSON Schema, which a test writes.
+//! What a key of the configuration is: its name, the kind of its value, and what applies without it. `table` declares every
+//! key, and the readers come from there.
 
 use std::{
     num::{NonZeroU32, NonZeroUsize},
@@ -30,8 +29,6 @@ pub(super) struct Section {
     #[cfg(test)]
     pub(super) name: &'static str,
     #[cfg(test)]
-    pub(super) doc: &'static str,
-    #[cfg(test)]
     pub(super) keys: &'static [&'static (dyn testing::Declared + Sync)],
 }
 
@@ -47,19 +44,13 @@ pub(super) struct ConfigKey<K, A> {
     pub(super) name: &'static str,
     pub(super) kind: K,
     pub(super) absent: A,
-    #[cfg(test)]
-    pub(super) doc: &'static str,
-    /// A value, as YAML.
-    #[cfg(test)]
-    pub(super) example: &'static str,
 }
 
 /// The key must be there. A hint for the message, which may be empty.
 pub(super) struct Required(pub(super) &'static str);
 
-/// What applies without the key, in words.
-#[cfg_attr(not(test), expect(dead_code, reason = "a test writes the reference, which has the words"))]
-pub(super) struct Optional(pub(super) &'static str);
+/// There is no value without the key. The documentation says what applies then.
+pub(super) struct Optional;
 
 /// The value without the key.
 pub(super) struct Is<V>(pub(super) V);
