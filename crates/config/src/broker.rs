@@ -72,7 +72,7 @@ pub(super) fn config(path: &Path, node: &Node, env: &Environment, report: &Repor
     let mut cluster_profiles = cluster_profiles(&root, dir, &providers, env);
     let has_hub = cluster_profiles.is_some();
     let policy = Arc::new(policy(&root));
-    let hub = cluster_profiles.as_mut().and_then(ClusterProfiles::plugin_mut);
+    let hub = cluster_profiles.as_mut().and_then(|section| section.hub.as_mut()?.plugin.as_deref_mut());
     let mut plugins: Vec<_> = providers.iter_mut().chain(hub).collect();
     for provider in &mut plugins {
         provider.policy = Arc::clone(&policy);

@@ -19,10 +19,10 @@ mod stanza;
 mod table;
 
 pub use broker::Config;
-pub use cluster_profiles::{ClusterProfiles, HUB_PROVIDER, HubAccess, Prewarm};
+pub use cluster_profiles::{ClusterProfiles, HUB_PROVIDER, Prewarm};
 pub use endpoints::{AuditTo, Listen, MetricsAddress, MetricsListen, group_id};
 pub use file::{authorities, distrust};
-pub use kubeconfig::{Definitions, HubSource, definitions};
+pub use kubeconfig::{Definitions, HubKubeconfig, definitions};
 pub use load::{Loaded, expanded, load, place, read_kubeconfig, reload};
 pub use problem::{ConfigError, Problem, Sources};
 pub use table::Limits;

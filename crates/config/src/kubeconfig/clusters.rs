@@ -12,7 +12,7 @@ use bytes::Bytes;
 use super::files::{Kubeconfig, Mode, Named, extension};
 use crate::{
     file::{self, below},
-    problem::{Problem, Report, lines},
+    problem::{Report, lines},
 };
 use credbroker_credential::{Cluster, text::listed};
 
@@ -20,29 +20,9 @@ use credbroker_credential::{Cluster, text::listed};
 const EXTENSION: &str = "client.authentication.k8s.io/exec";
 
 /// Why a context leads to no cluster.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum ContextError {
-    /// No file has a context of that name.
-    #[error("the kubeconfig has no context `{context}`; its contexts are: {}", listed(.known))]
-    Unknown {
-        /// The name.
-        context: String,
-        /// The names that it has.
-        known: Vec<String>,
-    },
-    /// The context names a cluster that is not in the files, or none.
-    #[error("context `{context}` of the kubeconfig names no cluster that it has")]
-    NoCluster {
-        /// The name of the context.
-        context: String,
-    },
-    /// The cluster is not valid.
-    #[error("{}", lines(.problems))]
-    Invalid {
-        /// At least one.
-        problems: Vec<Problem>,
-    },
-}
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct ContextError(String);
 
 impl Kubeconfig {
     /// The names of the contexts; of one name the first.
@@ -56,16 +36,17 @@ impl Kubeconfig {
     ///
     /// There is no such context, or it has no valid cluster.
     pub fn cluster_of(&self, context: &str) -> Result<Cluster, ContextError> {
-        let contexts = self.contexts();
-        let Some(found) = contexts.iter().find(|found| found.name == context) else {
-            return Err(ContextError::Unknown { context: context.to_owned(), known: self.context_names() });
+        let Some(found) = self.contexts().into_iter().find(|found| found.name == context) else {
+            let known = listed(&self.context_names());
+            let unknown = format!("the kubeconfig has no context `{context}`; its contexts are: {known}");
+            return Err(ContextError(unknown));
         };
-        let Some(cluster) = self.cluster(found.text("cluster")) else {
-            return Err(ContextError::NoCluster { context: context.to_owned() });
-        };
+        let cluster = self.cluster(found.text("cluster")).ok_or_else(|| {
+            ContextError(format!("context `{context}` of the kubeconfig names no cluster that it has"))
+        })?;
         let report = Report::default();
         let read = cluster_of(&cluster, &mut HashMap::new(), &report);
-        read.ok_or_else(|| ContextError::Invalid { problems: report.into_warnings() })
+        read.ok_or_else(|| ContextError(lines(&report.into_warnings())))
     }
 }
 

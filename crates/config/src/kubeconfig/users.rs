@@ -22,13 +22,32 @@ use credbroker_credential::document::Node;
 use credbroker_plugin::{Command, Definition, Environment, Globs, Issuer, Provider, identity_variables};
 use credbroker_stanza::Prefix;
 
-/// What distinguishes a hub from another one. Empty for the cluster that the broker runs in.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct HubSource {
-    /// The server of the kubeconfig's context.
+/// The kubeconfig of a hub.
+#[derive(Clone, Debug, Default)]
+pub struct HubKubeconfig {
+    /// The file.
+    pub path: PathBuf,
+    /// The context; `None`: the current one.
+    pub context: Option<String>,
+    /// The server of the context. It distinguishes the hub from another one.
     pub server: Arc<str>,
-    /// SHA-256 of the kubeconfig.
+    /// SHA-256 of the file.
     pub contents: Box<[u8]>,
+    /// The plugin of the context's user, if it has one. The broker runs it like any other.
+    pub plugin: Option<Box<Provider>>,
+}
+
+impl HubKubeconfig {
+    /// Whether `newer` leads to the same hub in the same way.
+    pub(crate) fn is_alike(&self, newer: &Self) -> bool {
+        let is_same_plugin = match (&self.plugin, &newer.plugin) {
+            (Some(plugin), Some(newer)) => plugin.is_same_definition(newer),
+            (plugin, newer) => plugin.is_none() && newer.is_none(),
+        };
+        let Self { path, context, server, contents, .. } = self;
+        let is_same_context = (path, context) == (&newer.path, &newer.context);
+        is_same_plugin && is_same_context && (server, contents) == (&newer.server, &newer.contents)
+    }
 }
 
 /// The users of a kubeconfig that become providers.
@@ -105,24 +124,20 @@ impl Kubeconfig {
         }
     }
 
-    /// What distinguishes this hub, and the plugin of the user of `context` (`None`: the current one) as a provider called
-    /// `name`, if that user has one. Where the context leads nowhere, a problem is reported at `at`.
+    /// The hub that `hub` names by its file and context, whose plugin is a provider called `name`. Where the context leads
+    /// nowhere, a problem is reported at `at`.
     ///
     /// The broker itself is the caller, so the plugin has the broker's environment.
     pub(crate) fn hub(
         &self,
-        context: Option<&str>,
+        hub: HubKubeconfig,
         name: &str,
         env: &Environment,
         at: &Cursor<'_>,
-    ) -> (HubSource, Option<Provider>) {
-        let Some((file, context)) = self.hub_context(context, at) else { return Default::default() };
+    ) -> HubKubeconfig {
+        let Some((file, context)) = self.hub_context(hub.context.as_deref(), at) else { return hub };
         let (cluster, user) = (context.text("cluster"), context.text("user"));
         let found = self.cluster(cluster);
-        let source = HubSource {
-            server: found.map(|found| found.text("server")).unwrap_or_default().into(),
-            contents: file.digest.clone(),
-        };
         let found_user = self.users().into_iter().find(|found| found.name == user);
         let wanted = context.name;
         match (cluster, found) {
@@ -138,7 +153,13 @@ impl Kubeconfig {
         // Also without a plugin: then nothing else looks at the certificate authorities here.
         let known = found.and_then(|found| cluster_of(&found, &mut HashMap::new(), at.report));
         let plugin = found_user.and_then(|user| self.hub_plugin(&user, name, env, at));
-        (source, plugin.map(|plugin| Provider { clusters: known.into_iter().collect(), ..plugin }))
+        let plugin = plugin.map(|plugin| Provider { clusters: known.into_iter().collect(), ..plugin });
+        HubKubeconfig {
+            server: found.map(|found| found.text("server")).unwrap_or_default().into(),
+            contents: file.digest.clone(),
+            plugin: plugin.map(Box::new),
+            ..hub
+        }
     }
 
     fn hub_context(&self, context: Option<&str>, at: &Cursor<'_>) -> Option<(&KubeFile, Named<'_>)> {
