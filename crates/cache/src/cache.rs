@@ -13,8 +13,7 @@ use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    bounds::{EVICTABLE_AFTER, EntryLimits},
-    entries::{Interest, KeyEntries, lock, position},
+    entries::{EVICTABLE_AFTER, EntryLimits, Interest, KeyEntries, lock, position},
     entry::KeyEntry,
     error::{CacheError, Failed},
     rejection::VerifyFn,

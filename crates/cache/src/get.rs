@@ -13,10 +13,10 @@ use super::{
     cache::CredentialCache,
     entries::Interest,
     entry::KeyEntry,
-    error::{CacheError, Failed, Pending},
+    error::{CacheError, Failed},
     rejection::Caller,
     request::Request,
-    run::Waiter,
+    run::{STARTING, Waiter},
     state::{Decision, FirstStep, KeyState, decide},
 };
 use credbroker_credential::{Generation, Issued};
@@ -199,7 +199,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         let answer = timeout(limit, answer).await;
         let now = self.now();
         let outcome = answer.unwrap_or_else(|_| {
-            let pending = waiter.map_or(Pending::Starting, |waiter| waiter.pending(now));
+            let pending = waiter.map_or_else(|| STARTING.to_owned(), |waiter| waiter.pending(now));
             Err(CacheError::Pending(pending).into())
         });
         // Another run may have brought a credential, or a step of the clock made one valid again.

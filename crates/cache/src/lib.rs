@@ -7,7 +7,6 @@
 
 mod account;
 mod attention;
-mod bounds;
 mod cache;
 mod claim;
 mod entries;
@@ -27,10 +26,9 @@ mod testing;
 mod tests;
 
 pub use attention::Unattended;
-pub use bounds::EntryLimits;
 pub use cache::{CacheParts, CredentialCache, RunEndFn};
-pub use entries::ListPosition;
-pub use error::{CacheError, Failed, Full, Pending};
+pub use entries::{EntryLimits, ListPosition};
+pub use error::{CacheError, Failed, Full};
 pub use get::CredentialWatch;
 pub use rejection::{Caller, RejectionStatus, Verdict, VerifyFn};
 pub use report::{ReportOutcome, Reported};

@@ -8,14 +8,14 @@ use std::{
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    error::{Failure, Pending},
-    request::Request,
-};
+use super::{error::Failure, request::Request};
 use credbroker_credential::Issued;
 use credbroker_observe::{clock::Now, metrics::RunReason, trace::RunSpan};
 use credbroker_plugin::PluginSpec;
 use credbroker_runner::{Attendance, Attending, RunError, TicketHandle, Urgency};
+
+/// What a caller waits for before its run is queued, and when that is about to start.
+pub(crate) const STARTING: &str = "the plugin run is about to start";
 
 /// The outcome of a run; `None`: it was abandoned, and callers that started to wait meanwhile decide again.
 pub(crate) type RunResult = Option<Result<Arc<Issued>, Arc<Failure>>>;
@@ -173,12 +173,12 @@ impl Waiter {
     }
 
     /// What it waits for at `now`, when its deadline has passed.
-    pub(crate) fn pending(&self, now: Now) -> Pending {
-        let progress = self.run.lock();
-        let waits_for = || self.run.ticket.waits_for(Some(self.peer));
-        match progress.started {
-            Some(started) => Pending::Running(now.boot.saturating_sub(started)),
-            None => waits_for().map_or(Pending::Starting, Pending::Queued),
+    pub(crate) fn pending(&self, now: Now) -> String {
+        let started = self.run.lock().started;
+        match started.ok_or_else(|| self.run.ticket.waits_for(Some(self.peer))) {
+            Ok(at) => format!("the plugin has been running for {} s", now.boot.saturating_sub(at).as_secs()),
+            Err(Some(reason)) => format!("the plugin run is queued: {reason}"),
+            Err(None) => STARTING.to_owned(),
         }
     }
 }
