@@ -1,14 +1,12 @@
 //! The account of one run: one line in the log, and the counts.
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::sync::{Arc, atomic::Ordering};
 
 use tracing::{debug, info, warn};
 
 use super::{
     claim::{Claim, RunEffect},
+    entry::millis,
     error::{CacheError, Failure},
     state::Current,
 };
@@ -25,7 +23,7 @@ const WARNED: u32 = 3;
 impl<R: PluginRunner> Claim<R> {
     /// Notes and counts that the plugin ended with `result`.
     pub(super) fn plugin_ended(&self, result: &Result<RunOutput, RunError>) {
-        self.run.ends(self.cache.now());
+        self.run.progress().ended = Some(self.cache.now().boot);
         called(&self.cache.inner.parts.metrics, result);
     }
 
@@ -46,7 +44,8 @@ impl<R: PluginRunner> Claim<R> {
             _ => debug!(reason = %reason.name(), outcome = %outcome.name(), "plugin run not started"),
         }
         run.span.end(outcome, queued);
-        if let Some(started) = run.started_at() {
+        let started = run.progress().started;
+        if let Some(started) = started {
             let issued = match effect {
                 Some(Ok((_, current))) => Ok(&*current.issued),
                 Some(Err(failure)) => Err(Some(&failure.error)),
@@ -123,10 +122,6 @@ impl<R: PluginRunner> Claim<R> {
         }
         if suppressed.is_some() { line!(warn) } else { line!(info) }
     }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The outcome of a run that failed, and how client-go counts the call of its plugin: by the end of the process, not by what

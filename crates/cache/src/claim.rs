@@ -142,7 +142,7 @@ impl<R: PluginRunner> Claim<R> {
         if let Some(why) = spec.provider.state.retirement() {
             return Err(CacheError::Retired(why));
         }
-        run.starts(cache.now());
+        run.progress().started = Some(cache.now().boot);
         entry.runs.fetch_add(1, Ordering::Relaxed);
         let result = self.run_plugin(&permit).await;
         self.plugin_ended(&result);
@@ -279,7 +279,7 @@ impl<R: PluginRunner> Claim<R> {
     /// How the run ended, as far as persons are concerned; `None`: the plugin did not run to its end.
     fn ending(&self, failure: Option<&Arc<Failure>>) -> Option<Ending> {
         let attendance = &self.run.attendance;
-        self.run.started_at()?;
+        self.run.progress().started?;
         let result = match failure.map(|failure| &failure.error) {
             Some(CacheError::Draining | CacheError::Run(RunError::Throttled { .. })) => return None,
             Some(CacheError::Run(RunError::Timeout { stderr, .. })) if !stderr.is_empty() => {

@@ -115,12 +115,6 @@ impl KeyEntries {
         let _full = self.make_room(entry.party, now);
     }
 
-    pub(crate) fn remove_all(&mut self, entries: &[Arc<KeyEntry>]) {
-        for entry in entries {
-            self.remove(entry);
-        }
-    }
-
     /// Removes `entry`, if it is in the map.
     pub(crate) fn remove(&mut self, entry: &Arc<KeyEntry>) {
         if !entry.is_in_map() {

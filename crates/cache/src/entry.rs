@@ -66,7 +66,7 @@ impl KeyEntry {
             uses: AtomicUsize::default(),
             listed: AtomicU64::new(NOT_LISTED),
             is_in_map: AtomicBool::default(),
-            last_used: AtomicU64::new(millis(now)),
+            last_used: AtomicU64::new(millis(now.boot)),
             last_peer: AtomicU64::new(peer),
             watchers: AtomicUsize::default(),
             run_micros: AtomicU64::default(),
@@ -81,7 +81,7 @@ impl KeyEntry {
 
     /// Notes a request of `peer` at `now`.
     pub(crate) fn touch(&self, peer: u64, now: Now) {
-        self.last_used.store(millis(now), Ordering::Relaxed);
+        self.last_used.store(millis(now.boot), Ordering::Relaxed);
         if peer != Caller::BROKER {
             self.last_peer.store(peer, Ordering::Relaxed);
         }
@@ -89,7 +89,7 @@ impl KeyEntry {
 
     /// The time since the last request.
     pub(crate) fn idle(&self, now: Now) -> Duration {
-        Duration::from_millis(millis(now).saturating_sub(self.last_used.load(Ordering::Relaxed)))
+        Duration::from_millis(millis(now.boot).saturating_sub(self.last_used.load(Ordering::Relaxed)))
     }
 
     /// Whether a caller waits or watches.
@@ -121,20 +121,11 @@ impl KeyEntry {
         self.cell.borrow().valid(now).map(|current| Arc::clone(&current.issued))
     }
 
-    pub(crate) fn is_watched(&self) -> bool {
-        self.watchers.load(Ordering::Relaxed) > 0
-    }
-
-    pub(crate) fn has_expired(&self, now: Now) -> bool {
-        let state = self.cell.borrow();
-        state.current.is_some() && state.valid(now).is_none()
-    }
-
     pub(crate) fn usage(&self, now: Now) -> Usage {
         let peer = Some(self.last_peer.load(Ordering::Relaxed)).filter(|peer| *peer != Caller::BROKER);
         Usage {
             idle: self.idle(now),
-            watched: self.is_watched(),
+            watched: self.watchers.load(Ordering::Relaxed) > 0,
             awaited: self.is_in_use(),
             file: self.spec.file_version(),
             timeout: self.spec.provider.timeout,
@@ -212,6 +203,6 @@ fn sent_bytes(spec: &PluginSpec) -> Option<usize> {
     Some(variables.sum::<usize>() + cluster)
 }
 
-fn millis(now: Now) -> u64 {
-    u64::try_from(now.boot.as_millis()).unwrap_or(u64::MAX)
+pub(crate) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,6 +1,10 @@
 //! Refreshing and forgetting keys: once a second those that are due or idle, and on demand.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::HashSet,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use tracing::debug;
 
@@ -41,8 +45,9 @@ impl<R: PluginRunner> CredentialCache<R> {
     }
 
     fn maintain_one(&self, entry: &Arc<KeyEntry>, now: Now) {
-        if entry.is_watched() && entry.has_expired(now) {
-            entry.cell.send_modify(|_expired| {}); // wakes the watches
+        if entry.watchers.load(Ordering::Relaxed) > 0 {
+            // Wakes the watches of an expired credential.
+            entry.cell.send_if_modified(|state| state.current.is_some() && state.valid(now).is_none());
         }
         match entry.next_action(now) {
             NextAction::Keep => {}
@@ -157,7 +162,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         let taken = {
             let mut entries = self.lock();
             let taken = select(&entries);
-            entries.remove_all(&taken);
+            taken.iter().for_each(|entry| entries.remove(entry));
             taken
         };
         for entry in &taken {

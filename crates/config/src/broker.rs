@@ -50,7 +50,7 @@ pub(super) fn config(path: &Path, node: &Node, env: &Environment, report: &Repor
             path.display()
         ));
     }
-    let root = root::SECTION.read(&at)?;
+    let root = at.fields(root::SECTION.names)?;
     root::API_VERSION.read(&root);
     root::KIND.read(&root);
     let listen = listeners(&root, env);

@@ -17,7 +17,7 @@ use super::{
 use credbroker_credential::{LifetimeLimits, document::Node};
 use credbroker_plugin::{
     ClusterInfo, Command, EnvPolicy, Environment, Globs, Issuer, PluginPolicy, ProfileSourced, Provider,
-    Sandbox, cleaned,
+    Sandbox, Sha256, cleaned,
 };
 
 /// How long credbroker-exec waits for a response by default.
@@ -93,7 +93,8 @@ pub(super) fn section(
     let pass_env = table::PASS_ENV.read(fields).map(Globs::new).unwrap_or_default();
     let (caller_env, refuses_other_identities) = caller_env(fields);
     let issuer = table::ISSUER.read(fields);
-    let (sandbox, sha256) = (table::SANDBOX.read(fields), table::SHA256.read(fields));
+    let sandbox = table::SANDBOX.read(fields);
+    let sha256 = table::SHA256.read(fields).and_then(|text| Sha256::from_hex(&text));
     let (timeout, interactive_timeout) =
         (table::TIMEOUT.read(fields), table::INTERACTIVE_TIMEOUT.read(fields));
     if let Some(value) = fields.get(table::TIMEOUT.name)
@@ -203,8 +204,11 @@ pub(super) fn issuers<'a>(root: &Cursor<'_>, providers: impl Iterator<Item = &'a
     let mut places: HashMap<Arc<str>, &Cursor<'_>> = HashMap::new();
     let mut issuers: HashMap<Arc<str>, Arc<Issuer>> = HashMap::new();
     for fields in &sections {
-        let Some(issuer) = issuer_section(fields) else { continue };
-        let (name, place) = (Arc::clone(&issuer.name), fields.place());
+        let runs_per_second = issuer::RUNS_PER_SECOND.read(fields);
+        let concurrency = issuer::CONCURRENCY.read(fields);
+        let Some(name) = issuer::NAME.read(fields).map(Arc::from) else { continue };
+        let (issuer, place) =
+            (Issuer { name: Arc::clone(&name), runs_per_second, concurrency }, fields.place());
         let first = places.entry(Arc::clone(&name)).or_insert(fields).place();
         if first != place {
             fields.problem(format!("issuer `{name}` is defined already at {first}; remove one of them"));
@@ -226,13 +230,6 @@ pub(super) fn issuers<'a>(root: &Cursor<'_>, providers: impl Iterator<Item = &'a
         let meant = suggestion(';', name, used.iter().map(|name| &**name));
         fields.warning(format!("no provider has the issuer `{name}`, so this has no effect{meant}"));
     }
-}
-
-fn issuer_section(fields: &Cursor<'_>) -> Option<Issuer> {
-    let runs_per_second = issuer::RUNS_PER_SECOND.read(fields);
-    let concurrency = issuer::CONCURRENCY.read(fields);
-    let name = issuer::NAME.read(fields)?.into();
-    Some(Issuer { name, runs_per_second, concurrency })
 }
 
 /// Reads `credentialPluginPolicy` and `credentialPluginAllowlist`, with the checks of client-go (KEP-3104): a mistake in them

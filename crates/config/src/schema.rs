@@ -32,13 +32,6 @@ pub(super) struct Section {
     pub(super) keys: &'static [&'static (dyn testing::Declared + Sync)],
 }
 
-impl Section {
-    /// `at` as a map with these keys.
-    pub(super) fn read<'a>(&self, at: &Cursor<'a>) -> Option<Cursor<'a>> {
-        at.fields(self.names)
-    }
-}
-
 /// A key of a section. `A` is what applies without it: [`Required`], [`Optional`] or [`Is`].
 pub(super) struct ConfigKey<K, A> {
     pub(super) name: &'static str,
@@ -89,51 +82,47 @@ pub(super) trait Kind {
     fn read<'a>(&self, at: &Cursor<'a>) -> Option<Self::Value<'a>>;
 }
 
-/// A string with a meaning: what it is, a regular expression for it, what reads it, and the problem of others.
+/// A string with a meaning: what it is, a regular expression for it, whether one is valid, and the problem of others.
 #[cfg_attr(not(test), expect(dead_code, reason = "a test writes the reference, which has the words"))]
-pub(super) struct Text<T: 'static = String>(
+pub(super) struct Text(
     pub(super) &'static str,
     pub(super) Option<&'static str>,
-    pub(super) fn(&str) -> Option<T>,
+    pub(super) fn(&str) -> bool,
     pub(super) &'static str,
 );
 
 impl Text {
     /// Any string.
-    pub(super) const ANY: Self = Self("string", None, |text| Some(text.to_owned()), "");
+    pub(super) const ANY: Self = Self("string", None, |_| true, "");
     /// A name that messages, logs and command lines can contain.
     pub(super) const NAME: Self = Self(
         "name",
         Some(r"^[^\u0000-\u001f\u007f-\u009f]+$"),
-        |text| text_if(!text.is_empty() && !text.chars().any(char::is_control), text),
+        |text| !text.is_empty() && !text.chars().any(char::is_control),
         "must be a name: not empty, without control characters",
     );
     /// The name of an environment variable, in which `*` matches any text.
     pub(super) const VARIABLES: Self = Self(
         "variable name with `*`",
         Some(r"^[^=?\[{ $\u0000]+$"),
-        |text| text_if(!text.is_empty() && !text.contains(['=', '\0', '?', '[', '{', ' ', '$']), text),
+        |text| !text.is_empty() && !text.contains(['=', '\0', '?', '[', '{', ' ', '$']),
         "must be the name of a variable, in which `*` matches any text",
     );
     /// What the operating system can take as an argument.
     pub(super) const ARGUMENT: Self = Self(
         "string",
         Some(r"^[^\u0000]*$"),
-        |text| text_if(!text.contains('\0'), text),
+        |text| !text.contains('\0'),
         "must not contain a NUL character",
     );
 }
 
-/// `text`, if it is valid.
-pub(super) fn text_if(is_valid: bool, text: &str) -> Option<String> {
-    is_valid.then(|| text.to_owned())
-}
+impl Kind for Text {
+    type Value<'a> = String;
 
-impl<T> Kind for Text<T> {
-    type Value<'a> = T;
-
-    fn read(&self, at: &Cursor<'_>) -> Option<T> {
-        (self.2)(at.text()?).or_else(|| at.reject(self.3))
+    fn read(&self, at: &Cursor<'_>) -> Option<String> {
+        let text = at.text()?;
+        if (self.2)(text) { Some(text.to_owned()) } else { at.reject(self.3) }
     }
 }
 
@@ -271,19 +260,19 @@ impl<K: Kind> Kind for ListOf<K> {
     }
 }
 
-/// A map.
-pub(super) struct Map(pub(super) &'static Section);
+/// A map with these keys.
+pub(super) type Map = &'static Section;
 
 impl Kind for Map {
     type Value<'a> = Cursor<'a>;
 
     fn read<'a>(&self, at: &Cursor<'a>) -> Option<Cursor<'a>> {
-        self.0.read(at)
+        at.fields(self.names)
     }
 }
 
 /// A map, or a list of maps that is not empty.
-pub(super) struct MapOrMaps(pub(super) &'static Section);
+pub(super) struct MapOrMaps(pub(super) Map);
 
 impl Kind for MapOrMaps {
     type Value<'a> = Vec<Cursor<'a>>;
@@ -292,7 +281,7 @@ impl Kind for MapOrMaps {
         match at.node.as_sequence() {
             None => self.0.read(at).map(|map| vec![map]),
             Some([]) => at.reject("must not be an empty list"),
-            Some(_) => ListOf(Map(self.0)).read(at),
+            Some(_) => ListOf(self.0).read(at),
         }
     }
 }

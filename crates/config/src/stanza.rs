@@ -57,14 +57,6 @@ pub(super) struct StanzaRules<'a> {
     pub(super) never_interactive: bool,
 }
 
-impl<'a> StanzaRules<'a> {
-    /// Those of a kubeconfig.
-    pub(super) fn of_file(file: &'a Path) -> Self {
-        let dir = file.parent().unwrap_or(Path::new("/"));
-        Self { dir, accept_v1alpha1: false, never_interactive: false }
-    }
-}
-
 /// A provider called `name` with the default limits and an issuer of that name; `None` with problems in the report if the
 /// stanza is not valid.
 pub(super) fn stanza(

@@ -7,7 +7,7 @@ use super::{
     reader::Cursor,
     schema::{
         Boolean, Checked, ConfigKey, Count, Enumeration, Id, Is, ListOf, MOST, MOST_PER_SECOND, MOST_RUNS,
-        Map, MapOrMaps, Optional, Required, Section, SocketMode, Text, TimeSpan, count, text_if,
+        Map, MapOrMaps, Optional, Required, Section, SocketMode, Text, TimeSpan, count,
     },
 };
 use credbroker_plugin::{
@@ -62,16 +62,16 @@ sections! {
         KIND: Enumeration<()>, Required = ("kind", Enumeration(&[("BrokerConfig", ())]), Required("`kind: BrokerConfig`"));
         LISTEN: MapOrMaps, Optional = ("listen", MapOrMaps(&listen::SECTION), Optional);
         PLUGIN_POLICY: Enumeration<PolicyType>, Is<PolicyType> = ("credentialPluginPolicy", Enumeration(&[("", PolicyType::AllowAll), ("AllowAll", PolicyType::AllowAll), ("DenyAll", PolicyType::DenyAll), ("Allowlist", PolicyType::Allowlist)]), Is(PolicyType::AllowAll));
-        PLUGIN_ALLOWLIST: ListOf<Map>, Optional = ("credentialPluginAllowlist", ListOf(Map(&allowlist::SECTION)), Optional);
-        PROVIDERS: ListOf<Map>, Optional = ("providers", ListOf(Map(&provider::SECTION)), Optional);
-        KUBECONFIGS: ListOf<Text>, Optional = ("kubeconfigs", ListOf(Text("path", Some(r"^[\s\S]+$"), |text| text_if(!text.is_empty(), text), "must be the path of a kubeconfig")), Optional);
+        PLUGIN_ALLOWLIST: ListOf<Map>, Optional = ("credentialPluginAllowlist", ListOf(&allowlist::SECTION), Optional);
+        PROVIDERS: ListOf<Map>, Optional = ("providers", ListOf(&provider::SECTION), Optional);
+        KUBECONFIGS: ListOf<Text>, Optional = ("kubeconfigs", ListOf(Text("path", Some(r"^[\s\S]+$"), |text| !text.is_empty(), "must be the path of a kubeconfig")), Optional);
         CALLER_ENV: ListOf<Text>, Optional = ("callerEnv", ListOf(Text::VARIABLES), Optional);
-        ISSUERS: ListOf<Map>, Optional = ("issuers", ListOf(Map(&issuer::SECTION)), Optional);
-        CLUSTER_PROFILES: Map, Optional = ("clusterProfiles", Map(&cluster_profiles::SECTION), Optional);
-        ACCESS: ListOf<Map>, Optional = ("access", ListOf(Map(&access::SECTION)), Optional);
-        METRICS: Map, Optional = ("metrics", Map(&metrics::SECTION), Optional);
-        AUDIT: Map, Optional = ("audit", Map(&audit::SECTION), Optional);
-        LIMITS: Map, Optional = ("limits", Map(&limits::SECTION), Optional);
+        ISSUERS: ListOf<Map>, Optional = ("issuers", ListOf(&issuer::SECTION), Optional);
+        CLUSTER_PROFILES: Map, Optional = ("clusterProfiles", &cluster_profiles::SECTION, Optional);
+        ACCESS: ListOf<Map>, Optional = ("access", ListOf(&access::SECTION), Optional);
+        METRICS: Map, Optional = ("metrics", &metrics::SECTION, Optional);
+        AUDIT: Map, Optional = ("audit", &audit::SECTION, Optional);
+        LIMITS: Map, Optional = ("limits", &limits::SECTION, Optional);
     }
 
     listen {
@@ -94,14 +94,14 @@ sections! {
     cluster_profiles {
         KUBECONFIG: Checked, Required = ("kubeconfig", Checked("path", r"^[\s\S]+$"), Required("a path, or `in-cluster`"));
         CONTEXT: Text, Optional = ("context", Text::ANY, Optional);
-        NAMESPACES: ListOf<Text>, Optional = ("namespaces", ListOf(Text("namespace", Some("^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"), |text| text_if(is_label(text), text), "must be the name of a namespace; to read all namespaces, remove `namespaces`")), Optional);
+        NAMESPACES: ListOf<Text>, Optional = ("namespaces", ListOf(Text("namespace", Some("^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"), |text| is_label(text), "must be the name of a namespace; to read all namespaces, remove `namespaces`")), Optional);
         LABEL_SELECTOR: Text, Optional = ("labelSelector", Text::ANY, Optional);
         ALLOW_HTTP: Boolean, Is<bool> = ("allowHttp", Boolean, Is(false));
-        PREWARM: ListOf<Map>, Optional = ("prewarm", ListOf(Map(&prewarm::SECTION)), Optional);
+        PREWARM: ListOf<Map>, Optional = ("prewarm", ListOf(&prewarm::SECTION), Optional);
     }
 
     prewarm {
-        CLUSTER_PROFILES: ListOf<Text>, Optional = ("clusterProfiles", ListOf(Text("`NAMESPACE/NAME` with `*`", Some("^[^/]*/[^/]*$"), |text| text_if(text.matches('/').count() == 1, text), "must be `NAMESPACE/NAME`, in which `*` matches any text")), Optional);
+        CLUSTER_PROFILES: ListOf<Text>, Optional = ("clusterProfiles", ListOf(Text("`NAMESPACE/NAME` with `*`", Some("^[^/]*/[^/]*$"), |text| text.matches('/').count() == 1, "must be `NAMESPACE/NAME`, in which `*` matches any text")), Optional);
         PROVIDERS: ListOf<Text>, Optional = ("providers", ListOf(Text::ANY), Optional);
         CONCURRENCY: Count, Is<NonZeroUsize> = ("concurrency", Count(MOST_RUNS), Is(count(2)));
         RUNS_PER_SECOND: Count, Is<NonZeroUsize> = ("runsPerSecond", Count(MOST_PER_SECOND), Is(count(5)));
@@ -109,11 +109,11 @@ sections! {
 
     provider {
         NAME: Text, Required = ("name", Text::NAME, Required(""));
-        EXEC_CONFIG: Map, Required = ("execConfig", Map(&exec::SECTION), Required("the `exec` stanza of a kubeconfig"));
+        EXEC_CONFIG: Map, Required = ("execConfig", &exec::SECTION, Required("the `exec` stanza of a kubeconfig"));
         PASS_ENV: ListOf<Text>, Optional = ("passEnv", ListOf(Text::VARIABLES), Optional);
         CALLER_ENV: ListOf<Text>, Optional = ("callerEnv", ListOf(Text::VARIABLES), Optional);
         SANDBOX: Enumeration<Sandbox>, Is<Sandbox> = ("sandbox", Enumeration(&[("strict", Sandbox::Strict), ("compatible", Sandbox::Compatible)]), Is(Sandbox::Strict));
-        SHA256: Text<Sha256>, Optional = ("sha256", Text("64 hexadecimal digits", Some("^[0-9a-fA-F]{64}$"), Sha256::from_hex, "must be 64 hexadecimal digits, as `sha256sum` prints them"), Optional);
+        SHA256: Text, Optional = ("sha256", Text("64 hexadecimal digits", Some("^[0-9a-fA-F]{64}$"), |text| Sha256::from_hex(text).is_some(), "must be 64 hexadecimal digits, as `sha256sum` prints them"), Optional);
         TIMEOUT: TimeSpan, Is<Duration> = ("timeout", TimeSpan::RUN, Is(Duration::from_secs(30)));
         MAX_AGE: TimeSpan, Optional = ("maxAge", TimeSpan::AGE, Optional);
         UNKNOWN_EXPIRY_MAX_AGE: TimeSpan, Is<Duration> = ("unknownExpiryMaxAge", TimeSpan::AGE, Is(Duration::from_secs(10 * 60)));
@@ -135,7 +135,7 @@ sections! {
         API_VERSION: Enumeration<()>, Required = ("apiVersion", Enumeration(&[("client.authentication.k8s.io/v1", ()), ("client.authentication.k8s.io/v1beta1", ()), ("client.authentication.k8s.io/v1alpha1", ())]), Required("`client.authentication.k8s.io/v1` or `client.authentication.k8s.io/v1beta1`"));
         COMMAND: Checked, Required = ("command", Checked("name or path", r"^[^\u0000]+$"), Required("the name or the path of the plugin"));
         ARGS: ListOf<Text>, Optional = ("args", ListOf(Text::ARGUMENT), Optional);
-        ENV: ListOf<Map>, Optional = ("env", ListOf(Map(&variable::SECTION)), Optional);
+        ENV: ListOf<Map>, Optional = ("env", ListOf(&variable::SECTION), Optional);
         PROVIDE_CLUSTER_INFO: Boolean, Is<bool> = ("provideClusterInfo", Boolean, Is(false));
         INTERACTIVE_MODE: Enumeration<Interactive>, Optional = ("interactiveMode", Enumeration(&[("", Interactive::IfAvailable), ("Never", Interactive::Never), ("IfAvailable", Interactive::IfAvailable), ("Always", Interactive::Always)]), Optional);
         INSTALL_HINT: Text, Optional = ("installHint", Text::ANY, Optional);
@@ -154,20 +154,20 @@ sections! {
 
     access {
         NAME: Text, Required = ("name", Text::NAME, Required("a name for messages and audit records"));
-        PEERS: Map, Required = ("peers", Map(&peers::SECTION), Required("the processes that the rule is for"));
-        ALLOW: Map, Required = ("allow", Map(&allow::SECTION), Required("what the rule allows"));
+        PEERS: Map, Required = ("peers", &peers::SECTION, Required("the processes that the rule is for"));
+        ALLOW: Map, Required = ("allow", &allow::SECTION, Required("what the rule allows"));
     }
 
     peers {
         UIDS: ListOf<Id>, Optional = ("uids", ListOf(Id), Optional);
         GIDS: ListOf<Id>, Optional = ("gids", ListOf(Id), Optional);
-        EXECUTABLES: ListOf<Text>, Optional = ("executables", ListOf(Text("absolute path", Some("^/"), |text| text_if(text.starts_with('/'), text), "must be an absolute path")), Optional);
-        LISTENERS: ListOf<Text>, Optional = ("listeners", ListOf(Text("name of a listener", Some("^[^\\s]+$"), |text| text_if(!text.is_empty() && !text.contains(char::is_whitespace), text), "must be the name of a listener")), Optional);
+        EXECUTABLES: ListOf<Text>, Optional = ("executables", ListOf(Text("absolute path", Some("^/"), |text| text.starts_with('/'), "must be an absolute path")), Optional);
+        LISTENERS: ListOf<Text>, Optional = ("listeners", ListOf(Text("name of a listener", Some("^[^\\s]+$"), |text| !text.is_empty() && !text.contains(char::is_whitespace), "must be the name of a listener")), Optional);
     }
 
     allow {
-        PROVIDERS: ListOf<Text>, Optional = ("providers", ListOf(Text("name with `*`", Some(r"^[\s\S]+$"), |text| text_if(!text.is_empty(), text), "must be the name of a provider, in which `*` matches any text")), Optional);
-        CLUSTER_PROFILES: ListOf<Text>, Optional = ("clusterProfiles", ListOf(Text("`NAMESPACE/NAME` with `*`", Some(r"^(\*|[^/]+/[^/]+)$"), |text| text_if(text == "*" || is_profile(text), text), "must be `NAMESPACE/NAME`, in which `*` matches any text, or `*`")), Optional);
+        PROVIDERS: ListOf<Text>, Optional = ("providers", ListOf(Text("name with `*`", Some(r"^[\s\S]+$"), |text| !text.is_empty(), "must be the name of a provider, in which `*` matches any text")), Optional);
+        CLUSTER_PROFILES: ListOf<Text>, Optional = ("clusterProfiles", ListOf(Text("`NAMESPACE/NAME` with `*`", Some(r"^(\*|[^/]+/[^/]+)$"), |text| text == "*" || is_profile(text), "must be `NAMESPACE/NAME`, in which `*` matches any text, or `*`")), Optional);
         VERBS: ListOf<Enumeration<Verb>>, Required = ("verbs", ListOf(Enumeration(&[("get", Verb::Get), ("watch", Verb::Watch), ("report", Verb::Report), ("list", Verb::List), ("login", Verb::Login), ("admin", Verb::Admin)])), Required("some of `get`, `watch`, `report`, `list`, `login`, `admin`"));
     }
 

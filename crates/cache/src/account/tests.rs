@@ -1,4 +1,4 @@
-use std::io;
+use std::{io, time::Duration};
 
 use super::*;
 use credbroker_credential::{DecodeError, ExecInfoError};

@@ -235,7 +235,9 @@ fn from_stanza(
     report: &Report,
 ) -> Option<Provider> {
     let fields = user.cursor(format!("user `{}`.exec", user.name.escape_debug()), exec, report);
-    stanza(&table::SECTION.read(&fields)?, StanzaRules::of_file(user.file), name, variables)
+    let dir = user.file.parent().unwrap_or(Path::new("/"));
+    let rules = StanzaRules { dir, accept_v1alpha1: false, never_interactive: false };
+    stanza(&fields.fields(table::SECTION.names)?, rules, name, variables)
 }
 
 /// Gives the plugin the kubeconfigs of `list`. A path with a colon cannot be in such a list; without it the plugin

@@ -81,7 +81,7 @@ trait Shown<V> {
     fn shown(&self, value: &V) -> String;
 }
 
-impl<T> Described for Text<T> {
+impl Described for Text {
     fn shape(&self) -> Shape {
         Shape::Text(self.0.to_owned(), self.1)
     }
@@ -172,7 +172,7 @@ impl<K: Described> Described for ListOf<K> {
 
 impl Described for Map {
     fn shape(&self) -> Shape {
-        Shape::Map(self.0)
+        Shape::Map(self)
     }
 }
 

@@ -8,7 +8,7 @@ fn read(text: &str, dialect: Dialect, change: fn(&mut StanzaRules<'_>)) -> (Opti
     let mut rules =
         StanzaRules { dir: Path::new("/etc/x"), accept_v1alpha1: false, never_interactive: false };
     change(&mut rules);
-    let fields = exec::SECTION.read(&Cursor::new(Path::new("f"), dialect, &node, &report));
+    let fields = Cursor::new(Path::new("f"), dialect, &node, &report).fields(exec::SECTION.names);
     let broker = Environment::default();
     let variables = Variables { broker: &broker, pass_env: Globs::default(), caller_env: Globs::default() };
     let stanza = fields.and_then(|fields| stanza(&fields, rules, "p", &variables));
