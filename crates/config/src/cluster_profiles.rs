@@ -1,6 +1,6 @@
 //! The section `clusterProfiles`: the hub that the fleet's inventory is read from, and what is fetched ahead.
 
-use std::{collections::HashSet, num::NonZeroUsize, path::Path, sync::Arc};
+use std::{collections::HashSet, num::NonZeroUsize, sync::Arc};
 
 use super::{
     file::expand,
@@ -76,10 +76,9 @@ impl Prewarm {
     }
 }
 
-/// Reads the section of the configuration `root`. `dir` is that of the file, `providers` are those of the configuration.
+/// Reads the section of the configuration `root`, whose providers these are.
 pub(super) fn cluster_profiles(
     root: &Cursor<'_>,
-    dir: &Path,
     providers: &[Provider],
     env: &Environment,
 ) -> Option<ClusterProfiles> {
@@ -96,12 +95,12 @@ pub(super) fn cluster_profiles(
     let mut seen = HashSet::new();
     namespaces.retain(|name| seen.insert(name.clone()));
     let label_selector = table::LABEL_SELECTOR.read(&fields).unwrap_or_default();
-    let hub = hub(&fields, dir, env)?;
+    let hub = hub(&fields, env)?;
     Some(ClusterProfiles { hub, namespaces, label_selector, rules, prewarm })
 }
 
 /// `Some(None)`: the hub is the cluster that the broker runs in.
-fn hub(fields: &Cursor<'_>, dir: &Path, env: &Environment) -> Option<Option<HubKubeconfig>> {
+fn hub(fields: &Cursor<'_>, env: &Environment) -> Option<Option<HubKubeconfig>> {
     let context = table::CONTEXT.read(fields).filter(|context| !context.is_empty());
     let (at, text) = table::KUBECONFIG.read(fields)?;
     match text {
@@ -113,7 +112,7 @@ fn hub(fields: &Cursor<'_>, dir: &Path, env: &Environment) -> Option<Option<HubK
             Some(None)
         }
         path => {
-            let path = dir.join(expand(path, env));
+            let path = at.dir().join(expand(path, env));
             let kubeconfig = Kubeconfig::read(std::slice::from_ref(&path), Mode::Named, at.report);
             let hub = HubKubeconfig { path, context, ..HubKubeconfig::default() };
             Some(Some(kubeconfig.hub(hub, HUB_PROVIDER, env, &at)))

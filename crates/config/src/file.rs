@@ -71,20 +71,12 @@ fn read(path: &Path, limit: u64, report: &Report) -> Option<Vec<u8>> {
 }
 
 /// Why the file at `path` must not decide whom the broker trusts; `None`: only the broker's user and root can change it.
-///
-/// # Errors
-///
-/// It cannot be looked at.
 pub fn distrust(path: &Path) -> io::Result<Option<String>> {
     let found = unsafe_file(path, &path.metadata()?)?;
     Ok(found.first().map(|by| by.problem("decide whom the broker trusts")))
 }
 
 /// Reads a file of certificate authorities. A pipe or a device could keep the broker from starting.
-///
-/// # Errors
-///
-/// It cannot be read, is not a regular file, or is larger than 1 MiB.
 pub fn authorities(path: &Path) -> io::Result<Vec<u8>> {
     let unusable = |problem: String| io::Error::new(io::ErrorKind::InvalidData, problem);
     let (file, found) = open(path)?;

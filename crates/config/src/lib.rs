@@ -5,7 +5,6 @@
 //! [`kubeconfig`] reads kubeconfigs, whose users become providers.
 
 mod access;
-mod broker;
 mod cluster_profiles;
 mod endpoints;
 mod file;
@@ -15,15 +14,13 @@ mod problem;
 mod provider;
 mod reader;
 mod schema;
-mod stanza;
 mod table;
 
-pub use broker::Config;
 pub use cluster_profiles::{ClusterProfiles, HUB_PROVIDER, Prewarm};
 pub use endpoints::{AuditTo, Listen, MetricsAddress, MetricsListen, group_id};
 pub use file::{authorities, distrust};
 pub use kubeconfig::{Definitions, HubKubeconfig, definitions};
-pub use load::{Loaded, expanded, load, place, read_kubeconfig, reload};
+pub use load::{Config, Loaded, expanded, load, place, read_kubeconfig, reload};
 pub use problem::{ConfigError, Problem, Sources};
 pub use table::Limits;
 

@@ -22,8 +22,8 @@ pub(super) enum Dialect {
 pub(super) struct Cursor<'a> {
     pub(super) report: &'a Report,
     pub(super) node: &'a Node,
+    pub(super) dialect: Dialect,
     file: &'a Path,
-    dialect: Dialect,
     /// Such as `providers[0].execConfig`. Empty for the whole document.
     path: String,
 }
@@ -36,6 +36,11 @@ impl<'a> Cursor<'a> {
     /// The value `node` further down in the same document, at `path`.
     pub(super) fn below(&self, path: String, node: &'a Node) -> Self {
         Self { node, path, ..*self }
+    }
+
+    /// The directory of the file, which relative paths are relative to.
+    pub(super) fn dir(&self) -> &'a Path {
+        self.file.parent().unwrap_or(Path::new("/"))
     }
 
     pub(super) fn place(&self) -> Location<'a> {

@@ -117,10 +117,6 @@ pub struct Brokered {
 }
 
 /// Takes the shim and its prefix away from `exec`. `None`: it does not run the shim, or has no original.
-///
-/// # Errors
-///
-/// The arguments of the shim cannot be read.
 pub fn brokered(exec: &Node) -> Result<Option<Brokered>, PrefixError> {
     let args = exec.get(ARGS).and_then(Node::as_sequence).unwrap_or_default();
     let texts: Vec<_> = args.iter().map_while(Node::as_str).collect();

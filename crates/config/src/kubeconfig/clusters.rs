@@ -31,10 +31,6 @@ impl Kubeconfig {
     }
 
     /// The cluster of `context`, as client-go gives it to a plugin.
-    ///
-    /// # Errors
-    ///
-    /// There is no such context, or it has no valid cluster.
     pub fn cluster_of(&self, context: &str) -> Result<Cluster, ContextError> {
         let Some(found) = self.contexts().into_iter().find(|found| found.name == context) else {
             let known = listed(&self.context_names());

@@ -46,10 +46,6 @@ pub enum Refusal {
 
 /// Puts the shim in front of the commands of the users that `is_wanted` names, if they run a plugin. `dir` is what
 /// relative commands are relative to.
-///
-/// # Errors
-///
-/// The text is not YAML.
 pub fn broker(
     text: &str,
     dir: &Path,
@@ -69,10 +65,6 @@ pub fn broker(
 }
 
 /// Takes away the shim in front of the commands of the users that `is_wanted` names.
-///
-/// # Errors
-///
-/// The text is not YAML.
 pub fn restore(text: &str, is_wanted: impl Fn(&str) -> bool) -> Result<Edited, ParseError> {
     let change = |name: &str, exec: &Node| {
         let found = if is_wanted(name) { brokered(exec) } else { Ok(None) };

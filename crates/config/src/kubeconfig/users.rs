@@ -14,8 +14,8 @@ use super::{
 };
 use crate::{
     problem::{Location, Problem, Report},
+    provider::{Variables, stanza},
     reader::Cursor,
-    stanza::{StanzaRules, Variables, stanza},
     table::exec as table,
 };
 use credbroker_credential::document::Node;
@@ -235,9 +235,7 @@ fn from_stanza(
     report: &Report,
 ) -> Option<Provider> {
     let fields = user.cursor(format!("user `{}`.exec", user.name.escape_debug()), exec, report);
-    let dir = user.file.parent().unwrap_or(Path::new("/"));
-    let rules = StanzaRules { dir, accept_v1alpha1: false, never_interactive: false };
-    stanza(&fields.fields(table::SECTION.names)?, rules, name, variables)
+    stanza(&fields.fields(table::SECTION.names)?, false, name, variables)
 }
 
 /// Gives the plugin the kubeconfigs of `list`. A path with a colon cannot be in such a list; without it the plugin
