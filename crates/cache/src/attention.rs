@@ -31,7 +31,6 @@ pub(crate) struct Attention {
     needs_person: bool,
     /// A run without a person has failed since the last credential.
     tried_in_vain: bool,
-    /// Prompts in a row that were not answered.
     unanswered: u8,
 }
 
@@ -44,8 +43,6 @@ pub(crate) struct Ending {
     /// It went on after `timeout` because a person attended it, or ran in the terminal of a person.
     pub needed_person: bool,
 }
-
-/// What a run brought.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum EndResult {
     Credential,
@@ -73,8 +70,6 @@ impl Attention {
     pub(crate) fn forgotten(self) -> Self {
         Self::of(self.mode)
     }
-
-    /// Whether the plugin reads from a terminal.
     pub(crate) fn reads_terminal(self) -> bool {
         self.mode == Interactive::Always || (self.mode == Interactive::IfAvailable && self.insists)
     }
@@ -102,8 +97,6 @@ impl Attention {
     pub(crate) fn is_needed(self) -> bool {
         self != self.forgotten()
     }
-
-    /// What is known after a run.
     #[must_use]
     pub(crate) fn after(self, ending: Ending) -> Self {
         let Ending { result, is_attended, needed_person } = ending;

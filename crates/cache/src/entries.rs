@@ -114,8 +114,6 @@ impl KeyEntries {
         self.bounds.resize(entry, bytes);
         let _full = self.make_room(entry.party, now);
     }
-
-    /// Removes `entry`, if it is in the map.
     pub(crate) fn remove(&mut self, entry: &Arc<KeyEntry>) {
         if !entry.is_in_map() {
             return;
@@ -242,7 +240,6 @@ impl Bounds {
         Self { limits, total: Held::default(), parties: HashMap::new(), idle: BTreeMap::new() }
     }
 
-    /// Counts a new entry.
     fn add(&mut self, entry: &KeyEntry) {
         entry.is_in_map.store(true, Ordering::Relaxed);
         self.count(entry.party, |held| {
@@ -251,7 +248,6 @@ impl Bounds {
         });
     }
 
-    /// An entry that is no longer in the map does not count.
     fn remove(&mut self, entry: &KeyEntry) {
         entry.is_in_map.store(false, Ordering::Relaxed);
         self.unlist(entry);
@@ -262,22 +258,17 @@ impl Bounds {
         self.parties.retain(|_, held| held.entries > 0);
     }
 
-    /// The credential of an entry has so many bytes now.
     fn resize(&mut self, entry: &KeyEntry, bytes: usize) {
         let before = entry.credential.swap(bytes, Ordering::Relaxed);
         if entry.is_in_map() {
             self.count(entry.party, |held| held.bytes = held.bytes + bytes - before);
         }
     }
-
-    /// A caller waits or watches.
     fn enter(&mut self, entry: &KeyEntry) {
         if entry.uses.fetch_add(1, Ordering::Relaxed) == 0 {
             self.unlist(entry);
         }
     }
-
-    /// A caller has left.
     fn leave(&mut self, entry: &Arc<KeyEntry>) {
         if entry.uses.fetch_sub(1, Ordering::Relaxed) == 1 && entry.is_in_map() {
             self.list(Arc::clone(entry));
@@ -296,7 +287,6 @@ impl Bounds {
         self.idle.remove(&(entry.party, listed, entry.spec.key));
     }
 
-    /// The bound that is exceeded.
     fn exceeded(&self) -> Option<Full> {
         let EntryLimits { entries, bytes } = self.limits;
         if self.total.entries > entries {

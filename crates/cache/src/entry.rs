@@ -79,7 +79,6 @@ impl KeyEntry {
         self.counts.get_or_init(|| metrics.providers.of(&self.spec.provider.name))
     }
 
-    /// Notes a request of `peer` at `now`.
     pub(crate) fn touch(&self, peer: u64, now: Now) {
         self.last_used.store(millis(now.boot), Ordering::Relaxed);
         if peer != Caller::BROKER {
@@ -87,12 +86,10 @@ impl KeyEntry {
         }
     }
 
-    /// The time since the last request.
     pub(crate) fn idle(&self, now: Now) -> Duration {
         Duration::from_millis(millis(now.boot).saturating_sub(self.last_used.load(Ordering::Relaxed)))
     }
 
-    /// Whether a caller waits or watches.
     pub(crate) fn is_in_use(&self) -> bool {
         self.uses.load(Ordering::Relaxed) > 0
     }
@@ -100,8 +97,6 @@ impl KeyEntry {
     pub(crate) fn is_in_map(&self) -> bool {
         self.is_in_map.load(Ordering::Relaxed)
     }
-
-    /// What it counts in the bounds of the cache.
     pub(crate) fn bytes(&self) -> usize {
         self.sent + self.credential.load(Ordering::Relaxed)
     }
@@ -115,8 +110,6 @@ impl KeyEntry {
     pub(crate) fn queued_in_background(&self) -> Option<Arc<Run>> {
         self.cell.borrow().run.clone().filter(|run| run.is_background())
     }
-
-    /// The credential, if it may be served at `now`.
     pub(crate) fn valid(&self, now: Now) -> Option<Arc<Issued>> {
         self.cell.borrow().valid(now).map(|current| Arc::clone(&current.issued))
     }
@@ -146,8 +139,6 @@ impl KeyEntry {
         });
         result
     }
-
-    /// Waits until `is_true` for its state.
     pub(crate) async fn becomes(&self, mut is_true: impl FnMut(&KeyState) -> bool) {
         // The entry keeps the sender alive.
         drop(self.cell.subscribe().wait_for(|state| is_true(state)).await.map(|_| ()));

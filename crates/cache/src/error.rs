@@ -147,7 +147,6 @@ impl Failure {
         Failed { error, retry_after: left }
     }
 
-    /// Whether a caller that asks at `now` gets the failure without a run.
     pub(crate) fn is_held(&self, now: Now, at_terminal: bool) -> bool {
         now.boot < self.held_until(at_terminal)
     }

@@ -5,7 +5,6 @@
 //! `keep_fresh` is the task that renews credentials ahead of expiry. [`CacheParts`] is what it needs: a
 //! [`PluginRunner`](credbroker_runner::PluginRunner), the scheduler of runs, and how to encode a credential.
 
-mod account;
 mod attention;
 mod cache;
 mod claim;

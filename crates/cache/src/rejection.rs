@@ -214,7 +214,6 @@ pub(crate) enum Evidence {
 
 impl Rejections {
     /// The evidence for a run in the API server's verdict about `issued`, which `caller` asked for again at `since`.
-    /// `accepted`: other callers use this generation successfully.
     pub(crate) fn weigh(
         &mut self,
         issued: &Issued,

@@ -1,8 +1,7 @@
 //! From files to a checked [`Config`]. All problems are reported together, with their positions.
 //!
 //! [`load`] finds and reads the configuration; [`reload`] does so for a broker that runs. Every key is declared once, in
-//! `table`: its kind, bounds, default and documentation, from which the readers and the reference come.
-//! [`kubeconfig`] reads kubeconfigs, whose users become providers.
+//! `table`, from which the readers come. [`kubeconfig`] reads kubeconfigs, whose users become providers.
 
 mod access;
 mod cluster_profiles;

@@ -64,8 +64,7 @@ pub fn load(flag: Option<&Path>, env: &Environment) -> Result<Loaded, ConfigErro
 }
 
 /// As [`load`], for a broker that runs with `providers`. A kubeconfig that is gone, and the lack of any provider, are only
-/// warnings: the broker must be able to lose its last users. A user of an unnamed kubeconfig that the broker runs with is
-/// not left out for a mistake in it; the mistake is a problem.
+/// warnings: the broker must be able to lose its last users. A mistake in a user that the broker runs with is a problem.
 pub fn reload(flag: Option<&Path>, env: &Environment, providers: &Providers) -> Result<Loaded, ConfigError> {
     load_with(flag, env, Report::running(providers))
 }
@@ -192,8 +191,6 @@ fn config(path: &Path, node: &Node, env: &Environment, report: &Report) -> Optio
     let providers = Providers::new(providers);
     Some(Config { listen, providers, limits, metrics, cluster_profiles, access, audit, files: Vec::new() })
 }
-
-/// The providers of the kubeconfigs `paths`.
 fn users(root: &Cursor<'_>, paths: &[PathBuf], env: &Environment, has_rules: bool) -> Vec<Provider> {
     let caller_env = root::CALLER_ENV.read(root).map(Globs::new).unwrap_or_default();
     let report = root.report;

@@ -209,15 +209,13 @@ fn caller_env(fields: &Cursor<'_>) -> (Globs, bool) {
     (written.map(Globs::new).unwrap_or_default(), refuses_other_identities)
 }
 
-/// The name of a provider, which is noted to find duplicates.
 fn name(fields: &Cursor<'_>) -> Option<String> {
     let name = table::NAME.read(fields)?;
     fields.report.provider(fields.place(), &name, false);
     Some(name)
 }
 
-/// What applies without `clusterInfo`. With access rules, a plugin that gets the cluster gets one that the broker knows,
-/// because the caller may be another user.
+/// What applies without `clusterInfo`. With access rules, the caller may be another user, so it cannot choose the cluster.
 pub(super) fn cluster_info(provider: &Provider, has_rules: bool) -> ClusterInfo {
     if has_rules && provider.provide_cluster_info { ClusterInfo::Match } else { ClusterInfo::FromCaller }
 }
@@ -270,8 +268,7 @@ pub(super) fn section(fields: &Cursor<'_>, broker: &Environment, has_rules: bool
     })
 }
 
-/// Warns of variables of the broker's own environment that may select an identity and are on no list. `or` is a remedy
-/// that comes before the other one.
+/// Warns of variables that [`Variables::unlisted`] finds. `or` is a remedy that comes before the other one.
 fn warn_of_unlisted(at: &Cursor<'_>, variables: &Variables<'_>, or: &str) {
     let names = variables.unlisted();
     if !names.is_empty() {

@@ -58,8 +58,6 @@ impl<K: Kind> ConfigKey<K, Required> {
     pub(super) fn read<'a>(&self, fields: &Cursor<'a>) -> Option<K::Value<'a>> {
         self.kind.read(&fields.get(self.name).or_else(|| self.missing(fields))?)
     }
-
-    /// Reports that there is no value.
     pub(super) fn missing<T>(&self, fields: &Cursor<'_>) -> Option<T> {
         let (name, hint) = (self.name, self.absent.0);
         let colon = if hint.is_empty() { "" } else { ": " };
@@ -73,8 +71,6 @@ impl<V: Copy, K: for<'a> Kind<Value<'a> = V>> ConfigKey<K, Is<V>> {
         fields.get(self.name).and_then(|at| self.kind.read(&at)).unwrap_or(self.absent.0)
     }
 }
-
-/// A kind of value.
 pub(super) trait Kind {
     type Value<'a>;
 
@@ -92,7 +88,6 @@ pub(super) struct Text(
 );
 
 impl Text {
-    /// Any string.
     pub(super) const ANY: Self = Self("string", None, |_| true, "");
     /// A name that messages, logs and command lines can contain.
     pub(super) const NAME: Self = Self(
@@ -192,8 +187,6 @@ fn seconds(text: &str) -> Option<Duration> {
     let count: u32 = digits.parse().ok().filter(|count| *count > 0)?;
     Some(Duration::from_secs(u64::from(count) * seconds))
 }
-
-/// True or false.
 pub(super) struct Boolean;
 
 impl Kind for Boolean {

@@ -35,9 +35,7 @@ macro_rules! sections {
         })+
     };
 }
-
-/// Whether this is a label of DNS.
-fn is_label(text: &str) -> bool {
+fn is_dns_label(text: &str) -> bool {
     let letters = text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
     (1..64).contains(&text.len()) && letters && !text.starts_with('-') && !text.ends_with('-')
 }
@@ -94,7 +92,7 @@ sections! {
     cluster_profiles {
         KUBECONFIG: Checked, Required = ("kubeconfig", Checked("path", r"^[\s\S]+$"), Required("a path, or `in-cluster`"));
         CONTEXT: Text, Optional = ("context", Text::ANY, Optional);
-        NAMESPACES: ListOf<Text>, Optional = ("namespaces", ListOf(Text("namespace", Some("^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"), |text| is_label(text), "must be the name of a namespace; to read all namespaces, remove `namespaces`")), Optional);
+        NAMESPACES: ListOf<Text>, Optional = ("namespaces", ListOf(Text("namespace", Some("^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"), |text| is_dns_label(text), "must be the name of a namespace; to read all namespaces, remove `namespaces`")), Optional);
         LABEL_SELECTOR: Text, Optional = ("labelSelector", Text::ANY, Optional);
         ALLOW_HTTP: Boolean, Is<bool> = ("allowHttp", Boolean, Is(false));
         PREWARM: ListOf<Map>, Optional = ("prewarm", ListOf(&prewarm::SECTION), Optional);
@@ -199,7 +197,6 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Those of the section, if there is one.
     pub(super) fn read(section: Option<&Cursor<'_>>) -> Self {
         let limit = |key: &ConfigKey<Count, Is<NonZeroUsize>>| {
             section.map_or(key.absent.0, |fields| key.read(fields))

@@ -1,5 +1,4 @@
-//! The clusters of the contexts that use a user: what its plugin gets when the caller sends none, and where its
-//! credentials can be verified.
+//! The clusters of a user's contexts: what its plugin gets if the caller sends none, and who verifies its credentials.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -87,8 +86,7 @@ impl<'a> ContextClusters<'a> {
         Self { by_user, read: HashMap::new(), files: HashMap::new() }
     }
 
-    /// The distinct clusters of the contexts that lead to `user`. If one of them cannot be read there are none: the
-    /// others would wrongly look like all there are.
+    /// The clusters of the contexts that lead to `user`. If one cannot be read there are none: the others would look like all.
     pub(super) fn of_user(&mut self, user: &Named<'a>, report: &Report) -> Vec<Cluster> {
         let mut seen = HashSet::new();
         let mut clusters = Vec::new();

@@ -181,8 +181,7 @@ impl<'a> Place<'a> {
         Some(Change { ways: vec![edits], expected: with_prefix(self.exec, &prefix, shim)? })
     }
 
-    /// The inverse of the edits of [`with_prefix`](Self::with_prefix), if the stanza has the form in which they were
-    /// written; else the whole stanza is written again.
+    /// The inverse of [`with_prefix`](Self::with_prefix) if the stanza still has its form, else the whole stanza, new.
     fn without_prefix(&self, prefix: &Prefix, original: Node) -> Change {
         let part_by_part = || {
             let (args, before) = (self.part(ARGS)?.as_sequence()?, prefix.to_args().len());

@@ -1,5 +1,4 @@
-//! The files of a list, merged as client-go merges them: of two users, clusters or contexts of one name the first wins
-//! whole.
+//! The files of a list, merged as client-go merges them: of users, clusters or contexts of one name the first wins whole.
 
 use std::{
     collections::HashSet,
@@ -120,13 +119,9 @@ impl Kubeconfig {
     pub fn users(&self) -> Vec<Named<'_>> {
         self.first_of_each("users")
     }
-
-    /// The clusters; of one name the first.
     pub(super) fn clusters(&self) -> Vec<Named<'_>> {
         self.first_of_each("clusters")
     }
-
-    /// The first cluster of that name.
     pub(super) fn cluster(&self, name: &str) -> Option<Named<'_>> {
         self.clusters().into_iter().find(|item| item.name == name)
     }
@@ -154,8 +149,6 @@ impl KubeFile {
         })
     }
 }
-
-/// The key of the body of an item.
 fn body_of(list: &str) -> &str {
     list.trim_end_matches('s')
 }
@@ -210,8 +203,6 @@ fn check(root: &Cursor<'_>) {
         }
     }
 }
-
-/// Checks that the names of the items are distinct.
 fn check_names(items: &Cursor<'_>) {
     let mut seen = HashSet::new();
     for item in items.node.as_sequence().unwrap_or_default() {

@@ -86,10 +86,8 @@ pub(crate) fn variables(broker: &Environment, more: Globs) -> Variables<'_> {
 
 impl Kubeconfig {
     /// A provider for each user with an `exec` stanza, of which the shim is taken away. Two files may define users of one
-    /// name: each definition is a provider.
-    ///
-    /// The plugin gets the broker's environment except for what chooses an identity, which comes from the caller, and
-    /// `KUBECONFIG`, which is the list that the definition is from.
+    /// name: each definition is a provider. Its plugin gets `variables`, and the list that the definition is from as
+    /// `KUBECONFIG`.
     pub(crate) fn providers(&self, variables: &Variables<'_>, mode: Mode, report: &Report) -> Vec<Provider> {
         let mut clusters = ContextClusters::of(self, mode);
         let (mut providers, mut first) = (Vec::new(), HashMap::new());
@@ -112,8 +110,7 @@ impl Kubeconfig {
         providers
     }
 
-    /// Warns of variables of the broker's own environment that may select an identity and are on no list: all callers
-    /// get the broker's value.
+    /// Warns of variables of the broker's own environment that may select an identity and are on no list.
     pub(crate) fn warn_of_unlisted(&self, variables: &Variables<'_>, report: &Report) {
         let names = variables.unlisted();
         let has_plugins =
@@ -125,9 +122,7 @@ impl Kubeconfig {
     }
 
     /// The hub that `hub` names by its file and context, whose plugin is a provider called `name`. Where the context leads
-    /// nowhere, a problem is reported at `at`.
-    ///
-    /// The broker itself is the caller, so the plugin has the broker's environment.
+    /// nowhere, a problem is reported at `at`. The broker itself is the caller, so the plugin has the broker's environment.
     pub(crate) fn hub(
         &self,
         hub: HubKubeconfig,
@@ -238,8 +233,7 @@ fn from_stanza(
     stanza(&fields.fields(table::SECTION.names)?, false, name, variables)
 }
 
-/// Gives the plugin the kubeconfigs of `list`. A path with a colon cannot be in such a list; without it the plugin
-/// reads its default.
+/// Gives the plugin the kubeconfigs of `list`, or its default if a path has a colon, which cannot be in such a list.
 fn with_kubeconfig(provider: &mut Provider, list: &[PathBuf]) {
     const NAME: &str = "KUBECONFIG";
     let mut inherited = Environment::clone(&provider.inherited);
@@ -253,8 +247,6 @@ fn with_kubeconfig(provider: &mut Provider, list: &[PathBuf]) {
 fn has_auth_provider(user: &Named<'_>) -> bool {
     user.body.get("auth-provider").is_some_and(|value| !value.is_null())
 }
-
-/// The `exec` stanza of a user.
 fn exec<'a>(user: &Named<'a>) -> Option<&'a Node> {
     user.body.get("exec").filter(|exec| !exec.is_null())
 }
