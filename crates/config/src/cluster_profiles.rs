@@ -6,7 +6,7 @@ use super::{
     file::expand,
     kubeconfig::{HubKubeconfig, Kubeconfig, Mode},
     problem::suggestion,
-    reader::Cursor,
+    schema::Cursor,
     table::{cluster_profiles as table, prewarm, root},
 };
 use credbroker_plugin::{Environment, Globs, ProfileName, Provider, cluster_profile::EndpointRules};

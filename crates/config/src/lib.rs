@@ -11,7 +11,6 @@ pub mod kubeconfig;
 mod load;
 mod problem;
 mod provider;
-mod reader;
 mod schema;
 mod table;
 

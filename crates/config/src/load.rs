@@ -11,9 +11,9 @@ use super::{
     endpoints::{AuditTo, Listen, MetricsListen, audit_section, listeners, metrics_section},
     file,
     kubeconfig::{Kubeconfig, Mode, variables},
-    problem::{ConfigError, Location, Problem, Report, Sources},
+    problem::{ConfigError, Findings, Location, Problem, Report, Sources},
     provider::{cluster_info, inventory, is_inventory, issuers, policy, section},
-    reader::{Cursor, Dialect},
+    schema::{Cursor, Dialect},
     table::{Limits, root},
 };
 use credbroker_credential::document::Node;
@@ -77,9 +77,8 @@ fn load_with(flag: Option<&Path>, env: &Environment, report: Report) -> Result<L
     if config.listen.is_empty() {
         config.listen.push(Listen::default());
     }
-    config.files.clone_from(&report.findings().files);
-    let sources = report.findings().sources.clone();
-    let (config, warnings) = report.finish(config)?;
+    let Findings { files, warnings, sources, .. } = report.finish()?;
+    config.files = files;
     Ok(Loaded { config, source, warnings, sources })
 }
 
@@ -224,7 +223,7 @@ fn warn_of_unknown_clusters(at: &Cursor<'_>, providers: &[Provider], has_hub: bo
 pub fn read_kubeconfig(paths: &[PathBuf], mode: Mode) -> Result<Kubeconfig, ConfigError> {
     let report = Report::default();
     let kubeconfig = Kubeconfig::read(paths, mode, &report);
-    report.finish(kubeconfig).map(|(kubeconfig, _)| kubeconfig)
+    report.finish().map(|_| kubeconfig)
 }
 
 /// A kubeconfig as the configuration `config` names it, as an absolute path.

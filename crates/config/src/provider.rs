@@ -10,8 +10,7 @@ use std::{
 
 use super::{
     problem::{Report, suggestion},
-    reader::{Cursor, Dialect},
-    schema::{ConfigKey, Kind, Required},
+    schema::{ConfigKey, Cursor, Dialect, Kind, Required},
     table::{PolicyType, allowlist, exec, issuer, provider as table, root, variable},
 };
 use credbroker_credential::{ApiVersion, LifetimeLimits, document::Node, text::sanitize};

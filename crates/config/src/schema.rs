@@ -1,12 +1,14 @@
-//! What a key of the configuration is: its name, the kind of its value, and what applies without it. `table` declares every
-//! key, and the readers come from there.
+//! Reads values from a document, and continues after a problem, so that all problems are reported together. `table` declares
+//! every key of the configuration: its name, the kind of its value, and what applies without it.
 
 use std::{
     num::{NonZeroU32, NonZeroUsize},
+    path::Path,
     time::Duration,
 };
 
-use super::reader::Cursor;
+use super::problem::{Location, Report, suggestion};
+use credbroker_credential::document::{Node, Value};
 
 /// The largest number of connections, watches or credentials.
 pub(super) const MOST: u32 = 1_000_000;
@@ -19,6 +21,125 @@ pub(super) const fn count(count: usize) -> NonZeroUsize {
     match NonZeroUsize::new(count) {
         Some(count) => count,
         None => NonZeroUsize::MIN,
+    }
+}
+
+/// What happens with unknown keys.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Dialect {
+    /// Our own config: an unknown key is an error.
+    Strict,
+    /// cluster-inventory-api's provider file, as Go's `encoding/json` reads it: keys match in any case, and an unknown key
+    /// is a warning.
+    Stock,
+    /// A kubeconfig: unknown keys are ignored, because they belong to other programs.
+    Kubeconfig,
+}
+
+/// A value, its path for messages, and the report for its problems.
+#[derive(Clone, Debug)]
+pub(super) struct Cursor<'a> {
+    pub(super) report: &'a Report,
+    pub(super) node: &'a Node,
+    pub(super) dialect: Dialect,
+    file: &'a Path,
+    /// Such as `providers[0].execConfig`. Empty for the whole document.
+    path: String,
+}
+
+impl<'a> Cursor<'a> {
+    pub(super) fn new(file: &'a Path, dialect: Dialect, node: &'a Node, report: &'a Report) -> Self {
+        Self { report, node, file, dialect, path: String::new() }
+    }
+
+    /// The value `node` further down in the same document, at `path`.
+    pub(super) fn below(&self, path: String, node: &'a Node) -> Self {
+        Self { node, path, ..*self }
+    }
+
+    /// The directory of the file, which relative paths are relative to.
+    pub(super) fn dir(&self) -> &'a Path {
+        self.file.parent().unwrap_or(Path::new("/"))
+    }
+
+    pub(super) fn place(&self) -> Location<'a> {
+        Location { file: self.file, at: self.node.at }
+    }
+
+    pub(super) fn problem(&self, message: impl AsRef<str>) {
+        self.report.problem(self.place(), self.sentence(message.as_ref()));
+    }
+
+    /// Reports a problem that leaves no value.
+    pub(super) fn reject<T>(&self, message: impl AsRef<str>) -> Option<T> {
+        self.problem(message);
+        None
+    }
+
+    pub(super) fn warning(&self, message: impl AsRef<str>) {
+        self.report.warning(self.place(), self.sentence(message.as_ref()));
+    }
+
+    /// This as a map whose keys are among `known`.
+    pub(super) fn fields(&self, known: &[&str]) -> Option<Self> {
+        let Some(entries) = self.node.as_mapping() else { return self.wrong("a map") };
+        for (key, _) in entries.iter().filter(|(key, _)| !known.iter().any(|known| self.is(&key.name, known)))
+        {
+            let place = Location { file: self.file, at: key.at };
+            let message = self.sentence(&format!("unknown key `{}`", key.name));
+            match self.dialect {
+                Dialect::Strict => {
+                    let meant = suggestion(',', &key.name, known.iter().copied());
+                    self.report.problem(place, message + &meant);
+                }
+                Dialect::Stock => self.report.warning(place, message + ", which is ignored"),
+                Dialect::Kubeconfig => {}
+            }
+        }
+        Some(self.clone())
+    }
+
+    /// The value of `key`, when this is a map; null is the same as no value.
+    pub(super) fn get(&self, key: &str) -> Option<Self> {
+        let entries = self.node.as_mapping().unwrap_or_default();
+        // Of keys that differ in case only the last one counts, as in Go.
+        let (_, node) = entries.iter().rfind(|(name, _)| self.is(&name.name, key))?;
+        let path = if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) };
+        (!node.is_null()).then(|| self.below(path, node))
+    }
+
+    /// The items of the list `key`; none without the key.
+    pub(super) fn items_of(&self, key: &str) -> Vec<Self> {
+        self.get(key).and_then(|list| list.items()).unwrap_or_default()
+    }
+
+    pub(super) fn text(&self) -> Option<&'a str> {
+        self.node.as_str().or_else(|| self.wrong("a string"))
+    }
+
+    pub(super) fn boolean(&self) -> Option<bool> {
+        self.node.as_bool().or_else(|| self.wrong("a boolean"))
+    }
+
+    pub(super) fn items(&self) -> Option<Vec<Self>> {
+        let Some(items) = self.node.as_sequence() else { return self.wrong("a list") };
+        let item = |(index, node)| self.below(format!("{}[{index}]", self.path), node);
+        Some(items.iter().enumerate().map(item).collect())
+    }
+
+    fn wrong<T>(&self, expected: &str) -> Option<T> {
+        let quotes = matches!(self.node.value, Value::Bool(_) | Value::Number(_)) && expected == "a string";
+        let remedy = if quotes { "; put it in quotes" } else { "" };
+        self.reject(format!("expected {expected}, found {}{remedy}", self.node.value.kind()))
+    }
+
+    fn sentence(&self, message: &str) -> String {
+        if self.path.is_empty() { message.to_owned() } else { format!("{}: {message}", self.path) }
+    }
+
+    /// Whether `key` of the document is the key `known`.
+    fn is(&self, key: &str, known: &str) -> bool {
+        key == known || (self.dialect == Dialect::Stock && key.eq_ignore_ascii_case(known))
     }
 }
 

@@ -3,12 +3,9 @@
 
 use std::{num::NonZeroUsize, time::Duration};
 
-use super::{
-    reader::Cursor,
-    schema::{
-        Boolean, Checked, ConfigKey, Count, Enumeration, Id, Is, ListOf, MOST, MOST_PER_SECOND, MOST_RUNS,
-        Map, MapOrMaps, Optional, Required, Section, SocketMode, Text, TimeSpan, count,
-    },
+use super::schema::{
+    Boolean, Checked, ConfigKey, Count, Cursor, Enumeration, Id, Is, ListOf, MOST, MOST_PER_SECOND,
+    MOST_RUNS, Map, MapOrMaps, Optional, Required, Section, SocketMode, Text, TimeSpan, count,
 };
 use credbroker_plugin::{
     ArgsPolicy, ClusterInfo, EnvPolicy, Interactive, Sandbox, Sha256, Verify, access::Verb,

@@ -11,7 +11,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use crate::{
     file,
     problem::{Location, Report},
-    reader::{Cursor, Dialect},
+    schema::{Cursor, Dialect},
 };
 use credbroker_credential::document::{Node, Position};
 use credbroker_plugin::Environment;

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     problem::{Location, Problem, Report},
     provider::{Variables, stanza},
-    reader::Cursor,
+    schema::Cursor,
     table::exec as table,
 };
 use credbroker_credential::document::Node;

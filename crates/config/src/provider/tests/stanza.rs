@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     problem::{Problem, Report},
-    reader::Dialect,
+    schema::Dialect,
 };
 use credbroker_credential::document::{Aliases, yaml};
 
@@ -18,7 +18,7 @@ fn read(text: &str, dialect: Dialect, accepts_v1alpha1: bool) -> (Option<Provide
 fn problems(text: &str) -> String {
     let (stanza, report) = read(text, Dialect::Strict, false);
     assert!(stanza.is_none());
-    report.findings().problems.iter().map(shown).collect::<Vec<_>>().join("\n")
+    report.findings.borrow().problems.iter().map(shown).collect::<Vec<_>>().join("\n")
 }
 
 fn shown(problem: &Problem) -> String {
@@ -39,7 +39,10 @@ interactiveMode: IfAvailable
 installHint: "Install \e[31mit"
 "#;
     let (stanza, report) = read(text, Dialect::Strict, false);
-    assert!(report.findings().problems.is_empty() && report.findings().warnings.is_empty(), "{report:?}");
+    assert!(
+        report.findings.borrow().problems.is_empty() && report.findings.borrow().warnings.is_empty(),
+        "{report:?}"
+    );
     let stanza = stanza.unwrap();
     assert_eq!(stanza.api_version, ApiVersion::V1);
     assert_eq!(stanza.command, Command::Path("/etc/x/bin/plugin".into()));
@@ -123,7 +126,7 @@ fn whether_a_plugin_reads_a_terminal_is_read_unless_the_host_overrides_it() {
         let text = format!("{PLAIN}{mode}\n");
         let (stanza, report) = read(&text, Dialect::Strict, false);
         assert_eq!(stanza.unwrap().interactive, expected);
-        assert!(report.findings().warnings.is_empty());
+        assert!(report.findings.borrow().warnings.is_empty());
         let (stanza, _) = read(&text, Dialect::Stock, false);
         assert_eq!(stanza.unwrap().interactive, Interactive::Never);
     }
@@ -134,13 +137,15 @@ fn a_denied_variable_is_dropped_with_a_warning() {
     let text = format!("{PLAIN}env: [{{name: LD_PRELOAD, value: canary}}, {{name: A, value: b}}]\n");
     let (stanza, report) = read(&text, Dialect::Strict, false);
     assert_eq!(stanza.unwrap().env, [("A".to_owned(), "b".to_owned())]);
-    insta::assert_snapshot!(shown(report.findings().warnings.first().unwrap()), @"f:3:7: env[0]: plugins never get `LD_PRELOAD`; remove it");
+    insta::assert_snapshot!(shown(report.findings.borrow().warnings.first().unwrap()), @"f:3:7: env[0]: plugins never get `LD_PRELOAD`; remove it");
 }
 
 #[test]
 fn unknown_keys_of_a_kubeconfig_belong_to_others() {
     let (stanza, report) = read(&format!("{PLAIN}future: 1\n"), Dialect::Kubeconfig, false);
     assert!(
-        stanza.is_some() && report.findings().problems.is_empty() && report.findings().warnings.is_empty()
+        stanza.is_some()
+            && report.findings.borrow().problems.is_empty()
+            && report.findings.borrow().warnings.is_empty()
     );
 }
