@@ -3,7 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     ffi::OsStr,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::Arc,
 };
 
@@ -210,8 +210,7 @@ fn import(user: &Named<'_>, variables: &Variables<'_>, report: &Report) -> Optio
     }
     let provider =
         from_stanza(user, &original, user.name, variables, report).filter(|_| report.problems() == before)?;
-    let dir = user.file.parent().unwrap_or(Path::new("/"));
-    let digest = digest(&original, prefix.as_ref(), dir)?;
+    let digest = digest(&original, prefix.as_ref(), at.dir())?;
     let mut definition = Definition::new(user.identity.to_owned(), user.name, digest);
     if prefix.is_some_and(|prefix| !describes(&prefix, user.name, &original)) {
         definition.is_outdated = true;
