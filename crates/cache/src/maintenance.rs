@@ -157,7 +157,9 @@ impl<R: PluginRunner> CredentialCache<R> {
         let taken = {
             let mut entries = self.lock();
             let taken = select(&entries);
-            taken.iter().for_each(|entry| entries.remove(entry));
+            for entry in &taken {
+                entries.remove(entry);
+            }
             taken
         };
         for entry in &taken {

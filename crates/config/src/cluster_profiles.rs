@@ -95,12 +95,12 @@ pub(super) fn cluster_profiles(
     let mut seen = HashSet::new();
     namespaces.retain(|name| seen.insert(name.clone()));
     let label_selector = table::LABEL_SELECTOR.read(&fields).unwrap_or_default();
-    let hub = hub(&fields, env)?;
+    let hub = hub(&fields, env);
     Some(ClusterProfiles { hub, namespaces, label_selector, rules, prewarm })
 }
 
-/// `Some(None)`: the hub is the cluster that the broker runs in.
-fn hub(fields: &Cursor<'_>, env: &Environment) -> Option<Option<HubKubeconfig>> {
+/// `None`: the hub is the cluster that the broker runs in, or there is a problem.
+fn hub(fields: &Cursor<'_>, env: &Environment) -> Option<HubKubeconfig> {
     let context = table::CONTEXT.read(fields).filter(|context| !context.is_empty());
     let (at, text) = table::KUBECONFIG.read(fields)?;
     match text {
@@ -109,13 +109,13 @@ fn hub(fields: &Cursor<'_>, env: &Environment) -> Option<Option<HubKubeconfig>> 
             if let Some(context) = fields.get(table::CONTEXT.name).filter(|_| context.is_some()) {
                 context.problem("`in-cluster` has no contexts; remove it");
             }
-            Some(None)
+            None
         }
         path => {
             let path = at.dir().join(expand(path, env));
             let kubeconfig = Kubeconfig::read(std::slice::from_ref(&path), Mode::Named, at.report);
             let hub = HubKubeconfig { path, context, ..HubKubeconfig::default() };
-            Some(Some(kubeconfig.hub(hub, HUB_PROVIDER, env, &at)))
+            Some(kubeconfig.hub(hub, HUB_PROVIDER, env, &at))
         }
     }
 }

@@ -89,7 +89,7 @@ sections! {
     cluster_profiles {
         KUBECONFIG: Checked, Required = ("kubeconfig", Checked("path", r"^[\s\S]+$"), Required("a path, or `in-cluster`"));
         CONTEXT: Text, Optional = ("context", Text::ANY, Optional);
-        NAMESPACES: ListOf<Text>, Optional = ("namespaces", ListOf(Text("namespace", Some("^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"), |text| is_dns_label(text), "must be the name of a namespace; to read all namespaces, remove `namespaces`")), Optional);
+        NAMESPACES: ListOf<Text>, Optional = ("namespaces", ListOf(Text("namespace", Some("^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"), is_dns_label, "must be the name of a namespace; to read all namespaces, remove `namespaces`")), Optional);
         LABEL_SELECTOR: Text, Optional = ("labelSelector", Text::ANY, Optional);
         ALLOW_HTTP: Boolean, Is<bool> = ("allowHttp", Boolean, Is(false));
         PREWARM: ListOf<Map>, Optional = ("prewarm", ListOf(&prewarm::SECTION), Optional);
