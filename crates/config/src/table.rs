@@ -17,7 +17,7 @@ macro_rules! sections {
         $($key:ident: $kind:ty, $absent:ty = ($name:literal, $value:expr, $without:expr);)+
     })+) => {
         $(pub(crate) mod $section {
-            use super::*;
+            use crate::table::*;
 
             $(pub(crate) static $key: ConfigKey<$kind, $absent> =
                 ConfigKey { name: $name, kind: $value, absent: $without };)+
