@@ -43,6 +43,7 @@ pub(crate) struct Ending {
     /// It went on after `timeout` because a person attended it, or ran in the terminal of a person.
     pub needed_person: bool,
 }
+
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum EndResult {
     Credential,
@@ -70,6 +71,7 @@ impl Attention {
     pub(crate) fn forgotten(self) -> Self {
         Self::of(self.mode)
     }
+
     pub(crate) fn reads_terminal(self) -> bool {
         self.mode == Interactive::Always || (self.mode == Interactive::IfAvailable && self.insists)
     }
@@ -97,6 +99,7 @@ impl Attention {
     pub(crate) fn is_needed(self) -> bool {
         self != self.forgotten()
     }
+
     #[must_use]
     pub(crate) fn after(self, ending: Ending) -> Self {
         let Ending { result, is_attended, needed_person } = ending;

@@ -114,6 +114,7 @@ impl KeyEntries {
         self.bounds.resize(entry, bytes);
         let _full = self.make_room(entry.party, now);
     }
+
     pub(crate) fn remove(&mut self, entry: &Arc<KeyEntry>) {
         if !entry.is_in_map() {
             return;
@@ -264,11 +265,13 @@ impl Bounds {
             self.count(entry.party, |held| held.bytes = held.bytes + bytes - before);
         }
     }
+
     fn enter(&mut self, entry: &KeyEntry) {
         if entry.uses.fetch_add(1, Ordering::Relaxed) == 0 {
             self.unlist(entry);
         }
     }
+
     fn leave(&mut self, entry: &Arc<KeyEntry>) {
         if entry.uses.fetch_sub(1, Ordering::Relaxed) == 1 && entry.is_in_map() {
             self.list(Arc::clone(entry));

@@ -97,6 +97,7 @@ impl KeyEntry {
     pub(crate) fn is_in_map(&self) -> bool {
         self.is_in_map.load(Ordering::Relaxed)
     }
+
     pub(crate) fn bytes(&self) -> usize {
         self.sent + self.credential.load(Ordering::Relaxed)
     }
@@ -110,6 +111,7 @@ impl KeyEntry {
     pub(crate) fn queued_in_background(&self) -> Option<Arc<Run>> {
         self.cell.borrow().run.clone().filter(|run| run.is_background())
     }
+
     pub(crate) fn valid(&self, now: Now) -> Option<Arc<Issued>> {
         self.cell.borrow().valid(now).map(|current| Arc::clone(&current.issued))
     }
@@ -139,6 +141,7 @@ impl KeyEntry {
         });
         result
     }
+
     pub(crate) async fn becomes(&self, mut is_true: impl FnMut(&KeyState) -> bool) {
         // The entry keeps the sender alive.
         drop(self.cell.subscribe().wait_for(|state| is_true(state)).await.map(|_| ()));

@@ -190,6 +190,7 @@ fn config(path: &Path, node: &Node, env: &Environment, report: &Report) -> Optio
     let providers = Providers::new(providers);
     Some(Config { listen, providers, limits, metrics, cluster_profiles, access, audit, files: Vec::new() })
 }
+
 fn users(root: &Cursor<'_>, paths: &[PathBuf], env: &Environment, has_rules: bool) -> Vec<Provider> {
     let caller_env = root::CALLER_ENV.read(root).map(Globs::new).unwrap_or_default();
     let report = root.report;

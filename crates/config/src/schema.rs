@@ -179,6 +179,7 @@ impl<K: Kind> ConfigKey<K, Required> {
     pub(super) fn read<'a>(&self, fields: &Cursor<'a>) -> Option<K::Value<'a>> {
         self.kind.read(&fields.get(self.name).or_else(|| self.missing(fields))?)
     }
+
     pub(super) fn missing<T>(&self, fields: &Cursor<'_>) -> Option<T> {
         let (name, hint) = (self.name, self.absent.0);
         let colon = if hint.is_empty() { "" } else { ": " };
@@ -192,6 +193,7 @@ impl<V: Copy, K: for<'a> Kind<Value<'a> = V>> ConfigKey<K, Is<V>> {
         fields.get(self.name).and_then(|at| self.kind.read(&at)).unwrap_or(self.absent.0)
     }
 }
+
 pub(super) trait Kind {
     type Value<'a>;
 
@@ -308,6 +310,7 @@ fn seconds(text: &str) -> Option<Duration> {
     let count: u32 = digits.parse().ok().filter(|count| *count > 0)?;
     Some(Duration::from_secs(u64::from(count) * seconds))
 }
+
 pub(super) struct Boolean;
 
 impl Kind for Boolean {

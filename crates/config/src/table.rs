@@ -32,6 +32,7 @@ macro_rules! sections {
         })+
     };
 }
+
 fn is_dns_label(text: &str) -> bool {
     let letters = text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
     (1..64).contains(&text.len()) && letters && !text.starts_with('-') && !text.ends_with('-')

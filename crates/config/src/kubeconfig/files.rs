@@ -119,9 +119,11 @@ impl Kubeconfig {
     pub fn users(&self) -> Vec<Named<'_>> {
         self.first_of_each("users")
     }
+
     pub(super) fn clusters(&self) -> Vec<Named<'_>> {
         self.first_of_each("clusters")
     }
+
     pub(super) fn cluster(&self, name: &str) -> Option<Named<'_>> {
         self.clusters().into_iter().find(|item| item.name == name)
     }
@@ -149,6 +151,7 @@ impl KubeFile {
         })
     }
 }
+
 fn body_of(list: &str) -> &str {
     list.trim_end_matches('s')
 }
@@ -203,6 +206,7 @@ fn check(root: &Cursor<'_>) {
         }
     }
 }
+
 fn check_names(items: &Cursor<'_>) {
     let mut seen = HashSet::new();
     for item in items.node.as_sequence().unwrap_or_default() {

@@ -246,6 +246,7 @@ fn with_kubeconfig(provider: &mut Provider, list: &[PathBuf]) {
 fn has_auth_provider(user: &Named<'_>) -> bool {
     user.body.get("auth-provider").is_some_and(|value| !value.is_null())
 }
+
 fn exec<'a>(user: &Named<'a>) -> Option<&'a Node> {
     user.body.get("exec").filter(|exec| !exec.is_null())
 }
