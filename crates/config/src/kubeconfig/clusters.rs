@@ -56,7 +56,7 @@ fn reference<'a>(named: &Named<'a>) -> DefinitionRef<'a> {
 /// users share it; a problem with one is reported once, as a warning.
 #[derive(Debug)]
 pub(super) struct ContextClusters<'a> {
-    /// Of a user, the clusters of the contexts that lead to it.
+    /// Of a user, the clusters of the contexts that lead to it, until they are asked for.
     by_user: HashMap<DefinitionRef<'a>, Vec<Named<'a>>>,
     read: HashMap<DefinitionRef<'a>, Option<Cluster>>,
     files: HashMap<PathBuf, Bytes>,
@@ -90,12 +90,10 @@ impl<'a> ContextClusters<'a> {
     pub(super) fn of_user(&mut self, user: &Named<'a>, report: &Report) -> Vec<Cluster> {
         let mut seen = HashSet::new();
         let mut clusters = Vec::new();
-        for named in self.by_user.get(&reference(user)).cloned().unwrap_or_default() {
-            if !seen.insert(reference(&named)) {
-                continue;
-            }
-            let Self { read, files, .. } = &mut *self;
-            let read = read.entry(reference(&named)).or_insert_with(|| cluster_of(&named, files, report));
+        let named = self.by_user.remove(&reference(user)).unwrap_or_default();
+        for named in named.into_iter().filter(|named| seen.insert(reference(named))) {
+            let read = || cluster_of(&named, &mut self.files, report);
+            let read = self.read.entry(reference(&named)).or_insert_with(read);
             match read {
                 Some(cluster) if !clusters.contains(cluster) => clusters.push(cluster.clone()),
                 Some(_) => {}

@@ -135,12 +135,10 @@ impl Kubeconfig {
         let found = self.cluster(cluster);
         let found_user = self.users().into_iter().find(|found| found.name == user);
         let wanted = context.name;
-        match (cluster, found) {
-            ("", None) => at.problem(format!("context `{wanted}` names no cluster")),
-            (name, None) => {
-                at.problem(format!("context `{wanted}` names cluster `{name}`, which is not there"));
-            }
-            (_, Some(_)) => {}
+        if cluster.is_empty() && found.is_none() {
+            at.problem(format!("context `{wanted}` names no cluster"));
+        } else if found.is_none() {
+            at.problem(format!("context `{wanted}` names cluster `{cluster}`, which is not there"));
         }
         if found_user.is_none() && !user.is_empty() {
             at.problem(format!("context `{wanted}` names user `{user}`, which is not there"));
