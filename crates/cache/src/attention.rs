@@ -31,7 +31,6 @@ pub(crate) struct Attention {
     needs_person: bool,
     /// A run without a person has failed since the last credential.
     tried_in_vain: bool,
-    /// Prompts in a row that were not answered.
     unanswered: u8,
 }
 
@@ -45,7 +44,6 @@ pub(crate) struct Ending {
     pub needed_person: bool,
 }
 
-/// What a run brought.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum EndResult {
     Credential,
@@ -74,7 +72,6 @@ impl Attention {
         Self::of(self.mode)
     }
 
-    /// Whether the plugin reads from a terminal.
     pub(crate) fn reads_terminal(self) -> bool {
         self.mode == Interactive::Always || (self.mode == Interactive::IfAvailable && self.insists)
     }
@@ -103,7 +100,6 @@ impl Attention {
         self != self.forgotten()
     }
 
-    /// What is known after a run.
     #[must_use]
     pub(crate) fn after(self, ending: Ending) -> Self {
         let Ending { result, is_attended, needed_person } = ending;

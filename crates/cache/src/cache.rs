@@ -13,8 +13,7 @@ use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    bounds::{EVICTABLE_AFTER, EntryLimits},
-    entries::{Interest, KeyEntries, lock, position},
+    entries::{EVICTABLE_AFTER, EntryLimits, Interest, KeyEntries, lock, position},
     entry::KeyEntry,
     error::{CacheError, Failed},
     rejection::VerifyFn,
@@ -30,8 +29,7 @@ use credbroker_runner::{PluginRunner, Scheduler};
 /// Entries that are handled before other tasks run.
 pub(super) const AT_A_TIME: usize = 256;
 
-/// Called at the end of each run that started, with what it issued or why it failed (`None`: it was not needed), and how
-/// long it took.
+/// Called after each run that started: what it issued or why it failed (`None`: it was not needed), and how long it took.
 pub type RunEndFn = Arc<dyn Fn(&PluginSpec, Result<&Issued, Option<&CacheError>>, Duration) + Send + Sync>;
 
 /// The parts of a cache.
@@ -46,7 +44,7 @@ pub struct CacheParts<R> {
     pub verify: VerifyFn,
     /// Counts requests and runs.
     pub metrics: Arc<Metrics>,
-    /// Called at the end of each run.
+    /// Called after each run.
     pub on_run: RunEndFn,
     /// Reads the time.
     pub clock: Arc<dyn Clock>,

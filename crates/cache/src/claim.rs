@@ -1,4 +1,5 @@
-//! The claim to the one run of a key, which belongs to the cache and never to the caller that started it.
+//! The claim to the one run of a key, which belongs to the cache and never to the caller that started it; and the account of
+//! the run: one line in the log, and the counts.
 
 use std::{
     future::pending,
@@ -6,22 +7,28 @@ use std::{
 };
 
 use tokio::time::sleep;
-use tracing::{Instrument as _, info, info_span, warn};
+use tracing::{Instrument as _, debug, info, info_span, warn};
 
 use super::{
     attention::{Asker, EndResult, Ending, Unattended},
     cache::CredentialCache,
-    entry::{KeyEntry, uid},
+    entry::{KeyEntry, millis, uid},
     error::{CacheError, Failure},
     request::Request,
     run::Run,
     state::{Current, Decision, KeyState, renewal},
 };
-use credbroker_credential::{Draft, Generation, Issued, Validity, lifetime};
-use credbroker_observe::metrics::{RunOutcome, RunReason};
+use credbroker_credential::{Draft, Generation, Issued, Validity, lifetime, rfc3339, text::chain};
+use credbroker_observe::{
+    clock::Now,
+    metrics::{CallStatus, Metrics, RunOutcome, RunReason},
+};
 use credbroker_runner::{
     Attendance, ForeignTexts, PluginRunner, RunError, RunOutput, RunPermit, RunSource, Ticket, Urgency,
 };
+
+/// Failures in a row that are warnings. Later ones, until the next success, are information.
+const WARNED: u32 = 3;
 
 /// The claim to run the plugin of an entry. It always publishes an outcome, also after a panic or when the runtime ends.
 pub(super) struct Claim<R: PluginRunner> {
@@ -31,14 +38,12 @@ pub(super) struct Claim<R: PluginRunner> {
 }
 
 /// What a run led to: a credential, and how it compares with the one that was held, or a failure. `None`: it was not needed.
-pub(super) type RunEffect = Option<Result<(RunOutcome, Current), Arc<Failure>>>;
+type RunEffect = Option<Result<(RunOutcome, Current), Arc<Failure>>>;
 
 impl<R: PluginRunner> CredentialCache<R> {
-    /// Decides, and starts a run if the decision needs one and there is none. Returns the run, if any, and whether it is new.
-    /// `reason` is why a new run is started; `None`: the state says so. A new run has the session of the person who sent
-    /// `request`, and the terminal if the plugin reads from one.
-    ///
-    /// Deciding and claiming are one step: between two steps another run could start and end.
+    /// Decides, and starts a run if the decision needs one and there is none: between two steps another run could start and
+    /// end. Returns the run, if any, and whether it is new. `reason` is why a new run is started; `None`: the state says so.
+    /// A new run has the session of the person who sent `request`, and the terminal if the plugin reads from one.
     pub(super) fn try_claim(
         &self,
         entry: &Arc<KeyEntry>,
@@ -87,8 +92,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         (decision, run, is_new)
     }
 
-    /// Starts a run unless there is one, also if the entry holds a valid credential. Returns the run; `None`: the plugin
-    /// needs a terminal, which the failure of the entry says.
+    /// Starts a run unless there is one, also beside a valid credential. `None`: the plugin needs a terminal.
     pub(super) fn force_claim(&self, entry: &Arc<KeyEntry>, urgency: Urgency) -> Option<Arc<Run>> {
         let decide = |state: &mut KeyState| match state.attention.refusal(Asker::Broker) {
             Some(Unattended::NeedsTerminal) if state.run.is_none() => {
@@ -142,10 +146,11 @@ impl<R: PluginRunner> Claim<R> {
         if let Some(why) = spec.provider.state.retirement() {
             return Err(CacheError::Retired(why));
         }
-        run.starts(cache.now());
+        run.progress().started = Some(cache.now().boot);
         entry.runs.fetch_add(1, Ordering::Relaxed);
         let result = self.run_plugin(&permit).await;
-        self.plugin_ended(&result);
+        run.progress().ended = Some(cache.now().boot);
+        called(&cache.inner.parts.metrics, &result);
         let is_first = entry.cell.borrow().failure.as_ref().is_none_or(|failure| failure.throttled == 0);
         let foreign = || ForeignTexts::of(spec, run.attendance.session().map(Arc::as_ref));
         let Some(retry_after) = permit.finish(&result, is_first, foreign) else { return Ok(result?) };
@@ -279,7 +284,7 @@ impl<R: PluginRunner> Claim<R> {
     /// How the run ended, as far as persons are concerned; `None`: the plugin did not run to its end.
     fn ending(&self, failure: Option<&Arc<Failure>>) -> Option<Ending> {
         let attendance = &self.run.attendance;
-        self.run.started_at()?;
+        self.run.progress().started?;
         let result = match failure.map(|failure| &failure.error) {
             Some(CacheError::Draining | CacheError::Run(RunError::Throttled { .. })) => return None,
             Some(CacheError::Run(RunError::Timeout { stderr, .. })) if !stderr.is_empty() => {
@@ -292,6 +297,102 @@ impl<R: PluginRunner> Claim<R> {
         let (is_attended, needed_person) = (attendance.is_attended(), attendance.needed_person());
         Some(Ending { result, is_attended, needed_person })
     }
+
+    /// Counts and logs the run, which found `held` in the entry and led to `effect`.
+    fn account(&self, held: Option<&Current>, effect: &RunEffect) {
+        let Self { cache, entry, run } = self;
+        let (parts, now) = (&cache.inner.parts, cache.now());
+        let (reason, outcome, queued) = (run.reason, self.outcome(effect), run.queued());
+        if queued.is_some() || outcome.is_success().is_some() {
+            entry.counts(&parts.metrics).ran(reason, outcome, queued, run.ran());
+        }
+        match effect {
+            Some(Ok((_, current))) => self.accepted(current, outcome, held, now),
+            Some(Err(failure)) if outcome.is_success().is_some() => self.failed(failure, outcome, held, now),
+            _ if queued.is_some() => {
+                info!(reason = %reason.name(), outcome = %outcome.name(), "plugin run ended without an outcome");
+            }
+            _ => debug!(reason = %reason.name(), outcome = %outcome.name(), "plugin run not started"),
+        }
+        run.span.end(outcome, queued);
+        let started = run.progress().started;
+        if let Some(started) = started {
+            let issued = match effect {
+                Some(Ok((_, current))) => Ok(&*current.issued),
+                Some(Err(failure)) => Err(Some(&failure.error)),
+                None => Err(None),
+            };
+            let took = run.ran().unwrap_or_else(|| now.boot.saturating_sub(started));
+            (parts.on_run)(&entry.spec, issued, took);
+        }
+    }
+
+    fn outcome(&self, effect: &RunEffect) -> RunOutcome {
+        match effect {
+            None => RunOutcome::Cancelled,
+            Some(Ok((outcome, _))) => *outcome,
+            Some(Err(failure)) => match (&failure.error, self.run.throttled_by.get()) {
+                (_, Some(error)) | (CacheError::Run(error), None) => failed_run(error).0,
+                (CacheError::Lifetime { .. }, None) => RunOutcome::ExpiredOutput,
+                (_, None) => RunOutcome::Cancelled,
+            },
+        }
+    }
+
+    fn accepted(&self, current: &Current, outcome: RunOutcome, held: Option<&Current>, now: Now) {
+        let Self { entry, run, .. } = self;
+        let issued = &current.issued;
+        let (generation, expires) = (&issued.generation, rfc3339(issued.expires_at));
+        info!(
+            reason = %run.reason.name(),
+            outcome = %outcome.name(),
+            duration_ms = run.ran().map(millis),
+            queued_ms = run.queued().map(millis),
+            %generation,
+            %expires,
+            "plugin run finished"
+        );
+        let micros = run.ran().map_or(0, |ran| u64::try_from(ran.as_micros()).unwrap_or(u64::MAX));
+        entry.run_micros.store(micros, Ordering::Relaxed);
+        let old = held.map(|held| &held.issued).filter(|old| old.generation != *generation);
+        if let Some(old) = old {
+            let watchers = entry.watchers.load(Ordering::Relaxed);
+            info!(%generation, previous = %old.generation, %expires, watchers, "credential rotated");
+            let certificate = old.certificate.filter(|_| old.fingerprint != issued.fingerprint);
+            if let Some(Ok(age)) = certificate.map(|replaced| now.wall.duration_since(replaced.from)) {
+                self.cache.inner.parts.metrics.calls.replaced(age);
+            }
+        }
+    }
+
+    fn failed(&self, failure: &Failure, outcome: RunOutcome, held: Option<&Current>, now: Now) {
+        let Self { cache, entry, run } = self;
+        let cause = run.throttled_by.get().map_or_else(|| chain(&failure.error), |error| chain(error));
+        let retry = failure.refresh_at.saturating_sub(now.boot);
+        let served = held.is_some_and(|held| held.issued.is_valid_at(now));
+        // One missing plugin fails the runs of all keys of its provider.
+        let suppressed = if outcome == RunOutcome::NotFound {
+            cache.inner.parts.metrics.missing.admit(Arc::clone(&entry.spec.provider.name), now.boot)
+        } else {
+            (failure.attempts <= WARNED).then_some(0)
+        };
+        macro_rules! line {
+            ($level:ident) => {
+                $level!(
+                    reason = %run.reason.name(),
+                    outcome = %outcome.name(),
+                    duration_ms = run.ran().map(millis),
+                    queued_ms = run.queued().map(millis),
+                    attempts = failure.attempts,
+                    retry_ms = millis(retry),
+                    still_served = served,
+                    others = suppressed.filter(|others| *others > 0),
+                    "plugin run failed: {cause}"
+                )
+            };
+        }
+        if suppressed.is_some() { line!(warn) } else { line!(info) }
+    }
 }
 
 impl<R: PluginRunner> Drop for Claim<R> {
@@ -303,3 +404,49 @@ impl<R: PluginRunner> Drop for Claim<R> {
         }
     }
 }
+
+/// The outcome of a run that failed, and how client-go counts the call of its plugin: by the end of the process.
+fn failed_run(error: &RunError) -> (RunOutcome, i32, CallStatus) {
+    use CallStatus::{ClientInternalError, NoError, PluginExecutionError, PluginNotFoundError};
+    match error {
+        RunError::Exit { code, .. } => (RunOutcome::Exit, *code, PluginExecutionError),
+        // The broker or another process ended these by a signal.
+        RunError::Signal { .. } => (RunOutcome::Signal, -1, PluginExecutionError),
+        RunError::Timeout { .. } => (RunOutcome::Timeout, -1, PluginExecutionError),
+        RunError::OutputTooLarge { .. } => (RunOutcome::OutputTooLarge, -1, PluginExecutionError),
+        RunError::Recursion { .. } => (RunOutcome::Recursion, -1, PluginExecutionError),
+        RunError::NeedsTerminal { .. } | RunError::TerminalLost { .. } => {
+            (RunOutcome::InteractionRequired, -1, PluginExecutionError)
+        }
+        RunError::Decode { .. } => (RunOutcome::InvalidOutput, 0, NoError),
+        RunError::NotFound { .. } | RunError::Unreadable { .. } => {
+            (RunOutcome::NotFound, 1, PluginNotFoundError)
+        }
+        RunError::Spawn { .. } => (RunOutcome::NotStarted, 1, PluginNotFoundError),
+        RunError::NotAllowed { refusal, .. } if refusal.is_of_policy() => {
+            (RunOutcome::PolicyDenied, 1, ClientInternalError)
+        }
+        RunError::ArgumentsTooLong { .. }
+        | RunError::Directory { .. }
+        | RunError::ExecInfo { .. }
+        | RunError::NotAllowed { .. }
+        | RunError::Unanswered { .. } => (RunOutcome::NotStarted, 1, ClientInternalError),
+        RunError::Throttled { .. } => (RunOutcome::Throttled, 1, ClientInternalError),
+        RunError::Panicked { .. } => (RunOutcome::Panicked, 1, ClientInternalError),
+    }
+}
+
+/// Counts a call of a plugin. A plugin that the policy denies is not called.
+fn called(metrics: &Metrics, result: &Result<RunOutput, RunError>) {
+    let (code, status) = match result.as_ref().map_err(failed_run) {
+        Err(_) if matches!(result, Err(RunError::ExecInfo { .. })) => return, // before the policy
+        Err((RunOutcome::PolicyDenied, ..)) => return metrics.calls.checked(false),
+        Err((_, code, status)) => (code, status),
+        Ok(_) => (0, CallStatus::NoError),
+    };
+    metrics.calls.checked(true);
+    metrics.calls.called(code, status);
+}
+
+#[cfg(test)]
+mod tests;

@@ -66,7 +66,7 @@ impl KeyEntry {
             uses: AtomicUsize::default(),
             listed: AtomicU64::new(NOT_LISTED),
             is_in_map: AtomicBool::default(),
-            last_used: AtomicU64::new(millis(now)),
+            last_used: AtomicU64::new(millis(now.boot)),
             last_peer: AtomicU64::new(peer),
             watchers: AtomicUsize::default(),
             run_micros: AtomicU64::default(),
@@ -79,20 +79,17 @@ impl KeyEntry {
         self.counts.get_or_init(|| metrics.providers.of(&self.spec.provider.name))
     }
 
-    /// Notes a request of `peer` at `now`.
     pub(crate) fn touch(&self, peer: u64, now: Now) {
-        self.last_used.store(millis(now), Ordering::Relaxed);
+        self.last_used.store(millis(now.boot), Ordering::Relaxed);
         if peer != Caller::BROKER {
             self.last_peer.store(peer, Ordering::Relaxed);
         }
     }
 
-    /// The time since the last request.
     pub(crate) fn idle(&self, now: Now) -> Duration {
-        Duration::from_millis(millis(now).saturating_sub(self.last_used.load(Ordering::Relaxed)))
+        Duration::from_millis(millis(now.boot).saturating_sub(self.last_used.load(Ordering::Relaxed)))
     }
 
-    /// Whether a caller waits or watches.
     pub(crate) fn is_in_use(&self) -> bool {
         self.uses.load(Ordering::Relaxed) > 0
     }
@@ -101,7 +98,6 @@ impl KeyEntry {
         self.is_in_map.load(Ordering::Relaxed)
     }
 
-    /// What it counts in the bounds of the cache.
     pub(crate) fn bytes(&self) -> usize {
         self.sent + self.credential.load(Ordering::Relaxed)
     }
@@ -116,25 +112,15 @@ impl KeyEntry {
         self.cell.borrow().run.clone().filter(|run| run.is_background())
     }
 
-    /// The credential, if it may be served at `now`.
     pub(crate) fn valid(&self, now: Now) -> Option<Arc<Issued>> {
         self.cell.borrow().valid(now).map(|current| Arc::clone(&current.issued))
-    }
-
-    pub(crate) fn is_watched(&self) -> bool {
-        self.watchers.load(Ordering::Relaxed) > 0
-    }
-
-    pub(crate) fn has_expired(&self, now: Now) -> bool {
-        let state = self.cell.borrow();
-        state.current.is_some() && state.valid(now).is_none()
     }
 
     pub(crate) fn usage(&self, now: Now) -> Usage {
         let peer = Some(self.last_peer.load(Ordering::Relaxed)).filter(|peer| *peer != Caller::BROKER);
         Usage {
             idle: self.idle(now),
-            watched: self.is_watched(),
+            watched: self.watchers.load(Ordering::Relaxed) > 0,
             awaited: self.is_in_use(),
             file: self.spec.file_version(),
             timeout: self.spec.provider.timeout,
@@ -156,7 +142,6 @@ impl KeyEntry {
         result
     }
 
-    /// Waits until `is_true` for its state.
     pub(crate) async fn becomes(&self, mut is_true: impl FnMut(&KeyState) -> bool) {
         // The entry keeps the sender alive.
         drop(self.cell.subscribe().wait_for(|state| is_true(state)).await.map(|_| ()));
@@ -212,6 +197,6 @@ fn sent_bytes(spec: &PluginSpec) -> Option<usize> {
     Some(variables.sum::<usize>() + cluster)
 }
 
-fn millis(now: Now) -> u64 {
-    u64::try_from(now.boot.as_millis()).unwrap_or(u64::MAX)
+pub(crate) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -32,7 +32,7 @@ pub enum CacheError {
     },
     /// The caller's deadline passed before the end of the run, which continues.
     #[error("{0}; try again, the run continues")]
-    Pending(Pending),
+    Pending(String),
     /// The provider is no longer in force.
     #[error("{}", retired(*.0))]
     Retired(Retirement),
@@ -49,44 +49,24 @@ pub enum CacheError {
 pub enum Full {
     /// `limits.entries`.
     #[error(
-        "the broker holds {limit} credentials, which is the limit (`limits.entries`), and all are in use; raise it"
+        "the broker holds {0} credentials, which is the limit (`limits.entries`), and all are in use; raise it"
     )]
-    Entries {
-        /// `limits.entries`.
-        limit: usize,
-    },
+    Entries(usize),
     /// `limits.entryBytes`.
     #[error(
-        "the credentials that the broker holds, and what selects them, have {limit} bytes, which is the limit (`limits.entryBytes`), and all are in use; raise it"
+        "the credentials that the broker holds, and what selects them, have {0} bytes, which is the limit (`limits.entryBytes`), and all are in use; raise it"
     )]
-    Bytes {
-        /// `limits.entryBytes`.
-        limit: usize,
-    },
+    Bytes(usize),
 }
 
 impl Full {
     /// The key of the configuration.
     pub fn key(&self) -> &'static str {
         match self {
-            Self::Entries { .. } => "limits.entries",
-            Self::Bytes { .. } => "limits.entryBytes",
+            Self::Entries(_) => "limits.entries",
+            Self::Bytes(_) => "limits.entryBytes",
         }
     }
-}
-
-/// What a caller waited for when its deadline passed.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum Pending {
-    /// The run is queued, for this reason.
-    #[error("the plugin run is queued: {0}")]
-    Queued(String),
-    /// The run is about to start.
-    #[error("the plugin run is about to start")]
-    Starting,
-    /// The plugin has been running for this time.
-    #[error("the plugin has been running for {} s", .0.as_secs())]
-    Running(Duration),
 }
 
 fn retired(why: Retirement) -> &'static str {
@@ -167,7 +147,6 @@ impl Failure {
         Failed { error, retry_after: left }
     }
 
-    /// Whether a caller that asks at `now` gets the failure without a run.
     pub(crate) fn is_held(&self, now: Now, at_terminal: bool) -> bool {
         now.boot < self.held_until(at_terminal)
     }

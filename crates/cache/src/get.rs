@@ -13,10 +13,10 @@ use super::{
     cache::CredentialCache,
     entries::Interest,
     entry::KeyEntry,
-    error::{CacheError, Failed, Pending},
+    error::{CacheError, Failed},
     rejection::Caller,
     request::Request,
-    run::Waiter,
+    run::{STARTING, Waiter},
     state::{Decision, FirstStep, KeyState, decide},
 };
 use credbroker_credential::{Generation, Issued};
@@ -28,8 +28,7 @@ use credbroker_runner::{PluginRunner, Urgency};
 const WITHOUT_DEADLINE: Duration = Duration::from_secs(60);
 
 impl<R: PluginRunner> CredentialCache<R> {
-    /// Returns the credential of `key` from memory if it is valid and `caller` does not have it yet. Never waits. `None`: call
-    /// [`get`](Self::get).
+    /// Returns the credential of `key` from memory if it is valid and `caller` does not have it yet. Never waits.
     pub fn lookup(&self, key: &PluginKey, caller: &Caller) -> Option<Arc<Issued>> {
         let now = self.now();
         let entry = self.lock().find(key).map(Arc::clone)?;
@@ -43,10 +42,6 @@ impl<R: PluginRunner> CredentialCache<R> {
     /// A login ([`Request::is_login`]) runs the plugin even if there is a credential, unless a login succeeded in the last ten
     /// seconds. A caller that asks again for the generation that it has, before that is due, may have seen it rejected; see
     /// [`Request::verify_at`].
-    ///
-    /// # Errors
-    ///
-    /// [`Failed`] has the cause and how long the failure is held.
     pub async fn get(&self, spec: PluginSpec, request: &Request) -> Result<Arc<Issued>, Failed> {
         let interest = self.enter(spec, request.caller.peer)?;
         let (entry, caller) = (&interest.entry, &request.caller);
@@ -76,11 +71,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         Ok(issued)
     }
 
-    /// Watches the credential of `spec`, and keeps it refreshed while the watch is open.
-    ///
-    /// # Errors
-    ///
-    /// There is no room for another key.
+    /// Watches the credential of `spec`, and keeps it refreshed while the watch is open. Fails if there is no room for it.
     pub fn watch(&self, spec: PluginSpec, caller: Caller) -> Result<CredentialWatch<R>, Failed> {
         let interest = self.enter(spec, caller.peer)?;
         interest.entry.watchers.fetch_add(1, Ordering::Relaxed);
@@ -91,10 +82,6 @@ impl<R: PluginRunner> CredentialCache<R> {
     }
 
     /// Fetches the credential of `spec` before a caller asks for it, as background work.
-    ///
-    /// # Errors
-    ///
-    /// As [`get`](Self::get).
     pub async fn fetch_ahead(&self, spec: PluginSpec) -> Result<(), Failed> {
         let Interest { entry, .. } = &self.enter(spec, Caller::BROKER)?;
         let (now, file) = (self.now(), entry.spec.file_version());
@@ -199,7 +186,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         let answer = timeout(limit, answer).await;
         let now = self.now();
         let outcome = answer.unwrap_or_else(|_| {
-            let pending = waiter.map_or(Pending::Starting, |waiter| waiter.pending(now));
+            let pending = waiter.map_or_else(|| STARTING.to_owned(), |waiter| waiter.pending(now));
             Err(CacheError::Pending(pending).into())
         });
         // Another run may have brought a credential, or a step of the clock made one valid again.
@@ -237,11 +224,8 @@ impl<R> CredentialWatch<R> {
 }
 
 impl<R: PluginRunner> CredentialWatch<R> {
-    /// Waits for a credential whose generation or expiry differs from the one that was returned last.
-    ///
-    /// # Errors
-    ///
-    /// The credential expired and could not be replaced: [`Failed`] has the cause.
+    /// Waits for a credential whose generation or expiry differs from the one that was returned last. Fails if that has
+    /// expired and could not be replaced.
     pub async fn next(&mut self) -> Result<Arc<Issued>, Failed> {
         let (cache, entry) = (&self.cache, &self.interest.entry);
         loop {

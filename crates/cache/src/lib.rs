@@ -5,9 +5,7 @@
 //! `keep_fresh` is the task that renews credentials ahead of expiry. [`CacheParts`] is what it needs: a
 //! [`PluginRunner`](credbroker_runner::PluginRunner), the scheduler of runs, and how to encode a credential.
 
-mod account;
 mod attention;
-mod bounds;
 mod cache;
 mod claim;
 mod entries;
@@ -27,10 +25,9 @@ mod testing;
 mod tests;
 
 pub use attention::Unattended;
-pub use bounds::EntryLimits;
 pub use cache::{CacheParts, CredentialCache, RunEndFn};
-pub use entries::ListPosition;
-pub use error::{CacheError, Failed, Full, Pending};
+pub use entries::{EntryLimits, ListPosition};
+pub use error::{CacheError, Failed, Full};
 pub use get::CredentialWatch;
 pub use rejection::{Caller, RejectionStatus, Verdict, VerifyFn};
 pub use report::{ReportOutcome, Reported};

@@ -1,6 +1,10 @@
 //! Refreshing and forgetting keys: once a second those that are due or idle, and on demand.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::HashSet,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use tracing::debug;
 
@@ -16,8 +20,7 @@ use credbroker_observe::clock::{Beat, Now};
 use credbroker_plugin::{ProfileName, Target};
 use credbroker_runner::{PluginRunner, Urgency};
 
-/// How often the maintenance runs. Validity is checked at each request; this bounds how late a refresh starts, also after
-/// a step of the clock and a suspend.
+/// How often the maintenance runs. It bounds how late a refresh starts, also after a step of the clock and a suspend.
 const PERIOD: Duration = Duration::from_secs(1);
 
 impl<R: PluginRunner> CredentialCache<R> {
@@ -41,8 +44,9 @@ impl<R: PluginRunner> CredentialCache<R> {
     }
 
     fn maintain_one(&self, entry: &Arc<KeyEntry>, now: Now) {
-        if entry.is_watched() && entry.has_expired(now) {
-            entry.cell.send_modify(|_expired| {}); // wakes the watches
+        if entry.watchers.load(Ordering::Relaxed) > 0 {
+            // Wakes the watches of an expired credential.
+            entry.cell.send_if_modified(|state| state.current.is_some() && state.valid(now).is_none());
         }
         match entry.next_action(now) {
             NextAction::Keep => {}
@@ -69,9 +73,8 @@ impl<R: PluginRunner> CredentialCache<R> {
     }
 
     /// Runs the plugin of every selected key now, waits for the outcomes, and returns the number of keys. The old
-    /// credentials are served meanwhile, and stay if a run fails.
-    ///
-    /// The first run of each issuer starts even while the issuer is paused; the others are background work.
+    /// credentials are served meanwhile, and stay if a run fails. The first run of each issuer starts even while the issuer is
+    /// paused; the others are background work.
     pub async fn refresh(&self, selector: &Selector) -> usize {
         // The interest is held until the end: a queued run without a caller is abandoned.
         let held = { self.lock().hold(selector) };
@@ -93,10 +96,8 @@ impl<R: PluginRunner> CredentialCache<R> {
     }
 
     /// Forgets the selected keys and returns their number. Secrets are wiped when the last response that holds them has
-    /// been sent. Open watches receive the next credential.
-    ///
-    /// The outcome of a run that started before goes only to the callers that wait for it: the run may have started as
-    /// another account.
+    /// been sent. Open watches receive the next credential. The outcome of a run that started before goes only to the
+    /// callers that wait for it: the run may have started as another account.
     pub fn evict(&self, selector: &Selector) -> usize {
         let evicted = { self.lock().select(selector, None, usize::MAX) };
         for some in evicted.chunks(AT_A_TIME) {
@@ -139,9 +140,8 @@ impl<R: PluginRunner> CredentialCache<R> {
         }
     }
 
-    /// Forgets the credentials of `profile`, except those for its current target `now`: the profile changed or was
-    /// deleted. Callers that wait for a run still get its outcome, for the target that they asked for; a run without
-    /// callers is ended.
+    /// Forgets the credentials of `profile`, except those for its current target `now`. Callers that wait for a run still get
+    /// its outcome, for the target that they asked for; a run without callers is ended.
     pub fn forget(&self, profile: &ProfileName, now: Option<&Arc<Target>>) {
         let is_stale = |entry: &&Arc<KeyEntry>| {
             let target = entry.spec.target.as_ref();
@@ -157,7 +157,9 @@ impl<R: PluginRunner> CredentialCache<R> {
         let taken = {
             let mut entries = self.lock();
             let taken = select(&entries);
-            entries.remove_all(&taken);
+            for entry in &taken {
+                entries.remove(entry);
+            }
             taken
         };
         for entry in &taken {

@@ -43,11 +43,6 @@ impl Default for Caller {
 impl Caller {
     /// The peer that is the broker itself: no process has this uid.
     pub const BROKER: u64 = credbroker_runner::BROKER;
-
-    /// Whether the kernel shows its process ID.
-    fn has_process(&self) -> bool {
-        self.peer & u64::from(u32::MAX) != 0
-    }
 }
 
 /// The generation that each caller received last, sorted by name. Each caller takes 16 bytes.
@@ -111,11 +106,6 @@ impl Callers {
         });
         let weight = |given: &Given| if given.since_and_flags & REJECTED_BEFORE == 0 { 1 } else { 2 };
         satisfied.map(weight).sum::<usize>() >= 2
-    }
-
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 }
 
@@ -184,16 +174,8 @@ pub(crate) struct Rejections {
     first: Option<(u64, Duration)>,
     /// The last suspicion: the generation, the caller, and when.
     last: Option<(u64, Caller, Duration)>,
-    doubts: Option<Doubts>,
-}
-
-/// The requests of callers that asked again although the server accepts the generation.
-#[derive(Clone, Debug)]
-struct Doubts {
-    generation: u64,
-    /// When the server accepted it, since boot.
-    since: Duration,
-    requests: u8,
+    /// A generation, since when the server accepts it, and the requests of callers that asked again nevertheless.
+    doubts: Option<(u64, Duration, u8)>,
 }
 
 /// The evidence that a credential is rejected.
@@ -203,18 +185,14 @@ pub(crate) enum Evidence {
     Reported,
     /// An API server answered 401 to the broker.
     Verified,
-    /// A caller asked again, and the broker cannot ask the API server.
-    Repeated {
-        /// Other callers use the generation successfully.
-        accepted: bool,
-    },
+    /// A caller asked again, and the broker cannot ask the API server. Other callers may use the generation successfully.
+    Repeated { accepted: bool },
     /// The API server accepts it, but callers ask again.
     Doubted,
 }
 
 impl Rejections {
     /// The evidence for a run in the API server's verdict about `issued`, which `caller` asked for again at `since`.
-    /// `accepted`: other callers use this generation successfully.
     pub(crate) fn weigh(
         &mut self,
         issued: &Issued,
@@ -234,19 +212,19 @@ impl Rejections {
     /// API servers cache verdicts. Returns whether callers asked again so often after one that it may be outdated.
     fn doubt(&mut self, issued: &Issued, since: Now, now: Now) -> bool {
         let generation = issued.generation.number();
-        let is_recent = |doubts: &&mut Doubts| {
-            doubts.generation == generation && now.boot.saturating_sub(doubts.since) <= DOUBT
-        };
-        let Some(doubts) = self.doubts.as_mut().filter(is_recent) else {
-            self.doubts = Some(Doubts { generation, since: now.boot, requests: 0 });
-            return false;
-        };
-        // A request from before the verdict is not evidence against it.
-        if since.boot < doubts.since {
-            return false;
+        let is_recent = |at: Duration| now.boot.saturating_sub(at) <= DOUBT;
+        match &mut self.doubts {
+            Some((of, accepted_at, requests)) if *of == generation && is_recent(*accepted_at) => {
+                // A request from before the verdict is not evidence against it.
+                let is_later = since.boot >= *accepted_at;
+                *requests = requests.saturating_add(u8::from(is_later));
+                is_later && *requests >= 2
+            }
+            doubts => {
+                *doubts = Some((generation, now.boot, 0));
+                false
+            }
         }
-        doubts.requests = doubts.requests.saturating_add(1);
-        doubts.requests >= 2
     }
 
     /// Notes `evidence` against `issued` at `now`, and a run if it starts one. If it is too early for that, returns the time
@@ -286,7 +264,7 @@ impl Rejections {
             generation == issued.generation.number()
                 && other.name != caller.name
                 // Processes that the kernel does not show differ by their names only.
-                && (other.peer != caller.peer || !caller.has_process())
+                && (other.peer != caller.peer || caller.peer & u64::from(u32::MAX) == 0)
                 && now.boot.saturating_sub(at) <= SATISFIED_AFTER
         })
     }

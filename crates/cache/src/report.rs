@@ -1,5 +1,4 @@
-//! Reports of rejected credentials, and suspicions: a caller that asks again for the credential that it has, long before it
-//! is due, may have seen it rejected.
+//! Reports of rejected credentials, and suspicions: a caller that asks again too early may have seen its credential rejected.
 
 use std::{future::ready, sync::Arc, time::Duration};
 
@@ -43,8 +42,7 @@ pub enum ReportOutcome {
     },
     /// The plugin ran and returned the reported credential again.
     NothingNewer,
-    /// The generation is not a recent one of this key: it is of another key or from before a restart, an eviction or
-    /// several rotations. The current credential is returned.
+    /// The generation is not a recent one of this key. The current credential is returned.
     UnknownGeneration,
 }
 
@@ -59,11 +57,8 @@ struct Reply {
 
 impl<R: PluginRunner> CredentialCache<R> {
     /// Returns what to use instead of `generation`, which an API server rejected: the current generation if it is
-    /// another one, otherwise the outcome of one run that all reports share. [`Reported::outcome`] says which.
-    ///
-    /// # Errors
-    ///
-    /// As [`get`](Self::get). The rejected credential stays in memory for callers that did not report it.
+    /// another one, otherwise the outcome of one run that all reports share. [`Reported::outcome`] says which. The rejected
+    /// credential stays in memory for callers that did not report it.
     pub async fn report(
         &self,
         spec: PluginSpec,

@@ -8,14 +8,14 @@ use std::{
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    error::{Failure, Pending},
-    request::Request,
-};
+use super::{error::Failure, request::Request};
 use credbroker_credential::Issued;
 use credbroker_observe::{clock::Now, metrics::RunReason, trace::RunSpan};
 use credbroker_plugin::PluginSpec;
 use credbroker_runner::{Attendance, Attending, RunError, TicketHandle, Urgency};
+
+/// What a caller waits for before its run is queued, and when that is about to start.
+pub(crate) const STARTING: &str = "the plugin run is about to start";
 
 /// The outcome of a run; `None`: it was abandoned, and callers that started to wait meanwhile decide again.
 pub(crate) type RunResult = Option<Result<Arc<Issued>, Arc<Failure>>>;
@@ -39,17 +39,18 @@ pub(crate) struct Run {
     progress: Mutex<Progress>,
 }
 
+/// Times are since boot.
 #[derive(Debug)]
-struct Progress {
+pub(crate) struct Progress {
     /// The processes of the callers that wait now. The run is queued for all of them, and starts in the first turn of any:
     /// a caller that joins it delays no other.
     peers: Vec<u64>,
     /// The urgency while no caller waits; [`Urgency::Waited`]: only callers need it.
     floor: Urgency,
-    /// When the plugin started, since boot; `None`: it is queued.
-    started: Option<Duration>,
-    /// How long the plugin ran; `None`: it has not ended.
-    ran: Option<Duration>,
+    /// When the plugin started; `None`: it is queued.
+    pub started: Option<Duration>,
+    /// When the plugin ended.
+    pub ended: Option<Duration>,
     /// The entry no longer refers to it.
     is_detached: bool,
 }
@@ -64,7 +65,7 @@ impl Run {
         now: Now,
     ) -> Self {
         let peers = if let Urgency::Waited { peer } = floor { vec![peer] } else { Vec::new() };
-        let progress = Progress { peers, floor, started: None, ran: None, is_detached: false };
+        let progress = Progress { peers, floor, started: None, ended: None, is_detached: false };
         Self {
             reason,
             attendance: Arc::new(attendance),
@@ -78,38 +79,26 @@ impl Run {
         }
     }
 
-    pub(crate) fn starts(&self, now: Now) {
-        self.lock().started = Some(now.boot);
-    }
-
-    /// Notes that the plugin has ended at `now`.
-    pub(crate) fn ends(&self, now: Now) {
-        let mut progress = self.lock();
-        progress.ran = progress.started.map(|started| now.boot.saturating_sub(started));
-    }
-
-    pub(crate) fn started_at(&self) -> Option<Duration> {
-        self.lock().started
-    }
-
     /// How long it was queued; `None`: it has not started.
     pub(crate) fn queued(&self) -> Option<Duration> {
-        Some(self.started_at()?.saturating_sub(self.claimed_at))
+        Some(self.progress().started?.saturating_sub(self.claimed_at))
     }
 
+    /// How long the plugin ran; `None`: it has not ended.
     pub(crate) fn ran(&self) -> Option<Duration> {
-        self.lock().ran
+        let progress = self.progress();
+        Some(progress.ended?.saturating_sub(progress.started?))
     }
 
     /// Whether it is queued and no caller waits for it.
     pub(crate) fn is_background(&self) -> bool {
-        let progress = self.lock();
+        let progress = self.progress();
         progress.started.is_none() && progress.peers.is_empty()
     }
 
     /// Changes the urgency while no caller waits. A forced run stays forced.
     pub(crate) fn set_floor(&self, floor: Urgency) {
-        let mut progress = self.lock();
+        let mut progress = self.progress();
         if progress.floor != floor && progress.floor != Urgency::Forced {
             progress.floor = floor;
             self.ticket.set_floor(floor);
@@ -118,7 +107,7 @@ impl Run {
 
     /// Notes that the entry no longer refers to it. If no caller waits, the run is ended.
     pub(crate) fn detach(&self) {
-        let mut progress = self.lock();
+        let mut progress = self.progress();
         progress.is_detached = true;
         if progress.peers.is_empty() {
             self.abandoned.cancel();
@@ -139,7 +128,7 @@ impl Run {
         outcome.ok().flatten().flatten()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Progress> {
+    pub(crate) fn progress(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -158,7 +147,7 @@ impl Waiter {
     pub(crate) fn new(run: Arc<Run>, request: &Request, is_first: bool) -> Result<Self, Duration> {
         let peer = request.caller.peer;
         if !is_first {
-            let mut progress = run.lock();
+            let mut progress = run.progress();
             run.ticket.join(peer)?;
             progress.peers.push(peer);
         }
@@ -173,19 +162,19 @@ impl Waiter {
     }
 
     /// What it waits for at `now`, when its deadline has passed.
-    pub(crate) fn pending(&self, now: Now) -> Pending {
-        let progress = self.run.lock();
-        let waits_for = || self.run.ticket.waits_for(Some(self.peer));
-        match progress.started {
-            Some(started) => Pending::Running(now.boot.saturating_sub(started)),
-            None => waits_for().map_or(Pending::Starting, Pending::Queued),
+    pub(crate) fn pending(&self, now: Now) -> String {
+        let started = self.run.progress().started;
+        match started.ok_or_else(|| self.run.ticket.waits_for(Some(self.peer))) {
+            Ok(at) => format!("the plugin has been running for {} s", now.boot.saturating_sub(at).as_secs()),
+            Err(Some(reason)) => format!("the plugin run is queued: {reason}"),
+            Err(None) => STARTING.to_owned(),
         }
     }
 }
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        let mut progress = self.run.lock();
+        let mut progress = self.run.progress();
         if let Some(index) = progress.peers.iter().position(|waiting| *waiting == self.peer) {
             progress.peers.swap_remove(index);
         }

@@ -165,7 +165,6 @@ impl Current {
     }
 }
 
-/// The answer to one request.
 #[derive(Debug)]
 pub(crate) enum Decision {
     /// The credential is valid, and a refresh of it may be due.
@@ -211,7 +210,6 @@ pub(crate) enum FirstStep {
     Run,
 }
 
-/// How an entry is used.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
     pub idle: Duration,
@@ -237,7 +235,6 @@ pub(crate) enum NextAction {
     Forget,
 }
 
-/// What to do for an entry at `now`.
 pub(crate) fn next_action(state: &KeyState, usage: Usage, now: Now) -> NextAction {
     let valid = state.valid(now);
     let used = usage.watched || valid.is_some_and(|current| usage.idle <= current.issued.lifetime);
@@ -306,8 +303,7 @@ pub(crate) fn outlook(
     }
 }
 
-/// How long after `now` the credential is renewed, if it is in use. `None`: a run is in flight, or only a request starts
-/// one.
+/// How long after `now` a credential in use is renewed. `None`: a run is in flight, or only a request starts one.
 pub(crate) fn next_refresh(state: &KeyState, usage: Usage, now: Now) -> Option<Duration> {
     let (cause, wait) = outlook(state, usage, None, now);
     let is_due = || state.valid(now).is_some_and(|current| current.is_due_at(now, usage.file));
@@ -336,9 +332,8 @@ fn lead(lifetime: Duration, u: f64) -> Duration {
 }
 
 /// How a credential that arrives at `now` compares with the one that is held (`old`), and the time until the next refresh.
-///
-/// It is unchanged if it is the same: generation, lifetime and expiry stay. It is extended if the same material has another
-/// expiry: the generation stays. Otherwise it is rotated.
+/// If it is unchanged, generation, lifetime and expiry stay. If the same material has another expiry, it is extended: the
+/// generation stays. Otherwise it is rotated.
 pub(crate) fn renewal(
     old: Option<&Current>,
     material: &Material,

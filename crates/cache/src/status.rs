@@ -102,8 +102,7 @@ impl ProviderSummary {
 }
 
 impl<R: PluginRunner> CredentialCache<R> {
-    /// Returns at most `count` of the selected keys, without their credentials, in the order of provider and key,
-    /// starting after `after`.
+    /// At most `count` of the selected keys that follow `after`, in the order of provider and key.
     pub fn list(&self, selector: &Selector, after: Option<&ListPosition>, count: usize) -> Vec<KeyStatus> {
         let entries = self.lock().select(selector, after, count);
         let now = self.now();

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::{
     endpoints::Listen,
     problem::{Location, suggestion},
-    reader::Cursor,
+    schema::Cursor,
     table::{access as table, allow, peers, root},
 };
 use credbroker_plugin::{

@@ -1,16 +1,12 @@
 //! The section `clusterProfiles`: the hub that the fleet's inventory is read from, and what is fetched ahead.
 
-use std::{
-    collections::HashSet,
-    num::NonZeroUsize,
-    path::{Path, PathBuf},
-};
+use std::{collections::HashSet, num::NonZeroUsize, sync::Arc};
 
 use super::{
     file::expand,
-    kubeconfig::{HubSource, Kubeconfig, Mode},
+    kubeconfig::{HubKubeconfig, Kubeconfig, Mode},
     problem::suggestion,
-    reader::Cursor,
+    schema::Cursor,
     table::{cluster_profiles as table, prewarm, root},
 };
 use credbroker_plugin::{Environment, Globs, ProfileName, Provider, cluster_profile::EndpointRules};
@@ -22,10 +18,8 @@ const IN_CLUSTER: &str = "in-cluster";
 /// Which ClusterProfiles are read, and from where.
 #[derive(Clone, Debug)]
 pub struct ClusterProfiles {
-    /// The hub.
-    pub hub: HubAccess,
-    /// What distinguishes it from another hub.
-    pub source: HubSource,
+    /// The kubeconfig of the hub; `None`: the service account of the pod that the broker runs in.
+    pub hub: Option<HubKubeconfig>,
     /// Namespaces to read; empty: all.
     pub namespaces: Vec<String>,
     /// Label selector, as kubectl's `-l`; empty: everything.
@@ -34,22 +28,6 @@ pub struct ClusterProfiles {
     pub rules: EndpointRules,
     /// Credentials that are fetched before they are requested.
     pub prewarm: Vec<Prewarm>,
-}
-
-/// How the hub is reached.
-#[derive(Clone, Debug)]
-pub enum HubAccess {
-    /// With the service account of the pod that the broker runs in.
-    InCluster,
-    /// With a kubeconfig.
-    Kubeconfig {
-        /// The file.
-        path: PathBuf,
-        /// The context; `None`: the current one.
-        context: Option<String>,
-        /// The plugin of the context's user, if it has one. The broker runs it like any other.
-        plugin: Option<Box<Provider>>,
-    },
 }
 
 /// A rule for credentials that are fetched before they are requested.
@@ -68,45 +46,25 @@ pub struct Prewarm {
 impl ClusterProfiles {
     /// Whether `newer` is the same hub: its objects are the same ones.
     pub fn is_same_hub(&self, newer: &Self) -> bool {
-        self.hub.file().is_none() == newer.hub.file().is_none() && self.source.server == newer.source.server
+        let server = |section: &Self| section.hub.as_ref().map(|hub| Arc::clone(&hub.server));
+        server(self) == server(newer)
     }
 
     /// Whether `newer` is read in the same way, so that its reader can go on. The rules for endpoints are not compared.
     pub fn is_read_alike(&self, newer: &Self) -> bool {
-        self.hub.is_alike(&newer.hub)
-            && self.source == newer.source
+        let is_hub_alike = match (&self.hub, &newer.hub) {
+            (Some(hub), Some(newer)) => hub.is_alike(newer),
+            (hub, newer) => hub.is_none() && newer.is_none(),
+        };
+        is_hub_alike
             && self.namespaces == newer.namespaces
             && self.label_selector == newer.label_selector
             && self.prewarm == newer.prewarm
     }
 
     /// The plugin of the hub's user, if it has one.
-    pub(super) fn plugin_mut(&mut self) -> Option<&mut Provider> {
-        match &mut self.hub {
-            HubAccess::InCluster => None,
-            HubAccess::Kubeconfig { plugin, .. } => plugin.as_deref_mut(),
-        }
-    }
-}
-
-impl HubAccess {
-    /// The kubeconfig and its context; `None`: in the cluster.
-    fn file(&self) -> Option<(&Path, Option<&str>)> {
-        let Self::Kubeconfig { path, context, .. } = self else { return None };
-        Some((path, context.as_deref()))
-    }
-
-    fn plugin(&self) -> Option<&Provider> {
-        if let Self::Kubeconfig { plugin, .. } = self { plugin.as_deref() } else { None }
-    }
-
-    /// Whether `newer` is reached in the same way.
-    fn is_alike(&self, newer: &Self) -> bool {
-        let is_same_plugin = match (self.plugin(), newer.plugin()) {
-            (Some(plugin), Some(newer)) => plugin.is_same_definition(newer),
-            (plugin, newer) => plugin.is_none() && newer.is_none(),
-        };
-        is_same_plugin && self.file() == newer.file()
+    pub fn plugin(&self) -> Option<&Provider> {
+        self.hub.as_ref()?.plugin.as_deref()
     }
 }
 
@@ -118,10 +76,9 @@ impl Prewarm {
     }
 }
 
-/// Reads the section of the configuration `root`. `dir` is that of the file, `providers` are those of the configuration.
+/// Reads the section of the configuration `root`, whose providers these are.
 pub(super) fn cluster_profiles(
     root: &Cursor<'_>,
-    dir: &Path,
     providers: &[Provider],
     env: &Environment,
 ) -> Option<ClusterProfiles> {
@@ -138,11 +95,12 @@ pub(super) fn cluster_profiles(
     let mut seen = HashSet::new();
     namespaces.retain(|name| seen.insert(name.clone()));
     let label_selector = table::LABEL_SELECTOR.read(&fields).unwrap_or_default();
-    let (hub, source) = hub(&fields, dir, env)?;
-    Some(ClusterProfiles { hub, source, namespaces, label_selector, rules, prewarm })
+    let hub = hub(&fields, env);
+    Some(ClusterProfiles { hub, namespaces, label_selector, rules, prewarm })
 }
 
-fn hub(fields: &Cursor<'_>, dir: &Path, env: &Environment) -> Option<(HubAccess, HubSource)> {
+/// `None`: the hub is the cluster that the broker runs in, or there is a problem.
+fn hub(fields: &Cursor<'_>, env: &Environment) -> Option<HubKubeconfig> {
     let context = table::CONTEXT.read(fields).filter(|context| !context.is_empty());
     let (at, text) = table::KUBECONFIG.read(fields)?;
     match text {
@@ -151,13 +109,13 @@ fn hub(fields: &Cursor<'_>, dir: &Path, env: &Environment) -> Option<(HubAccess,
             if let Some(context) = fields.get(table::CONTEXT.name).filter(|_| context.is_some()) {
                 context.problem("`in-cluster` has no contexts; remove it");
             }
-            Some((HubAccess::InCluster, HubSource::default()))
+            None
         }
         path => {
-            let path = dir.join(expand(path, env));
+            let path = at.dir().join(expand(path, env));
             let kubeconfig = Kubeconfig::read(std::slice::from_ref(&path), Mode::Named, at.report);
-            let (source, plugin) = kubeconfig.hub(context.as_deref(), HUB_PROVIDER, env, &at);
-            Some((HubAccess::Kubeconfig { path, context, plugin: plugin.map(Box::new) }, source))
+            let hub = HubKubeconfig { path, context, ..HubKubeconfig::default() };
+            Some(kubeconfig.hub(hub, HUB_PROVIDER, env, &at))
         }
     }
 }

@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     file::expand,
-    reader::Cursor,
+    schema::Cursor,
     table::{audit, listen, metrics, root},
 };
 use credbroker_plugin::Environment;

@@ -14,14 +14,11 @@ use super::problem::{Location, Report};
 use credbroker_credential::document::{Aliases, Node, ParseError, ParseErrorKind, Value, yaml};
 use credbroker_plugin::Environment;
 
-/// Maximum size of our own configuration, in bytes.
-const MAX_CONFIG: u64 = 1 << 20;
+/// Maximum size of our own configuration and of a bundle of certificate authorities, in bytes: a system's has a quarter of it.
+const MAX: u64 = 1 << 20;
 
 /// Maximum size of a kubeconfig, in bytes: some have a thousand clusters.
 const MAX_KUBECONFIG: u64 = 16 << 20;
-
-/// Maximum size of a bundle of certificate authorities, in bytes: that of a whole system has a quarter of it.
-const MAX_AUTHORITIES: u64 = 1 << 20;
 
 /// What other users could do with a file that they can change.
 const SO: &str = "run programs as the broker";
@@ -29,7 +26,7 @@ const SO: &str = "run programs as the broker";
 /// Reads our own configuration.
 pub(super) fn config(path: &Path, report: &Report) -> Option<Vec<u8>> {
     report.follow(path);
-    read(path, MAX_CONFIG, report)
+    read(path, MAX, report)
 }
 
 /// Reads a kubeconfig; a missing one is `None` without a problem.
@@ -71,28 +68,20 @@ fn read(path: &Path, limit: u64, report: &Report) -> Option<Vec<u8>> {
 }
 
 /// Why the file at `path` must not decide whom the broker trusts; `None`: only the broker's user and root can change it.
-///
-/// # Errors
-///
-/// It cannot be looked at.
 pub fn distrust(path: &Path) -> io::Result<Option<String>> {
     let found = unsafe_file(path, &path.metadata()?)?;
     Ok(found.first().map(|by| by.problem("decide whom the broker trusts")))
 }
 
 /// Reads a file of certificate authorities. A pipe or a device could keep the broker from starting.
-///
-/// # Errors
-///
-/// It cannot be read, is not a regular file, or is larger than 1 MiB.
 pub fn authorities(path: &Path) -> io::Result<Vec<u8>> {
     let unusable = |problem: String| io::Error::new(io::ErrorKind::InvalidData, problem);
     let (file, found) = open(path)?;
     if !found.is_file() {
         return Err(unusable("it is not a regular file".to_owned()));
     }
-    let bytes = contents(file, &found, MAX_AUTHORITIES)?;
-    bytes.ok_or_else(|| unusable(format!("it has more than {MAX_AUTHORITIES} bytes")))
+    let bytes = contents(file, &found, MAX)?;
+    bytes.ok_or_else(|| unusable(format!("it has more than {MAX} bytes")))
 }
 
 /// The document in `bytes`.

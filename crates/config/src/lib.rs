@@ -1,11 +1,9 @@
 //! From files to a checked [`Config`]. All problems are reported together, with their positions.
 //!
 //! [`load`] finds and reads the configuration; [`reload`] does so for a broker that runs. Every key is declared once, in
-//! `table`: its kind, bounds, default and documentation, from which the readers and the reference come.
-//! [`kubeconfig`] reads kubeconfigs, whose users become providers.
+//! `table`, from which the readers come. [`kubeconfig`] reads kubeconfigs, whose users become providers.
 
 mod access;
-mod broker;
 mod cluster_profiles;
 mod endpoints;
 mod file;
@@ -13,17 +11,14 @@ pub mod kubeconfig;
 mod load;
 mod problem;
 mod provider;
-mod reader;
 mod schema;
-mod stanza;
 mod table;
 
-pub use broker::Config;
-pub use cluster_profiles::{ClusterProfiles, HUB_PROVIDER, HubAccess, Prewarm};
+pub use cluster_profiles::{ClusterProfiles, HUB_PROVIDER, Prewarm};
 pub use endpoints::{AuditTo, Listen, MetricsAddress, MetricsListen, group_id};
 pub use file::{authorities, distrust};
-pub use kubeconfig::{Definitions, HubSource, definitions};
-pub use load::{Loaded, expanded, load, place, read_kubeconfig, reload};
+pub use kubeconfig::{Definitions, HubKubeconfig, definitions};
+pub use load::{Config, Loaded, expanded, load, place, read_kubeconfig, reload};
 pub use problem::{ConfigError, Problem, Sources};
 pub use table::Limits;
 

@@ -1,17 +1,45 @@
-//! Finds the files, and reads them.
+//! Our own configuration (`kind: BrokerConfig`): where it is, and what it becomes.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use super::{
-    broker::{Config, config},
-    endpoints::Listen,
+    access,
+    cluster_profiles::{ClusterProfiles, cluster_profiles},
+    endpoints::{AuditTo, Listen, MetricsListen, audit_section, listeners, metrics_section},
     file,
     kubeconfig::{Kubeconfig, Mode, variables},
-    problem::{ConfigError, Location, Problem, Report, Sources},
-    provider::{inventory, is_inventory},
+    problem::{ConfigError, Findings, Location, Problem, Report, Sources},
+    provider::{cluster_info, inventory, is_inventory, issuers, policy, section},
+    schema::{Cursor, Dialect},
+    table::{Limits, root},
 };
-use credbroker_plugin::{Environment, Globs, Providers};
+use credbroker_credential::document::Node;
+use credbroker_plugin::{ClusterInfo, Environment, Globs, Provider, Providers, access::Rule};
 use serde_json::value::RawValue;
+
+/// A configuration, checked. Immutable.
+#[derive(Debug, Default)]
+pub struct Config {
+    /// The sockets that the broker listens on; at least one.
+    pub listen: Vec<Listen>,
+    /// Every configured plugin.
+    pub providers: Providers,
+    /// Limits of the whole broker.
+    pub limits: Limits,
+    /// Where metrics and health are served over HTTP; `None`: nowhere.
+    pub metrics: Option<MetricsListen>,
+    /// The hub that ClusterProfiles are read from; `None`: no ClusterProfiles are read.
+    pub cluster_profiles: Option<ClusterProfiles>,
+    /// The access rules; empty: the broker's own user and root may do everything.
+    pub access: Vec<Rule>,
+    /// Where decisions and runs are recorded.
+    pub audit: AuditTo,
+    /// The files that it was read from, including kubeconfigs.
+    pub files: Vec<PathBuf>,
+}
 
 /// A configuration and the files that it was read from.
 #[derive(Debug)]
@@ -36,8 +64,7 @@ pub fn load(flag: Option<&Path>, env: &Environment) -> Result<Loaded, ConfigErro
 }
 
 /// As [`load`], for a broker that runs with `providers`. A kubeconfig that is gone, and the lack of any provider, are only
-/// warnings: the broker must be able to lose its last users. A user of an unnamed kubeconfig that the broker runs with is
-/// not left out for a mistake in it; the mistake is a problem.
+/// warnings: the broker must be able to lose its last users. A mistake in a user that the broker runs with is a problem.
 pub fn reload(flag: Option<&Path>, env: &Environment, providers: &Providers) -> Result<Loaded, ConfigError> {
     load_with(flag, env, Report::running(providers))
 }
@@ -50,9 +77,8 @@ fn load_with(flag: Option<&Path>, env: &Environment, report: Report) -> Result<L
     if config.listen.is_empty() {
         config.listen.push(Listen::default());
     }
-    config.files.clone_from(&report.findings().files);
-    let sources = report.findings().sources.clone();
-    let (config, warnings) = report.finish(config)?;
+    let Findings { files, warnings, sources, .. } = report.finish()?;
+    config.files = files;
     Ok(Loaded { config, source, warnings, sources })
 }
 
@@ -120,11 +146,85 @@ fn ambient(env: &Environment, report: &Report) -> (Config, String) {
     (Config { providers: Providers::new(providers), ..Config::default() }, source)
 }
 
+/// Reads a whole configuration, and the kubeconfigs that it names; `None`: it is something else.
+fn config(path: &Path, node: &Node, env: &Environment, report: &Report) -> Option<Config> {
+    let at = Cursor::new(path, Dialect::Strict, node, report);
+    let is = |key, value| node.get(key).and_then(Node::as_str) == Some(value);
+    if is("apiVersion", "v1") && is("kind", "Config") {
+        return at.reject(format!(
+            "is a kubeconfig; name it in a config (`kubeconfigs: [{}]`), or in KUBECONFIG with no config",
+            path.display()
+        ));
+    }
+    let root = at.fields(root::SECTION.names)?;
+    root::API_VERSION.read(&root);
+    root::KIND.read(&root);
+    let listen = listeners(&root, env);
+    let limits = Limits::read(root::LIMITS.read(&root).as_ref());
+    let access = access::rules(&root);
+    let has_rules = !access.is_empty();
+    let items = root::PROVIDERS.read(&root).unwrap_or_default();
+    let mut providers: Vec<_> = items.iter().filter_map(|item| section(item, env, has_rules)).collect();
+    let paths = root::KUBECONFIGS.read(&root).unwrap_or_default();
+    let paths: Vec<_> = paths.iter().map(|path| root.dir().join(file::expand(path, env))).collect();
+    providers.extend(users(&root, &paths, env, has_rules));
+    if providers.is_empty() && report.problems() == 0 {
+        let problem = "names no provider; add `providers`, or `kubeconfigs: [~/.kube/config]`";
+        if paths.is_empty() { at.problem(problem) } else { report.problem_at_start(at.place(), problem) }
+    }
+    let metrics = metrics_section(&root, has_rules);
+    let audit = audit_section(&root, has_rules, env);
+    let mut cluster_profiles = cluster_profiles(&root, &providers, env);
+    let has_hub = cluster_profiles.is_some();
+    let policy = Arc::new(policy(&root));
+    let hub = cluster_profiles.as_mut().and_then(|section| section.hub.as_mut()?.plugin.as_deref_mut());
+    let mut plugins: Vec<_> = providers.iter_mut().chain(hub).collect();
+    for provider in &mut plugins {
+        provider.policy = Arc::clone(&policy);
+    }
+    issuers(&root, plugins.into_iter());
+    warn_of_unknown_clusters(&at, &providers, has_hub);
+    if report.problems() == 0 {
+        access::warn_of_nothing(&root, &providers, &listen, has_hub);
+    }
+    let providers = Providers::new(providers);
+    Some(Config { listen, providers, limits, metrics, cluster_profiles, access, audit, files: Vec::new() })
+}
+
+fn users(root: &Cursor<'_>, paths: &[PathBuf], env: &Environment, has_rules: bool) -> Vec<Provider> {
+    let caller_env = root::CALLER_ENV.read(root).map(Globs::new).unwrap_or_default();
+    let report = root.report;
+    if paths.is_empty() {
+        if let Some(value) = root.get(root::CALLER_ENV.name) {
+            value.problem("is for the users of `kubeconfigs`, and there are none; each provider has its own `callerEnv`");
+        }
+        return Vec::new();
+    }
+    let variables = variables(env, caller_env);
+    let kubeconfig = Kubeconfig::read(paths, Mode::Named, report);
+    let mut providers = kubeconfig.providers(&variables, Mode::Named, report);
+    for provider in &mut providers {
+        provider.cluster_info = cluster_info(provider, has_rules);
+    }
+    kubeconfig.warn_of_unlisted(&variables, report);
+    providers
+}
+
+/// Warns about `clusterInfo: match` without clusters to match with.
+fn warn_of_unknown_clusters(at: &Cursor<'_>, providers: &[Provider], has_hub: bool) {
+    let is_blind = |provider: &&Provider| {
+        provider.cluster_info == ClusterInfo::Match && provider.clusters.is_empty() && !has_hub
+    };
+    for provider in providers.iter().filter(is_blind) {
+        at.warning(format!("provider `{}` has `clusterInfo: match`, but without `clusterProfiles` the broker does not know any cluster, so every caller that sends one is refused", provider.name));
+    }
+}
+
 /// Reads kubeconfigs for a command that rewrites them.
 pub fn read_kubeconfig(paths: &[PathBuf], mode: Mode) -> Result<Kubeconfig, ConfigError> {
     let report = Report::default();
     let kubeconfig = Kubeconfig::read(paths, mode, &report);
-    report.finish(kubeconfig).map(|(kubeconfig, _)| kubeconfig)
+    report.finish().map(|_| kubeconfig)
 }
 
 /// A kubeconfig as the configuration `config` names it, as an absolute path.

@@ -1,7 +1,7 @@
 //! Problems of a configuration with their positions, and the files that it depends on.
 
 use std::{
-    cell::{Ref, RefCell},
+    cell::RefCell,
     collections::{HashMap, HashSet},
     fmt,
     path::{Path, PathBuf},
@@ -96,7 +96,7 @@ impl Sources {
 /// What was found so far: the one place where all readers of a configuration put it.
 #[derive(Debug, Default)]
 pub(super) struct Report {
-    findings: RefCell<Findings>,
+    pub(super) findings: RefCell<Findings>,
     /// The identities of the definitions that a running broker has; `None`: it starts.
     running: Option<HashSet<(PathBuf, Arc<str>)>>,
 }
@@ -189,30 +189,22 @@ impl Report {
 
     /// For a reader to whom all of it is only a warning.
     pub(super) fn into_warnings(self) -> Vec<Problem> {
-        let Findings { refused, warnings, .. } = self.into_findings();
+        let Findings { refused, warnings, .. } = self.findings.into_inner();
         [refused, warnings].concat()
     }
 
-    pub(super) fn findings(&self) -> Ref<'_, Findings> {
-        self.findings.borrow()
-    }
-
-    pub(super) fn into_findings(self) -> Findings {
-        self.findings.into_inner()
-    }
-
-    /// `value` with all warnings, unless anything is wrong; what was found is put in the order of the files' lines.
-    pub(super) fn finish<T>(self, value: T) -> Result<(T, Vec<Problem>), ConfigError> {
-        let Findings { mut problems, mut warnings, mut refused, sources, .. } = self.into_findings();
-        problems.append(&mut refused);
-        for found in [&mut problems, &mut warnings] {
-            found.sort_by(|one, two| (&one.file, one.at).cmp(&(&two.file, two.at)));
+    /// What was found, unless anything is wrong, in the order of the files' lines.
+    pub(super) fn finish(self) -> Result<Findings, ConfigError> {
+        let mut found = self.findings.into_inner();
+        found.problems.append(&mut found.refused);
+        for problems in [&mut found.problems, &mut found.warnings] {
+            problems.sort_by(|one, two| (&one.file, one.at).cmp(&(&two.file, two.at)));
         }
-        if problems.is_empty() {
-            Ok((value, warnings))
-        } else {
-            Err(ConfigError { problems, warnings, sources })
+        if found.problems.is_empty() {
+            return Ok(found);
         }
+        let Findings { problems, warnings, sources, .. } = found;
+        Err(ConfigError { problems, warnings, sources })
     }
 }
 

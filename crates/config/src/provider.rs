@@ -1,23 +1,23 @@
-//! Providers: the items of `providers` in our own configuration, and cluster-inventory-api's provider file; and what they
-//! share: issuers with their rate limits, and the policy for plugins.
+//! Providers: the `exec` stanza, which kubeconfigs, cluster-inventory-api's provider file and our own configuration share, the
+//! items of `providers`, and what they share: issuers with their rate limits, and the policy for plugins.
 
 use std::{
     collections::{HashMap, HashSet},
     path::Path,
-    sync::Arc,
+    sync::{Arc, LazyLock},
     time::Duration,
 };
 
 use super::{
     problem::{Report, suggestion},
-    reader::{Cursor, Dialect},
-    stanza::{StanzaRules, Variables, default_issuer, stanza},
-    table::{PolicyType, allowlist, issuer, provider as table, root},
+    schema::{ConfigKey, Cursor, Dialect, Kind, Required},
+    table::{PolicyType, allowlist, exec, issuer, provider as table, root, variable},
 };
-use credbroker_credential::{LifetimeLimits, document::Node};
+use credbroker_credential::{ApiVersion, LifetimeLimits, document::Node, text::sanitize};
 use credbroker_plugin::{
-    ClusterInfo, Command, EnvPolicy, Environment, Globs, Issuer, PluginPolicy, ProfileSourced, Provider,
-    Sandbox, cleaned,
+    ClusterInfo, Command, EnvPolicy, Environment, Globs, Interactive, Issuer, PluginPolicy, ProfileSourced,
+    Provider, ProviderState, Sandbox, Sha256, Verify, cleaned, identity_variables, is_denied,
+    may_select_identity,
 };
 
 /// How long credbroker-exec waits for a response by default.
@@ -39,6 +39,150 @@ const IDENTITIES: [(&str, &str, &str); 3] = [
     ),
     ("gke-gcloud-auth-plugin", "CLOUDSDK_*", "CLOUDSDK_CONFIG GOOGLE_APPLICATION_CREDENTIALS"),
 ];
+
+/// Variables of terminals and desktops, which set them for every program.
+const UNRELATED: [&str; 3] = ["ITERM_PROFILE", "KONSOLE_PROFILE_NAME", "XDG_ACTIVATION_TOKEN"];
+
+/// Where a provider's environment comes from.
+#[derive(Clone, Debug)]
+pub(super) struct Variables<'a> {
+    /// The broker's own.
+    pub(super) broker: &'a Environment,
+    pub(super) pass_env: Globs,
+    pub(super) caller_env: Globs,
+}
+
+impl Variables<'_> {
+    /// The variables of the broker's own environment that a plugin receives for every caller, and that look as if they
+    /// selected an identity, although no list names them. Left out is what `pass_env` names without a `*`: that was chosen.
+    pub(super) fn unlisted(&self) -> Vec<String> {
+        static LISTED: LazyLock<Globs> = LazyLock::new(identity_variables);
+        let is_unlisted = |name: &str| {
+            may_select_identity(name)
+                && !LISTED.matches(name)
+                && !self.pass_env.lists(name)
+                && !UNRELATED.contains(&name)
+        };
+        let inherited = self.broker.inherited(&self.pass_env, &self.caller_env);
+        let names = inherited.0.iter().filter(|(_, value)| !value.is_empty()).map(|(name, _)| name.to_str());
+        names.flatten().filter(|name| is_unlisted(name)).map(str::to_owned).collect()
+    }
+}
+
+/// A provider called `name` with the default limits and an issuer of that name; `None` with problems in the report if the
+/// stanza is not valid. `accepts_v1alpha1`: it may be one of an old plugin.
+pub(super) fn stanza(
+    fields: &Cursor<'_>,
+    accepts_v1alpha1: bool,
+    name: &str,
+    variables: &Variables<'_>,
+) -> Option<Provider> {
+    let before = fields.report.problems();
+    let api_version = api_version(fields, accepts_v1alpha1);
+    let command = command(fields);
+    let args = exec::ARGS.read(fields).unwrap_or_default();
+    let env = exec::ENV.read(fields).unwrap_or_default();
+    let env = env.iter().filter_map(variable).collect();
+    let provide_cluster_info = exec::PROVIDE_CLUSTER_INFO.read(fields);
+    let interactive = interactive(fields, api_version);
+    let install_hint = exec::INSTALL_HINT.read(fields).filter(|hint| !hint.is_empty());
+    if fields.report.problems() > before {
+        return None;
+    }
+    Some(Provider {
+        name: name.into(),
+        definition: None,
+        command: command?,
+        args,
+        env,
+        inherited: variables.broker.inherited(&variables.pass_env, &variables.caller_env).into(),
+        caller_env: variables.caller_env.clone(),
+        refuses_other_identities: true,
+        api_version: api_version?,
+        provide_cluster_info,
+        interactive,
+        install_hint: install_hint.as_deref().map(sanitize),
+        issuer: Arc::new(default_issuer(name.into())),
+        sandbox: Sandbox::Compatible,
+        sha256: None,
+        policy: Arc::default(),
+        timeout: table::TIMEOUT.absent.0,
+        interactive_timeout: table::INTERACTIVE_TIMEOUT.absent.0,
+        lifetime: LifetimeLimits {
+            max_age: None,
+            unknown_expiry_max_age: table::UNKNOWN_EXPIRY_MAX_AGE.absent.0,
+        },
+        clusters: Vec::new(),
+        cluster_info: ClusterInfo::FromCaller,
+        verify: Verify::Auto,
+        profile_sourced: None,
+        profile_env: Globs::default(),
+        state: ProviderState::default(),
+    })
+}
+
+/// The issuer of that name without a section.
+pub(super) fn default_issuer(name: Arc<str>) -> Issuer {
+    let (runs_per_second, concurrency) = (issuer::RUNS_PER_SECOND.absent.0, issuer::CONCURRENCY.absent.0);
+    Issuer { name, runs_per_second, concurrency }
+}
+
+/// The value of a required key, of which Go's zero value counts as absent.
+fn nonempty<'a, K: Kind>(key: &ConfigKey<K, Required>, fields: &Cursor<'a>) -> Option<Cursor<'a>> {
+    let value = fields.get(key.name).filter(|value| value.node.as_str() != Some(""));
+    value.or_else(|| key.missing(fields))
+}
+
+fn api_version(fields: &Cursor<'_>, accepts_v1alpha1: bool) -> Option<ApiVersion> {
+    let value = nonempty(&exec::API_VERSION, fields)?;
+    match (ApiVersion::from_name(value.text()?), accepts_v1alpha1) {
+        (Some(ApiVersion::V1Alpha1), false) => value.reject("v1alpha1 is no longer part of Kubernetes; for a plugin that supports no other version, list it under `providers` with `acceptV1alpha1: true`"),
+        (Some(version), _) => Some(version),
+        // The text may be anything, so it is not quoted.
+        (None, _) => value.reject("must be one of `client.authentication.k8s.io/v1`, `client.authentication.k8s.io/v1beta1`"),
+    }
+}
+
+/// A command with a separator is a path; one without is a name to look up.
+fn command(fields: &Cursor<'_>) -> Option<Command> {
+    let value = nonempty(&exec::COMMAND, fields)?;
+    let command = value.text()?;
+    if command.contains('\0') {
+        return value.reject("must not contain a NUL character");
+    }
+    if command.contains('/') {
+        return Some(Command::Path(cleaned(&fields.dir().join(command))));
+    }
+    Some(Command::Name(command.to_owned()))
+}
+
+fn variable(fields: &Cursor<'_>) -> Option<(String, String)> {
+    let name = fields.get(variable::NAME.name).map_or(Some(""), |name| name.text())?;
+    let value = fields.get(variable::VALUE.name);
+    let value = value.map_or(Some(String::new()), |value| variable::VALUE.kind.read(&value))?;
+    if name.is_empty() {
+        return fields.reject("env variable name must be specified");
+    }
+    if name.contains(['=', '\0']) {
+        return fields.reject("the name must not contain `=` or a NUL character");
+    }
+    if is_denied(name) {
+        fields.warning(format!("plugins never get `{name}`; remove it"));
+        return None;
+    }
+    Some((name.to_owned(), value))
+}
+
+fn interactive(fields: &Cursor<'_>, version: Option<ApiVersion>) -> Interactive {
+    // Other readers of a provider file override the mode with `Never`, so it may be absent.
+    let is_never = fields.dialect == Dialect::Stock;
+    let written = fields.get(exec::INTERACTIVE_MODE.name).filter(|value| value.node.as_str() != Some(""));
+    if written.is_none() && version == Some(ApiVersion::V1) && !is_never {
+        fields.problem("interactiveMode must be specified: `Never`, `IfAvailable` or `Always`");
+    }
+    let mode = written.and_then(|value| exec::INTERACTIVE_MODE.kind.read(&value)).unwrap_or_default();
+    if is_never { Interactive::Never } else { mode }
+}
 
 /// What a provider takes of ClusterProfiles. Go's zero value, which cluster-inventory-api writes, is `Ignore`.
 fn profile_sourced(fields: &Cursor<'_>) -> ProfileSourced {
@@ -64,26 +208,19 @@ fn caller_env(fields: &Cursor<'_>) -> (Globs, bool) {
     (written.map(Globs::new).unwrap_or_default(), refuses_other_identities)
 }
 
-/// The name of a provider, which is noted to find duplicates.
 fn name(fields: &Cursor<'_>) -> Option<String> {
     let name = table::NAME.read(fields)?;
     fields.report.provider(fields.place(), &name, false);
     Some(name)
 }
 
-/// What applies without `clusterInfo`. With access rules, a plugin that gets the cluster gets one that the broker knows,
-/// because the caller may be another user.
+/// What applies without `clusterInfo`. With access rules, the caller may be another user, so it cannot choose the cluster.
 pub(super) fn cluster_info(provider: &Provider, has_rules: bool) -> ClusterInfo {
     if has_rules && provider.provide_cluster_info { ClusterInfo::Match } else { ClusterInfo::FromCaller }
 }
 
-/// One item of `providers` in our own configuration, whose directory is `dir`. `has_rules`: it has access rules.
-pub(super) fn section(
-    fields: &Cursor<'_>,
-    dir: &Path,
-    broker: &Environment,
-    has_rules: bool,
-) -> Option<Provider> {
+/// One item of `providers` in our own configuration. `has_rules`: it has access rules.
+pub(super) fn section(fields: &Cursor<'_>, broker: &Environment, has_rules: bool) -> Option<Provider> {
     let name = name(fields);
     let profile_sourced = profile_sourced(fields);
     let profile_env = profile_env(fields, profile_sourced);
@@ -93,7 +230,8 @@ pub(super) fn section(
     let pass_env = table::PASS_ENV.read(fields).map(Globs::new).unwrap_or_default();
     let (caller_env, refuses_other_identities) = caller_env(fields);
     let issuer = table::ISSUER.read(fields);
-    let (sandbox, sha256) = (table::SANDBOX.read(fields), table::SHA256.read(fields));
+    let sandbox = table::SANDBOX.read(fields);
+    let sha256 = table::SHA256.read(fields).and_then(|text| Sha256::from_hex(&text));
     let (timeout, interactive_timeout) =
         (table::TIMEOUT.read(fields), table::INTERACTIVE_TIMEOUT.read(fields));
     if let Some(value) = fields.get(table::TIMEOUT.name)
@@ -105,8 +243,7 @@ pub(super) fn section(
     let unknown_expiry_max_age = table::UNKNOWN_EXPIRY_MAX_AGE.read(fields);
     let exec = table::EXEC_CONFIG.read(fields)?;
     let variables = Variables { broker, pass_env, caller_env };
-    let rules = StanzaRules { dir, accept_v1alpha1, never_interactive: false };
-    let provider = stanza(&exec, rules, name.as_deref().unwrap_or_default(), &variables)?;
+    let provider = stanza(&exec, accept_v1alpha1, name.as_deref().unwrap_or_default(), &variables)?;
     if variables.caller_env.matches("PATH") {
         fields.warning("callerEnv covers `PATH`: the plugin does not get the broker's `PATH`, so a command without a path is not found");
     }
@@ -130,8 +267,7 @@ pub(super) fn section(
     })
 }
 
-/// Warns of variables of the broker's own environment that may select an identity and are on no list. `or` is a remedy
-/// that comes before the other one.
+/// Warns of variables that [`Variables::unlisted`] finds. `or` is a remedy that comes before the other one.
 fn warn_of_unlisted(at: &Cursor<'_>, variables: &Variables<'_>, or: &str) {
     let names = variables.unlisted();
     if !names.is_empty() {
@@ -171,11 +307,10 @@ pub(super) fn inventory(path: &Path, node: &Node, broker: &Environment, report: 
     }
     let root = Cursor::new(path, Dialect::Stock, node, report).fields(&[root::PROVIDERS.name]);
     let items = root.map(|root| root.items_of(root::PROVIDERS.name)).unwrap_or_default();
-    let dir = path.parent().unwrap_or(Path::new("/"));
-    items.iter().filter_map(|item| inventory_item(item, dir, broker)).collect()
+    items.iter().filter_map(|item| inventory_item(item, broker)).collect()
 }
 
-fn inventory_item(at: &Cursor<'_>, dir: &Path, broker: &Environment) -> Option<Provider> {
+fn inventory_item(at: &Cursor<'_>, broker: &Environment) -> Option<Provider> {
     // `callerEnv` is the broker's own key: other readers of the file ignore it.
     let (args, env) = (table::ARGS_POLICY.name, table::ENV_POLICY.name);
     let known = [table::NAME.name, table::EXEC_CONFIG.name, args, env, table::CALLER_ENV.name];
@@ -185,8 +320,7 @@ fn inventory_item(at: &Cursor<'_>, dir: &Path, broker: &Environment) -> Option<P
     let exec = table::EXEC_CONFIG.read(&fields)?;
     let (caller_env, refuses_other_identities) = caller_env(&fields);
     let variables = Variables { broker, pass_env: Globs::new(["*"]), caller_env };
-    let rules = StanzaRules { dir, accept_v1alpha1: false, never_interactive: true };
-    let provider = stanza(&exec, rules, name.as_deref().unwrap_or_default(), &variables)?;
+    let provider = stanza(&exec, false, name.as_deref().unwrap_or_default(), &variables)?;
     warn_of_unlisted(at, &variables, "");
     name?;
     // The policies of this file have no list of names.
@@ -203,8 +337,11 @@ pub(super) fn issuers<'a>(root: &Cursor<'_>, providers: impl Iterator<Item = &'a
     let mut places: HashMap<Arc<str>, &Cursor<'_>> = HashMap::new();
     let mut issuers: HashMap<Arc<str>, Arc<Issuer>> = HashMap::new();
     for fields in &sections {
-        let Some(issuer) = issuer_section(fields) else { continue };
-        let (name, place) = (Arc::clone(&issuer.name), fields.place());
+        let runs_per_second = issuer::RUNS_PER_SECOND.read(fields);
+        let concurrency = issuer::CONCURRENCY.read(fields);
+        let Some(name) = issuer::NAME.read(fields).map(Arc::from) else { continue };
+        let (issuer, place) =
+            (Issuer { name: Arc::clone(&name), runs_per_second, concurrency }, fields.place());
         let first = places.entry(Arc::clone(&name)).or_insert(fields).place();
         if first != place {
             fields.problem(format!("issuer `{name}` is defined already at {first}; remove one of them"));
@@ -226,13 +363,6 @@ pub(super) fn issuers<'a>(root: &Cursor<'_>, providers: impl Iterator<Item = &'a
         let meant = suggestion(';', name, used.iter().map(|name| &**name));
         fields.warning(format!("no provider has the issuer `{name}`, so this has no effect{meant}"));
     }
-}
-
-fn issuer_section(fields: &Cursor<'_>) -> Option<Issuer> {
-    let runs_per_second = issuer::RUNS_PER_SECOND.read(fields);
-    let concurrency = issuer::CONCURRENCY.read(fields);
-    let name = issuer::NAME.read(fields)?.into();
-    Some(Issuer { name, runs_per_second, concurrency })
 }
 
 /// Reads `credentialPluginPolicy` and `credentialPluginAllowlist`, with the checks of client-go (KEP-3104): a mistake in them

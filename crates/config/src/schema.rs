@@ -1,13 +1,14 @@
-//! What a key of the configuration is: its name, the kind of its value, what applies without it, its documentation and an
-//! example. `table` declares every key once. Readers come from there, and so do `docs/configuration.md` and
-//! the JSON Schema, which a test writes.
+//! Reads values from a document, and continues after a problem, so that all problems are reported together. `table` declares
+//! every key of the configuration: its name, the kind of its value, and what applies without it.
 
 use std::{
     num::{NonZeroU32, NonZeroUsize},
+    path::Path,
     time::Duration,
 };
 
-use super::reader::Cursor;
+use super::problem::{Location, Report, suggestion};
+use credbroker_credential::document::{Node, Value};
 
 /// The largest number of connections, watches or credentials.
 pub(super) const MOST: u32 = 1_000_000;
@@ -23,6 +24,125 @@ pub(super) const fn count(count: usize) -> NonZeroUsize {
     }
 }
 
+/// What happens with unknown keys.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Dialect {
+    /// Our own config: an unknown key is an error.
+    Strict,
+    /// cluster-inventory-api's provider file, as Go's `encoding/json` reads it: keys match in any case, and an unknown key
+    /// is a warning.
+    Stock,
+    /// A kubeconfig: unknown keys are ignored, because they belong to other programs.
+    Kubeconfig,
+}
+
+/// A value, its path for messages, and the report for its problems.
+#[derive(Clone, Debug)]
+pub(super) struct Cursor<'a> {
+    pub(super) report: &'a Report,
+    pub(super) node: &'a Node,
+    pub(super) dialect: Dialect,
+    file: &'a Path,
+    /// Such as `providers[0].execConfig`. Empty for the whole document.
+    path: String,
+}
+
+impl<'a> Cursor<'a> {
+    pub(super) fn new(file: &'a Path, dialect: Dialect, node: &'a Node, report: &'a Report) -> Self {
+        Self { report, node, file, dialect, path: String::new() }
+    }
+
+    /// The value `node` further down in the same document, at `path`.
+    pub(super) fn below(&self, path: String, node: &'a Node) -> Self {
+        Self { node, path, ..*self }
+    }
+
+    /// The directory of the file, which relative paths are relative to.
+    pub(super) fn dir(&self) -> &'a Path {
+        self.file.parent().unwrap_or(Path::new("/"))
+    }
+
+    pub(super) fn place(&self) -> Location<'a> {
+        Location { file: self.file, at: self.node.at }
+    }
+
+    pub(super) fn problem(&self, message: impl AsRef<str>) {
+        self.report.problem(self.place(), self.sentence(message.as_ref()));
+    }
+
+    /// Reports a problem that leaves no value.
+    pub(super) fn reject<T>(&self, message: impl AsRef<str>) -> Option<T> {
+        self.problem(message);
+        None
+    }
+
+    pub(super) fn warning(&self, message: impl AsRef<str>) {
+        self.report.warning(self.place(), self.sentence(message.as_ref()));
+    }
+
+    /// This as a map whose keys are among `known`.
+    pub(super) fn fields(&self, known: &[&str]) -> Option<Self> {
+        let Some(entries) = self.node.as_mapping() else { return self.wrong("a map") };
+        for (key, _) in entries.iter().filter(|(key, _)| !known.iter().any(|known| self.is(&key.name, known)))
+        {
+            let place = Location { file: self.file, at: key.at };
+            let message = self.sentence(&format!("unknown key `{}`", key.name));
+            match self.dialect {
+                Dialect::Strict => {
+                    let meant = suggestion(',', &key.name, known.iter().copied());
+                    self.report.problem(place, message + &meant);
+                }
+                Dialect::Stock => self.report.warning(place, message + ", which is ignored"),
+                Dialect::Kubeconfig => {}
+            }
+        }
+        Some(self.clone())
+    }
+
+    /// The value of `key`, when this is a map; null is the same as no value.
+    pub(super) fn get(&self, key: &str) -> Option<Self> {
+        let entries = self.node.as_mapping().unwrap_or_default();
+        // Of keys that differ in case only the last one counts, as in Go.
+        let (_, node) = entries.iter().rfind(|(name, _)| self.is(&name.name, key))?;
+        let path = if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) };
+        (!node.is_null()).then(|| self.below(path, node))
+    }
+
+    /// The items of the list `key`; none without the key.
+    pub(super) fn items_of(&self, key: &str) -> Vec<Self> {
+        self.get(key).and_then(|list| list.items()).unwrap_or_default()
+    }
+
+    pub(super) fn text(&self) -> Option<&'a str> {
+        self.node.as_str().or_else(|| self.wrong("a string"))
+    }
+
+    pub(super) fn boolean(&self) -> Option<bool> {
+        self.node.as_bool().or_else(|| self.wrong("a boolean"))
+    }
+
+    pub(super) fn items(&self) -> Option<Vec<Self>> {
+        let Some(items) = self.node.as_sequence() else { return self.wrong("a list") };
+        let item = |(index, node)| self.below(format!("{}[{index}]", self.path), node);
+        Some(items.iter().enumerate().map(item).collect())
+    }
+
+    fn wrong<T>(&self, expected: &str) -> Option<T> {
+        let quotes = matches!(self.node.value, Value::Bool(_) | Value::Number(_)) && expected == "a string";
+        let remedy = if quotes { "; put it in quotes" } else { "" };
+        self.reject(format!("expected {expected}, found {}{remedy}", self.node.value.kind()))
+    }
+
+    fn sentence(&self, message: &str) -> String {
+        if self.path.is_empty() { message.to_owned() } else { format!("{}: {message}", self.path) }
+    }
+
+    /// Whether `key` of the document is the key `known`.
+    fn is(&self, key: &str, known: &str) -> bool {
+        key == known || (self.dialect == Dialect::Stock && key.eq_ignore_ascii_case(known))
+    }
+}
+
 /// A map with a fixed set of keys.
 pub(super) struct Section {
     pub(super) names: &'static [&'static str],
@@ -30,16 +150,7 @@ pub(super) struct Section {
     #[cfg(test)]
     pub(super) name: &'static str,
     #[cfg(test)]
-    pub(super) doc: &'static str,
-    #[cfg(test)]
     pub(super) keys: &'static [&'static (dyn testing::Declared + Sync)],
-}
-
-impl Section {
-    /// `at` as a map with these keys.
-    pub(super) fn read<'a>(&self, at: &Cursor<'a>) -> Option<Cursor<'a>> {
-        at.fields(self.names)
-    }
 }
 
 /// A key of a section. `A` is what applies without it: [`Required`], [`Optional`] or [`Is`].
@@ -47,19 +158,13 @@ pub(super) struct ConfigKey<K, A> {
     pub(super) name: &'static str,
     pub(super) kind: K,
     pub(super) absent: A,
-    #[cfg(test)]
-    pub(super) doc: &'static str,
-    /// A value, as YAML.
-    #[cfg(test)]
-    pub(super) example: &'static str,
 }
 
 /// The key must be there. A hint for the message, which may be empty.
 pub(super) struct Required(pub(super) &'static str);
 
-/// What applies without the key, in words.
-#[cfg_attr(not(test), expect(dead_code, reason = "a test writes the reference, which has the words"))]
-pub(super) struct Optional(pub(super) &'static str);
+/// There is no value without the key. The documentation says what applies then.
+pub(super) struct Optional;
 
 /// The value without the key.
 pub(super) struct Is<V>(pub(super) V);
@@ -75,7 +180,6 @@ impl<K: Kind> ConfigKey<K, Required> {
         self.kind.read(&fields.get(self.name).or_else(|| self.missing(fields))?)
     }
 
-    /// Reports that there is no value.
     pub(super) fn missing<T>(&self, fields: &Cursor<'_>) -> Option<T> {
         let (name, hint) = (self.name, self.absent.0);
         let colon = if hint.is_empty() { "" } else { ": " };
@@ -90,7 +194,6 @@ impl<V: Copy, K: for<'a> Kind<Value<'a> = V>> ConfigKey<K, Is<V>> {
     }
 }
 
-/// A kind of value.
 pub(super) trait Kind {
     type Value<'a>;
 
@@ -98,51 +201,46 @@ pub(super) trait Kind {
     fn read<'a>(&self, at: &Cursor<'a>) -> Option<Self::Value<'a>>;
 }
 
-/// A string with a meaning: what it is, a regular expression for it, what reads it, and the problem of others.
+/// A string with a meaning: what it is, a regular expression for it, whether one is valid, and the problem of others.
 #[cfg_attr(not(test), expect(dead_code, reason = "a test writes the reference, which has the words"))]
-pub(super) struct Text<T: 'static = String>(
+pub(super) struct Text(
     pub(super) &'static str,
     pub(super) Option<&'static str>,
-    pub(super) fn(&str) -> Option<T>,
+    pub(super) fn(&str) -> bool,
     pub(super) &'static str,
 );
 
 impl Text {
-    /// Any string.
-    pub(super) const ANY: Self = Self("string", None, |text| Some(text.to_owned()), "");
+    pub(super) const ANY: Self = Self("string", None, |_| true, "");
     /// A name that messages, logs and command lines can contain.
     pub(super) const NAME: Self = Self(
         "name",
         Some(r"^[^\u0000-\u001f\u007f-\u009f]+$"),
-        |text| text_if(!text.is_empty() && !text.chars().any(char::is_control), text),
+        |text| !text.is_empty() && !text.chars().any(char::is_control),
         "must be a name: not empty, without control characters",
     );
     /// The name of an environment variable, in which `*` matches any text.
     pub(super) const VARIABLES: Self = Self(
         "variable name with `*`",
         Some(r"^[^=?\[{ $\u0000]+$"),
-        |text| text_if(!text.is_empty() && !text.contains(['=', '\0', '?', '[', '{', ' ', '$']), text),
+        |text| !text.is_empty() && !text.contains(['=', '\0', '?', '[', '{', ' ', '$']),
         "must be the name of a variable, in which `*` matches any text",
     );
     /// What the operating system can take as an argument.
     pub(super) const ARGUMENT: Self = Self(
         "string",
         Some(r"^[^\u0000]*$"),
-        |text| text_if(!text.contains('\0'), text),
+        |text| !text.contains('\0'),
         "must not contain a NUL character",
     );
 }
 
-/// `text`, if it is valid.
-pub(super) fn text_if(is_valid: bool, text: &str) -> Option<String> {
-    is_valid.then(|| text.to_owned())
-}
+impl Kind for Text {
+    type Value<'a> = String;
 
-impl<T> Kind for Text<T> {
-    type Value<'a> = T;
-
-    fn read(&self, at: &Cursor<'_>) -> Option<T> {
-        (self.2)(at.text()?).or_else(|| at.reject(self.3))
+    fn read(&self, at: &Cursor<'_>) -> Option<String> {
+        let text = at.text()?;
+        if (self.2)(text) { Some(text.to_owned()) } else { at.reject(self.3) }
     }
 }
 
@@ -213,7 +311,6 @@ fn seconds(text: &str) -> Option<Duration> {
     Some(Duration::from_secs(u64::from(count) * seconds))
 }
 
-/// True or false.
 pub(super) struct Boolean;
 
 impl Kind for Boolean {
@@ -280,19 +377,19 @@ impl<K: Kind> Kind for ListOf<K> {
     }
 }
 
-/// A map.
-pub(super) struct Map(pub(super) &'static Section);
+/// A map with these keys.
+pub(super) type Map = &'static Section;
 
 impl Kind for Map {
     type Value<'a> = Cursor<'a>;
 
     fn read<'a>(&self, at: &Cursor<'a>) -> Option<Cursor<'a>> {
-        self.0.read(at)
+        at.fields(self.names)
     }
 }
 
 /// A map, or a list of maps that is not empty.
-pub(super) struct MapOrMaps(pub(super) &'static Section);
+pub(super) struct MapOrMaps(pub(super) Map);
 
 impl Kind for MapOrMaps {
     type Value<'a> = Vec<Cursor<'a>>;
@@ -301,7 +398,7 @@ impl Kind for MapOrMaps {
         match at.node.as_sequence() {
             None => self.0.read(at).map(|map| vec![map]),
             Some([]) => at.reject("must not be an empty list"),
-            Some(_) => ListOf(Map(self.0)).read(at),
+            Some(_) => ListOf(self.0).read(at),
         }
     }
 }

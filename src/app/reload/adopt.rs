@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use super::super::limits;
 use credbroker_cache::CredentialCache;
-use credbroker_config::{ClusterProfiles, Config, HubAccess, Limits};
+use credbroker_config::{ClusterProfiles, Config, Limits};
 use credbroker_fleet::{Fleet, hub::HubReader, resolver::Resolver};
 use credbroker_plugin::{Issuer, Provider, ProviderChanges, ProviderUpdate, Providers, access::Policy};
 use credbroker_runner::{ProcessRunner, Scheduler};
@@ -109,9 +109,6 @@ fn is_shared(provider: &Provider, policy: &Policy) -> bool {
 
 /// The issuers of all plugins.
 fn issuers(providers: &Providers, section: Option<&ClusterProfiles>) -> Vec<Arc<Issuer>> {
-    let hub = section.and_then(|section| match &section.hub {
-        HubAccess::Kubeconfig { plugin, .. } => plugin.as_ref().map(|plugin| Arc::clone(&plugin.issuer)),
-        HubAccess::InCluster => None,
-    });
+    let hub = section.and_then(ClusterProfiles::plugin).map(|plugin| Arc::clone(&plugin.issuer));
     providers.iter().map(|provider| Arc::clone(&provider.issuer)).chain(hub).collect()
 }

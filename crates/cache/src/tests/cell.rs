@@ -142,7 +142,7 @@ async fn a_full_cache_forgets_the_key_that_was_idle_longest_and_never_one_in_use
     setup.cache.get(spec("a"), &Request::default()).await.unwrap();
     setup.cache.get(spec("b"), &Request::default()).await.unwrap();
     let failed = setup.cache.get(spec("c"), &Request::default()).await.unwrap_err();
-    assert!(matches!(failed.error, CacheError::Full(Full::Entries { limit: 2 })), "{failed:?}");
+    assert!(matches!(failed.error, CacheError::Full(Full::Entries(2))), "{failed:?}");
     sleep(secs(50)).await;
     setup.cache.get(spec("a"), &Request::default()).await.unwrap();
     sleep(secs(20)).await; // `b` is idle for more than a minute, `a` is not

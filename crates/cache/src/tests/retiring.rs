@@ -151,7 +151,7 @@ async fn a_smaller_limit_applies_to_the_next_key() {
     }
     setup.cache.set_limits(EntryLimits::for_tests(1));
     let full = ask(&setup, spec("c")).await.unwrap_err();
-    assert!(matches!(full.error, CacheError::Full(Full::Entries { limit: 1 })), "{full}");
+    assert!(matches!(full.error, CacheError::Full(Full::Entries(1))), "{full}");
     assert_eq!(setup.cache.len(), 2, "keys in use stay");
     setup.cache.set_limits(EntryLimits::for_tests(3));
     ask(&setup, spec("c")).await.unwrap();

@@ -108,7 +108,7 @@ async fn what_is_watched_or_waited_for_never_gives_way() {
     assert!(refused.is_none());
     for spec in [variant("one more"), spec("of another")] {
         let failed = setup.cache.get(spec, &of(1, 2)).await.unwrap_err();
-        assert!(matches!(failed.error, CacheError::Full(Full::Entries { limit: 10 })), "{failed:?}");
+        assert!(matches!(failed.error, CacheError::Full(Full::Entries(10))), "{failed:?}");
     }
     drop(watches);
     setup.cache.get(spec("of another"), &of(1, 2)).await.unwrap();
@@ -137,7 +137,7 @@ async fn variables_and_credentials_have_a_bound_in_bytes() {
     let held = ["a", "b", "c"].map(|name| holds(&setup, &large(name, 400)));
     assert_eq!(held, [false, true, true]);
     let failed = setup.cache.get(large("huge", limits.bytes + 1), &of(1, 1)).await.unwrap_err();
-    assert!(matches!(failed.error, CacheError::Full(Full::Bytes { .. })), "{failed:?}");
+    assert!(matches!(failed.error, CacheError::Full(Full::Bytes(_))), "{failed:?}");
     setup.cache.evict(&Selector::All);
     // A credential that has arrived counts: none of the three is in use.
     for name in ["d", "e", "f"] {

@@ -33,7 +33,7 @@ fn the_whole_section_is_read() {
   - {}"#,
     );
     let read = read(&home);
-    assert!(matches!(read.hub, HubAccess::InCluster));
+    assert!(read.hub.is_none());
     assert_eq!(read.namespaces, ["fleet", "fleet-2"], "once each");
     assert_eq!(read.label_selector, "env in (prod, dev),!old");
     assert_eq!(read.rules, EndpointRules { allow_http: true });

@@ -26,7 +26,7 @@ fn a_relative_path_is_below_the_directory_of_its_file() {
 fn problems(path: &Path, read: fn(&Path, &Report) -> Option<Vec<u8>>) -> Vec<String> {
     let report = Report::default();
     read(path, &report);
-    report.into_findings().problems.into_iter().map(|problem| problem.message).collect()
+    report.findings.into_inner().problems.into_iter().map(|problem| problem.message).collect()
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_missing_config_is_a_problem_and_a_missing_kubeconfig_is_none() {
     let dir = private_directory();
     let report = Report::default();
     assert!(kubeconfig(&dir.path().join("absent"), &report).is_none());
-    assert!(report.findings().problems.is_empty());
+    assert!(report.findings.borrow().problems.is_empty());
     assert!(config(&dir.path().join("absent"), &report).is_none());
     assert_eq!(report.problems(), 1);
 }

@@ -117,10 +117,6 @@ pub struct Brokered {
 }
 
 /// Takes the shim and its prefix away from `exec`. `None`: it does not run the shim, or has no original.
-///
-/// # Errors
-///
-/// The arguments of the shim cannot be read.
 pub fn brokered(exec: &Node) -> Result<Option<Brokered>, PrefixError> {
     let args = exec.get(ARGS).and_then(Node::as_sequence).unwrap_or_default();
     let texts: Vec<_> = args.iter().map_while(Node::as_str).collect();
@@ -150,8 +146,7 @@ pub fn brokered(exec: &Node) -> Result<Option<Brokered>, PrefixError> {
     Ok(Some(Brokered { prefix, original }))
 }
 
-/// The digest of what the stanza `original` runs: the one that the shim sends, if `prefix` is in front of it. `dir` is
-/// what a relative command is relative to.
+/// The digest of what `original` runs, as the shim sends it if `prefix` is in front. A relative command is relative to `dir`.
 pub(super) fn digest(original: &Node, prefix: Option<&Prefix>, dir: &Path) -> Option<String> {
     let args = original.get(ARGS).and_then(Node::as_sequence).unwrap_or_default();
     // Of two variables with one name the last counts.

@@ -1,5 +1,4 @@
-//! The clusters of the contexts that use a user: what its plugin gets when the caller sends none, and where its
-//! credentials can be verified.
+//! The clusters of a user's contexts: what its plugin gets if the caller sends none, and who verifies its credentials.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -12,7 +11,7 @@ use bytes::Bytes;
 use super::files::{Kubeconfig, Mode, Named, extension};
 use crate::{
     file::{self, below},
-    problem::{Problem, Report, lines},
+    problem::{Report, lines},
 };
 use credbroker_credential::{Cluster, text::listed};
 
@@ -20,29 +19,9 @@ use credbroker_credential::{Cluster, text::listed};
 const EXTENSION: &str = "client.authentication.k8s.io/exec";
 
 /// Why a context leads to no cluster.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum ContextError {
-    /// No file has a context of that name.
-    #[error("the kubeconfig has no context `{context}`; its contexts are: {}", listed(.known))]
-    Unknown {
-        /// The name.
-        context: String,
-        /// The names that it has.
-        known: Vec<String>,
-    },
-    /// The context names a cluster that is not in the files, or none.
-    #[error("context `{context}` of the kubeconfig names no cluster that it has")]
-    NoCluster {
-        /// The name of the context.
-        context: String,
-    },
-    /// The cluster is not valid.
-    #[error("{}", lines(.problems))]
-    Invalid {
-        /// At least one.
-        problems: Vec<Problem>,
-    },
-}
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct ContextError(String);
 
 impl Kubeconfig {
     /// The names of the contexts; of one name the first.
@@ -51,21 +30,18 @@ impl Kubeconfig {
     }
 
     /// The cluster of `context`, as client-go gives it to a plugin.
-    ///
-    /// # Errors
-    ///
-    /// There is no such context, or it has no valid cluster.
     pub fn cluster_of(&self, context: &str) -> Result<Cluster, ContextError> {
-        let contexts = self.contexts();
-        let Some(found) = contexts.iter().find(|found| found.name == context) else {
-            return Err(ContextError::Unknown { context: context.to_owned(), known: self.context_names() });
+        let Some(found) = self.contexts().into_iter().find(|found| found.name == context) else {
+            let known = listed(&self.context_names());
+            let unknown = format!("the kubeconfig has no context `{context}`; its contexts are: {known}");
+            return Err(ContextError(unknown));
         };
-        let Some(cluster) = self.cluster(found.text("cluster")) else {
-            return Err(ContextError::NoCluster { context: context.to_owned() });
-        };
+        let cluster = self.cluster(found.text("cluster")).ok_or_else(|| {
+            ContextError(format!("context `{context}` of the kubeconfig names no cluster that it has"))
+        })?;
         let report = Report::default();
         let read = cluster_of(&cluster, &mut HashMap::new(), &report);
-        read.ok_or_else(|| ContextError::Invalid { problems: report.into_warnings() })
+        read.ok_or_else(|| ContextError(lines(&report.into_warnings())))
     }
 }
 
@@ -80,7 +56,7 @@ fn reference<'a>(named: &Named<'a>) -> DefinitionRef<'a> {
 /// users share it; a problem with one is reported once, as a warning.
 #[derive(Debug)]
 pub(super) struct ContextClusters<'a> {
-    /// Of a user, the clusters of the contexts that lead to it.
+    /// Of a user, the clusters of the contexts that lead to it, until they are asked for.
     by_user: HashMap<DefinitionRef<'a>, Vec<Named<'a>>>,
     read: HashMap<DefinitionRef<'a>, Option<Cluster>>,
     files: HashMap<PathBuf, Bytes>,
@@ -110,17 +86,14 @@ impl<'a> ContextClusters<'a> {
         Self { by_user, read: HashMap::new(), files: HashMap::new() }
     }
 
-    /// The distinct clusters of the contexts that lead to `user`. If one of them cannot be read there are none: the
-    /// others would wrongly look like all there are.
+    /// The clusters of the contexts that lead to `user`. If one cannot be read there are none: the others would look like all.
     pub(super) fn of_user(&mut self, user: &Named<'a>, report: &Report) -> Vec<Cluster> {
         let mut seen = HashSet::new();
         let mut clusters = Vec::new();
-        for named in self.by_user.get(&reference(user)).cloned().unwrap_or_default() {
-            if !seen.insert(reference(&named)) {
-                continue;
-            }
-            let Self { read, files, .. } = &mut *self;
-            let read = read.entry(reference(&named)).or_insert_with(|| cluster_of(&named, files, report));
+        let named = self.by_user.remove(&reference(user)).unwrap_or_default();
+        for named in named.into_iter().filter(|named| seen.insert(reference(named))) {
+            let read = || cluster_of(&named, &mut self.files, report);
+            let read = self.read.entry(reference(&named)).or_insert_with(read);
             match read {
                 Some(cluster) if !clusters.contains(cluster) => clusters.push(cluster.clone()),
                 Some(_) => {}

@@ -7,7 +7,7 @@
 use std::{collections::HashSet, ops::Range, path::Path, slice};
 
 use credbroker_credential::{
-    document::{self, Aliases, Node, ParseError, Value},
+    document::{self, Aliases, Node, ParseError},
     text::escape_json,
 };
 use credbroker_stanza::{Changed, Prefix};
@@ -48,10 +48,6 @@ pub enum Refusal {
 
 /// Puts the shim in front of the commands of the users that `is_wanted` names, if they run a plugin. `dir` is what
 /// relative commands are relative to.
-///
-/// # Errors
-///
-/// The text is not YAML.
 pub fn broker(
     text: &str,
     dir: &Path,
@@ -78,10 +74,6 @@ pub fn broker(
 }
 
 /// Takes away the shim in front of the commands of the users that `is_wanted` names.
-///
-/// # Errors
-///
-/// The text is not YAML.
 pub fn restore(text: &str, is_wanted: impl Fn(&str) -> bool) -> Result<Edited, ParseError> {
     let change = |name: &str, exec: &Node| {
         let found = if is_wanted(name) { brokered(exec) } else { Ok(None) };
@@ -117,11 +109,13 @@ fn edited(
     let applied = |changes: &[(usize, &str, Change)]| {
         let edits = changes.iter().flat_map(|(.., change)| change.ways.first().into_iter().flatten());
         let new = document::replaced(text, edits.cloned().collect())?;
-        let mut expected = root.clone();
+        let mut expected = root.to_json();
         for (user, _, change) in changes {
-            stanza_mut(&mut expected, *user)?.clone_from(&change.expected);
+            *expected.pointer_mut(&format!("/users/{user}/user/exec"))? = change.expected.to_json();
         }
-        (document::means(&new, &expected) && is_good(&new)).then_some(new)
+        let is_expected =
+            document::yaml(new.as_bytes(), Aliases::Follow).is_ok_and(|node| node.to_json() == expected);
+        (is_expected && is_good(&new)).then_some(new)
     };
     let mut new = applied(&changes);
     if new.is_none() {
@@ -154,16 +148,6 @@ fn stanzas(root: &Node) -> impl Iterator<Item = (usize, &str, &Node)> {
         let is_first = seen.insert(name);
         Some((index, name, user.get("user")?.get("exec")?)).filter(|(.., exec)| is_first && !exec.is_null())
     })
-}
-
-fn stanza_mut(root: &mut Node, user: usize) -> Option<&mut Node> {
-    let Value::Sequence(users) = &mut entry_mut(root, "users")?.value else { return None };
-    entry_mut(entry_mut(users.get_mut(user)?, "user")?, "exec")
-}
-
-fn entry_mut<'a>(node: &'a mut Node, key: &str) -> Option<&'a mut Node> {
-    let Value::Mapping(entries) = &mut node.value else { return None };
-    entries.iter_mut().find_map(|(name, node)| (name.name == key).then_some(node))
 }
 
 /// A stanza in the text.
@@ -206,8 +190,7 @@ impl<'a> Place<'a> {
         Some(Change { ways: vec![edits], expected: with_prefix(self.exec, &prefix, shim)? })
     }
 
-    /// The inverse of the edits of [`with_prefix`](Self::with_prefix), if the stanza has the form in which they were
-    /// written; else the whole stanza is written again.
+    /// The inverse of [`with_prefix`](Self::with_prefix) if the stanza still has its form, else the whole stanza, new.
     fn without_prefix(&self, prefix: &Prefix, original: Node) -> Change {
         let part_by_part = || {
             let (args, before) = (self.part(ARGS)?.as_sequence()?, prefix.to_args().len());
@@ -238,7 +221,7 @@ impl<'a> Place<'a> {
         command: String,
         is_there: bool,
     ) -> Option<Vec<Edit>> {
-        let inserted = self.inserted(prefix, item, own);
+        let (head, args) = self.inserted(prefix, item, own);
         let edit = |at: usize, without: &str, with: &str| {
             let (old, new) = if is_there { (with, without) } else { (without, with) };
             let is_found = self.text.get(at..)?.starts_with(old);
@@ -249,11 +232,11 @@ impl<'a> Place<'a> {
             Some(self.part(key)?.range.start - usize::from(is_there && was.is_empty()))
         };
         let mut edits = vec![(self.part(COMMAND)?.range.clone(), command)];
-        edits.push(edit(self.head(), "", &inserted.head)?);
+        edits.push(edit(self.head(), "", &head)?);
         match prefix.was(ARGS) {
             Some(Changed::ABSENT) => {}
-            Some(was) => edits.push(edit(value(ARGS, was)?, was, &inserted.args)?),
-            None => edits.push(edit(self.first_arg()?, "", &inserted.args)?),
+            Some(was) => edits.push(edit(value(ARGS, was)?, was, &args)?),
+            None => edits.push(edit(self.first_arg()?, "", &args)?),
         }
         if let Some(was) = prefix.was(INFO).filter(|was| *was != Changed::ABSENT) {
             edits.push(edit(value(INFO, was)?, was, &format!("{}true", space_after(was)))?);
@@ -267,9 +250,9 @@ impl<'a> Place<'a> {
         Some(edits)
     }
 
-    /// The texts that a prefix adds to the stanza. `command` is the text of the original one, and `own` the number of its
-    /// arguments.
-    fn inserted(&self, prefix: &Prefix, command: &str, own: usize) -> Inserted {
+    /// The texts that a prefix adds to the stanza: keys before the others, and what comes before the arguments, or instead of
+    /// an empty value. `command` is the text of the original one, and `own` the number of its arguments.
+    fn inserted(&self, prefix: &Prefix, command: &str, own: usize) -> (String, String) {
         let args = prefix.to_args();
         let flow = || {
             let items = args.iter().map(|arg| json(arg)).chain([command.to_owned()]);
@@ -294,7 +277,7 @@ impl<'a> Place<'a> {
             }
             None => format!("{}{}", flow(), if own == 0 { "" } else { ", " }),
         };
-        Inserted { head, args }
+        (head, args)
     }
 
     /// The value of `key`, if it is written in the stanza and not brought by an alias or a merge.
@@ -342,13 +325,6 @@ impl<'a> Place<'a> {
     fn line_break(&self) -> &'static str {
         if self.text.contains("\r\n") { "\r\n" } else { "\n" }
     }
-}
-
-struct Inserted {
-    /// Keys before the others.
-    head: String,
-    /// Before the arguments, or instead of an empty value.
-    args: String,
 }
 
 /// A value needs a space after its colon.

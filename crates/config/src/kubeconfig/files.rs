@@ -1,5 +1,4 @@
-//! The files of a list, merged as client-go merges them: of two users, clusters or contexts of one name the first wins
-//! whole.
+//! The files of a list, merged as client-go merges them: of users, clusters or contexts of one name the first wins whole.
 
 use std::{
     collections::HashSet,
@@ -12,7 +11,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use crate::{
     file,
     problem::{Location, Report},
-    reader::{Cursor, Dialect},
+    schema::{Cursor, Dialect},
 };
 use credbroker_credential::document::{Node, Position};
 use credbroker_plugin::Environment;
@@ -121,12 +120,10 @@ impl Kubeconfig {
         self.first_of_each("users")
     }
 
-    /// The clusters; of one name the first.
     pub(super) fn clusters(&self) -> Vec<Named<'_>> {
         self.first_of_each("clusters")
     }
 
-    /// The first cluster of that name.
     pub(super) fn cluster(&self, name: &str) -> Option<Named<'_>> {
         self.clusters().into_iter().find(|item| item.name == name)
     }
@@ -155,17 +152,12 @@ impl KubeFile {
     }
 }
 
-/// The key of the body of an item.
 fn body_of(list: &str) -> &str {
     list.trim_end_matches('s')
 }
 
 /// The document in block style, as YAML that a YAML 1.1 parser (kubectl's) and a YAML 1.2 parser read back unchanged: a
 /// string that either could read as another value is in quotes.
-///
-/// # Errors
-///
-/// It cannot be written.
 pub fn yaml(node: &Node) -> Result<String, serde_saphyr::ser::Error> {
     let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
     serde_saphyr::to_string_with_options(node, options)
@@ -215,7 +207,6 @@ fn check(root: &Cursor<'_>) {
     }
 }
 
-/// Checks that the names of the items are distinct.
 fn check_names(items: &Cursor<'_>) {
     let mut seen = HashSet::new();
     for item in items.node.as_sequence().unwrap_or_default() {

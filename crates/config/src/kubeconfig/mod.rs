@@ -11,7 +11,7 @@ pub use clusters::ContextError;
 pub use edit::{Edited, Refusal, broker, restore};
 pub use files::{KubeFile, Kubeconfig, Mode, Named, extension, yaml};
 pub(super) use users::variables;
-pub use users::{Definitions, HubSource, definitions};
+pub use users::{Definitions, HubKubeconfig, definitions};
 
 #[cfg(test)]
 mod tests;

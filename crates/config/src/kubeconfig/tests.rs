@@ -40,7 +40,7 @@ impl Files {
             mode,
             &report,
         );
-        (providers, report.into_findings())
+        (providers, report.findings.into_inner())
     }
 
     /// Providers that nothing is wrong with.

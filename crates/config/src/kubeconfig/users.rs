@@ -3,7 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     ffi::OsStr,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::Arc,
 };
 
@@ -14,21 +14,40 @@ use super::{
 };
 use crate::{
     problem::{Location, Problem, Report},
-    reader::Cursor,
-    stanza::{StanzaRules, Variables, stanza},
+    provider::{Variables, stanza},
+    schema::Cursor,
     table::exec as table,
 };
 use credbroker_credential::document::Node;
 use credbroker_plugin::{Command, Definition, Environment, Globs, Issuer, Provider, identity_variables};
 use credbroker_stanza::Prefix;
 
-/// What distinguishes a hub from another one. Empty for the cluster that the broker runs in.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct HubSource {
-    /// The server of the kubeconfig's context.
+/// The kubeconfig of a hub.
+#[derive(Clone, Debug, Default)]
+pub struct HubKubeconfig {
+    /// The file.
+    pub path: PathBuf,
+    /// The context; `None`: the current one.
+    pub context: Option<String>,
+    /// The server of the context. It distinguishes the hub from another one.
     pub server: Arc<str>,
-    /// SHA-256 of the kubeconfig.
+    /// SHA-256 of the file.
     pub contents: Box<[u8]>,
+    /// The plugin of the context's user, if it has one. The broker runs it like any other.
+    pub plugin: Option<Box<Provider>>,
+}
+
+impl HubKubeconfig {
+    /// Whether `newer` leads to the same hub in the same way.
+    pub(crate) fn is_alike(&self, newer: &Self) -> bool {
+        let is_same_plugin = match (&self.plugin, &newer.plugin) {
+            (Some(plugin), Some(newer)) => plugin.is_same_definition(newer),
+            (plugin, newer) => plugin.is_none() && newer.is_none(),
+        };
+        let Self { path, context, server, contents, .. } = self;
+        let is_same_context = (path, context) == (&newer.path, &newer.context);
+        is_same_plugin && is_same_context && (server, contents) == (&newer.server, &newer.contents)
+    }
 }
 
 /// The users of a kubeconfig that become providers.
@@ -67,10 +86,8 @@ pub(crate) fn variables(broker: &Environment, more: Globs) -> Variables<'_> {
 
 impl Kubeconfig {
     /// A provider for each user with an `exec` stanza, of which the shim is taken away. Two files may define users of one
-    /// name: each definition is a provider.
-    ///
-    /// The plugin gets the broker's environment except for what chooses an identity, which comes from the caller, and
-    /// `KUBECONFIG`, which is the list that the definition is from.
+    /// name: each definition is a provider. Its plugin gets `variables`, and the list that the definition is from as
+    /// `KUBECONFIG`.
     pub(crate) fn providers(&self, variables: &Variables<'_>, mode: Mode, report: &Report) -> Vec<Provider> {
         let mut clusters = ContextClusters::of(self, mode);
         let (mut providers, mut first) = (Vec::new(), HashMap::new());
@@ -93,8 +110,7 @@ impl Kubeconfig {
         providers
     }
 
-    /// Warns of variables of the broker's own environment that may select an identity and are on no list: all callers
-    /// get the broker's value.
+    /// Warns of variables of the broker's own environment that may select an identity and are on no list.
     pub(crate) fn warn_of_unlisted(&self, variables: &Variables<'_>, report: &Report) {
         let names = variables.unlisted();
         let has_plugins =
@@ -105,32 +121,24 @@ impl Kubeconfig {
         }
     }
 
-    /// What distinguishes this hub, and the plugin of the user of `context` (`None`: the current one) as a provider called
-    /// `name`, if that user has one. Where the context leads nowhere, a problem is reported at `at`.
-    ///
-    /// The broker itself is the caller, so the plugin has the broker's environment.
+    /// The hub that `hub` names by its file and context, whose plugin is a provider called `name`. Where the context leads
+    /// nowhere, a problem is reported at `at`. The broker itself is the caller, so the plugin has the broker's environment.
     pub(crate) fn hub(
         &self,
-        context: Option<&str>,
+        hub: HubKubeconfig,
         name: &str,
         env: &Environment,
         at: &Cursor<'_>,
-    ) -> (HubSource, Option<Provider>) {
-        let Some((file, context)) = self.hub_context(context, at) else { return Default::default() };
+    ) -> HubKubeconfig {
+        let Some((file, context)) = self.hub_context(hub.context.as_deref(), at) else { return hub };
         let (cluster, user) = (context.text("cluster"), context.text("user"));
         let found = self.cluster(cluster);
-        let source = HubSource {
-            server: found.map(|found| found.text("server")).unwrap_or_default().into(),
-            contents: file.digest.clone(),
-        };
         let found_user = self.users().into_iter().find(|found| found.name == user);
         let wanted = context.name;
-        match (cluster, found) {
-            ("", None) => at.problem(format!("context `{wanted}` names no cluster")),
-            (name, None) => {
-                at.problem(format!("context `{wanted}` names cluster `{name}`, which is not there"));
-            }
-            (_, Some(_)) => {}
+        if cluster.is_empty() && found.is_none() {
+            at.problem(format!("context `{wanted}` names no cluster"));
+        } else if found.is_none() {
+            at.problem(format!("context `{wanted}` names cluster `{cluster}`, which is not there"));
         }
         if found_user.is_none() && !user.is_empty() {
             at.problem(format!("context `{wanted}` names user `{user}`, which is not there"));
@@ -138,7 +146,13 @@ impl Kubeconfig {
         // Also without a plugin: then nothing else looks at the certificate authorities here.
         let known = found.and_then(|found| cluster_of(&found, &mut HashMap::new(), at.report));
         let plugin = found_user.and_then(|user| self.hub_plugin(&user, name, env, at));
-        (source, plugin.map(|plugin| Provider { clusters: known.into_iter().collect(), ..plugin }))
+        let plugin = plugin.map(|plugin| Provider { clusters: known.into_iter().collect(), ..plugin });
+        HubKubeconfig {
+            server: found.map(|found| found.text("server")).unwrap_or_default().into(),
+            contents: file.digest.clone(),
+            plugin: plugin.map(Box::new),
+            ..hub
+        }
     }
 
     fn hub_context(&self, context: Option<&str>, at: &Cursor<'_>) -> Option<(&KubeFile, Named<'_>)> {
@@ -194,8 +208,7 @@ fn import(user: &Named<'_>, variables: &Variables<'_>, report: &Report) -> Optio
     }
     let provider =
         from_stanza(user, &original, user.name, variables, report).filter(|_| report.problems() == before)?;
-    let dir = user.file.parent().unwrap_or(Path::new("/"));
-    let digest = digest(&original, prefix.as_ref(), dir)?;
+    let digest = digest(&original, prefix.as_ref(), at.dir())?;
     let mut definition = Definition::new(user.identity.to_owned(), user.name, digest);
     if prefix.is_some_and(|prefix| !describes(&prefix, user.name, &original)) {
         definition.is_outdated = true;
@@ -214,11 +227,10 @@ fn from_stanza(
     report: &Report,
 ) -> Option<Provider> {
     let fields = user.cursor(format!("user `{}`.exec", user.name.escape_debug()), exec, report);
-    stanza(&table::SECTION.read(&fields)?, StanzaRules::of_file(user.file), name, variables)
+    stanza(&fields.fields(table::SECTION.names)?, false, name, variables)
 }
 
-/// Gives the plugin the kubeconfigs of `list`. A path with a colon cannot be in such a list; without it the plugin
-/// reads its default.
+/// Gives the plugin the kubeconfigs of `list`, or its default if a path has a colon, which cannot be in such a list.
 fn with_kubeconfig(provider: &mut Provider, list: &[PathBuf]) {
     const NAME: &str = "KUBECONFIG";
     let mut inherited = Environment::clone(&provider.inherited);
@@ -233,7 +245,6 @@ fn has_auth_provider(user: &Named<'_>) -> bool {
     user.body.get("auth-provider").is_some_and(|value| !value.is_null())
 }
 
-/// The `exec` stanza of a user.
 fn exec<'a>(user: &Named<'a>) -> Option<&'a Node> {
     user.body.get("exec").filter(|exec| !exec.is_null())
 }

@@ -1,5 +1,6 @@
 mod issuers;
 mod policy;
+mod stanza;
 
 use super::*;
 use crate::tests::{Home, provider};

@@ -15,40 +15,44 @@ pub(crate) trait Declared {
 /// What a key is.
 pub(crate) struct About {
     pub(crate) name: &'static str,
-    pub(crate) doc: &'static str,
-    pub(crate) example: &'static str,
     pub(crate) shape: Shape,
-    /// What applies without the key, as Markdown; `None`: it is required.
-    pub(crate) default: Option<String>,
+    pub(crate) absent: Absence,
+}
+
+/// What applies without a key.
+pub(crate) enum Absence {
+    Required,
+    InWords,
+    /// As Markdown.
+    Value(String),
 }
 
 impl<K: Described, A: Absent<K>> Declared for ConfigKey<K, A> {
     fn about(&self) -> About {
-        let Self { name, kind, absent, doc, example } = self;
-        About { name, doc, example, shape: kind.shape(), default: absent.shown(kind) }
+        About { name: self.name, shape: self.kind.shape(), absent: self.absent.of(&self.kind) }
     }
 }
 
 /// What applies without a key of kind `K`.
 trait Absent<K> {
-    fn shown(&self, kind: &K) -> Option<String>;
+    fn of(&self, kind: &K) -> Absence;
 }
 
 impl<K> Absent<K> for Required {
-    fn shown(&self, _: &K) -> Option<String> {
-        None
+    fn of(&self, _: &K) -> Absence {
+        Absence::Required
     }
 }
 
 impl<K> Absent<K> for Optional {
-    fn shown(&self, _: &K) -> Option<String> {
-        Some(self.0.to_owned())
+    fn of(&self, _: &K) -> Absence {
+        Absence::InWords
     }
 }
 
 impl<V, K: Shown<V>> Absent<K> for Is<V> {
-    fn shown(&self, kind: &K) -> Option<String> {
-        Some(format!("`{}`", kind.shown(&self.0)))
+    fn of(&self, kind: &K) -> Absence {
+        Absence::Value(format!("`{}`", kind.shown(&self.0)))
     }
 }
 
@@ -77,7 +81,7 @@ trait Shown<V> {
     fn shown(&self, value: &V) -> String;
 }
 
-impl<T> Described for Text<T> {
+impl Described for Text {
     fn shape(&self) -> Shape {
         Shape::Text(self.0.to_owned(), self.1)
     }
@@ -168,7 +172,7 @@ impl<K: Described> Described for ListOf<K> {
 
 impl Described for Map {
     fn shape(&self) -> Shape {
-        Shape::Map(self.0)
+        Shape::Map(self)
     }
 }
 

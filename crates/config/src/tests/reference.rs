@@ -1,6 +1,13 @@
-//! The reference of all keys, for people and for editors, made from the table that the readers use, and its tests.
+//! The reference of all keys. `docs/configuration.md` has what a person says about each key; types, defaults and the first
+//! example there, and the JSON Schema, are made from the table that the readers use.
 
-use std::{fmt::Write as _, fs, path::Path};
+use std::{
+    collections::HashMap,
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    sync::LazyLock,
+};
 
 use serde_json::{Map as Object, Value, json};
 
@@ -9,61 +16,98 @@ use crate::{
     ConfigError,
     schema::{
         Section,
-        testing::{About, Shape},
+        testing::{About, Absence, Declared, Shape},
     },
     table::root,
 };
 use credbroker_credential::document::{Aliases, yaml};
 
-const INTRODUCTION: &str = "\
-<!-- Generated from crates/config/src/table.rs: BLESS=1 cargo test -p credbroker-config reference -->
+const REQUIRED: &str = "none, the key is required";
 
-# Configuration
+/// What `docs/configuration.md` says before the keys, and below each heading.
+static WRITTEN: LazyLock<(String, HashMap<String, Written>)> = LazyLock::new(|| {
+    let text = fs::read_to_string(docs("configuration.md")).unwrap();
+    let (introduction, keys) = text.split_once("\n## All keys\n").unwrap();
+    let sections = keys.split("\n##").skip(1).map(|section| {
+        let (heading, text) = section.split_once('\n').unwrap();
+        (format!("##{heading}"), Written::read(text))
+    });
+    (introduction.to_owned(), sections.collect())
+});
 
-The broker reads the first of these files that exists:
+/// What a person wrote about a section or a key.
+#[derive(Default)]
+struct Written {
+    doc: String,
+    default: String,
+    example: String,
+}
 
-1. the file of `credbroker serve --config FILE`, or of `CREDBROKER_CONFIG`;
-2. `$XDG_CONFIG_HOME/credbroker/config.yaml`, by default `~/.config/credbroker/config.yaml`;
-3. `/etc/credbroker/config.yaml`.
+impl Written {
+    fn read(text: &str) -> Self {
+        let (doc, rest) = text.split_once("\n- Type: ").unwrap_or((text, ""));
+        let line = |start: &str| rest.lines().find_map(|line| line.strip_prefix(start)).unwrap_or_default();
+        let example = line("- Example: `").trim_end_matches('`');
+        Self {
+            doc: doc.trim().to_owned(),
+            default: line("- Default: ").to_owned(),
+            example: example.split_once(": ").map(|(_, value)| value.to_owned()).unwrap_or_default(),
+        }
+    }
+}
 
-Without a file, each user with an exec plugin in `KUBECONFIG` or `~/.kube/config` is a provider.
+/// What is written below `heading`.
+fn written(heading: &str) -> &'static Written {
+    let found = WRITTEN.1.get(heading).filter(|found| !found.doc.is_empty());
+    found.unwrap_or_else(|| panic!("docs/configuration.md says nothing about {heading}"))
+}
 
-`credbroker validate --config FILE` prints every problem with its file, line and column. An unknown key is an error. The
-file, and every kubeconfig and file of certificate authorities that it names, must belong to the broker's user or to root;
-[operations.md](operations.md#files-that-other-users-can-change) has the rules.
+/// A key of a section, and what is written about it.
+struct Key {
+    name: &'static str,
+    path: String,
+    shape: Shape,
+    /// What applies without the key, as Markdown; `None`: it is required.
+    default: Option<String>,
+    doc: &'static str,
+    example: &'static str,
+}
 
-For completion and checks in an editor that uses yaml-language-server, begin the file with the path of
-[config.schema.json](config.schema.json):
-
-```yaml
-# yaml-language-server: $schema=config.schema.json
-```
-
-Durations are a whole number with a unit: `30s`, `10m`, `12h`. A key with the value `null` counts as absent.
-
-The broker also reads the provider file of Kubernetes' cluster-inventory-api: JSON with `{\"providers\": [...]}`, in which
-each item has `name`, `execConfig` and the policies `profileSourcedCLIArgsPolicy` and `profileSourcedEnvVarsPolicy`. An item
-can also have `callerEnv`, which other readers of the file ignore.
-";
+/// The keys of the section at `path`.
+fn keys(path: &str, section: &Section) -> Vec<Key> {
+    let key = |key: &&'static (dyn Declared + Sync)| {
+        let About { name, shape, absent } = key.about();
+        let path = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+        let Written { doc, default, example } = written(&format!("### `{path}`"));
+        assert!(!example.is_empty(), "docs/configuration.md has no example of {path}");
+        let default = match absent {
+            Absence::Required => None,
+            Absence::InWords => Some(default.clone()).inspect(|words| assert!(!words.is_empty(), "{path}")),
+            Absence::Value(value) => Some(value),
+        };
+        Key { name, path, shape, default, doc, example }
+    };
+    section.keys.iter().map(key).collect()
+}
 
 /// `docs/configuration.md`.
 fn markdown() -> String {
-    let mut text = format!("{INTRODUCTION}\n## All keys\n\n```yaml\n{}```\n", example());
+    let mut text = format!("{}\n## All keys\n\n```yaml\n{}```\n", WRITTEN.0, example());
     for (path, section) in sections() {
-        let title = if path.is_empty() { "The file".to_owned() } else { format!("`{path}`") };
-        let _infallible = write!(text, "\n## {title}\n\n{}\n", paragraph(section.doc));
-        for About { name, doc, example, shape, default } in section.keys.iter().map(|key| key.about()) {
+        let _infallible = write!(text, "\n{}\n\n{}\n", heading(&path), written(&heading(&path)).doc);
+        for Key { name, path, shape, default, doc, example } in keys(&path, section) {
+            let (shape, default) = (shown(&shape), default.as_deref().unwrap_or(REQUIRED));
             let _infallible = write!(
                 text,
-                "\n### `{}`\n\n{}\n\n- Type: {}\n- Default: {}\n- Example: `{name}: {example}`\n",
-                if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") },
-                paragraph(doc),
-                shown(&shape),
-                default.as_deref().unwrap_or("none, the key is required"),
+                "\n### `{path}`\n\n{doc}\n\n- Type: {shape}\n- Default: {default}\n- Example: `{name}: {example}`\n"
             );
         }
     }
     text
+}
+
+fn heading(path: &str) -> String {
+    if path.is_empty() { "## The file".to_owned() } else { format!("## `{path}`") }
 }
 
 /// Every section with its path, such as `providers[].execConfig`; the outermost first.
@@ -71,11 +115,9 @@ fn sections() -> Vec<(String, &'static Section)> {
     let mut found: Vec<(String, &'static Section)> = vec![(String::new(), &root::SECTION)];
     let mut next = 0;
     while let Some((path, section)) = found.get(next).cloned() {
-        let below = section.keys.iter().filter_map(|key| {
-            let About { name, shape, .. } = key.about();
-            let (list, section) = section_of(&shape)?;
-            let (dot, items) = (if path.is_empty() { "" } else { "." }, if list { "[]" } else { "" });
-            Some((format!("{path}{dot}{name}{items}"), section))
+        let below = keys(&path, section).into_iter().filter_map(|key| {
+            let (list, section) = section_of(&key.shape)?;
+            Some((format!("{}{}", key.path, if list { "[]" } else { "" }), section))
         });
         let below: Vec<_> = below.collect();
         next += 1;
@@ -96,16 +138,13 @@ fn section_of(shape: &Shape) -> Option<(bool, &'static Section)> {
 /// A document with the example of every key.
 fn example() -> String {
     let mut text = String::new();
-    write_section(&mut text, &root::SECTION, 0, "");
+    write_section(&mut text, ("", &root::SECTION), 0, "");
     text
 }
 
-/// The keys of `section`, indented by `depth`; `first` comes before the first of them.
-fn write_section(text: &mut String, section: &Section, depth: usize, first: &str) {
-    // A key without effect is described, not recommended.
-    let keys = section.keys.iter().map(|key| key.about());
-    let keys = keys.filter(|key| !paragraph(key.doc).starts_with("Has no effect"));
-    for (index, About { name, example, shape, .. }) in keys.enumerate() {
+/// The keys of the section at `path`, indented by `depth`; `first` comes before the first of them.
+fn write_section(text: &mut String, (path, section): (&str, &Section), depth: usize, first: &str) {
+    for (index, Key { name, path, example, shape, .. }) in keys(path, section).into_iter().enumerate() {
         let indent = "  ".repeat(depth);
         let start = if index == 0 && !first.is_empty() { first } else { &indent };
         let below = section_of(&shape);
@@ -115,14 +154,10 @@ fn write_section(text: &mut String, section: &Section, depth: usize, first: &str
         };
         if let Some((is_list, section)) = below {
             let first = if is_list { format!("{indent}- ") } else { String::new() };
-            write_section(text, section, depth + 1, &first);
+            let path = if is_list { format!("{path}[]") } else { path };
+            write_section(text, (&path, section), depth + 1, &first);
         }
     }
-}
-
-/// The lines of a doc comment as a paragraph.
-fn paragraph(doc: &str) -> String {
-    doc.lines().map(str::trim).collect::<Vec<_>>().join("\n").trim().to_owned()
 }
 
 fn shown(shape: &Shape) -> String {
@@ -148,19 +183,21 @@ fn json_schema() -> Value {
         "title": "credbroker configuration",
         "$ref": "#/$defs/root",
     });
-    let named = sections().into_iter().map(|(_, section)| (section.name.to_owned(), section_schema(section)));
+    let named = sections()
+        .into_iter()
+        .map(|(path, section)| (section.name.to_owned(), section_schema(&path, section)));
     if let Some(fields) = schema.as_object_mut() {
         fields.insert("$defs".to_owned(), Value::Object(named.collect()));
     }
     schema
 }
 
-fn section_schema(section: &Section) -> Value {
-    let keys: Vec<_> = section.keys.iter().map(|key| key.about()).collect();
+fn section_schema(path: &str, section: &Section) -> Value {
+    let keys = keys(path, section);
     let required: Vec<_> = keys.iter().filter(|key| key.default.is_none()).map(|key| key.name).collect();
     let properties = keys.iter().map(|key| (key.name.to_owned(), key_schema(key)));
     let mut schema = json!({
-        "description": paragraph(section.doc).replace('\n', " "),
+        "description": written(&heading(path)).doc.replace('\n', " "),
         "type": "object",
         "additionalProperties": false,
         "properties": Value::Object(properties.collect()),
@@ -205,9 +242,9 @@ fn rule(section: &Section) -> Option<Object<String, Value>> {
     rule.as_object().cloned()
 }
 
-fn key_schema(key: &About) -> Value {
+fn key_schema(key: &Key) -> Value {
     let mut schema = shape_schema(&key.shape);
-    let mut description = paragraph(key.doc).replace('\n', " ");
+    let mut description = key.doc.replace('\n', " ");
     if let Some(default) = &key.default {
         schema = nullable(schema);
         let _infallible = write!(description, " Default: {default}.");
@@ -249,10 +286,14 @@ fn shape_schema(shape: &Shape) -> Value {
     }
 }
 
+fn docs(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(file)
+}
+
 /// Compares a committed file with `text`, or writes it when `BLESS` is set.
 #[expect(clippy::disallowed_methods, reason = "an option of the test, which the broker does not read")]
 fn is_current(file: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(file);
+    let path = docs(file);
     if std::env::var_os("BLESS").is_some() {
         fs::write(&path, text).unwrap();
     }
@@ -299,10 +340,12 @@ fn least() -> (Value, Vec<(String, &'static Section)>) {
          providers:\n- name: gke\n  execConfig:\n    apiVersion: client.authentication.k8s.io/v1\n    command: x\n    \
          interactiveMode: Never\n    env: [{{name: A}}]\n"
     ));
-    let pointer = |path: String| {
-        format!("/{}", path.replace("[]", "/0").replace('.', "/")).trim_end_matches('/').to_owned()
-    };
-    (document, sections().into_iter().map(|(path, section)| (pointer(path), section)).collect())
+    (document, sections().into_iter().map(|(path, section)| (pointer(&path), section)).collect())
+}
+
+/// Where the section at `path` is in that document.
+fn pointer(path: &str) -> String {
+    format!("/{}", path.replace("[]", "/0").replace('.', "/")).trim_end_matches('/').to_owned()
 }
 
 fn with(document: &Value, section: &str, key: &str, value: Value) -> Value {
@@ -316,10 +359,11 @@ fn every_example_is_accepted() {
     let (home, schema) = (home(), json_schema());
     load(&home, &example()).unwrap();
     assert_eq!(refusal(&schema, &schema, &value(&example())), None);
-    let (least, sections) = least();
-    let mut keys = 0;
-    for (path, section) in sections {
-        for About { name, example, default, .. } in section.keys.iter().map(|key| key.about()) {
+    let (least, _) = least();
+    let mut count = 0;
+    for (path, section) in sections() {
+        for Key { name, example, default, .. } in keys(&path, section) {
+            let path = pointer(&path);
             let mut document = with(&least, &path, name, value(example));
             if name == "context" {
                 document = with(&document, &path, "kubeconfig", json!("~/.kube/hub"));
@@ -328,10 +372,10 @@ fn every_example_is_accepted() {
             assert_eq!(refusal(&schema, &schema, &document), None, "{path}/{name}");
             let default = default.unwrap_or_default();
             assert_ne!(default, format!("`{example}`"), "an example shows another value");
-            keys += 1;
+            count += 1;
         }
     }
-    assert!(keys > 40, "{keys}");
+    assert!(count > 40, "{count}");
 }
 
 #[test]

@@ -25,10 +25,5 @@ pub fn replaced(text: &str, mut edits: Vec<(Range<usize>, String)>) -> Option<St
     Some(result)
 }
 
-/// Whether `text` is a document with the same meaning as `expected`.
-pub fn means(text: &str, expected: &Node) -> bool {
-    yaml(text.as_bytes(), Aliases::Follow).is_ok_and(|node| node.to_json() == expected.to_json())
-}
-
 #[cfg(test)]
 mod tests;

@@ -24,7 +24,7 @@ use tower::{BoxError, Service, layer::layer_fn};
 use super::error::{EVENT, Excess, HubError, PAGE};
 use crate::resolver::{CredentialRequest, Resolver, Source};
 use credbroker_cache::{Caller, CredentialCache, CredentialWatch, Request as CacheRequest};
-use credbroker_config::{HubAccess, distrust};
+use credbroker_config::{HubKubeconfig, distrust};
 use credbroker_credential::Issued;
 use credbroker_plugin::{PluginSpec, ProviderRef, Providers};
 use credbroker_runner::PluginRunner;
@@ -55,7 +55,8 @@ impl Default for HubTimeouts {
 /// How the hub is reached.
 #[derive(Debug)]
 pub(super) struct HubConnector<R> {
-    hub: HubAccess,
+    /// `None`: in the cluster that the broker runs in.
+    hub: Option<HubKubeconfig>,
     pub(super) timeouts: HubTimeouts,
     /// Resolves the plugin of the hub's user to its run. `None`: the user has none.
     plugin: Option<(Resolver, CredentialRequest)>,
@@ -80,7 +81,11 @@ pub(super) struct HubIdentity<R> {
 
 impl<R: PluginRunner> HubConnector<R> {
     /// `plugins` has the plugin of the hub's user, if there is one.
-    pub(super) fn new(hub: HubAccess, plugins: Arc<Providers>, cache: CredentialCache<R>) -> Self {
+    pub(super) fn new(
+        hub: Option<HubKubeconfig>,
+        plugins: Arc<Providers>,
+        cache: CredentialCache<R>,
+    ) -> Self {
         let provider = plugins.iter().next().map(|provider| ProviderRef::named(&*provider.name));
         let plugin = provider.map(|provider| {
             let source = Source::Provider(provider);
@@ -153,8 +158,8 @@ impl<R: PluginRunner> HubConnector<R> {
 
     async fn config(&self) -> Result<Config, HubError> {
         match &self.hub {
-            HubAccess::InCluster => Ok(Config::incluster()?),
-            HubAccess::Kubeconfig { path, context, .. } => {
+            None => Ok(Config::incluster()?),
+            Some(HubKubeconfig { path, context, .. }) => {
                 // They may have changed since the configuration was read.
                 check(path)?;
                 let kubeconfig = Kubeconfig::read_from(path).map_err(HubError::of_kubeconfig)?;

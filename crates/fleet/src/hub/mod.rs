@@ -21,9 +21,9 @@ use self::{
     session::{Progress, SessionEnd},
 };
 use crate::fleet::HubState;
-use credbroker_config::{ClusterProfiles, HubAccess};
+use credbroker_config::ClusterProfiles;
 use credbroker_observe::clock::full_jitter;
-use credbroker_plugin::{Provider, ProviderUpdate, Providers};
+use credbroker_plugin::{ProviderUpdate, Providers};
 use credbroker_runner::PluginRunner;
 
 pub use prewarm::HubParts;
@@ -146,7 +146,7 @@ impl<R: PluginRunner> HubReader<R> {
     pub fn new(section: Option<ClusterProfiles>, parts: HubParts<R>) -> Self {
         let parts = Arc::new(parts);
         let hub = section.map(|section| {
-            let plugins = Arc::new(Providers::new(plugin(&section)));
+            let plugins = Arc::new(Providers::new(section.plugin().cloned()));
             Arc::new(Hub::new(section, plugins, Arc::clone(&parts)))
         });
         Self { parts, current: watch::Sender::new(hub) }
@@ -202,7 +202,10 @@ impl<R: PluginRunner> HubReader<R> {
         }
         // A changed plugin of the hub's user starts cold.
         let old = before.map(|hub| Arc::clone(&hub.plugins)).unwrap_or_default();
-        let update = ProviderUpdate::of(Providers::new(section.as_ref().and_then(plugin)), &old);
+        let update = ProviderUpdate::of(
+            Providers::new(section.as_ref().and_then(ClusterProfiles::plugin).cloned()),
+            &old,
+        );
         update.commit();
         self.parts.cache.forget_retired();
         if let Some(section) = section {
@@ -211,13 +214,6 @@ impl<R: PluginRunner> HubReader<R> {
             self.current.send_replace(Some(Arc::new(hub)));
         }
         true
-    }
-}
-
-fn plugin(section: &ClusterProfiles) -> Option<Provider> {
-    match &section.hub {
-        HubAccess::Kubeconfig { plugin, .. } => plugin.as_deref().cloned(),
-        HubAccess::InCluster => None,
     }
 }
 

@@ -105,8 +105,8 @@ fn cache_errors() -> Vec<CacheError> {
     let ago = Duration::from_secs(600);
     let mut errors = vec![
         CacheError::Draining,
-        CacheError::Full(CacheFull::Entries { limit: 10_000 }),
-        CacheError::Full(CacheFull::Bytes { limit: 1 << 26 }),
+        CacheError::Full(CacheFull::Entries(10_000)),
+        CacheError::Full(CacheFull::Bytes(1 << 26)),
         CacheError::Unattended(Unattended::NeedsTerminal),
         CacheError::Unattended(Unattended::NeedsPerson),
         CacheError::Unattended(Unattended::Unanswered),
@@ -268,7 +268,7 @@ fn the_metadata_names_provider_key_cluster_and_limit_where_they_apply() {
     let pairs = |pairs: &[(&str, &str)]| -> Vec<_> {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     };
-    let full = failed(&cloud(), &CacheError::Full(CacheFull::Entries { limit: 1 }).into());
+    let full = failed(&cloud(), &CacheError::Full(CacheFull::Entries(1)).into());
     let named = [
         ("cluster", "fleet/paris"),
         ("key", "abababababab"),
@@ -321,7 +321,7 @@ fn an_error_without_a_retry_delay_has_no_retry_info() {
 #[test]
 fn a_connection_with_too_many_watches_is_distinguished_from_every_other_limit() {
     let limit = |status: Status| status.get_details_error_info().unwrap().metadata.remove(LIMIT);
-    let full = CacheError::Full(CacheFull::Entries { limit: 1 });
+    let full = CacheError::Full(CacheFull::Entries(1));
     assert_eq!(
         limit(refusal(reached(Limit::Watches, Who::Connection))).as_deref(),
         Some("watches of a connection")

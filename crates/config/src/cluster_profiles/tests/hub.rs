@@ -32,7 +32,7 @@ contexts:
 }
 
 fn plugin(home: &Home) -> Option<Provider> {
-    let HubAccess::Kubeconfig { path, plugin, .. } = read(home).hub else { panic!("a kubeconfig") };
+    let HubKubeconfig { path, plugin, .. } = read(home).hub.unwrap();
     assert_eq!(path, home.0.path().join("hub/config"));
     plugin.map(|plugin| *plugin)
 }
@@ -63,14 +63,14 @@ fn a_context_can_be_named() {
     for without_plugin in ["token", "anonymous"] {
         assert!(plugin(&of(without_plugin)).is_none());
     }
-    let HubAccess::Kubeconfig { context, .. } = read(&of("other")).hub else { panic!("a kubeconfig") };
+    let HubKubeconfig { context, .. } = read(&of("other")).hub.unwrap();
     assert_eq!(context.as_deref(), Some("other"));
 }
 
 #[test]
 fn a_relative_path_is_below_the_directory_of_the_config() {
     let home = with_user("{kubeconfig: ../../hub/config}", "{token: canary}");
-    let HubAccess::Kubeconfig { path, .. } = read(&home).hub else { panic!("a kubeconfig") };
+    let HubKubeconfig { path, .. } = read(&home).hub.unwrap();
     assert_eq!(path, home.0.path().join(".config/credbroker/../../hub/config"));
 }
 

@@ -99,7 +99,8 @@ fn what_kubectl_wrote_again_is_restored_in_that_form() {
     let back = restore(&kubectl, |_| true).unwrap();
     assert_eq!(back.changed, ["prod"]);
     let original = document::yaml(BLOCK.as_bytes(), Aliases::Refuse).unwrap();
-    assert!(document::means(&back.text, &original), "{}", back.text);
+    let back = document::yaml(back.text.as_bytes(), Aliases::Refuse).unwrap();
+    assert_eq!(back.to_json(), original.to_json());
 }
 
 #[test]

@@ -37,8 +37,8 @@ fn the_users_of_a_kubeconfig_and_the_hub_have_issuers_too() {
     let exec = "{apiVersion: client.authentication.k8s.io/v1, command: x, interactiveMode: Never}";
     home.write("kube", &format!("users: [{{name: user, user: {{exec: {exec}}}}}]\nclusters: [{{name: c, cluster: {{server: \"https://hub\"}}}}]\ncontexts: [{{name: x, context: {{cluster: c, user: user}}}}]\ncurrent-context: x\n"));
     assert_eq!(budgets(&home)[3], "user: user 1 4");
-    let mut hub = home.load().unwrap().config.cluster_profiles.unwrap();
-    let issuer = &hub.plugin_mut().unwrap().issuer;
+    let hub = home.load().unwrap().config.cluster_profiles.unwrap();
+    let issuer = &hub.plugin().unwrap().issuer;
     assert_eq!((&*issuer.name, issuer.concurrency.get()), ("(hub)", 2));
     assert_eq!(home.warnings(), "");
 }

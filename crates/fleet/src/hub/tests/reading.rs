@@ -6,7 +6,7 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::hub::client::HubTimeouts;
-use credbroker_config::{HUB_PROVIDER, HubAccess, HubSource};
+use credbroker_config::{HUB_PROVIDER, HubKubeconfig};
 
 /// Longer than any step of these tests takes, on any machine.
 const AGES: Duration = Duration::from_secs(60);
@@ -39,8 +39,7 @@ fn hub(has_plugin: bool) -> Read {
     let plugins = Arc::new(Providers::new(plugin.clone()));
     let plugin = plugin.map(Box::new);
     let section = ClusterProfiles {
-        hub: HubAccess::Kubeconfig { path, context: None, plugin },
-        source: HubSource::default(),
+        hub: Some(HubKubeconfig { path, plugin, ..HubKubeconfig::default() }),
         namespaces: Vec::new(),
         label_selector: String::new(),
         rules: EndpointRules::default(),

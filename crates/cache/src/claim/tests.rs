@@ -1,10 +1,9 @@
-use std::io;
+use std::{io, time::Duration};
 
 use super::*;
 use credbroker_credential::{DecodeError, ExecInfoError};
 use credbroker_observe::metrics::Exposition;
 use credbroker_plugin::Refusal;
-use credbroker_runner::RunError;
 
 fn written(metrics: &Metrics) -> String {
     let mut text = Exposition::default();
@@ -77,7 +76,7 @@ fn a_call_is_counted_as_client_go_counts_it_and_a_run_by_its_outcome() {
         (RunError::Panicked { command: command() }, "1", "client_internal_error", "panicked"),
     ];
     for (error, code, status, expected) in table {
-        assert_eq!(failure(&error).0.name(), expected, "{error}");
+        assert_eq!(failed_run(&error).0.name(), expected, "{error}");
         let metrics = Metrics::default();
         called(&metrics, &Err(error));
         let line =
@@ -95,7 +94,7 @@ fn a_plugin_that_the_policy_denies_is_not_called() {
     let metrics = Metrics::default();
     for refusal in [Refusal::DenyAll, Refusal::NotListed("p".into())] {
         let error = RunError::NotAllowed { command: command(), refusal };
-        assert_eq!(failure(&error).0.name(), "policy_denied");
+        assert_eq!(failed_run(&error).0.name(), "policy_denied");
         called(&metrics, &Err(error));
     }
     let unasked = RunError::ExecInfo { command: command(), source: ExecInfoError::Config(1, 1) };

@@ -1,24 +1,28 @@
 use super::*;
-use crate::{problem::Report, reader::Dialect};
+use crate::{
+    problem::{Problem, Report},
+    schema::Dialect,
+};
 use credbroker_credential::document::{Aliases, yaml};
 
-fn read(text: &str, dialect: Dialect, change: fn(&mut StanzaRules<'_>)) -> (Option<Provider>, Report) {
+fn read(text: &str, dialect: Dialect, accepts_v1alpha1: bool) -> (Option<Provider>, Report) {
     let node = yaml(text.as_bytes(), Aliases::Follow).unwrap();
     let report = Report::default();
-    let mut rules =
-        StanzaRules { dir: Path::new("/etc/x"), accept_v1alpha1: false, never_interactive: false };
-    change(&mut rules);
-    let fields = exec::SECTION.read(&Cursor::new(Path::new("f"), dialect, &node, &report));
+    let fields = Cursor::new(Path::new("/etc/x/f"), dialect, &node, &report).fields(exec::SECTION.names);
     let broker = Environment::default();
     let variables = Variables { broker: &broker, pass_env: Globs::default(), caller_env: Globs::default() };
-    let stanza = fields.and_then(|fields| stanza(&fields, rules, "p", &variables));
+    let stanza = fields.and_then(|fields| stanza(&fields, accepts_v1alpha1, "p", &variables));
     (stanza, report)
 }
 
 fn problems(text: &str) -> String {
-    let (stanza, report) = read(text, Dialect::Strict, |_| ());
+    let (stanza, report) = read(text, Dialect::Strict, false);
     assert!(stanza.is_none());
-    report.findings().problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    report.findings.borrow().problems.iter().map(shown).collect::<Vec<_>>().join("\n")
+}
+
+fn shown(problem: &Problem) -> String {
+    problem.to_string().replace("/etc/x/", "")
 }
 
 const PLAIN: &str = "apiVersion: client.authentication.k8s.io/v1beta1\ncommand: plugin\n";
@@ -34,8 +38,11 @@ provideClusterInfo: true
 interactiveMode: IfAvailable
 installHint: "Install \e[31mit"
 "#;
-    let (stanza, report) = read(text, Dialect::Strict, |_| ());
-    assert!(report.findings().problems.is_empty() && report.findings().warnings.is_empty(), "{report:?}");
+    let (stanza, report) = read(text, Dialect::Strict, false);
+    assert!(
+        report.findings.borrow().problems.is_empty() && report.findings.borrow().warnings.is_empty(),
+        "{report:?}"
+    );
     let stanza = stanza.unwrap();
     assert_eq!(stanza.api_version, ApiVersion::V1);
     assert_eq!(stanza.command, Command::Path("/etc/x/bin/plugin".into()));
@@ -96,7 +103,7 @@ fn a_command_with_a_separator_is_a_path_and_one_without_is_a_name() {
     ];
     for (command, expected) in table {
         let text = format!("apiVersion: client.authentication.k8s.io/v1beta1\ncommand: {command}\n");
-        assert_eq!(read(&text, Dialect::Strict, |_| ()).0.unwrap().command, expected);
+        assert_eq!(read(&text, Dialect::Strict, false).0.unwrap().command, expected);
     }
 }
 
@@ -104,7 +111,7 @@ fn a_command_with_a_separator_is_a_path_and_one_without_is_a_name() {
 fn v1alpha1_needs_the_providers_word() {
     let text = "apiVersion: client.authentication.k8s.io/v1alpha1\ncommand: x\n";
     assert!(problems(text).contains("acceptV1alpha1"));
-    let (stanza, _) = read(text, Dialect::Strict, |rules| rules.accept_v1alpha1 = true);
+    let (stanza, _) = read(text, Dialect::Strict, true);
     assert_eq!(stanza.unwrap().api_version, ApiVersion::V1Alpha1);
 }
 
@@ -117,10 +124,10 @@ fn whether_a_plugin_reads_a_terminal_is_read_unless_the_host_overrides_it() {
         ("", Interactive::IfAvailable),
     ] {
         let text = format!("{PLAIN}{mode}\n");
-        let (stanza, report) = read(&text, Dialect::Strict, |_| ());
+        let (stanza, report) = read(&text, Dialect::Strict, false);
         assert_eq!(stanza.unwrap().interactive, expected);
-        assert!(report.findings().warnings.is_empty());
-        let (stanza, _) = read(&text, Dialect::Strict, |rules| rules.never_interactive = true);
+        assert!(report.findings.borrow().warnings.is_empty());
+        let (stanza, _) = read(&text, Dialect::Stock, false);
         assert_eq!(stanza.unwrap().interactive, Interactive::Never);
     }
 }
@@ -128,15 +135,17 @@ fn whether_a_plugin_reads_a_terminal_is_read_unless_the_host_overrides_it() {
 #[test]
 fn a_denied_variable_is_dropped_with_a_warning() {
     let text = format!("{PLAIN}env: [{{name: LD_PRELOAD, value: canary}}, {{name: A, value: b}}]\n");
-    let (stanza, report) = read(&text, Dialect::Strict, |_| ());
+    let (stanza, report) = read(&text, Dialect::Strict, false);
     assert_eq!(stanza.unwrap().env, [("A".to_owned(), "b".to_owned())]);
-    insta::assert_snapshot!(report.findings().warnings.first().unwrap(), @"f:3:7: env[0]: plugins never get `LD_PRELOAD`; remove it");
+    insta::assert_snapshot!(shown(report.findings.borrow().warnings.first().unwrap()), @"f:3:7: env[0]: plugins never get `LD_PRELOAD`; remove it");
 }
 
 #[test]
 fn unknown_keys_of_a_kubeconfig_belong_to_others() {
-    let (stanza, report) = read(&format!("{PLAIN}future: 1\n"), Dialect::Kubeconfig, |_| ());
+    let (stanza, report) = read(&format!("{PLAIN}future: 1\n"), Dialect::Kubeconfig, false);
     assert!(
-        stanza.is_some() && report.findings().problems.is_empty() && report.findings().warnings.is_empty()
+        stanza.is_some()
+            && report.findings.borrow().problems.is_empty()
+            && report.findings.borrow().warnings.is_empty()
     );
 }

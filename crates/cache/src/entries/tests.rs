@@ -138,7 +138,7 @@ fn an_entry_of_the_broker_gives_way_last_and_after_a_minute_without_a_request() 
     entries.add(None, 0, 1).unwrap();
     entries.add(A, 1, 2).unwrap();
     assert_eq!(entries.add(None, 0, 59_999), Ok(vec![2]));
-    assert_eq!(entries.add(A, 1, 59_999), Err(Full::Entries { limit: 3 }));
+    assert_eq!(entries.add(A, 1, 59_999), Err(Full::Entries(3)));
     assert_eq!(entries.add(A, 1, 60_000), Ok(vec![0]));
 }
 
@@ -149,12 +149,12 @@ fn what_grows_and_what_is_in_use_counts() {
         entries.add(A, 20, now).unwrap();
     }
     let grows = Arc::clone(entries.held[2].as_ref().unwrap());
-    for (bytes, exceeded) in [(40, None), (41, Some(Full::Bytes { limit: 100 })), (30, None)] {
+    for (bytes, exceeded) in [(40, None), (41, Some(Full::Bytes(100))), (30, None)] {
         entries.bounds.resize(&grows, bytes);
         assert_eq!(entries.bounds.exceeded(), exceeded, "{bytes}");
     }
     assert_eq!(entries.add(B, 20, 5), Ok(vec![0]));
-    assert_eq!(entries.add_in_use(B, 101, 6), Err(Full::Bytes { limit: 100 }), "more than there may be");
+    assert_eq!(entries.add_in_use(B, 101, 6), Err(Full::Bytes(100)), "more than there may be");
     assert_eq!(entries.of(None) + entries.of(A) + entries.of(B), entries.bounds.total.entries);
     for number in 0..entries.held.len() {
         if entries.held[number].is_some() {
