@@ -5,7 +5,6 @@ use std::{future::pending, sync::Arc, time::Duration};
 use futures_util::future::{BoxFuture, select_all};
 use tokio::sync::{Notify, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tonic_health::{ServingStatus, server::HealthReporter};
 use tracing::error;
 
 use super::sockets::OpenSocket;
@@ -35,9 +34,6 @@ pub enum Drained {
     },
 }
 
-/// The gRPC services under whose names health is reported, beside the empty one.
-const SERVICES: [&str; 2] = ["credbroker.v1.CredentialBroker", "credbroker.v1.CredentialBrokerAdmin"];
-
 /// The tasks without which the broker cannot go on, by their names.
 pub(super) type Essentials = Vec<(&'static str, BoxFuture<'static, ()>)>;
 
@@ -50,7 +46,8 @@ pub struct Bound {
     /// Which configuration is in force.
     pub(super) configuration: watch::Sender<Arc<ReloadState>>,
     pub(super) reload: Arc<Notify>,
-    pub(super) health: HealthReporter,
+    /// Cancelled first: the health of the broker says that it stops.
+    pub(super) stopping: CancellationToken,
     /// Those that run when it serves.
     pub(super) essentials: Essentials,
     pub(super) tasks: TaskTracker,
@@ -61,9 +58,6 @@ impl Bound {
     /// Serves until [`drain`](Self::drain) is called. Returns earlier only with the name of an essential task that ended:
     /// then the broker must drain and the process must exit.
     pub async fn serve(&mut self) -> &'static str {
-        for service in SERVICES {
-            self.health.set_service_status(service, ServingStatus::Serving).await;
-        }
         run(std::mem::take(&mut self.essentials), &self.tasks, &self.draining).await
     }
 
@@ -80,10 +74,7 @@ impl Bound {
     /// Shuts down, in at most [`GRACE`]: health reports it first, then runs are ended and their callers get `DRAINING`,
     /// other requests are answered, and connections close.
     pub async fn drain(self) -> Drained {
-        for service in SERVICES {
-            self.health.set_service_status(service, ServingStatus::NotServing).await;
-        }
-        self.health.set_service_status("", ServingStatus::NotServing).await;
+        self.stopping.cancel();
         withdraw(&self.sockets).await;
         self.draining.cancel();
         // What waits at a socket of systemd's is for the next broker.

@@ -10,7 +10,6 @@ use anyhow::{Context as _, anyhow};
 use futures_util::FutureExt as _;
 use tokio::sync::{Notify, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tonic_health::{ServingStatus, server::HealthReporter};
 use tracing::warn;
 
 use super::{
@@ -19,13 +18,13 @@ use super::{
     edges::Edges,
     limits,
     reload::{Adopter, Follower, note_shared},
-    sockets::{Listening, OpenSocket, monitor},
+    sockets::{Listening, OpenSocket, serve_metrics},
     systemd,
 };
 use credbroker_cache::{CacheParts, CredentialCache};
 use credbroker_config::{AuditTo, Config};
 use credbroker_fleet::{
-    ApiVerifier, Fleet, HubState,
+    ApiVerifier, Fleet,
     hub::{HubParts, HubReader},
     resolver::Resolver,
 };
@@ -34,16 +33,8 @@ use credbroker_plugin::access::Policy;
 use credbroker_runner::{
     LiveRuns, ProcessRunner, RunLimits, RunnerParts, Scheduler, check_scratch, reap_orphans,
 };
-use credbroker_server::{
-    Admission, BrokerInfo, Clusters, Gate, HealthChecks, MonitorParts, ProviderNames, ReloadState, encode,
-    record_runs, services,
-};
+use credbroker_server::{Broker, Clusters, Gate, Monitor, ReloadState, encode, record_runs};
 use credbroker_uds_server::Acceptor;
-
-/// The name under which the health of the hub is reported, from which ClusterProfiles are read.
-const HUB_SERVICE: &str = "hub";
-/// The same of the files of the configuration.
-const CONFIGURATION_SERVICE: &str = "configuration";
 
 /// Builds the broker of `config`. Must be called within a tokio runtime.
 ///
@@ -99,8 +90,22 @@ pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> any
         tasks: tasks.clone(),
         draining: draining.clone(),
     };
-    let (now, health, reload) = (clock.now().wall, HealthReporter::new(), Arc::<Notify>::default());
+    let (now, reload) = (clock.now().wall, Arc::<Notify>::default());
     let configuration = watch::Sender::new(Arc::new(ReloadState::started(take(&mut config.files), now)));
+    let paths: Vec<_> = sockets.iter().filter_map(|socket| socket.path.clone()).collect();
+    let path = paths.first().cloned();
+    let broker = Arc::new(Broker {
+        cache: cache.clone(),
+        resolver: Arc::clone(&resolver),
+        clusters: Arc::clone(&clusters),
+        metrics,
+        audit: audit.clone(),
+        policies: policies.subscribe(),
+        configuration: configuration.subscribe(),
+        started: now,
+        sockets: paths,
+        stopping: CancellationToken::new(),
+    });
     let adopter = Arc::new(Adopter {
         resolver: Arc::clone(&resolver),
         cache: cache.clone(),
@@ -112,23 +117,15 @@ pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> any
         started: config,
     });
     if let Some(listen) = &adopter.started.metrics {
-        let health = HealthChecks::new(cache.clone(), Arc::clone(&resolver));
-        let (metrics, tasks, draining) = (Arc::clone(&metrics), tasks.clone(), draining.clone());
-        let (started, configuration) = (now, configuration.subscribe());
-        let names = ProviderNames { policies: adopter.policies.subscribe(), setting: listen.provider_names };
-        let parts = MonitorParts { health, metrics, configuration, names, started, tasks, draining };
-        essentials.push(("metrics server", monitor(&listen.address, parts)?.boxed()));
+        let (broker, tasks, draining) = (Arc::clone(&broker), tasks.clone(), draining.clone());
+        let monitor = Monitor::new(broker, listen.provider_names, tasks, draining);
+        essentials.push(("metrics server", serve_metrics(&listen.address, monitor)?.boxed()));
     }
-    let paths: Vec<_> = sockets.iter().filter_map(|socket| socket.path.clone()).collect();
-    let path = paths.first().cloned();
-    let info = BrokerInfo { started: now, configuration: configuration.subscribe(), sockets: paths };
-    let services =
-        services(cache, resolver, Arc::clone(&clusters), health.clone(), info, (metrics, audit.clone()));
-    let admission = Admission { policies: adopter.policies.subscribe(), listeners, runs: live_runs.clone() };
-    let (gate, bounds) = (Arc::new(Gate::new(services, admission)), limits::connections(&bounds));
-    let acceptor = Arc::new(Acceptor::new(gate, bounds, tasks.clone(), draining.clone()));
+    let stopping = broker.stopping.clone();
+    let (gate, bounds) = (Gate::new(broker, listeners, live_runs.clone()), limits::connections(&bounds));
+    let acceptor = Arc::new(Acceptor::new(Arc::new(gate), bounds, tasks.clone(), draining.clone()));
     let beat = Beat::start();
-    essentials.extend(working(&adopter, clusters, health.clone(), beat));
+    essentials.extend(working(&adopter, clusters, beat));
     essentials.extend(serving(&sockets, &acceptor, beat));
     let orphans = edges.reaps_orphans.then(|| ("reaper of orphans", reap_orphans(live_runs).boxed()));
     let log = edges.log.map(|log| ("log writer", async move { log.ended().await }.boxed()));
@@ -144,14 +141,9 @@ pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> any
     if let Some((place, sources)) = edges.follow {
         let (requests, state) = (Arc::clone(&reload), configuration.clone());
         let follower = Follower::new(place, sources, adopter, clock, requests, state);
-        let is_well = |state: &Arc<ReloadState>| Some(state.failure.is_none());
-        let reported = report(CONFIGURATION_SERVICE, configuration.subscribe(), health.clone(), is_well);
-        let either = async move {
-            tokio::select! { () = follower.run() => {}, () = reported => {} }
-        };
-        essentials.push(("configuration follower", either.boxed()));
+        essentials.push(("configuration follower", follower.run().boxed()));
     }
-    Ok(Bound { sockets, acceptor, audit, configuration, reload, health, essentials, tasks, draining })
+    Ok(Bound { sockets, acceptor, audit, configuration, reload, stopping, essentials, tasks, draining })
 }
 
 /// Where `to` says.
@@ -179,26 +171,13 @@ fn runner((launcher, scratch): (PathBuf, PathBuf), tasks: &TaskTracker, live: &L
 }
 
 /// What keeps credentials and clusters as they should be.
-fn working(
-    adopter: &Arc<Adopter>,
-    clusters: Arc<Clusters<ProcessRunner>>,
-    health: HealthReporter,
-    beat: Beat,
-) -> Essentials {
+fn working(adopter: &Arc<Adopter>, clusters: Arc<Clusters<ProcessRunner>>, beat: Beat) -> Essentials {
     let (cache, resolver) = (adopter.cache.clone(), Arc::clone(&adopter.resolver));
-    let adopter = Arc::clone(adopter);
-    let hub = async move {
-        let states = adopter.fleet.hub_states();
-        let is_well = |hub: &HubState| adopter.resolver.fleet().map(|_| hub.synced && hub.problem.is_none());
-        tokio::select! {
-            () = adopter.hub.run() => {}
-            () = report(HUB_SERVICE, states, health, is_well) => {}
-        }
-    };
+    let hub = Arc::clone(adopter);
     vec![
         ("credential refresher", async move { cache.keep_fresh(beat).await }.boxed()),
         ("plugin file watcher", async move { resolver.keep_looking(beat).await }.boxed()),
-        ("hub reader", hub.boxed()),
+        ("hub reader", async move { hub.hub.run().await }.boxed()),
         ("readiness reporter", async move { clusters.run().await }.boxed()),
     ]
 }
@@ -224,23 +203,4 @@ fn serving(sockets: &[OpenSocket], acceptor: &Arc<Acceptor<Gate<ProcessRunner>>>
         essentials.push(("accept loop", async move { acceptor.run(listener, newest).await }.boxed()));
     }
     essentials
-}
-
-/// Reports whether `service` is well, under this name: the broker itself goes on without it. `None`: there is none.
-async fn report<T>(
-    service: &str,
-    mut states: watch::Receiver<T>,
-    health: HealthReporter,
-    is_well: impl Fn(&T) -> Option<bool>,
-) {
-    loop {
-        let is_well = is_well(&states.borrow_and_update());
-        match is_well {
-            Some(true) => health.set_service_status(service, ServingStatus::Serving).await,
-            Some(false) => health.set_service_status(service, ServingStatus::NotServing).await,
-            None => health.clone().clear_service_status(service).await,
-        }
-        // The broker keeps the sender alive.
-        drop(states.changed().await);
-    }
 }

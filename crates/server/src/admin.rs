@@ -66,7 +66,7 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         let span = debug_span!("request", rpc = "refresh_credentials", uid = peer.uid, pid = peer.pid);
         let rights = self.need(&request, "refresh_credentials", Verb::Admin)?;
         let selector = self.administered(request.into_inner().selector, &rights)?;
-        let refreshed = count(self.credentials.cache.refresh(&selector).instrument(span).await);
+        let refreshed = count(self.broker.cache.refresh(&selector).instrument(span).await);
         Ok(Response::new(pb::RefreshCredentialsResponse { refreshed }))
     }
 
@@ -76,7 +76,7 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
     ) -> Result<Response<pb::EvictCredentialsResponse>, Status> {
         let rights = self.need(&request, "evict_credentials", Verb::Admin)?;
         let selector = self.administered(request.into_inner().selector, &rights)?;
-        let evicted = count(self.credentials.cache.evict(&selector));
+        let evicted = count(self.broker.cache.evict(&selector));
         Ok(Response::new(pb::EvictCredentialsResponse { evicted }))
     }
 
@@ -87,7 +87,7 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         let rights = self.need(&request, "list_providers", Verb::List)?;
         let pb::ListProvidersRequest { page_size, page_token } = request.into_inner();
         let (paging, after) = Paging::read("providers", &(), PAGE, page_size, &page_token)?;
-        let providers = self.credentials.resolver.providers();
+        let providers = self.broker.resolver.providers();
         let shown = providers.iter().filter(|of| rights.allows(Verb::List, CallTarget::Provider(&of.name)));
         let rest = shown.map(|provider| (place(provider), provider));
         let mut rest: Vec<_> =
@@ -104,8 +104,7 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         request: Request<pb::GetBrokerInfoRequest>,
     ) -> Result<Response<pb::GetBrokerInfoResponse>, Status> {
         self.need(&request, "get_broker_info", Verb::List)?;
-        let hub = self.credentials.resolver.fleet().map(|_| self.clusters.hub().message());
-        Ok(Response::new(self.info.message(hub)))
+        Ok(Response::new(overview::broker(&self.broker)))
     }
 }
 
@@ -127,7 +126,7 @@ impl<R: PluginRunner> BrokerService<R> {
     /// What is selected, from the position `after` on.
     fn held(&self, selector: &Selector, mut after: Option<ListPosition>) -> impl Iterator<Item = KeyStatus> {
         let batches = std::iter::from_fn(move || {
-            let batch = self.credentials.cache.list(selector, after.as_ref(), BATCH);
+            let batch = self.broker.cache.list(selector, after.as_ref(), BATCH);
             after = Some(batch.last()?.position());
             Some(batch)
         });
@@ -141,7 +140,7 @@ impl<R: PluginRunner> BrokerService<R> {
     /// The selector is empty or not valid, it names a provider or a hub that is not configured, or `permit` does not allow
     /// what it names.
     fn selector(&self, message: Option<pb::CredentialSelector>, permit: &Permit) -> Result<Selector, Status> {
-        let resolver = &self.credentials.resolver;
+        let resolver = &self.broker.resolver;
         let allowed = |source: &Source| {
             let allowed = if permit.allows(source.target()) { Ok(()) } else { Err(source.not_allowed()) };
             allowed.map_err(|error| status::unresolved(&error, source))

@@ -22,8 +22,9 @@ use tracing::{Instrument as _, debug_span};
 use super::{
     access::{Access, watch_slot},
     audit_record::Asked,
+    broker::Broker,
     convert::{self, deadline},
-    credentials::{Credentials, named},
+    credentials::named,
     preencoded::{self, Follow, MessageStream},
     status::{self, Subject},
 };
@@ -41,7 +42,7 @@ const QUEUED: Duration = Duration::from_secs(60);
 /// The end of the request.
 type PendingAnswer = Pin<Box<dyn Future<Output = Result<Arc<Issued>, Status>> + Send>>;
 
-impl<R: PluginRunner> Credentials<R> {
+impl<R: PluginRunner> Broker<R> {
     pub(super) async fn attend(
         &self,
         leases: &Leases,

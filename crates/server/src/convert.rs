@@ -2,14 +2,17 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use credbroker_proto::v1 as pb;
+use credbroker_proto::{Reason, v1 as pb};
 use http::HeaderMap;
 use tokio::time::Instant;
 use tonic::Status;
 
 use super::{access::Access, status};
 use credbroker_credential::Cluster;
-use credbroker_fleet::resolver::{CredentialRequest, Source};
+use credbroker_fleet::{
+    HubState,
+    resolver::{CredentialRequest, Source},
+};
 use credbroker_plugin::{Origin, ProfileName, ProviderRef, Session, access::Verb};
 
 /// Maximum part of a caller's deadline that is reserved for the answer to reach the caller.
@@ -96,6 +99,16 @@ pub(super) fn cluster_message(cluster: &Cluster) -> pb::Cluster {
 /// `None` if `text` is empty.
 pub(super) fn present(text: String) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
+}
+
+/// The state of the hub.
+pub(super) fn hub(state: &HubState) -> pb::HubState {
+    let failure = state.problem.as_deref().map(|problem| pb::Failure {
+        reason: Reason::HubUnavailable.into(),
+        message: problem.to_owned(),
+        retry_after: None,
+    });
+    pb::HubState { synced: state.synced, failure, since_time: state.since.map(Into::into) }
 }
 
 pub(super) fn duration(duration: Duration) -> Option<prost_types::Duration> {

@@ -20,29 +20,22 @@ use tracing::{Instrument as _, debug_span};
 use super::{
     access::{Access, Policies, watch_slot},
     audit_record::{self, Asked},
+    broker::Broker,
     convert::{self, deadline, wait_within},
     preencoded::{self, Follow, MessageStream},
     status::{self, Subject},
 };
 use credbroker_cache as cache;
-use credbroker_cache::{CacheError, Caller, CredentialCache, CredentialWatch, ReportOutcome, Reported};
+use credbroker_cache::{CacheError, Caller, CredentialWatch, ReportOutcome, Reported};
 use credbroker_credential::Issued;
-use credbroker_fleet::resolver::{CredentialRequest, Resolver};
-use credbroker_observe::{audit::Audit, trace};
+use credbroker_fleet::resolver::CredentialRequest;
+use credbroker_observe::trace;
 use credbroker_plugin::{PluginSpec, access::Verb, verifiable_at};
 use credbroker_runner::PluginRunner;
 use credbroker_uds_server::{Peer, WatchSlot};
 
 /// The path of `GetCredential`.
 pub(super) const GET: &str = "/credbroker.v1.CredentialBroker/GetCredential";
-
-/// Finds and fetches credentials.
-#[derive(Debug)]
-pub(super) struct Credentials<R> {
-    pub(super) cache: CredentialCache<R>,
-    pub(super) resolver: Arc<Resolver>,
-    pub(super) audit: Audit,
-}
 
 /// A `GetCredential`: who asks for what.
 #[derive(Clone, Debug)]
@@ -64,7 +57,7 @@ impl Get {
     }
 }
 
-impl<R: PluginRunner> Credentials<R> {
+impl<R: PluginRunner> Broker<R> {
     /// The framed answer to `message`, an encoded `GetCredential`, from memory. Never waits. `None`: memory has none, and
     /// the [`Get`] is in `learned` if the request is valid. If not, the service reads it, and reports the error.
     pub(super) fn recall(&self, access: &Access, message: Bytes, learned: &mut Extensions) -> Option<Bytes> {
@@ -158,7 +151,7 @@ impl<R: PluginRunner> Credentials<R> {
 
 /// An open watch: the request, and the run that it currently leads to.
 struct CredentialStream<R> {
-    credentials: Arc<Credentials<R>>,
+    broker: Arc<Broker<R>>,
     ask: CredentialRequest,
     access: Arc<Access>,
     /// Notified when the access rules change.
@@ -173,20 +166,20 @@ struct CredentialStream<R> {
 
 impl<R: PluginRunner> CredentialStream<R> {
     fn start(
-        credentials: Arc<Credentials<R>>,
+        broker: Arc<Broker<R>>,
         mut ask: CredentialRequest,
         (access, caller): (Arc<Access>, Caller),
         slot: WatchSlot,
     ) -> Result<Self, Status> {
         // Before the rights are read: a change in between is not lost.
         let policies = access.changes();
-        let Credentials { cache, resolver, .. } = &*credentials;
+        let Broker { cache, resolver, .. } = &*broker;
         let spec = access.resolve(resolver, &mut ask)?;
         trace::names(|| Some(&spec));
         let subject = Subject::of(&spec);
         let profile = resolver.follow(&spec);
         let watch = cache.watch(spec, caller).map_err(|failed| status::failed(&subject, &failed))?;
-        Ok(Self { credentials, ask, access, policies, caller, subject, watch, profile, _slot: slot })
+        Ok(Self { broker, ask, access, policies, caller, subject, watch, profile, _slot: slot })
     }
 
     /// Ends the watch if the new access rules do not allow it.
@@ -197,7 +190,7 @@ impl<R: PluginRunner> CredentialStream<R> {
         if allowed.is_ok() {
             return Ok(());
         }
-        let asked = Asked::credential(&self.credentials.audit, &self.access, Verb::Watch, source);
+        let asked = Asked::credential(&self.broker.audit, &self.access, Verb::Watch, source);
         asked.decided(allowed.map_err(|error| status::unresolved(&error, source)))
     }
 
@@ -207,7 +200,7 @@ impl<R: PluginRunner> CredentialStream<R> {
         if let Some(why) = self.watch.retirement() {
             return Err(status::failed(&self.subject, &CacheError::Retired(why).into()));
         }
-        let Credentials { cache, resolver, .. } = &*self.credentials;
+        let Broker { cache, resolver, .. } = &*self.broker;
         let spec = self.access.resolve(resolver, &mut self.ask)?;
         let (profile, subject) = (resolver.follow(&spec), Subject::of(&spec));
         // Replaced even if the key is the same. A profile that is deleted and created again at once keeps its key, but the

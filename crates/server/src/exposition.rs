@@ -2,26 +2,18 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 
-use super::{
-    overview::ReloadState,
-    readiness::{HealthChecks, ProviderChecks},
-};
+use super::{broker::Broker, health::ProviderChecks};
 use credbroker_cache::ProviderSummary;
 use credbroker_observe::{
     clock::{Clock as _, SystemClock},
-    metrics::{ConstGauge, Exposition, Metrics, families},
+    metrics::{ConstGauge, Exposition, families},
 };
 use credbroker_runner::PluginRunner;
 
-/// All metrics, or those without the names of providers, of a broker that `started` then.
-pub(super) async fn exposition<R: PluginRunner>(
-    metrics: &Metrics,
-    readiness: &HealthChecks<R>,
-    configuration: &ReloadState,
-    started: SystemTime,
-    with_names: bool,
-) -> String {
-    let (checks, summaries) = readiness.providers(None).await;
+/// All metrics of `broker`, or those without the names of providers.
+pub(super) async fn exposition<R: PluginRunner>(broker: &Broker<R>, with_names: bool) -> String {
+    let (checks, summaries) = broker.provider_checks(None).await;
+    let (metrics, configuration) = (&broker.metrics, Arc::clone(&broker.configuration.borrow()));
     let certificates = summaries.values().filter_map(|summary| summary.certificate);
     let mut to = Exposition::default();
     metrics.calls.write(&mut to, until(certificates.min(), SystemClock.now().wall));
@@ -37,12 +29,12 @@ pub(super) async fn exposition<R: PluginRunner>(
     let reloads = [(["success"], configuration.reloads), (["failure"], configuration.failures)];
     to.numbers(&families::RELOADS, reloads);
     to.one(&families::CONFIGURATION, number(configuration.failure.is_none()));
-    if let Some(fleet) = readiness.resolver.fleet() {
+    if let Some(fleet) = broker.resolver.fleet() {
         let hub = fleet.hub();
         to.one(&families::HUB, number(hub.synced && hub.problem.is_none()));
         to.one(&families::PROFILES, number(fleet.list(None).len() as u64));
     }
-    let started = started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let started = broker.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     to.one(&families::START, ConstGauge::new(started.as_secs_f64()));
     let commit = option_env!("CREDBROKER_COMMIT").unwrap_or_default();
     to.numbers(&families::BUILD, [([env!("CARGO_PKG_VERSION"), commit], 1)]);

@@ -5,16 +5,15 @@ use std::{
     hash::BuildHasher as _,
     path::PathBuf,
     sync::Arc,
-    time::SystemTime,
 };
 
 use credbroker_proto::v1::{self as pb, CredentialState, Failure, ProviderState, credential_state};
-use tokio::sync::watch;
 
-use super::{convert, status};
+use super::{broker::Broker, convert, status};
 use credbroker_cache::{Holding, KeyStatus, Verdict};
 use credbroker_credential::{LifetimeBound, text::chain};
 use credbroker_plugin::{KeyPart, PluginSpec, Provider, Providers};
+use credbroker_runner::PluginRunner;
 
 /// State of one provider, and whether its plugin can run.
 pub(super) fn provider(providers: &Providers, provider: &Provider) -> ProviderState {
@@ -121,69 +120,24 @@ impl ValueNumbers {
 }
 
 /// Facts about a broker.
-#[derive(Clone, Debug)]
-pub struct BrokerInfo {
-    /// Time when the broker started.
-    pub started: SystemTime,
-    /// The configuration in force, and the problems of a newer one.
-    pub configuration: watch::Receiver<Arc<ReloadState>>,
-    /// Paths of the sockets that the broker listens on. Sockets without a path are left out.
-    pub sockets: Vec<PathBuf>,
-}
-
-/// Which configuration is in force, and why a newer one is not.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct ReloadState {
-    /// Files that the configuration in force was read from.
-    pub files: Vec<PathBuf>,
-    /// When they were read last and had no problem.
-    pub last_success: SystemTime,
-    /// Changed configurations that were put in force since the broker started.
-    pub reloads: u64,
-    /// Changed configurations that were not, since the broker started.
-    pub failures: u64,
-    /// Why the files are not in force as they are now; `None`: they are.
-    pub failure: Option<ReloadFailure>,
-    /// Keys that have changed, and whose new value is used after a restart.
-    pub restart_needed: Vec<&'static str>,
-}
-
-/// Why a changed configuration is not in force.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct ReloadFailure {
-    /// When the first of the failures in a row was noticed.
-    pub since: SystemTime,
-    /// Each problem with its file, line and column. At least one.
-    pub problems: Vec<String>,
-}
-
-impl ReloadState {
-    /// The state of a broker that has read `files` at `now`, when it started.
-    pub fn started(files: Vec<PathBuf>, now: SystemTime) -> Self {
-        Self { files, last_success: now, reloads: 0, failures: 0, failure: None, restart_needed: Vec::new() }
-    }
-}
-
-impl BrokerInfo {
-    pub(super) fn message(&self, hub: Option<pb::HubState>) -> pb::GetBrokerInfoResponse {
-        let configuration = Arc::clone(&self.configuration.borrow());
-        let failure = configuration.failure.as_ref();
-        let paths = |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect();
-        pb::GetBrokerInfoResponse {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            commit: option_env!("CREDBROKER_COMMIT").and_then(|commit| convert::present(commit.to_owned())),
-            start_time: Some(self.started.into()),
-            config_files: paths(&configuration.files),
-            sockets: paths(&self.sockets),
-            hub,
-            configuration: Some(pb::ConfigurationState {
-                read_time: Some(configuration.last_success.into()),
-                reloads: configuration.reloads,
-                problems: failure.map(|failure| failure.problems.clone()).unwrap_or_default(),
-                problems_since_time: failure.map(|failure| failure.since.into()),
-                restart_needed: configuration.restart_needed.iter().map(|key| (*key).to_owned()).collect(),
-            }),
-        }
+pub(super) fn broker<R: PluginRunner>(broker: &Broker<R>) -> pb::GetBrokerInfoResponse {
+    let configuration = Arc::clone(&broker.configuration.borrow());
+    let failure = configuration.failure.as_ref();
+    let paths = |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect();
+    pb::GetBrokerInfoResponse {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        commit: option_env!("CREDBROKER_COMMIT").and_then(|commit| convert::present(commit.to_owned())),
+        start_time: Some(broker.started.into()),
+        config_files: paths(&configuration.files),
+        sockets: paths(&broker.sockets),
+        hub: broker.resolver.fleet().map(|fleet| convert::hub(&fleet.hub())),
+        configuration: Some(pb::ConfigurationState {
+            read_time: Some(configuration.last_success.into()),
+            reloads: configuration.reloads,
+            problems: failure.map(|failure| failure.problems.clone()).unwrap_or_default(),
+            problems_since_time: failure.map(|failure| failure.since.into()),
+            restart_needed: configuration.restart_needed.iter().map(|key| (*key).to_owned()).collect(),
+        }),
     }
 }
 

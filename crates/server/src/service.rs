@@ -1,6 +1,6 @@
 //! The gRPC services, and the calls about clusters.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use credbroker_proto::{FILE_DESCRIPTOR_SET, v1 as pb};
 use pb::{
@@ -8,88 +8,54 @@ use pb::{
     credential_broker_server::{CredentialBroker, CredentialBrokerServer},
 };
 use tonic::{Request, Response, Status, service::Routes};
-use tonic_health::{pb::health_server::HealthServer, server::HealthReporter};
+use tonic_health::pb::health_server::HealthServer;
 
 use super::{
     access::{Access, watch_slot},
     attend::Leases,
     audit_record::Asked,
+    broker::Broker,
     clusters::Clusters,
     convert::deadline,
-    credentials::{Credentials, Get},
+    credentials::Get,
     health::Health,
-    overview::BrokerInfo,
     preencoded::{self, MessageStream},
-    readiness::HealthChecks,
     status,
 };
-use credbroker_cache::CredentialCache;
-use credbroker_fleet::resolver::Resolver;
-use credbroker_observe::{audit::Audit, metrics::Metrics};
 use credbroker_plugin::access::{Rights, Verb};
 use credbroker_runner::PluginRunner;
 use credbroker_uds_server::REQUEST;
 
-/// The broker's own service, over one cache and one configuration.
+/// The broker's own services.
 #[derive(Debug)]
-pub struct BrokerService<R> {
-    pub(super) credentials: Arc<Credentials<R>>,
-    /// Empty while the broker reads no ClusterProfiles.
-    pub(super) clusters: Arc<Clusters<R>>,
-    pub(super) info: BrokerInfo,
+pub(super) struct BrokerService<R> {
+    pub(super) broker: Arc<Broker<R>>,
     leases: Leases,
 }
 
-/// The services that answer requests.
-#[derive(Debug)]
-pub struct Services<R> {
-    pub(super) routes: Routes,
-    pub(super) credentials: Arc<Credentials<R>>,
-    pub(super) metrics: Arc<Metrics>,
-    reflection: OnceLock<Routes>,
+/// The services of `broker`: its own, and gRPC health.
+pub(super) fn services<R: PluginRunner>(broker: &Arc<Broker<R>>) -> Routes {
+    let health = HealthServer::new(Health(Arc::clone(broker)));
+    let service = Arc::new(BrokerService { broker: Arc::clone(broker), leases: Leases::default() });
+    let admin =
+        CredentialBrokerAdminServer::from_arc(Arc::clone(&service)).max_decoding_message_size(REQUEST);
+    let service = CredentialBrokerServer::from_arc(service).max_decoding_message_size(REQUEST);
+    Routes::new(service).add_service(admin).add_service(health).prepare()
 }
 
-/// The broker's services: its own, gRPC health and server reflection.
-pub fn services<R: PluginRunner>(
-    cache: CredentialCache<R>,
-    resolver: Arc<Resolver>,
-    clusters: Arc<Clusters<R>>,
-    health: HealthReporter,
-    info: BrokerInfo,
-    (metrics, audit): (Arc<Metrics>, Audit),
-) -> Services<R> {
-    let readiness = HealthChecks::new(cache.clone(), Arc::clone(&resolver));
-    let credentials = Arc::new(Credentials { cache, resolver, audit });
-    let broker = Arc::new(BrokerService {
-        credentials: Arc::clone(&credentials),
-        clusters,
-        info,
-        leases: Leases::default(),
-    });
-    let health = HealthServer::new(Health::of(health, readiness));
-    let admin = CredentialBrokerAdminServer::from_arc(Arc::clone(&broker)).max_decoding_message_size(REQUEST);
-    let broker = CredentialBrokerServer::from_arc(broker).max_decoding_message_size(REQUEST);
-    let routes = Routes::new(broker).add_service(admin).add_service(health).prepare();
-    Services { routes, credentials, metrics, reflection: OnceLock::new() }
-}
-
-impl<R> Services<R> {
-    /// Server reflection. The first request builds it: its decoded descriptors take half a megabyte.
-    pub(super) fn reflection(&self) -> &Routes {
-        self.reflection.get_or_init(|| {
-            let builder = || {
-                tonic_reflection::server::Builder::configure()
-                    .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
-                    .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-                    // Error details, for clients that do not have their definitions.
-                    .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
-            };
-            // Both builds succeed: the descriptor sets are constants, and a test queries the services.
-            match (builder().build_v1(), builder().build_v1alpha()) {
-                (Ok(v1), Ok(v1alpha)) => Routes::new(v1).add_service(v1alpha).prepare(),
-                _ => Routes::default(),
-            }
-        })
+/// Server reflection. Its decoded descriptors take half a megabyte.
+pub(super) fn reflection() -> Routes {
+    let builder = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+            // Error details, for clients that do not have their definitions.
+            .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
+    };
+    // Both builds succeed: the descriptor sets are constants, and a test queries the services.
+    match (builder().build_v1(), builder().build_v1alpha()) {
+        (Ok(v1), Ok(v1alpha)) => Routes::new(v1).add_service(v1alpha).prepare(),
+        _ => Routes::default(),
     }
 }
 
@@ -102,7 +68,7 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
     ) -> Result<Response<pb::GetCredentialResponse>, Status> {
         let (access, deadline) = (Arc::clone(Access::of(&request)?), deadline(request.metadata().as_ref()));
         let get = Get::of(request.into_inner(), &access)?;
-        let frame = self.credentials.get(&access, get, deadline).await?;
+        let frame = self.broker.get(&access, get, deadline).await?;
         preencoded::decoded(&frame).map(Response::new)
     }
 
@@ -110,21 +76,21 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
         &self,
         request: Request<pb::WatchCredentialRequest>,
     ) -> Result<Response<MessageStream<pb::WatchCredentialResponse>>, Status> {
-        self.credentials.watch(request).await
+        self.broker.watch(request).await
     }
 
     async fn attend_credential(
         &self,
         request: Request<pb::AttendCredentialRequest>,
     ) -> Result<Response<MessageStream<pb::AttendCredentialResponse>>, Status> {
-        self.credentials.attend(&self.leases, request).await
+        self.broker.attend(&self.leases, request).await
     }
 
     async fn report_rejected(
         &self,
         request: Request<pb::ReportRejectedRequest>,
     ) -> Result<Response<pb::ReportRejectedResponse>, Status> {
-        self.credentials.report(request).await
+        self.broker.report(request).await
     }
 
     async fn list_clusters(
@@ -141,7 +107,7 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
     ) -> Result<Response<pb::DepositOutputResponse>, Status> {
         let access = Arc::clone(Access::of(&request)?);
         let deposited = self.leases.deposit(&access.peer, request.into_inner());
-        Asked::call(&self.credentials.audit, &access, "deposit_output").decided(deposited)?;
+        Asked::call(&self.broker.audit, &access, "deposit_output").decided(deposited)?;
         Ok(Response::new(pb::DepositOutputResponse {}))
     }
 
@@ -157,7 +123,7 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
 
 impl<R: PluginRunner> BrokerService<R> {
     fn clusters(&self) -> Result<&Arc<Clusters<R>>, Status> {
-        self.credentials.resolver.fleet().map(|_| &self.clusters).ok_or_else(status::no_hub)
+        self.broker.resolver.fleet().map(|_| &self.broker.clusters).ok_or_else(status::no_hub)
     }
 
     /// The rights of the caller, if it may do `verb` with anything. Records the decision.
@@ -168,6 +134,6 @@ impl<R: PluginRunner> BrokerService<R> {
         verb: Verb,
     ) -> Result<Arc<Rights>, Status> {
         let access = Access::of(request)?;
-        Asked::call(&self.credentials.audit, access, call).decided(access.need(verb))
+        Asked::call(&self.broker.audit, access, call).decided(access.need(verb))
     }
 }

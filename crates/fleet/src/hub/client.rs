@@ -2,7 +2,6 @@
 
 use std::{
     path::Path,
-    pin::Pin,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
@@ -10,8 +9,12 @@ use std::{
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
-use futures_util::future::{BoxFuture, FutureExt as _};
+use futures_util::{
+    StreamExt as _,
+    future::{BoxFuture, FutureExt as _},
+};
 use http::{Request, Response};
+use http_body_util::{BodyExt as _, BodyStream, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::{Body as HttpBody, Frame};
 use kube::{
     Client, Config,
@@ -222,8 +225,9 @@ where
     S: Service<Request<Q>, Response = Response<B>>,
     S::Future: Send + 'static,
     S::Error: 'static,
+    B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    type Response = Response<BoundedBody<B>>;
+    type Response = Response<UnsyncBoxBody<Bytes, BoxError>>;
     type Error = S::Error;
     type Future = BoxFuture<'static, Result<Self::Response, S::Error>>;
 
@@ -235,55 +239,33 @@ where
         let query = request.uri().query().unwrap_or_default();
         let is_watch = query.split('&').any(|part| part == "watch=true");
         let answered = self.0.call(request);
-        let bounded = move |body| BoundedBody { body, is_watch, received: 0 };
-        async move { Ok(answered.await?.map(bounded)) }.boxed()
+        async move { Ok(answered.await?.map(|body| bounded(body, is_watch))) }.boxed()
     }
 }
 
 /// A body that fails when it exceeds a limit.
-#[derive(Debug)]
-struct BoundedBody<B> {
-    body: B,
-    is_watch: bool,
-    /// Bytes of the body, or of the current event.
-    received: usize,
-}
-
-impl<B> BoundedBody<B> {
-    fn note(&mut self, data: &[u8]) -> Result<(), Excess> {
-        if !self.is_watch {
-            self.received += data.len();
-            return if self.received > PAGE { Err(Excess::Page) } else { Ok(()) };
+fn bounded<B>(body: B, is_watch: bool) -> UnsyncBoxBody<Bytes, BoxError>
+where
+    B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    // Bytes of the body, or of the current event.
+    let mut received = 0;
+    let frames = BodyStream::new(body).map(move |frame| {
+        let frame: Frame<Bytes> = frame.map_err(Into::into)?;
+        let data = frame.data_ref().map(Bytes::as_ref).unwrap_or_default();
+        if !is_watch {
+            received += data.len();
+            return if received > PAGE { Err(Excess::Page.into()) } else { Ok(frame) };
         }
         for (index, part) in data.split(|byte| *byte == b'\n').enumerate() {
-            self.received = if index == 0 { self.received + part.len() } else { part.len() };
-            if self.received > EVENT {
-                return Err(Excess::Event);
+            received = if index == 0 { received + part.len() } else { part.len() };
+            if received > EVENT {
+                return Err(Excess::Event.into());
             }
         }
-        Ok(())
-    }
-}
-
-impl<B> HttpBody for BoundedBody<B>
-where
-    B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Unpin,
-{
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let this = self.get_mut();
-        Pin::new(&mut this.body).poll_frame(cx).map(|frame| {
-            Some(frame?.map_err(Into::into).and_then(|frame| {
-                this.note(frame.data_ref().map(Bytes::as_ref).unwrap_or_default())?;
-                Ok(frame)
-            }))
-        })
-    }
+        Ok(frame)
+    });
+    StreamBody::new(frames).boxed_unsync()
 }
 
 #[cfg(test)]

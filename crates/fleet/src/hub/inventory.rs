@@ -13,7 +13,7 @@ use super::{
     error::{Excess, PROFILES, TOTAL},
     prewarm::{HubParts, Prewarmer},
 };
-use crate::fleet::{HubState, KnownProfile, ProfileChange};
+use crate::fleet::{KnownProfile, ProfileChange};
 use credbroker_config::Prewarm;
 use credbroker_plugin::{ProfileError, ProfileName, Target, cluster_profile::ClusterProfile};
 use credbroker_runner::PluginRunner;
@@ -114,7 +114,7 @@ impl<R: PluginRunner> Inventory<R> {
         for known in known {
             self.forget(&known.profile.name);
         }
-        self.parts.fleet.set_hub(HubState::default());
+        self.parts.fleet.set_hub(false, None);
     }
 
     fn remove(&self, name: &ProfileName) {

@@ -18,7 +18,7 @@ use self::{
     client::{HubConnection, HubConnector},
     error::{Excess, HubError},
     inventory::Inventory,
-    session::{Progress, SessionEnd},
+    session::Progress,
 };
 use crate::fleet::HubState;
 use credbroker_config::{ClusterProfiles, HubAccess};
@@ -70,14 +70,13 @@ impl<R: PluginRunner> Hub<R> {
     async fn read(&self) {
         let (fleet, mut failures, mut page) = (&self.parts.fleet, 0, PAGES.0);
         loop {
-            fleet.begin_read();
             let error = match self.access.connect().await {
                 Ok(mut connection) => match self.follow(&mut connection, page, &mut failures).await {
-                    SessionEnd::Moved => {
+                    None => {
                         debug!("the hub's kubeconfig leads to another server or user: listing again");
                         continue;
                     }
-                    SessionEnd::Failed(error) => {
+                    Some(error) => {
                         self.access.report(connection, &error).await;
                         error
                     }
@@ -102,7 +101,12 @@ impl<R: PluginRunner> Hub<R> {
 
     /// Follows the session to its end. The back-off ends only after a steady session, so that a hub that answers and then
     /// fails is listed less and less often.
-    async fn follow(&self, connection: &mut HubConnection<R>, page: u32, failures: &mut u32) -> SessionEnd {
+    async fn follow(
+        &self,
+        connection: &mut HubConnection<R>,
+        page: u32,
+        failures: &mut u32,
+    ) -> Option<HubError> {
         let note = |progress| match progress {
             Progress::Read => self.is_read(),
             Progress::Steady => *failures = 0,
@@ -113,11 +117,11 @@ impl<R: PluginRunner> Hub<R> {
     /// Every profile was read once, and the watches run.
     fn is_read(&self) {
         let fleet = &self.parts.fleet;
-        let HubState { synced, problem } = fleet.hub();
+        let HubState { synced, problem, .. } = fleet.hub();
         if !synced || problem.is_some() {
             info!(profiles = fleet.list(None).len(), "watching the hub");
         }
-        fleet.set_hub(HubState { synced: true, problem: None });
+        fleet.set_hub(true, None);
         fleet.end_read(None);
     }
 
@@ -130,7 +134,7 @@ impl<R: PluginRunner> Hub<R> {
         } else {
             debug!(retry = ?pause, "the hub still cannot be read: {problem}");
         }
-        fleet.set_hub(HubState { synced: fleet.hub().synced, problem: Some(problem.into()) });
+        fleet.set_hub(fleet.hub().synced, Some(problem.into()));
     }
 }
 
