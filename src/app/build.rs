@@ -141,7 +141,7 @@ pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> any
     if let Some((place, sources)) = edges.follow {
         let (requests, state) = (Arc::clone(&reload), configuration.clone());
         let follower = Follower::new(place, sources, adopter, clock, requests, state);
-        essentials.push(("configuration follower", follower.run().boxed()));
+        essentials.push(("configuration follower", async move { follower.run().await }.boxed()));
     }
     Ok(Bound { sockets, acceptor, audit, configuration, reload, stopping, essentials, tasks, draining })
 }

@@ -46,25 +46,20 @@ pub struct ReloadState {
     pub reloads: u64,
     /// Changed configurations that were not, since the broker started.
     pub failures: u64,
-    /// Why the files are not in force as they are now; `None`: they are.
-    pub failure: Option<ReloadFailure>,
+    /// Why the files are not in force as they are now, each problem with its file, line and column. Empty: they are.
+    pub problems: Vec<String>,
+    /// When the first problem of those in a row was noticed.
+    pub problems_since: Option<SystemTime>,
     /// Keys that have changed, and whose new value is used after a restart.
     pub restart_needed: Vec<&'static str>,
-}
-
-/// Why a changed configuration is not in force.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct ReloadFailure {
-    /// When the first of the failures in a row was noticed.
-    pub since: SystemTime,
-    /// Each problem with its file, line and column. At least one.
-    pub problems: Vec<String>,
 }
 
 impl ReloadState {
     /// The state of a broker that has read `files` at `now`, when it started.
     pub fn started(files: Vec<PathBuf>, now: SystemTime) -> Self {
-        Self { files, last_success: now, reloads: 0, failures: 0, failure: None, restart_needed: Vec::new() }
+        let (problems, problems_since, restart_needed) = (Vec::new(), None, Vec::new());
+        let (reloads, failures) = (0, 0);
+        Self { files, last_success: now, reloads, failures, problems, problems_since, restart_needed }
     }
 }
 

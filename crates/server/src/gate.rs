@@ -16,8 +16,8 @@ use super::{
     broker::Broker,
     convert::deadline,
     credentials::{GET, Get},
+    metrics::{answered, tally},
     preencoded::{self, Preencoded},
-    rpc_metrics::{answered, tally},
     service::{reflection, services},
     status,
 };
@@ -141,8 +141,7 @@ impl<R: PluginRunner> uds::Program for Gate<R> {
         }
         // The services check more: which verb, and for which credential.
         if access.rights().is_empty() && !is_for_owners(access, path) {
-            let status = status::peer_denied(access.peer.uid, access.no_rights());
-            return Err(self.refused(access, path, status));
+            return Err(self.refused(access, path, access.denied()));
         }
         Ok(match path {
             HEALTH_WATCH => CallKind::Watch,
@@ -158,7 +157,7 @@ impl<R: PluginRunner> uds::Program for Gate<R> {
         let (access, audit, path) = (Arc::clone(access), self.broker.audit.clone(), path.to_owned());
         Some(Box::pin(async move {
             access.lost_all().await;
-            let status = status::peer_denied(access.peer.uid, access.no_rights());
+            let status = access.denied();
             audit_record::refused(&audit, &access, &path, &status);
             status
         }))

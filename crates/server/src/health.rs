@@ -108,7 +108,7 @@ async fn state<R: PluginRunner>(broker: &Broker<R>, access: &Access, name: &str)
             let hub = fleet.hub();
             hub.synced && hub.problem.is_none()
         }
-        ("configuration", _) => broker.configuration.borrow().failure.is_none(),
+        ("configuration", _) => broker.configuration.borrow().problems.is_empty(),
         // The broker with all of its providers.
         ("ready", _) => broker.checks().await.is_ready(&[]),
         _ if access.rights().reach(CallTarget::Provider(name)) => {

@@ -31,7 +31,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
 
-use super::{broker::Broker, exposition::exposition, health::Checks};
+use super::{broker::Broker, health::Checks, metrics::exposition};
 use credbroker_observe::metrics::Exposition;
 use credbroker_runner::PluginRunner;
 

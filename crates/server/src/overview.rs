@@ -122,7 +122,6 @@ impl ValueNumbers {
 /// Facts about a broker.
 pub(super) fn broker<R: PluginRunner>(broker: &Broker<R>) -> pb::GetBrokerInfoResponse {
     let configuration = Arc::clone(&broker.configuration.borrow());
-    let failure = configuration.failure.as_ref();
     let paths = |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect();
     pb::GetBrokerInfoResponse {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -134,8 +133,8 @@ pub(super) fn broker<R: PluginRunner>(broker: &Broker<R>) -> pb::GetBrokerInfoRe
         configuration: Some(pb::ConfigurationState {
             read_time: Some(configuration.last_success.into()),
             reloads: configuration.reloads,
-            problems: failure.map(|failure| failure.problems.clone()).unwrap_or_default(),
-            problems_since_time: failure.map(|failure| failure.since.into()),
+            problems: configuration.problems.clone(),
+            problems_since_time: configuration.problems_since.map(Into::into),
             restart_needed: configuration.restart_needed.iter().map(|key| (*key).to_owned()).collect(),
         }),
     }

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::*;
-use crate::preencoded::Preencoded;
+use crate::preencoded::{Preencoded, tests::messages};
 use credbroker_cache::{CacheParts, Request};
 use credbroker_fleet::resolver::{CredentialRequest, Source};
 use credbroker_observe::clock::{Now, SystemClock};
@@ -75,7 +75,7 @@ impl Setup {
         let slot = self.slots.acquire().unwrap();
         let mut response =
             self.clusters.follow(namespace.map(str::to_owned), Access::of_the_owner(), slot).await;
-        let frames = response.extensions_mut().remove::<Preencoded>().unwrap().into_frames().unwrap();
+        let frames = messages(response.extensions_mut().remove::<Preencoded>().unwrap().into_body().unwrap());
         frames.map(Result::unwrap).boxed()
     }
 
@@ -354,7 +354,7 @@ async fn a_watch_shows_only_what_the_peer_may_see_and_follows_the_rules() {
     let access = Access::of_uid(7, policies.subscribe());
     let slot = setup.slots.acquire().unwrap();
     let mut response = setup.clusters.follow(None, Arc::clone(&access), slot).await;
-    let mut frames = response.extensions_mut().remove::<Preencoded>().unwrap().into_frames().unwrap();
+    let mut frames = messages(response.extensions_mut().remove::<Preencoded>().unwrap().into_body().unwrap());
     let mut seen = async || {
         let message = crate::preencoded::message(&frames.next().await.unwrap()?).unwrap();
         let message = pb::WatchClustersResponse::decode(message).unwrap();

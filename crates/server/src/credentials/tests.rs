@@ -105,7 +105,7 @@ async fn a_profile_that_goes_and_comes_back_is_followed_on() {
     let broker = Broker::for_tests(cache, Arc::clone(&resolver));
     let caller = (Access::of_the_owner(), Caller::default());
     let following = CredentialStream::start(broker, ask.clone(), caller, slot).unwrap();
-    let mut messages = following.frames();
+    let mut messages = preencoded::tests::messages(following.body());
     let first = message(&mut messages).await.credential.unwrap();
     for _ in 0..3 {
         assert!(fleet.remove(&name));
