@@ -10,6 +10,7 @@ use std::{
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 use tonic::{Request, Status};
+use tracing::{Span, debug_span};
 
 use super::status;
 use credbroker_fleet::resolver::{CredentialRequest, Resolver};
@@ -149,6 +150,11 @@ impl Access {
     /// The identity that the rights are for.
     pub(super) fn principal(&self) -> &Principal {
         &self.principal
+    }
+
+    /// A span for a request of the peer.
+    pub(super) fn span(&self, rpc: &'static str) -> Span {
+        debug_span!("request", rpc, uid = self.peer.uid, pid = self.peer.pid)
     }
 
     /// Where the peer runs.

@@ -17,7 +17,7 @@ use credbroker_proto::v1 as pb;
 use rustix::process::geteuid;
 use tokio::sync::oneshot;
 use tonic::{Request, Response, Status};
-use tracing::{Instrument as _, debug_span};
+use tracing::Instrument as _;
 
 use super::{
     access::{Access, watch_slot},
@@ -80,9 +80,8 @@ impl<R: PluginRunner> Broker<R> {
         let answer = async move {
             cache.get(spec, &request).await.map_err(|failed| status::failed(&subject, &failed))
         };
-        let span = debug_span!("request", rpc = "attend_credential", uid = peer.uid, pid = peer.pid);
         let attended = AttendStream {
-            answer: Some(Box::pin(answer.instrument(span))),
+            answer: Some(Box::pin(answer.instrument(access.span("attend_credential")))),
             reader,
             end: None,
             offered,

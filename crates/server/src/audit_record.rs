@@ -174,7 +174,7 @@ mod tests {
         let peer = Peer { listener: 0, uid: 1001, gid: 1002, pid: Some(7) };
         let policies = watch::Sender::new(Arc::new(Policy::new([]))).subscribe();
         let (access, lines) = (Arc::new(Access::new(peer, principal, policies)), Lines::default());
-        let audit = Audit::in_lines(lines.clone(), Arc::new(SystemClock));
+        let audit = Audit::new(Some(Box::new(lines.clone())), Arc::new(SystemClock));
         let source = |name: &str| Source::Provider(ProviderRef::named(name));
         let asked = Asked::credential(&audit, &access, Verb::Get, &source("gke\n\u{202e}"));
         asked.decided(Err::<(), _>(status::verb_denied(Verb::Get))).unwrap_err();

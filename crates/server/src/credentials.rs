@@ -15,7 +15,7 @@ use http::Extensions;
 use prost::Message as _;
 use tokio::sync::watch;
 use tonic::{Request, Response, Status};
-use tracing::{Instrument as _, debug_span};
+use tracing::Instrument as _;
 
 use super::{
     access::{Access, Policies, watch_slot},
@@ -80,8 +80,6 @@ impl<R: PluginRunner> Broker<R> {
         Get { caller, ask, session }: Get,
         deadline: Option<Duration>,
     ) -> Result<Bytes, Status> {
-        let span =
-            debug_span!("request", rpc = "get_credential", uid = access.peer.uid, pid = access.peer.pid);
         let asked = Asked::credential(&self.audit, access, Verb::Get, &ask.source);
         let get = async {
             let session = convert::session(session, access);
@@ -91,7 +89,7 @@ impl<R: PluginRunner> Broker<R> {
             self.cache.get(spec, &request).await.map_err(|failed| status::failed(&subject, &failed))
         };
         let generation = |issued: &Arc<Issued>| Some(issued.generation.to_string());
-        let issued = asked.issued(get.instrument(span).await, generation)?;
+        let issued = asked.issued(get.instrument(access.span("get_credential")).await, generation)?;
         Ok(issued.encoded.frame.clone())
     }
 
@@ -113,7 +111,6 @@ impl<R: PluginRunner> Broker<R> {
         request: Request<pb::ReportRejectedRequest>,
     ) -> Result<Response<pb::ReportRejectedResponse>, Status> {
         let (access, deadline) = (Arc::clone(Access::of(&request)?), deadline(request.metadata().as_ref()));
-        let peer = access.peer;
         let pb::ReportRejectedRequest { r#ref, generation } = request.into_inner();
         if generation.is_empty() {
             return Err(status::invalid("`generation` is empty: say which credential was rejected"));
@@ -121,14 +118,13 @@ impl<R: PluginRunner> Broker<R> {
         let ask = convert::ask(r#ref, &access, Verb::Report)?;
         let asked = Asked::credential(&self.audit, &access, Verb::Report, &ask.source);
         let report = async {
-            let (spec, request) = self.resolve(ask, &access, named(&peer, ""), deadline).await?;
+            let (spec, request) = self.resolve(ask, &access, named(&access.peer, ""), deadline).await?;
             let subject = Subject::of(&spec);
             let reported = self.cache.report(spec, &generation, &request).await;
             reported.map_err(|failed| status::failed(&subject, &failed))
         };
-        let span = debug_span!("request", rpc = "report_rejected", uid = peer.uid, pid = peer.pid);
         let generation = |reported: &Reported| Some(reported.issued.generation.to_string());
-        let reported = asked.issued(report.instrument(span).await, generation);
+        let reported = asked.issued(report.instrument(access.span("report_rejected")).await, generation);
         report_answer(&reported?).map(Response::new)
     }
 

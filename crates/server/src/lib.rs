@@ -15,7 +15,6 @@ mod gate;
 mod health;
 mod metrics;
 mod monitor;
-mod overview;
 mod paging;
 mod preencoded;
 mod service;

@@ -17,7 +17,7 @@ use tracing::{debug, error, info, warn};
 
 use self::{
     adopt::Adopted,
-    reading::{Absences, DueReading, Marks, PendingChanges, Reading, judge, sources},
+    reading::{Absences, Marks, PendingChanges, Reading, judge, sources},
 };
 use super::{
     linux::{Touch, Watcher},
@@ -143,7 +143,7 @@ impl Follower {
 
     /// Reads the files and puts them in force, or keeps the configuration before. False: they changed meanwhile and are
     /// read again soon.
-    async fn read(&mut self, due: DueReading) -> bool {
+    async fn read(&mut self, due: PendingChanges) -> bool {
         let (place, providers) = (self.place.clone(), self.adopter.resolver.providers());
         let (followed, inotify) = (self.followed.clone(), self.watcher.instance());
         let read = move || Reading::new(&place, &providers, &followed, inotify.as_deref());
@@ -161,7 +161,7 @@ impl Follower {
         self.watcher.replace(watches);
         self.marks = marks;
         if is_torn {
-            self.pending.ask_again(due, now, now.saturating_add(AGAIN));
+            self.pending.ask_again(&due, now, now.saturating_add(AGAIN));
             if due.may_wait(now) {
                 return false;
             }

@@ -21,8 +21,8 @@ pub(super) const QUIET: Duration = Duration::from_millis(250);
 /// file.
 pub(super) const PUT_OFF: Duration = Duration::from_secs(5);
 
-/// What happened since the last reading.
-#[derive(Debug, Default)]
+/// What happened since the last reading, or before the one that is due.
+#[derive(Debug, Default, Eq, PartialEq)]
 pub(super) struct PendingChanges {
     /// From when on each touched file counts as complete.
     files: BTreeMap<PathBuf, Duration>,
@@ -32,20 +32,6 @@ pub(super) struct PendingChanges {
     asked: Option<Duration>,
     /// The latest time of a reading that a person or a program waits for.
     requested: Option<Duration>,
-}
-
-/// A reading that is due.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct DueReading {
-    since: Option<Duration>,
-    is_requested: bool,
-}
-
-impl DueReading {
-    /// Whether it may be put off at `now`, because a file changed while it was read.
-    pub(super) fn may_wait(&self, now: Duration) -> bool {
-        !self.is_requested && self.since.is_none_or(|since| now < since.saturating_add(PUT_OFF))
-    }
 }
 
 impl PendingChanges {
@@ -71,7 +57,7 @@ impl PendingChanges {
 
     /// Asks for another reading at `at`, because files changed at `now` while they were read. It may be put off no longer
     /// than the one `before`.
-    pub(super) fn ask_again(&mut self, before: DueReading, now: Duration, at: Duration) {
+    pub(super) fn ask_again(&mut self, before: &Self, now: Duration, at: Duration) {
         // A reading that could not wait has read what was pending.
         let since = before.since.filter(|_| before.may_wait(now)).unwrap_or(now);
         self.since = Some(self.since.map_or(since, |known| known.min(since)));
@@ -89,11 +75,14 @@ impl PendingChanges {
         complete.map(|complete| latest.map_or(complete, |latest| latest.min(complete))).or(self.asked)
     }
 
-    /// The reading that is due at `now`. If one is, everything noted so far is forgotten.
-    pub(super) fn take(&mut self, now: Duration) -> Option<DueReading> {
-        self.due().filter(|due| *due <= now)?;
-        let Self { since, requested, .. } = mem::take(self);
-        Some(DueReading { since, is_requested: requested.is_some() })
+    /// What a reading at `now` is due for, if one is. Then everything noted so far is forgotten.
+    pub(super) fn take(&mut self, now: Duration) -> Option<Self> {
+        self.due().filter(|due| *due <= now).map(|_| mem::take(self))
+    }
+
+    /// Whether a reading that is due for this may be put off at `now`, because a file changed while it was read.
+    pub(super) fn may_wait(&self, now: Duration) -> bool {
+        self.requested.is_none() && self.since.is_none_or(|since| now < since.saturating_add(PUT_OFF))
     }
 }
 

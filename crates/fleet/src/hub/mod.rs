@@ -15,7 +15,7 @@ use tokio::{sync::watch, time::sleep};
 use tracing::{debug, info, warn};
 
 use self::{
-    client::{HubConnection, HubConnector},
+    client::HubConnector,
     error::{Excess, HubError},
     inventory::Inventory,
     session::Progress,
@@ -71,16 +71,22 @@ impl<R: PluginRunner> Hub<R> {
         let (fleet, mut failures, mut page) = (&self.parts.fleet, 0, PAGES.0);
         loop {
             let error = match self.access.connect().await {
-                Ok(mut connection) => match self.follow(&mut connection, page, &mut failures).await {
-                    None => {
+                Ok(mut connection) => {
+                    // The back-off ends only after a steady session, so that a hub that answers and then fails is listed
+                    // less and less often.
+                    let note = |progress| match progress {
+                        Progress::Read => self.is_read(),
+                        Progress::Steady => failures = 0,
+                    };
+                    let (access, section, inventory) = (&self.access, &self.section, &self.inventory);
+                    let ended = session::follow(&mut connection, access, section, page, inventory, note);
+                    let Some(error) = ended.await else {
                         debug!("the hub's kubeconfig leads to another server or user: listing again");
                         continue;
-                    }
-                    Some(error) => {
-                        self.access.report(connection, &error).await;
-                        error
-                    }
-                },
+                    };
+                    access.report(connection, &error).await;
+                    error
+                }
                 Err(error) => error,
             };
             if error.excess() == Some(Excess::Page) {
@@ -97,21 +103,6 @@ impl<R: PluginRunner> Hub<R> {
             fleet.end_read(Some(pause));
             sleep(pause).await;
         }
-    }
-
-    /// Follows the session to its end. The back-off ends only after a steady session, so that a hub that answers and then
-    /// fails is listed less and less often.
-    async fn follow(
-        &self,
-        connection: &mut HubConnection<R>,
-        page: u32,
-        failures: &mut u32,
-    ) -> Option<HubError> {
-        let note = |progress| match progress {
-            Progress::Read => self.is_read(),
-            Progress::Steady => *failures = 0,
-        };
-        session::follow(connection, &self.access, &self.section, page, &self.inventory, note).await
     }
 
     /// Every profile was read once, and the watches run.

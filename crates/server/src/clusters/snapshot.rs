@@ -23,7 +23,7 @@ use crate::{convert, preencoded, status};
 use credbroker_credential::text::chain;
 use credbroker_fleet::{HubState, KnownProfile};
 use credbroker_plugin::{
-    ProfileName, Target,
+    ProfileName,
     access::{self, Rights, Verb},
 };
 
@@ -54,7 +54,7 @@ pub(super) struct View {
 impl View {
     /// Whether it has this cluster.
     fn shows(&self, row: &Row) -> bool {
-        let provider = row.target().map(|target| &*target.provider.name);
+        let provider = row.known.target().map(|target| &*target.provider.name);
         self.namespace.as_ref().is_none_or(|namespace| row.name().namespace == *namespace)
             && self.rights.allows(Verb::List, access::CallTarget::Profile(row.name(), provider))
     }
@@ -84,15 +84,11 @@ impl Row {
         &self.known.profile.name
     }
 
-    fn target(&self) -> Option<&Arc<Target>> {
-        self.known.outcome.as_ref().ok()
-    }
-
     /// The cluster, without its credential. Names only providers that `rights` show, besides those of the profile itself.
     pub(super) fn message(&self, rights: &Rights) -> pb::ClusterState {
         let known = &self.known;
         let profile = &known.profile;
-        let target = self.target();
+        let target = known.target();
         let sees = |provider: &str| rights.allows(Verb::List, access::CallTarget::Provider(provider));
         let skipped = known.skipped.iter().filter(|skipped| !rights.is_limited() || sees(&skipped.name));
         let skipped = skipped.map(|skipped| cluster_state::SkippedProvider {
