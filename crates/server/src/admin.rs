@@ -133,12 +133,7 @@ impl<R: PluginRunner> BrokerService<R> {
         batches.flatten()
     }
 
-    /// Reads a selector that must be set.
-    ///
-    /// # Errors
-    ///
-    /// The selector is empty or not valid, it names a provider or a hub that is not configured, or `permit` does not allow
-    /// what it names.
+    /// Reads a selector, which must be set and name what is configured, and what `permit` allows.
     fn selector(&self, message: Option<pb::CredentialSelector>, permit: &Permit) -> Result<Selector, Status> {
         let resolver = &self.broker.resolver;
         let allowed = |source: &Source| {

@@ -1,6 +1,7 @@
 //! A client for the hub whose responses are limited, and its identity there.
 
 use std::{
+    collections::BTreeMap,
     path::Path,
     sync::Arc,
     task::{Context, Poll},
@@ -25,7 +26,6 @@ use secrecy::SecretString;
 use tower::{BoxError, Service, layer::layer_fn};
 
 use super::error::{EVENT, Excess, HubError, PAGE};
-use crate::resolver::{CredentialRequest, Resolver, Source};
 use credbroker_cache::{Caller, CredentialCache, CredentialWatch, Request as CacheRequest};
 use credbroker_config::{HubAccess, distrust};
 use credbroker_credential::Issued;
@@ -60,8 +60,8 @@ impl Default for HubTimeouts {
 pub(super) struct HubConnector<R> {
     hub: HubAccess,
     pub(super) timeouts: HubTimeouts,
-    /// Resolves the plugin of the hub's user to its run. `None`: the user has none.
-    plugin: Option<(Resolver, CredentialRequest)>,
+    /// Has the plugin of the hub's user. Empty: the user has none.
+    plugins: Arc<Providers>,
     cache: CredentialCache<R>,
 }
 
@@ -84,12 +84,7 @@ pub(super) struct HubIdentity<R> {
 impl<R: PluginRunner> HubConnector<R> {
     /// `plugins` has the plugin of the hub's user, if there is one.
     pub(super) fn new(hub: HubAccess, plugins: Arc<Providers>, cache: CredentialCache<R>) -> Self {
-        let provider = plugins.iter().next().map(|provider| ProviderRef::named(&*provider.name));
-        let plugin = provider.map(|provider| {
-            let source = Source::Provider(provider);
-            (Resolver::new(plugins, None), CredentialRequest { source, ..CredentialRequest::default() })
-        });
-        Self { hub, timeouts: HubTimeouts::default(), plugin, cache }
+        Self { hub, timeouts: HubTimeouts::default(), plugins, cache }
     }
 
     /// Connects with the current credential. Files are read again each time, because they may have been replaced.
@@ -139,8 +134,9 @@ impl<R: PluginRunner> HubConnector<R> {
 
     /// The run of the plugin of the hub's user, if there is one.
     fn run(&self) -> Result<Option<PluginSpec>, HubError> {
-        let Some((resolver, ask)) = &self.plugin else { return Ok(None) };
-        Ok(Some(resolver.resolve(ask.clone())?))
+        let Some(plugin) = self.plugins.iter().next() else { return Ok(None) };
+        let entry = self.plugins.entry(&ProviderRef::named(&*plugin.name))?;
+        Ok(Some(entry.of_provider(None)?.spec(None, BTreeMap::new())?))
     }
 
     fn client(&self, mut config: Config, issued: Option<&Issued>) -> Result<Client, HubError> {

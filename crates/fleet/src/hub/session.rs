@@ -249,11 +249,8 @@ impl Pages {
         self.idle.checked_sub(1).map_or(Duration::ZERO, |before| FIRST_PAUSE * (1 << before))
     }
 
-    /// A page came, with the token of the `next` one; `None`: it is the last. There are `names` different names now.
-    ///
-    /// # Errors
-    ///
-    /// The list would not end.
+    /// A page came, with the token of the `next` one; `None`: it is the last. There are `names` different names now. Fails
+    /// if the list would not end.
     fn turn(&mut self, names: usize, next: Option<String>) -> Result<(), Excess> {
         let before = mem::replace(&mut self.names, names);
         self.idle = if names > before { 0 } else { self.idle + 1 };

@@ -50,17 +50,6 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Delay after a change, so that changes close together share one message.
 const GATHER: Duration = Duration::from_millis(50);
 
-/// How new a snapshot must be.
-#[derive(Clone, Copy, Debug)]
-enum Freshness {
-    /// Begun after the call.
-    New,
-    /// With all changes before the call, except those that time alone causes: they may be a second late.
-    Current,
-    /// Begun at most a second before the call.
-    Recent,
-}
-
 /// When a snapshot was begun, in time since boot, and what it shows: the revisions of the profiles and of the credentials,
 /// and the hub.
 type SnapshotBasis = (Duration, (u64, u64, HubState));
@@ -120,7 +109,7 @@ impl<R: PluginRunner> Clusters<R> {
             }
             revisions.mark_unchanged();
             hubs.mark_unchanged();
-            if self.make(Freshness::New).await.is_err() {
+            if self.make(|_| false).await.is_err() {
                 return;
             }
             let changed = async {
@@ -138,21 +127,17 @@ impl<R: PluginRunner> Clusters<R> {
         }
     }
 
-    /// Returns the newest snapshot if it is new enough, otherwise a new one.
-    async fn make(self: &Arc<Self>, freshness: Freshness) -> Result<Arc<Snapshot>, Status> {
+    /// Returns the newest snapshot if it was begun after the call, or if it `is_enough`, otherwise a new one.
+    async fn make(
+        self: &Arc<Self>,
+        is_enough: impl Fn(&SnapshotBasis) -> bool,
+    ) -> Result<Arc<Snapshot>, Status> {
         let earlier = self.begun.load(Ordering::Acquire);
         let mut made = self.making.lock().await;
-        let is_fresh = made.as_ref().is_some_and(|last| match freshness {
-            // Another caller made one meanwhile.
-            _ if self.begun.load(Ordering::Acquire) > earlier => true,
-            Freshness::New => false,
-            Freshness::Current => self.is_current(last),
-            Freshness::Recent => self.age(last) <= LOOK_EVERY,
-        });
-        if is_fresh {
-            return Ok(Arc::clone(&self.snapshots.borrow()));
-        }
-        if let (Freshness::Current, Some(last)) = (freshness, &*made) {
+        if let Some(last) = &*made {
+            if self.begun.load(Ordering::Acquire) > earlier || is_enough(last) {
+                return Ok(Arc::clone(&self.snapshots.borrow()));
+            }
             // Not more than one each [`GATHER`], however many callers there are.
             sleep(GATHER.saturating_sub(self.age(last))).await;
         }
@@ -190,8 +175,14 @@ impl<R: PluginRunner> Clusters<R> {
         (self.fleet.revision(), self.cache.changes(), self.fleet.hub())
     }
 
+    /// Whether a snapshot has all changes until now, except those that time alone causes: they may be a second late.
     fn is_current(&self, last: &SnapshotBasis) -> bool {
-        self.age(last) <= LOOK_EVERY && last.1 == self.shown()
+        self.is_recent(last) && last.1 == self.shown()
+    }
+
+    /// Whether a snapshot is at most a second old.
+    fn is_recent(&self, last: &SnapshotBasis) -> bool {
+        self.age(last) <= LOOK_EVERY
     }
 
     fn age(&self, (begun, _): &SnapshotBasis) -> Duration {
@@ -208,8 +199,8 @@ impl<R: PluginRunner> Clusters<R> {
         let (paging, after) = Paging::read("clusters", &namespace, MESSAGE, page_size, &page_token)?;
         let after = after.map(|(namespace, name): (String, String)| ProfileName::new(namespace, name));
         // The first page is current, also after a refresh or an evict. The others follow soon and may be a second old.
-        let snapshot =
-            self.make(if after.is_none() { Freshness::Current } else { Freshness::Recent }).await?;
+        let is_enough = |last: &_| if after.is_none() { self.is_current(last) } else { self.is_recent(last) };
+        let snapshot = self.make(is_enough).await?;
         let view = View { namespace: namespace.map(Arc::from), rights };
         let rows = snapshot.after(after.as_ref(), &view);
         let rows = rows.map(|row| (row.message(&view.rights), (&*row.name().namespace, &*row.name().name)));
@@ -226,7 +217,7 @@ impl<R: PluginRunner> Clusters<R> {
     ) -> Response<MessageStream<pb::WatchClustersResponse>> {
         let snapshots = self.subscribe();
         // Later changes are sent as changes. Without a snapshot, the task that makes them has ended too.
-        drop(self.make(Freshness::Recent).await);
+        drop(self.make(|last| self.is_recent(last)).await);
         // Before the rights are read: a change in between is not lost.
         let policies = access.changes();
         let view = View { namespace: namespace.map(Arc::from), rights: access.rights() };
