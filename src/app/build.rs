@@ -3,7 +3,6 @@
 use std::{
     future::pending,
     mem::take,
-    path::PathBuf,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -165,7 +164,13 @@ pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> any
     let scheduler = Scheduler::new(limits::runs(&bounds), Arc::clone(&clock), jitter);
     scheduler.set_interactive(bounds.interactive_runs.get());
     let cache = CredentialCache::new(CacheParts {
-        runner: runner((edges.launcher, edges.scratch), &tasks, &live_runs),
+        runner: ProcessRunner::new(RunnerParts {
+            limits: RunLimits::default(),
+            launcher: edges.launcher,
+            scratch: edges.scratch,
+            tasks: tasks.clone(),
+            live: live_runs.clone(),
+        }),
         scheduler: scheduler.clone(),
         encode,
         verify: ApiVerifier::function(),
@@ -271,11 +276,6 @@ fn audit(to: &AuditTo, edges: &Edges, essentials: &mut Essentials) -> anyhow::Re
     let counted = audit.clone();
     essentials.push(("counter of audit records", async move { counted.count_omitted().await }.boxed()));
     Ok(audit)
-}
-
-fn runner((launcher, scratch): (PathBuf, PathBuf), tasks: &TaskTracker, live: &LiveRuns) -> ProcessRunner {
-    let (limits, tasks, live) = (RunLimits::default(), tasks.clone(), live.clone());
-    ProcessRunner::new(RunnerParts { limits, launcher, scratch, tasks, live })
 }
 
 /// What keeps credentials and clusters as they should be.

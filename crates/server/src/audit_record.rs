@@ -51,7 +51,10 @@ impl<'a> Asked<'a> {
         if self.begun.is_some() {
             let (outcome, reason, generation) = match &answer {
                 Ok(answer) => (RequestOutcome::Allowed, self.rule, generation(answer)),
-                Err(status) => (outcome(status), reason(status), None),
+                Err(status) if status.code() == Code::PermissionDenied => {
+                    (RequestOutcome::Denied, reason(status), None)
+                }
+                Err(status) => (RequestOutcome::Failed, reason(status), None),
             };
             let decision = decision(&self.access, (self.call, outcome), [self.target, reason, generation]);
             self.audit.decision(self.begun, decision);
@@ -125,10 +128,6 @@ fn target(source: &Source) -> String {
         Source::Provider(provider) => format!("provider/{}", provider.name),
         Source::ClusterProfile(profile) => format!("clusterprofile/{profile}"),
     }
-}
-
-fn outcome(status: &Status) -> RequestOutcome {
-    if status.code() == Code::PermissionDenied { RequestOutcome::Denied } else { RequestOutcome::Failed }
 }
 
 fn reason(status: &Status) -> Option<String> {

@@ -199,17 +199,16 @@ fn authorities<'a>(kubeconfig: &'a Kubeconfig, context: Option<&str>) -> Option<
 /// The identity of `issued`, with the impersonation of the user `of_file`.
 fn auth_info(issued: &Issued, of_file: AuthInfo) -> AuthInfo {
     let AuthInfo { impersonate, impersonate_uid, impersonate_groups, impersonate_user_extra, .. } = of_file;
-    let mut auth = AuthInfo {
+    AuthInfo {
         impersonate,
         impersonate_uid,
         impersonate_groups,
         impersonate_user_extra,
+        token: issued.token().map(|token| SecretString::from(token.to_owned())),
+        client_certificate_data: issued.certificate_pem().map(|chain| STANDARD.encode(chain)),
+        client_key_data: issued.key_pem().map(|key| STANDARD.encode(key).into()),
         ..AuthInfo::default()
-    };
-    auth.token = issued.token().map(|token| SecretString::from(token.to_owned()));
-    auth.client_certificate_data = issued.certificate_pem().map(|chain| STANDARD.encode(chain));
-    auth.client_key_data = issued.key_pem().map(|key| STANDARD.encode(key).into());
-    auth
+    }
 }
 
 /// A client's service whose responses are limited in bytes.
