@@ -3,6 +3,7 @@
 use std::{
     future::pending,
     mem::take,
+    path::PathBuf,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -22,7 +23,7 @@ use super::{
     limits,
     reload::{Adopter, Follower, note_shared},
     sockets::{Listening, OpenSocket, serve_metrics},
-    systemd,
+    systemd::{self, ServiceManager},
 };
 use credbroker_cache::{CacheParts, CredentialCache};
 use credbroker_config::{AuditTo, Config};
@@ -164,13 +165,7 @@ pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> any
     let scheduler = Scheduler::new(limits::runs(&bounds), Arc::clone(&clock), jitter);
     scheduler.set_interactive(bounds.interactive_runs.get());
     let cache = CredentialCache::new(CacheParts {
-        runner: ProcessRunner::new(RunnerParts {
-            limits: RunLimits::default(),
-            launcher: edges.launcher,
-            scratch: edges.scratch,
-            tasks: tasks.clone(),
-            live: live_runs.clone(),
-        }),
+        runner: runner((edges.launcher, edges.scratch), &tasks, &live_runs),
         scheduler: scheduler.clone(),
         encode,
         verify: ApiVerifier::function(),
@@ -206,7 +201,6 @@ pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> any
     let (now, reload) = (clock.now().wall, Arc::<Notify>::default());
     let configuration = watch::Sender::new(Arc::new(ReloadState::started(take(&mut config.files), now)));
     let paths: Vec<_> = sockets.iter().filter_map(|socket| socket.path.clone()).collect();
-    let path = paths.first().cloned();
     let broker = Arc::new(Broker {
         cache: cache.clone(),
         resolver: Arc::clone(&resolver),
@@ -244,12 +238,9 @@ pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> any
     let log = edges.log.map(|log| ("log writer", async move { log.ended().await }.boxed()));
     essentials.extend(orphans.into_iter().chain(log));
     if let Some(manager) = edges.service_manager {
-        let acceptor = Arc::clone(&acceptor);
-        let reported = async move {
-            let connect = || systemd::connect(path.as_deref(), &acceptor);
-            systemd::report(connect, manager.watchdog, systemd::notify).await;
-        };
-        essentials.push(("systemd notifier", reported.boxed()));
+        let path = sockets.iter().find_map(|socket| socket.path.clone());
+        let notifying = notify_manager(manager, path, Arc::clone(&acceptor));
+        essentials.push(("systemd notifier", notifying.boxed()));
     }
     if let Some((place, sources)) = edges.follow {
         let (requests, state) = (Arc::clone(&reload), configuration.clone());
@@ -278,6 +269,11 @@ fn audit(to: &AuditTo, edges: &Edges, essentials: &mut Essentials) -> anyhow::Re
     Ok(audit)
 }
 
+fn runner((launcher, scratch): (PathBuf, PathBuf), tasks: &TaskTracker, live: &LiveRuns) -> ProcessRunner {
+    let (limits, tasks, live) = (RunLimits::default(), tasks.clone(), live.clone());
+    ProcessRunner::new(RunnerParts { limits, launcher, scratch, tasks, live })
+}
+
 /// What keeps credentials and clusters as they should be.
 fn working(adopter: &Arc<Adopter>, clusters: Arc<Clusters<ProcessRunner>>, beat: Beat) -> Essentials {
     let (cache, resolver) = (adopter.cache.clone(), Arc::clone(&adopter.resolver));
@@ -288,6 +284,15 @@ fn working(adopter: &Arc<Adopter>, clusters: Arc<Clusters<ProcessRunner>>, beat:
         ("hub reader", async move { hub.hub.run().await }.boxed()),
         ("readiness reporter", async move { clusters.run().await }.boxed()),
     ]
+}
+
+async fn notify_manager(
+    manager: ServiceManager,
+    socket: Option<PathBuf>,
+    acceptor: Arc<Acceptor<Gate<ProcessRunner>>>,
+) {
+    let connect = || systemd::connect(socket.as_deref(), &acceptor);
+    systemd::report(connect, manager.watchdog, systemd::notify).await;
 }
 
 /// What serves callers at `sockets`.

@@ -15,7 +15,7 @@ use pb::credential_broker_admin_server::CredentialBrokerAdmin;
 use tonic::{Request, Response, Status};
 use tracing::Instrument as _;
 
-use super::{access::Access, broker::Broker, convert, paging::Paging, service::BrokerService, status};
+use super::{access::Access, broker::Broker, convert, credentials::BrokerService, paging::Paging, status};
 use credbroker_cache::{Holding, KeyStatus, ListPosition, Selector, Verdict};
 use credbroker_credential::{LifetimeBound, text::chain};
 use credbroker_fleet::resolver::Source;

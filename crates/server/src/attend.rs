@@ -23,8 +23,7 @@ use super::{
     access::{Access, watch_slot},
     audit_record::Asked,
     broker::Broker,
-    convert::{self, deadline},
-    credentials::named,
+    convert::{self, deadline, named},
     preencoded::{self, Follow, MessageStream},
     status::{self, Subject},
 };

@@ -1,6 +1,11 @@
 //! Converts wire messages to domain values and back, and reads how long a caller waits.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    hash::{BuildHasher as _, RandomState},
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use credbroker_proto::{Reason, v1 as pb};
 use http::HeaderMap;
@@ -8,12 +13,14 @@ use tokio::time::Instant;
 use tonic::Status;
 
 use super::{access::Access, status};
+use credbroker_cache::Caller;
 use credbroker_credential::Cluster;
 use credbroker_fleet::{
     HubState,
     resolver::{CredentialRequest, Source},
 };
 use credbroker_plugin::{Origin, ProfileName, ProviderRef, Session, access::Verb};
+use credbroker_uds_server::Peer;
 
 /// Maximum part of a caller's deadline that is reserved for the answer to reach the caller.
 const MARGIN: Duration = Duration::from_millis(500);
@@ -113,6 +120,13 @@ pub(super) fn hub(state: &HubState) -> pb::HubState {
 
 pub(super) fn duration(duration: Duration) -> Option<prost_types::Duration> {
     duration.try_into().ok()
+}
+
+/// The caller with this name, which is empty if the caller sent none. Only a hash of the name is kept.
+pub(super) fn named(peer: &Peer, name: &str) -> Caller {
+    static HASHES: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    let name = if name.is_empty() { 0 } else { HASHES.hash_one(name).max(1) };
+    Caller { name, peer: peer.process(), ..Caller::default() }
 }
 
 /// Waits for `event` until the deadline, and returns the rest of the deadline.

@@ -1,16 +1,12 @@
-//! The calls that answer with a credential: `GetCredential`, `WatchCredential` and `ReportRejected`.
+//! `CredentialBroker`: the calls that answer with a credential, of which another file has `AttendCredential`, and those about
+//! clusters.
 //!
 //! The answers were encoded once, when the credential arrived.
 
-use std::{
-    collections::BTreeMap,
-    hash::{BuildHasher as _, RandomState},
-    sync::{Arc, LazyLock},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use credbroker_proto::v1 as pb;
+use credbroker_proto::v1::{self as pb, credential_broker_server::CredentialBroker};
 use http::Extensions;
 use prost::Message as _;
 use tokio::sync::watch;
@@ -19,9 +15,11 @@ use tracing::Instrument as _;
 
 use super::{
     access::{Access, Policies, watch_slot},
+    attend::Leases,
     audit_record::{self, Asked},
     broker::Broker,
-    convert::{self, deadline, wait_within},
+    clusters::Clusters,
+    convert::{self, deadline, named, wait_within},
     preencoded::{self, Follow, MessageStream},
     status::{self, Subject},
 };
@@ -30,9 +28,13 @@ use credbroker_cache::{CacheError, Caller, CredentialWatch, ReportOutcome, Repor
 use credbroker_credential::Issued;
 use credbroker_fleet::resolver::CredentialRequest;
 use credbroker_observe::trace;
-use credbroker_plugin::{PluginSpec, access::Verb, verifiable_at};
+use credbroker_plugin::{
+    PluginSpec,
+    access::{Rights, Verb},
+    verifiable_at,
+};
 use credbroker_runner::PluginRunner;
-use credbroker_uds_server::{Peer, WatchSlot};
+use credbroker_uds_server::WatchSlot;
 
 /// The path of `GetCredential`.
 pub(super) const GET: &str = "/credbroker.v1.CredentialBroker/GetCredential";
@@ -93,41 +95,6 @@ impl<R: PluginRunner> Broker<R> {
         Ok(issued.encoded.frame.clone())
     }
 
-    pub(super) async fn watch(
-        self: &Arc<Self>,
-        request: Request<pb::WatchCredentialRequest>,
-    ) -> Result<Response<MessageStream<pb::WatchCredentialResponse>>, Status> {
-        let (access, slot) = (Arc::clone(Access::of(&request)?), watch_slot(&request)?);
-        let ask = convert::ask(request.into_inner().r#ref, &access, Verb::Watch)?;
-        let asked = Asked::credential(&self.audit, &access, Verb::Watch, &ask.source);
-        self.resolver.settled(&ask).await;
-        let caller = named(&access.peer, "");
-        let following = CredentialStream::start(Arc::clone(self), ask, (Arc::clone(&access), caller), slot);
-        Ok(asked.decided(following)?.response())
-    }
-
-    pub(super) async fn report(
-        &self,
-        request: Request<pb::ReportRejectedRequest>,
-    ) -> Result<Response<pb::ReportRejectedResponse>, Status> {
-        let (access, deadline) = (Arc::clone(Access::of(&request)?), deadline(request.metadata().as_ref()));
-        let pb::ReportRejectedRequest { r#ref, generation } = request.into_inner();
-        if generation.is_empty() {
-            return Err(status::invalid("`generation` is empty: say which credential was rejected"));
-        }
-        let ask = convert::ask(r#ref, &access, Verb::Report)?;
-        let asked = Asked::credential(&self.audit, &access, Verb::Report, &ask.source);
-        let report = async {
-            let (spec, request) = self.resolve(ask, &access, named(&access.peer, ""), deadline).await?;
-            let subject = Subject::of(&spec);
-            let reported = self.cache.report(spec, &generation, &request).await;
-            reported.map_err(|failed| status::failed(&subject, &failed))
-        };
-        let generation = |reported: &Reported| Some(reported.issued.generation.to_string());
-        let reported = asked.issued(report.instrument(access.span("report_rejected")).await, generation);
-        report_answer(&reported?).map(Response::new)
-    }
-
     pub(super) async fn resolve(
         &self,
         mut ask: CredentialRequest,
@@ -142,6 +109,115 @@ impl<R: PluginRunner> Broker<R> {
         trace::names(|| Some(&spec));
         let verify_at = verifiable_at(&spec.provider, spec.target.as_ref(), ask.cluster.as_ref());
         Ok((spec, cache::Request { caller, deadline, verify_at, ..cache::Request::default() }))
+    }
+}
+
+/// The broker's own services.
+#[derive(Debug)]
+pub(super) struct BrokerService<R> {
+    pub(super) broker: Arc<Broker<R>>,
+    pub(super) leases: Leases,
+}
+
+#[tonic::async_trait]
+impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
+    /// For requests that the look-up in memory could not read.
+    async fn get_credential(
+        &self,
+        request: Request<pb::GetCredentialRequest>,
+    ) -> Result<Response<pb::GetCredentialResponse>, Status> {
+        let (access, deadline) = (Arc::clone(Access::of(&request)?), deadline(request.metadata().as_ref()));
+        let get = Get::of(request.into_inner(), &access)?;
+        let frame = self.broker.get(&access, get, deadline).await?;
+        preencoded::decoded(&frame).map(Response::new)
+    }
+
+    async fn watch_credential(
+        &self,
+        request: Request<pb::WatchCredentialRequest>,
+    ) -> Result<Response<MessageStream<pb::WatchCredentialResponse>>, Status> {
+        let broker = &self.broker;
+        let (access, slot) = (Arc::clone(Access::of(&request)?), watch_slot(&request)?);
+        let ask = convert::ask(request.into_inner().r#ref, &access, Verb::Watch)?;
+        let asked = Asked::credential(&broker.audit, &access, Verb::Watch, &ask.source);
+        broker.resolver.settled(&ask).await;
+        let caller = named(&access.peer, "");
+        let following = CredentialStream::start(Arc::clone(broker), ask, (Arc::clone(&access), caller), slot);
+        Ok(asked.decided(following)?.response())
+    }
+
+    async fn attend_credential(
+        &self,
+        request: Request<pb::AttendCredentialRequest>,
+    ) -> Result<Response<MessageStream<pb::AttendCredentialResponse>>, Status> {
+        self.broker.attend(&self.leases, request).await
+    }
+
+    async fn report_rejected(
+        &self,
+        request: Request<pb::ReportRejectedRequest>,
+    ) -> Result<Response<pb::ReportRejectedResponse>, Status> {
+        let broker = &self.broker;
+        let (access, deadline) = (Arc::clone(Access::of(&request)?), deadline(request.metadata().as_ref()));
+        let pb::ReportRejectedRequest { r#ref, generation } = request.into_inner();
+        if generation.is_empty() {
+            return Err(status::invalid("`generation` is empty: say which credential was rejected"));
+        }
+        let ask = convert::ask(r#ref, &access, Verb::Report)?;
+        let asked = Asked::credential(&broker.audit, &access, Verb::Report, &ask.source);
+        let report = async {
+            let (spec, request) = broker.resolve(ask, &access, named(&access.peer, ""), deadline).await?;
+            let subject = Subject::of(&spec);
+            let reported = broker.cache.report(spec, &generation, &request).await;
+            reported.map_err(|failed| status::failed(&subject, &failed))
+        };
+        let generation = |reported: &Reported| Some(reported.issued.generation.to_string());
+        let reported = asked.issued(report.instrument(access.span("report_rejected")).await, generation);
+        report_answer(&reported?).map(Response::new)
+    }
+
+    async fn list_clusters(
+        &self,
+        request: Request<pb::ListClustersRequest>,
+    ) -> Result<Response<pb::ListClustersResponse>, Status> {
+        let rights = self.need(&request, "list_clusters", Verb::List)?;
+        Ok(Response::new(self.clusters()?.page(request.into_inner(), rights).await?))
+    }
+
+    async fn deposit_output(
+        &self,
+        request: Request<pb::DepositOutputRequest>,
+    ) -> Result<Response<pb::DepositOutputResponse>, Status> {
+        let access = Arc::clone(Access::of(&request)?);
+        let deposited = self.leases.deposit(&access.peer, request.into_inner());
+        Asked::call(&self.broker.audit, &access, "deposit_output").decided(deposited)?;
+        Ok(Response::new(pb::DepositOutputResponse {}))
+    }
+
+    async fn watch_clusters(
+        &self,
+        request: Request<pb::WatchClustersRequest>,
+    ) -> Result<Response<MessageStream<pb::WatchClustersResponse>>, Status> {
+        let (access, slot) = (Arc::clone(Access::of(&request)?), watch_slot(&request)?);
+        self.need(&request, "watch_clusters", Verb::List)?;
+        Ok(self.clusters()?.follow(request.into_inner().namespace, access, slot).await)
+    }
+}
+
+impl<R: PluginRunner> BrokerService<R> {
+    fn clusters(&self) -> Result<&Arc<Clusters<R>>, Status> {
+        self.broker.resolver.fleet().map(|_| &self.broker.clusters).ok_or_else(status::no_hub)
+    }
+
+    /// The rights of the caller, if it may do `verb` with anything. Records the decision.
+    pub(super) fn need<T>(
+        &self,
+        request: &Request<T>,
+        call: &'static str,
+        verb: Verb,
+    ) -> Result<Arc<Rights>, Status> {
+        let access = Access::of(request)?;
+        Asked::call(&self.broker.audit, access, call).decided(access.need(verb))
     }
 }
 
@@ -249,13 +325,6 @@ fn report_answer(reported: &Reported) -> Result<pb::ReportRejectedResponse, Stat
     };
     let answer = preencoded::decoded(&reported.issued.encoded.frame)?;
     Ok(pb::ReportRejectedResponse { outcome: outcome.into(), retry_after, ..answer })
-}
-
-/// The caller with this name, which is empty if the caller sent none. Only a hash of the name is kept.
-pub(super) fn named(peer: &Peer, name: &str) -> Caller {
-    static HASHES: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-    let name = if name.is_empty() { 0 } else { HASHES.hash_one(name).max(1) };
-    Caller { name, peer: peer.process(), ..Caller::default() }
 }
 
 #[cfg(test)]

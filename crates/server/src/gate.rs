@@ -3,22 +3,31 @@
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use credbroker_proto::{
+    FILE_DESCRIPTOR_SET,
+    v1::{
+        credential_broker_admin_server::CredentialBrokerAdminServer,
+        credential_broker_server::CredentialBrokerServer,
+    },
+};
 use credbroker_uds_server as uds;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header::CONTENT_TYPE, request::Parts};
 use rustix::process::getpid;
 use tonic::{Status, body::Body, codegen::Body as _, service::Routes};
+use tonic_health::pb::health_server::HealthServer;
 use tower::Service as _;
-use uds::{CallKind, Charge, Loss, PeerIdentity, PeerProcess, Refusal};
+use uds::{CallKind, Charge, Loss, PeerIdentity, PeerProcess, REQUEST, Refusal};
 
 use super::{
     access::{Access, PeerRun},
+    attend::Leases,
     audit_record,
     broker::Broker,
     convert::deadline,
-    credentials::{GET, Get},
+    credentials::{BrokerService, GET, Get},
+    health::Health,
     metrics::{answered, tally},
     preencoded::{self, Preencoded},
-    service::{reflection, services},
     status,
 };
 use credbroker_observe::{metrics::Rpc, trace::RequestSpan};
@@ -34,6 +43,32 @@ const REFLECTION: &str = "/grpc.reflection.";
 const HEALTH: &str = "/grpc.health.v1.Health/";
 /// Path of a streaming method that counts as a watch. The broker's own services take a slot themselves.
 const HEALTH_WATCH: &str = "/grpc.health.v1.Health/Watch";
+
+/// The services of `broker`: its own, and gRPC health.
+fn services<R: PluginRunner>(broker: &Arc<Broker<R>>) -> Routes {
+    let health = HealthServer::new(Health(Arc::clone(broker)));
+    let service = Arc::new(BrokerService { broker: Arc::clone(broker), leases: Leases::default() });
+    let admin =
+        CredentialBrokerAdminServer::from_arc(Arc::clone(&service)).max_decoding_message_size(REQUEST);
+    let service = CredentialBrokerServer::from_arc(service).max_decoding_message_size(REQUEST);
+    Routes::new(service).add_service(admin).add_service(health).prepare()
+}
+
+/// Server reflection. Its decoded descriptors take half a megabyte.
+fn reflection() -> Routes {
+    let builder = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+            // Error details, for clients that do not have their definitions.
+            .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
+    };
+    // Both builds succeed: the descriptor sets are constants, and a test queries the services.
+    match (builder().build_v1(), builder().build_v1alpha()) {
+        (Ok(v1), Ok(v1alpha)) => Routes::new(v1).add_service(v1alpha).prepare(),
+        _ => Routes::default(),
+    }
+}
 
 /// The services of a broker, for peers with rights.
 #[derive(Debug)]

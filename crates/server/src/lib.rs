@@ -17,7 +17,6 @@ mod metrics;
 mod monitor;
 mod paging;
 mod preencoded;
-mod service;
 mod status;
 
 pub use access::{Access, Policies};

@@ -42,18 +42,6 @@ fn a_report_is_answered_with_the_credential_and_what_was_done() {
     }
 }
 
-#[test]
-fn callers_differ_by_process_where_the_kernel_shows_it_and_by_uid_elsewhere() {
-    let of = |uid, pid| Peer { listener: 0, uid, gid: 1, pid };
-    let at = |pid| of(1, pid);
-    assert_eq!(named(&at(Some(7)), "a").peer, named(&at(Some(7)), "b").peer);
-    assert_ne!(named(&at(Some(7)), "a").peer, named(&at(Some(8)), "a").peer);
-    assert_eq!(named(&at(None), "a").peer, named(&at(None), "b").peer, "a name proves nothing");
-    assert_ne!(named(&at(None), "a").peer, named(&of(2, None), "a").peer);
-    assert_eq!(named(&at(Some(7)), "a").name, named(&at(Some(8)), "a").name);
-    assert_eq!(named(&at(Some(7)), "").name, 0);
-}
-
 /// A runner whose token is the cluster's server.
 #[derive(Debug)]
 struct ServerAsToken;
