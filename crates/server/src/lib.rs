@@ -1,7 +1,7 @@
 //! The gRPC services of the broker, and its metrics and health over HTTP.
 //!
 //! A [`Gate`] is what [`credbroker_uds_server`] serves: it decides which peer may call, and hands each call to the
-//! [services].
+//! services of its [`Broker`].
 
 mod access;
 mod admin;
