@@ -1,49 +1,148 @@
-//! Connects all parts of a broker.
+//! Connects all parts of a broker, which serves until one of its essential tasks ends or it is drained.
 
 use std::{
+    future::pending,
     mem::take,
     path::PathBuf,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use anyhow::{Context as _, anyhow};
-use futures_util::FutureExt as _;
+use futures_util::{
+    FutureExt as _,
+    future::{BoxFuture, select_all},
+};
 use tokio::sync::{Notify, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tonic_health::{ServingStatus, server::HealthReporter};
-use tracing::warn;
+use tracing::{error, warn};
 
 use super::{
     audit_file::AuditFile,
-    bound::{Bound, Essentials},
     edges::Edges,
     limits,
     reload::{Adopter, Follower, note_shared},
-    sockets::{Listening, OpenSocket, monitor},
-    systemd,
+    sockets::{Listening, OpenSocket, serve_metrics},
+    systemd::{self, ServiceManager},
 };
 use credbroker_cache::{CacheParts, CredentialCache};
 use credbroker_config::{AuditTo, Config};
 use credbroker_fleet::{
-    ApiVerifier, Fleet, HubState,
+    ApiVerifier, Fleet,
     hub::{HubParts, HubReader},
     resolver::Resolver,
 };
-use credbroker_observe::{audit::Audit, clock::Beat, metrics::Metrics};
+use credbroker_observe::{audit::Audit, clock::Beat, metrics::Metrics, trace};
 use credbroker_plugin::access::Policy;
 use credbroker_runner::{
     LiveRuns, ProcessRunner, RunLimits, RunnerParts, Scheduler, check_scratch, reap_orphans,
 };
-use credbroker_server::{
-    Admission, BrokerInfo, Clusters, Gate, HealthChecks, MonitorParts, ProviderNames, ReloadState, encode,
-    record_runs, services,
-};
-use credbroker_uds_server::Acceptor;
+use credbroker_server::{Broker, Clusters, Gate, Monitor, ReloadState, encode, record_runs};
+use credbroker_uds_server::{Acceptor, Keeper};
 
-/// The name under which the health of the hub is reported, from which ClusterProfiles are read.
-const HUB_SERVICE: &str = "hub";
-/// The same of the files of the configuration.
-const CONFIGURATION_SERVICE: &str = "configuration";
+/// How long a drain may take.
+pub const GRACE: Duration = Duration::from_secs(10);
+
+/// How long the removal of the sockets' names may take.
+const WITHDRAWAL: Duration = Duration::from_millis(500);
+
+/// How long the last audit records and traces may take.
+const RECORDS: Duration = Duration::from_secs(1);
+
+/// How a drain ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Drained {
+    /// All work ended in time.
+    Whole,
+    /// The deadline passed first, and the rest is cut off.
+    CutOff {
+        /// The number of connections and runs that were cut off.
+        left: usize,
+    },
+}
+
+/// The tasks without which the broker cannot go on, by their names.
+type Essentials = Vec<(&'static str, BoxFuture<'static, ()>)>;
+
+/// A broker that listens but does not serve yet.
+#[expect(missing_debug_implementations, reason = "its tasks have none")]
+pub struct Bound {
+    sockets: Vec<OpenSocket>,
+    acceptor: Arc<Acceptor<Gate<ProcessRunner>>>,
+    audit: Audit,
+    /// Which configuration is in force.
+    configuration: watch::Sender<Arc<ReloadState>>,
+    reload: Arc<Notify>,
+    /// Cancelled first: the health of the broker says that it stops.
+    stopping: CancellationToken,
+    /// Those that run when it serves.
+    essentials: Essentials,
+    tasks: TaskTracker,
+    draining: CancellationToken,
+}
+
+impl Bound {
+    /// Serves until [`drain`](Self::drain) is called. Returns earlier only with the name of an essential task that ended:
+    /// then the broker must drain and the process must exit.
+    pub async fn serve(&mut self) -> &'static str {
+        run(take(&mut self.essentials), &self.tasks, &self.draining).await
+    }
+
+    /// Asks the broker to read its files again when it is notified, as SIGHUP does.
+    pub fn reload_request(&self) -> Arc<Notify> {
+        Arc::clone(&self.reload)
+    }
+
+    /// Which configuration is in force, and the problems of a newer one.
+    pub fn configuration(&self) -> watch::Receiver<Arc<ReloadState>> {
+        self.configuration.subscribe()
+    }
+
+    /// Shuts down, in at most [`GRACE`]: health reports it first, then runs are ended and their callers get `DRAINING`,
+    /// other requests are answered, and connections close.
+    pub async fn drain(self) -> Drained {
+        self.stopping.cancel();
+        withdraw(&self.sockets).await;
+        self.draining.cancel();
+        // What waits at a socket of systemd's is for the next broker.
+        for socket in self.sockets.iter().filter(|socket| !socket.is_inherited) {
+            self.acceptor.accept_the_rest(socket.listener, &socket.newest.borrow());
+        }
+        self.tasks.close();
+        let drained = tokio::time::timeout(GRACE, self.tasks.wait()).await;
+        drop(self.sockets);
+        let audit = self.audit;
+        // Without a result, the runtime ends, and the rest of the records is lost.
+        let records = tokio::task::spawn_blocking(move || audit.flush(RECORDS));
+        drop(tokio::join!(records, trace::stop(RECORDS)));
+        drained.map_or(Drained::CutOff { left: self.tasks.len() }, |()| Drained::Whole)
+    }
+}
+
+/// Removes the names of `sockets`: new clients find none, and retry until the next broker listens.
+async fn withdraw(sockets: &[OpenSocket]) {
+    let keepers: Vec<_> = sockets.iter().filter_map(|socket| socket.keeper.clone()).collect();
+    let withdrawn = tokio::task::spawn_blocking(move || keepers.iter().for_each(Keeper::withdraw));
+    // A mount that hangs does not delay the drain.
+    drop(tokio::time::timeout(WITHDRAWAL, withdrawn).await);
+}
+
+/// Runs `essentials` until the broker drains. Returns earlier only with the name of one that returned or panicked.
+async fn run(essentials: Essentials, tasks: &TaskTracker, draining: &CancellationToken) -> &'static str {
+    let running = essentials.into_iter().map(|(name, task)| {
+        let task = tasks.spawn(draining.clone().run_until_cancelled_owned(task));
+        Box::pin(async move {
+            drop(task.await);
+            name
+        })
+    });
+    let (name, ..) = select_all(running).await;
+    if draining.is_cancelled() {
+        return pending().await;
+    }
+    error!(task = name, "an essential task has ended");
+    name
+}
 
 /// Builds the broker of `config`. Must be called within a tokio runtime.
 ///
@@ -99,8 +198,21 @@ pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> any
         tasks: tasks.clone(),
         draining: draining.clone(),
     };
-    let (now, health, reload) = (clock.now().wall, HealthReporter::new(), Arc::<Notify>::default());
+    let (now, reload) = (clock.now().wall, Arc::<Notify>::default());
     let configuration = watch::Sender::new(Arc::new(ReloadState::started(take(&mut config.files), now)));
+    let paths: Vec<_> = sockets.iter().filter_map(|socket| socket.path.clone()).collect();
+    let broker = Arc::new(Broker {
+        cache: cache.clone(),
+        resolver: Arc::clone(&resolver),
+        clusters: Arc::clone(&clusters),
+        metrics,
+        audit: audit.clone(),
+        policies: policies.subscribe(),
+        configuration: configuration.subscribe(),
+        started: now,
+        sockets: paths,
+        stopping: CancellationToken::new(),
+    });
     let adopter = Arc::new(Adopter {
         resolver: Arc::clone(&resolver),
         cache: cache.clone(),
@@ -112,46 +224,30 @@ pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> any
         started: config,
     });
     if let Some(listen) = &adopter.started.metrics {
-        let health = HealthChecks::new(cache.clone(), Arc::clone(&resolver));
-        let (metrics, tasks, draining) = (Arc::clone(&metrics), tasks.clone(), draining.clone());
-        let (started, configuration) = (now, configuration.subscribe());
-        let names = ProviderNames { policies: adopter.policies.subscribe(), setting: listen.provider_names };
-        let parts = MonitorParts { health, metrics, configuration, names, started, tasks, draining };
-        essentials.push(("metrics server", monitor(&listen.address, parts)?.boxed()));
+        let (broker, tasks, draining) = (Arc::clone(&broker), tasks.clone(), draining.clone());
+        let monitor = Monitor::new(broker, listen.provider_names, tasks, draining);
+        essentials.push(("metrics server", serve_metrics(&listen.address, monitor)?.boxed()));
     }
-    let paths: Vec<_> = sockets.iter().filter_map(|socket| socket.path.clone()).collect();
-    let path = paths.first().cloned();
-    let info = BrokerInfo { started: now, configuration: configuration.subscribe(), sockets: paths };
-    let services =
-        services(cache, resolver, Arc::clone(&clusters), health.clone(), info, (metrics, audit.clone()));
-    let admission = Admission { policies: adopter.policies.subscribe(), listeners, runs: live_runs.clone() };
-    let (gate, bounds) = (Arc::new(Gate::new(services, admission)), limits::connections(&bounds));
-    let acceptor = Arc::new(Acceptor::new(gate, bounds, tasks.clone(), draining.clone()));
+    let stopping = broker.stopping.clone();
+    let (gate, bounds) = (Gate::new(broker, listeners, live_runs.clone()), limits::connections(&bounds));
+    let acceptor = Arc::new(Acceptor::new(Arc::new(gate), bounds, tasks.clone(), draining.clone()));
     let beat = Beat::start();
-    essentials.extend(working(&adopter, clusters, health.clone(), beat));
+    essentials.extend(working(&adopter, clusters, beat));
     essentials.extend(serving(&sockets, &acceptor, beat));
     let orphans = edges.reaps_orphans.then(|| ("reaper of orphans", reap_orphans(live_runs).boxed()));
     let log = edges.log.map(|log| ("log writer", async move { log.ended().await }.boxed()));
     essentials.extend(orphans.into_iter().chain(log));
     if let Some(manager) = edges.service_manager {
-        let acceptor = Arc::clone(&acceptor);
-        let reported = async move {
-            let connect = || systemd::connect(path.as_deref(), &acceptor);
-            systemd::report(connect, manager.watchdog, systemd::notify).await;
-        };
-        essentials.push(("systemd notifier", reported.boxed()));
+        let path = sockets.iter().find_map(|socket| socket.path.clone());
+        let notifying = notify_manager(manager, path, Arc::clone(&acceptor));
+        essentials.push(("systemd notifier", notifying.boxed()));
     }
     if let Some((place, sources)) = edges.follow {
         let (requests, state) = (Arc::clone(&reload), configuration.clone());
         let follower = Follower::new(place, sources, adopter, clock, requests, state);
-        let is_well = |state: &Arc<ReloadState>| Some(state.failure.is_none());
-        let reported = report(CONFIGURATION_SERVICE, configuration.subscribe(), health.clone(), is_well);
-        let either = async move {
-            tokio::select! { () = follower.run() => {}, () = reported => {} }
-        };
-        essentials.push(("configuration follower", either.boxed()));
+        essentials.push(("configuration follower", async move { follower.run().await }.boxed()));
     }
-    Ok(Bound { sockets, acceptor, audit, configuration, reload, health, essentials, tasks, draining })
+    Ok(Bound { sockets, acceptor, audit, configuration, reload, stopping, essentials, tasks, draining })
 }
 
 /// Where `to` says.
@@ -159,13 +255,13 @@ fn audit(to: &AuditTo, edges: &Edges, essentials: &mut Essentials) -> anyhow::Re
     let clock = Arc::clone(&edges.clock);
     let audit = match to {
         AuditTo::Nowhere => Audit::default(),
-        AuditTo::Log => Audit::in_log(clock),
+        AuditTo::Log => Audit::new(None, clock),
         AuditTo::File(path) => {
             let cannot = || format!("cannot open the audit file `{}` (`audit.file`)", path.display());
             let file = AuditFile::start(path, Arc::clone(&clock)).with_context(cannot)?;
             let writer = file.clone();
             essentials.push(("audit writer", async move { writer.ended().await }.boxed()));
-            Audit::in_lines(file, clock)
+            Audit::new(Some(Box::new(file)), clock)
         }
     };
     let counted = audit.clone();
@@ -179,28 +275,24 @@ fn runner((launcher, scratch): (PathBuf, PathBuf), tasks: &TaskTracker, live: &L
 }
 
 /// What keeps credentials and clusters as they should be.
-fn working(
-    adopter: &Arc<Adopter>,
-    clusters: Arc<Clusters<ProcessRunner>>,
-    health: HealthReporter,
-    beat: Beat,
-) -> Essentials {
+fn working(adopter: &Arc<Adopter>, clusters: Arc<Clusters<ProcessRunner>>, beat: Beat) -> Essentials {
     let (cache, resolver) = (adopter.cache.clone(), Arc::clone(&adopter.resolver));
-    let adopter = Arc::clone(adopter);
-    let hub = async move {
-        let states = adopter.fleet.hub_states();
-        let is_well = |hub: &HubState| adopter.resolver.fleet().map(|_| hub.synced && hub.problem.is_none());
-        tokio::select! {
-            () = adopter.hub.run() => {}
-            () = report(HUB_SERVICE, states, health, is_well) => {}
-        }
-    };
+    let hub = Arc::clone(adopter);
     vec![
         ("credential refresher", async move { cache.keep_fresh(beat).await }.boxed()),
         ("plugin file watcher", async move { resolver.keep_looking(beat).await }.boxed()),
-        ("hub reader", hub.boxed()),
+        ("hub reader", async move { hub.hub.run().await }.boxed()),
         ("readiness reporter", async move { clusters.run().await }.boxed()),
     ]
+}
+
+async fn notify_manager(
+    manager: ServiceManager,
+    socket: Option<PathBuf>,
+    acceptor: Arc<Acceptor<Gate<ProcessRunner>>>,
+) {
+    let connect = || systemd::connect(socket.as_deref(), &acceptor);
+    systemd::report(connect, manager.watchdog, systemd::notify).await;
 }
 
 /// What serves callers at `sockets`.
@@ -226,21 +318,28 @@ fn serving(sockets: &[OpenSocket], acceptor: &Arc<Acceptor<Gate<ProcessRunner>>>
     essentials
 }
 
-/// Reports whether `service` is well, under this name: the broker itself goes on without it. `None`: there is none.
-async fn report<T>(
-    service: &str,
-    mut states: watch::Receiver<T>,
-    health: HealthReporter,
-    is_well: impl Fn(&T) -> Option<bool>,
-) {
-    loop {
-        let is_well = is_well(&states.borrow_and_update());
-        match is_well {
-            Some(true) => health.set_service_status(service, ServingStatus::Serving).await,
-            Some(false) => health.set_service_status(service, ServingStatus::NotServing).await,
-            None => health.clone().clear_service_status(service).await,
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_task_that_returns_or_panics_is_reported_by_name() {
+        for (name, task) in
+            [("returns", async {}.boxed()), ("panics", async { panic!("on purpose") }.boxed())]
+        {
+            let essentials = vec![("goes on", pending().boxed()), (name, task)];
+            assert_eq!(run(essentials, &TaskTracker::new(), &CancellationToken::new()).await, name);
         }
-        // The broker keeps the sender alive.
-        drop(states.changed().await);
+    }
+
+    #[tokio::test]
+    async fn the_end_of_the_broker_is_not_a_failure() {
+        let (tasks, draining) = (TaskTracker::new(), CancellationToken::new());
+        let mut running = Box::pin(run(vec![("goes on", pending().boxed())], &tasks, &draining));
+        assert!(futures_util::poll!(&mut running).is_pending());
+        draining.cancel();
+        tasks.close();
+        tasks.wait().await;
+        assert!(futures_util::poll!(&mut running).is_pending());
     }
 }

@@ -60,15 +60,6 @@ pub enum LogFormat {
     Json,
 }
 
-/// What is wrong with a variable.
-#[derive(Debug, Eq, PartialEq)]
-enum FilterProblem {
-    /// `CREDBROKER_LOG`, which only credbroker reads: the broker does not start.
-    Fatal(String),
-    /// `RUST_LOG`, which may be set for other programs: it is ignored.
-    Ignored(String),
-}
-
 /// Starts logging: times in UTC, colours only on a terminal and without `NO_COLOR`, levels from the number of `-v` flags,
 /// `CREDBROKER_LOG` or `RUST_LOG`. Panics are logged too. Nothing waits for a reader of the log. Without a `format`, it is
 /// the fields of the journal if stderr leads to it, else lines for people.
@@ -94,11 +85,14 @@ pub fn start(
     let _already = dispatcher::set_global_default(subscriber(&queue, filter));
     panic::set_hook(Box::new(log_panic));
     match problem {
-        Some(FilterProblem::Fatal(problem)) => return (queue, Some(problem)),
-        Some(FilterProblem::Ignored(problem)) => warn!("{problem}"),
-        None => {}
+        Ok(ignored) => {
+            if let Some(problem) = ignored {
+                warn!("{problem}");
+            }
+            (queue, None)
+        }
+        Err(fatal) => (queue, Some(fatal)),
     }
-    (queue, None)
 }
 
 fn subscriber(queue: &LogQueue, filter: Targets) -> Dispatch {
@@ -129,25 +123,28 @@ fn log_panic(panic: &panic::PanicHookInfo<'_>) {
 ///
 /// A plain level is for our own modules; the libraries below write warnings and errors then. `RUST_LOG` means what it
 /// means to every Rust program: a plain level is for all modules.
-fn choose(flags: u8, environment: &Environment) -> (Targets, Option<FilterProblem>) {
+///
+/// A problem of `CREDBROKER_LOG`, which only credbroker reads, is an error: the broker does not start. `RUST_LOG` may be set
+/// for other programs, and is ignored then.
+fn choose(flags: u8, environment: &Environment) -> (Targets, Result<Option<String>, String>) {
     let value = |name| {
         let text = environment.get(name).map(|value| value.to_string_lossy().into_owned());
         text.filter(|text| !text.trim().is_empty())
     };
+    let mut problem = Ok(None);
     let chosen = match (flags, value("CREDBROKER_LOG"), value("RUST_LOG")) {
-        (1, ..) => Ok(ours(LevelFilter::DEBUG)),
-        (2, ..) => Ok(ours(LevelFilter::TRACE)),
-        (3.., ..) => Ok(Targets::new().with_default(LevelFilter::TRACE)),
-        (0, Some(value), _) => configured(&value).map_err(FilterProblem::Fatal),
-        (0, None, Some(value)) => Targets::from_str(&value).map_err(|error| {
-            FilterProblem::Ignored(format!("RUST_LOG is not valid and has no effect: {error}"))
-        }),
-        (0, None, None) => Ok(ours(LevelFilter::INFO)),
+        (1, ..) => Some(ours(LevelFilter::DEBUG)),
+        (2, ..) => Some(ours(LevelFilter::TRACE)),
+        (3.., ..) => Some(Targets::new().with_default(LevelFilter::TRACE)),
+        (0, Some(value), _) => configured(&value).map_err(|fatal| problem = Err(fatal)).ok(),
+        (0, None, Some(value)) => Targets::from_str(&value)
+            .map_err(|error| {
+                problem = Ok(Some(format!("RUST_LOG is not valid and has no effect: {error}")));
+            })
+            .ok(),
+        (0, None, None) => None,
     };
-    let (filter, problem) = match chosen {
-        Ok(filter) => (filter, None),
-        Err(problem) => (ours(LevelFilter::INFO), Some(problem)),
-    };
+    let filter = chosen.unwrap_or_else(|| ours(LevelFilter::INFO));
     (filter.with_target(FATAL, LevelFilter::ERROR), problem)
 }
 

@@ -1,7 +1,6 @@
 //! The only place that wires: production and tests build the broker here.
 
 mod audit_file;
-mod bound;
 mod build;
 mod edges;
 mod limits;
@@ -12,8 +11,7 @@ mod reload;
 mod sockets;
 mod systemd;
 
-pub use bound::{Bound, Drained, GRACE};
-pub use build::build;
+pub use build::{Bound, Drained, GRACE, build};
 pub use edges::{Edges, Signals, environment};
 pub use linux::{harden, terminate_listener};
 pub use logs::{LogFormat, LogQueue, start as start_logs};

@@ -17,7 +17,7 @@ use tracing::info;
 
 use credbroker_config::{Listen, MetricsAddress, group_id};
 use credbroker_runner::ProcessRunner;
-use credbroker_server::{Monitor, MonitorListener, MonitorParts};
+use credbroker_server::{Monitor, MonitorListener};
 use credbroker_uds_server::{Keeper, SocketOptions, SocketOrigin, publish};
 
 /// One socket to listen on.
@@ -108,9 +108,9 @@ const MODE: u32 = 0o660;
 
 /// Listens at `address`, and serves metrics and health there until the broker drains. Must be called within a tokio
 /// runtime.
-pub(super) fn monitor(
+pub(super) fn serve_metrics(
     address: &MetricsAddress,
-    parts: MonitorParts<ProcessRunner>,
+    monitor: Monitor<ProcessRunner>,
 ) -> anyhow::Result<impl Future<Output = ()> + Send + 'static> {
     let failed = |address: &str| format!("cannot serve metrics on {address}");
     let (listener, publication, address) = match address {
@@ -128,10 +128,9 @@ pub(super) fn monitor(
             (MonitorListener::Unix(listener), Some(publication), address)
         }
     };
-    let monitor = Arc::new(Monitor::new(parts));
     Ok(async move {
         info!("serving metrics and health on {address}");
-        monitor.run(listener).await;
+        Arc::new(monitor).run(listener).await;
         // Removes the path of a Unix socket.
         drop(publication);
     })

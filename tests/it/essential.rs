@@ -54,7 +54,7 @@ async fn a_broker_that_no_longer_shows_its_clusters_ends() {
     let directory = private_directory();
     let broker = broker(with_hub(&plugin, &login, directory.path()), &clock);
     let mut client = CredentialBrokerClient::new(broker.channel().await);
-    clock.below(&["app/build.rs", "clusters/making.rs"]);
+    clock.below(&["app/build.rs", "clusters/mod.rs"]);
     let _watch = client.watch_clusters(WatchClustersRequest::default()).await;
     assert_eq!(broker.ended().await, "readiness reporter");
 }

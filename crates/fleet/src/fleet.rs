@@ -3,12 +3,13 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use tokio::{sync::watch, time::Instant};
 
 use credbroker_credential::Cluster;
+use credbroker_observe::clock::{Clock as _, SystemClock};
 use credbroker_plugin::{
     ProfileError, ProfileName, Provider, Providers, Target,
     cluster_profile::{ClusterProfile, EndpointRules, Resolution, Skipped, resolve},
@@ -199,7 +200,7 @@ impl Fleet {
 
     /// Why the hub was not read yet, for a request that needs a profile, and the time until it is read again. `None`: it was.
     pub fn unread(&self) -> Option<(Arc<str>, Duration)> {
-        let HubState { synced, problem } = self.hub();
+        let HubState { synced, problem, .. } = self.hub();
         let problem = problem.unwrap_or_else(|| "the hub has not answered yet".into());
         (!synced).then(|| (problem, self.reads.borrow().pause()))
     }
@@ -210,18 +211,13 @@ impl Fleet {
     }
 
     /// Sets the state of the hub.
-    pub fn set_hub(&self, state: HubState) {
-        self.hub.send_if_modified(|now| std::mem::replace(now, state) != *now);
+    pub fn set_hub(&self, synced: bool, problem: Option<Arc<str>>) {
+        self.hub.send_if_modified(|state| state.set(synced, problem, SystemClock.now().wall));
     }
 
     /// The attempts to read the hub.
     pub fn reads(&self) -> watch::Receiver<HubReads> {
         self.reads.subscribe()
-    }
-
-    /// An attempt to read the hub begins.
-    pub fn begin_read(&self) {
-        self.reads.send_modify(|reads| reads.next = None);
     }
 
     /// An attempt to read the hub has succeeded, or has failed and is followed by another one after `pause`. The state of
@@ -314,6 +310,18 @@ pub struct HubState {
     pub synced: bool,
     /// Why the hub cannot be read now.
     pub problem: Option<Arc<str>>,
+    /// Since when it was read, or has failed; `None`: neither has happened yet.
+    pub since: Option<SystemTime>,
+}
+
+impl HubState {
+    /// Returns whether that changes anything. The time does not change when only the message of a failure changes.
+    fn set(&mut self, synced: bool, problem: Option<Arc<str>>, now: SystemTime) -> bool {
+        let is_same = (self.synced, self.problem.is_some()) == (synced, problem.is_some());
+        let since = if is_same { self.since } else { Some(now) };
+        let newer = Self { synced, problem, since };
+        std::mem::replace(self, newer) != *self
+    }
 }
 
 /// The attempts to read the hub.
@@ -321,7 +329,7 @@ pub struct HubState {
 pub struct HubReads {
     /// How many have succeeded or failed.
     pub ended: u64,
-    /// When the next one begins; `None`: one is in progress.
+    /// When the next one begins. `None`, or if that has passed: one is in progress.
     next: Option<Instant>,
 }
 

@@ -1,6 +1,6 @@
 //! Asks an API server whether it accepts a credential that seems to be rejected.
 
-use std::{error::Error, net::ToSocketAddrs as _, sync::Arc, time::Duration};
+use std::{borrow::Cow, error::Error, net::ToSocketAddrs as _, sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{
@@ -46,31 +46,11 @@ pub struct ApiVerifier {
 }
 
 /// Why there is no response. Contains nothing of credential and cluster: a parser's error quotes its input.
-#[derive(Debug, Eq, PartialEq, thiserror::Error)]
-enum Unverified {
-    #[error("the cluster's server is not an https URL without a user")]
-    Server,
-    #[error("the cluster's server certificate is not verified (insecure-skip-tls-verify)")]
-    Insecure,
-    #[error("the cluster's certificate-authority-data has no certificate")]
-    Authorities,
-    #[error("the cluster's proxy-url is not a URL")]
-    Proxy,
-    #[error("the credential has no token that fits a header, and no certificate")]
-    Credential,
-    #[error(
-        "the connection cannot be set up: the proxy's scheme, the TLS server name, the certificate authorities, or the credential's certificate and key cannot be used"
-    )]
-    Connection,
-    #[error("cannot make the request")]
-    Broken,
-    #[error("cannot resolve the name of the server or of its proxy")]
-    Unresolved,
-    #[error("{0}")]
-    Failed(String),
-    #[error("no response in time")]
-    Late,
-}
+type Unverified = &'static str;
+
+const BROKEN: Unverified = "cannot make the request";
+const LATE: Unverified = "no response in time";
+const NO_CREDENTIAL: Unverified = "the credential has no token that fits a header, and no certificate";
 
 impl Default for ApiVerifier {
     fn default() -> Self {
@@ -100,27 +80,26 @@ impl ApiVerifier {
             }
             Err(silence) => {
                 // Debug format: the text may come from the server's certificate.
-                let cause = silence.to_string();
-                debug!(server, ?cause, "cannot verify a credential");
+                debug!(server, cause = ?silence, "cannot verify a credential");
                 Verdict::Unverifiable
             }
         }
     }
 
-    async fn ask(&self, issued: Arc<Issued>, cluster: Arc<Cluster>) -> Result<StatusCode, Unverified> {
+    async fn ask(&self, issued: Arc<Issued>, cluster: Arc<Cluster>) -> Result<StatusCode, Cow<'static, str>> {
         let slot = timeout(self.timeout, Arc::clone(&self.slots).acquire_owned()).await;
-        let slot = slot.map_err(|_elapsed| Unverified::Late)?.map_err(|_never_closed| Unverified::Broken)?;
+        let slot = slot.map_err(|_elapsed| LATE)?.map_err(|_never_closed| BROKEN)?;
         let asked = async {
             // A resolver or file system that hangs keeps the slot, which bounds the number of threads. The task is not on
             // the tracker, because a drain must not wait for it.
             let prepared = spawn_blocking(move || (prepare(&issued, &cluster), slot));
-            let (prepared, _slot) = prepared.await.map_err(|_panicked| Unverified::Broken)?;
+            let (prepared, _slot) = prepared.await.map_err(|_panicked| BROKEN)?;
             let (client, request) = prepared?;
             let response = client.send(request).await;
             // The body is not read; the connection closes.
-            response.map(|response| response.status()).map_err(|error| Unverified::Failed(root_cause(&error)))
+            response.map(|response| response.status()).map_err(|error| root_cause(&error).into())
         };
-        timeout(self.timeout, asked).await.unwrap_or(Err(Unverified::Late))
+        timeout(self.timeout, asked).await.unwrap_or(Err(LATE.into()))
     }
 }
 
@@ -129,7 +108,7 @@ fn prepare(issued: &Issued, cluster: &Cluster) -> Result<(Client, Request<Body>)
     let config = config(issued, cluster)?;
     resolve(&config)?;
     // Reads the system's certificate authorities if the cluster names none.
-    let client = Client::try_from(config).map_err(|_quotes_its_input| Unverified::Connection)?;
+    let client = Client::try_from(config).map_err(|_quotes_its_input| "the connection cannot be set up: the proxy's scheme, the TLS server name, the certificate authorities, or the credential's certificate and key cannot be used")?;
     Ok((client, review(issued)?))
 }
 
@@ -138,7 +117,10 @@ fn prepare(issued: &Issued, cluster: &Cluster) -> Result<(Client, Request<Body>)
 fn resolve(config: &Config) -> Result<(), Unverified> {
     let to = config.proxy_url.as_ref().unwrap_or(&config.cluster_url);
     let host = to.host().unwrap_or_default().trim_matches(['[', ']']);
-    (host, 0).to_socket_addrs().map(drop).map_err(|_no_address| Unverified::Unresolved)
+    (host, 0)
+        .to_socket_addrs()
+        .map(drop)
+        .map_err(|_no_address| "cannot resolve the name of the server or of its proxy")
 }
 
 /// The cause below the layers of the HTTP client. None of them contains the credential.
@@ -159,16 +141,16 @@ const PRODUCT: HeaderValue = HeaderValue::from_static(concat!("credbroker/", env
 /// does not look at a token, and clients such as those for Java and Python send only the token. Nothing comes from the
 /// environment.
 fn config(issued: &Issued, cluster: &Cluster) -> Result<Config, Unverified> {
-    let server = server(cluster).ok_or(Unverified::Server)?;
+    let server = server(cluster).ok_or("the cluster's server is not an https URL without a user")?;
     if cluster.insecure_skip_tls_verify {
-        return Err(Unverified::Insecure);
+        return Err("the cluster's server certificate is not verified (insecure-skip-tls-verify)");
     }
     let mut config = Config::new(server);
     config.root_cert = authorities(&cluster.certificate_authority_data)?;
     config.tls_server_name = Some(&cluster.tls_server_name).filter(|name| !name.is_empty()).cloned();
     config.proxy_url = match &*cluster.proxy_url {
         "" => None,
-        url => Some(url.parse().map_err(|_quotes_it| Unverified::Proxy)?),
+        url => Some(url.parse().map_err(|_quotes_it| "the cluster's proxy-url is not a URL")?),
     };
     if let (None, Some(chain), Some(key)) = (issued.token(), issued.certificate_pem(), issued.key_pem()) {
         config.auth_info.client_certificate_data = Some(STANDARD.encode(chain));
@@ -189,12 +171,12 @@ fn review(issued: &Issued) -> Result<Request<Body>, Unverified> {
     match issued.token() {
         Some(token) => {
             let value = HeaderValue::try_from(format!("Bearer {token}"));
-            let mut value = value.map_err(|_holds_it| Unverified::Credential)?;
+            let mut value = value.map_err(|_holds_it| NO_CREDENTIAL)?;
             value.set_sensitive(true);
             request.headers_mut().insert(AUTHORIZATION, value);
         }
         // An anonymous request would be answered too, and show nothing about the credential.
-        None if issued.certificate_pem().is_none() => return Err(Unverified::Credential),
+        None if issued.certificate_pem().is_none() => return Err(NO_CREDENTIAL),
         None => {}
     }
     Ok(request)
@@ -220,7 +202,11 @@ fn authorities(bundle: &[u8]) -> Result<Option<Vec<Vec<u8>>>, Unverified> {
     let blocks = Pem::iter_from_buffer(bundle).filter_map(Result::ok);
     let certificates = blocks.filter(|block| block.label == "CERTIFICATE" && block.parse_x509().is_ok());
     let authorities: Vec<_> = certificates.map(|block| block.contents).collect();
-    if authorities.is_empty() { Err(Unverified::Authorities) } else { Ok(Some(authorities)) }
+    if authorities.is_empty() {
+        Err("the cluster's certificate-authority-data has no certificate")
+    } else {
+        Ok(Some(authorities))
+    }
 }
 
 #[cfg(test)]

@@ -74,17 +74,9 @@ named! {
 }
 
 impl Audit {
-    /// Records decisions in the broker's log, which has a line for each plugin run already.
-    pub fn in_log(clock: Arc<dyn Clock>) -> Self {
-        Self::to(None, clock)
-    }
-
-    /// Records decisions and runs as lines for `sink`.
-    pub fn in_lines(sink: impl AuditSink, clock: Arc<dyn Clock>) -> Self {
-        Self::to(Some(Box::new(sink)), clock)
-    }
-
-    fn to(lines: Option<Box<dyn AuditSink>>, clock: Arc<dyn Clock>) -> Self {
+    /// Records decisions and runs as lines for `lines`; `None`: decisions in the broker's log, which has a line for each
+    /// plugin run already.
+    pub fn new(lines: Option<Box<dyn AuditSink>>, clock: Arc<dyn Clock>) -> Self {
         Self { inner: Some(Arc::new(Recorder { lines, clock, budgets: Budgets::default() })) }
     }
 

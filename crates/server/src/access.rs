@@ -10,8 +10,9 @@ use std::{
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 use tonic::{Request, Status};
+use tracing::{Span, debug_span};
 
-use super::status::{self, NoRights};
+use super::status;
 use credbroker_fleet::resolver::{CredentialRequest, Resolver};
 use credbroker_plugin::{
     Origin, PluginSpec,
@@ -151,6 +152,11 @@ impl Access {
         &self.principal
     }
 
+    /// A span for a request of the peer.
+    pub(super) fn span(&self, rpc: &'static str) -> Span {
+        debug_span!("request", rpc, uid = self.peer.uid, pid = self.peer.pid)
+    }
+
     /// Where the peer runs.
     pub(super) fn origin(&self) -> Origin {
         self.principal.process.facts().origin
@@ -161,13 +167,14 @@ impl Access {
         self.principal.process.facts();
     }
 
-    /// Why the peer has no right.
-    pub(super) fn no_rights(&self) -> NoRights {
-        match self.principal.uid {
-            None => NoRights::Unmapped,
-            Some(_) if self.current.load().policies.borrow().has_rules() => NoRights::Unlisted,
-            Some(_) => NoRights::Stranger,
-        }
+    /// The error of a peer without a right.
+    pub(super) fn denied(&self) -> Status {
+        let cause = match self.principal.uid {
+            None => status::UNMAPPED,
+            Some(_) if self.current.load().policies.borrow().has_rules() => status::UNLISTED,
+            Some(_) => status::STRANGER,
+        };
+        status::peer_denied(self.peer.uid, cause)
     }
 }
 

@@ -17,13 +17,13 @@ use credbroker_proto::v1 as pb;
 use rustix::process::geteuid;
 use tokio::sync::oneshot;
 use tonic::{Request, Response, Status};
-use tracing::{Instrument as _, debug_span};
+use tracing::Instrument as _;
 
 use super::{
     access::{Access, watch_slot},
     audit_record::Asked,
-    convert::{self, deadline},
-    credentials::{Credentials, named},
+    broker::Broker,
+    convert::{self, deadline, named},
     preencoded::{self, Follow, MessageStream},
     status::{self, Subject},
 };
@@ -41,7 +41,7 @@ const QUEUED: Duration = Duration::from_secs(60);
 /// The end of the request.
 type PendingAnswer = Pin<Box<dyn Future<Output = Result<Arc<Issued>, Status>> + Send>>;
 
-impl<R: PluginRunner> Credentials<R> {
+impl<R: PluginRunner> Broker<R> {
     pub(super) async fn attend(
         &self,
         leases: &Leases,
@@ -79,9 +79,8 @@ impl<R: PluginRunner> Credentials<R> {
         let answer = async move {
             cache.get(spec, &request).await.map_err(|failed| status::failed(&subject, &failed))
         };
-        let span = debug_span!("request", rpc = "attend_credential", uid = peer.uid, pid = peer.pid);
         let attended = AttendStream {
-            answer: Some(Box::pin(answer.instrument(span))),
+            answer: Some(Box::pin(answer.instrument(access.span("attend_credential")))),
             reader,
             end: None,
             offered,
@@ -179,16 +178,12 @@ fn lines(AttendanceNews { lines, time_left }: AttendanceNews) -> Bytes {
 /// The leases that callers hold, by their id. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Leases {
-    open: Arc<Mutex<HashMap<u64, OpenLease>>>,
+    open: Arc<Mutex<OpenLeases>>,
     last: Arc<AtomicU64>,
 }
 
-#[derive(Debug)]
-struct OpenLease {
-    /// The process that holds it.
-    process: u64,
-    deposit: oneshot::Sender<Deposit>,
-}
+/// The process that holds each, and who gets what it brings.
+type OpenLeases = HashMap<u64, (u64, oneshot::Sender<Deposit>)>;
 
 /// A lease. The run ends when it is dropped.
 #[derive(Debug)]
@@ -225,7 +220,7 @@ impl Leases {
             command: command.map(OsString::into_vec).collect(),
             environment: environment.into_iter().map(variable).collect(),
         };
-        self.lock().insert(id, OpenLease { process: peer.process(), deposit });
+        self.lock().insert(id, (peer.process(), deposit));
         (Lease { leases: self.clone(), id }, command)
     }
 
@@ -235,14 +230,14 @@ impl Leases {
         let deposit = Deposit { stdout: stdout.into(), exit_code };
         let held = {
             let mut leases = self.lock();
-            let is_held = leases.get(&lease_id).is_some_and(|open| open.process == peer.process());
+            let is_held = leases.get(&lease_id).is_some_and(|(process, _)| *process == peer.process());
             if is_held { leases.remove(&lease_id) } else { None }
         };
-        held.and_then(|open| open.deposit.send(deposit).ok())
+        held.and_then(|(_, taker)| taker.send(deposit).ok())
             .ok_or_else(|| status::invalid("this process does not hold a lease with this id"))
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, OpenLease>> {
+    fn lock(&self) -> MutexGuard<'_, OpenLeases> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -51,7 +51,10 @@ impl<'a> Asked<'a> {
         if self.begun.is_some() {
             let (outcome, reason, generation) = match &answer {
                 Ok(answer) => (RequestOutcome::Allowed, self.rule, generation(answer)),
-                Err(status) => (outcome(status), reason(status), None),
+                Err(status) if status.code() == Code::PermissionDenied => {
+                    (RequestOutcome::Denied, reason(status), None)
+                }
+                Err(status) => (RequestOutcome::Failed, reason(status), None),
             };
             let decision = decision(&self.access, (self.call, outcome), [self.target, reason, generation]);
             self.audit.decision(self.begun, decision);
@@ -127,10 +130,6 @@ fn target(source: &Source) -> String {
     }
 }
 
-fn outcome(status: &Status) -> RequestOutcome {
-    if status.code() == Code::PermissionDenied { RequestOutcome::Denied } else { RequestOutcome::Failed }
-}
-
 fn reason(status: &Status) -> Option<String> {
     status.get_details_error_info().map(|info| info.reason)
 }
@@ -174,7 +173,7 @@ mod tests {
         let peer = Peer { listener: 0, uid: 1001, gid: 1002, pid: Some(7) };
         let policies = watch::Sender::new(Arc::new(Policy::new([]))).subscribe();
         let (access, lines) = (Arc::new(Access::new(peer, principal, policies)), Lines::default());
-        let audit = Audit::in_lines(lines.clone(), Arc::new(SystemClock));
+        let audit = Audit::new(Some(Box::new(lines.clone())), Arc::new(SystemClock));
         let source = |name: &str| Source::Provider(ProviderRef::named(name));
         let asked = Asked::credential(&audit, &access, Verb::Get, &source("gke\n\u{202e}"));
         asked.decided(Err::<(), _>(status::verb_denied(Verb::Get))).unwrap_err();

@@ -1,16 +1,26 @@
 //! Converts wire messages to domain values and back, and reads how long a caller waits.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    hash::{BuildHasher as _, RandomState},
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
-use credbroker_proto::v1 as pb;
+use credbroker_proto::{Reason, v1 as pb};
 use http::HeaderMap;
 use tokio::time::Instant;
 use tonic::Status;
 
 use super::{access::Access, status};
+use credbroker_cache::Caller;
 use credbroker_credential::Cluster;
-use credbroker_fleet::resolver::{CredentialRequest, Source};
+use credbroker_fleet::{
+    HubState,
+    resolver::{CredentialRequest, Source},
+};
 use credbroker_plugin::{Origin, ProfileName, ProviderRef, Session, access::Verb};
+use credbroker_uds_server::Peer;
 
 /// Maximum part of a caller's deadline that is reserved for the answer to reach the caller.
 const MARGIN: Duration = Duration::from_millis(500);
@@ -98,8 +108,25 @@ pub(super) fn present(text: String) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
 }
 
+/// The state of the hub.
+pub(super) fn hub(state: &HubState) -> pb::HubState {
+    let failure = state.problem.as_deref().map(|problem| pb::Failure {
+        reason: Reason::HubUnavailable.into(),
+        message: problem.to_owned(),
+        retry_after: None,
+    });
+    pb::HubState { synced: state.synced, failure, since_time: state.since.map(Into::into) }
+}
+
 pub(super) fn duration(duration: Duration) -> Option<prost_types::Duration> {
     duration.try_into().ok()
+}
+
+/// The caller with this name, which is empty if the caller sent none. Only a hash of the name is kept.
+pub(super) fn named(peer: &Peer, name: &str) -> Caller {
+    static HASHES: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    let name = if name.is_empty() { 0 } else { HASHES.hash_one(name).max(1) };
+    Caller { name, peer: peer.process(), ..Caller::default() }
 }
 
 /// Waits for `event` until the deadline, and returns the rest of the deadline.

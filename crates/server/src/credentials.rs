@@ -1,48 +1,43 @@
-//! The calls that answer with a credential: `GetCredential`, `WatchCredential` and `ReportRejected`.
+//! `CredentialBroker`: the calls that answer with a credential, of which another file has `AttendCredential`, and those about
+//! clusters.
 //!
 //! The answers were encoded once, when the credential arrived.
 
-use std::{
-    collections::BTreeMap,
-    hash::{BuildHasher as _, RandomState},
-    sync::{Arc, LazyLock},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use credbroker_proto::v1 as pb;
+use credbroker_proto::v1::{self as pb, credential_broker_server::CredentialBroker};
 use http::Extensions;
 use prost::Message as _;
 use tokio::sync::watch;
 use tonic::{Request, Response, Status};
-use tracing::{Instrument as _, debug_span};
+use tracing::Instrument as _;
 
 use super::{
     access::{Access, Policies, watch_slot},
+    attend::Leases,
     audit_record::{self, Asked},
-    convert::{self, deadline, wait_within},
+    broker::Broker,
+    clusters::Clusters,
+    convert::{self, deadline, named, wait_within},
     preencoded::{self, Follow, MessageStream},
     status::{self, Subject},
 };
 use credbroker_cache as cache;
-use credbroker_cache::{CacheError, Caller, CredentialCache, CredentialWatch, ReportOutcome, Reported};
+use credbroker_cache::{CacheError, Caller, CredentialWatch, ReportOutcome, Reported};
 use credbroker_credential::Issued;
-use credbroker_fleet::resolver::{CredentialRequest, Resolver};
-use credbroker_observe::{audit::Audit, trace};
-use credbroker_plugin::{PluginSpec, access::Verb, verifiable_at};
+use credbroker_fleet::resolver::CredentialRequest;
+use credbroker_observe::trace;
+use credbroker_plugin::{
+    PluginSpec,
+    access::{Rights, Verb},
+    verifiable_at,
+};
 use credbroker_runner::PluginRunner;
-use credbroker_uds_server::{Peer, WatchSlot};
+use credbroker_uds_server::WatchSlot;
 
 /// The path of `GetCredential`.
 pub(super) const GET: &str = "/credbroker.v1.CredentialBroker/GetCredential";
-
-/// Finds and fetches credentials.
-#[derive(Debug)]
-pub(super) struct Credentials<R> {
-    pub(super) cache: CredentialCache<R>,
-    pub(super) resolver: Arc<Resolver>,
-    pub(super) audit: Audit,
-}
 
 /// A `GetCredential`: who asks for what.
 #[derive(Clone, Debug)]
@@ -64,7 +59,7 @@ impl Get {
     }
 }
 
-impl<R: PluginRunner> Credentials<R> {
+impl<R: PluginRunner> Broker<R> {
     /// The framed answer to `message`, an encoded `GetCredential`, from memory. Never waits. `None`: memory has none, and
     /// the [`Get`] is in `learned` if the request is valid. If not, the service reads it, and reports the error.
     pub(super) fn recall(&self, access: &Access, message: Bytes, learned: &mut Extensions) -> Option<Bytes> {
@@ -87,8 +82,6 @@ impl<R: PluginRunner> Credentials<R> {
         Get { caller, ask, session }: Get,
         deadline: Option<Duration>,
     ) -> Result<Bytes, Status> {
-        let span =
-            debug_span!("request", rpc = "get_credential", uid = access.peer.uid, pid = access.peer.pid);
         let asked = Asked::credential(&self.audit, access, Verb::Get, &ask.source);
         let get = async {
             let session = convert::session(session, access);
@@ -98,45 +91,8 @@ impl<R: PluginRunner> Credentials<R> {
             self.cache.get(spec, &request).await.map_err(|failed| status::failed(&subject, &failed))
         };
         let generation = |issued: &Arc<Issued>| Some(issued.generation.to_string());
-        let issued = asked.issued(get.instrument(span).await, generation)?;
+        let issued = asked.issued(get.instrument(access.span("get_credential")).await, generation)?;
         Ok(issued.encoded.frame.clone())
-    }
-
-    pub(super) async fn watch(
-        self: &Arc<Self>,
-        request: Request<pb::WatchCredentialRequest>,
-    ) -> Result<Response<MessageStream<pb::WatchCredentialResponse>>, Status> {
-        let (access, slot) = (Arc::clone(Access::of(&request)?), watch_slot(&request)?);
-        let ask = convert::ask(request.into_inner().r#ref, &access, Verb::Watch)?;
-        let asked = Asked::credential(&self.audit, &access, Verb::Watch, &ask.source);
-        self.resolver.settled(&ask).await;
-        let caller = named(&access.peer, "");
-        let following = CredentialStream::start(Arc::clone(self), ask, (Arc::clone(&access), caller), slot);
-        Ok(asked.decided(following)?.response())
-    }
-
-    pub(super) async fn report(
-        &self,
-        request: Request<pb::ReportRejectedRequest>,
-    ) -> Result<Response<pb::ReportRejectedResponse>, Status> {
-        let (access, deadline) = (Arc::clone(Access::of(&request)?), deadline(request.metadata().as_ref()));
-        let peer = access.peer;
-        let pb::ReportRejectedRequest { r#ref, generation } = request.into_inner();
-        if generation.is_empty() {
-            return Err(status::invalid("`generation` is empty: say which credential was rejected"));
-        }
-        let ask = convert::ask(r#ref, &access, Verb::Report)?;
-        let asked = Asked::credential(&self.audit, &access, Verb::Report, &ask.source);
-        let report = async {
-            let (spec, request) = self.resolve(ask, &access, named(&peer, ""), deadline).await?;
-            let subject = Subject::of(&spec);
-            let reported = self.cache.report(spec, &generation, &request).await;
-            reported.map_err(|failed| status::failed(&subject, &failed))
-        };
-        let span = debug_span!("request", rpc = "report_rejected", uid = peer.uid, pid = peer.pid);
-        let generation = |reported: &Reported| Some(reported.issued.generation.to_string());
-        let reported = asked.issued(report.instrument(span).await, generation);
-        report_answer(&reported?).map(Response::new)
     }
 
     pub(super) async fn resolve(
@@ -156,9 +112,118 @@ impl<R: PluginRunner> Credentials<R> {
     }
 }
 
+/// The broker's own services.
+#[derive(Debug)]
+pub(super) struct BrokerService<R> {
+    pub(super) broker: Arc<Broker<R>>,
+    pub(super) leases: Leases,
+}
+
+#[tonic::async_trait]
+impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
+    /// For requests that the look-up in memory could not read.
+    async fn get_credential(
+        &self,
+        request: Request<pb::GetCredentialRequest>,
+    ) -> Result<Response<pb::GetCredentialResponse>, Status> {
+        let (access, deadline) = (Arc::clone(Access::of(&request)?), deadline(request.metadata().as_ref()));
+        let get = Get::of(request.into_inner(), &access)?;
+        let frame = self.broker.get(&access, get, deadline).await?;
+        preencoded::decoded(&frame).map(Response::new)
+    }
+
+    async fn watch_credential(
+        &self,
+        request: Request<pb::WatchCredentialRequest>,
+    ) -> Result<Response<MessageStream<pb::WatchCredentialResponse>>, Status> {
+        let broker = &self.broker;
+        let (access, slot) = (Arc::clone(Access::of(&request)?), watch_slot(&request)?);
+        let ask = convert::ask(request.into_inner().r#ref, &access, Verb::Watch)?;
+        let asked = Asked::credential(&broker.audit, &access, Verb::Watch, &ask.source);
+        broker.resolver.settled(&ask).await;
+        let caller = named(&access.peer, "");
+        let following = CredentialStream::start(Arc::clone(broker), ask, (Arc::clone(&access), caller), slot);
+        Ok(asked.decided(following)?.response())
+    }
+
+    async fn attend_credential(
+        &self,
+        request: Request<pb::AttendCredentialRequest>,
+    ) -> Result<Response<MessageStream<pb::AttendCredentialResponse>>, Status> {
+        self.broker.attend(&self.leases, request).await
+    }
+
+    async fn report_rejected(
+        &self,
+        request: Request<pb::ReportRejectedRequest>,
+    ) -> Result<Response<pb::ReportRejectedResponse>, Status> {
+        let broker = &self.broker;
+        let (access, deadline) = (Arc::clone(Access::of(&request)?), deadline(request.metadata().as_ref()));
+        let pb::ReportRejectedRequest { r#ref, generation } = request.into_inner();
+        if generation.is_empty() {
+            return Err(status::invalid("`generation` is empty: say which credential was rejected"));
+        }
+        let ask = convert::ask(r#ref, &access, Verb::Report)?;
+        let asked = Asked::credential(&broker.audit, &access, Verb::Report, &ask.source);
+        let report = async {
+            let (spec, request) = broker.resolve(ask, &access, named(&access.peer, ""), deadline).await?;
+            let subject = Subject::of(&spec);
+            let reported = broker.cache.report(spec, &generation, &request).await;
+            reported.map_err(|failed| status::failed(&subject, &failed))
+        };
+        let generation = |reported: &Reported| Some(reported.issued.generation.to_string());
+        let reported = asked.issued(report.instrument(access.span("report_rejected")).await, generation);
+        report_answer(&reported?).map(Response::new)
+    }
+
+    async fn list_clusters(
+        &self,
+        request: Request<pb::ListClustersRequest>,
+    ) -> Result<Response<pb::ListClustersResponse>, Status> {
+        let rights = self.need(&request, "list_clusters", Verb::List)?;
+        Ok(Response::new(self.clusters()?.page(request.into_inner(), rights).await?))
+    }
+
+    async fn deposit_output(
+        &self,
+        request: Request<pb::DepositOutputRequest>,
+    ) -> Result<Response<pb::DepositOutputResponse>, Status> {
+        let access = Arc::clone(Access::of(&request)?);
+        let deposited = self.leases.deposit(&access.peer, request.into_inner());
+        Asked::call(&self.broker.audit, &access, "deposit_output").decided(deposited)?;
+        Ok(Response::new(pb::DepositOutputResponse {}))
+    }
+
+    async fn watch_clusters(
+        &self,
+        request: Request<pb::WatchClustersRequest>,
+    ) -> Result<Response<MessageStream<pb::WatchClustersResponse>>, Status> {
+        let (access, slot) = (Arc::clone(Access::of(&request)?), watch_slot(&request)?);
+        self.need(&request, "watch_clusters", Verb::List)?;
+        Ok(self.clusters()?.follow(request.into_inner().namespace, access, slot).await)
+    }
+}
+
+impl<R: PluginRunner> BrokerService<R> {
+    fn clusters(&self) -> Result<&Arc<Clusters<R>>, Status> {
+        self.broker.resolver.fleet().map(|_| &self.broker.clusters).ok_or_else(status::no_hub)
+    }
+
+    /// The rights of the caller, if it may do `verb` with anything. Records the decision.
+    pub(super) fn need<T>(
+        &self,
+        request: &Request<T>,
+        call: &'static str,
+        verb: Verb,
+    ) -> Result<Arc<Rights>, Status> {
+        let access = Access::of(request)?;
+        Asked::call(&self.broker.audit, access, call).decided(access.need(verb))
+    }
+}
+
 /// An open watch: the request, and the run that it currently leads to.
 struct CredentialStream<R> {
-    credentials: Arc<Credentials<R>>,
+    broker: Arc<Broker<R>>,
     ask: CredentialRequest,
     access: Arc<Access>,
     /// Notified when the access rules change.
@@ -173,20 +238,20 @@ struct CredentialStream<R> {
 
 impl<R: PluginRunner> CredentialStream<R> {
     fn start(
-        credentials: Arc<Credentials<R>>,
+        broker: Arc<Broker<R>>,
         mut ask: CredentialRequest,
         (access, caller): (Arc<Access>, Caller),
         slot: WatchSlot,
     ) -> Result<Self, Status> {
         // Before the rights are read: a change in between is not lost.
         let policies = access.changes();
-        let Credentials { cache, resolver, .. } = &*credentials;
+        let Broker { cache, resolver, .. } = &*broker;
         let spec = access.resolve(resolver, &mut ask)?;
         trace::names(|| Some(&spec));
         let subject = Subject::of(&spec);
         let profile = resolver.follow(&spec);
         let watch = cache.watch(spec, caller).map_err(|failed| status::failed(&subject, &failed))?;
-        Ok(Self { credentials, ask, access, policies, caller, subject, watch, profile, _slot: slot })
+        Ok(Self { broker, ask, access, policies, caller, subject, watch, profile, _slot: slot })
     }
 
     /// Ends the watch if the new access rules do not allow it.
@@ -197,7 +262,7 @@ impl<R: PluginRunner> CredentialStream<R> {
         if allowed.is_ok() {
             return Ok(());
         }
-        let asked = Asked::credential(&self.credentials.audit, &self.access, Verb::Watch, source);
+        let asked = Asked::credential(&self.broker.audit, &self.access, Verb::Watch, source);
         asked.decided(allowed.map_err(|error| status::unresolved(&error, source)))
     }
 
@@ -207,7 +272,7 @@ impl<R: PluginRunner> CredentialStream<R> {
         if let Some(why) = self.watch.retirement() {
             return Err(status::failed(&self.subject, &CacheError::Retired(why).into()));
         }
-        let Credentials { cache, resolver, .. } = &*self.credentials;
+        let Broker { cache, resolver, .. } = &*self.broker;
         let spec = self.access.resolve(resolver, &mut self.ask)?;
         let (profile, subject) = (resolver.follow(&spec), Subject::of(&spec));
         // Replaced even if the key is the same. A profile that is deleted and created again at once keeps its key, but the
@@ -260,13 +325,6 @@ fn report_answer(reported: &Reported) -> Result<pb::ReportRejectedResponse, Stat
     };
     let answer = preencoded::decoded(&reported.issued.encoded.frame)?;
     Ok(pb::ReportRejectedResponse { outcome: outcome.into(), retry_after, ..answer })
-}
-
-/// The caller with this name, which is empty if the caller sent none. Only a hash of the name is kept.
-pub(super) fn named(peer: &Peer, name: &str) -> Caller {
-    static HASHES: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-    let name = if name.is_empty() { 0 } else { HASHES.hash_one(name).max(1) };
-    Caller { name, peer: peer.process(), ..Caller::default() }
 }
 
 #[cfg(test)]

@@ -1,23 +1,33 @@
 //! Who may call, and which of the services answers: what the server on the socket asks.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use credbroker_proto::{
+    FILE_DESCRIPTOR_SET,
+    v1::{
+        credential_broker_admin_server::CredentialBrokerAdminServer,
+        credential_broker_server::CredentialBrokerServer,
+    },
+};
 use credbroker_uds_server as uds;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header::CONTENT_TYPE, request::Parts};
 use rustix::process::getpid;
-use tonic::{Status, body::Body, codegen::Body as _};
+use tonic::{Status, body::Body, codegen::Body as _, service::Routes};
+use tonic_health::pb::health_server::HealthServer;
 use tower::Service as _;
-use uds::{CallKind, Charge, Loss, PeerIdentity, PeerProcess, Refusal};
+use uds::{CallKind, Charge, Loss, PeerIdentity, PeerProcess, REQUEST, Refusal};
 
 use super::{
-    access::{Access, PeerRun, Policies},
+    access::{Access, PeerRun},
+    attend::Leases,
     audit_record,
+    broker::Broker,
     convert::deadline,
-    credentials::{GET, Get},
+    credentials::{BrokerService, GET, Get},
+    health::Health,
+    metrics::{answered, tally},
     preencoded::{self, Preencoded},
-    rpc_metrics::{answered, tally},
-    service::Services,
     status,
 };
 use credbroker_observe::{metrics::Rpc, trace::RequestSpan};
@@ -34,29 +44,51 @@ const HEALTH: &str = "/grpc.health.v1.Health/";
 /// Path of a streaming method that counts as a watch. The broker's own services take a slot themselves.
 const HEALTH_WATCH: &str = "/grpc.health.v1.Health/Watch";
 
-/// Who is served.
-#[derive(Debug)]
-pub struct Admission {
-    /// The access rules in force.
-    pub policies: Policies,
-    /// Names of the listeners, in the order of the configuration.
-    pub listeners: Vec<Arc<str>>,
-    /// Plugin runs, whose processes are not served.
-    pub runs: LiveRuns,
+/// The services of `broker`: its own, and gRPC health.
+fn services<R: PluginRunner>(broker: &Arc<Broker<R>>) -> Routes {
+    let health = HealthServer::new(Health(Arc::clone(broker)));
+    let service = Arc::new(BrokerService { broker: Arc::clone(broker), leases: Leases::default() });
+    let admin =
+        CredentialBrokerAdminServer::from_arc(Arc::clone(&service)).max_decoding_message_size(REQUEST);
+    let service = CredentialBrokerServer::from_arc(service).max_decoding_message_size(REQUEST);
+    Routes::new(service).add_service(admin).add_service(health).prepare()
 }
 
-/// The services, for peers with rights.
+/// Server reflection. Its decoded descriptors take half a megabyte.
+fn reflection() -> Routes {
+    let builder = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+            // Error details, for clients that do not have their definitions.
+            .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
+    };
+    // Both builds succeed: the descriptor sets are constants, and a test queries the services.
+    match (builder().build_v1(), builder().build_v1alpha()) {
+        (Ok(v1), Ok(v1alpha)) => Routes::new(v1).add_service(v1alpha).prepare(),
+        _ => Routes::default(),
+    }
+}
+
+/// The services of a broker, for peers with rights.
 #[derive(Debug)]
 pub struct Gate<R> {
-    services: Services<R>,
-    admission: Admission,
+    broker: Arc<Broker<R>>,
+    routes: Routes,
+    /// Built by the first request for it.
+    reflection: OnceLock<Routes>,
+    /// Names of the listeners, in the order of the configuration.
+    listeners: Vec<Arc<str>>,
+    /// Plugin runs, whose processes are not served.
+    runs: LiveRuns,
     own_pid: u32,
 }
 
 impl<R: PluginRunner> Gate<R> {
-    /// Serves `services` as `admission` says.
-    pub fn new(services: Services<R>, admission: Admission) -> Self {
-        Self { services, admission, own_pid: getpid().as_raw_nonzero().get().cast_unsigned() }
+    /// Serves `broker` at `listeners`, except to processes of `runs`.
+    pub fn new(broker: Arc<Broker<R>>, listeners: Vec<Arc<str>>, runs: LiveRuns) -> Self {
+        let (routes, own_pid) = (services(&broker), getpid().as_raw_nonzero().get().cast_unsigned());
+        Self { broker, routes, reflection: OnceLock::new(), listeners, runs, own_pid }
     }
 
     /// The run of a process, if that is a plugin or a descendant of one. Its uid does not count: a plugin may change its
@@ -65,7 +97,7 @@ impl<R: PluginRunner> Gate<R> {
     /// Decided once for each connection. The processes of a run are younger than the run, so none of them has connected
     /// before it. If the process has ended, it may have left its connection to one that still runs.
     fn run(&self, process: &PeerProcess) -> Option<PeerRun> {
-        let (pid, runs) = (process.pid(), &self.admission.runs);
+        let (pid, runs) = (process.pid(), &self.runs);
         if pid == self.own_pid || runs.is_empty() {
             return None;
         }
@@ -82,7 +114,7 @@ impl<R: PluginRunner> Gate<R> {
 
     /// Records that a call is denied.
     fn refused(&self, access: &Access, path: &str, status: Status) -> Status {
-        audit_record::refused(&self.services.credentials.audit, access, path, &status);
+        audit_record::refused(&self.broker.audit, access, path, &status);
         status
     }
 }
@@ -122,10 +154,10 @@ impl<R: PluginRunner> uds::Program for Gate<R> {
             uid: identity.uid,
             gid: identity.gid,
             process: identity.process.map(process).unwrap_or_default(),
-            listener: self.admission.listeners.get(identity.peer.listener).cloned().unwrap_or_default(),
+            listener: self.listeners.get(identity.peer.listener).cloned().unwrap_or_default(),
             is_owner: identity.is_owner,
         };
-        let mut access = Access::new(identity.peer, principal, self.admission.policies.clone());
+        let mut access = Access::new(identity.peer, principal, self.broker.policies.clone());
         access.run = run;
         access
     }
@@ -144,8 +176,7 @@ impl<R: PluginRunner> uds::Program for Gate<R> {
         }
         // The services check more: which verb, and for which credential.
         if access.rights().is_empty() && !is_for_owners(access, path) {
-            let status = status::peer_denied(access.peer.uid, access.no_rights());
-            return Err(self.refused(access, path, status));
+            return Err(self.refused(access, path, access.denied()));
         }
         Ok(match path {
             HEALTH_WATCH => CallKind::Watch,
@@ -158,11 +189,10 @@ impl<R: PluginRunner> uds::Program for Gate<R> {
         if is_for_owners(access, path) {
             return None;
         }
-        let (access, audit, path) =
-            (Arc::clone(access), self.services.credentials.audit.clone(), path.to_owned());
+        let (access, audit, path) = (Arc::clone(access), self.broker.audit.clone(), path.to_owned());
         Some(Box::pin(async move {
             access.lost_all().await;
-            let status = status::peer_denied(access.peer.uid, access.no_rights());
+            let status = access.denied();
             audit_record::refused(&audit, &access, &path, &status);
             status
         }))
@@ -186,8 +216,8 @@ impl<R: PluginRunner> uds::Program for Gate<R> {
             return None;
         }
         let message = preencoded::message(body).filter(|_| is_grpc(head))?;
-        let frame = self.services.credentials.recall(access, message, &mut head.extensions)?;
-        answered(&self.services.metrics, Rpc::GET);
+        let frame = self.broker.recall(access, message, &mut head.extensions)?;
+        answered(&self.broker.metrics, Rpc::GET);
         Some(frame)
     }
 
@@ -202,13 +232,13 @@ impl<R: PluginRunner> uds::Program for Gate<R> {
         if let Some(get) = request.extensions_mut().remove::<Get>() {
             let deadline = deadline(request.headers());
             drop(request);
-            let answer = self.services.credentials.get(access, get, deadline).await;
+            let answer = self.broker.get(access, get, deadline).await;
             return answer.map_or_else(Status::into_http, preencoded::response);
         }
         request.extensions_mut().insert(Arc::clone(access));
         let is_reflection = request.uri().path().starts_with(REFLECTION);
         let mut routes =
-            if is_reflection { self.services.reflection() } else { &self.services.routes }.clone();
+            if is_reflection { self.reflection.get_or_init(reflection) } else { &self.routes }.clone();
         let mut response = routes.call(request).await.unwrap_or_else(|never| match never {});
         Preencoded::put_in_place(&mut response);
         response
@@ -219,7 +249,7 @@ impl<R: PluginRunner> uds::Program for Gate<R> {
     }
 
     fn answered(&self, access: &Access, method: Rpc, headers: &HeaderMap) {
-        tally(&self.services.metrics, method, &access.peer, headers);
+        tally(&self.broker.metrics, method, &access.peer, headers);
     }
 
     fn settle(&self, access: &Access) {

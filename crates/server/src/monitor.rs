@@ -8,7 +8,7 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -26,19 +26,13 @@ use serde_json::{Map, Value, json};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, UnixListener},
-    sync::watch,
     time::{sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
 
-use super::{
-    access::Policies,
-    exposition::exposition,
-    overview::ReloadState,
-    readiness::{Checks, HealthChecks},
-};
-use credbroker_observe::metrics::{Exposition, Metrics};
+use super::{broker::Broker, health::Checks, metrics::exposition};
+use credbroker_observe::metrics::Exposition;
 use credbroker_runner::PluginRunner;
 
 /// The most bytes of the head of a request.
@@ -63,57 +57,39 @@ pub enum MonitorListener {
     Unix(UnixListener),
 }
 
-/// The parts of the monitor.
-#[derive(Debug)]
-pub struct MonitorParts<R> {
-    /// What is ready.
-    pub health: HealthChecks<R>,
-    /// What was counted.
-    pub metrics: Arc<Metrics>,
-    /// Which configuration is in force.
-    pub configuration: watch::Receiver<Arc<ReloadState>>,
-    /// Whether answers have the names of providers.
-    pub names: ProviderNames,
-    /// When the broker started.
-    pub started: SystemTime,
-    /// Owns the connections.
-    pub tasks: TaskTracker,
-    /// When cancelled, no more connections are accepted.
-    pub draining: CancellationToken,
-}
-
-/// Whether answers have the names of providers.
-#[derive(Debug)]
-pub struct ProviderNames {
-    /// The access rules in force.
-    pub policies: Policies,
-    /// As configured; `None`: unless there are rules and the address is a loopback one.
-    pub setting: Option<bool>,
-}
-
 /// Answers over HTTP.
 #[derive(Debug)]
 pub struct Monitor<R> {
-    parts: MonitorParts<R>,
+    broker: Arc<Broker<R>>,
+    /// Whether answers have the names of providers; `None`: unless there are rules and the address is a loopback one.
+    names: Option<bool>,
     connections: Connections,
+    /// Owns the tasks of the connections.
+    tasks: TaskTracker,
+    /// When cancelled, no more connections are accepted.
+    draining: CancellationToken,
 }
 
 impl<R: PluginRunner> Monitor<R> {
-    /// Creates a monitor that does not listen yet.
-    pub fn new(parts: MonitorParts<R>) -> Self {
-        Self { parts, connections: Connections::default() }
+    /// A monitor of `broker` that does not listen yet, and shows `names` of providers as configured.
+    pub fn new(
+        broker: Arc<Broker<R>>,
+        names: Option<bool>,
+        tasks: TaskTracker,
+        draining: CancellationToken,
+    ) -> Self {
+        Self { broker, names, connections: Connections::default(), tasks, draining }
     }
 
     /// Whether answers have the names of providers. The mode of a Unix socket admits the operator; a process of any user
     /// can connect to a loopback address.
     fn names_providers(&self, is_loopback: bool) -> bool {
-        let ProviderNames { policies, setting } = &self.parts.names;
-        setting.unwrap_or_else(|| !is_loopback || !policies.borrow().has_rules())
+        self.names.unwrap_or_else(|| !is_loopback || !self.broker.policies.borrow().has_rules())
     }
 
     /// Accepts connections until the broker drains.
     pub async fn run(self: Arc<Self>, listener: MonitorListener) {
-        let draining = self.parts.draining.clone();
+        let draining = self.draining.clone();
         let accepting = async {
             loop {
                 let accepted = match &listener {
@@ -142,7 +118,7 @@ impl<R: PluginRunner> Monitor<R> {
             return debug!("a connection to the metrics was closed: all others are being answered");
         };
         let monitor = Arc::clone(self);
-        self.parts.tasks.spawn(async move {
+        self.tasks.spawn(async move {
             let (monitor, connection) = (&monitor, &connection);
             let answered = |request: Request<Incoming>| async move {
                 connection.answer(answer(monitor, &request, is_loopback)).await
@@ -185,18 +161,16 @@ async fn answer<R: PluginRunner, B>(
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return response;
     }
-    let (readiness, with_names) = (&monitor.parts.health, monitor.names_providers(is_loopback));
+    let (broker, with_names) = (&monitor.broker, monitor.names_providers(is_loopback));
     match request.uri().path() {
-        "/metrics" => response(StatusCode::OK, Exposition::CONTENT_TYPE, {
-            let parts = &monitor.parts;
-            let configuration = Arc::clone(&parts.configuration.borrow());
-            exposition(&parts.metrics, &parts.health, &configuration, parts.started, with_names).await
-        }),
+        "/metrics" => {
+            response(StatusCode::OK, Exposition::CONTENT_TYPE, exposition(broker, with_names).await)
+        }
         // Says that the runtime works. Plugins, issuers and the hub have no part in it.
         "/livez" => plain(StatusCode::OK, "ok\n"),
         "/readyz" => {
             let query = request.uri().query().filter(|_| with_names).unwrap_or_default();
-            let mut checks = readiness.all().await;
+            let mut checks = broker.checks().await;
             if !with_names {
                 checks.merge_providers();
             }
@@ -204,7 +178,7 @@ async fn answer<R: PluginRunner, B>(
         }
         path => match path.strip_prefix("/readyz/").map(decoded) {
             Some(name) => {
-                let (checks, _) = readiness.providers(Some(&name)).await;
+                let (checks, _) = broker.provider_checks(Some(&name)).await;
                 match checks.get(name.as_str()).filter(|_| with_names) {
                     Some(reason) => report(reason.is_none(), &check(*reason)),
                     None => plain(StatusCode::NOT_FOUND, "no such provider\n"),

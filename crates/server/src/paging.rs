@@ -26,11 +26,7 @@ pub(super) struct Paging {
 
 impl Paging {
     /// Reads a request for the rows of list `name` that match `filter`, in pages of `bytes`. Also returns the position
-    /// where the previous page ended.
-    ///
-    /// # Errors
-    ///
-    /// `page_size` is negative, or `page_token` is not from a page of the same list and filter.
+    /// where the previous page ended, which must be one of the same list and filter.
     pub(super) fn read<P: DeserializeOwned>(
         name: &str,
         filter: &impl Hash,

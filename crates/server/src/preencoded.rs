@@ -6,7 +6,6 @@
 
 use std::{
     convert::Infallible,
-    future::ready,
     ops::Range,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
@@ -25,14 +24,12 @@ use super::{convert, status};
 use credbroker_credential::{Draft, EncodedCredential};
 use credbroker_uds_server::{error_trailers, ok_trailers};
 
-/// Framed messages. An error ends the stream.
-type Frames = MessageStream<Bytes>;
 /// The type that the generated service expects of a method with a stream of answers.
 pub(super) type MessageStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// Frames in the extensions of a response. They replace its body.
+/// A body in the extensions of a response, which replaces its own.
 #[derive(Clone)]
-pub(super) struct Preencoded(Arc<Mutex<Option<Frames>>>);
+pub(super) struct Preencoded(Arc<Mutex<Option<Body>>>);
 
 /// Bytes before a message: the compression flag and the length.
 const HEAD: usize = 5;
@@ -100,61 +97,56 @@ pub(super) trait Follow: Send + Sized + 'static {
     /// The next message, framed. `None`: the stream ends.
     fn next(&mut self) -> impl Future<Output = Option<Result<Bytes, Status>>> + Send;
 
-    /// Its messages. The stream ends with an error.
-    fn frames(self) -> Frames {
+    /// The body of its messages. The trailers follow the last one, or an error.
+    fn body(self) -> Body {
         let frames = stream::unfold(Some(self), async |following| {
             let mut following = following?;
-            let next = following.next().await?;
-            let rest = next.is_ok().then_some(following);
-            Some((next, rest))
+            let (frame, rest) = match following.next().await {
+                Some(Ok(message)) => (Frame::data(message), Some(following)),
+                Some(Err(status)) => (Frame::trailers(error_trailers(&status)), None),
+                None => (Frame::trailers(ok_trailers()), None),
+            };
+            Some((Ok::<_, Infallible>(frame), rest))
         });
-        frames.boxed()
+        Body::new(StreamBody::new(frames))
     }
 
     /// A response of its messages, typed as the generated service expects it.
     fn response<T: Send + 'static>(self) -> Response<MessageStream<T>> {
         let mut response = Response::new(stream::pending().boxed() as MessageStream<T>);
-        let frames = Arc::new(Mutex::new(Some(self.frames())));
-        response.extensions_mut().insert(Preencoded(frames));
+        response.extensions_mut().insert(Preencoded(Arc::new(Mutex::new(Some(self.body())))));
         response
     }
 }
 
+/// One message.
+impl Follow for Option<Bytes> {
+    async fn next(&mut self) -> Option<Result<Bytes, Status>> {
+        self.take().map(Ok)
+    }
+}
+
 impl Preencoded {
-    /// Takes the frames. `None` if a clone has already taken them.
-    pub(super) fn into_frames(self) -> Option<Frames> {
+    /// Takes the body. `None` if a clone has already taken it.
+    pub(super) fn into_body(self) -> Option<Body> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Replaces the body of `response` with the frames in its extensions, if there are any.
+    /// Replaces the body of `response` with the one in its extensions, if there is one.
     pub(super) fn put_in_place(response: &mut http::Response<Body>) {
         let beside = response.extensions_mut().remove::<Self>();
-        if let Some(frames) = beside.and_then(Self::into_frames) {
-            *response.body_mut() = body(frames);
+        if let Some(body) = beside.and_then(Self::into_body) {
+            *response.body_mut() = body;
         }
     }
 }
 
 /// A response of this frame.
 pub(super) fn response(frame: Bytes) -> http::Response<Body> {
-    let mut response = http::Response::new(body(stream::once(ready(Ok(frame))).boxed()));
+    let mut response = http::Response::new(Some(frame).body());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     response
 }
 
-/// The frames, and the trailers that follow the last one.
-fn body(frames: Frames) -> Body {
-    let frames = stream::unfold(Some(frames), async |frames| {
-        let mut frames = frames?;
-        let (frame, rest) = match frames.next().await {
-            Some(Ok(frame)) => (Frame::data(frame), Some(frames)),
-            Some(Err(status)) => (Frame::trailers(error_trailers(&status)), None),
-            None => (Frame::trailers(ok_trailers()), None),
-        };
-        Some((Ok::<_, Infallible>(frame), rest))
-    });
-    Body::new(StreamBody::new(frames))
-}
-
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

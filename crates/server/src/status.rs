@@ -59,11 +59,7 @@ pub(super) fn unresolved(error: &ResolveError, source: &Source) -> Status {
         | ResolveError::ProviderNotAllowed(name)
         | ResolveError::UnknownDefinition { name, .. }
         | ResolveError::UnknownProvider(name, _) => Some(name.clone()),
-        ResolveError::NoHub(_)
-        | ResolveError::Profile(..)
-        | ResolveError::ProfileNotAllowed(_)
-        | ResolveError::ProfileUnread(..)
-        | ResolveError::UnknownProfile(_) => None,
+        _ => None,
     };
     let cluster = match source {
         Source::Provider(_) => None,
@@ -140,30 +136,18 @@ pub(super) fn defect() -> Status {
     Status::internal("a bug in the broker ended this request; please report it")
 }
 
-/// Why a peer has no right at all.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum NoRights {
-    /// There are no access rules, and it is neither the broker's own user nor root.
-    Stranger,
-    /// No access rule is for it.
-    Unlisted,
-    /// Its uid identifies no user.
-    Unmapped,
-}
+/// There are no access rules, and the peer is neither the broker's own user nor root.
+pub(super) const STRANGER: &str =
+    "it serves its own uid and root; run a broker of your own (`credbroker serve`)";
+/// No access rule is for the peer.
+pub(super) const UNLISTED: &str =
+    "no access rule allows this process to use it; ask the operator of the broker for a rule";
+/// The peer's uid identifies no user.
+pub(super) const UNMAPPED: &str = "the kernel uses that number for all users that it cannot map; run the broker and the client as another user";
 
-/// The policy gives the peer no right.
-pub(super) fn peer_denied(uid: u32, why: NoRights) -> Status {
-    let cause = match why {
-        NoRights::Stranger => "it serves its own uid and root; run a broker of your own (`credbroker serve`)",
-        NoRights::Unlisted => {
-            "no access rule allows this process to use it; ask the operator of the broker for a rule"
-        }
-        NoRights::Unmapped => {
-            "the kernel uses that number for all users that it cannot map; run the broker and the client as another user"
-        }
-    };
-    let message = format!("uid {uid} may not use this broker: {cause}");
-    status(Reason::PeerDenied, &message, None, [])
+/// The policy gives the peer no right at all.
+pub(super) fn peer_denied(uid: u32, cause: &str) -> Status {
+    status(Reason::PeerDenied, &format!("uid {uid} may not use this broker: {cause}"), None, [])
 }
 
 /// The peer has rights, but none for this call.

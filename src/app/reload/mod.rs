@@ -17,7 +17,7 @@ use tracing::{debug, error, info, warn};
 
 use self::{
     adopt::Adopted,
-    reading::{Absences, DueReading, Marks, PendingChanges, Reading, judge, sources},
+    reading::{Absences, Marks, PendingChanges, Reading, judge, sources},
 };
 use super::{
     linux::{Touch, Watcher},
@@ -26,7 +26,7 @@ use super::{
 use credbroker_config::{Loaded, Sources};
 use credbroker_credential::text::one_line;
 use credbroker_observe::clock::Clock;
-use credbroker_server::{ReloadFailure, ReloadState};
+use credbroker_server::ReloadState;
 
 pub(super) use adopt::{Adopter, note_shared};
 pub use reading::ConfigPlace;
@@ -143,7 +143,7 @@ impl Follower {
 
     /// Reads the files and puts them in force, or keeps the configuration before. False: they changed meanwhile and are
     /// read again soon.
-    async fn read(&mut self, due: DueReading) -> bool {
+    async fn read(&mut self, due: PendingChanges) -> bool {
         let (place, providers) = (self.place.clone(), self.adopter.resolver.providers());
         let (followed, inotify) = (self.followed.clone(), self.watcher.instance());
         let read = move || Reading::new(&place, &providers, &followed, inotify.as_deref());
@@ -161,7 +161,7 @@ impl Follower {
         self.watcher.replace(watches);
         self.marks = marks;
         if is_torn {
-            self.pending.ask_again(due, now, now.saturating_add(AGAIN));
+            self.pending.ask_again(&due, now, now.saturating_add(AGAIN));
             if due.may_wait(now) {
                 return false;
             }
@@ -210,7 +210,8 @@ impl Follower {
             files,
             last_success: self.clock.now().wall,
             reloads: before.reloads + u64::from(is_change),
-            failure: None,
+            problems: Vec::new(),
+            problems_since: None,
             restart_needed: adopted.restart_needed,
             failures: before.failures,
         };
@@ -219,8 +220,7 @@ impl Follower {
 
     fn keep(&self, problems: Vec<String>) {
         let before = Arc::clone(&self.state.borrow());
-        let known = before.failure.as_ref();
-        if known.is_some_and(|known| known.problems == problems) {
+        if before.problems == problems {
             if self.is_requested {
                 error!("the changed configuration still has the same problems");
             }
@@ -233,9 +233,9 @@ impl Follower {
             problems = problems.len(),
             "the changed configuration is not put in force; the previous one stays in force"
         );
-        let since = known.map_or_else(|| self.clock.now().wall, |known| known.since);
-        let failure = Some(ReloadFailure { since, problems });
-        let state = ReloadState { failure, failures: before.failures + 1, ..(*before).clone() };
+        let problems_since = before.problems_since.or_else(|| Some(self.clock.now().wall));
+        let failures = before.failures + 1;
+        let state = ReloadState { problems, problems_since, failures, ..(*before).clone() };
         self.state.send_replace(Arc::new(state));
     }
 }
@@ -272,7 +272,7 @@ fn log(adopted: &Adopted, before: &ReloadState, source: &str, is_requested: bool
             removed = ?names(&providers.removed),
             "the configuration from {source} has changed and is in force"
         );
-    } else if before.failure.is_some() {
+    } else if !before.problems.is_empty() {
         info!("the configuration from {source} has no problem now, and is in force");
     } else if is_requested {
         info!("configuration unchanged");

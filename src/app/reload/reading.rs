@@ -3,7 +3,9 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    fs, io, mem,
+    fs::{self, Metadata},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    mem,
     os::{fd::OwnedFd, unix::fs::MetadataExt as _},
     path::{Path, PathBuf},
     sync::Arc,
@@ -21,8 +23,8 @@ pub(super) const QUIET: Duration = Duration::from_millis(250);
 /// file.
 pub(super) const PUT_OFF: Duration = Duration::from_secs(5);
 
-/// What happened since the last reading.
-#[derive(Debug, Default)]
+/// What happened since the last reading, or before the one that is due.
+#[derive(Debug, Default, Eq, PartialEq)]
 pub(super) struct PendingChanges {
     /// From when on each touched file counts as complete.
     files: BTreeMap<PathBuf, Duration>,
@@ -32,20 +34,6 @@ pub(super) struct PendingChanges {
     asked: Option<Duration>,
     /// The latest time of a reading that a person or a program waits for.
     requested: Option<Duration>,
-}
-
-/// A reading that is due.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct DueReading {
-    since: Option<Duration>,
-    is_requested: bool,
-}
-
-impl DueReading {
-    /// Whether it may be put off at `now`, because a file changed while it was read.
-    pub(super) fn may_wait(&self, now: Duration) -> bool {
-        !self.is_requested && self.since.is_none_or(|since| now < since.saturating_add(PUT_OFF))
-    }
 }
 
 impl PendingChanges {
@@ -71,7 +59,7 @@ impl PendingChanges {
 
     /// Asks for another reading at `at`, because files changed at `now` while they were read. It may be put off no longer
     /// than the one `before`.
-    pub(super) fn ask_again(&mut self, before: DueReading, now: Duration, at: Duration) {
+    pub(super) fn ask_again(&mut self, before: &Self, now: Duration, at: Duration) {
         // A reading that could not wait has read what was pending.
         let since = before.since.filter(|_| before.may_wait(now)).unwrap_or(now);
         self.since = Some(self.since.map_or(since, |known| known.min(since)));
@@ -89,31 +77,28 @@ impl PendingChanges {
         complete.map(|complete| latest.map_or(complete, |latest| latest.min(complete))).or(self.asked)
     }
 
-    /// The reading that is due at `now`. If one is, everything noted so far is forgotten.
-    pub(super) fn take(&mut self, now: Duration) -> Option<DueReading> {
-        self.due().filter(|due| *due <= now)?;
-        let Self { since, requested, .. } = mem::take(self);
-        Some(DueReading { since, is_requested: requested.is_some() })
+    /// What a reading at `now` is due for, if one is. Then everything noted so far is forgotten.
+    pub(super) fn take(&mut self, now: Duration) -> Option<Self> {
+        self.due().filter(|due| *due <= now).map(|_| mem::take(self))
+    }
+
+    /// Whether a reading that is due for this may be put off at `now`, because a file changed while it was read.
+    pub(super) fn may_wait(&self, now: Duration) -> bool {
+        self.requested.is_none() && self.since.is_none_or(|since| now < since.saturating_add(PUT_OFF))
     }
 }
 
-/// The state of one file. Two equal marks mean that it has not changed in between; symbolic links are followed.
-type Mark = Result<(FileState, Vec<Permissions>), io::ErrorKind>;
-
-/// Device, inode and size of a file, and the times of its last changes.
-type FileState = (u64, u64, u64, [(i64, i64); 2]);
-
-/// Mode, uid and gid of a directory; `None`: it cannot be looked at.
-type Permissions = Option<(u32, u32, u32)>;
-
-/// The states of some files at one moment.
+/// The states of some files at one moment, each as a hash of what a change of it changes.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(super) struct Marks(Vec<(PathBuf, Mark)>);
+pub(super) struct Marks(Vec<(PathBuf, u64)>);
+
+/// Mode, uid and gid of directories that were looked at; `None`: one cannot be.
+type Permissions = HashMap<PathBuf, Option<(u32, u32, u32)>>;
 
 impl Marks {
     /// Looks at `files`. May block.
     pub(super) fn of(files: &[PathBuf]) -> Self {
-        let mut known = HashMap::new();
+        let mut known = Permissions::new();
         Self(files.iter().map(|file| (file.clone(), mark(file, &mut known))).collect())
     }
 
@@ -124,32 +109,24 @@ impl Marks {
     }
 }
 
-/// `known` are directories that were looked at for other files.
-fn mark(file: &Path, known: &mut HashMap<PathBuf, Permissions>) -> Mark {
-    match fs::metadata(file) {
-        // The time of the last change of the inode includes changes of its owner and its permissions.
-        Ok(found) => {
-            let times = [(found.mtime(), found.mtime_nsec()), (found.ctime(), found.ctime_nsec())];
-            Ok(((found.dev(), found.ino(), found.size(), times), way(file, known)))
-        }
-        Err(error) => Err(error.kind()),
-    }
-}
-
-/// The directories above `file`, by its name and where that leads to: who may write to them decides whether it is used.
-fn way(file: &Path, known: &mut HashMap<PathBuf, Permissions>) -> Vec<Permissions> {
+/// The state of one file; symbolic links are followed. Has the directories above it, by its name and where that leads to: who
+/// may write to them decides whether it is used.
+fn mark(file: &Path, known: &mut Permissions) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let found = fs::metadata(file).map_err(|error| error.kind());
+    // The time of the last change of the inode includes changes of its owner and its permissions.
+    let times = |found: &Metadata| (found.mtime(), found.mtime_nsec(), found.ctime(), found.ctime_nsec());
+    found.as_ref().map(|found| (found.dev(), found.ino(), found.size(), times(found))).hash(&mut hasher);
     let place = fs::canonicalize(file).ok().filter(|place| place != file);
-    let directories = [Some(file), place.as_deref()].into_iter().flatten();
-    let directories = directories.flat_map(|path| path.ancestors().skip(1));
-    directories
-        .map(|directory| {
-            let look = || {
-                let found = fs::metadata(directory).ok()?;
-                Some((found.mode(), found.uid(), found.gid()))
-            };
-            *known.entry(directory.to_owned()).or_insert_with(look)
-        })
-        .collect()
+    let paths = [Some(file), place.as_deref()].into_iter().flatten().filter(|_| found.is_ok());
+    for directory in paths.flat_map(|path| path.ancestors().skip(1)) {
+        let look = || {
+            let found = fs::metadata(directory).ok()?;
+            Some((found.mode(), found.uid(), found.gid()))
+        };
+        known.entry(directory.to_owned()).or_insert_with(look).hash(&mut hasher);
+    }
+    hasher.finish()
 }
 
 /// How long such a file counts as a problem. Some tools empty a file before they write it again.
@@ -179,7 +156,8 @@ impl Absences {
     }
 }
 
-/// The longest problem that is kept, in characters, and the largest number of them.
+/// The longest problem that is kept, in characters, and the largest number of them: they are made of keys and names of the
+/// files.
 const LONGEST: usize = 500;
 const MOST: usize = 20;
 
@@ -232,7 +210,8 @@ pub(super) fn judge(
 ) -> (Vec<String>, Option<Duration>) {
     let (absent, again) = absences.observe(sources(result).lost_since(in_force), now);
     let refused = result.as_ref().err().into_iter().flat_map(|error| &error.problems);
-    let mut problems: Vec<_> = refused.map(|problem| short(&problem.to_string())).collect();
+    let mut problems: Vec<_> =
+        refused.map(|problem| problem.to_string().chars().take(LONGEST).collect()).collect();
     problems.extend(absent.iter().map(|file| {
         let (file, grace) = (file.display(), ABSENCE_GRACE.as_secs());
         format!("{file}: is empty or missing; what it defined stays in use for {grace} seconds")
@@ -247,11 +226,6 @@ pub(super) fn judge(
 /// The files that were read, or that could not be used.
 pub(super) fn sources(result: &Result<Loaded, ConfigError>) -> &Sources {
     result.as_ref().map_or_else(|error| &error.sources, |loaded| &loaded.sources)
-}
-
-/// The beginning of a problem. Its message is made of keys and names of the file.
-fn short(problem: &str) -> String {
-    problem.chars().take(LONGEST).collect()
 }
 
 #[cfg(test)]

@@ -93,7 +93,7 @@ impl Followed {
 }
 
 fn problems(state: &ReloadState) -> &[String] {
-    state.failure.as_ref().map_or(&[], |failure| &failure.problems)
+    &state.problems
 }
 
 /// A rename over `file`, as editors and `kubectl config` do.

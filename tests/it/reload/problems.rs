@@ -35,7 +35,7 @@ async fn the_old_one_stays_in_force_and_the_problem_is_seen_until_the_next_good_
     until_health(&followed.broker, ServingStatus::Serving).await;
     let before = followed.broker.get("rel").await.unwrap();
     followed.write("apiVersion: v1\nkind: Config\nusers: {");
-    let state = followed.until(|state| state.failure.is_some()).await;
+    let state = followed.until(|state| !state.problems.is_empty()).await;
     assert!(problems(&state)[0].contains("users:"), "it names the file: {state:?}");
     until_health(&followed.broker, ServingStatus::NotServing).await;
     let seen = configuration(&followed.broker).await;
@@ -44,7 +44,7 @@ async fn the_old_one_stays_in_force_and_the_problem_is_seen_until_the_next_good_
     let after = followed.broker.get("rel").await.unwrap();
     assert_eq!((after.generation(), old.runs()), (before.generation(), 1));
     followed.write(&users(&[("rel", &new)]));
-    followed.until(|state| state.failure.is_none()).await;
+    followed.until(|state| state.problems.is_empty()).await;
     assert_eq!(followed.ask("rel").await, Ok("new".into()));
     until_health(&followed.broker, ServingStatus::Serving).await;
     let seen = configuration(&followed.broker).await;
@@ -59,10 +59,10 @@ async fn a_problem_in_one_file_keeps_out_all_changes() {
     private_file(&broken, "users: 1");
     followed.write(&users(&[("rel", &rel), ("dev", &dev)]));
     followed.broker.configure(json!({"kubeconfigs": [followed.file(), broken]}));
-    followed.until(|state| state.failure.is_some()).await;
+    followed.until(|state| !state.problems.is_empty()).await;
     assert_eq!(followed.ask("dev").await, Err(Some(Reason::UnknownProvider)));
     private_file(&broken, "apiVersion: v1\nkind: Config\n");
-    followed.until(|state| state.failure.is_none()).await;
+    followed.until(|state| state.problems.is_empty()).await;
     assert_eq!(followed.ask("dev").await, Ok("dev".into()));
 }
 
@@ -77,22 +77,22 @@ async fn users_of_a_file_that_is_emptied_stay_for_ten_seconds_and_are_gone_then(
         } else {
             fs::remove_file(followed.file()).unwrap();
         }
-        let state = followed.until(|state| state.failure.is_some()).await;
+        let state = followed.until(|state| !state.problems.is_empty()).await;
         assert!(problems(&state)[0].contains("is empty or missing"), "{state:?}");
         assert_eq!(followed.ask("rel").await, Ok("rel".into()));
         // It comes back in time.
         private_file(&followed.file(), &users(&[("rel", &plugin)]));
-        followed.until(|state| state.failure.is_none()).await;
+        followed.until(|state| state.problems.is_empty()).await;
     }
     assert_eq!((plugin.runs(), followed.until(|_| true).await.reloads), (1, 0), "nothing has changed");
     followed.write("");
-    followed.until(|state| state.failure.is_some()).await;
+    followed.until(|state| !state.problems.is_empty()).await;
     assert_eq!(followed.ask("rel").await, Ok("rel".into()));
     followed.clock.put(11);
     followed.broker.reload();
     followed.reloads(1).await;
     assert_eq!(followed.ask("rel").await, Err(Some(Reason::UnknownProvider)));
-    assert!(followed.until(|_| true).await.failure.is_none());
+    assert!(followed.until(|_| true).await.problems.is_empty());
     followed.write(&users(&[("rel", &plugin)]));
     followed.reloads(2).await;
     assert_eq!(followed.ask("rel").await, Ok("rel".into()));
@@ -185,7 +185,7 @@ async fn certificate_authorities_that_others_can_write_are_not_followed() {
     followed.until(|state| problems(state).iter().any(|problem| problem.contains(&remedy))).await;
     assert_eq!(followed.ask("rel").await, Ok("rel".into()));
     fs::set_permissions(&ca, fs::Permissions::from_mode(0o600)).unwrap();
-    followed.until(|state| state.failure.is_none()).await;
+    followed.until(|state| state.problems.is_empty()).await;
 }
 
 #[tokio::test]

@@ -240,16 +240,32 @@ fn a_change_of_the_hub_state_is_notified() {
     let fleet = fleet();
     let mut states = fleet.hub_states();
     assert_eq!(fleet.hub(), HubState::default());
-    let failed = HubState { synced: false, problem: Some("refused".into()) };
-    let good = HubState { synced: true, problem: None };
-    let lost = HubState { synced: true, problem: Some("gone".into()) };
-    for state in [failed, good, lost] {
-        fleet.set_hub(state.clone());
+    for (synced, problem) in [(false, Some("refused")), (true, None), (true, Some("gone"))] {
+        let problem = problem.map(Into::into);
+        fleet.set_hub(synced, problem.clone());
         assert!(states.has_changed().unwrap());
-        assert_eq!((&*states.borrow_and_update(), fleet.hub()), (&state, state.clone()));
-        fleet.set_hub(state);
+        let state = states.borrow_and_update().clone();
+        assert_eq!((state.synced, &state.problem), (synced, &problem));
+        assert_eq!(fleet.hub(), state);
+        fleet.set_hub(synced, problem);
         assert!(!states.has_changed().unwrap(), "the same again");
     }
+}
+
+#[test]
+fn the_time_changes_when_the_hub_is_read_fails_or_recovers() {
+    let mut hub = HubState::default();
+    let mut since = |synced, problem: &str, second| {
+        let problem = Some(problem).filter(|problem| !problem.is_empty()).map(Into::into);
+        hub.set(synced, problem, SystemTime::UNIX_EPOCH + Duration::from_secs(second));
+        hub.since.map(|at| at.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs())
+    };
+    assert_eq!(since(false, "", 1), None, "the hub has not answered yet");
+    assert_eq!(since(false, "refused", 2), Some(2));
+    assert_eq!(since(false, "reset", 3), Some(2), "it still fails");
+    assert_eq!(since(true, "", 4), Some(4));
+    assert_eq!(since(true, "", 5), Some(4));
+    assert_eq!(since(true, "reset", 6), Some(6));
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! A client for the hub whose responses are limited, and its identity there.
 
 use std::{
+    collections::BTreeMap,
     path::Path,
-    pin::Pin,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
@@ -10,8 +10,12 @@ use std::{
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
-use futures_util::future::{BoxFuture, FutureExt as _};
+use futures_util::{
+    StreamExt as _,
+    future::{BoxFuture, FutureExt as _},
+};
 use http::{Request, Response};
+use http_body_util::{BodyExt as _, BodyStream, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::{Body as HttpBody, Frame};
 use kube::{
     Client, Config,
@@ -22,7 +26,6 @@ use secrecy::SecretString;
 use tower::{BoxError, Service, layer::layer_fn};
 
 use super::error::{EVENT, Excess, HubError, PAGE};
-use crate::resolver::{CredentialRequest, Resolver, Source};
 use credbroker_cache::{Caller, CredentialCache, CredentialWatch, Request as CacheRequest};
 use credbroker_config::{HubKubeconfig, distrust};
 use credbroker_credential::Issued;
@@ -58,8 +61,8 @@ pub(super) struct HubConnector<R> {
     /// `None`: in the cluster that the broker runs in.
     hub: Option<HubKubeconfig>,
     pub(super) timeouts: HubTimeouts,
-    /// Resolves the plugin of the hub's user to its run. `None`: the user has none.
-    plugin: Option<(Resolver, CredentialRequest)>,
+    /// Has the plugin of the hub's user. Empty: the user has none.
+    plugins: Arc<Providers>,
     cache: CredentialCache<R>,
 }
 
@@ -86,12 +89,7 @@ impl<R: PluginRunner> HubConnector<R> {
         plugins: Arc<Providers>,
         cache: CredentialCache<R>,
     ) -> Self {
-        let provider = plugins.iter().next().map(|provider| ProviderRef::named(&*provider.name));
-        let plugin = provider.map(|provider| {
-            let source = Source::Provider(provider);
-            (Resolver::new(plugins, None), CredentialRequest { source, ..CredentialRequest::default() })
-        });
-        Self { hub, timeouts: HubTimeouts::default(), plugin, cache }
+        Self { hub, timeouts: HubTimeouts::default(), plugins, cache }
     }
 
     /// Connects with the current credential. Files are read again each time, because they may have been replaced.
@@ -141,8 +139,9 @@ impl<R: PluginRunner> HubConnector<R> {
 
     /// The run of the plugin of the hub's user, if there is one.
     fn run(&self) -> Result<Option<PluginSpec>, HubError> {
-        let Some((resolver, ask)) = &self.plugin else { return Ok(None) };
-        Ok(Some(resolver.resolve(ask.clone())?))
+        let Some(plugin) = self.plugins.iter().next() else { return Ok(None) };
+        let entry = self.plugins.entry(&ProviderRef::named(&*plugin.name))?;
+        Ok(Some(entry.of_provider(None)?.spec(None, BTreeMap::new())?))
     }
 
     fn client(&self, mut config: Config, issued: Option<&Issued>) -> Result<Client, HubError> {
@@ -205,17 +204,16 @@ fn authorities<'a>(kubeconfig: &'a Kubeconfig, context: Option<&str>) -> Option<
 /// The identity of `issued`, with the impersonation of the user `of_file`.
 fn auth_info(issued: &Issued, of_file: AuthInfo) -> AuthInfo {
     let AuthInfo { impersonate, impersonate_uid, impersonate_groups, impersonate_user_extra, .. } = of_file;
-    let mut auth = AuthInfo {
+    AuthInfo {
         impersonate,
         impersonate_uid,
         impersonate_groups,
         impersonate_user_extra,
+        token: issued.token().map(|token| SecretString::from(token.to_owned())),
+        client_certificate_data: issued.certificate_pem().map(|chain| STANDARD.encode(chain)),
+        client_key_data: issued.key_pem().map(|key| STANDARD.encode(key).into()),
         ..AuthInfo::default()
-    };
-    auth.token = issued.token().map(|token| SecretString::from(token.to_owned()));
-    auth.client_certificate_data = issued.certificate_pem().map(|chain| STANDARD.encode(chain));
-    auth.client_key_data = issued.key_pem().map(|key| STANDARD.encode(key).into());
-    auth
+    }
 }
 
 /// A client's service whose responses are limited in bytes.
@@ -227,8 +225,9 @@ where
     S: Service<Request<Q>, Response = Response<B>>,
     S::Future: Send + 'static,
     S::Error: 'static,
+    B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    type Response = Response<BoundedBody<B>>;
+    type Response = Response<UnsyncBoxBody<Bytes, BoxError>>;
     type Error = S::Error;
     type Future = BoxFuture<'static, Result<Self::Response, S::Error>>;
 
@@ -240,55 +239,33 @@ where
         let query = request.uri().query().unwrap_or_default();
         let is_watch = query.split('&').any(|part| part == "watch=true");
         let answered = self.0.call(request);
-        let bounded = move |body| BoundedBody { body, is_watch, received: 0 };
-        async move { Ok(answered.await?.map(bounded)) }.boxed()
+        async move { Ok(answered.await?.map(|body| bounded(body, is_watch))) }.boxed()
     }
 }
 
 /// A body that fails when it exceeds a limit.
-#[derive(Debug)]
-struct BoundedBody<B> {
-    body: B,
-    is_watch: bool,
-    /// Bytes of the body, or of the current event.
-    received: usize,
-}
-
-impl<B> BoundedBody<B> {
-    fn note(&mut self, data: &[u8]) -> Result<(), Excess> {
-        if !self.is_watch {
-            self.received += data.len();
-            return if self.received > PAGE { Err(Excess::Page) } else { Ok(()) };
+fn bounded<B>(body: B, is_watch: bool) -> UnsyncBoxBody<Bytes, BoxError>
+where
+    B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    // Bytes of the body, or of the current event.
+    let mut received = 0;
+    let frames = BodyStream::new(body).map(move |frame| {
+        let frame: Frame<Bytes> = frame.map_err(Into::into)?;
+        let data = frame.data_ref().map(Bytes::as_ref).unwrap_or_default();
+        if !is_watch {
+            received += data.len();
+            return if received > PAGE { Err(Excess::Page.into()) } else { Ok(frame) };
         }
         for (index, part) in data.split(|byte| *byte == b'\n').enumerate() {
-            self.received = if index == 0 { self.received + part.len() } else { part.len() };
-            if self.received > EVENT {
-                return Err(Excess::Event);
+            received = if index == 0 { received + part.len() } else { part.len() };
+            if received > EVENT {
+                return Err(Excess::Event.into());
             }
         }
-        Ok(())
-    }
-}
-
-impl<B> HttpBody for BoundedBody<B>
-where
-    B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Unpin,
-{
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let this = self.get_mut();
-        Pin::new(&mut this.body).poll_frame(cx).map(|frame| {
-            Some(frame?.map_err(Into::into).and_then(|frame| {
-                this.note(frame.data_ref().map(Bytes::as_ref).unwrap_or_default())?;
-                Ok(frame)
-            }))
-        })
-    }
+        Ok(frame)
+    });
+    StreamBody::new(frames).boxed_unsync()
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use super::{
     error::{Excess, PROFILES, TOTAL},
     prewarm::{HubParts, Prewarmer},
 };
-use crate::fleet::{HubState, KnownProfile, ProfileChange};
+use crate::fleet::{KnownProfile, ProfileChange};
 use credbroker_config::Prewarm;
 use credbroker_plugin::{ProfileError, ProfileName, Target, cluster_profile::ClusterProfile};
 use credbroker_runner::PluginRunner;
@@ -37,11 +37,7 @@ impl<R: PluginRunner> Inventory<R> {
         self.counts().lists.insert(namespace.map(str::to_owned));
     }
 
-    /// Writes a new or changed object, and returns its name.
-    ///
-    /// # Errors
-    ///
-    /// A limit is exceeded; nothing was written.
+    /// Writes a new or changed object, unless that exceeds a limit, and returns its name.
     pub(super) fn apply(&self, object: &DynamicObject) -> Result<Option<ProfileName>, Excess> {
         let Some(profile) = read(object) else { return Ok(None) };
         let name = profile.name.clone();
@@ -114,7 +110,7 @@ impl<R: PluginRunner> Inventory<R> {
         for known in known {
             self.forget(&known.profile.name);
         }
-        self.parts.fleet.set_hub(HubState::default());
+        self.parts.fleet.set_hub(false, None);
     }
 
     fn remove(&self, name: &ProfileName) {
@@ -157,12 +153,8 @@ struct Counts {
 }
 
 impl Counts {
-    /// Notes the size of a profile. While a list is read, the profiles that it replaces are still counted, so the limits are
-    /// doubled.
-    ///
-    /// # Errors
-    ///
-    /// A limit is exceeded; the size was not noted.
+    /// Notes the size of a profile, unless that exceeds a limit. While a list is read, the profiles that it replaces are
+    /// still counted, so the limits are doubled.
     fn put(&mut self, name: &ProfileName, size: usize) -> Result<(), Excess> {
         let scale = if self.lists.is_empty() { 1 } else { 2 };
         let before = self.sizes.get(name).copied();

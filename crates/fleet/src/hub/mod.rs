@@ -15,10 +15,10 @@ use tokio::{sync::watch, time::sleep};
 use tracing::{debug, info, warn};
 
 use self::{
-    client::{HubConnection, HubConnector},
+    client::HubConnector,
     error::{Excess, HubError},
     inventory::Inventory,
-    session::{Progress, SessionEnd},
+    session::Progress,
 };
 use crate::fleet::HubState;
 use credbroker_config::ClusterProfiles;
@@ -70,18 +70,23 @@ impl<R: PluginRunner> Hub<R> {
     async fn read(&self) {
         let (fleet, mut failures, mut page) = (&self.parts.fleet, 0, PAGES.0);
         loop {
-            fleet.begin_read();
             let error = match self.access.connect().await {
-                Ok(mut connection) => match self.follow(&mut connection, page, &mut failures).await {
-                    SessionEnd::Moved => {
+                Ok(mut connection) => {
+                    // The back-off ends only after a steady session, so that a hub that answers and then fails is listed
+                    // less and less often.
+                    let note = |progress| match progress {
+                        Progress::Read => self.is_read(),
+                        Progress::Steady => failures = 0,
+                    };
+                    let (access, section, inventory) = (&self.access, &self.section, &self.inventory);
+                    let ended = session::follow(&mut connection, access, section, page, inventory, note);
+                    let Some(error) = ended.await else {
                         debug!("the hub's kubeconfig leads to another server or user: listing again");
                         continue;
-                    }
-                    SessionEnd::Failed(error) => {
-                        self.access.report(connection, &error).await;
-                        error
-                    }
-                },
+                    };
+                    access.report(connection, &error).await;
+                    error
+                }
                 Err(error) => error,
             };
             if error.excess() == Some(Excess::Page) {
@@ -100,24 +105,14 @@ impl<R: PluginRunner> Hub<R> {
         }
     }
 
-    /// Follows the session to its end. The back-off ends only after a steady session, so that a hub that answers and then
-    /// fails is listed less and less often.
-    async fn follow(&self, connection: &mut HubConnection<R>, page: u32, failures: &mut u32) -> SessionEnd {
-        let note = |progress| match progress {
-            Progress::Read => self.is_read(),
-            Progress::Steady => *failures = 0,
-        };
-        session::follow(connection, &self.access, &self.section, page, &self.inventory, note).await
-    }
-
     /// Every profile was read once, and the watches run.
     fn is_read(&self) {
         let fleet = &self.parts.fleet;
-        let HubState { synced, problem } = fleet.hub();
+        let HubState { synced, problem, .. } = fleet.hub();
         if !synced || problem.is_some() {
             info!(profiles = fleet.list(None).len(), "watching the hub");
         }
-        fleet.set_hub(HubState { synced: true, problem: None });
+        fleet.set_hub(true, None);
         fleet.end_read(None);
     }
 
@@ -130,7 +125,7 @@ impl<R: PluginRunner> Hub<R> {
         } else {
             debug!(retry = ?pause, "the hub still cannot be read: {problem}");
         }
-        fleet.set_hub(HubState { synced: fleet.hub().synced, problem: Some(problem.into()) });
+        fleet.set_hub(fleet.hub().synced, Some(problem.into()));
     }
 }
 

@@ -28,15 +28,6 @@ use credbroker_runner::PluginRunner;
 /// A session that lasts this long after everything was read is steady.
 const STEADY: Duration = Duration::from_secs(30);
 
-/// Why a session ended.
-#[derive(Debug)]
-pub(super) enum SessionEnd {
-    /// The hub is reached in another way, or as another user.
-    Moved,
-    /// The hub cannot be read.
-    Failed(HubError),
-}
-
 /// How far a session has come.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Progress {
@@ -46,7 +37,8 @@ pub(super) enum Progress {
     Steady,
 }
 
-/// Writes what the hub has into the inventory, until the hub fails. `page` is the number of profiles per page.
+/// Writes what the hub has into the inventory, until the hub fails. `page` is the number of profiles per page. `None`: the
+/// hub is reached in another way, or as another user.
 pub(super) async fn follow<R: PluginRunner>(
     connection: &mut HubConnection<R>,
     connector: &HubConnector<R>,
@@ -54,7 +46,7 @@ pub(super) async fn follow<R: PluginRunner>(
     page: u32,
     inventory: &Inventory<R>,
     note: impl FnMut(Progress),
-) -> SessionEnd {
+) -> Option<HubError> {
     let HubConnection { client, identity } = connection;
     let namespaces: Vec<_> = match &*section.namespaces {
         [] => vec![None],
@@ -80,8 +72,8 @@ pub(super) async fn follow<R: PluginRunner>(
     };
     tokio::select! {
         end = renewed => end,
-        (Err(error), ..) = select_all(readers) => SessionEnd::Failed(error),
-        excess = watch_over(unread.subscribe(), limits.list, note) => SessionEnd::Failed(excess.into()),
+        (Err(error), ..) = select_all(readers) => Some(error),
+        excess = watch_over(unread.subscribe(), limits.list, note) => Some(excess.into()),
     }
 }
 
@@ -90,15 +82,15 @@ async fn renew<R: PluginRunner>(
     identity: &mut HubIdentity<R>,
     connector: &HubConnector<R>,
     clients: &watch::Sender<Client>,
-) -> SessionEnd {
+) -> Option<HubError> {
     loop {
         match connector.renewed(identity).await {
             Ok(Some(client)) => {
                 debug!("the hub's credential rotated: the watches continue with the new one");
                 clients.send_replace(client);
             }
-            Ok(None) => return SessionEnd::Moved,
-            Err(error) => return SessionEnd::Failed(error),
+            Ok(None) => return None,
+            Err(error) => return Some(error),
         }
     }
 }
@@ -257,11 +249,8 @@ impl Pages {
         self.idle.checked_sub(1).map_or(Duration::ZERO, |before| FIRST_PAUSE * (1 << before))
     }
 
-    /// A page came, with the token of the `next` one; `None`: it is the last. There are `names` different names now.
-    ///
-    /// # Errors
-    ///
-    /// The list would not end.
+    /// A page came, with the token of the `next` one; `None`: it is the last. There are `names` different names now. Fails
+    /// if the list would not end.
     fn turn(&mut self, names: usize, next: Option<String>) -> Result<(), Excess> {
         let before = mem::replace(&mut self.names, names);
         self.idle = if names > before { 0 } else { self.idle + 1 };

@@ -50,7 +50,7 @@ impl Lines {
 
 fn audit() -> (Audit, Lines) {
     let lines = Lines::default();
-    (Audit::in_lines(lines.clone(), Arc::new(SystemClock)), lines)
+    (Audit::new(Some(Box::new(lines.clone())), Arc::new(SystemClock)), lines)
 }
 
 #[test]

@@ -3,11 +3,10 @@
 //! Counting never waits: a request that is answered from memory adds to three atomic numbers, all others also take a lock
 //! for the time of one addition. `prometheus_client` has the counters and writes the text.
 
-mod calls;
 mod counter;
 mod exposition;
-mod providers;
 mod requests;
+mod runs;
 
 use std::{
     collections::HashMap,
@@ -16,13 +15,12 @@ use std::{
     time::Duration,
 };
 
-pub use calls::{CallStatus, Calls};
 pub use exposition::{
     ConstGauge, Exposition, Family, MetricType,
     families::{self, FAMILIES},
 };
-pub use providers::{ProviderMetrics, ProviderTable, RunOutcome, RunReason};
 pub use requests::{Requests, Rpc};
+pub use runs::{CallStatus, Calls, ProviderMetrics, ProviderTable, RunOutcome, RunReason};
 
 /// After an event passes, events of the same key are only counted for this time.
 const QUIET: Duration = Duration::from_secs(60);

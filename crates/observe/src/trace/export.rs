@@ -9,28 +9,25 @@ use std::{
     time::Duration,
 };
 
-use opentelemetry::{KeyValue, trace::TracerProvider as _};
+use opentelemetry::{KeyValue, global};
 use opentelemetry_otlp::{
     SpanExporter, WithExportConfig as _, WithTonicConfig as _, tonic_types::transport::ClientTlsConfig,
 };
 use opentelemetry_sdk::{
     Resource,
     error::OTelSdkResult,
+    propagation::TraceContextPropagator,
     resource::{EnvResourceDetector, TelemetryResourceDetector},
-    trace::{SdkTracer, SdkTracerProvider, SpanData, SpanExporter as ExportSpans},
+    trace::{SdkTracerProvider, SpanData, SpanExporter as ExportSpans},
 };
 use tracing::{info, warn};
 
+use super::spans::TRACER;
 use credbroker_credential::text::chain;
 use credbroker_plugin::Environment;
 
 /// Set once, when the broker starts.
-static TRACES: OnceLock<(SdkTracerProvider, SdkTracer)> = OnceLock::new();
-
-/// `None`: traces are not sent.
-pub(super) fn tracer() -> Option<&'static SdkTracer> {
-    TRACES.get().map(|(_, tracer)| tracer)
-}
+static PROVIDER: OnceLock<SdkTracerProvider> = OnceLock::new();
 
 /// Starts to send traces if the standard variables name a collector. The rest of these variables is read by the
 /// libraries of OpenTelemetry. Must be called within a tokio runtime.
@@ -39,8 +36,9 @@ pub fn start(environment: &Environment) {
         Ok(None) => {}
         Ok(Some((variable, endpoint))) => match provider(endpoint, environment) {
             Ok(provider) => {
-                let tracer = provider.tracer("credbroker");
-                if TRACES.set((provider, tracer)).is_ok() {
+                global::set_text_map_propagator(TraceContextPropagator::new());
+                global::set_tracer_provider(provider.clone());
+                if PROVIDER.set(provider).is_ok() && TRACER.set(global::tracer("credbroker")).is_ok() {
                     info!("sending traces to the collector that {variable} names");
                 }
             }
@@ -52,7 +50,7 @@ pub fn start(environment: &Environment) {
 
 /// Sends what is left, within `limit`.
 pub async fn stop(limit: Duration) {
-    if let Some((provider, _)) = TRACES.get() {
+    if let Some(provider) = PROVIDER.get() {
         // If the collector does not answer in time, the rest is lost.
         drop(tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(limit)).await);
     }

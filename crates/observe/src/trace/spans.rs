@@ -1,19 +1,21 @@
 //! Spans of requests and of plugin runs.
 
-use std::{borrow::Borrow, time::Duration};
+use std::{borrow::Borrow, sync::OnceLock, time::Duration};
 
+use futures_util::future::Either;
 use http::{HeaderMap, HeaderName};
 use opentelemetry::{
     Context, KeyValue,
-    propagation::{Extractor, TextMapPropagator as _},
+    global::{self, BoxedTracer},
+    propagation::Extractor,
     trace::{FutureExt as _, SpanKind, Status, TraceContextExt as _, Tracer as _},
 };
-use opentelemetry_sdk::propagation::TraceContextPropagator;
 
-use super::export;
 use crate::metrics::{Rpc, RunOutcome, RunReason};
 use credbroker_plugin::PluginSpec;
 
+/// Set once, when the broker starts to send spans.
+pub(super) static TRACER: OnceLock<BoxedTracer> = OnceLock::new();
 /// The result of a request without an error.
 const OK: &str = "OK";
 /// Longest `tracestate` that is continued. The specification asks for 512 characters; a caller could send 16 KiB, and
@@ -22,31 +24,33 @@ const LONGEST: usize = 512;
 
 /// The span of one request, until the answer begins.
 #[derive(Debug)]
-pub struct RequestSpan(Context);
+pub struct RequestSpan(Option<Context>);
 
 impl RequestSpan {
     /// Starts the span of a request for the method `path`. It continues the trace that `headers` name.
     pub fn start(path: &str, headers: &HeaderMap) -> Self {
-        let Some(tracer) = export::tracer() else { return Self(Context::new()) };
+        let Some(tracer) = TRACER.get() else { return Self(None) };
         // Not the path itself, which the caller chooses.
         let rpc = Rpc::of(path).name();
         let builder = tracer.span_builder(rpc).with_kind(SpanKind::Server);
         let builder =
             builder.with_attributes([KeyValue::new("rpc.system", "grpc"), KeyValue::new("rpc.method", rpc)]);
         let span = builder.start_with_context(tracer, &parent(headers));
-        Self(Context::new().with_span(span))
+        Self(Some(Context::new().with_span(span)))
     }
 
     /// Makes the span the current one while `call` runs, and ends it with `call`.
     pub fn around<F: Future>(self, call: F) -> impl Future<Output = F::Output> {
-        call.with_context(self.0)
+        match self.0 {
+            Some(context) => Either::Left(call.with_context(context)),
+            None => Either::Right(call),
+        }
     }
 }
 
 /// Records which credential the current request is for, if a collector will get its span.
 pub fn names<S: Borrow<PluginSpec>>(spec: impl FnOnce() -> Option<S>) {
-    let context = Context::current();
-    if context.span().is_recording()
+    if let Some(context) = recorded()
         && let Some(spec) = spec()
     {
         context.span().set_attributes(credential(spec.borrow()));
@@ -55,9 +59,8 @@ pub fn names<S: Borrow<PluginSpec>>(spec: impl FnOnce() -> Option<S>) {
 
 /// Records the result of the current request: `OK`, the reason of the error, or its gRPC code.
 pub fn answered(result: &'static str) {
-    let context = Context::current();
-    let span = context.span();
-    if span.is_recording() {
+    if let Some(context) = recorded() {
+        let span = context.span();
         span.set_attribute(KeyValue::new("credbroker.result", result));
         if result != OK {
             span.set_status(Status::error(result));
@@ -65,9 +68,14 @@ pub fn answered(result: &'static str) {
     }
 }
 
+/// The context of the current request, if a collector will get its span.
+fn recorded() -> Option<Context> {
+    TRACER.get().map(|_| Context::current()).filter(|context| context.span().is_recording())
+}
+
 /// The trace that a request with these headers names (W3C Trace Context).
 fn parent(headers: &HeaderMap) -> Context {
-    TraceContextPropagator::new().extract_with_context(&Context::new(), &Sent(headers))
+    global::get_text_map_propagator(|format| format.extract_with_context(&Context::new(), &Sent(headers)))
 }
 
 struct Sent<'a>(&'a HeaderMap);
@@ -89,7 +97,7 @@ pub struct RunSpan(Context);
 impl RunSpan {
     /// Starts the span, below that of the current request if a request starts the run.
     pub fn start(spec: &PluginSpec, reason: RunReason) -> Self {
-        let Some(tracer) = export::tracer() else { return Self(Context::new()) };
+        let Some(tracer) = TRACER.get() else { return Self(Context::new()) };
         let reason = KeyValue::new("credbroker.run.reason", reason.name());
         let attributes = credential(spec).into_iter().chain([reason]);
         let builder = tracer.span_builder("plugin run").with_attributes(attributes);
@@ -99,8 +107,7 @@ impl RunSpan {
 
     /// Links the span of the current request to this one. Several requests can wait for one run.
     pub fn awaited(&self) {
-        let context = Context::current();
-        if context.span().is_recording() {
+        if let Some(context) = recorded() {
             context.span().add_link(self.0.span().span_context().clone(), Vec::new());
         }
     }
@@ -125,46 +132,5 @@ fn credential(spec: &PluginSpec) -> [KeyValue; 2] {
     [provider, KeyValue::new("credbroker.key", spec.key.to_string())]
 }
 
-#[cfg(test)]
-mod tests {
-    use http::HeaderValue;
-
-    use super::*;
-
-    const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-
-    /// The trace, the parent's span, whether it is sampled, and its state.
-    fn parent(parent: &str, state: &str) -> Option<(String, String, bool, String)> {
-        let mut headers = HeaderMap::new();
-        headers.insert("traceparent", HeaderValue::from_str(parent).unwrap());
-        headers.insert("tracestate", HeaderValue::from_str(state).unwrap());
-        let context = super::parent(&headers);
-        let span = context.span();
-        let found = span.span_context();
-        found.is_valid().then(|| {
-            let (trace, span) = (found.trace_id().to_string(), found.span_id().to_string());
-            (trace, span, found.is_sampled(), found.trace_state().header())
-        })
-    }
-
-    #[test]
-    fn the_trace_of_the_caller_is_continued() {
-        let expected = |sampled, state: &str| {
-            let (trace, span) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
-            Some((trace.to_owned(), span.to_owned(), sampled, state.to_owned()))
-        };
-        assert_eq!(parent(PARENT, "a=1,b=2"), expected(true, "a=1,b=2"));
-        assert_eq!(parent(&PARENT.replace("-01", "-00"), ""), expected(false, ""));
-        assert_eq!(parent(PARENT, &format!("a={}", "x".repeat(LONGEST))), expected(true, ""));
-    }
-
-    #[test]
-    fn what_is_not_a_trace_is_ignored() {
-        let zeros = "00-00000000000000000000000000000000-0000000000000000-01";
-        for text in
-            ["", "00", zeros, &PARENT.to_uppercase(), &PARENT.replace("00-", "ff-"), &"-".repeat(4096)]
-        {
-            assert_eq!(parent(text, ""), None, "{text}");
-        }
-    }
-}
+#[cfg(all(test, feature = "otlp"))]
+mod tests;

@@ -37,7 +37,7 @@ fn rights_follow_the_policy_and_are_computed_once_for_each() {
     let sender = watch::Sender::new(Arc::new(Policy::new([])));
     let access = access(sender.subscribe());
     assert!(access.rights().is_empty());
-    assert_eq!(access.no_rights(), NoRights::Stranger);
+    assert!(access.denied().message().contains(status::STRANGER));
     sender.send_replace(rules(7, "p"));
     let rights = access.rights();
     assert!(rights.allows(Verb::Get, CallTarget::Provider("p")));
@@ -45,7 +45,7 @@ fn rights_follow_the_policy_and_are_computed_once_for_each() {
     assert!(access.need(Verb::Get).is_ok() && access.need(Verb::Admin).is_err());
     sender.send_replace(rules(8, "p"));
     assert!(access.rights().is_empty());
-    assert_eq!(access.no_rights(), NoRights::Unlisted);
+    assert!(access.denied().message().contains(status::UNLISTED));
 }
 
 #[test]

@@ -5,25 +5,39 @@
 //! snapshot its peer has, and a message is encoded once for all peers that have the same one. Lists show the newest
 //! snapshot; they make one only if something has changed since.
 
-mod making;
+mod readiness;
 mod snapshot;
 
-use std::sync::Arc;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use credbroker_proto::v1 as pb;
-use tokio::sync::watch;
+use tokio::{
+    sync::{Mutex, Notify, watch},
+    task::spawn_blocking,
+    time::{MissedTickBehavior, interval, sleep},
+};
 use tonic::{Response, Status};
 
 use self::{
-    making::Freshness,
+    readiness::Readiness,
     snapshot::{DiffPosition, MESSAGE, Snapshot, View},
 };
 use crate::{
     access::{Access, Policies},
     paging::Paging,
     preencoded::{Follow, MessageStream},
+    status,
 };
+use credbroker_cache::CredentialCache;
+use credbroker_fleet::{Fleet, HubState, resolver::Resolver};
+use credbroker_observe::clock::Clock;
 use credbroker_plugin::{
     ProfileName,
     access::{Rights, Verb},
@@ -31,9 +45,150 @@ use credbroker_plugin::{
 use credbroker_runner::PluginRunner;
 use credbroker_uds_server::WatchSlot;
 
-pub use making::Clusters;
+/// Interval between snapshots while there are watches: changes of credentials send no notification.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Delay after a change, so that changes close together share one message.
+const GATHER: Duration = Duration::from_millis(50);
+
+/// When a snapshot was begun, in time since boot, and what it shows: the revisions of the profiles and of the credentials,
+/// and the hub.
+type SnapshotBasis = (Duration, (u64, u64, HubState));
+
+/// The fleet as its readers see it.
+#[derive(Debug)]
+pub struct Clusters<R> {
+    fleet: Arc<Fleet>,
+    resolver: Arc<Resolver>,
+    cache: CredentialCache<R>,
+    clock: Arc<dyn Clock>,
+    snapshots: watch::Sender<Arc<Snapshot>>,
+    /// The lock ensures that one snapshot is made at a time.
+    making: Mutex<Option<SnapshotBasis>>,
+    /// Number of snapshots that were begun.
+    begun: AtomicU64,
+    /// Notified when a watch begins.
+    wanted: Notify,
+}
 
 impl<R: PluginRunner> Clusters<R> {
+    /// Creates the readers of `fleet`. `cache` and `resolver` provide the readiness of each cluster.
+    pub fn new(
+        fleet: Arc<Fleet>,
+        resolver: Arc<Resolver>,
+        cache: CredentialCache<R>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self {
+            fleet,
+            resolver,
+            cache,
+            clock,
+            snapshots: watch::Sender::new(Arc::default()),
+            making: Mutex::default(),
+            begun: AtomicU64::new(0),
+            wanted: Notify::new(),
+        }
+    }
+
+    /// The newest snapshot, and each that follows it. It is kept current while there are readers.
+    fn subscribe(&self) -> watch::Receiver<Arc<Snapshot>> {
+        let snapshots = self.snapshots.subscribe();
+        self.wanted.notify_one();
+        snapshots
+    }
+
+    /// Keeps the watched snapshot current. Returns only if no snapshot can be made.
+    pub async fn run(self: &Arc<Self>) {
+        let (mut revisions, mut hubs) = (self.fleet.revisions(), self.fleet.hub_states());
+        let mut look = interval(LOOK_EVERY);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            if self.snapshots.receiver_count() == 0 {
+                self.forget().await;
+                self.wanted.notified().await;
+            }
+            revisions.mark_unchanged();
+            hubs.mark_unchanged();
+            if self.make(|_| false).await.is_err() {
+                return;
+            }
+            let changed = async {
+                // Never an error: `fleet` holds both senders.
+                tokio::select! {
+                    changed = revisions.changed() => drop(changed),
+                    changed = hubs.changed() => drop(changed),
+                }
+                sleep(GATHER).await;
+            };
+            tokio::select! {
+                () = changed => {}
+                _ = look.tick() => {}
+            }
+        }
+    }
+
+    /// Returns the newest snapshot if it was begun after the call, or if it `is_enough`, otherwise a new one.
+    async fn make(
+        self: &Arc<Self>,
+        is_enough: impl Fn(&SnapshotBasis) -> bool,
+    ) -> Result<Arc<Snapshot>, Status> {
+        let earlier = self.begun.load(Ordering::Acquire);
+        let mut made = self.making.lock().await;
+        if let Some(last) = &*made {
+            if self.begun.load(Ordering::Acquire) > earlier || is_enough(last) {
+                return Ok(Arc::clone(&self.snapshots.borrow()));
+            }
+            // Not more than one each [`GATHER`], however many callers there are.
+            sleep(GATHER.saturating_sub(self.age(last))).await;
+        }
+        self.begun.fetch_add(1, Ordering::AcqRel);
+        // Before anything is read.
+        let basis = (self.clock.now().boot, self.shown());
+        let (this, before) = (Arc::clone(self), Arc::clone(&self.snapshots.borrow()));
+        let next = spawn_blocking(move || {
+            let readiness = Readiness::of(&this.cache, &this.resolver);
+            Snapshot::next(&before, this.fleet.list(None), this.fleet.hub(), &readiness)
+        });
+        let next = Arc::new(next.await.map_err(|error| status::unfinished_work(&error))?);
+        // Set only after success: a cancelled call must not mark a snapshot as made.
+        *made = Some(basis);
+        self.snapshots.send_if_modified(|current| {
+            let is_news = next.number() != current.number();
+            *current = Arc::clone(&next);
+            is_news
+        });
+        Ok(next)
+    }
+
+    /// Drops the encoded messages if there are no watchers.
+    async fn forget(&self) {
+        let mut made = self.making.lock().await;
+        if self.snapshots.receiver_count() == 0 {
+            *made = None;
+            let empty = self.snapshots.borrow().empty();
+            self.snapshots.send_replace(Arc::new(empty));
+        }
+    }
+
+    /// What a snapshot shows that is begun now.
+    fn shown(&self) -> (u64, u64, HubState) {
+        (self.fleet.revision(), self.cache.changes(), self.fleet.hub())
+    }
+
+    /// Whether a snapshot has all changes until now, except those that time alone causes: they may be a second late.
+    fn is_current(&self, last: &SnapshotBasis) -> bool {
+        self.is_recent(last) && last.1 == self.shown()
+    }
+
+    /// Whether a snapshot is at most a second old.
+    fn is_recent(&self, last: &SnapshotBasis) -> bool {
+        self.age(last) <= LOOK_EVERY
+    }
+
+    fn age(&self, (begun, _): &SnapshotBasis) -> Duration {
+        self.clock.now().boot.saturating_sub(*begun)
+    }
+
     /// One page of the list.
     pub(crate) async fn page(
         self: &Arc<Self>,
@@ -44,8 +199,8 @@ impl<R: PluginRunner> Clusters<R> {
         let (paging, after) = Paging::read("clusters", &namespace, MESSAGE, page_size, &page_token)?;
         let after = after.map(|(namespace, name): (String, String)| ProfileName::new(namespace, name));
         // The first page is current, also after a refresh or an evict. The others follow soon and may be a second old.
-        let snapshot =
-            self.make(if after.is_none() { Freshness::Current } else { Freshness::Recent }).await?;
+        let is_enough = |last: &_| if after.is_none() { self.is_current(last) } else { self.is_recent(last) };
+        let snapshot = self.make(is_enough).await?;
         let view = View { namespace: namespace.map(Arc::from), rights };
         let rows = snapshot.after(after.as_ref(), &view);
         let rows = rows.map(|row| (row.message(&view.rights), (&*row.name().namespace, &*row.name().name)));
@@ -62,7 +217,7 @@ impl<R: PluginRunner> Clusters<R> {
     ) -> Response<MessageStream<pb::WatchClustersResponse>> {
         let snapshots = self.subscribe();
         // Later changes are sent as changes. Without a snapshot, the task that makes them has ended too.
-        drop(self.make(Freshness::Recent).await);
+        drop(self.make(|last| self.is_recent(last)).await);
         // Before the rights are read: a change in between is not lost.
         let policies = access.changes();
         let view = View { namespace: namespace.map(Arc::from), rights: access.rights() };

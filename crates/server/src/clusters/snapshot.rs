@@ -4,7 +4,6 @@ use std::{
     cmp::Ordering,
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
-    time::SystemTime,
 };
 
 use bytes::Bytes;
@@ -19,11 +18,12 @@ use tokio::{
 };
 use tonic::Status;
 
-use crate::{convert, preencoded, readiness::Readiness, status};
+use super::readiness::Readiness;
+use crate::{convert, preencoded, status};
 use credbroker_credential::text::chain;
 use credbroker_fleet::{HubState, KnownProfile};
 use credbroker_plugin::{
-    ProfileName, Target,
+    ProfileName,
     access::{self, Rights, Verb},
 };
 
@@ -31,35 +31,6 @@ use credbroker_plugin::{
 pub(super) const MESSAGE: usize = 256 * 1024;
 /// Messages that are encoded at the same time. Each needs a thread, and memory for its clusters.
 const ENCODERS: usize = 4;
-
-/// The state of the hub, and the time since when it has been so.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) struct TimedHubState {
-    state: HubState,
-    since: Option<SystemTime>,
-}
-
-impl TimedHubState {
-    pub(crate) fn message(&self) -> pb::HubState {
-        let failure = self.state.problem.as_deref().map(|problem| pb::Failure {
-            reason: Reason::HubUnavailable.into(),
-            message: problem.to_owned(),
-            retry_after: None,
-        });
-        let since_time = self.since.map(Into::into);
-        pb::HubState { synced: self.state.synced, failure, since_time }
-    }
-
-    /// Records `state` at `now`. The time changes when `synced` changes or a failure begins or ends, not when only the
-    /// message of a failure changes.
-    pub(super) fn observe(&mut self, state: HubState, now: SystemTime) {
-        let kind = |state: &HubState| (state.synced, state.problem.is_some());
-        if kind(&self.state) != kind(&state) {
-            self.since = Some(now);
-        }
-        self.state = state;
-    }
-}
 
 /// One cluster.
 #[derive(Debug)]
@@ -83,7 +54,7 @@ pub(super) struct View {
 impl View {
     /// Whether it has this cluster.
     fn shows(&self, row: &Row) -> bool {
-        let provider = row.target().map(|target| &*target.provider.name);
+        let provider = row.known.target().map(|target| &*target.provider.name);
         self.namespace.as_ref().is_none_or(|namespace| row.name().namespace == *namespace)
             && self.rights.allows(Verb::List, access::CallTarget::Profile(row.name(), provider))
     }
@@ -113,15 +84,11 @@ impl Row {
         &self.known.profile.name
     }
 
-    fn target(&self) -> Option<&Arc<Target>> {
-        self.known.outcome.as_ref().ok()
-    }
-
     /// The cluster, without its credential. Names only providers that `rights` show, besides those of the profile itself.
     pub(super) fn message(&self, rights: &Rights) -> pb::ClusterState {
         let known = &self.known;
         let profile = &known.profile;
-        let target = self.target();
+        let target = known.target();
         let sees = |provider: &str| rights.allows(Verb::List, access::CallTarget::Provider(provider));
         let skipped = known.skipped.iter().filter(|skipped| !rights.is_limited() || sees(&skipped.name));
         let skipped = skipped.map(|skipped| cluster_state::SkippedProvider {
@@ -162,7 +129,7 @@ pub(super) struct Snapshot {
     before: u64,
     /// Sorted by name.
     rows: Vec<Arc<Row>>,
-    hub: TimedHubState,
+    hub: HubState,
     /// Those of all snapshots of one number. The lock is held to find a cell only. A cell is filled by one watch, and the
     /// others that need it wait for it.
     encoded: Arc<Mutex<HashMap<PageKey, Arc<OnceCell<Page>>>>>,
@@ -193,7 +160,7 @@ pub(super) struct Page {
 
 impl Default for Snapshot {
     fn default() -> Self {
-        let (rows, hub, encoders) = (Vec::new(), TimedHubState::default(), Semaphore::new(ENCODERS));
+        let (rows, hub, encoders) = (Vec::new(), HubState::default(), Semaphore::new(ENCODERS));
         Self { number: 0, before: 0, rows, hub, encoded: Arc::default(), encoders: Arc::new(encoders) }
     }
 }
@@ -209,7 +176,7 @@ impl Snapshot {
     pub(super) fn next(
         &self,
         clusters: Vec<Arc<KnownProfile>>,
-        hub: TimedHubState,
+        hub: HubState,
         readiness: &Readiness,
     ) -> Self {
         let number = self.number + 1;
@@ -237,7 +204,7 @@ impl Snapshot {
     }
 
     pub(super) fn hub(&self) -> pb::HubState {
-        self.hub.message()
+        convert::hub(&self.hub)
     }
 
     /// The rows after `name` that `view` shows.

@@ -2,31 +2,20 @@
 
 #![expect(clippy::disallowed_methods, reason = "tokio's paused clock is the tests' clock")]
 
-use std::{
-    pin::Pin,
-    sync::atomic::Ordering,
-    time::{Duration, SystemTime},
-};
+use std::pin::Pin;
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
 use prost::Message as _;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{
-    making::{GATHER, LOOK_EVERY},
-    snapshot::TimedHubState,
-    *,
-};
-use crate::preencoded::Preencoded;
-use credbroker_cache::{CacheParts, CredentialCache, Request};
-use credbroker_fleet::{
-    Fleet, HubState,
-    resolver::{CredentialRequest, Resolver, Source},
-};
-use credbroker_observe::clock::{Clock, Now, SystemClock};
+use super::*;
+use crate::preencoded::{Preencoded, tests::messages};
+use credbroker_cache::{CacheParts, Request};
+use credbroker_fleet::resolver::{CredentialRequest, Source};
+use credbroker_observe::clock::{Now, SystemClock};
 use credbroker_plugin::{
     Command, PluginSpec, Providers,
     access::{Grant, Peers, Policy, ProfileGlobs, Rule, Verb},
@@ -86,7 +75,7 @@ impl Setup {
         let slot = self.slots.acquire().unwrap();
         let mut response =
             self.clusters.follow(namespace.map(str::to_owned), Access::of_the_owner(), slot).await;
-        let frames = response.extensions_mut().remove::<Preencoded>().unwrap().into_frames().unwrap();
+        let frames = messages(response.extensions_mut().remove::<Preencoded>().unwrap().into_body().unwrap());
         frames.map(Result::unwrap).boxed()
     }
 
@@ -160,7 +149,7 @@ async fn a_change_of_the_hub_alone_is_sent_at_once() {
     assert_eq!((first.complete, first.hub.unwrap().synced), (true, false));
     let changing = async {
         sleep(Duration::from_millis(10)).await;
-        setup.fleet.set_hub(HubState { synced: true, problem: Some("away".into()) });
+        setup.fleet.set_hub(true, Some("away".into()));
         Instant::now()
     };
     let (news, changed) = tokio::join!(message(&mut watch), changing);
@@ -284,7 +273,7 @@ async fn lists_share_a_snapshot_until_something_changes() {
         assert_eq!(listed, names(&["a", "b"]));
     }
     assert_eq!(made(), before + 1, "one for all");
-    setup.fleet.set_hub(HubState { synced: true, problem: None });
+    setup.fleet.set_hub(true, None);
     let page =
         setup.clusters.page(pb::ListClustersRequest::default(), Arc::new(Rights::all())).await.unwrap();
     assert!(page.hub.unwrap().synced);
@@ -365,7 +354,7 @@ async fn a_watch_shows_only_what_the_peer_may_see_and_follows_the_rules() {
     let access = Access::of_uid(7, policies.subscribe());
     let slot = setup.slots.acquire().unwrap();
     let mut response = setup.clusters.follow(None, Arc::clone(&access), slot).await;
-    let mut frames = response.extensions_mut().remove::<Preencoded>().unwrap().into_frames().unwrap();
+    let mut frames = messages(response.extensions_mut().remove::<Preencoded>().unwrap().into_body().unwrap());
     let mut seen = async || {
         let message = crate::preencoded::message(&frames.next().await.unwrap()?).unwrap();
         let message = pb::WatchClustersResponse::decode(message).unwrap();
@@ -389,24 +378,4 @@ async fn a_watch_shows_only_what_the_peer_may_see_and_follows_the_rules() {
     assert_eq!(listed.collect::<Vec<_>>(), names(&["b", "c", "d"]));
     policies.send_replace(Arc::new(Policy::new([])));
     assert_eq!(seen().await.unwrap_err().code(), tonic::Code::PermissionDenied);
-}
-
-#[test]
-fn the_time_changes_when_the_hub_is_read_fails_or_recovers() {
-    let mut hub = TimedHubState::default();
-    let state = |synced, problem: &str| HubState {
-        synced,
-        problem: Some(problem).filter(|problem| !problem.is_empty()).map(Into::into),
-    };
-    let mut since = |state, second| {
-        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(second);
-        hub.observe(state, now);
-        hub.message().since_time.map(|at| at.seconds)
-    };
-    assert_eq!(since(state(false, ""), 1), None, "the hub has not answered yet");
-    assert_eq!(since(state(false, "refused"), 2), Some(2));
-    assert_eq!(since(state(false, "reset"), 3), Some(2), "it still fails");
-    assert_eq!(since(state(true, ""), 4), Some(4));
-    assert_eq!(since(state(true, ""), 5), Some(4));
-    assert_eq!(since(state(true, "reset"), 6), Some(6));
 }

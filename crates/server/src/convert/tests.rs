@@ -80,3 +80,15 @@ async fn a_wait_before_the_run_counts_against_the_deadline() {
         assert_eq!(started.elapsed(), waited, "{deadline:?}");
     }
 }
+
+#[test]
+fn callers_differ_by_process_where_the_kernel_shows_it_and_by_uid_elsewhere() {
+    let of = |uid, pid| Peer { listener: 0, uid, gid: 1, pid };
+    let at = |pid| of(1, pid);
+    assert_eq!(named(&at(Some(7)), "a").peer, named(&at(Some(7)), "b").peer);
+    assert_ne!(named(&at(Some(7)), "a").peer, named(&at(Some(8)), "a").peer);
+    assert_eq!(named(&at(None), "a").peer, named(&at(None), "b").peer, "a name proves nothing");
+    assert_ne!(named(&at(None), "a").peer, named(&of(2, None), "a").peer);
+    assert_eq!(named(&at(Some(7)), "a").name, named(&at(Some(8)), "a").name);
+    assert_eq!(named(&at(Some(7)), "").name, 0);
+}

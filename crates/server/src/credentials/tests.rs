@@ -4,9 +4,12 @@ use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::*;
-use credbroker_cache::CacheParts;
+use credbroker_cache::{CacheParts, CredentialCache};
 use credbroker_credential::{Decoded, Material, Token, testing::with_token as issued_for_tests};
-use credbroker_fleet::{Fleet, HubState, resolver::Source};
+use credbroker_fleet::{
+    Fleet,
+    resolver::{Resolver, Source},
+};
 use credbroker_observe::clock::{Clock as _, SystemClock};
 use credbroker_plugin::{
     Command, ProfileName, Providers,
@@ -37,18 +40,6 @@ fn a_report_is_answered_with_the_credential_and_what_was_done() {
         let after = answer.retry_after.map(|after| after.seconds);
         assert_eq!(after, (expected == Outcome::TooEarly).then_some(7));
     }
-}
-
-#[test]
-fn callers_differ_by_process_where_the_kernel_shows_it_and_by_uid_elsewhere() {
-    let of = |uid, pid| Peer { listener: 0, uid, gid: 1, pid };
-    let at = |pid| of(1, pid);
-    assert_eq!(named(&at(Some(7)), "a").peer, named(&at(Some(7)), "b").peer);
-    assert_ne!(named(&at(Some(7)), "a").peer, named(&at(Some(8)), "a").peer);
-    assert_eq!(named(&at(None), "a").peer, named(&at(None), "b").peer, "a name proves nothing");
-    assert_ne!(named(&at(None), "a").peer, named(&of(2, None), "a").peer);
-    assert_eq!(named(&at(Some(7)), "a").name, named(&at(Some(8)), "a").name);
-    assert_eq!(named(&at(Some(7)), "").name, 0);
 }
 
 /// A runner whose token is the cluster's server.
@@ -92,18 +83,17 @@ async fn a_profile_that_goes_and_comes_back_is_followed_on() {
             &CancellationToken::new(),
         )
     });
-    fleet.set_hub(HubState { synced: true, problem: None });
+    fleet.set_hub(true, None);
     apply(&fleet, "a");
     let name = ProfileName::new("fleet", "paris");
     let ask =
         CredentialRequest { source: Source::ClusterProfile(name.clone()), ..CredentialRequest::default() };
     let slot = WatchSlots::new(CancellationToken::default()).acquire().unwrap();
     let held = cache.clone();
-    let credentials =
-        Arc::new(Credentials { cache, resolver: Arc::clone(&resolver), audit: Audit::default() });
+    let broker = Broker::for_tests(cache, Arc::clone(&resolver));
     let caller = (Access::of_the_owner(), Caller::default());
-    let following = CredentialStream::start(credentials, ask.clone(), caller, slot).unwrap();
-    let mut messages = following.frames();
+    let following = CredentialStream::start(broker, ask.clone(), caller, slot).unwrap();
+    let mut messages = preencoded::tests::messages(following.body());
     let first = message(&mut messages).await.credential.unwrap();
     for _ in 0..3 {
         assert!(fleet.remove(&name));
@@ -150,17 +140,17 @@ async fn a_get_that_memory_does_not_answer_continues_from_what_the_look_up_learn
     );
     let cache = CredentialCache::new(CacheParts { encode: crate::encode, ..parts });
     let resolver = Arc::new(Resolver::new(providers, None));
-    let credentials = Credentials { cache, resolver, audit: Audit::default() };
+    let broker = Broker::for_tests(cache, resolver);
     let (access, mut learned) = (Access::of_the_owner(), Extensions::new());
     let provider = pb::ProviderRef { name: "p".into(), ..pb::ProviderRef::default() };
     let source = Some(pb::credential_ref::Source::Provider(provider));
     let r#ref = Some(pb::CredentialRef { source, ..pb::CredentialRef::default() });
     let request = pb::GetCredentialRequest { r#ref, ..pb::GetCredentialRequest::default() };
     let encoded = Bytes::from(request.encode_to_vec());
-    assert_eq!(credentials.recall(&access, encoded.clone(), &mut learned), None);
+    assert_eq!(broker.recall(&access, encoded.clone(), &mut learned), None);
     let get = learned.remove::<Get>().unwrap();
-    let frame = credentials.get(&access, get, None).await.unwrap();
-    assert_eq!(credentials.recall(&access, encoded, &mut learned), Some(frame));
-    assert_eq!(credentials.recall(&access, Bytes::new(), &mut learned), None, "it names nothing");
+    let frame = broker.get(&access, get, None).await.unwrap();
+    assert_eq!(broker.recall(&access, encoded, &mut learned), Some(frame));
+    assert_eq!(broker.recall(&access, Bytes::new(), &mut learned), None, "it names nothing");
     assert!(learned.is_empty());
 }

@@ -4,9 +4,23 @@ use std::{
 };
 
 use bytes::Bytes;
+use http_body_util::BodyStream;
+use tonic::Code;
 
 use super::*;
 use credbroker_credential::{Cluster, Fingerprint, Generation};
+
+/// The messages of a body, and the error that ends it.
+pub(crate) fn messages(body: Body) -> MessageStream<Bytes> {
+    let frames = BodyStream::new(body).filter_map(async |frame| match frame.unwrap().into_data() {
+        Ok(message) => Some(Ok(message)),
+        Err(trailers) => {
+            let status = Status::from_header_map(trailers.trailers_ref().unwrap()).unwrap();
+            (status.code() != Code::Ok).then_some(Err(status))
+        }
+    });
+    frames.boxed()
+}
 
 fn draft(generation: &Generation) -> Draft<'_> {
     Draft {

@@ -86,34 +86,12 @@ fn run_reason(error: &RunError) -> Reason {
 fn decode_reason(error: &DecodeError) -> Reason {
     match error {
         DecodeError::BadTimestamp { .. } => Reason::BadTimestamp,
-        DecodeError::Document { .. }
-        | DecodeError::Empty
-        | DecodeError::NotAnObject { .. }
-        | DecodeError::TokenBlank { .. }
-        | DecodeError::TokenControl { .. }
-        | DecodeError::TokenNotAscii { .. }
-        | DecodeError::WrongKind { .. }
-        | DecodeError::WrongType { .. } => Reason::OutputInvalid,
         DecodeError::HalfPair { .. } | DecodeError::NoCredential | DecodeError::NoStatus => {
             Reason::NoCredential
         }
-        DecodeError::Pair(error) => pair_reason(error),
+        DecodeError::Pair(PairError::KeyMismatch | PairError::LeafNotFirst { .. }) => Reason::KeyMismatch,
         DecodeError::VersionMismatch { .. } | DecodeError::VersionMissing { .. } => Reason::VersionMismatch,
-    }
-}
-
-fn pair_reason(error: &PairError) -> Reason {
-    match error {
-        PairError::KeyMismatch | PairError::LeafNotFirst { .. } => Reason::KeyMismatch,
-        PairError::Base64 { .. }
-        | PairError::CertificateMissing
-        | PairError::CertificateUnreadable { .. }
-        | PairError::ChainTooLong { .. }
-        | PairError::EncryptedKey
-        | PairError::KeyMissing
-        | PairError::KeyUnreadable
-        | PairError::PemBroken { .. }
-        | PairError::Secp256k1
-        | PairError::Swapped => Reason::OutputInvalid,
+        // The plugin printed something else than a valid credential.
+        _ => Reason::OutputInvalid,
     }
 }

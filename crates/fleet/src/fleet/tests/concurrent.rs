@@ -86,7 +86,7 @@ fn a_thousand_profiles_resolve_at_once_while_others_change_and_go() {
     };
     let providers = Arc::new(Providers::new([own]));
     let fleet = Arc::new(Fleet::new(Arc::clone(&providers), EndpointRules::default()));
-    fleet.set_hub(HubState { synced: true, problem: None });
+    fleet.set_hub(true, None);
     for number in 0..PROFILES {
         fleet.apply(numbered(number, 0));
     }

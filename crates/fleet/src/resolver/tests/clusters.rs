@@ -6,7 +6,6 @@ use super::{
     profiles::{apply, by_profile, named, paris, sent, sent_paris, with_fleet, with_unread_fleet},
     *,
 };
-use crate::HubState;
 use credbroker_plugin::{ArgsPolicy, ProfileSourced, ProviderProblem};
 
 fn matching(dir: &Path) -> Provider {
@@ -138,12 +137,12 @@ fn a_cluster_that_the_hub_may_still_add_is_not_a_mismatch() {
     let mut other = paris();
     other["tls-server-name"] = json!("other");
     apply(&resolver, "other", "p", &other);
-    resolver.fleet().unwrap().set_hub(HubState { synced: false, problem: Some("connection reset".into()) });
+    resolver.fleet().unwrap().set_hub(false, Some("connection reset".into()));
     insta::assert_snapshot!(refused(&resolver, with(sent(|_| {}))), @"provider `p`: the cluster that the caller sent is not known yet: connection reset");
     apply(&resolver, "paris", "p", &paris());
     assert!(resolver.resolve(with(sent(|_| {}))).is_ok(), "what is known already is found");
     resolver.fleet().unwrap().remove(&named("paris"));
-    resolver.fleet().unwrap().set_hub(HubState { synced: true, problem: None });
+    resolver.fleet().unwrap().set_hub(true, None);
     assert!(refused(&resolver, with(sent(|_| {}))).contains("its TLS server name is different"));
 }
 

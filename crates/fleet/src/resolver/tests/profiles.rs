@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::HubState;
 use credbroker_plugin::{
     ArgsPolicy, EnvPolicy, ProfileSourced,
     cluster_profile::{ClusterProfile, EndpointRules},
@@ -12,7 +11,7 @@ use credbroker_plugin::{
 /// A resolver of these providers with a fleet whose hub was read.
 pub(super) fn with_fleet(providers: impl IntoIterator<Item = Provider>) -> Resolver {
     let resolver = with_unread_fleet(providers);
-    resolver.fleet().unwrap().set_hub(HubState { synced: true, problem: None });
+    resolver.fleet().unwrap().set_hub(true, None);
     resolver
 }
 
@@ -195,9 +194,9 @@ fn the_error_says_why_a_profile_is_missing() {
     insta::assert_snapshot!(refused(&resolver([of("p")]), paris()), @"ClusterProfile `fleet/paris` not found: this broker does not read ClusterProfiles; add `clusterProfiles` to its configuration");
     let fleet = with_unread_fleet([of("p")]);
     insta::assert_snapshot!(refused(&fleet, paris()), @"ClusterProfile `fleet/paris` is not known yet: the hub has not answered yet");
-    fleet.fleet().unwrap().set_hub(HubState { synced: false, problem: Some("connection refused".into()) });
+    fleet.fleet().unwrap().set_hub(false, Some("connection refused".into()));
     insta::assert_snapshot!(refused(&fleet, paris()), @"ClusterProfile `fleet/paris` is not known yet: connection refused");
-    fleet.fleet().unwrap().set_hub(HubState { synced: true, problem: Some("connection refused".into()) });
+    fleet.fleet().unwrap().set_hub(true, Some("connection refused".into()));
     insta::assert_snapshot!(refused(&fleet, paris()), @"ClusterProfile `fleet/paris` not found in the namespaces that the broker reads, or it lacks the label that `clusterProfiles.labelSelector` asks for");
     assert!(fleet.follow(&with_fleet_spec()).is_none());
 }

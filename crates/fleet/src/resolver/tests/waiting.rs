@@ -9,14 +9,12 @@ use super::{
     profiles::{apply, by_profile, paris, sent_paris, with_unread_fleet},
     *,
 };
-use crate::HubState;
+/// Whether the hub was read, and the problem.
+type State = (bool, Option<&'static str>);
 
-const SYNCED: HubState = HubState { synced: true, problem: None };
+const SYNCED: State = (true, None);
+const FAILED: State = (false, Some("refused"));
 const SECOND: Duration = Duration::from_secs(1);
-
-fn failed() -> HubState {
-    HubState { synced: false, problem: Some("refused".into()) }
-}
 
 fn unread() -> Resolver {
     let of = |name, cluster_info| Provider { cluster_info, ..provider(name, Command::Name("x".into())) };
@@ -24,13 +22,13 @@ fn unread() -> Resolver {
 }
 
 /// How long `ask` waits when an attempt to read the hub ends after a second and leaves it in this state.
-async fn waits(resolver: &Resolver, ask: CredentialRequest, then: Option<HubState>) -> Duration {
+async fn waits(resolver: &Resolver, ask: CredentialRequest, then: Option<State>) -> Duration {
     let started = Instant::now();
     let fleet = resolver.fleet().unwrap();
     let news = async {
         sleep(SECOND).await;
-        if let Some(state) = then {
-            fleet.set_hub(state);
+        if let Some((synced, problem)) = then {
+            fleet.set_hub(synced, problem.map(Into::into));
             fleet.end_read(None);
         }
     };
@@ -43,7 +41,7 @@ async fn waits(resolver: &Resolver, ask: CredentialRequest, then: Option<HubStat
 
 #[tokio::test(start_paused = true)]
 async fn a_profile_is_waited_for_until_the_hub_answers_or_fails() {
-    for state in [SYNCED, failed()] {
+    for state in [SYNCED, FAILED] {
         assert_eq!(waits(&unread(), by_profile("paris"), Some(state)).await, SECOND);
     }
     assert_eq!(waits(&unread(), by_profile("paris"), None).await, FIRST_LOOK);
@@ -53,14 +51,14 @@ async fn a_profile_is_waited_for_until_the_hub_answers_or_fails() {
 fn paused(pause: Duration) -> Resolver {
     let resolver = unread();
     let fleet = resolver.fleet().unwrap();
-    fleet.set_hub(failed());
+    fleet.set_hub(false, Some("refused".into()));
     fleet.end_read(Some(pause));
     resolver
 }
 
 #[tokio::test(start_paused = true)]
 async fn after_a_failed_read_one_further_outcome_is_waited_for() {
-    for state in [SYNCED, failed()] {
+    for state in [SYNCED, FAILED] {
         assert_eq!(waits(&paused(FIRST_LOOK), by_profile("paris"), Some(state)).await, SECOND);
     }
     assert_eq!(
@@ -69,7 +67,7 @@ async fn after_a_failed_read_one_further_outcome_is_waited_for() {
         "it does not end in time"
     );
     let trying = paused(10 * FIRST_LOOK);
-    trying.fleet().unwrap().begin_read();
+    sleep(10 * FIRST_LOOK).await;
     assert_eq!(waits(&trying, by_profile("paris"), Some(SYNCED)).await, SECOND, "it has begun");
 }
 
@@ -114,9 +112,9 @@ async fn what_needs_no_hub_does_not_wait() {
 
 #[tokio::test(start_paused = true)]
 async fn after_the_first_list_no_request_waits() {
-    for state in [SYNCED, HubState { synced: true, ..failed() }] {
+    for problem in [None, Some("refused".into())] {
         let resolver = unread();
-        resolver.fleet().unwrap().set_hub(state);
+        resolver.fleet().unwrap().set_hub(true, problem);
         assert_eq!(waits(&resolver, by_profile("paris"), None).await, Duration::ZERO);
     }
 }

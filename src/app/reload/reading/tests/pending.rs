@@ -84,13 +84,13 @@ fn a_reading_of_files_that_change_meanwhile_is_repeated_for_five_seconds() {
     let mut pending = touched(&[("a", Touch::Settled, 1_000)]);
     let first = pending.take(at(1_250)).unwrap();
     assert!(first.may_wait(at(1_260)));
-    pending.ask_again(first, at(1_260), at(1_510));
+    pending.ask_again(&first, at(1_260), at(1_510));
     assert_eq!(pending.due(), Some(at(1_510)));
     pending.touch("a".into(), Touch::Written, at(1_400));
     assert_eq!(pending.due(), Some(at(6_000)), "five seconds after the first change");
     let last = pending.take(at(6_000)).unwrap();
     assert!(!last.may_wait(at(6_010)));
-    pending.ask_again(last, at(6_010), at(6_260));
+    pending.ask_again(&last, at(6_010), at(6_260));
     let next = pending.take(at(6_260)).unwrap();
     assert!(next.may_wait(at(11_009)) && !next.may_wait(at(11_010)), "it counts from now on");
 }

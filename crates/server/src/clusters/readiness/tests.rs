@@ -6,7 +6,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::*;
 use credbroker_cache::{CacheParts, Caller, Request};
 use credbroker_credential::{Decoded, Material, Token};
-use credbroker_fleet::resolver::{CredentialRequest, Source};
+use credbroker_fleet::{
+    Fleet,
+    resolver::{CredentialRequest, Source},
+};
 use credbroker_observe::clock::{Clock as _, SystemClock};
 use credbroker_plugin::{
     Command, PluginKey, PluginSpec, Providers,
