@@ -70,7 +70,7 @@ pub(super) struct StartedRun {
 impl StartedRun {
     /// The uid whose text the plugin receives.
     fn sender(&self) -> Option<u32> {
-        self.party.sender().filter(|_| self.source.uid().is_some())
+        self.party.sender.filter(|_| self.source.uid().is_some())
     }
 }
 
@@ -102,7 +102,7 @@ impl Pause {
         let next = self.probed.saturating_add(PROBE_EVERY);
         let left = self.until.saturating_sub(now);
         let (next, cause) = if left > Duration::ZERO {
-            (self.until.min(next), Cause::Paused { left })
+            (self.until.min(next), Cause::Paused(left))
         } else {
             // A probe that hangs does not keep others from trying.
             (if self.is_trying { next } else { now }, Cause::Probe)
@@ -167,15 +167,15 @@ impl Pace {
     /// [`may_probe`](Self::may_probe). The uid whose text the last probe had is the last to have another one.
     pub(super) fn admits(&self, party: Party, now: Duration) -> bool {
         let Some(pause) = &self.pause else { return true };
-        let is_refused = now < pause.until && matches!(party, Party::Peer(_));
-        let sender = party.sender();
+        let is_refused = now < pause.until && party.process.is_some();
+        let sender = party.sender;
         !is_refused && (sender.is_none() || sender != pause.last || pause.readmits_at() <= now)
     }
 
     /// Whether a run that `peer` waits for may probe the paused issuer, if the gate is open.
     pub(super) fn may_probe(&self, source: RunSource, peer: Party) -> bool {
         let last = self.pause.and_then(|pause| pause.last);
-        source.uid().is_none() || last.is_none() || (last != peer.sender() && last != source.uid())
+        source.uid().is_none() || last.is_none() || (last != peer.sender && last != source.uid())
     }
 
     /// When a run of `class` may start, if that is a matter of time; `None`: now, or when another one ends.
@@ -194,9 +194,9 @@ impl Pace {
             return Gate::At(at, cause);
         }
         if self.running >= self.concurrency {
-            return Gate::Shut(Cause::Concurrency { runs: self.concurrency });
+            return Gate::Shut(Cause::Concurrency(self.concurrency));
         }
-        let rated = Cause::Rate { runs: self.rate };
+        let rated = Cause::Rate(self.rate);
         let oldest = self.starts.len().checked_sub(self.rate).and_then(|index| self.starts.get(index));
         match oldest.map(|start| start.saturating_add(SECOND)).filter(|free| now < *free) {
             Some(free) => Gate::At(free, rated),
@@ -282,7 +282,7 @@ impl Pace {
     ) -> Option<PaceChange> {
         let key = if let RunSource::Configuration(key) = run.source { Some(key) } else { None };
         let is_enough = differs(&mut self.throttled_key, key, now)
-            | differs(&mut self.throttled_uid, run.party.sender(), now);
+            | differs(&mut self.throttled_uid, run.party.sender, now);
         let (is_recent, sender) = (run.pauses == self.pauses, run.sender());
         // A uid whose text the plugin receives cannot extend a pause alone.
         let extends = |pause: &Pause| is_recent && (sender.is_none() || sender != pause.offender);

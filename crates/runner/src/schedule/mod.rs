@@ -27,9 +27,8 @@ use tracing::{info, warn};
 use self::{
     issuer::{Outcome, PaceChange, pause},
     queue::Queue,
-    turns::Cause,
 };
-use crate::error::{RunError, seconds};
+use crate::error::RunError;
 use credbroker_observe::clock::Clock;
 use credbroker_plugin::{Issuer, Provider};
 
@@ -228,28 +227,7 @@ impl TicketHandle {
             1 => "; 1 other run of the provider waits".to_owned(),
             others => format!("; {others} other runs of the provider wait"),
         };
-        Some(clause(cause, &self.issuer) + &others)
-    }
-}
-
-fn clause(cause: Cause, issuer: &str) -> String {
-    match cause {
-        Cause::Slots { runs } => format!("all run slots are in use (`limits.pluginRuns`: {runs})"),
-        Cause::ProcessShare { runs } => {
-            format!("this process has its share of runs ({runs}), and another one of its uid waits")
-        }
-        Cause::UidShare { runs } => {
-            format!("this uid has its share of `limits.pluginRuns` ({runs} runs), and another one waits")
-        }
-        Cause::Concurrency { runs } => {
-            format!("issuer `{issuer}` is at its limit of runs at a time ({runs})")
-        }
-        Cause::Rate { runs } => format!("issuer `{issuer}` is at its limit of runs in a second ({runs})"),
-        Cause::Paused { left } => {
-            let left = seconds(left);
-            format!("issuer `{issuer}` asked for fewer runs and is paused for another {left}")
-        }
-        Cause::Probe => format!("issuer `{issuer}` asked for fewer runs, and one run is trying it again"),
+        Some(cause.clause(&self.issuer) + &others)
     }
 }
 
