@@ -17,7 +17,7 @@ use credbroker_observe::{
     clock::Now,
     metrics::{CallStatus, Metrics, RunOutcome},
 };
-use credbroker_runner::{PluginRunner, RunError, RunOutput};
+use credbroker_runner::{PluginRunner, RunError, RunErrorKind, RunOutput};
 
 /// Failures in a row that are warnings. Later ones, until the next success, are information.
 const WARNED: u32 = 3;
@@ -133,38 +133,38 @@ fn millis(time: Duration) -> u64 {
 /// it printed.
 fn failure(error: &RunError) -> (RunOutcome, i32, CallStatus) {
     use CallStatus::{ClientInternalError, NoError, PluginExecutionError, PluginNotFoundError};
-    match error {
-        RunError::Exit { code, .. } => (RunOutcome::Exit, *code, PluginExecutionError),
+    match &error.kind {
+        RunErrorKind::Exit(code) => (RunOutcome::Exit, *code, PluginExecutionError),
         // The broker or another process ended these by a signal.
-        RunError::Signal { .. } => (RunOutcome::Signal, -1, PluginExecutionError),
-        RunError::Timeout { .. } => (RunOutcome::Timeout, -1, PluginExecutionError),
-        RunError::OutputTooLarge { .. } => (RunOutcome::OutputTooLarge, -1, PluginExecutionError),
-        RunError::Recursion { .. } => (RunOutcome::Recursion, -1, PluginExecutionError),
-        RunError::NeedsTerminal { .. } | RunError::TerminalLost { .. } => {
+        RunErrorKind::Signal(_) => (RunOutcome::Signal, -1, PluginExecutionError),
+        RunErrorKind::Timeout(..) => (RunOutcome::Timeout, -1, PluginExecutionError),
+        RunErrorKind::OutputTooLarge(_) => (RunOutcome::OutputTooLarge, -1, PluginExecutionError),
+        RunErrorKind::Recursion => (RunOutcome::Recursion, -1, PluginExecutionError),
+        RunErrorKind::NeedsTerminal | RunErrorKind::TerminalLost(_) => {
             (RunOutcome::InteractionRequired, -1, PluginExecutionError)
         }
-        RunError::Decode { .. } => (RunOutcome::InvalidOutput, 0, NoError),
-        RunError::NotFound { .. } | RunError::Unreadable { .. } => {
+        RunErrorKind::Decode(_) => (RunOutcome::InvalidOutput, 0, NoError),
+        RunErrorKind::NotFound { .. } | RunErrorKind::Unreadable(_) => {
             (RunOutcome::NotFound, 1, PluginNotFoundError)
         }
-        RunError::Spawn { .. } => (RunOutcome::NotStarted, 1, PluginNotFoundError),
-        RunError::NotAllowed { refusal, .. } if refusal.is_of_policy() => {
+        RunErrorKind::Spawn(_) => (RunOutcome::NotStarted, 1, PluginNotFoundError),
+        RunErrorKind::NotAllowed(refusal) if refusal.is_of_policy() => {
             (RunOutcome::PolicyDenied, 1, ClientInternalError)
         }
-        RunError::ArgumentsTooLong { .. }
-        | RunError::Directory { .. }
-        | RunError::ExecInfo { .. }
-        | RunError::NotAllowed { .. }
-        | RunError::Unanswered { .. } => (RunOutcome::NotStarted, 1, ClientInternalError),
-        RunError::Throttled { .. } => (RunOutcome::Throttled, 1, ClientInternalError),
-        RunError::Panicked { .. } => (RunOutcome::Panicked, 1, ClientInternalError),
+        RunErrorKind::ArgumentsTooLong(_)
+        | RunErrorKind::Directory(..)
+        | RunErrorKind::ExecInfo(_)
+        | RunErrorKind::NotAllowed(_)
+        | RunErrorKind::Unanswered => (RunOutcome::NotStarted, 1, ClientInternalError),
+        RunErrorKind::Throttled { .. } => (RunOutcome::Throttled, 1, ClientInternalError),
+        RunErrorKind::Panicked => (RunOutcome::Panicked, 1, ClientInternalError),
     }
 }
 
 /// Counts a call of a plugin. A plugin that the policy denies is not called.
 fn called(metrics: &Metrics, result: &Result<RunOutput, RunError>) {
     let (code, status) = match result.as_ref().map_err(failure) {
-        Err(_) if matches!(result, Err(RunError::ExecInfo { .. })) => return, // before the policy
+        _ if matches!(result, Err(RunError { kind: RunErrorKind::ExecInfo(_), .. })) => return, // before the policy
         Err((RunOutcome::PolicyDenied, ..)) => return metrics.calls.checked(false),
         Err((_, code, status)) => (code, status),
         Ok(_) => (0, CallStatus::NoError),

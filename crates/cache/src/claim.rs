@@ -20,7 +20,8 @@ use super::{
 use credbroker_credential::{Draft, Generation, Issued, Validity, lifetime};
 use credbroker_observe::metrics::{RunOutcome, RunReason};
 use credbroker_runner::{
-    Attendance, ForeignTexts, PluginRunner, RunError, RunOutput, RunPermit, RunSource, Ticket, Urgency,
+    Attendance, ForeignTexts, PluginRunner, RunError, RunErrorKind, RunOutput, RunPermit, RunSource, Ticket,
+    Urgency,
 };
 
 /// The claim to run the plugin of an entry. It always publishes an outcome, also after a panic or when the runtime ends.
@@ -129,7 +130,7 @@ impl<R: PluginRunner> Claim<R> {
             result = self.wait_and_run(ticket) => Some(result),
         };
         // Another caller may have a terminal too.
-        let is_lost = matches!(result, Some(Err(CacheError::Run(RunError::TerminalLost { .. }))));
+        let is_lost = matches!(&result, Some(Err(CacheError::Run(error))) if matches!(error.kind, RunErrorKind::TerminalLost(_)));
         self.end(result.filter(|_| !is_lost));
     }
 
@@ -281,10 +282,9 @@ impl<R: PluginRunner> Claim<R> {
         let attendance = &self.run.attendance;
         self.run.started_at()?;
         let result = match failure.map(|failure| &failure.error) {
-            Some(CacheError::Draining | CacheError::Run(RunError::Throttled { .. })) => return None,
-            Some(CacheError::Run(RunError::Timeout { stderr, .. })) if !stderr.is_empty() => {
-                EndResult::Prompt
-            }
+            Some(CacheError::Draining) => return None,
+            Some(error) if error.pause().is_some() => return None,
+            Some(CacheError::Run(error)) if error.may_wait_for_person() => EndResult::Prompt,
             Some(error) if error.needs_terminal() => EndResult::NoTerminal,
             Some(_) => EndResult::Failure,
             None => EndResult::Credential,
@@ -298,7 +298,7 @@ impl<R: PluginRunner> Drop for Claim<R> {
     fn drop(&mut self) {
         if !self.run.is_over() {
             let is_draining = self.cache.inner.parts.draining.is_cancelled();
-            let panicked = || RunError::Panicked { command: self.entry.spec.command() };
+            let panicked = || RunError::of(&self.entry.spec, RunErrorKind::Panicked);
             self.end(Some(Err(if is_draining { CacheError::Draining } else { panicked().into() })));
         }
     }

@@ -13,8 +13,8 @@ use super::{
 };
 use credbroker_credential::{ApiVersion, LifetimeLimits, text::sanitize};
 use credbroker_plugin::{
-    ClusterInfo, Command, Environment, Globs, Interactive, Issuer, Provider, ProviderState, Sandbox, Verify,
-    cleaned, identity_variables, is_denied, may_select_identity,
+    ClusterInfo, Command, Environment, Globs, Interactive, Issuer, Provider, ProviderState, Sandbox, cleaned,
+    identity_variables, is_denied, may_select_identity,
 };
 
 /// Variables of terminals and desktops, which set them for every program.
@@ -110,7 +110,7 @@ pub(super) fn stanza(
         },
         clusters: Vec::new(),
         cluster_info: ClusterInfo::FromCaller,
-        verify: Verify::Auto,
+        verify: true,
         profile_sourced: None,
         profile_env: Globs::default(),
         state: ProviderState::default(),

@@ -7,9 +7,7 @@ use super::schema::{
     Boolean, Checked, ConfigKey, Count, Enumeration, Id, Is, ListOf, MOST, MOST_PER_SECOND, MOST_RUNS, Map,
     MapOrMaps, Optional, Required, Section, SocketMode, Text, TimeSpan, count, text_if,
 };
-use credbroker_plugin::{
-    ArgsPolicy, ClusterInfo, EnvPolicy, Interactive, Sandbox, Sha256, Verify, access::Verb,
-};
+use credbroker_plugin::{ClusterInfo, EnvPolicy, Interactive, Sandbox, Sha256, access::Verb};
 
 /// A module for each section: a static [`ConfigKey`] for each key, and `SECTION` with all of them.
 macro_rules! section {
@@ -231,7 +229,7 @@ section! {
     /// Lifetime of a credential that has no expiry.
     UNKNOWN_EXPIRY_MAX_AGE: TimeSpan, Is<Duration> = ("unknownExpiryMaxAge", TimeSpan::AGE, Is(Duration::from_secs(10 * 60)), "5m");
     /// Whether an API server that the broker knows is asked about a credential that seems to be rejected.
-    VERIFY: Enumeration<Verify>, Is<Verify> = ("verify", Enumeration(&[("auto", Verify::Auto), ("never", Verify::Never)]), Is(Verify::Auto), "never");
+    VERIFY: Enumeration<bool>, Is<bool> = ("verify", Enumeration(&[("auto", true), ("never", false)]), Is(true), "never");
     /// What happens with the cluster that a caller sends. `fromCaller`: the plugin gets it, and it is part of the
     /// identity of the credential. `match`: it must be a cluster that the broker knows for this provider, and the plugin
     /// gets what the broker knows; other clusters fail with `CLUSTER_MISMATCH`. Without `provideClusterInfo` the default is
@@ -240,7 +238,7 @@ section! {
     /// Name of the issuer, whose rate limits apply. See `issuers`.
     ISSUER: Text, Optional = ("issuer", Text::NAME, Optional("an issuer with the provider's name"), "google");
     /// Whether the plugin gets the arguments in a ClusterProfile, after its own.
-    ARGS_POLICY: Enumeration<ArgsPolicy>, Is<ArgsPolicy> = ("profileSourcedCLIArgsPolicy", Enumeration(&[("", ArgsPolicy::Ignore), ("Ignore", ArgsPolicy::Ignore), ("Append", ArgsPolicy::Append)]), Is(ArgsPolicy::Ignore), "Append");
+    ARGS_POLICY: Enumeration<bool>, Is<bool> = ("profileSourcedCLIArgsPolicy", Enumeration(&[("", false), ("Ignore", false), ("Append", true)]), Is(false), "Append");
     /// Whether the plugin gets the variables in a ClusterProfile that `profileEnv` allows. `AppendIfNotExists`: except those
     /// in `execConfig.env`. `Replace`: all of them.
     ENV_POLICY: Enumeration<EnvPolicy>, Is<EnvPolicy> = ("profileSourcedEnvVarsPolicy", Enumeration(&[("", EnvPolicy::Ignore), ("Ignore", EnvPolicy::Ignore), ("AppendIfNotExists", EnvPolicy::AppendIfNotExists), ("Replace", EnvPolicy::Replace)]), Is(EnvPolicy::Ignore), "AppendIfNotExists");

@@ -151,7 +151,7 @@ impl Refusal {
 pub struct FoundFile {
     /// The file.
     pub executable: Arc<Executable>,
-    /// Number of this file among the different files found so far; the first is 1.
+    /// Number of this file among the different files found so far; the first is 1. The [`PluginFile`] counts them.
     pub version: u64,
     /// Why it must not run, as far as its contents, owners and modes say.
     pub refusal: Option<Refusal>,
@@ -181,17 +181,6 @@ pub struct FileQuery {
     pub sha256: Option<Sha256>,
     /// Whether an allowlist may name the file without its directory.
     pub is_listed: bool,
-}
-
-/// What a look-up found.
-#[derive(Debug)]
-pub struct Sighting {
-    /// The file.
-    pub executable: Executable,
-    /// Why it must not run.
-    pub refusal: Option<Refusal>,
-    /// As [`FoundFile::is_first_in_path`].
-    pub is_first_in_path: bool,
 }
 
 /// Changes with each write to a file, even if its times are set back: the kernel alone sets the time of the last status
@@ -250,18 +239,18 @@ impl PluginFile {
 
     /// Notes what a look-up found; `None`: there is no such file. Returns the file if it must not run, for a reason that the
     /// look-up before did not find.
-    pub fn note(&self, looked: io::Result<Option<Sighting>>) -> Option<FoundFile> {
+    pub fn note(&self, looked: io::Result<Option<FoundFile>>) -> Option<FoundFile> {
         let mut seen = self.seen.write().unwrap_or_else(PoisonError::into_inner);
         let before = seen.now.as_ref().ok().and_then(|known| known.refusal.clone());
         seen.now = match looked {
-            Ok(Some(Sighting { executable, refusal, is_first_in_path })) => {
-                let same = seen.last.take().filter(|last| **last == executable);
-                let executable = same.unwrap_or_else(|| {
-                    self.version.fetch_add(1, Ordering::Relaxed);
-                    Arc::new(executable)
-                });
-                seen.last = Some(Arc::clone(&executable));
-                Ok(FoundFile { executable, version: self.version(), refusal, is_first_in_path })
+            Ok(Some(mut found)) => {
+                match seen.last.take().filter(|last| *last == found.executable) {
+                    Some(same) => found.executable = same,
+                    None => _ = self.version.fetch_add(1, Ordering::Relaxed),
+                }
+                found.version = self.version();
+                seen.last = Some(Arc::clone(&found.executable));
+                Ok(found)
             }
             Ok(None) => Err(FileError::NotFound),
             Err(error) => Err(FileError::Unreadable(Arc::new(error))),

@@ -31,13 +31,12 @@ pub use environment::{Environment, Origin, Session};
 pub use error::{ProviderProblem, ResolveError};
 pub use file::{
     Command, Executable, FileError, FileIdentity, FileQuery, FoundFile, PluginFile, PluginPolicy, Refusal,
-    Sighting, cleaned,
+    cleaned,
 };
 pub use key::{KeyHasher, KeyPart, PartKind, PartOrigin, PluginKey};
 pub use profile::{ProfileError, ProfileName};
 pub use provider::{
-    ArgsPolicy, ClusterInfo, EnvPolicy, Interactive, Issuer, ProfileSourced, Provider, ProviderState,
-    Retirement, Sandbox, Verify,
+    ClusterInfo, EnvPolicy, Interactive, Issuer, ProfileSourced, Provider, ProviderState, Retirement, Sandbox,
 };
 pub use providers::{Entry, ProviderChanges, ProviderUpdate, Providers};
 pub use route::Route;

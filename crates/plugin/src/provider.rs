@@ -67,8 +67,8 @@ pub struct Provider {
     pub clusters: Vec<Cluster>,
     /// How the broker uses the cluster that a caller sends.
     pub cluster_info: ClusterInfo,
-    /// Whether the broker asks an API server about a credential that seems to be rejected.
-    pub verify: Verify,
+    /// Whether the broker asks an API server, if it knows the cluster, about a credential that seems to be rejected.
+    pub verify: bool,
     /// What the provider takes from ClusterProfiles. `None`: a user of a kubeconfig, not an access provider.
     pub profile_sourced: Option<ProfileSourced>,
     /// Names of the variables that ClusterProfiles may set, if `profile_sourced` takes any.
@@ -143,16 +143,6 @@ pub enum ClusterInfo {
     Match,
 }
 
-/// Whether the broker verifies a suspected rejection.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Verify {
-    /// If the broker knows the cluster.
-    #[default]
-    Auto,
-    /// Never.
-    Never,
-}
-
 /// `interactiveMode` of a stanza: whether the plugin reads from a terminal.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Interactive {
@@ -190,16 +180,6 @@ impl Sandbox {
     }
 }
 
-/// Whether the arguments in a profile reach the plugin.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum ArgsPolicy {
-    /// They do not.
-    #[default]
-    Ignore,
-    /// They follow the provider's own.
-    Append,
-}
-
 /// Whether the variables in a profile reach the plugin.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum EnvPolicy {
@@ -215,8 +195,8 @@ pub enum EnvPolicy {
 /// What a provider takes from profiles.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ProfileSourced {
-    /// `profileSourcedCLIArgsPolicy`.
-    pub args: ArgsPolicy,
+    /// Whether the arguments in a profile follow the provider's own: `profileSourcedCLIArgsPolicy`.
+    pub args: bool,
     /// `profileSourcedEnvVarsPolicy`.
     pub env: EnvPolicy,
 }

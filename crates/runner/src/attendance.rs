@@ -8,8 +8,8 @@ use tokio::{
 };
 
 use crate::{
-    error::RunError,
-    lease::{Lender, PluginCommand},
+    error::{RunError, RunErrorKind},
+    lease::{Deposit, Lender, PluginCommand},
     transcript::Transcript,
 };
 use credbroker_plugin::{Provider, Session};
@@ -138,11 +138,10 @@ impl Attendance {
         }
     }
 
-    /// The error of the plugin `command`, which has used up `limit`.
-    pub(crate) fn timed_out(&self, command: Arc<str>, limit: Duration, stderr: Arc<str>) -> RunError {
+    /// What happened to a run that has used up `limit`.
+    pub(crate) fn timed_out(&self, limit: Duration) -> RunErrorKind {
         let is_longer = limit > self.state.borrow().timeout;
-        let key = if is_longer { "interactiveTimeout" } else { "timeout" };
-        RunError::Timeout { command, limit, key, stderr }
+        RunErrorKind::Timeout(limit, if is_longer { "interactiveTimeout" } else { "timeout" })
     }
 
     /// Waits until the run waits for a person and `take` gives it a place among the interactive runs. From then on it may
@@ -181,13 +180,14 @@ impl Attendance {
         // For others who attend it. It also means that the run waits for a person from its start.
         let place = format!("the plugin runs in the terminal of process {process}");
         self.wrote(format!("{place}\n").as_bytes());
-        let lost = || RunError::TerminalLost { command: Arc::clone(&command), process };
-        let deposited = lender.offer(plugin).ok_or_else(lost)?;
-        tokio::select! {
+        let lost = || RunErrorKind::TerminalLost(process);
+        let Some(deposited) = lender.offer(plugin) else { return Err(RunError::new(command, lost())) };
+        let (ended, stderr) = tokio::select! {
             biased;
-            deposit = deposited => deposit.map_err(|_dropped| lost())?.stdout(command),
-            limit = self.used_up() => Err(self.timed_out(command, limit, place.into())),
-        }
+            deposit = deposited => (deposit.map_err(|_dropped| lost()).and_then(Deposit::stdout), Arc::default()),
+            limit = self.used_up() => (Err(self.timed_out(limit)), place.into()),
+        };
+        ended.map_err(|kind| RunError { command, kind, stderr })
     }
 
     /// Whether a person attends it.

@@ -17,7 +17,7 @@ use tracing::warn;
 use crate::linux;
 use credbroker_client::paths::{Exposed, first_on_the_way};
 use credbroker_plugin::{
-    Command, Executable, FileError, FileIdentity, FoundFile, PluginFile, Providers, Refusal, Sha256, Sighting,
+    Command, Executable, FileError, FileIdentity, FoundFile, PluginFile, Providers, Refusal, Sha256,
 };
 
 /// How long a run waits for the look-up of its file. The file system of a hung mount never answers.
@@ -62,7 +62,7 @@ pub fn find_in_path(name: &str, path: &OsStr) -> Option<PathBuf> {
 
 fn look_up(
     files: &[Arc<PluginFile>],
-    look: impl Fn(&PluginFile, &mut LastDigest) -> io::Result<Option<Sighting>>,
+    look: impl Fn(&PluginFile, &mut LastDigest) -> io::Result<Option<FoundFile>>,
 ) {
     for file in files {
         if let Ok(mut turn) = file.turn().try_lock() {
@@ -73,7 +73,7 @@ fn look_up(
 
 async fn find_with(
     file: &Arc<PluginFile>,
-    look: impl FnOnce(&PluginFile, &mut LastDigest) -> io::Result<Option<Sighting>> + Send + 'static,
+    look: impl FnOnce(&PluginFile, &mut LastDigest) -> io::Result<Option<FoundFile>> + Send + 'static,
 ) -> Result<FoundFile, FileError> {
     let looking = async {
         let (mut turn, file) = (Arc::clone(file.turn()).lock_owned().await, Arc::clone(file));
@@ -87,13 +87,13 @@ async fn find_with(
     }
 }
 
-fn note(file: &PluginFile, looked: io::Result<Option<Sighting>>) {
+fn note(file: &PluginFile, looked: io::Result<Option<FoundFile>>) {
     if let Some(FoundFile { executable, refusal: Some(refusal), .. }) = file.note(looked) {
         warn!(plugin = %executable.path.display(), "the file of a plugin is not safe: {refusal}");
     }
 }
 
-fn look(file: &PluginFile, last: &mut LastDigest) -> io::Result<Option<Sighting>> {
+fn look(file: &PluginFile, last: &mut LastDigest) -> io::Result<Option<FoundFile>> {
     let query = file.query();
     let known = file.last().map(|executable| executable.path.clone());
     let Some(executable) = current(&query.command, &query.path, known.as_deref())? else { return Ok(None) };
@@ -103,7 +103,7 @@ fn look(file: &PluginFile, last: &mut LastDigest) -> io::Result<Option<Sighting>
     let name = executable.path.file_name().and_then(OsStr::to_str).filter(|_| query.is_listed);
     let first = name.and_then(|name| find_in_path(name, &query.path));
     let is_first_in_path = first.is_some_and(|first| first == executable.path);
-    Ok(Some(Sighting { executable, refusal, is_first_in_path }))
+    Ok(Some(FoundFile { executable: executable.into(), version: 0, refusal, is_first_in_path }))
 }
 
 /// The file that `command` currently means; `None` if there is none. A bare name is looked up in `path`, a `PATH`. The

@@ -7,7 +7,9 @@ use crate::CacheError;
 use credbroker_plugin::Globs;
 
 fn is_of_key(failed: &Failed) -> bool {
-    let CacheError::Run(RunError::Throttled { of_key, .. }) = &failed.error else { panic!("{failed:?}") };
+    let CacheError::Run(RunError { kind: RunErrorKind::Throttled { of_key, .. }, .. }) = &failed.error else {
+        panic!("{failed:?}")
+    };
     *of_key
 }
 

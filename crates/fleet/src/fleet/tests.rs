@@ -4,11 +4,11 @@ mod rebase;
 use serde_json::{Value, json};
 
 use super::*;
-use credbroker_plugin::{ArgsPolicy, Command, EnvPolicy, ProfileSourced, testing::provider};
+use credbroker_plugin::{Command, EnvPolicy, ProfileSourced, testing::provider};
 
 /// Two providers that accept all additions. The second serves profiles that do not list the first.
 fn fleet() -> Fleet {
-    let sourced = Some(ProfileSourced { args: ArgsPolicy::Append, env: EnvPolicy::Replace });
+    let sourced = Some(ProfileSourced { args: true, env: EnvPolicy::Replace });
     let all = ["p", "q"]
         .map(|name| Provider { profile_sourced: sourced, ..provider(name, Command::Name("plugin".into())) });
     let user = Provider { profile_sourced: None, ..provider("user", Command::Name("plugin".into())) };

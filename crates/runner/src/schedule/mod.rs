@@ -28,7 +28,7 @@ use self::{
     issuer::{Outcome, PaceChange, pause},
     queue::Queue,
 };
-use crate::error::RunError;
+use crate::error::{RunError, RunErrorKind};
 use credbroker_observe::clock::Clock;
 use credbroker_plugin::{Issuer, Provider};
 
@@ -280,13 +280,13 @@ impl Drop for RunPermit {
 fn outcome<T>(result: &Result<T, RunError>, foreign: impl FnOnce() -> ForeignTexts) -> Outcome {
     match result {
         Ok(_) => Outcome::Success,
-        Err(
-            RunError::Exit { stderr, .. }
-            | RunError::Signal { stderr, .. }
-            | RunError::Timeout { stderr, .. },
-        ) => throttling::throttling(stderr, foreign).map_or(Outcome::Reached, Outcome::Throttled),
-        Err(RunError::Decode { .. } | RunError::OutputTooLarge { .. }) => Outcome::Reached,
-        // The plugin did not ask the issuer.
-        Err(_) => Outcome::Unknown,
+        Err(RunError { kind, stderr, .. }) => match kind {
+            RunErrorKind::Exit(_) | RunErrorKind::Signal(_) | RunErrorKind::Timeout(..) => {
+                throttling::throttling(stderr, foreign).map_or(Outcome::Reached, Outcome::Throttled)
+            }
+            RunErrorKind::Decode(_) | RunErrorKind::OutputTooLarge(_) => Outcome::Reached,
+            // The plugin did not ask the issuer.
+            _ => Outcome::Unknown,
+        },
     }
 }

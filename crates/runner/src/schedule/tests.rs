@@ -102,7 +102,7 @@ fn provider(name: &str) -> Arc<Provider> {
 }
 
 fn failed(stderr: &str) -> Result<Decoded, RunError> {
-    Err(RunError::Exit { command: "p".into(), code: 1, stderr: stderr.into() })
+    Err(RunError { stderr: stderr.into(), ..RunError::new("p", RunErrorKind::Exit(1)) })
 }
 
 fn decoded() -> Decoded {
@@ -204,9 +204,12 @@ async fn a_paused_issuer_refuses_callers_at_once_and_other_runs_wait() {
     setup.throttle(&provider).await;
     let retry_after = setup.enter(&provider, WAITED).turn().await.unwrap_err();
     assert_eq!(retry_after, secs(60));
-    let (command, name) = ("/bin/p".into(), Arc::clone(&provider.name));
+    let (command, name) = ("/bin/p", Arc::clone(&provider.name));
     let issuer = Arc::clone(&provider.issuer.name);
-    let refused = RunError::Throttled { command, provider: name, issuer, of_key: false, retry_after };
+    let refused = RunError::new(
+        command,
+        RunErrorKind::Throttled { provider: name, issuer, of_key: false, retry_after },
+    );
     insta::assert_snapshot!(refused, @"plugin `/bin/p` was not started: issuer `idp` asked for fewer runs and is paused for another 60 s; to run it now, use `credbroker refresh p`");
     let ticket = setup.enter(&provider, Urgency::Urgent { uid: None });
     let waits_for = ticket.handle().waits_for(None).unwrap();
@@ -305,26 +308,27 @@ fn only_the_stderr_of_failed_runs_shows_that_the_issuer_throttles() {
     let after = |retry_after| Outcome::Throttled(Throttling { retry_after });
     let (long, second) = (Duration::from_secs(30), Duration::from_secs(1));
     for (error, expected) in [
-        (RunError::Exit { command: command(), code: 1, stderr: stderr() }, after(None)),
-        (RunError::Signal { command: command(), signal: 9, stderr: stderr() }, after(None)),
+        (RunError { stderr: stderr(), ..RunError::new(command(), RunErrorKind::Exit(1)) }, after(None)),
+        (RunError { stderr: stderr(), ..RunError::new(command(), RunErrorKind::Signal(9)) }, after(None)),
         (
-            RunError::Timeout {
-                command: command(),
-                limit: long,
-                key: "timeout",
+            RunError {
                 stderr: "Retry-After: 1".into(),
+                ..RunError::new(command(), RunErrorKind::Timeout(long, "timeout"))
             },
             after(Some(second)),
         ),
-        (RunError::Exit { command: command(), code: 429, stderr: "no".into() }, Outcome::Reached),
-        (RunError::Decode { command: command(), source: DecodeError::Empty }, Outcome::Reached),
-        (RunError::OutputTooLarge { command: command(), limit: 429 }, Outcome::Reached),
         (
-            RunError::NotFound { command: command(), install_hint: Some("429".into()), place: "" },
+            RunError { stderr: "no".into(), ..RunError::new(command(), RunErrorKind::Exit(429)) },
+            Outcome::Reached,
+        ),
+        (RunError::new(command(), RunErrorKind::Decode(DecodeError::Empty)), Outcome::Reached),
+        (RunError::new(command(), RunErrorKind::OutputTooLarge(429)), Outcome::Reached),
+        (
+            RunError::new(command(), RunErrorKind::NotFound { install_hint: Some("429".into()), place: "" }),
             Outcome::Unknown,
         ),
         (
-            RunError::Spawn { command: command(), cause: Arc::new(io::ErrorKind::NotFound.into()) },
+            RunError::new(command(), RunErrorKind::Spawn(Arc::new(io::ErrorKind::NotFound.into()))),
             Outcome::Unknown,
         ),
     ] {

@@ -2,8 +2,7 @@ use std::{num::NonZeroUsize, time::Duration};
 
 use super::super::*;
 use crate::{
-    ClusterInfo, Command, Definition, Environment, Globs, Issuer, ProviderRef, Verify,
-    testing::provider as bare,
+    ClusterInfo, Command, Definition, Environment, Globs, Issuer, ProviderRef, testing::provider as bare,
 };
 use credbroker_credential::Cluster;
 
@@ -50,7 +49,7 @@ fn every_change_of_a_stanza_is_a_new_definition() {
         ("caller_env", p(), Provider { caller_env: Globs::new(["A"]), ..p() }),
         ("install_hint", p(), Provider { install_hint: Some("apt".into()), ..p() }),
         ("timeout", p(), Provider { timeout: Duration::from_secs(1), ..p() }),
-        ("verify", p(), Provider { verify: Verify::Never, ..p() }),
+        ("verify", p(), Provider { verify: false, ..p() }),
         ("match", p(), Provider { cluster_info: ClusterInfo::Match, ..p() }),
         ("profiles", p(), Provider { profile_sourced: None, ..p() }),
         ("cluster", known(true, &["https://a"]), known(true, &["https://b"])),

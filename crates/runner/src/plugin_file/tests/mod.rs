@@ -61,13 +61,20 @@ impl Disk {
     }
 
     /// Looks at it instead of the real one.
-    fn look(&self) -> impl Fn(&PluginFile, &mut LastDigest) -> io::Result<Option<Sighting>> + Send + 'static {
+    fn look(
+        &self,
+    ) -> impl Fn(&PluginFile, &mut LastDigest) -> io::Result<Option<FoundFile>> + Send + 'static {
         let disk = self.clone();
         move |_, _| {
             disk.begun.send(()).ok();
             let state = disk.state.0.lock().unwrap();
             let found = disk.state.1.wait_while(state, |state| state.hangs).unwrap().file.clone()?;
-            Ok(found.map(|executable| Sighting { executable, refusal: None, is_first_in_path: false }))
+            Ok(found.map(|executable| FoundFile {
+                executable: executable.into(),
+                version: 0,
+                refusal: None,
+                is_first_in_path: false,
+            }))
         }
     }
 }
