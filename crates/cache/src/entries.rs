@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    hash::BuildHasherDefault,
     ops::Bound,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -14,7 +13,7 @@ use super::{
     request::Selector,
 };
 use credbroker_observe::clock::Now;
-use credbroker_plugin::{KeyHasher, PluginKey, PluginSpec, ProfileName};
+use credbroker_plugin::{PluginKey, PluginSpec, ProfileName};
 
 /// The position of a key in the list: its provider's name, then the key.
 pub type ListPosition = (Arc<str>, PluginKey);
@@ -22,7 +21,7 @@ pub type ListPosition = (Arc<str>, PluginKey);
 /// All entries. Every map has the same ones.
 #[derive(Debug)]
 pub(crate) struct KeyEntries {
-    by_key: HashMap<PluginKey, Arc<KeyEntry>, BuildHasherDefault<KeyHasher>>,
+    by_key: HashMap<PluginKey, Arc<KeyEntry>>,
     in_order: BTreeMap<ListPosition, Arc<KeyEntry>>,
     by_profile: HashMap<ProfileName, Vec<Arc<KeyEntry>>>,
     bounds: Bounds,

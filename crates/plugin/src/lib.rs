@@ -33,7 +33,7 @@ pub use file::{
     Command, Executable, FileError, FileIdentity, FileQuery, FoundFile, PluginFile, PluginPolicy, Refusal,
     cleaned,
 };
-pub use key::{KeyHasher, KeyPart, PartKind, PartOrigin, PluginKey};
+pub use key::{KeyPart, PartKind, PartOrigin, PluginKey};
 pub use profile::{ProfileError, ProfileName};
 pub use provider::{
     ClusterInfo, EnvPolicy, Interactive, Issuer, ProfileSourced, Provider, ProviderState, Retirement, Sandbox,

@@ -22,13 +22,7 @@ impl Sha256 {
 
     /// Of these bytes.
     pub fn of(bytes: &[u8]) -> Self {
-        Self::from_digest(&digest(&SHA256, bytes))
-    }
-
-    fn from_digest(digest: &Digest) -> Self {
-        let mut bytes = [0; 32];
-        bytes.copy_from_slice(digest.as_ref());
-        Self(bytes)
+        digest(&SHA256, bytes).into()
     }
 
     /// Of all that can be read.
@@ -36,7 +30,7 @@ impl Sha256 {
         let (mut context, mut piece) = (Context::new(&SHA256), vec![0; 64 << 10]);
         loop {
             match contents.read(&mut piece)? {
-                0 => return Ok(Self::from_digest(&context.finish())),
+                0 => return Ok(context.finish().into()),
                 read => context.update(piece.get(..read).unwrap_or_default()),
             }
         }
@@ -65,5 +59,13 @@ mod tests {
         for other in ["", "ab", &OF_ABC[1..], &format!("{OF_ABC}00"), &OF_ABC.replace('b', "g")] {
             assert_eq!(Sha256::from_hex(other), None, "{other}");
         }
+    }
+}
+
+impl From<Digest> for Sha256 {
+    fn from(digest: Digest) -> Self {
+        let mut bytes = [0; 32];
+        bytes.copy_from_slice(digest.as_ref());
+        Self(bytes)
     }
 }
