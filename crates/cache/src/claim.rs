@@ -17,7 +17,7 @@ use super::{
     run::Run,
     state::{Current, Decision, KeyState, renewal},
 };
-use credbroker_credential::{Draft, Generation, Issued, Validity, lifetime};
+use credbroker_credential::{Draft, Generation, Issued, lifetime};
 use credbroker_observe::metrics::{RunOutcome, RunReason};
 use credbroker_runner::{
     Attendance, ForeignTexts, PluginRunner, RunError, RunErrorKind, RunOutput, RunPermit, RunSource, Ticket,
@@ -261,8 +261,7 @@ impl<R: PluginRunner> Claim<R> {
         let draft =
             Draft { generation: &generation, token, pair, fingerprint, expires_at, lifetime: left, cluster };
         let encoded = (parts.encode)(&draft);
-        let certificate =
-            material.pair.as_ref().map(|pair| Validity { from: pair.not_before, to: pair.not_after });
+        let certificate = material.pair.as_ref().map(|pair| pair.validity);
         let issued = Issued {
             generation,
             encoded,

@@ -11,7 +11,9 @@ use std::{
 use bytes::Bytes;
 use secrecy::ExposeSecret as _;
 
-use crate::{exec_credential::Material, exec_info::Cluster, lifetime::LifetimeBound, pair::Fingerprint};
+use crate::{
+    exec_credential::Material, exec_info::Cluster, lifetime::LifetimeBound, pair::Validity, sha256::Sha256,
+};
 
 /// One reading of both clocks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -58,7 +60,7 @@ pub struct Draft<'a> {
     /// PEM chain and key.
     pub pair: Option<(&'a [u8], &'a [u8])>,
     /// The fingerprint of the chain.
-    pub fingerprint: Option<Fingerprint>,
+    pub fingerprint: Option<Sha256>,
     /// The effective expiry.
     pub expires_at: SystemTime,
     /// From arrival to `expires_at`.
@@ -115,7 +117,7 @@ pub struct Issued {
     /// The response that contains it.
     pub encoded: EncodedCredential,
     /// The fingerprint of the client certificate, if there is one.
-    pub fingerprint: Option<Fingerprint>,
+    pub fingerprint: Option<Sha256>,
     /// The validity of that certificate.
     pub certificate: Option<Validity>,
     /// When the broker received it.
@@ -128,15 +130,6 @@ pub struct Issued {
     pub within_skew: bool,
     /// Why it does not live longer.
     pub bound: LifetimeBound,
-}
-
-/// The validity of a certificate.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Validity {
-    /// Its `NotBefore`.
-    pub from: SystemTime,
-    /// Its `NotAfter`.
-    pub to: SystemTime,
 }
 
 impl Issued {

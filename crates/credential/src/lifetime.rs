@@ -97,7 +97,7 @@ pub fn lifetime(
     limits: LifetimeLimits,
     now: SystemTime,
 ) -> Result<Lifetime, LifetimeError> {
-    let certificate = decoded.material.pair.as_ref().map(|pair| pair.not_after);
+    let certificate = decoded.material.pair.as_ref().map(|pair| pair.validity.to);
     let token = decoded.material.token.as_ref().and_then(|token| token.expires_at);
     let named = [
         (decoded.expires_at, LifetimeBound::ExpirationTimestamp),
@@ -115,7 +115,7 @@ pub fn lifetime(
     if let Some(ago) = certificate.and_then(since).filter(|ago| *ago > SKEW) {
         return Err(LifetimeError::Certificate(whole_seconds(ago)));
     }
-    let not_before = decoded.material.pair.as_ref().map(|pair| pair.not_before);
+    let not_before = decoded.material.pair.as_ref().map(|pair| pair.validity.from);
     if let Some(ahead) = not_before.and_then(|at| at.duration_since(now).ok()).filter(|ahead| *ahead > SKEW) {
         return Err(LifetimeError::NotYetValid(whole_seconds(ahead)));
     }

@@ -1,9 +1,6 @@
 //! A client certificate and its key, checked against each other.
 
-use std::{
-    fmt,
-    time::{Duration, SystemTime},
-};
+use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::digest::{Context, SHA256};
 use base64::prelude::{BASE64_STANDARD, Engine};
@@ -18,6 +15,7 @@ use zeroize::Zeroizing;
 
 use crate::{
     key::{PrivateKey, is_secp256k1},
+    sha256::Sha256,
     timestamp::shift,
 };
 
@@ -38,28 +36,19 @@ pub struct ClientPair {
     pub chain_pem: SecretSlice<u8>,
     /// PEM; belongs to the leaf.
     pub key_pem: SecretSlice<u8>,
-    /// Changes if and only if the TLS identity does.
-    pub fingerprint: Fingerprint,
-    /// `NotBefore` of the leaf.
-    pub not_before: SystemTime,
-    /// `NotAfter` of the leaf.
-    pub not_after: SystemTime,
+    /// Of the DER certificates: changes if and only if the TLS identity does, because the key belongs to the leaf.
+    pub fingerprint: Sha256,
+    /// The validity of the leaf.
+    pub validity: Validity,
 }
 
-/// SHA-256 of the DER certificates of a chain. It does not include the key, which belongs to the leaf.
-#[derive(Clone, Copy, Eq, Hash, PartialEq)]
-pub struct Fingerprint(pub [u8; 32]);
-
-impl fmt::Display for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Fingerprint({self})")
-    }
+/// The validity of a certificate.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Validity {
+    /// Its `NotBefore`.
+    pub from: SystemTime,
+    /// Its `NotAfter`.
+    pub to: SystemTime,
 }
 
 /// Why a client certificate and its key are not accepted. Never contains them.
@@ -140,8 +129,7 @@ pub(super) fn client_pair(chain: &str, key: &str) -> Result<(ClientPair, Vec<&'s
         chain_pem: chain_alone.unwrap_or_else(|| chain.to_owned()).into_bytes().into(),
         key_pem: key.as_bytes().to_vec().into(),
         fingerprint: fingerprint(&certificates),
-        not_before: time(leaf.validity().not_before),
-        not_after: time(leaf.validity().not_after),
+        validity: Validity { from: time(leaf.validity().not_before), to: time(leaf.validity().not_after) },
     };
     Ok((pair, warnings))
 }
@@ -185,15 +173,13 @@ fn private_key(text: &str, blocks: &[Block<'_>]) -> Result<PrivateKey, PairError
 }
 
 /// Each certificate is prefixed with its length, so that two different chains never give the same bytes.
-fn fingerprint(certificates: &[&Zeroizing<Vec<u8>>]) -> Fingerprint {
+fn fingerprint(certificates: &[&Zeroizing<Vec<u8>>]) -> Sha256 {
     let mut context = Context::new(&SHA256);
     for der in certificates {
         context.update(&(der.len() as u64).to_be_bytes());
         context.update(der);
     }
-    let mut sum = [0; 32];
-    sum.copy_from_slice(context.finish().as_ref());
-    Fingerprint(sum)
+    context.finish().into()
 }
 
 /// Reads exactly one DER certificate, without its extensions.

@@ -13,8 +13,7 @@ use std::{
 
 use tokio::sync::Mutex;
 
-use super::sha256::Sha256;
-use credbroker_credential::text::shown_path;
+use credbroker_credential::{Sha256, text::shown_path};
 
 /// How a plugin's executable is named.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]

@@ -4,10 +4,8 @@ use std::{borrow::Cow, collections::BTreeMap, fmt, iter, os::unix::ffi::OsStrExt
 
 use aws_lc_rs::digest::{Context, SHA256};
 
-use super::{
-    file::Command, profile::ProfileName, provider::Provider, sha256::Sha256, variables::is_standing,
-};
-use credbroker_credential::Cluster;
+use super::{file::Command, profile::ProfileName, provider::Provider, variables::is_standing};
+use credbroker_credential::{Cluster, Sha256};
 pub use credbroker_proto::v1::key_part::{Kind as PartKind, Origin as PartOrigin};
 
 /// SHA-256 over everything in a request and the configuration that can change a plugin's answer, and nothing else.

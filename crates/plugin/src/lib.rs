@@ -18,13 +18,13 @@ mod profile;
 mod provider;
 mod providers;
 mod route;
-mod sha256;
 mod spec;
 #[cfg(any(test, feature = "test-util"))]
 pub mod testing;
 mod variables;
 
 pub use clusters::{difference, verifiable_at};
+pub use credbroker_credential::Sha256;
 pub use credbroker_proto::Globs;
 pub use definition::{Definition, ProviderRef};
 pub use environment::{Environment, Origin, Session};
@@ -40,6 +40,5 @@ pub use provider::{
 };
 pub use providers::{Entry, ProviderChanges, ProviderUpdate, Providers};
 pub use route::Route;
-pub use sha256::Sha256;
 pub use spec::{PluginSpec, Target};
 pub use variables::{identity_variables, is_denied, may_select_identity};

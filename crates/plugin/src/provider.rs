@@ -15,9 +15,8 @@ use super::{
     environment::Environment,
     error::{ProviderProblem, ResolveError},
     file::{Command, FoundFile, PluginPolicy, Refusal},
-    sha256::Sha256,
 };
-use credbroker_credential::{ApiVersion, Cluster, LifetimeLimits};
+use credbroker_credential::{ApiVersion, Cluster, LifetimeLimits, Sha256};
 use credbroker_proto::Globs;
 
 /// One configured plugin, validated and immutable.

@@ -142,7 +142,7 @@ fn other_digest(path: &Path, wanted: Sha256, last: &mut LastDigest) -> io::Resul
         return Err(io::Error::other("it changed while it was read"));
     }
     *last = Some((identity, actual));
-    Ok((actual != wanted).then(|| Refusal::Digest(actual.to_hex())))
+    Ok((actual != wanted).then(|| Refusal::Digest(actual.to_string())))
 }
 
 fn identity(metadata: &Metadata) -> FileIdentity {

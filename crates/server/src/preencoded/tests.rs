@@ -6,14 +6,14 @@ use std::{
 use bytes::Bytes;
 
 use super::*;
-use credbroker_credential::{Cluster, Fingerprint, Generation};
+use credbroker_credential::{Cluster, Generation, Sha256};
 
 fn draft(generation: &Generation) -> Draft<'_> {
     Draft {
         generation,
         token: Some("a token"),
         pair: Some((b"chain", b"key")),
-        fingerprint: Some(Fingerprint([0xab; 32])),
+        fingerprint: Some(Sha256([0xab; 32])),
         expires_at: SystemTime::UNIX_EPOCH + Duration::new(1_060, 5),
         lifetime: Duration::from_secs(60),
         cluster: None,
