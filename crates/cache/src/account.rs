@@ -144,7 +144,7 @@ fn failure(error: &RunError) -> (RunOutcome, i32, CallStatus) {
             (RunOutcome::InteractionRequired, -1, PluginExecutionError)
         }
         RunErrorKind::Decode(_) => (RunOutcome::InvalidOutput, 0, NoError),
-        RunErrorKind::NotFound { .. } | RunErrorKind::Unreadable(_) => {
+        RunErrorKind::NotFound(_) | RunErrorKind::Unreadable(_) => {
             (RunOutcome::NotFound, 1, PluginNotFoundError)
         }
         RunErrorKind::Spawn(_) => (RunOutcome::NotStarted, 1, PluginNotFoundError),

@@ -130,7 +130,10 @@ impl<R: PluginRunner> Claim<R> {
             result = self.wait_and_run(ticket) => Some(result),
         };
         // Another caller may have a terminal too.
-        let is_lost = matches!(&result, Some(Err(CacheError::Run(error))) if matches!(error.kind, RunErrorKind::TerminalLost(_)));
+        let is_lost = matches!(
+            result,
+            Some(Err(CacheError::Run(RunError { kind: RunErrorKind::TerminalLost(_), .. })))
+        );
         self.end(result.filter(|_| !is_lost));
     }
 

@@ -136,8 +136,7 @@ impl From<serde_json::Error> for ExecInfoError {
     }
 }
 
-/// Removes the white space between tokens, which the extension may have: a variable should be one line. Escapes what Go escapes
-/// in strings; it occurs nowhere else.
+/// Removes white space between tokens, so that the variable is one line. Escapes what Go escapes in strings.
 fn as_go_writes(json: &str) -> String {
     let (mut written, mut quoted, mut escape) = (String::with_capacity(json.len()), false, false);
     for character in json.chars() {

@@ -72,8 +72,7 @@ pub struct Draft<'a> {
 /// An encoded response, and the positions of the secrets in it. `Debug` shows only its length.
 #[derive(Clone, Default)]
 pub struct EncodedCredential {
-    /// The whole response with its gRPC header. Its memory is wiped when the last clone is dropped, because the allocator
-    /// wipes freed memory.
+    /// The whole response with its gRPC header. The allocator wipes it when the last clone is dropped.
     pub frame: Bytes,
     /// The bearer token, UTF-8.
     pub token: Option<Range<usize>>,

@@ -87,8 +87,7 @@ const SKEW_GRACE: Duration = Duration::from_secs(10);
 /// Longer than any clock can count.
 const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
 
-/// The effective expiry: min(`expirationTimestamp`, `NotAfter`, JWT `exp`, `maxAge` from `now`), or `unknownExpiryMaxAge`
-/// if there is none.
+/// The effective expiry: the earliest of those in [`LifetimeBound`], or `unknownExpiryMaxAge` if there is none.
 ///
 /// A credential that had expired on arrival is served for ten seconds if that was less than five minutes ago: one of the
 /// two clocks may be wrong. A certificate that is valid only after the next five minutes is refused.

@@ -96,8 +96,7 @@ pub enum PairError {
     Swapped,
 }
 
-/// Checks a pair, and keeps its bytes unchanged, except for a private key among the certificates. The second value are
-/// warnings about what is unusual.
+/// Checks a pair, and keeps its bytes, except for a private key among the certificates. With warnings about it.
 pub(super) fn client_pair(chain: &str, key: &str) -> Result<(ClientPair, Vec<&'static str>), PairError> {
     let (chain_blocks, key_blocks) = (blocks(chain), blocks(key));
     let certificates = certificates(chain, &chain_blocks, &key_blocks)?;

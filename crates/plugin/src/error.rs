@@ -119,7 +119,7 @@ pub enum ProviderProblem {
     #[error("plugin `{0}` is not allowed: {1}")]
     PluginNotAllowed(Command, Refusal),
     /// The plugin's file does not exist. With the `installHint` of the stanza, sanitised.
-    #[error("plugin `{}` is not installed{}", .0, place(.0, .1.as_deref()))]
+    #[error("plugin `{}` is not installed{}", .0, .0.not_installed(.1.as_deref()))]
     PluginNotFound(Command, Option<String>),
     /// The plugin's file cannot be looked up.
     #[error("plugin `{0}` cannot be looked up")]
@@ -168,11 +168,6 @@ fn known_definitions(definitions: &[Definition]) -> String {
         "the broker has read only {}, where it is another one; if this kubeconfig is an older copy of that file, write it again with `credbroker kubeconfig wrap`, else {ADD}",
         listed_all(files)
     )
-}
-
-fn place(command: &Command, install_hint: Option<&str>) -> String {
-    let place = command.place();
-    install_hint.map_or_else(|| place.to_owned(), |hint| format!("{place}. {hint}"))
 }
 
 fn known_cluster(profile: Option<&ProfileName>) -> String {

@@ -37,12 +37,10 @@ pub struct Executable {
 }
 
 impl Command {
-    /// Where the command is looked up, for the end of the message that it is not installed.
-    pub fn place(&self) -> &'static str {
-        match self {
-            Self::Name(_) => " in the broker's PATH",
-            Self::Path(_) => "",
-        }
+    /// The end of the message that it is not installed: where it is looked up, and the `installHint` of its stanza.
+    pub fn not_installed(&self, install_hint: Option<&str>) -> String {
+        let place = if let Self::Name(_) = self { " in the broker's PATH" } else { "" };
+        install_hint.map_or_else(|| place.to_owned(), |hint| format!("{place}. {hint}"))
     }
 }
 
@@ -236,8 +234,7 @@ impl PluginFile {
         self.seen.read().unwrap_or_else(PoisonError::into_inner).now.clone()
     }
 
-    /// Notes what a look-up found; `None`: there is no such file. Returns the file if it must not run, for a reason that the
-    /// look-up before did not find.
+    /// Notes what a look-up found; `None`: no file. Returns the file if it must not run, and the reason is new.
     pub fn note(&self, looked: io::Result<Option<FoundFile>>) -> Option<FoundFile> {
         let mut seen = self.seen.write().unwrap_or_else(PoisonError::into_inner);
         let before = seen.now.as_ref().ok().and_then(|known| known.refusal.clone());

@@ -10,8 +10,7 @@ pub use credbroker_proto::v1::key_part::{Kind as PartKind, Origin as PartOrigin}
 
 /// SHA-256 over everything in a request and the configuration that can change a plugin's answer, and nothing else.
 ///
-/// The plugin's file is not part of it: an upgraded plugin returns the same credential. Neither are the install hint and the
-/// limits of the provider.
+/// The plugin's file is not a part: an upgraded plugin returns the same credential. Nor are install hint and limits.
 #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct PluginKey(pub [u8; 32]);
 
@@ -44,8 +43,7 @@ impl PluginKey {
         Self::hash("credbroker run 3", Some(self), parts)
     }
 
-    /// `version` names the layout and the level: a new one changes every key. Each text starts with its length, so two inputs
-    /// are equal only if all their parts are.
+    /// A new `version`, which names layout and level, changes every key. With its length, no text can look like two.
     fn hash<'a>(version: &str, base: Option<Self>, parts: impl IntoIterator<Item = KeyPart<'a>>) -> Self {
         let mut digest = Context::new(&SHA256);
         let mut put = |text: &[u8]| {
@@ -159,8 +157,7 @@ impl<'a> KeyPart<'a> {
         Self::new(PartKind::ClusterProfile, b"", PartOrigin::ClusterProfile, name.into_bytes())
     }
 
-    /// The fields that are set, by their names in `KUBERNETES_EXEC_INFO`. The server is one of them even if it is empty: a run
-    /// with a cluster differs from a run without.
+    /// The fields that are set, and the server: a run with a cluster differs from one without. Named as for the plugin.
     pub(super) fn of_cluster(cluster: &'a Cluster, origin: PartOrigin) -> impl Iterator<Item = Self> {
         // A new field of `Cluster` does not compile here until it is a part.
         let Cluster {

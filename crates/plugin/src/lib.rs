@@ -1,5 +1,4 @@
-//! Configured plugins, and how a request becomes one invocation of a plugin. Pure: nothing here starts a process, reads a
-//! file or uses the network.
+//! Configured plugins, and how a request becomes one invocation of a plugin. Pure: no process, file or network.
 //!
 //! A [`Provider`] is one configured plugin, and [`Providers`] are all of a configuration. A request names one of them or a
 //! ClusterProfile, which [`cluster_profile`] resolves to a [`Target`]. Both lead to a [`Route`], which checks what the caller

@@ -37,8 +37,7 @@ pub struct Provider {
     pub inherited: Arc<Environment>,
     /// Names of the caller's variables that reach the plugin.
     pub caller_env: Globs,
-    /// Whether to refuse a caller that selects an identity with a variable outside of `caller_env`. A value that the
-    /// plugin would receive anyway is accepted.
+    /// Whether to refuse a caller that selects, by a variable outside of `caller_env`, another identity than the plugin's.
     pub refuses_other_identities: bool,
     /// Version of the ExecCredential API that the plugin speaks.
     pub api_version: ApiVersion,

@@ -229,8 +229,7 @@ impl ProviderUpdate {
         Self { providers: Arc::new(new), changes, retired }
     }
 
-    /// Retires the providers that are gone or have another definition. A request that resolves to a retired provider is
-    /// refused until the new ones are in force.
+    /// Retires the old providers. A request that resolves to one is refused until the new ones are in force.
     pub fn commit(&self) {
         for (provider, why) in &self.retired {
             provider.state.retire(*why);

@@ -91,8 +91,7 @@ impl PluginSpec {
         parts
     }
 
-    /// The plugin's environment without `KUBERNETES_EXEC_INFO`. The stanza's values override those of `session` and of the
-    /// caller, which override the inherited ones.
+    /// The environment without `KUBERNETES_EXEC_INFO`: inherited, the caller's, `session`, the stanza's; a later one wins.
     pub fn environment(&self, session: Option<&Session>) -> BTreeMap<OsString, OsString> {
         let mut env = self.provider.inherited.0.clone();
         env.extend(self.caller_env.iter().map(|(name, value)| (name.into(), value.into())));

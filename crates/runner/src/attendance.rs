@@ -65,8 +65,7 @@ impl State {
         self.elapsed() >= self.timeout / 2
     }
 
-    /// Whether it waits for a person, as far as the broker can know: a person attends it, and it has written something, or
-    /// takes long.
+    /// Whether it seems to wait for a person: one attends it, and it has written something or takes long.
     fn waits_for_person(&self) -> bool {
         let has_written = self.transcript.count() > 0 || self.transcript.has_partial();
         self.started.is_some() && self.attendants > 0 && (has_written || self.takes_long())
@@ -119,8 +118,7 @@ impl Attendance {
         self.state.send_modify(|state| state.transcript.flush());
     }
 
-    /// Waits until the run has used up its time, and returns the limit that it had. The limit follows those who come and
-    /// leave.
+    /// Waits until the run has used up its time, and returns the limit, which follows those who come and leave.
     pub async fn used_up(&self) -> Duration {
         let mut changes = self.state.subscribe();
         loop {

@@ -33,13 +33,8 @@ pub enum RunErrorKind {
     NeedsTerminal,
     /// Its executable must not run.
     NotAllowed(Refusal),
-    /// Its executable does not exist.
-    NotFound {
-        /// Where it was searched for, or empty.
-        place: &'static str,
-        /// `installHint` of the stanza, sanitised.
-        install_hint: Option<String>,
-    },
+    /// Its executable does not exist. With the end of the message, sanitised: where it was searched for, and its hint.
+    NotFound(String),
     /// It printed more bytes than this limit and was ended.
     OutputTooLarge(usize),
     /// It ended without a result because of a bug in the broker.
@@ -93,9 +88,8 @@ impl RunError {
         let provider = &spec.provider;
         match error {
             FileError::NotFound => {
-                let install_hint = provider.install_hint.as_deref().map(sanitize);
-                let kind = RunErrorKind::NotFound { place: provider.command.place(), install_hint };
-                Self::new(sanitize(&provider.command.to_string()), kind)
+                let rest = sanitize(&provider.command.not_installed(provider.install_hint.as_deref()));
+                Self::new(sanitize(&provider.command.to_string()), RunErrorKind::NotFound(rest))
             }
             FileError::Unanswered => Self::of(spec, RunErrorKind::Unanswered),
             FileError::Unreadable(source) => Self::of(spec, RunErrorKind::Unreadable(source)),
@@ -136,10 +130,7 @@ impl fmt::Display for RunError {
             Kind::NeedsTerminal => format!("{plugin} needs a login: it tried to use a terminal, and a broker has none{tail}"
             ),
             Kind::NotAllowed(refusal) => format!("{plugin} is not allowed: {refusal}"),
-            Kind::NotFound { place, install_hint } => {
-                let hint = install_hint.as_ref().map(|hint| format!(". {hint}")).unwrap_or_default();
-                format!("{plugin} is not installed{place}{hint}")
-            }
+            Kind::NotFound(rest) => format!("{plugin} is not installed{rest}"),
             Kind::OutputTooLarge(limit) => {
                 format!("{plugin} printed more than {limit} bytes on stdout and was ended")
             }

@@ -38,8 +38,7 @@ pub struct CallingRun {
 }
 
 impl LiveRuns {
-    /// The run that the process `pid` belongs to: that of a plugin, or of any process below it. Reads `/proc` if there is a
-    /// run, and memory otherwise.
+    /// The run of the process `pid`: a plugin's, or of any process below it. Reads `/proc` only if there is a run.
     pub fn find(&self, pid: u32) -> Option<Arc<CallingRun>> {
         let runs = self.lock().clone();
         let launcher = if runs.is_empty() { None } else { linux::ancestor(pid, &launchers(&runs)) }?;

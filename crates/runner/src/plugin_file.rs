@@ -35,8 +35,7 @@ pub fn look_up_files(providers: &Providers) {
 
 /// Looks up the file and returns the result. Waits a bounded time for the file system.
 ///
-/// Look-ups run on the blocking pool, one at a time for each file: a file on a hung mount blocks one thread, and the runs
-/// that need it fail.
+/// Each file has one look-up at a time, on the blocking pool: a hung mount blocks one thread, and fails only its runs.
 ///
 /// # Errors
 ///
@@ -77,8 +76,7 @@ async fn find_with(
 ) -> Result<FoundFile, FileError> {
     let looking = async {
         let (mut turn, file) = (Arc::clone(file.turn()).lock_owned().await, Arc::clone(file));
-        // Not on the tracker: on a hung mount it never ends, and a drain must not wait for it. It keeps its turn, so no
-        // other look-up starts.
+        // Not on the tracker: a drain must not wait for a hung mount. It keeps its turn, so no other look-up starts.
         spawn_blocking(move || note(&file, look(&file, &mut turn))).await
     };
     match timeout(LOOK_TIMEOUT, looking).await {

@@ -39,8 +39,7 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(6);
 pub struct RunLimits {
     /// The most bytes of stdout; one more ends the run.
     pub stdout: usize,
-    /// The time between SIGTERM and SIGKILL for a plugin that exceeds its timeout, and between the refusal and SIGKILL for
-    /// one that calls the broker.
+    /// The time before SIGKILL after the SIGTERM of a timeout, and after the refusal of a plugin that calls the broker.
     pub terminate_grace: Duration,
     /// How long the run waits for child processes to close stdout after the plugin has exited.
     pub stdout_grace: Duration,
@@ -60,8 +59,7 @@ pub struct RunnerParts {
     pub limits: RunLimits,
     /// This program, which is started as the launcher of each plugin.
     pub launcher: PathBuf,
-    /// Where each run gets a separate directory, which is removed after the run. It must be an absolute path that no other
-    /// user can write to.
+    /// Where each run gets a directory, which is removed after it. An absolute path that no other user can write to.
     pub scratch: PathBuf,
     /// Owns what continues after a run, such as the removal of its directory.
     pub tasks: TaskTracker,

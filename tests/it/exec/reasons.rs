@@ -47,7 +47,7 @@ async fn the_error_for_a_missing_plugin_has_the_install_hint() {
     let mut plugin = Plugin::program(home, path);
     plugin.provider.install_hint = Some("Run \u{1b}[1mapt install it".into());
     let error = plugin.run().await.0.unwrap_err();
-    assert!(matches!(error, RunError { kind: RunErrorKind::NotFound { .. }, .. }), "{error:?}");
+    assert!(matches!(error, RunError { kind: RunErrorKind::NotFound(_), .. }), "{error:?}");
     assert!(error.to_string().ends_with("is not installed. Run U+001B[1mapt install it"), "{error}");
 }
 
@@ -57,7 +57,7 @@ async fn a_newly_installed_plugin_runs_at_the_next_request() {
     let bin = plugin.home.path().to_owned();
     let (started, spec) = plugin.of("plugin").spec();
     let error = started.runner.stdout(&spec, Arc::default()).await.unwrap_err();
-    assert!(matches!(error, RunError { kind: RunErrorKind::NotFound { .. }, .. }), "{error:?}");
+    assert!(matches!(error, RunError { kind: RunErrorKind::NotFound(_), .. }), "{error:?}");
     assert_eq!(error.to_string(), "plugin `plugin` is not installed in the broker's PATH");
     let version = async |text: &str| {
         write_executable(&bin.join("new"), &format!("#!/bin/sh\necho {text}\n"));

@@ -59,7 +59,7 @@ fn a_call_is_counted_as_client_go_counts_it_and_a_run_by_its_outcome() {
             "invalid_output",
         ),
         (
-            RunError::new(command(), RunErrorKind::NotFound { place: "", install_hint: None }),
+            RunError::new(command(), RunErrorKind::NotFound(String::new())),
             "1",
             "plugin_not_found_error",
             "not_found",

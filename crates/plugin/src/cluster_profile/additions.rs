@@ -98,8 +98,7 @@ const ITEMS: usize = 64;
 const BYTES: usize = 32 << 10;
 
 impl Extension<'_> {
-    /// Arguments for the plugin: a list of strings, or a map with such a list in `args`, because the schema of the CRD
-    /// allows only objects.
+    /// Arguments for the plugin: a list of strings, or a map with it in `args`: the CRD's schema allows only objects.
     fn args(&self) -> Result<Vec<String>, ProfileError> {
         let list = match self.value {
             Value::Object(map) if map.keys().all(|key| key == "args") => match map.get("args") {

@@ -81,8 +81,7 @@ fn differs<T: Copy + PartialEq>(last: &mut Option<(T, Duration)>, new: Option<T>
     before.is_some_and(|(before, at)| before != new && now.saturating_sub(at) <= MEMORY)
 }
 
-/// The issuer asked for fewer runs. It is tried every [`PROBE_EVERY`], and from the end of the pause on by one run at a time,
-/// until a run succeeds.
+/// The issuer asked for fewer runs. Until one succeeds, it is tried every [`PROBE_EVERY`], then by one run at a time.
 #[derive(Clone, Copy, Debug)]
 struct Pause {
     until: Duration,
@@ -129,17 +128,15 @@ pub(super) struct Pace {
     pause: Option<Pause>,
     /// The number of pauses so far.
     pauses: u64,
-    /// The last throttled runs since the issuer worked: the last key that the configuration alone defines, and the last uid.
-    /// A caller can make the plugin of its run write anything, so one uid shows nothing about the issuer. Two such keys do,
-    /// and so do two uids.
+    /// The last throttled runs since the issuer worked. A caller can make the plugin of its run write anything, so one uid
+    /// shows nothing about the issuer. Two keys that the configuration alone defines do, and so do two uids.
     throttled_key: Option<(PluginKey, Duration)>,
     throttled_uid: Option<(u32, Duration)>,
     /// The last turn in which a run started.
     pub(super) turn: u64,
 }
 
-/// How long a throttled run pauses its key or its issuer. `is_first`: no run was throttled since the last success. `u` is
-/// uniform in [0, 1).
+/// How long a throttled run pauses its key or issuer. `is_first`: since the last success. `u` is uniform in [0, 1).
 pub(super) fn pause(throttling: Throttling, is_first: bool, u: f64) -> Duration {
     let longest = if is_first { LONGEST_FIRST } else { LONGEST };
     throttling.retry_after.map_or_else(|| PAUSE.mul_f64(0.8 + 0.4 * u), |named| named.min(longest))

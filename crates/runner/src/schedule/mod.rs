@@ -1,8 +1,7 @@
 //! Decides when plugins run: one queue for all of them.
 //!
 //! The decisions are pure: `queue` picks the next run, in the order that `turns` keeps; `issuer` limits the runs of one
-//! issuer; and `throttling` finds out whether a failed plugin was throttled. This file adds the lock, the clock, the timer,
-//! and the tickets and permits of runs.
+//! issuer; and `throttling` reads the stderr of a failed plugin. This file adds lock, clock, timer, tickets and permits.
 
 mod issuer;
 mod queue;
@@ -176,8 +175,7 @@ impl Ticket {
     ///
     /// # Errors
     ///
-    /// The issuer is paused, or becomes paused, for this time. Only for [`Urgency::Waited`]; other runs wait for the end of
-    /// the pause.
+    /// The issuer is or becomes paused for this time. Only for [`Urgency::Waited`]; other runs wait for the end.
     pub async fn turn(mut self) -> Result<RunPermit, Duration> {
         match (&mut self.turn).await {
             Ok(answer) => answer,
@@ -199,8 +197,7 @@ impl Drop for Ticket {
 }
 
 impl TicketHandle {
-    /// Queues the run for one more caller too: it starts in the first turn of any of them, or in its own. Has no effect once
-    /// the run has its turn.
+    /// Queues the run for one more caller too: it starts in the first turn of any. No effect once the run has its turn.
     ///
     /// # Errors
     ///
@@ -241,8 +238,7 @@ pub struct RunPermit {
 }
 
 impl RunPermit {
-    /// Counts the run among those that wait for a person, and returns whether there was room for it. Its slot is free from
-    /// then on.
+    /// Counts the run among those that wait for a person, and frees its slot. Returns whether there was room.
     pub fn step_aside(&self) -> bool {
         self.scheduler.with(|state, _| state.queue.step_aside(self.id))
     }

@@ -323,10 +323,7 @@ fn only_the_stderr_of_failed_runs_shows_that_the_issuer_throttles() {
         ),
         (RunError::new(command(), RunErrorKind::Decode(DecodeError::Empty)), Outcome::Reached),
         (RunError::new(command(), RunErrorKind::OutputTooLarge(429)), Outcome::Reached),
-        (
-            RunError::new(command(), RunErrorKind::NotFound { install_hint: Some("429".into()), place: "" }),
-            Outcome::Unknown,
-        ),
+        (RunError::new(command(), RunErrorKind::NotFound(". 429".into())), Outcome::Unknown),
         (
             RunError::new(command(), RunErrorKind::Spawn(Arc::new(io::ErrorKind::NotFound.into()))),
             Outcome::Unknown,

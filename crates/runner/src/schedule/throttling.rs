@@ -1,8 +1,7 @@
 //! Finds out from the stderr of a failed plugin whether its issuer throttles.
 //!
-//! `ExecCredential` has no field for that, so the text is the only source. It can only reduce the number of runs. Plugins
-//! quote what they received in their errors, so text that came from a caller or a ClusterProfile says nothing about the
-//! issuer.
+//! `ExecCredential` has no field for that, and the text can only reduce the number of runs. Plugins quote what they
+//! received in their errors, so text from a caller or a ClusterProfile says nothing about the issuer.
 
 use std::{collections::HashMap, fmt, ops::Range, time::Duration};
 
@@ -100,8 +99,7 @@ fn is_part(character: char) -> bool {
     character.is_alphanumeric() || character == '_'
 }
 
-/// The shortest piece of a text that is recognized. Plugins shorten what they quote, and pieces of one or two characters
-/// are everywhere.
+/// The shortest piece of a text that is recognized: plugins shorten what they quote. Shorter ones are everywhere.
 const SHORTEST: usize = 3;
 /// The same of a line of base64 of certificate authorities. Such a line has a piece of three characters of almost every
 /// word: with a large bundle, throttling would never be found again.
@@ -229,8 +227,7 @@ fn pieces<'a>(
     found.map(|at| place(at)..place(at + length)).collect()
 }
 
-/// The bytes without percent-encoding, each with its place in `text`; `None`: there is no percent-encoding. `nested`:
-/// also the percent-encoding that results.
+/// The bytes without percent-encoding, or `nested` ones, each with its place in `text`; `None`: there is none.
 fn decode(text: &[u8], nested: bool) -> Option<Zeroizing<Vec<(u8, usize)>>> {
     let mut bytes: Zeroizing<Vec<(u8, usize)>> = Zeroizing::new(Vec::with_capacity(text.len()));
     let mut ended = 0; // the end of the last encoding

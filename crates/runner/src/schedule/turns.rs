@@ -17,8 +17,7 @@ pub const BROKER: u64 = (u32::MAX as u64) << 32;
 pub enum Urgency {
     /// No caller waits: a refresh ahead of expiry, prewarm, a refresh of many keys.
     Background,
-    /// No caller waits, but the credential is in use and expires soon. Such runs have the same class as those that callers
-    /// wait for.
+    /// No caller waits, but the credential is in use and expires soon. In the same class as [`Waited`](Self::Waited).
     Urgent {
         /// The uid that used it last, whose turn the run takes; `None`: only the broker did.
         uid: Option<u32>,

@@ -71,7 +71,7 @@ fn run_reason(error: &RunError) -> Reason {
         RunErrorKind::Exit(_) => Reason::PluginExit,
         RunErrorKind::NeedsTerminal | RunErrorKind::TerminalLost(_) => Reason::InteractionRequired,
         RunErrorKind::NotAllowed(_) => Reason::PluginNotAllowed,
-        RunErrorKind::NotFound { .. } | RunErrorKind::Unreadable(_) => Reason::PluginNotFound,
+        RunErrorKind::NotFound(_) | RunErrorKind::Unreadable(_) => Reason::PluginNotFound,
         RunErrorKind::OutputTooLarge(_) => Reason::OutputTooLarge,
         RunErrorKind::Directory(..)
         | RunErrorKind::Panicked

@@ -34,13 +34,7 @@ fn run_errors() -> Vec<RunError> {
         RunError::new(command(), RunErrorKind::NotAllowed(Refusal::Digest("a52d159f".into()))),
         RunError::new(command(), RunErrorKind::NotAllowed(Refusal::Owner("/plugins".into(), 1001))),
         RunError::new(command(), RunErrorKind::NotAllowed(Refusal::Writable("/plugins/p".into(), 0o777))),
-        RunError::new(
-            "p",
-            RunErrorKind::NotFound {
-                place: " in the broker's PATH",
-                install_hint: Some("Install it.".into()),
-            },
-        ),
+        RunError::new("p", RunErrorKind::NotFound(" in the broker's PATH. Install it.".into())),
         RunError::new(command(), RunErrorKind::OutputTooLarge(1 << 20)),
         RunError::new(command(), RunErrorKind::Panicked),
         RunError::new(command(), RunErrorKind::Recursion),
