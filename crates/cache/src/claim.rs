@@ -273,7 +273,6 @@ impl<R: PluginRunner> Claim<R> {
             fetched: now,
             expires_at,
             lifetime: left,
-            within_skew: lifetime.within_skew,
             bound: lifetime.bound,
         };
         Ok((outcome, Current::new(Arc::new(issued), due_in, now, output.file_version)))

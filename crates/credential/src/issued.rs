@@ -125,8 +125,6 @@ pub struct Issued {
     pub expires_at: SystemTime,
     /// From `fetched` to `expires_at`.
     pub lifetime: Duration,
-    /// It had expired when it arrived, by less than the skew tolerance, and is served for a few seconds.
-    pub within_skew: bool,
     /// Why it does not live longer.
     pub bound: LifetimeBound,
 }

@@ -186,10 +186,13 @@ pub type FileIdentity = (u64, u64, u64, (i64, i64), (i64, i64));
 
 /// The file of a plugin: the result of the last look-up, and the number of replacements. Reads memory only.
 pub struct PluginFile {
-    query: FileQuery,
+    /// What a look-up is to find out.
+    pub query: FileQuery,
+    /// Held during a look-up, because there is one at a time for each file. Has the digest of the contents that were read
+    /// last: they are read again only when they have changed.
+    pub turn: Arc<Mutex<Option<(FileIdentity, Sha256)>>>,
     seen: RwLock<Seen>,
     version: AtomicU64,
-    turn: Arc<Mutex<Option<(FileIdentity, Sha256)>>>,
 }
 
 #[derive(Debug)]
@@ -205,17 +208,6 @@ impl PluginFile {
     pub fn of(query: FileQuery) -> Self {
         let seen = RwLock::new(Seen { last: None, now: Err(FileError::Unanswered) });
         Self { query, seen, version: AtomicU64::new(0), turn: Arc::default() }
-    }
-
-    /// What a look-up is to find out.
-    pub fn query(&self) -> &FileQuery {
-        &self.query
-    }
-
-    /// Held during a look-up, because there is one at a time for each file. Has the digest of the contents that were read
-    /// last: they are read again only when they have changed.
-    pub fn turn(&self) -> &Arc<Mutex<Option<(FileIdentity, Sha256)>>> {
-        &self.turn
     }
 
     /// Number of different files found so far. It grows when a look-up finds a file that differs from the last one in

@@ -64,7 +64,7 @@ fn look_up(
     look: impl Fn(&PluginFile, &mut LastDigest) -> io::Result<Option<FoundFile>>,
 ) {
     for file in files {
-        if let Ok(mut turn) = file.turn().try_lock() {
+        if let Ok(mut turn) = file.turn.try_lock() {
             note(file, look(file, &mut turn));
         }
     }
@@ -75,7 +75,7 @@ async fn find_with(
     look: impl FnOnce(&PluginFile, &mut LastDigest) -> io::Result<Option<FoundFile>> + Send + 'static,
 ) -> Result<FoundFile, FileError> {
     let looking = async {
-        let (mut turn, file) = (Arc::clone(file.turn()).lock_owned().await, Arc::clone(file));
+        let (mut turn, file) = (Arc::clone(&file.turn).lock_owned().await, Arc::clone(file));
         // Not on the tracker: a drain must not wait for a hung mount. It keeps its turn, so no other look-up starts.
         spawn_blocking(move || note(&file, look(&file, &mut turn))).await
     };
@@ -92,7 +92,7 @@ fn note(file: &PluginFile, looked: io::Result<Option<FoundFile>>) {
 }
 
 fn look(file: &PluginFile, last: &mut LastDigest) -> io::Result<Option<FoundFile>> {
-    let query = file.query();
+    let query = &file.query;
     let known = file.last().map(|executable| executable.path.clone());
     let Some(executable) = current(&query.command, &query.path, known.as_deref())? else { return Ok(None) };
     // Another digest is refused in every sandbox, so it is checked first.

@@ -72,7 +72,6 @@ fn issued(number: u64, text: &str, fetched: u64, expires: u64) -> Arc<Issued> {
         fetched,
         expires_at,
         lifetime: left,
-        within_skew: false,
         bound: LifetimeBound::ExpirationTimestamp,
     })
 }
