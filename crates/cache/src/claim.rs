@@ -62,7 +62,7 @@ impl<R: PluginRunner> CredentialCache<R> {
             };
             if let Some(urgency) = urgency.filter(|_| state.run.is_none()) {
                 let now = self.now();
-                let reason = reason.unwrap_or_else(|| state.reason(spec.file_version(), now));
+                let reason = reason.unwrap_or_else(|| state.reason(spec.file.version(), now));
                 let session = request.and_then(|request| request.session.clone());
                 let lender = request.and_then(|request| request.lender.clone());
                 let lender = lender.filter(|_| state.attention.reads_terminal());
@@ -151,7 +151,7 @@ impl<R: PluginRunner> Claim<R> {
         let result = self.run_plugin(&permit).await;
         self.plugin_ended(&result);
         let is_first = entry.cell.borrow().failure.as_ref().is_none_or(|failure| failure.throttled == 0);
-        let foreign = || ForeignTexts::of(spec, run.attendance.session().map(Arc::as_ref));
+        let foreign = || ForeignTexts::of(spec, run.attendance.session.as_deref());
         let Some(retry_after) = permit.finish(&result, is_first, foreign) else { return Ok(result?) };
         // The issuer asked for fewer runs. Callers need to know that, and for how long.
         if let Err(error) = result {
@@ -201,7 +201,7 @@ impl<R: PluginRunner> Claim<R> {
         let issued = |(_, current): &(RunOutcome, Current)| Arc::clone(&current.issued);
         let issued = effect.as_ref().map(|effect| effect.as_ref().map(issued).map_err(Arc::clone));
         let mut is_refused = false;
-        let is_leased = run.attendance.lender().is_some();
+        let is_leased = run.attendance.lender.is_some();
         let provider = &entry.spec.provider.state;
         entry.cell.send_if_modified(|state| {
             // Asked in the cell: a reload that shares the provider looks at the cell afterwards.

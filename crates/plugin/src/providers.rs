@@ -19,10 +19,10 @@ use super::{
 pub struct Providers {
     /// Providers by name; those of one name are sorted by file.
     by_name: HashMap<Arc<str>, Vec<Entry>>,
-    /// Access providers, in the configuration's order.
-    access: Vec<Arc<Provider>>,
-    /// Each file once: providers with the same plugin share it.
-    files: Vec<Arc<PluginFile>>,
+    /// Providers that may serve ClusterProfiles, in the configuration's order.
+    pub access: Vec<Arc<Provider>>,
+    /// Each plugin's file once: providers with the same plugin share it.
+    pub files: Vec<Arc<PluginFile>>,
 }
 
 /// One provider, with the values that all of its runs share.
@@ -86,16 +86,6 @@ impl Providers {
         }
         all.link();
         all
-    }
-
-    /// Each plugin's file once.
-    pub fn files(&self) -> &[Arc<PluginFile>] {
-        &self.files
-    }
-
-    /// Providers that may serve ClusterProfiles, in the configuration's order.
-    pub fn access_providers(&self) -> &[Arc<Provider>] {
-        &self.access
     }
 
     /// Every provider, sorted by name and then by the file that defines it.

@@ -40,11 +40,6 @@ impl fmt::Debug for PluginSpec {
 }
 
 impl PluginSpec {
-    /// Version of the plugin's file that was found last; see [`PluginFile::version`]. Reads memory only.
-    pub fn file_version(&self) -> u64 {
-        self.file.version()
-    }
-
     /// Cluster that the credential is for, if known: the ClusterProfile's endpoint, else what the plugin receives.
     pub fn endpoint(&self) -> Option<&Cluster> {
         let endpoint = self.target.as_ref().map(|target| &*target.endpoint);

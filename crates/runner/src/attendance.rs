@@ -22,9 +22,9 @@ const NEXT_TRY: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub struct Attendance {
     /// The session of the person whose request started the run.
-    session: Option<Arc<Session>>,
+    pub session: Option<Arc<Session>>,
     /// The caller in whose terminal the plugin runs; `None`: the broker runs it.
-    lender: Option<Arc<Lender>>,
+    pub lender: Option<Arc<Lender>>,
     state: watch::Sender<State>,
 }
 
@@ -76,16 +76,6 @@ impl Attendance {
     /// That of a run which a request with this session starts, in the terminal of `lender` if there is one.
     pub fn of(session: Option<Arc<Session>>, lender: Option<Arc<Lender>>) -> Self {
         Self { session, lender, ..Self::default() }
-    }
-
-    /// The caller in whose terminal the plugin runs; `None`: the broker runs it.
-    pub fn lender(&self) -> Option<&Lender> {
-        self.lender.as_deref()
-    }
-
-    /// The session of the person whose request started the run.
-    pub fn session(&self) -> Option<&Arc<Session>> {
-        self.session.as_ref()
     }
 
     /// Notes that the plugin of `provider` starts.
@@ -174,7 +164,7 @@ impl Attendance {
         provider: &Provider,
     ) -> Result<Zeroizing<Vec<u8>>, RunError> {
         self.started(provider);
-        let process = lender.process();
+        let process = lender.process;
         // For others who attend it. It also means that the run waits for a person from its start.
         let place = format!("the plugin runs in the terminal of process {process}");
         self.wrote(format!("{place}\n").as_bytes());

@@ -17,7 +17,8 @@ use crate::error::RunErrorKind;
 /// A caller that can run a plugin in its own terminal, once.
 #[derive(Debug)]
 pub struct Lender {
-    process: u32,
+    /// The process whose terminal it is.
+    pub(crate) process: u32,
     offer: Mutex<Option<oneshot::Sender<Offer>>>,
 }
 
@@ -53,11 +54,6 @@ impl Lender {
     pub fn new(process: u32) -> (Arc<Self>, oneshot::Receiver<Offer>) {
         let (offer, offered) = oneshot::channel();
         (Arc::new(Self { process, offer: Mutex::new(Some(offer)) }), offered)
-    }
-
-    /// The process whose terminal it is.
-    pub(crate) fn process(&self) -> u32 {
-        self.process
     }
 
     /// Whether it can still take an offer.

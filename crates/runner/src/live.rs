@@ -34,7 +34,8 @@ struct RunsInProgress {
 #[derive(Debug)]
 pub struct CallingRun {
     launcher: u32,
-    refused: CancellationToken,
+    /// Cancelled when a request of the run is refused.
+    pub(crate) refused: CancellationToken,
 }
 
 impl LiveRuns {
@@ -109,15 +110,8 @@ fn launchers(runs: &[Arc<CallingRun>]) -> Vec<u32> {
 /// A run in the list.
 #[derive(Debug)]
 pub(crate) struct LiveRun {
-    run: Arc<CallingRun>,
+    pub(crate) run: Arc<CallingRun>,
     runs: LiveRuns,
-}
-
-impl LiveRun {
-    /// Cancelled when a request of the run is refused.
-    pub(crate) fn refused(&self) -> CancellationToken {
-        self.run.refused.clone()
-    }
 }
 
 impl Drop for LiveRun {

@@ -30,7 +30,7 @@ type LastDigest = Option<(FileIdentity, Sha256)>;
 /// Looks up each of the plugins' files once, on this thread, except those whose last look-up has not ended. A file on a
 /// hung mount holds this thread; the next call leaves it out.
 pub fn look_up_files(providers: &Providers) {
-    look_up(providers.files(), look);
+    look_up(&providers.files, look);
 }
 
 /// Looks up the file and returns the result. Waits a bounded time for the file system.

@@ -116,7 +116,7 @@ impl Run {
             // If no caller waits for the start, the run is dropped, which ends it.
             let started = invocation.parts.tasks.spawn_blocking(move || {
                 let (launcher, output) = Launcher::start(command, &live)?;
-                let refused = launcher.live.refused();
+                let refused = launcher.live.run.refused.clone();
                 io::Result::Ok((Self { launcher: Some(launcher), refused, tasks }, output))
             });
             let (mut run, output) = started.await.map_err(io::Error::other)??;
@@ -226,7 +226,7 @@ impl Launcher {
     ///
     /// Not a write of the runtime, which refuses one until it has polled the new connection.
     fn instruct(&self, instruction: Instruction) {
-        let _unheard = rustix::io::write(&self.control, &[instruction.byte()]);
+        let _unheard = rustix::io::write(&self.control, &[instruction as u8]);
         if instruction == Instruction::End {
             // The plugin may have stopped its launcher.
             let _continued = kill_process(Pid::from_child(&self.child), Signal::CONT);

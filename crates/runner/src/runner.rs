@@ -78,9 +78,8 @@ impl ProcessRunner {
         attendance: Arc<Attendance>,
     ) -> Result<(Zeroizing<Vec<u8>>, u64), RunError> {
         let provider = &spec.provider;
-        let exec_info =
-            exec_info(provider.api_version, spec.cluster.as_deref(), attendance.lender().is_some())
-                .map_err(|source| RunError::of(spec, RunErrorKind::ExecInfo(source)))?;
+        let exec_info = exec_info(provider.api_version, spec.cluster.as_deref(), attendance.lender.is_some())
+            .map_err(|source| RunError::of(spec, RunErrorKind::ExecInfo(source)))?;
         // Before the start: a file that is replaced later is not the one that ran.
         let file = match find(&spec.file).await {
             Ok(file) => Some(file),
@@ -91,12 +90,12 @@ impl ProcessRunner {
             return Err(RunError::of(spec, RunErrorKind::NotAllowed(refusal)));
         }
         let file = file.ok_or_else(|| RunError::no_file(spec, FileError::NotFound))?;
-        let environment = environment(spec, attendance.session(), exec_info);
+        let environment = environment(spec, attendance.session.as_deref(), exec_info);
         let (program, args) = (file.executable.path.clone(), provider.args.clone());
         let plugin = PluginCommand { program, args, environment };
-        if let Some(lender) = attendance.lender() {
+        if let Some(lender) = &attendance.lender {
             // While it holds the lease, its descendants get nothing from the broker.
-            let _live = self.parts.live.add(lender.process());
+            let _live = self.parts.live.add(lender.process);
             let command = sanitize(&spec.command()).into();
             return Ok((attendance.lease(lender, command, plugin, provider).await?, file.version));
         }
@@ -122,10 +121,10 @@ impl PluginRunner for ProcessRunner {
 /// The environment of the plugin. It has none of our own variables, which would configure a shim that the plugin calls.
 fn environment(
     spec: &PluginSpec,
-    session: Option<&Arc<Session>>,
+    session: Option<&Session>,
     exec_info: String,
 ) -> BTreeMap<OsString, OsString> {
-    let mut environment = spec.environment(session.map(AsRef::as_ref));
+    let mut environment = spec.environment(session);
     environment.retain(|name, _| !name.as_bytes().starts_with(OWN_PREFIX));
     environment.insert(EXEC_INFO_VARIABLE.into(), exec_info.into());
     environment

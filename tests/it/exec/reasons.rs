@@ -64,7 +64,7 @@ async fn a_newly_installed_plugin_runs_at_the_next_request() {
         fs::rename(bin.join("new"), bin.join("plugin")).unwrap();
         let (stdout, version) = started.runner.stdout(&spec, Arc::default()).await.unwrap();
         assert_eq!(*stdout, format!("{text}\n").into_bytes());
-        assert_eq!(spec.file_version(), version);
+        assert_eq!(spec.file.version(), version);
         version
     };
     assert_eq!(version("one").await, 1);

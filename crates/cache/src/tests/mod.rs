@@ -171,7 +171,7 @@ impl Clock for FakeClock {
 
 impl PluginRunner for FakeRunner {
     async fn run(&self, spec: Arc<PluginSpec>, attendance: Arc<Attendance>) -> Result<RunOutput, RunError> {
-        let file_version = spec.file_version();
+        let file_version = spec.file.version();
         let number = self.runs.fetch_add(1, Ordering::SeqCst) + 1;
         let script = {
             let mut script = self.script.lock().unwrap();
@@ -196,7 +196,7 @@ impl PluginRunner for FakeRunner {
             Script::Throttle(pause) => {
                 return Err(failure(&format!("Retry-After: {}", pause.as_secs())));
             }
-            Script::Insist(lifetime) if attendance.lender().is_some() => {
+            Script::Insist(lifetime) if attendance.lender.is_some() => {
                 token(&format!("token-{number}"), now + lifetime)
             }
             Script::Insist(_) => {

@@ -209,6 +209,6 @@ fn providers_serve_profiles_in_the_order_of_the_file() {
     let item = |name: &str| format!("- name: {name}\n  {}\n", stanza("x"));
     let home = Home::new(&format!("{HEAD}providers:\n{}{}{}", item("z"), item("a"), item("m")));
     let providers = home.load().unwrap().config.providers;
-    let names: Vec<_> = providers.access_providers().iter().map(|provider| &*provider.name).collect();
+    let names: Vec<_> = providers.access.iter().map(|provider| &*provider.name).collect();
     assert_eq!(names, ["z", "a", "m"]);
 }

@@ -262,7 +262,7 @@ fn of_two_providers_of_one_name_the_last_one_serves_profiles_too() {
     let any = Some(ProfileSourced::default());
     let served = |all: [Provider; 2]| {
         let providers = Providers::new(all);
-        providers.access_providers().iter().map(|provider| provider.args.concat()).collect::<Vec<_>>()
+        providers.access.iter().map(|provider| provider.args.concat()).collect::<Vec<_>>()
     };
     assert_eq!(served([of(&["first"], any), of(&["last"], any)]), ["last"]);
     assert_eq!(served([of(&["first"], any), of(&["last"], None)]), [""; 0]);

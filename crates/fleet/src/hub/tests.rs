@@ -75,7 +75,7 @@ impl PluginRunner for Runner {
         let expires_at = SystemTime::now() + Duration::from_secs(100_000);
         let material = Material { token: Some(token), pair: None };
         let decoded = Decoded { material, expires_at: Some(expires_at), warnings: Vec::new() };
-        Ok(RunOutput { decoded, file_version: spec.file_version() })
+        Ok(RunOutput { decoded, file_version: spec.file.version() })
     }
 }
 

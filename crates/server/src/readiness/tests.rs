@@ -32,7 +32,7 @@ impl PluginRunner for AsTheCallerSays {
                 let material = Material { token: Some(token), pair: None };
                 let expires_at = Some::<SystemTime>(expires_at);
                 let decoded = Decoded { material, expires_at, warnings: Vec::new() };
-                Ok(RunOutput { decoded, file_version: spec.file_version() })
+                Ok(RunOutput { decoded, file_version: spec.file.version() })
             }
         }
     }

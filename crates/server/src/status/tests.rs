@@ -71,7 +71,7 @@ fn decode_errors() -> Vec<DecodeError> {
         DecodeError::TokenBlank(AT),
         DecodeError::TokenControl(AT),
         DecodeError::TokenNotAscii(AT),
-        DecodeError::VersionMismatch { expected: ApiVersion::V1, found: Some(ApiVersion::V1Beta1) },
+        DecodeError::VersionMismatch(ApiVersion::V1, Some(ApiVersion::V1Beta1)),
         DecodeError::VersionMissing(ApiVersion::V1),
         DecodeError::WrongKind(AT),
         DecodeError::WrongType { field: "status.token", expected: "a string", found: "a number", at: AT },

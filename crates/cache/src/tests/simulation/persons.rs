@@ -139,7 +139,7 @@ pub(super) async fn asks_person(
     takes: Duration,
 ) -> Result<(), RunError> {
     let command: Arc<str> = "fake".into();
-    if let Some(lender) = attendance.lender() {
+    if let Some(lender) = &attendance.lender {
         let leased =
             PluginCommand { program: "/fake".into(), args: Vec::new(), environment: BTreeMap::default() };
         return attendance.lease(lender, command, leased, &spec.provider).await.map(drop);

@@ -194,13 +194,13 @@ impl Plugins {
 
 impl PluginRunner for Plugins {
     async fn run(&self, spec: Arc<PluginSpec>, attendance: Arc<Attendance>) -> Result<RunOutput, RunError> {
-        let file_version = spec.file_version();
+        let file_version = spec.file.version();
         let (going, takes) = {
             let mut model = self.0.lock().unwrap();
             let (run, takes) = model.starts(&spec, file_version);
             (Going(&self.0, run), takes)
         };
-        let has_terminal = attendance.lender().is_some();
+        let has_terminal = attendance.lender.is_some();
         let login = self.0.lock().unwrap().needs_person(going.1.key, has_terminal);
         if let Some(login) = login
             && let Err(error) = asks_person(&self.0, &spec, &attendance, login).await

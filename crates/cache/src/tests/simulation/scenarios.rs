@@ -59,7 +59,7 @@ impl PluginRunner for Idp {
         }
         let number = self.number.fetch_add(1, SeqCst);
         let decoded = token(&format!("token-{number}"), self.clock.now().wall + self.lifetime);
-        Ok(RunOutput { decoded, file_version: spec.file_version() })
+        Ok(RunOutput { decoded, file_version: spec.file.version() })
     }
 }
 

@@ -27,7 +27,7 @@ fn a_provider_that_has_not_changed_is_the_same_value_with_the_file_that_it_has_s
     succession.commit();
     let (before, after) = (entry(&old, "p"), entry(&succession.providers, "p"));
     assert!(Arc::ptr_eq(&before.provider, &after.provider) && Arc::ptr_eq(&before.file, &after.file));
-    assert!(Arc::ptr_eq(&succession.providers.access_providers()[0], &before.provider));
+    assert!(Arc::ptr_eq(&succession.providers.access[0], &before.provider));
     assert_eq!(after.provider.state.retirement(), None);
     assert!(succession.changes.is_empty());
 }
@@ -112,5 +112,5 @@ fn the_files_are_those_of_the_providers_in_force() {
     let succession = ProviderUpdate::of(Providers::new([at("b", "/b"), at("c", "/b"), at("d", "/d")]), &old);
     let file = |name| &entry(&succession.providers, name).file;
     assert!(Arc::ptr_eq(file("b"), &entry(&old, "b").file));
-    assert_eq!(succession.providers.files().len(), 3, "b has seen its file, c and d have not");
+    assert_eq!(succession.providers.files.len(), 3, "b has seen its file, c and d have not");
 }

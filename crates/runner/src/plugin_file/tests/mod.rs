@@ -300,7 +300,7 @@ fn an_entry_permits_the_command_as_written_or_the_file_that_runs() {
         };
         let providers = Providers::new([provider]);
         look_up_files(&providers);
-        assert_eq!(providers.files()[0].found().unwrap().executable.path, *runs);
+        assert_eq!(providers.files[0].found().unwrap().executable.path, *runs);
         assert_eq!(providers.runnable("p").is_ok(), is_permitted, "{entry} {command}");
     }
 }
