@@ -67,7 +67,7 @@ impl<R: PluginRunner> CredentialCache<R> {
                 let lender = request.and_then(|request| request.lender.clone());
                 let lender = lender.filter(|_| state.attention.reads_terminal());
                 let new = scheduler.enter(&spec.provider, urgency, source(entry, request));
-                let (attendance, queued) = (Attendance::of(session, lender), (urgency, new.handle()));
+                let (attendance, queued) = (Attendance::of(session, lender), (urgency, new.handle.clone()));
                 state.run = Some(Arc::new(Run::new((spec, reason), attendance, queued, now)));
                 ticket = Some(new);
                 self.changed();

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    hash::{BuildHasherDefault, DefaultHasher},
     ops::Bound,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -21,7 +22,8 @@ pub type ListPosition = (Arc<str>, PluginKey);
 /// All entries. Every map has the same ones.
 #[derive(Debug)]
 pub(crate) struct KeyEntries {
-    by_key: HashMap<PluginKey, Arc<KeyEntry>>,
+    /// Without a random state: a seed of the simulation always has the same order. Keys are digests, which nobody chooses.
+    by_key: HashMap<PluginKey, Arc<KeyEntry>, BuildHasherDefault<DefaultHasher>>,
     in_order: BTreeMap<ListPosition, Arc<KeyEntry>>,
     by_profile: HashMap<ProfileName, Vec<Arc<KeyEntry>>>,
     bounds: Bounds,

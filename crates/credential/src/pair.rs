@@ -110,7 +110,7 @@ pub(super) fn client_pair(chain: &str, key: &str) -> Result<(ClientPair, Vec<&'s
         parsed.push(certificate(der).ok_or(PairError::CertificateUnreadable(index + 1))?);
     }
     let leaf = parsed.first().ok_or(PairError::CertificateMissing)?;
-    if private_key.is_secp256k1() || is_secp256k1(leaf.public_key()) {
+    if matches!(private_key, PrivateKey::Secp256k1) || is_secp256k1(leaf.public_key()) {
         return Err(PairError::Secp256k1);
     }
     let judged = private_key.belongs_to(leaf.public_key());
@@ -122,7 +122,9 @@ pub(super) fn client_pair(chain: &str, key: &str) -> Result<(ClientPair, Vec<&'s
         None => Some(UNJUDGED),
         Some(_) => (leaf.version() == X509Version::V1).then_some(VERSION_1),
     };
-    let chain_alone = without_private_key(chain, &certificates);
+    // The certificates alone, if anything in the text may be a private key: a part of a broken block too.
+    let alone = || certificates.iter().map(|der| certificate_block(der)).collect::<String>();
+    let chain_alone = chain.contains("PRIVATE KEY").then(alone);
     let warnings = unusual.into_iter().chain(chain_alone.is_some().then_some(KEY_IN_CERTIFICATE)).collect();
     let pair = ClientPair {
         chain_pem: chain_alone.unwrap_or_else(|| chain.to_owned()).into_bytes().into(),
@@ -131,11 +133,6 @@ pub(super) fn client_pair(chain: &str, key: &str) -> Result<(ClientPair, Vec<&'s
         validity: Validity { from: time(leaf.validity().not_before), to: time(leaf.validity().not_after) },
     };
     Ok((pair, warnings))
-}
-
-/// The certificates alone, if there is anything in the text that may be a private key: a part of a broken block too.
-fn without_private_key(text: &str, certificates: &[&Zeroizing<Vec<u8>>]) -> Option<String> {
-    text.contains("PRIVATE KEY").then(|| certificates.iter().map(|der| certificate_block(der)).collect())
 }
 
 /// The certificates of the chain field; other blocks are skipped, as Go does.

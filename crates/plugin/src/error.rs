@@ -15,7 +15,7 @@ pub enum ResolveError {
     /// Several kubeconfigs define a provider of that name. Their definitions are sorted by file.
     #[error(
         "provider `{}`: several kubeconfigs define it: {}; name the definition, or run `credbroker kubeconfig inject`",
-        shown(.0), all_of(.1)
+        shown(.0), listed_all(.1.iter().map(ToString::to_string))
     )]
     AmbiguousProvider(String, Vec<Definition>),
     /// The broker reads no profiles.
@@ -144,10 +144,6 @@ impl ProviderProblem {
     fn separator(&self) -> &'static str {
         if matches!(self, Self::NoCluster(_)) { " " } else { ": " }
     }
-}
-
-fn all_of(definitions: &[Definition]) -> String {
-    listed_all(definitions.iter().map(ToString::to_string))
 }
 
 /// What makes the broker read a definition.

@@ -114,11 +114,6 @@ impl Provider {
             [self, other].map(|provider| provider.definition.as_ref().map(Definition::identity));
         self.name == other.name && own == others
     }
-
-    /// Whether nothing at all differs, except for what changes while it is used.
-    pub(super) fn is_same(&self, newer: &Self) -> bool {
-        Self { state: newer.state.clone(), ..self.clone() } == *newer
-    }
 }
 
 /// Shows the names of variables and the number of arguments: the values may be secrets.

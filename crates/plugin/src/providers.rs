@@ -55,10 +55,6 @@ impl Entry {
         Err(self.provider.error(problem))
     }
 
-    fn is_outdated(&self) -> bool {
-        self.provider.definition.as_ref().is_some_and(|definition| definition.is_outdated)
-    }
-
     /// The digest of its definition.
     fn digest(&self) -> Option<&str> {
         self.provider.definition.as_ref().map(Definition::digest)
@@ -122,6 +118,8 @@ impl Providers {
         let entries = self.by_name.get(name.as_str()).map(Vec::as_slice).unwrap_or_default();
         let is_named =
             |entry: &&Entry| definition.as_deref().is_none_or(|wanted| entry.digest() == Some(wanted));
+        let is_outdated =
+            |entry: &Entry| entry.provider.definition.as_ref().is_some_and(|known| known.is_outdated);
         let known = || entries.iter().filter_map(|entry| entry.provider.definition.clone()).collect();
         let mut named = entries.iter().filter(is_named);
         match (named.next(), named.next()) {
@@ -129,7 +127,7 @@ impl Providers {
             (_, Some(_)) if definition.is_none() => {
                 Err(ResolveError::AmbiguousProvider(name.clone(), known()))
             }
-            (Some(first), _) if !entries.iter().filter(is_named).any(Entry::is_outdated) => Ok(first),
+            (Some(first), _) if !entries.iter().filter(is_named).any(is_outdated) => Ok(first),
             (first, _) => {
                 let digest = || first.and_then(Entry::digest).unwrap_or_default().to_owned();
                 let definition = definition.clone().unwrap_or_else(digest);
@@ -238,12 +236,10 @@ impl Entry {
     /// Continues `earlier`, which has the same definition: its credentials stay valid.
     fn succeed(&mut self, earlier: &Self) {
         self.file = Arc::clone(&earlier.file);
-        self.provider = if earlier.provider.is_same(&self.provider) {
-            Arc::clone(&earlier.provider)
-        } else {
-            let state = earlier.provider.state.clone();
-            Arc::new(Provider { state, ..(*self.provider).clone() })
-        };
+        let state = earlier.provider.state.clone();
+        let provider = Provider { state, ..(*self.provider).clone() };
+        let is_same = provider == *earlier.provider;
+        self.provider = if is_same { Arc::clone(&earlier.provider) } else { Arc::new(provider) };
     }
 }
 

@@ -57,12 +57,6 @@ pub fn may_select_identity(name: &str) -> bool {
     LIKELY.matches(&name.to_ascii_uppercase())
 }
 
-/// Whether a variable of this name, in upper case, is known to choose code, files or services, and does not only look so.
-fn is_known_danger(name: &str) -> bool {
-    static KNOWN: LazyLock<Globs> = LazyLock::new(|| globs(PROGRAMS).and(globs(PLACES)));
-    KNOWN.matches(name)
-}
-
 /// Whether a variable of that name reaches every plugin from the broker.
 pub(super) fn is_standing(name: &str) -> bool {
     static GLOBS: LazyLock<Globs> = LazyLock::new(|| globs(STANDING));
@@ -77,12 +71,13 @@ pub fn is_denied(name: &str) -> bool {
 
 /// Whether a profile may not set this variable under any policy. Programs read some names in lower case too.
 pub(super) fn is_denied_to_profiles(name: &str, value: &str) -> bool {
-    static GLOBS: LazyLock<Globs> = LazyLock::new(|| globs(DENIED_TO_PROFILES));
+    static GLOBS: LazyLock<Globs> =
+        LazyLock::new(|| globs(DENIED_TO_PROFILES).and(globs(PROGRAMS)).and(globs(PLACES)));
     if AUTHORITY.contains(&name) && AUTHORITIES.contains(&value.trim_end_matches('/')) {
         return false;
     }
     let upper = name.to_ascii_uppercase();
-    is_denied(&upper) || is_known_danger(&upper) || GLOBS.matches(&upper)
+    is_denied(&upper) || GLOBS.matches(&upper)
 }
 
 fn globs(list: &str) -> Globs {

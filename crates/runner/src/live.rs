@@ -34,8 +34,8 @@ struct RunsInProgress {
 #[derive(Debug)]
 pub struct CallingRun {
     launcher: u32,
-    /// Cancelled when a request of the run is refused.
-    pub(crate) refused: CancellationToken,
+    /// To be cancelled when its request is refused: the run ends soon.
+    pub refused: CancellationToken,
 }
 
 impl LiveRuns {
@@ -93,13 +93,6 @@ impl LiveRuns {
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<CallingRun>>> {
         self.0.list.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl CallingRun {
-    /// Notes that its request is refused. The run ends soon.
-    pub fn refused(&self) {
-        self.refused.cancel();
     }
 }
 

@@ -55,7 +55,7 @@ pub(crate) async fn supervise(invocation: Invocation<'_>) -> Result<Zeroizing<Ve
             tokio::select! {
                 biased;
                 () = sleep(limits.terminate_grace) => {}
-                () = ended(&mut run) => {}
+                () = async { while let RunEnd::Stopped = run.next().await {} } => {}
                 () = overflow(&mut stdout, &mut stderr) => {}
             }
         }
@@ -100,11 +100,6 @@ async fn not_started(Invocation { spec, plugin, .. }: &Invocation<'_>, cause: io
         _ => RunErrorKind::Spawn(cause.into()),
     };
     RunError::of(spec, kind)
-}
-
-/// Waits for the end of the plugin.
-async fn ended(run: &mut Run) {
-    while let RunEnd::Stopped = run.next().await {}
 }
 
 /// Reads both pipes until stdout exceeds its limit; never returns if it does not.

@@ -102,7 +102,8 @@ pub(crate) fn state(current: Option<Current>, retry_at: Option<u64>, running: bo
     let run = running.then(|| {
         let (spec, floor) = (crate::tests::spec("a"), Urgency::Background);
         let scheduler = Scheduler::new(1, Arc::new(Unused), || 0.5);
-        let ticket = scheduler.enter(&spec.provider, floor, RunSource::Configuration(spec.key)).handle();
+        let ticket =
+            scheduler.enter(&spec.provider, floor, RunSource::Configuration(spec.key)).handle.clone();
         let (attendance, queued) = (Attendance::default(), (floor, ticket));
         Arc::new(Run::new((&spec, RunReason::Refresh), attendance, queued, after(0)))
     });

@@ -153,7 +153,8 @@ impl Scheduler {
 #[derive(Debug)]
 #[must_use = "dropping a ticket leaves the queue"]
 pub struct Ticket {
-    handle: TicketHandle,
+    /// Changes or shows the place while [`turn`](Self::turn) waits.
+    pub handle: TicketHandle,
     turn: oneshot::Receiver<Result<RunPermit, Duration>>,
 }
 
@@ -166,11 +167,6 @@ pub struct TicketHandle {
 }
 
 impl Ticket {
-    /// A handle to change or show the place while [`turn`](Self::turn) waits.
-    pub fn handle(&self) -> TicketHandle {
-        self.handle.clone()
-    }
-
     /// Waits for the turn. Dropping the future leaves the queue, and returns the slot if it was granted meanwhile.
     ///
     /// # Errors

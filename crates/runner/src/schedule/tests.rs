@@ -131,7 +131,7 @@ async fn a_ticket_that_is_dropped_leaves_no_trace() {
     let held = setup.permit(&provider, WAITED).await;
     drop(setup.enter(&provider, WAITED));
     let ticket = setup.enter(&provider, WAITED);
-    let handle = ticket.handle();
+    let handle = ticket.handle.clone();
     let mut polled = Box::pin(ticket.turn());
     assert!(waits(&mut polled).await);
     assert_eq!(
@@ -144,7 +144,7 @@ async fn a_ticket_that_is_dropped_leaves_no_trace() {
     // A slot that was granted but not used.
     let granted = setup.enter(&provider, WAITED);
     drop(held);
-    assert!(granted.handle().waits_for(None).is_none());
+    assert!(granted.handle.waits_for(None).is_none());
     drop(granted);
     drop(setup.permit(&provider, WAITED).await);
     assert!(setup.scheduler.state().tickets.is_empty());
@@ -156,7 +156,7 @@ async fn a_queued_run_that_a_caller_joins_moves_ahead() {
     let held = setup.permit(&provider, WAITED).await;
     let enter = |urgency| {
         let ticket = setup.enter(&provider, urgency);
-        (ticket.handle(), Box::pin(ticket.turn()))
+        (ticket.handle.clone(), Box::pin(ticket.turn()))
     };
     let (_, mut refresh) = enter(Urgency::Background);
     let (handle, mut prewarm) = enter(Urgency::Background);
@@ -212,7 +212,7 @@ async fn a_paused_issuer_refuses_callers_at_once_and_other_runs_wait() {
     );
     insta::assert_snapshot!(refused, @"plugin `/bin/p` was not started: issuer `idp` asked for fewer runs and is paused for another 60 s; to run it now, use `credbroker refresh p`");
     let ticket = setup.enter(&provider, Urgency::Urgent { uid: None });
-    let waits_for = ticket.handle().waits_for(None).unwrap();
+    let waits_for = ticket.handle.waits_for(None).unwrap();
     insta::assert_snapshot!(waits_for, @"issuer `idp` asked for fewer runs and is paused for another 60 s");
     let permit = ticket.turn().await.unwrap();
     assert_eq!(setup.elapsed(), secs(15), "it is the first probe");
@@ -229,7 +229,7 @@ async fn callers_that_wait_when_a_pause_begins_are_refused() {
         (setup.enter(&provider, Urgency::Waited { peer: 2 }), setup.enter(&provider, Urgency::Background));
     running.finish(&failed("Throttling: Rate exceeded | Retry-After: 7"), true, ForeignTexts::default);
     assert_eq!(caller.turn().await.unwrap_err(), secs(7));
-    let handle = refresh.handle();
+    let handle = refresh.handle.clone();
     let mut refresh = Box::pin(refresh.turn());
     assert!(waits(&mut refresh).await);
     assert_eq!(handle.join(1).unwrap_err(), secs(7), "a caller that joins it is refused");
@@ -257,7 +257,7 @@ async fn a_queued_run_says_what_it_waits_for() {
     let wait = || setup.enter(&provider, WAITED);
     let mut shown = Vec::new();
     let mut show = |tickets: &[Ticket]| {
-        shown.push(tickets.last().unwrap().handle().waits_for(None).unwrap());
+        shown.push(tickets.last().unwrap().handle.waits_for(None).unwrap());
     };
     let held = [setup.permit(&provider, WAITED).await, setup.permit(&provider, WAITED).await];
     show(&[wait(), wait(), wait()]);
