@@ -102,7 +102,7 @@ impl Plugin {
     async fn run_and_refuse(self) -> (Result<String, RunError>, Started) {
         let refuse = async |started: &Started| {
             let caller = started.pid("caller").await;
-            started.live.find(caller).unwrap().refused();
+            started.live.find(caller).unwrap().refused.cancel();
             fs::write(started.file("refused"), "").unwrap();
         };
         self.run_while(refuse).await
