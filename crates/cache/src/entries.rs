@@ -22,7 +22,7 @@ pub type ListPosition = (Arc<str>, PluginKey);
 /// All entries. Every map has the same ones.
 #[derive(Debug)]
 pub(crate) struct KeyEntries {
-    /// Without a random state: a seed of the simulation always has the same order. Keys are digests, which nobody chooses.
+    /// Without a random state: a seed of the simulation always has the same order. Keys are digests, which no one chooses.
     by_key: HashMap<PluginKey, Arc<KeyEntry>, BuildHasherDefault<DefaultHasher>>,
     in_order: BTreeMap<ListPosition, Arc<KeyEntry>>,
     by_profile: HashMap<ProfileName, Vec<Arc<KeyEntry>>>,
