@@ -18,13 +18,14 @@ use super::{
     run::Run,
     state::{Current, Decision, KeyState, renewal},
 };
-use credbroker_credential::{Draft, Generation, Issued, Validity, lifetime, rfc3339, text::chain};
+use credbroker_credential::{Draft, Generation, Issued, lifetime, rfc3339, text::chain};
 use credbroker_observe::{
     clock::Now,
     metrics::{CallStatus, Metrics, RunOutcome, RunReason},
 };
 use credbroker_runner::{
-    Attendance, ForeignTexts, PluginRunner, RunError, RunOutput, RunPermit, RunSource, Ticket, Urgency,
+    Attendance, ForeignTexts, PluginRunner, RunError, RunErrorKind, RunOutput, RunPermit, RunSource, Ticket,
+    Urgency,
 };
 
 /// Failures in a row that are warnings. Later ones, until the next success, are information.
@@ -66,12 +67,12 @@ impl<R: PluginRunner> CredentialCache<R> {
             };
             if let Some(urgency) = urgency.filter(|_| state.run.is_none()) {
                 let now = self.now();
-                let reason = reason.unwrap_or_else(|| state.reason(spec.file_version(), now));
+                let reason = reason.unwrap_or_else(|| state.reason(spec.file.version(), now));
                 let session = request.and_then(|request| request.session.clone());
                 let lender = request.and_then(|request| request.lender.clone());
                 let lender = lender.filter(|_| state.attention.reads_terminal());
                 let new = scheduler.enter(&spec.provider, urgency, source(entry, request));
-                let (attendance, queued) = (Attendance::of(session, lender), (urgency, new.handle()));
+                let (attendance, queued) = (Attendance::of(session, lender), (urgency, new.handle.clone()));
                 state.run = Some(Arc::new(Run::new((spec, reason), attendance, queued, now)));
                 ticket = Some(new);
                 self.changed();
@@ -133,7 +134,10 @@ impl<R: PluginRunner> Claim<R> {
             result = self.wait_and_run(ticket) => Some(result),
         };
         // Another caller may have a terminal too.
-        let is_lost = matches!(result, Some(Err(CacheError::Run(RunError::TerminalLost { .. }))));
+        let is_lost = matches!(
+            result,
+            Some(Err(CacheError::Run(RunError { kind: RunErrorKind::TerminalLost(_), .. })))
+        );
         self.end(result.filter(|_| !is_lost));
     }
 
@@ -152,7 +156,7 @@ impl<R: PluginRunner> Claim<R> {
         run.progress().ended = Some(cache.now().boot);
         called(&cache.inner.parts.metrics, &result);
         let is_first = entry.cell.borrow().failure.as_ref().is_none_or(|failure| failure.throttled == 0);
-        let foreign = || ForeignTexts::of(spec, run.attendance.session().map(Arc::as_ref));
+        let foreign = || ForeignTexts::of(spec, run.attendance.session.as_deref());
         let Some(retry_after) = permit.finish(&result, is_first, foreign) else { return Ok(result?) };
         // The issuer asked for fewer runs. Callers need to know that, and for how long.
         if let Err(error) = result {
@@ -202,7 +206,7 @@ impl<R: PluginRunner> Claim<R> {
         let issued = |(_, current): &(RunOutcome, Current)| Arc::clone(&current.issued);
         let issued = effect.as_ref().map(|effect| effect.as_ref().map(issued).map_err(Arc::clone));
         let mut is_refused = false;
-        let is_leased = run.attendance.lender().is_some();
+        let is_leased = run.attendance.lender.is_some();
         let provider = &entry.spec.provider.state;
         entry.cell.send_if_modified(|state| {
             // Asked in the cell: a reload that shares the provider looks at the cell afterwards.
@@ -265,8 +269,7 @@ impl<R: PluginRunner> Claim<R> {
         let draft =
             Draft { generation: &generation, token, pair, fingerprint, expires_at, lifetime: left, cluster };
         let encoded = (parts.encode)(&draft);
-        let certificate =
-            material.pair.as_ref().map(|pair| Validity { from: pair.not_before, to: pair.not_after });
+        let certificate = material.pair.as_ref().map(|pair| pair.validity);
         let issued = Issued {
             generation,
             encoded,
@@ -275,7 +278,6 @@ impl<R: PluginRunner> Claim<R> {
             fetched: now,
             expires_at,
             lifetime: left,
-            within_skew: lifetime.within_skew,
             bound: lifetime.bound,
         };
         Ok((outcome, Current::new(Arc::new(issued), due_in, now, output.file_version)))
@@ -286,10 +288,9 @@ impl<R: PluginRunner> Claim<R> {
         let attendance = &self.run.attendance;
         self.run.progress().started?;
         let result = match failure.map(|failure| &failure.error) {
-            Some(CacheError::Draining | CacheError::Run(RunError::Throttled { .. })) => return None,
-            Some(CacheError::Run(RunError::Timeout { stderr, .. })) if !stderr.is_empty() => {
-                EndResult::Prompt
-            }
+            Some(CacheError::Draining) => return None,
+            Some(error) if error.pause().is_some() => return None,
+            Some(CacheError::Run(error)) if error.may_wait_for_person() => EndResult::Prompt,
             Some(error) if error.needs_terminal() => EndResult::NoTerminal,
             Some(_) => EndResult::Failure,
             None => EndResult::Credential,
@@ -399,7 +400,7 @@ impl<R: PluginRunner> Drop for Claim<R> {
     fn drop(&mut self) {
         if !self.run.is_over() {
             let is_draining = self.cache.inner.parts.draining.is_cancelled();
-            let panicked = || RunError::Panicked { command: self.entry.spec.command() };
+            let panicked = || RunError::of(&self.entry.spec, RunErrorKind::Panicked);
             self.end(Some(Err(if is_draining { CacheError::Draining } else { panicked().into() })));
         }
     }
@@ -408,38 +409,38 @@ impl<R: PluginRunner> Drop for Claim<R> {
 /// The outcome of a run that failed, and how client-go counts the call of its plugin: by the end of the process.
 fn failed_run(error: &RunError) -> (RunOutcome, i32, CallStatus) {
     use CallStatus::{ClientInternalError, NoError, PluginExecutionError, PluginNotFoundError};
-    match error {
-        RunError::Exit { code, .. } => (RunOutcome::Exit, *code, PluginExecutionError),
+    match &error.kind {
+        RunErrorKind::Exit(code) => (RunOutcome::Exit, *code, PluginExecutionError),
         // The broker or another process ended these by a signal.
-        RunError::Signal { .. } => (RunOutcome::Signal, -1, PluginExecutionError),
-        RunError::Timeout { .. } => (RunOutcome::Timeout, -1, PluginExecutionError),
-        RunError::OutputTooLarge { .. } => (RunOutcome::OutputTooLarge, -1, PluginExecutionError),
-        RunError::Recursion { .. } => (RunOutcome::Recursion, -1, PluginExecutionError),
-        RunError::NeedsTerminal { .. } | RunError::TerminalLost { .. } => {
+        RunErrorKind::Signal(_) => (RunOutcome::Signal, -1, PluginExecutionError),
+        RunErrorKind::Timeout(..) => (RunOutcome::Timeout, -1, PluginExecutionError),
+        RunErrorKind::OutputTooLarge(_) => (RunOutcome::OutputTooLarge, -1, PluginExecutionError),
+        RunErrorKind::Recursion => (RunOutcome::Recursion, -1, PluginExecutionError),
+        RunErrorKind::NeedsTerminal | RunErrorKind::TerminalLost(_) => {
             (RunOutcome::InteractionRequired, -1, PluginExecutionError)
         }
-        RunError::Decode { .. } => (RunOutcome::InvalidOutput, 0, NoError),
-        RunError::NotFound { .. } | RunError::Unreadable { .. } => {
+        RunErrorKind::Decode(_) => (RunOutcome::InvalidOutput, 0, NoError),
+        RunErrorKind::NotFound(_) | RunErrorKind::Unreadable(_) => {
             (RunOutcome::NotFound, 1, PluginNotFoundError)
         }
-        RunError::Spawn { .. } => (RunOutcome::NotStarted, 1, PluginNotFoundError),
-        RunError::NotAllowed { refusal, .. } if refusal.is_of_policy() => {
+        RunErrorKind::Spawn(_) => (RunOutcome::NotStarted, 1, PluginNotFoundError),
+        RunErrorKind::NotAllowed(refusal) if refusal.is_of_policy() => {
             (RunOutcome::PolicyDenied, 1, ClientInternalError)
         }
-        RunError::ArgumentsTooLong { .. }
-        | RunError::Directory { .. }
-        | RunError::ExecInfo { .. }
-        | RunError::NotAllowed { .. }
-        | RunError::Unanswered { .. } => (RunOutcome::NotStarted, 1, ClientInternalError),
-        RunError::Throttled { .. } => (RunOutcome::Throttled, 1, ClientInternalError),
-        RunError::Panicked { .. } => (RunOutcome::Panicked, 1, ClientInternalError),
+        RunErrorKind::ArgumentsTooLong(_)
+        | RunErrorKind::Directory(..)
+        | RunErrorKind::ExecInfo(_)
+        | RunErrorKind::NotAllowed(_)
+        | RunErrorKind::Unanswered => (RunOutcome::NotStarted, 1, ClientInternalError),
+        RunErrorKind::Throttled { .. } => (RunOutcome::Throttled, 1, ClientInternalError),
+        RunErrorKind::Panicked => (RunOutcome::Panicked, 1, ClientInternalError),
     }
 }
 
 /// Counts a call of a plugin. A plugin that the policy denies is not called.
 fn called(metrics: &Metrics, result: &Result<RunOutput, RunError>) {
     let (code, status) = match result.as_ref().map_err(failed_run) {
-        Err(_) if matches!(result, Err(RunError::ExecInfo { .. })) => return, // before the policy
+        _ if matches!(result, Err(RunError { kind: RunErrorKind::ExecInfo(_), .. })) => return, // before the policy
         Err((RunOutcome::PolicyDenied, ..)) => return metrics.calls.checked(false),
         Err((_, code, status)) => (code, status),
         Ok(_) => (0, CallStatus::NoError),

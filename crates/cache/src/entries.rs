@@ -8,7 +8,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    hash::BuildHasherDefault,
+    hash::{BuildHasherDefault, DefaultHasher},
     ops::Bound,
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
     time::Duration,
@@ -20,7 +20,7 @@ use super::{
     request::Selector,
 };
 use credbroker_observe::clock::Now;
-use credbroker_plugin::{KeyHasher, PluginKey, PluginSpec, ProfileName};
+use credbroker_plugin::{PluginKey, PluginSpec, ProfileName};
 
 /// An entry of the broker gives way only if there was no request for it in this time.
 pub(crate) const EVICTABLE_AFTER: Duration = Duration::from_secs(60);
@@ -42,7 +42,8 @@ pub type ListPosition = (Arc<str>, PluginKey);
 /// All entries. Every map has the same ones.
 #[derive(Debug)]
 pub(crate) struct KeyEntries {
-    by_key: HashMap<PluginKey, Arc<KeyEntry>, BuildHasherDefault<KeyHasher>>,
+    /// Without a random state: a seed of the simulation always has the same order. Keys are digests, which no one chooses.
+    by_key: HashMap<PluginKey, Arc<KeyEntry>, BuildHasherDefault<DefaultHasher>>,
     in_order: BTreeMap<ListPosition, Arc<KeyEntry>>,
     by_profile: HashMap<ProfileName, Vec<Arc<KeyEntry>>>,
     bounds: Bounds,

@@ -122,7 +122,7 @@ impl KeyEntry {
             idle: self.idle(now),
             watched: self.watchers.load(Ordering::Relaxed) > 0,
             awaited: self.is_in_use(),
-            file: self.spec.file_version(),
+            file: self.spec.file.version(),
             timeout: self.spec.provider.timeout,
             uid: peer.map(uid),
         }
@@ -159,7 +159,7 @@ impl KeyEntry {
 
     /// Forgets everything if the credential came out of the terminal of a caller, or a run in one is in flight, which ends.
     pub(crate) fn forget_leased(&self) {
-        let is_lent = |run: &Arc<Run>| run.attendance.lender().is_some();
+        let is_lent = |run: &Arc<Run>| run.attendance.lender.is_some();
         let is_leased = |state: &KeyState| state.is_leased || state.run.as_ref().is_some_and(is_lent);
         self.clear(is_leased, |run| run.abandoned.cancel());
     }

@@ -6,7 +6,7 @@ use super::attention::Unattended;
 use credbroker_credential::{LifetimeError, Now};
 use credbroker_observe::clock::full_jitter;
 use credbroker_plugin::{PluginSpec, Retirement};
-use credbroker_runner::{PROBE_EVERY, RunError};
+use credbroker_runner::{PROBE_EVERY, RunError, RunErrorKind};
 
 /// The longest time for which a caller gets one of the first failures again, without a run.
 const HELD: Duration = Duration::from_secs(3);
@@ -80,7 +80,9 @@ impl CacheError {
     /// How long its issuer is paused, or only its key (`true`), if that is the cause.
     pub(crate) fn pause(&self) -> Option<(Duration, bool)> {
         match self {
-            Self::Run(RunError::Throttled { of_key, retry_after, .. }) => Some((*retry_after, *of_key)),
+            Self::Run(RunError { kind: RunErrorKind::Throttled { of_key, retry_after, .. }, .. }) => {
+                Some((*retry_after, *of_key))
+            }
             _ => None,
         }
     }
@@ -89,7 +91,8 @@ impl CacheError {
     pub fn needs_terminal(&self) -> bool {
         matches!(
             self,
-            Self::Run(RunError::NeedsTerminal { .. }) | Self::Unattended(Unattended::NeedsTerminal)
+            Self::Run(RunError { kind: RunErrorKind::NeedsTerminal, .. })
+                | Self::Unattended(Unattended::NeedsTerminal)
         )
     }
 }
@@ -140,7 +143,9 @@ impl Failure {
     pub(crate) fn at(&self, now: Now, at_terminal: bool) -> Failed {
         let (mut error, mut left) =
             (self.error.clone(), self.held_until(at_terminal).saturating_sub(now.boot));
-        if let CacheError::Run(RunError::Throttled { retry_after, .. }) = &mut error {
+        if let CacheError::Run(RunError { kind: RunErrorKind::Throttled { retry_after, .. }, .. }) =
+            &mut error
+        {
             *retry_after = retry_after.saturating_sub(now.boot.saturating_sub(self.failed_at));
             left = *retry_after;
         }

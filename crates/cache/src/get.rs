@@ -84,7 +84,7 @@ impl<R: PluginRunner> CredentialCache<R> {
     /// Fetches the credential of `spec` before a caller asks for it, as background work.
     pub async fn fetch_ahead(&self, spec: PluginSpec) -> Result<(), Failed> {
         let Interest { entry, .. } = &self.enter(spec, Caller::BROKER)?;
-        let (now, file) = (self.now(), entry.spec.file_version());
+        let (now, file) = (self.now(), entry.spec.file.version());
         let claim = (Urgency::Background, Some(RunReason::Prewarm), None);
         let decide = |state: &mut KeyState| decide(state, Asker::Program, file, now);
         match self.try_claim(entry, claim, decide) {
@@ -99,7 +99,7 @@ impl<R: PluginRunner> CredentialCache<R> {
 
     /// The valid credential of `entry`, unless `caller` asks for it again before it is due. Starts a refresh that is due.
     fn serve_from_memory(&self, entry: &Arc<KeyEntry>, caller: &Caller, now: Now) -> Option<Arc<Issued>> {
-        let file = entry.spec.file_version();
+        let file = entry.spec.file.version();
         let (issued, due, fresh) = {
             let state = entry.cell.borrow();
             let fresh = state.valid(now)?.is_fresh_at(now);
@@ -136,7 +136,7 @@ impl<R: PluginRunner> CredentialCache<R> {
             let mut step = first.await;
             fails = may_fail && step != FirstStep::Decide;
             loop {
-                let (now, file, asker) = (self.now(), entry.spec.file_version(), request.asker(&entry.spec));
+                let (now, file, asker) = (self.now(), entry.spec.file.version(), request.asker(&entry.spec));
                 let is_cold = step == FirstStep::Decide;
                 let reason = (step == FirstStep::Run).then_some(cause);
                 let claim = (Urgency::Waited { peer: caller.peer }, reason, Some(request));

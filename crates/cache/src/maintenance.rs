@@ -51,7 +51,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         match entry.next_action(now) {
             NextAction::Keep => {}
             NextAction::Refresh(urgency) => {
-                let file = entry.spec.file_version();
+                let file = entry.spec.file.version();
                 self.try_claim(entry, (urgency, None, None), |state| decide(state, Asker::Broker, file, now));
             }
             NextAction::Adjust(urgency) => {

@@ -151,7 +151,7 @@ impl Waiter {
             run.ticket.join(peer)?;
             progress.peers.push(peer);
         }
-        let sessions = request.session.as_ref().zip(run.attendance.session());
+        let sessions = request.session.as_ref().zip(run.attendance.session.as_ref());
         let has_started_it = sessions.is_some_and(|(own, of_run)| Arc::ptr_eq(own, of_run));
         let attending = match &request.attendant {
             Some(attendant) => Some(attendant.attend(&run.attendance)),

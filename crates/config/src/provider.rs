@@ -16,8 +16,7 @@ use super::{
 use credbroker_credential::{ApiVersion, LifetimeLimits, document::Node, text::sanitize};
 use credbroker_plugin::{
     ClusterInfo, Command, EnvPolicy, Environment, Globs, Interactive, Issuer, PluginPolicy, ProfileSourced,
-    Provider, ProviderState, Sandbox, Sha256, Verify, cleaned, identity_variables, is_denied,
-    may_select_identity,
+    Provider, ProviderState, Sandbox, Sha256, cleaned, identity_variables, is_denied, may_select_identity,
 };
 
 /// How long credbroker-exec waits for a response by default.
@@ -114,7 +113,7 @@ pub(super) fn stanza(
         },
         clusters: Vec::new(),
         cluster_info: ClusterInfo::FromCaller,
-        verify: Verify::Auto,
+        verify: true,
         profile_sourced: None,
         profile_env: Globs::default(),
         state: ProviderState::default(),

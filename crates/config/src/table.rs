@@ -7,9 +7,7 @@ use super::schema::{
     Boolean, Checked, ConfigKey, Count, Cursor, Enumeration, Id, Is, ListOf, MOST, MOST_PER_SECOND,
     MOST_RUNS, Map, MapOrMaps, Optional, Required, Section, SocketMode, Text, TimeSpan, count,
 };
-use credbroker_plugin::{
-    ArgsPolicy, ClusterInfo, EnvPolicy, Interactive, Sandbox, Sha256, Verify, access::Verb,
-};
+use credbroker_plugin::{ClusterInfo, EnvPolicy, Interactive, Sandbox, Sha256, access::Verb};
 
 /// A module for each section: a static [`ConfigKey`] for each key, and `SECTION` with all of them.
 macro_rules! sections {
@@ -113,10 +111,10 @@ sections! {
         TIMEOUT: TimeSpan, Is<Duration> = ("timeout", TimeSpan::RUN, Is(Duration::from_secs(30)));
         MAX_AGE: TimeSpan, Optional = ("maxAge", TimeSpan::AGE, Optional);
         UNKNOWN_EXPIRY_MAX_AGE: TimeSpan, Is<Duration> = ("unknownExpiryMaxAge", TimeSpan::AGE, Is(Duration::from_secs(10 * 60)));
-        VERIFY: Enumeration<Verify>, Is<Verify> = ("verify", Enumeration(&[("auto", Verify::Auto), ("never", Verify::Never)]), Is(Verify::Auto));
+        VERIFY: Enumeration<bool>, Is<bool> = ("verify", Enumeration(&[("auto", true), ("never", false)]), Is(true));
         CLUSTER_INFO: Enumeration<ClusterInfo>, Optional = ("clusterInfo", Enumeration(&[("fromCaller", ClusterInfo::FromCaller), ("match", ClusterInfo::Match)]), Optional);
         ISSUER: Text, Optional = ("issuer", Text::NAME, Optional);
-        ARGS_POLICY: Enumeration<ArgsPolicy>, Is<ArgsPolicy> = ("profileSourcedCLIArgsPolicy", Enumeration(&[("", ArgsPolicy::Ignore), ("Ignore", ArgsPolicy::Ignore), ("Append", ArgsPolicy::Append)]), Is(ArgsPolicy::Ignore));
+        ARGS_POLICY: Enumeration<bool>, Is<bool> = ("profileSourcedCLIArgsPolicy", Enumeration(&[("", false), ("Ignore", false), ("Append", true)]), Is(false));
         ENV_POLICY: Enumeration<EnvPolicy>, Is<EnvPolicy> = ("profileSourcedEnvVarsPolicy", Enumeration(&[("", EnvPolicy::Ignore), ("Ignore", EnvPolicy::Ignore), ("AppendIfNotExists", EnvPolicy::AppendIfNotExists), ("Replace", EnvPolicy::Replace)]), Is(EnvPolicy::Ignore));
         PROFILE_ENV: ListOf<Text>, Optional = ("profileEnv", ListOf(Text::VARIABLES), Optional);
         ACCEPT_V1ALPHA1: Boolean, Is<bool> = ("acceptV1alpha1", Boolean, Is(false));

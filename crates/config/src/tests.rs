@@ -9,9 +9,7 @@ use tempfile::TempDir;
 
 use super::*;
 use credbroker_credential::ApiVersion;
-use credbroker_plugin::{
-    ArgsPolicy, ClusterInfo, Command, EnvPolicy, Environment, ProfileSourced, Provider, Verify,
-};
+use credbroker_plugin::{ClusterInfo, Command, EnvPolicy, Environment, ProfileSourced, Provider};
 
 mod reference;
 
@@ -115,10 +113,10 @@ limits:
     let provider = provider(&loaded);
     assert_eq!(provider.inherited.0.keys().collect::<Vec<_>>(), ["HOME", "MY_A", "PATH"]);
     assert!(provider.caller_env.matches("AWS_PROFILE"));
-    let sourced = ProfileSourced { args: ArgsPolicy::Append, env: EnvPolicy::AppendIfNotExists };
+    let sourced = ProfileSourced { args: true, env: EnvPolicy::AppendIfNotExists };
     assert_eq!((provider.profile_sourced, provider.cluster_info), (Some(sourced), ClusterInfo::Match));
     assert!(provider.profile_env.matches("TENANT_ID") && !provider.profile_env.matches("AWS_REGION"));
-    assert_eq!(provider.verify, Verify::Never);
+    assert!(!provider.verify);
     assert_eq!(
         (provider.timeout, provider.interactive_timeout, provider.lifetime.max_age),
         (Duration::from_secs(20), Duration::from_secs(3 * 60), Some(Duration::from_secs(12 * 3600)))
@@ -140,7 +138,7 @@ fn everything_has_a_default_but_the_plugin() {
     assert_eq!(provider.command, Command::Name("plugin".into()));
     assert_eq!(provider.inherited.0.keys().collect::<Vec<_>>(), ["HOME", "PATH"]);
     assert!(!provider.caller_env.matches("AWS_PROFILE"));
-    assert_eq!(provider.verify, Verify::Auto);
+    assert!(provider.verify);
 }
 
 #[test]

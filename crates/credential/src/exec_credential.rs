@@ -82,18 +82,13 @@ pub enum DecodeError {
     /// A character outside ASCII.
     #[error("the token contains a character that is not ASCII, which an HTTP header cannot contain{}", .0.suffix())]
     TokenNotAscii(Position),
-    /// The output has another version than the provider.
+    /// The output has another version than the provider: this one, and that of the output, if it is a known one.
     #[error(
         "the plugin printed {}, but the provider is configured for {}; set `apiVersion` of the provider to the version that the plugin prints",
-        found.map_or("another version", ApiVersion::as_str),
-        expected.as_str()
+        .1.map_or("another version", ApiVersion::as_str),
+        .0.as_str()
     )]
-    VersionMismatch {
-        /// The version of the provider.
-        expected: ApiVersion,
-        /// The version of the output, if it is a known one.
-        found: Option<ApiVersion>,
-    },
+    VersionMismatch(ApiVersion, Option<ApiVersion>),
     /// No `apiVersion`.
     #[error("the output has no `apiVersion`; the provider is configured for {}", .0.as_str())]
     VersionMissing(ApiVersion),
@@ -155,7 +150,7 @@ fn check_type(root: &Node, expected: ApiVersion) -> Result<(), DecodeError> {
     let version = text(root, "apiVersion", "apiVersion")?;
     let (version, _) = version.ok_or(DecodeError::VersionMissing(expected))?;
     if version != expected.as_str() {
-        return Err(DecodeError::VersionMismatch { expected, found: ApiVersion::from_name(version) });
+        return Err(DecodeError::VersionMismatch(expected, ApiVersion::from_name(version)));
     }
     Ok(())
 }

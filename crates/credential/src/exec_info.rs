@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use base64::prelude::{BASE64_STANDARD, Engine};
+use base64::{display::Base64Display, prelude::BASE64_STANDARD};
 use bytes::Bytes;
-use serde::Serialize;
+use serde::{Serialize, Serializer, ser::Error as _};
 use serde_json::value::RawValue;
 
 /// A version of the exec credential API. v1 and v1beta1 have the same fields.
@@ -35,22 +35,42 @@ impl ApiVersion {
 }
 
 /// The cluster that is passed to a plugin: the seven fields of `spec.cluster`. Empty means absent.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+///
+/// The order of the fields in JSON, and the omission of empty ones, are those of client-go.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Cluster {
     /// URL of the API server.
     pub server: String,
     /// The name to verify the server's certificate with.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub tls_server_name: String,
     /// Do not verify the server's certificate.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub insecure_skip_tls_verify: bool,
     /// PEM bundle.
+    #[serde(serialize_with = "base64", skip_serializing_if = "Bytes::is_empty")]
     pub certificate_authority_data: Bytes,
     /// Proxy for all requests.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub proxy_url: String,
     /// Do not ask for compressed responses.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub disable_compression: bool,
     /// Raw JSON of the `client.authentication.k8s.io/exec` extension, passed on unchanged.
+    #[serde(serialize_with = "raw")]
     pub config: Bytes,
+}
+
+fn base64<S: Serializer>(bytes: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&Base64Display::new(bytes, &BASE64_STANDARD))
+}
+
+fn raw<S: Serializer>(json: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {
+    let json = Some(json).filter(|json| !json.is_empty());
+    let json: Option<&RawValue> =
+        json.map(|json| serde_json::from_slice(json)).transpose().map_err(S::Error::custom)?;
+    json.serialize(serializer)
 }
 
 /// Linux allows 32 pages for one environment variable, including the terminating NUL.
@@ -81,19 +101,18 @@ pub fn exec_info(
     interactive: bool,
 ) -> Result<String, ExecInfoError> {
     // v1alpha1 has no cluster.
-    let cluster = cluster.filter(|_| version != ApiVersion::V1Alpha1).map(WireCluster::of).transpose()?;
-    let authorities = cluster.as_ref().map_or(0, |cluster| cluster.certificate_authority_data.len());
-    let spec = Spec { cluster, interactive };
-    let info = Info { kind: "ExecCredential", api_version: version.as_str(), spec };
+    let cluster = cluster.filter(|_| version != ApiVersion::V1Alpha1);
+    let info =
+        Info { kind: "ExecCredential", api_version: version.as_str(), spec: Spec { cluster, interactive } };
     let value = format!("{}\n", as_go_writes(&serde_json::to_string(&info)?));
     let size = "KUBERNETES_EXEC_INFO=".len() + value.len() + 1;
     if size > LIMIT {
+        let authorities =
+            cluster.map_or(0, |cluster| cluster.certificate_authority_data.len().div_ceil(3) * 4);
         return Err(ExecInfoError::TooLarge { size, authorities });
     }
     Ok(value)
 }
-
-// The order of the fields, and the omission of empty ones, are those of client-go.
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -106,40 +125,8 @@ struct Info<'a> {
 #[derive(Serialize)]
 struct Spec<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
-    cluster: Option<WireCluster<'a>>,
+    cluster: Option<&'a Cluster>,
     interactive: bool,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "kebab-case")]
-struct WireCluster<'a> {
-    server: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    tls_server_name: &'a str,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    insecure_skip_tls_verify: bool,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    certificate_authority_data: String,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    proxy_url: &'a str,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    disable_compression: bool,
-    config: Option<&'a RawValue>,
-}
-
-impl<'a> WireCluster<'a> {
-    fn of(cluster: &'a Cluster) -> Result<Self, ExecInfoError> {
-        let config = Some(&*cluster.config).filter(|config| !config.is_empty());
-        Ok(Self {
-            server: &cluster.server,
-            tls_server_name: &cluster.tls_server_name,
-            insecure_skip_tls_verify: cluster.insecure_skip_tls_verify,
-            certificate_authority_data: BASE64_STANDARD.encode(&cluster.certificate_authority_data),
-            proxy_url: &cluster.proxy_url,
-            disable_compression: cluster.disable_compression,
-            config: config.map(serde_json::from_slice).transpose()?,
-        })
-    }
 }
 
 /// Keeps only the position: the message may quote the extension.
@@ -149,8 +136,7 @@ impl From<serde_json::Error> for ExecInfoError {
     }
 }
 
-/// Removes the white space between tokens, which the extension may have: a variable should be one line. Escapes what Go escapes
-/// in strings; it occurs nowhere else.
+/// Removes white space between tokens, so that the variable is one line. Escapes what Go escapes in strings.
 fn as_go_writes(json: &str) -> String {
     let (mut written, mut quoted, mut escape) = (String::with_capacity(json.len()), false, false);
     for character in json.chars() {

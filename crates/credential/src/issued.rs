@@ -11,7 +11,9 @@ use std::{
 use bytes::Bytes;
 use secrecy::ExposeSecret as _;
 
-use crate::{exec_credential::Material, exec_info::Cluster, lifetime::LifetimeBound, pair::Fingerprint};
+use crate::{
+    exec_credential::Material, exec_info::Cluster, lifetime::LifetimeBound, pair::Validity, sha256::Sha256,
+};
 
 /// One reading of both clocks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -58,7 +60,7 @@ pub struct Draft<'a> {
     /// PEM chain and key.
     pub pair: Option<(&'a [u8], &'a [u8])>,
     /// The fingerprint of the chain.
-    pub fingerprint: Option<Fingerprint>,
+    pub fingerprint: Option<Sha256>,
     /// The effective expiry.
     pub expires_at: SystemTime,
     /// From arrival to `expires_at`.
@@ -70,8 +72,7 @@ pub struct Draft<'a> {
 /// An encoded response, and the positions of the secrets in it. `Debug` shows only its length.
 #[derive(Clone, Default)]
 pub struct EncodedCredential {
-    /// The whole response with its gRPC header. Its memory is wiped when the last clone is dropped, because the allocator
-    /// wipes freed memory.
+    /// The whole response with its gRPC header. The allocator wipes it when the last clone is dropped.
     pub frame: Bytes,
     /// The bearer token, UTF-8.
     pub token: Option<Range<usize>>,
@@ -115,7 +116,7 @@ pub struct Issued {
     /// The response that contains it.
     pub encoded: EncodedCredential,
     /// The fingerprint of the client certificate, if there is one.
-    pub fingerprint: Option<Fingerprint>,
+    pub fingerprint: Option<Sha256>,
     /// The validity of that certificate.
     pub certificate: Option<Validity>,
     /// When the broker received it.
@@ -124,19 +125,8 @@ pub struct Issued {
     pub expires_at: SystemTime,
     /// From `fetched` to `expires_at`.
     pub lifetime: Duration,
-    /// It had expired when it arrived, by less than the skew tolerance, and is served for a few seconds.
-    pub within_skew: bool,
     /// Why it does not live longer.
     pub bound: LifetimeBound,
-}
-
-/// The validity of a certificate.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Validity {
-    /// Its `NotBefore`.
-    pub from: SystemTime,
-    /// Its `NotAfter`.
-    pub to: SystemTime,
 }
 
 impl Issued {

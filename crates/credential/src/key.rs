@@ -39,10 +39,6 @@ impl PrivateKey {
         if known.is_empty() { shape(sequence.data) } else { Some(Self::Known(known)) }
     }
 
-    pub(super) fn is_secp256k1(&self) -> bool {
-        matches!(self, Self::Secp256k1)
-    }
-
     /// Whether the key belongs to the certificate; `None` if the kind of key is not supported.
     pub(super) fn belongs_to(&self, certificate: &SubjectPublicKeyInfo<'_>) -> Option<bool> {
         match self {

@@ -11,6 +11,7 @@ mod issued;
 mod key;
 mod lifetime;
 mod pair;
+mod sha256;
 #[cfg(any(test, feature = "test-util"))]
 pub mod testing;
 pub mod text;
@@ -18,7 +19,8 @@ mod timestamp;
 
 pub use exec_credential::{DecodeError, Decoded, Material, Token, decode};
 pub use exec_info::{ApiVersion, Cluster, ExecInfoError, exec_info};
-pub use issued::{Draft, EncodeFn, EncodedCredential, Generation, Issued, Now, Validity};
+pub use issued::{Draft, EncodeFn, EncodedCredential, Generation, Issued, Now};
 pub use lifetime::{Lifetime, LifetimeBound, LifetimeError, LifetimeLimits, lifetime};
-pub use pair::{ClientPair, Fingerprint, PairError};
+pub use pair::{ClientPair, PairError, Validity};
+pub use sha256::Sha256;
 pub use timestamp::rfc3339;

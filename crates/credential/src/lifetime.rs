@@ -87,8 +87,7 @@ const SKEW_GRACE: Duration = Duration::from_secs(10);
 /// Longer than any clock can count.
 const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
 
-/// The effective expiry: min(`expirationTimestamp`, `NotAfter`, JWT `exp`, `maxAge` from `now`), or `unknownExpiryMaxAge`
-/// if there is none.
+/// The effective expiry: the earliest of those in [`LifetimeBound`], or `unknownExpiryMaxAge` if there is none.
 ///
 /// A credential that had expired on arrival is served for ten seconds if that was less than five minutes ago: one of the
 /// two clocks may be wrong. A certificate that is valid only after the next five minutes is refused.
@@ -97,7 +96,7 @@ pub fn lifetime(
     limits: LifetimeLimits,
     now: SystemTime,
 ) -> Result<Lifetime, LifetimeError> {
-    let certificate = decoded.material.pair.as_ref().map(|pair| pair.not_after);
+    let certificate = decoded.material.pair.as_ref().map(|pair| pair.validity.to);
     let token = decoded.material.token.as_ref().and_then(|token| token.expires_at);
     let named = [
         (decoded.expires_at, LifetimeBound::ExpirationTimestamp),
@@ -115,7 +114,7 @@ pub fn lifetime(
     if let Some(ago) = certificate.and_then(since).filter(|ago| *ago > SKEW) {
         return Err(LifetimeError::Certificate(whole_seconds(ago)));
     }
-    let not_before = decoded.material.pair.as_ref().map(|pair| pair.not_before);
+    let not_before = decoded.material.pair.as_ref().map(|pair| pair.validity.from);
     if let Some(ahead) = not_before.and_then(|at| at.duration_since(now).ok()).filter(|ahead| *ahead > SKEW) {
         return Err(LifetimeError::NotYetValid(whole_seconds(ahead)));
     }

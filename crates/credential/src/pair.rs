@@ -1,9 +1,6 @@
 //! A client certificate and its key, checked against each other.
 
-use std::{
-    fmt,
-    time::{Duration, SystemTime},
-};
+use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::digest::{Context, SHA256};
 use base64::prelude::{BASE64_STANDARD, Engine};
@@ -18,6 +15,7 @@ use zeroize::Zeroizing;
 
 use crate::{
     key::{PrivateKey, is_secp256k1},
+    sha256::Sha256,
     timestamp::shift,
 };
 
@@ -38,28 +36,19 @@ pub struct ClientPair {
     pub chain_pem: SecretSlice<u8>,
     /// PEM; belongs to the leaf.
     pub key_pem: SecretSlice<u8>,
-    /// Changes if and only if the TLS identity does.
-    pub fingerprint: Fingerprint,
-    /// `NotBefore` of the leaf.
-    pub not_before: SystemTime,
-    /// `NotAfter` of the leaf.
-    pub not_after: SystemTime,
+    /// Of the DER certificates: changes if and only if the TLS identity does, because the key belongs to the leaf.
+    pub fingerprint: Sha256,
+    /// The validity of the leaf.
+    pub validity: Validity,
 }
 
-/// SHA-256 of the DER certificates of a chain. It does not include the key, which belongs to the leaf.
-#[derive(Clone, Copy, Eq, Hash, PartialEq)]
-pub struct Fingerprint(pub [u8; 32]);
-
-impl fmt::Display for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Fingerprint({self})")
-    }
+/// The validity of a certificate.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Validity {
+    /// Its `NotBefore`.
+    pub from: SystemTime,
+    /// Its `NotAfter`.
+    pub to: SystemTime,
 }
 
 /// Why a client certificate and its key are not accepted. Never contains them.
@@ -107,8 +96,7 @@ pub enum PairError {
     Swapped,
 }
 
-/// Checks a pair, and keeps its bytes unchanged, except for a private key among the certificates. The second value are
-/// warnings about what is unusual.
+/// Checks a pair, and keeps its bytes, except for a private key among the certificates. With warnings about it.
 pub(super) fn client_pair(chain: &str, key: &str) -> Result<(ClientPair, Vec<&'static str>), PairError> {
     let (chain_blocks, key_blocks) = (blocks(chain), blocks(key));
     let certificates = certificates(chain, &chain_blocks, &key_blocks)?;
@@ -122,7 +110,7 @@ pub(super) fn client_pair(chain: &str, key: &str) -> Result<(ClientPair, Vec<&'s
         parsed.push(certificate(der).ok_or(PairError::CertificateUnreadable(index + 1))?);
     }
     let leaf = parsed.first().ok_or(PairError::CertificateMissing)?;
-    if private_key.is_secp256k1() || is_secp256k1(leaf.public_key()) {
+    if matches!(private_key, PrivateKey::Secp256k1) || is_secp256k1(leaf.public_key()) {
         return Err(PairError::Secp256k1);
     }
     let judged = private_key.belongs_to(leaf.public_key());
@@ -134,21 +122,17 @@ pub(super) fn client_pair(chain: &str, key: &str) -> Result<(ClientPair, Vec<&'s
         None => Some(UNJUDGED),
         Some(_) => (leaf.version() == X509Version::V1).then_some(VERSION_1),
     };
-    let chain_alone = without_private_key(chain, &certificates);
+    // The certificates alone, if anything in the text may be a private key: a part of a broken block too.
+    let alone = || certificates.iter().map(|der| certificate_block(der)).collect::<String>();
+    let chain_alone = chain.contains("PRIVATE KEY").then(alone);
     let warnings = unusual.into_iter().chain(chain_alone.is_some().then_some(KEY_IN_CERTIFICATE)).collect();
     let pair = ClientPair {
         chain_pem: chain_alone.unwrap_or_else(|| chain.to_owned()).into_bytes().into(),
         key_pem: key.as_bytes().to_vec().into(),
         fingerprint: fingerprint(&certificates),
-        not_before: time(leaf.validity().not_before),
-        not_after: time(leaf.validity().not_after),
+        validity: Validity { from: time(leaf.validity().not_before), to: time(leaf.validity().not_after) },
     };
     Ok((pair, warnings))
-}
-
-/// The certificates alone, if there is anything in the text that may be a private key: a part of a broken block too.
-fn without_private_key(text: &str, certificates: &[&Zeroizing<Vec<u8>>]) -> Option<String> {
-    text.contains("PRIVATE KEY").then(|| certificates.iter().map(|der| certificate_block(der)).collect())
 }
 
 /// The certificates of the chain field; other blocks are skipped, as Go does.
@@ -185,15 +169,13 @@ fn private_key(text: &str, blocks: &[Block<'_>]) -> Result<PrivateKey, PairError
 }
 
 /// Each certificate is prefixed with its length, so that two different chains never give the same bytes.
-fn fingerprint(certificates: &[&Zeroizing<Vec<u8>>]) -> Fingerprint {
+fn fingerprint(certificates: &[&Zeroizing<Vec<u8>>]) -> Sha256 {
     let mut context = Context::new(&SHA256);
     for der in certificates {
         context.update(&(der.len() as u64).to_be_bytes());
         context.update(der);
     }
-    let mut sum = [0; 32];
-    sum.copy_from_slice(context.finish().as_ref());
-    Fingerprint(sum)
+    context.finish().into()
 }
 
 /// Reads exactly one DER certificate, without its extensions.

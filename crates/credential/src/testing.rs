@@ -22,18 +22,8 @@ pub fn issued(material: &Material) -> Issued {
     let encoded = plain(&draft);
     let fetched = Now { wall, boot: Duration::from_secs(500) };
     let certificate = None;
-    let (within_skew, bound) = (false, LifetimeBound::UnknownExpiry);
-    Issued {
-        generation,
-        encoded,
-        fingerprint,
-        certificate,
-        fetched,
-        expires_at,
-        lifetime,
-        within_skew,
-        bound,
-    }
+    let bound = LifetimeBound::UnknownExpiry;
+    Issued { generation, encoded, fingerprint, certificate, fetched, expires_at, lifetime, bound }
 }
 
 /// The secrets one after the other, without a wire format.

@@ -24,8 +24,7 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     near.min().map(|(_, known)| known)
 }
 
-/// An error and its causes: `what failed: why: why`. A cause that the text already contains is left out: some libraries
-/// repeat their sources.
+/// An error and its causes: `what failed: why: why`. Some libraries repeat their sources: that is left out.
 pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -73,8 +72,7 @@ fn is_text(character: char) -> bool {
         '\u{2028}' | '\u{2029}' => false, // line breaks to some readers, and invisible
         _ if character.is_control() => false,
         _ if character.is_whitespace() || character.is_ascii() => true,
-        // The standard library knows what is printable, but says so only by escaping the rest. A mark is escaped when
-        // it comes first, hence the underscore.
+        // The standard library escapes what is not printable, and also a mark that comes first, hence the underscore.
         _ => !format!("_{character}").escape_debug().any(|escaped| escaped == '\\'),
     }
 }

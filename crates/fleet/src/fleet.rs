@@ -67,7 +67,7 @@ impl Fleet {
     pub fn rebase(&self, providers: Arc<Providers>, rules: EndpointRules) -> bool {
         let basis = Arc::new(Basis { providers, rules });
         let before = std::mem::replace(&mut self.write().basis, Arc::clone(&basis));
-        let (old, new) = (before.providers.access_providers(), basis.providers.access_providers());
+        let (old, new) = (&before.providers.access, &basis.providers.access);
         before.rules != rules || old.iter().map(Arc::as_ptr).ne(new.iter().map(Arc::as_ptr))
     }
 
@@ -100,7 +100,7 @@ impl Fleet {
     fn resolved(&self, mut profile: ClusterProfile) -> (KnownProfile, RwLockWriteGuard<'_, FleetState>) {
         loop {
             let basis = Arc::clone(&self.read().basis);
-            let known = KnownProfile::new(profile, basis.providers.access_providers(), basis.rules);
+            let known = KnownProfile::new(profile, &basis.providers.access, basis.rules);
             let state = self.write();
             if Arc::ptr_eq(&state.basis, &basis) {
                 return (known, state);

@@ -132,7 +132,7 @@ impl Resolver {
         let (world, sent) = (self.world.load(), ask.cluster.as_ref());
         let route = world.permitted(&ask.source, sent, &ask.permit)?;
         route.check(&ask.env, ask.origin)?;
-        Ok(route.key(sent, &ask.env))
+        Ok(route.key(&ask.env))
     }
 
     /// Resolves a request to one invocation. Reads memory only; the run looks up the plugin's file.
@@ -145,7 +145,7 @@ impl Resolver {
         let world = self.world.load();
         let route = world.permitted(&source, cluster.as_ref(), &permit)?;
         route.check(&env, origin)?;
-        route.spec(cluster, env)
+        route.spec(env)
     }
 
     /// If the request depends on a hub that was not read yet, waits for the outcome of the attempt to read it that is in
@@ -203,12 +203,12 @@ struct World {
 impl World {
     /// The run that a caller with `permit` may have. If access rules limit the caller, what does not exist gives the same
     /// error as what they forbid, and the rules are asked before anything is looked up.
-    fn permitted(
-        &self,
+    fn permitted<'a>(
+        &'a self,
         source: &Source,
-        sent: Option<&Cluster>,
+        sent: Option<&'a Cluster>,
         permit: &Permit,
-    ) -> Result<Route<'_>, ResolveError> {
+    ) -> Result<Route<'a>, ResolveError> {
         if !permit.allows(source.target()) {
             return Err(source.not_allowed());
         }
@@ -229,12 +229,12 @@ impl World {
         })
     }
 
-    fn route(
-        &self,
+    fn route<'a>(
+        &'a self,
         source: &Source,
-        sent: Option<&Cluster>,
+        sent: Option<&'a Cluster>,
         permit: &Permit,
-    ) -> Result<Route<'_>, ResolveError> {
+    ) -> Result<Route<'a>, ResolveError> {
         match source {
             Source::Provider(provider) => {
                 let entry = self.providers.entry(provider)?;
@@ -293,7 +293,7 @@ impl World {
                     "it fits several of them that the plugin would tell apart; send its exec extension too",
                 ));
             }
-            return entry.of_known(known);
+            return entry.of_provider(Some(known));
         }
         let mut differs = None;
         let at_server = self.fleet.as_ref().map(|fleet| fleet.at(&provider.name, &sent.server));

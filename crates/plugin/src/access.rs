@@ -76,7 +76,8 @@ impl Policy {
 pub struct Rights {
     /// The rules that are for the peer. `None`: it has every right.
     rules: Option<Box<[Arc<Rule>]>>,
-    view: u64,
+    /// Identifies what the peer can see: equal numbers, equal views. 0 is a view of everything.
+    pub view: u64,
 }
 
 impl Rights {
@@ -108,11 +109,6 @@ impl Rights {
     /// Whether rules limit the peer. Then what does not exist must look like what is forbidden.
     pub fn is_limited(&self) -> bool {
         self.rules.is_some()
-    }
-
-    /// Identifies what the peer can see: equal numbers, equal views. 0 is a view of everything.
-    pub fn view(&self) -> u64 {
-        self.view
     }
 
     /// The first rule that allows `verb` for `target`. `None`: no rule is needed, or none allows it.

@@ -4,10 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{
-    provider::{Provider, Verify},
-    spec::Target,
-};
+use super::{provider::Provider, spec::Target};
 use credbroker_credential::Cluster;
 
 /// How `sent` differs from `known`; `None` if it is the same cluster. A value that is not sent cannot differ: older clients
@@ -48,7 +45,7 @@ pub fn verifiable_at(
     target: Option<&Arc<Target>>,
     sent: Option<&Cluster>,
 ) -> Option<Arc<Cluster>> {
-    if provider.verify == Verify::Never {
+    if !provider.verify {
         return None;
     }
     let fits = |known: &Cluster| sent.is_none_or(|sent| difference(sent, known).is_none());

@@ -35,8 +35,7 @@ impl Environment {
 
     /// The variables of the broker's environment (`self`) that a plugin inherits: the standard list and `pass_env`.
     ///
-    /// A name in `caller_env` is never inherited. Otherwise a broker started with `AWS_PROFILE=prod` would give prod to
-    /// every caller without that variable.
+    /// A name in `caller_env` is never inherited: the broker's `AWS_PROFILE` is not that of a caller without one.
     #[must_use]
     pub fn inherited(&self, pass_env: &Globs, caller_env: &Globs) -> Self {
         let wanted = |name: &str| is_standing(name) || pass_env.matches(name);
@@ -70,8 +69,7 @@ const BUS_KINDS: [&str; 4] = ["unix:", "tcp:", "nonce-tcp:", "launchd:"];
 /// Where a caller runs.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Origin {
-    /// As the broker's own user, in its mount namespace and its PID namespace. Such a process could run the plugin with
-    /// its own files anyway.
+    /// As the broker's own user, in its mount and PID namespaces: it could run the plugin with its own files anyway.
     Beside,
     /// Anywhere else, for example in another container.
     #[default]
@@ -80,8 +78,7 @@ pub enum Origin {
 
 /// The variables of one person's session. `Debug` shows names only.
 ///
-/// They are not part of any key and reach only the run that the person's request starts. `BROWSER` names a program: no
-/// other variable of a caller may.
+/// They are in no key, and reach only the run that the person's request starts. Only `BROWSER` may name a program.
 #[derive(Eq, PartialEq)]
 pub struct Session(BTreeMap<String, String>);
 

@@ -15,7 +15,7 @@ pub enum ResolveError {
     /// Several kubeconfigs define a provider of that name. Their definitions are sorted by file.
     #[error(
         "provider `{}`: several kubeconfigs define it: {}; name the definition, or run `credbroker kubeconfig inject`",
-        shown(.0), all_of(.1)
+        shown(.0), listed_all(.1.iter().map(ToString::to_string))
     )]
     AmbiguousProvider(String, Vec<Definition>),
     /// The broker reads no profiles.
@@ -119,7 +119,7 @@ pub enum ProviderProblem {
     #[error("plugin `{0}` is not allowed: {1}")]
     PluginNotAllowed(Command, Refusal),
     /// The plugin's file does not exist. With the `installHint` of the stanza, sanitised.
-    #[error("plugin `{}` is not installed{}", .0, place(.0, .1.as_deref()))]
+    #[error("plugin `{}` is not installed{}", .0, .0.not_installed(.1.as_deref()))]
     PluginNotFound(Command, Option<String>),
     /// The plugin's file cannot be looked up.
     #[error("plugin `{0}` cannot be looked up")]
@@ -146,10 +146,6 @@ impl ProviderProblem {
     }
 }
 
-fn all_of(definitions: &[Definition]) -> String {
-    listed_all(definitions.iter().map(ToString::to_string))
-}
-
 /// What makes the broker read a definition.
 const ADD: &str = "add the kubeconfig that defines it to `kubeconfigs` in the broker's configuration, or, if the broker has no configuration, restart it with that kubeconfig in its KUBECONFIG";
 
@@ -168,11 +164,6 @@ fn known_definitions(definitions: &[Definition]) -> String {
         "the broker has read only {}, where it is another one; if this kubeconfig is an older copy of that file, write it again with `credbroker kubeconfig wrap`, else {ADD}",
         listed_all(files)
     )
-}
-
-fn place(command: &Command, install_hint: Option<&str>) -> String {
-    let place = command.place();
-    install_hint.map_or_else(|| place.to_owned(), |hint| format!("{place}. {hint}"))
 }
 
 fn known_cluster(profile: Option<&ProfileName>) -> String {

@@ -13,8 +13,7 @@ use std::{
 
 use tokio::sync::Mutex;
 
-use super::sha256::Sha256;
-use credbroker_credential::text::shown_path;
+use credbroker_credential::{Sha256, text::shown_path};
 
 /// How a plugin's executable is named.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -38,12 +37,10 @@ pub struct Executable {
 }
 
 impl Command {
-    /// Where the command is looked up, for the end of the message that it is not installed.
-    pub fn place(&self) -> &'static str {
-        match self {
-            Self::Name(_) => " in the broker's PATH",
-            Self::Path(_) => "",
-        }
+    /// The end of the message that it is not installed: where it is looked up, and the `installHint` of its stanza.
+    pub fn not_installed(&self, install_hint: Option<&str>) -> String {
+        let place = if let Self::Name(_) = self { " in the broker's PATH" } else { "" };
+        install_hint.map_or_else(|| place.to_owned(), |hint| format!("{place}. {hint}"))
     }
 }
 
@@ -151,7 +148,7 @@ impl Refusal {
 pub struct FoundFile {
     /// The file.
     pub executable: Arc<Executable>,
-    /// Number of this file among the different files found so far; the first is 1.
+    /// Number of this file among the different files found so far; the first is 1. The [`PluginFile`] counts them.
     pub version: u64,
     /// Why it must not run, as far as its contents, owners and modes say.
     pub refusal: Option<Refusal>,
@@ -183,27 +180,19 @@ pub struct FileQuery {
     pub is_listed: bool,
 }
 
-/// What a look-up found.
-#[derive(Debug)]
-pub struct Sighting {
-    /// The file.
-    pub executable: Executable,
-    /// Why it must not run.
-    pub refusal: Option<Refusal>,
-    /// As [`FoundFile::is_first_in_path`].
-    pub is_first_in_path: bool,
-}
-
 /// Changes with each write to a file, even if its times are set back: the kernel alone sets the time of the last status
 /// change. Device, inode, size, and the times of the last modification and status change.
 pub type FileIdentity = (u64, u64, u64, (i64, i64), (i64, i64));
 
 /// The file of a plugin: the result of the last look-up, and the number of replacements. Reads memory only.
 pub struct PluginFile {
-    query: FileQuery,
+    /// What a look-up is to find out.
+    pub query: FileQuery,
+    /// Held during a look-up, because there is one at a time for each file. Has the digest of the contents that were read
+    /// last: they are read again only when they have changed.
+    pub turn: Arc<Mutex<Option<(FileIdentity, Sha256)>>>,
     seen: RwLock<Seen>,
     version: AtomicU64,
-    turn: Arc<Mutex<Option<(FileIdentity, Sha256)>>>,
 }
 
 #[derive(Debug)]
@@ -219,17 +208,6 @@ impl PluginFile {
     pub fn of(query: FileQuery) -> Self {
         let seen = RwLock::new(Seen { last: None, now: Err(FileError::Unanswered) });
         Self { query, seen, version: AtomicU64::new(0), turn: Arc::default() }
-    }
-
-    /// What a look-up is to find out.
-    pub fn query(&self) -> &FileQuery {
-        &self.query
-    }
-
-    /// Held during a look-up, because there is one at a time for each file. Has the digest of the contents that were read
-    /// last: they are read again only when they have changed.
-    pub fn turn(&self) -> &Arc<Mutex<Option<(FileIdentity, Sha256)>>> {
-        &self.turn
     }
 
     /// Number of different files found so far. It grows when a look-up finds a file that differs from the last one in
@@ -248,20 +226,19 @@ impl PluginFile {
         self.seen.read().unwrap_or_else(PoisonError::into_inner).now.clone()
     }
 
-    /// Notes what a look-up found; `None`: there is no such file. Returns the file if it must not run, for a reason that the
-    /// look-up before did not find.
-    pub fn note(&self, looked: io::Result<Option<Sighting>>) -> Option<FoundFile> {
+    /// Notes what a look-up found; `None`: no file. Returns the file if it must not run, and the reason is new.
+    pub fn note(&self, looked: io::Result<Option<FoundFile>>) -> Option<FoundFile> {
         let mut seen = self.seen.write().unwrap_or_else(PoisonError::into_inner);
         let before = seen.now.as_ref().ok().and_then(|known| known.refusal.clone());
         seen.now = match looked {
-            Ok(Some(Sighting { executable, refusal, is_first_in_path })) => {
-                let same = seen.last.take().filter(|last| **last == executable);
-                let executable = same.unwrap_or_else(|| {
-                    self.version.fetch_add(1, Ordering::Relaxed);
-                    Arc::new(executable)
-                });
-                seen.last = Some(Arc::clone(&executable));
-                Ok(FoundFile { executable, version: self.version(), refusal, is_first_in_path })
+            Ok(Some(mut found)) => {
+                match seen.last.take().filter(|last| *last == found.executable) {
+                    Some(same) => found.executable = same,
+                    None => _ = self.version.fetch_add(1, Ordering::Relaxed),
+                }
+                found.version = self.version();
+                seen.last = Some(Arc::clone(&found.executable));
+                Ok(found)
             }
             Ok(None) => Err(FileError::NotFound),
             Err(error) => Err(FileError::Unreadable(Arc::new(error))),

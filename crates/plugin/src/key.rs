@@ -1,31 +1,23 @@
 //! Keys: which runs are equal, and what a key is made of.
 
-use std::{
-    borrow::Cow,
-    collections::BTreeMap,
-    fmt,
-    hash::{Hash, Hasher},
-    iter,
-    os::unix::ffi::OsStrExt as _,
-};
+use std::{borrow::Cow, collections::BTreeMap, fmt, iter, os::unix::ffi::OsStrExt as _};
 
-use super::{
-    file::Command, profile::ProfileName, provider::Provider, sha256::Sha256, variables::is_standing,
-};
-use credbroker_credential::Cluster;
+use aws_lc_rs::digest::{Context, SHA256};
+
+use super::{file::Command, profile::ProfileName, provider::Provider, variables::is_standing};
+use credbroker_credential::{Cluster, Sha256};
 pub use credbroker_proto::v1::key_part::{Kind as PartKind, Origin as PartOrigin};
 
 /// SHA-256 over everything in a request and the configuration that can change a plugin's answer, and nothing else.
 ///
-/// The plugin's file is not part of it: an upgraded plugin returns the same credential. Neither are the install hint and the
-/// limits of the provider.
-#[derive(Clone, Copy, Eq, Ord, PartialEq, PartialOrd)]
+/// The plugin's file is not a part: an upgraded plugin returns the same credential. Nor are install hint and limits.
+#[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct PluginKey(pub [u8; 32]);
 
 impl PluginKey {
     /// The key of a provider's runs to which no caller and no profile adds.
     pub(super) fn of_provider(provider: &Provider) -> Self {
-        Self::hash("credbroker provider 4", None, 0, KeyPart::of_run(provider, provider, &BTreeMap::new()))
+        Self::hash("credbroker provider 4", None, KeyPart::of_run(provider, provider, &BTreeMap::new()))
     }
 
     /// The key of runs for a profile to which no caller adds. It covers the profile's name and the whole endpoint, even if
@@ -33,7 +25,7 @@ impl PluginKey {
     pub(super) fn of_profile(provider: &Provider, profile: &ProfileName, endpoint: &Cluster) -> Self {
         let cluster = KeyPart::of_cluster(endpoint, PartOrigin::ClusterProfile);
         let parts = iter::once(KeyPart::of_profile(profile)).chain(cluster);
-        Self::hash("credbroker profile 3", Some(Self::of_provider(provider)), size(Some(endpoint)), parts)
+        Self::hash("credbroker profile 3", Some(Self::of_provider(provider)), parts)
     }
 
     /// This key of a provider or a profile, for one run. `cluster` and `caller_env`, which is sorted, are what the plugin
@@ -48,22 +40,15 @@ impl PluginKey {
         if parts.peek().is_none() {
             return self;
         }
-        Self::hash("credbroker run 3", Some(self), size(cluster), parts)
+        Self::hash("credbroker run 3", Some(self), parts)
     }
 
-    /// `version` names the layout and the level: a new one changes every key. Each text starts with its length, so two inputs
-    /// are equal only if all their parts are. `large` is the size of what may be large: the input is allocated once, because
-    /// every freed block is wiped.
-    fn hash<'a>(
-        version: &str,
-        base: Option<Self>,
-        large: usize,
-        parts: impl IntoIterator<Item = KeyPart<'a>>,
-    ) -> Self {
-        let mut input = Vec::with_capacity(large + 1024);
+    /// A new `version`, which names layout and level, changes every key. With its length, no text can look like two.
+    fn hash<'a>(version: &str, base: Option<Self>, parts: impl IntoIterator<Item = KeyPart<'a>>) -> Self {
+        let mut digest = Context::new(&SHA256);
         let mut put = |text: &[u8]| {
-            input.extend_from_slice(&(text.len() as u64).to_le_bytes());
-            input.extend_from_slice(text);
+            digest.update(&(text.len() as u64).to_le_bytes());
+            digest.update(text);
         };
         put(version.as_bytes());
         put(base.as_ref().map_or(&[], |base| &base.0));
@@ -72,38 +57,7 @@ impl PluginKey {
             put(&name);
             put(&value);
         }
-        Self(Sha256::of(&input).0)
-    }
-}
-
-fn size(cluster: Option<&Cluster>) -> usize {
-    cluster.map_or(0, |cluster| cluster.certificate_authority_data.len())
-}
-
-/// Uses the first bytes of the key, which are already uniform.
-impl Hash for PluginKey {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.0.first_chunk().copied().map_or(0, u64::from_ne_bytes));
-    }
-}
-
-/// Hasher that returns the first bytes of a [`PluginKey`] unchanged.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct KeyHasher(u64);
-
-impl Hasher for KeyHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-        }
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        self.0 = value;
+        Self(Sha256::from(digest.finish()).0)
     }
 }
 
@@ -203,8 +157,7 @@ impl<'a> KeyPart<'a> {
         Self::new(PartKind::ClusterProfile, b"", PartOrigin::ClusterProfile, name.into_bytes())
     }
 
-    /// The fields that are set, by their names in `KUBERNETES_EXEC_INFO`. The server is one of them even if it is empty: a run
-    /// with a cluster differs from a run without.
+    /// The fields that are set, and the server: a run with a cluster differs from one without. Named as for the plugin.
     pub(super) fn of_cluster(cluster: &'a Cluster, origin: PartOrigin) -> impl Iterator<Item = Self> {
         // A new field of `Cluster` does not compile here until it is a part.
         let Cluster {

@@ -1,5 +1,4 @@
-//! Configured plugins, and how a request becomes one invocation of a plugin. Pure: nothing here starts a process, reads a
-//! file or uses the network.
+//! Configured plugins, and how a request becomes one invocation of a plugin. Pure: no process, file or network.
 //!
 //! A [`Provider`] is one configured plugin, and [`Providers`] are all of a configuration. A request names one of them or a
 //! ClusterProfile, which [`cluster_profile`] resolves to a [`Target`]. Both lead to a [`Route`], which checks what the caller
@@ -18,29 +17,27 @@ mod profile;
 mod provider;
 mod providers;
 mod route;
-mod sha256;
 mod spec;
 #[cfg(any(test, feature = "test-util"))]
 pub mod testing;
 mod variables;
 
 pub use clusters::{difference, verifiable_at};
+pub use credbroker_credential::Sha256;
 pub use credbroker_proto::Globs;
 pub use definition::{Definition, ProviderRef};
 pub use environment::{Environment, Origin, Session};
 pub use error::{ProviderProblem, ResolveError};
 pub use file::{
     Command, Executable, FileError, FileIdentity, FileQuery, FoundFile, PluginFile, PluginPolicy, Refusal,
-    Sighting, cleaned,
+    cleaned,
 };
-pub use key::{KeyHasher, KeyPart, PartKind, PartOrigin, PluginKey};
+pub use key::{KeyPart, PartKind, PartOrigin, PluginKey};
 pub use profile::{ProfileError, ProfileName};
 pub use provider::{
-    ArgsPolicy, ClusterInfo, EnvPolicy, Interactive, Issuer, ProfileSourced, Provider, ProviderState,
-    Retirement, Sandbox, Verify,
+    ClusterInfo, EnvPolicy, Interactive, Issuer, ProfileSourced, Provider, ProviderState, Retirement, Sandbox,
 };
 pub use providers::{Entry, ProviderChanges, ProviderUpdate, Providers};
 pub use route::Route;
-pub use sha256::Sha256;
 pub use spec::{PluginSpec, Target};
 pub use variables::{identity_variables, is_denied, may_select_identity};

@@ -15,9 +15,8 @@ use super::{
     environment::Environment,
     error::{ProviderProblem, ResolveError},
     file::{Command, FoundFile, PluginPolicy, Refusal},
-    sha256::Sha256,
 };
-use credbroker_credential::{ApiVersion, Cluster, LifetimeLimits};
+use credbroker_credential::{ApiVersion, Cluster, LifetimeLimits, Sha256};
 use credbroker_proto::Globs;
 
 /// One configured plugin, validated and immutable.
@@ -38,8 +37,7 @@ pub struct Provider {
     pub inherited: Arc<Environment>,
     /// Names of the caller's variables that reach the plugin.
     pub caller_env: Globs,
-    /// Whether to refuse a caller that selects an identity with a variable outside of `caller_env`. A value that the
-    /// plugin would receive anyway is accepted.
+    /// Whether to refuse a caller that selects, by a variable outside of `caller_env`, another identity than the plugin's.
     pub refuses_other_identities: bool,
     /// Version of the ExecCredential API that the plugin speaks.
     pub api_version: ApiVersion,
@@ -67,8 +65,8 @@ pub struct Provider {
     pub clusters: Vec<Cluster>,
     /// How the broker uses the cluster that a caller sends.
     pub cluster_info: ClusterInfo,
-    /// Whether the broker asks an API server about a credential that seems to be rejected.
-    pub verify: Verify,
+    /// Whether the broker asks an API server, if it knows the cluster, about a credential that seems to be rejected.
+    pub verify: bool,
     /// What the provider takes from ClusterProfiles. `None`: a user of a kubeconfig, not an access provider.
     pub profile_sourced: Option<ProfileSourced>,
     /// Names of the variables that ClusterProfiles may set, if `profile_sourced` takes any.
@@ -116,11 +114,6 @@ impl Provider {
             [self, other].map(|provider| provider.definition.as_ref().map(Definition::identity));
         self.name == other.name && own == others
     }
-
-    /// Whether nothing at all differs, except for what changes while it is used.
-    pub(super) fn is_same(&self, newer: &Self) -> bool {
-        Self { state: newer.state.clone(), ..self.clone() } == *newer
-    }
 }
 
 /// Shows the names of variables and the number of arguments: the values may be secrets.
@@ -141,16 +134,6 @@ pub enum ClusterInfo {
     FromCaller,
     /// The cluster must match one that the broker knows for this provider; the plugin receives the broker's value.
     Match,
-}
-
-/// Whether the broker verifies a suspected rejection.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Verify {
-    /// If the broker knows the cluster.
-    #[default]
-    Auto,
-    /// Never.
-    Never,
 }
 
 /// `interactiveMode` of a stanza: whether the plugin reads from a terminal.
@@ -190,16 +173,6 @@ impl Sandbox {
     }
 }
 
-/// Whether the arguments in a profile reach the plugin.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum ArgsPolicy {
-    /// They do not.
-    #[default]
-    Ignore,
-    /// They follow the provider's own.
-    Append,
-}
-
 /// Whether the variables in a profile reach the plugin.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum EnvPolicy {
@@ -215,8 +188,8 @@ pub enum EnvPolicy {
 /// What a provider takes from profiles.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ProfileSourced {
-    /// `profileSourcedCLIArgsPolicy`.
-    pub args: ArgsPolicy,
+    /// Whether the arguments in a profile follow the provider's own: `profileSourcedCLIArgsPolicy`.
+    pub args: bool,
     /// `profileSourcedEnvVarsPolicy`.
     pub env: EnvPolicy,
 }

@@ -19,10 +19,10 @@ use super::{
 pub struct Providers {
     /// Providers by name; those of one name are sorted by file.
     by_name: HashMap<Arc<str>, Vec<Entry>>,
-    /// Access providers, in the configuration's order.
-    access: Vec<Arc<Provider>>,
-    /// Each file once: providers with the same plugin share it.
-    files: Vec<Arc<PluginFile>>,
+    /// Providers that may serve ClusterProfiles, in the configuration's order.
+    pub access: Vec<Arc<Provider>>,
+    /// Each plugin's file once: providers with the same plugin share it.
+    pub files: Vec<Arc<PluginFile>>,
 }
 
 /// One provider, with the values that all of its runs share.
@@ -55,10 +55,6 @@ impl Entry {
         Err(self.provider.error(problem))
     }
 
-    fn is_outdated(&self) -> bool {
-        self.provider.definition.as_ref().is_some_and(|definition| definition.is_outdated)
-    }
-
     /// The digest of its definition.
     fn digest(&self) -> Option<&str> {
         self.provider.definition.as_ref().map(Definition::digest)
@@ -86,16 +82,6 @@ impl Providers {
         }
         all.link();
         all
-    }
-
-    /// Each plugin's file once.
-    pub fn files(&self) -> &[Arc<PluginFile>] {
-        &self.files
-    }
-
-    /// Providers that may serve ClusterProfiles, in the configuration's order.
-    pub fn access_providers(&self) -> &[Arc<Provider>] {
-        &self.access
     }
 
     /// Every provider, sorted by name and then by the file that defines it.
@@ -132,6 +118,8 @@ impl Providers {
         let entries = self.by_name.get(name.as_str()).map(Vec::as_slice).unwrap_or_default();
         let is_named =
             |entry: &&Entry| definition.as_deref().is_none_or(|wanted| entry.digest() == Some(wanted));
+        let is_outdated =
+            |entry: &Entry| entry.provider.definition.as_ref().is_some_and(|known| known.is_outdated);
         let known = || entries.iter().filter_map(|entry| entry.provider.definition.clone()).collect();
         let mut named = entries.iter().filter(is_named);
         match (named.next(), named.next()) {
@@ -139,7 +127,7 @@ impl Providers {
             (_, Some(_)) if definition.is_none() => {
                 Err(ResolveError::AmbiguousProvider(name.clone(), known()))
             }
-            (Some(first), _) if !entries.iter().filter(is_named).any(Entry::is_outdated) => Ok(first),
+            (Some(first), _) if !entries.iter().filter(is_named).any(is_outdated) => Ok(first),
             (first, _) => {
                 let digest = || first.and_then(Entry::digest).unwrap_or_default().to_owned();
                 let definition = definition.clone().unwrap_or_else(digest);
@@ -229,8 +217,7 @@ impl ProviderUpdate {
         Self { providers: Arc::new(new), changes, retired }
     }
 
-    /// Retires the providers that are gone or have another definition. A request that resolves to a retired provider is
-    /// refused until the new ones are in force.
+    /// Retires the old providers. A request that resolves to one is refused until the new ones are in force.
     pub fn commit(&self) {
         for (provider, why) in &self.retired {
             provider.state.retire(*why);
@@ -249,12 +236,10 @@ impl Entry {
     /// Continues `earlier`, which has the same definition: its credentials stay valid.
     fn succeed(&mut self, earlier: &Self) {
         self.file = Arc::clone(&earlier.file);
-        self.provider = if earlier.provider.is_same(&self.provider) {
-            Arc::clone(&earlier.provider)
-        } else {
-            let state = earlier.provider.state.clone();
-            Arc::new(Provider { state, ..(*self.provider).clone() })
-        };
+        let state = earlier.provider.state.clone();
+        let provider = Provider { state, ..(*self.provider).clone() };
+        let is_same = provider == *earlier.provider;
+        self.provider = if is_same { Arc::clone(&earlier.provider) } else { Arc::new(provider) };
     }
 }
 

@@ -20,64 +20,39 @@ use super::{
 use credbroker_credential::Cluster;
 use credbroker_proto::Globs;
 
-/// The run that a request leads to. The cluster and the variables of the caller are passed to each method.
+/// The run that a request leads to. The variables of the caller are passed to each method.
 #[derive(Debug)]
 pub struct Route<'a> {
     entry: &'a Entry,
-    place: ClusterChoice<'a>,
-}
-
-/// The cluster of a run.
-#[derive(Debug)]
-enum ClusterChoice<'a> {
-    /// The run has no cluster.
-    Nowhere,
-    /// The cluster that the caller sent; the plugin receives it.
-    Sent,
-    /// A configured cluster; the plugin receives it.
-    Known(&'a Cluster),
-    /// The run is for a ClusterProfile, whose endpoint the plugin receives if the provider wants it.
-    Profile(Arc<Target>),
+    /// The cluster that the plugin receives, if the run is not for a ClusterProfile.
+    cluster: Option<&'a Cluster>,
+    /// The ClusterProfile of the run, whose endpoint the plugin receives if the provider wants it.
+    target: Option<Arc<Target>>,
 }
 
 impl Entry {
-    /// The provider as configured, for a caller that sent this cluster. If the provider wants a cluster, the plugin
-    /// receives the one that the caller sent, else the only one that the kubeconfig uses this user for.
-    pub fn of_provider(&self, sent: Option<&Cluster>) -> Result<Route<'_>, ResolveError> {
-        let place = match (sent, self.provider.clusters.as_slice()) {
-            _ if !self.provider.provide_cluster_info => Ok(ClusterChoice::Nowhere),
-            (Some(sent), _) if sent.server.is_empty() => Err(ProviderProblem::ClusterServer),
-            (Some(_), _) => Ok(ClusterChoice::Sent),
-            (None, [only]) => Ok(ClusterChoice::Known(only)),
-            (None, several) => Err(ProviderProblem::NoCluster(several.len())),
+    /// The provider as configured, for this cluster. If the provider wants a cluster and there is none, the plugin receives
+    /// the only one that the kubeconfig uses this user for.
+    pub fn of_provider<'a>(&'a self, cluster: Option<&'a Cluster>) -> Result<Route<'a>, ResolveError> {
+        let provider = &self.provider;
+        let cluster = match (cluster, provider.clusters.as_slice()) {
+            _ if !provider.provide_cluster_info => None,
+            (Some(named), _) if named.server.is_empty() => {
+                return Err(provider.error(ProviderProblem::ClusterServer));
+            }
+            (Some(only), _) | (None, [only]) => Some(only),
+            (None, several) => return Err(provider.error(ProviderProblem::NoCluster(several.len()))),
         };
-        self.route(place)
-    }
-
-    /// The provider for one of its configured clusters.
-    pub fn of_known<'a>(&'a self, known: &'a Cluster) -> Result<Route<'a>, ResolveError> {
-        self.route(match self.provider.provide_cluster_info {
-            false => Ok(ClusterChoice::Nowhere),
-            true if known.server.is_empty() => Err(ProviderProblem::ClusterServer),
-            true => Ok(ClusterChoice::Known(known)),
-        })
+        Ok(Route { entry: self, cluster, target: None })
     }
 
     /// This provider for the ClusterProfile of `target`.
     pub fn of_target(&self, target: Arc<Target>) -> Result<Route<'_>, ResolveError> {
-        self.route(match self.provider.interactive {
+        match self.provider.interactive {
             // There is no person whose terminal could be used.
-            Interactive::Always => Err(ProviderProblem::NeedsTerminal),
-            Interactive::Never | Interactive::IfAvailable => Ok(ClusterChoice::Profile(target)),
-        })
-    }
-
-    fn route<'a>(
-        &'a self,
-        place: Result<ClusterChoice<'a>, ProviderProblem>,
-    ) -> Result<Route<'a>, ResolveError> {
-        let place = place.map_err(|problem| self.provider.error(problem))?;
-        Ok(Route { entry: self, place })
+            Interactive::Always => Err(self.provider.error(ProviderProblem::NeedsTerminal)),
+            _ => Ok(Route { entry: self, cluster: None, target: Some(target) }),
+        }
     }
 }
 
@@ -91,49 +66,30 @@ impl Route<'_> {
             .map_err(|problem| provider.error(problem))
     }
 
-    /// The key of the run for a caller that sent this cluster and these variables.
-    pub fn key(&self, sent: Option<&Cluster>, env: &BTreeMap<String, String>) -> PluginKey {
+    /// The key of the run for a caller that sent these variables.
+    pub fn key(&self, env: &BTreeMap<String, String>) -> PluginKey {
         let provider = self.provider();
         let caller_env = env.iter().filter(|(name, _)| reaches(name, provider));
-        match &self.place {
-            ClusterChoice::Nowhere => self.entry.key.with(None, caller_env),
-            ClusterChoice::Sent => self.entry.key.with(sent, caller_env),
-            ClusterChoice::Known(cluster) => self.entry.key.with(Some(cluster), caller_env),
-            // It has the endpoint, whether the plugin receives it or not.
-            ClusterChoice::Profile(target) => target.key.with(None, caller_env),
-        }
+        // The key of a target has the endpoint, whether the plugin receives it or not.
+        self.target.as_ref().map_or(self.entry.key, |target| target.key).with(self.cluster, caller_env)
     }
 
-    /// The run for a caller that sent this cluster and these variables.
-    pub fn spec(
-        self,
-        sent: Option<Cluster>,
-        mut env: BTreeMap<String, String>,
-    ) -> Result<PluginSpec, ResolveError> {
-        if let (ClusterChoice::Sent, Some(sent)) = (&self.place, &sent) {
-            check_config(sent).map_err(|problem| self.entry.provider.error(problem))?;
-        }
-        let key = self.key(sent.as_ref(), &env);
+    /// The run for a caller that sent these variables.
+    pub fn spec(self, mut env: BTreeMap<String, String>) -> Result<PluginSpec, ResolveError> {
         let provider = Arc::clone(self.provider());
+        self.cluster.map_or(Ok(()), check_config).map_err(|problem| provider.error(problem))?;
+        let key = self.key(&env);
         env.retain(|name, _| reaches(name, &provider));
-        let (cluster, target) = match self.place {
-            ClusterChoice::Nowhere => (None, None),
-            ClusterChoice::Sent => (sent.map(Arc::new), None),
-            ClusterChoice::Known(cluster) => (Some(Arc::new(cluster.clone())), None),
-            ClusterChoice::Profile(target) => {
-                let cluster = provider.provide_cluster_info.then(|| Arc::clone(&target.endpoint));
-                (cluster, Some(target))
-            }
-        };
-        Ok(PluginSpec { key, provider, file: Arc::clone(&self.entry.file), cluster, caller_env: env, target })
+        let endpoint = self.target.as_ref().filter(|_| provider.provide_cluster_info);
+        let endpoint = endpoint.map(|target| Arc::clone(&target.endpoint));
+        let cluster = endpoint.or_else(|| self.cluster.cloned().map(Arc::new));
+        let file = Arc::clone(&self.entry.file);
+        Ok(PluginSpec { key, provider, file, cluster, caller_env: env, target: self.target })
     }
 
     /// The provider of the run: a profile may add to the configured one.
     fn provider(&self) -> &Arc<Provider> {
-        match &self.place {
-            ClusterChoice::Profile(target) => &target.provider,
-            _ => &self.entry.provider,
-        }
+        self.target.as_ref().map_or(&self.entry.provider, |target| &target.provider)
     }
 }
 

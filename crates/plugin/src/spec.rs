@@ -40,11 +40,6 @@ impl fmt::Debug for PluginSpec {
 }
 
 impl PluginSpec {
-    /// Version of the plugin's file that was found last; see [`PluginFile::version`]. Reads memory only.
-    pub fn file_version(&self) -> u64 {
-        self.file.version()
-    }
-
     /// Cluster that the credential is for, if known: the ClusterProfile's endpoint, else what the plugin receives.
     pub fn endpoint(&self) -> Option<&Cluster> {
         let endpoint = self.target.as_ref().map(|target| &*target.endpoint);
@@ -91,8 +86,7 @@ impl PluginSpec {
         parts
     }
 
-    /// The plugin's environment without `KUBERNETES_EXEC_INFO`. The stanza's values override those of `session` and of the
-    /// caller, which override the inherited ones.
+    /// The environment without `KUBERNETES_EXEC_INFO`: inherited, the caller's, `session`, the stanza's; a later one wins.
     pub fn environment(&self, session: Option<&Session>) -> BTreeMap<OsString, OsString> {
         let mut env = self.provider.inherited.0.clone();
         env.extend(self.caller_env.iter().map(|(name, value)| (name.into(), value.into())));

@@ -10,8 +10,8 @@ use std::{
 use credbroker_credential::{ApiVersion, LifetimeLimits};
 
 use crate::{
-    ClusterInfo, Command, Executable, FileQuery, Globs, Interactive, Issuer, PluginFile, ProfileSourced,
-    Provider, ProviderState, Sandbox, Sighting, Verify,
+    ClusterInfo, Command, Executable, FileQuery, FoundFile, Globs, Interactive, Issuer, PluginFile,
+    ProfileSourced, Provider, ProviderState, Sandbox,
 };
 
 /// More runs than any test has.
@@ -41,7 +41,7 @@ pub fn provider(name: &str, command: Command) -> Provider {
         lifetime: LifetimeLimits { max_age: None, unknown_expiry_max_age: Duration::from_secs(10 * 60) },
         clusters: Vec::new(),
         cluster_info: ClusterInfo::FromCaller,
-        verify: Verify::Auto,
+        verify: true,
         profile_sourced: Some(ProfileSourced::default()),
         profile_env: Globs::new(["*"]),
         state: ProviderState::default(),
@@ -59,7 +59,12 @@ impl PluginFile {
     pub fn replace(&self) {
         let executable =
             Executable { path: "/fake".into(), inode: self.version() + 1, modified: SystemTime::UNIX_EPOCH };
-        self.note(Ok(Some(Sighting { executable, refusal: None, is_first_in_path: false })));
+        self.note(Ok(Some(FoundFile {
+            executable: executable.into(),
+            version: 0,
+            refusal: None,
+            is_first_in_path: false,
+        })));
     }
 }
 

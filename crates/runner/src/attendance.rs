@@ -8,8 +8,8 @@ use tokio::{
 };
 
 use crate::{
-    error::RunError,
-    lease::{Lender, PluginCommand},
+    error::{RunError, RunErrorKind},
+    lease::{Deposit, Lender, PluginCommand},
     transcript::Transcript,
 };
 use credbroker_plugin::{Provider, Session};
@@ -22,9 +22,9 @@ const NEXT_TRY: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub struct Attendance {
     /// The session of the person whose request started the run.
-    session: Option<Arc<Session>>,
+    pub session: Option<Arc<Session>>,
     /// The caller in whose terminal the plugin runs; `None`: the broker runs it.
-    lender: Option<Arc<Lender>>,
+    pub lender: Option<Arc<Lender>>,
     state: watch::Sender<State>,
 }
 
@@ -65,8 +65,7 @@ impl State {
         self.elapsed() >= self.timeout / 2
     }
 
-    /// Whether it waits for a person, as far as the broker can know: a person attends it, and it has written something, or
-    /// takes long.
+    /// Whether it seems to wait for a person: one attends it, and it has written something or takes long.
     fn waits_for_person(&self) -> bool {
         let has_written = self.transcript.count() > 0 || self.transcript.has_partial();
         self.started.is_some() && self.attendants > 0 && (has_written || self.takes_long())
@@ -77,16 +76,6 @@ impl Attendance {
     /// That of a run which a request with this session starts, in the terminal of `lender` if there is one.
     pub fn of(session: Option<Arc<Session>>, lender: Option<Arc<Lender>>) -> Self {
         Self { session, lender, ..Self::default() }
-    }
-
-    /// The caller in whose terminal the plugin runs; `None`: the broker runs it.
-    pub fn lender(&self) -> Option<&Lender> {
-        self.lender.as_deref()
-    }
-
-    /// The session of the person whose request started the run.
-    pub fn session(&self) -> Option<&Arc<Session>> {
-        self.session.as_ref()
     }
 
     /// Notes that the plugin of `provider` starts.
@@ -119,8 +108,7 @@ impl Attendance {
         self.state.send_modify(|state| state.transcript.flush());
     }
 
-    /// Waits until the run has used up its time, and returns the limit that it had. The limit follows those who come and
-    /// leave.
+    /// Waits until the run has used up its time, and returns the limit, which follows those who come and leave.
     pub async fn used_up(&self) -> Duration {
         let mut changes = self.state.subscribe();
         loop {
@@ -138,11 +126,10 @@ impl Attendance {
         }
     }
 
-    /// The error of the plugin `command`, which has used up `limit`.
-    pub(crate) fn timed_out(&self, command: Arc<str>, limit: Duration, stderr: Arc<str>) -> RunError {
+    /// What happened to a run that has used up `limit`.
+    pub(crate) fn timed_out(&self, limit: Duration) -> RunErrorKind {
         let is_longer = limit > self.state.borrow().timeout;
-        let key = if is_longer { "interactiveTimeout" } else { "timeout" };
-        RunError::Timeout { command, limit, key, stderr }
+        RunErrorKind::Timeout(limit, if is_longer { "interactiveTimeout" } else { "timeout" })
     }
 
     /// Waits until the run waits for a person and `take` gives it a place among the interactive runs. From then on it may
@@ -177,17 +164,18 @@ impl Attendance {
         provider: &Provider,
     ) -> Result<Zeroizing<Vec<u8>>, RunError> {
         self.started(provider);
-        let process = lender.process();
+        let process = lender.process;
         // For others who attend it. It also means that the run waits for a person from its start.
         let place = format!("the plugin runs in the terminal of process {process}");
         self.wrote(format!("{place}\n").as_bytes());
-        let lost = || RunError::TerminalLost { command: Arc::clone(&command), process };
-        let deposited = lender.offer(plugin).ok_or_else(lost)?;
-        tokio::select! {
+        let lost = || RunErrorKind::TerminalLost(process);
+        let Some(deposited) = lender.offer(plugin) else { return Err(RunError::new(command, lost())) };
+        let (ended, stderr) = tokio::select! {
             biased;
-            deposit = deposited => deposit.map_err(|_dropped| lost())?.stdout(command),
-            limit = self.used_up() => Err(self.timed_out(command, limit, place.into())),
-        }
+            deposit = deposited => (deposit.map_err(|_dropped| lost()).and_then(Deposit::stdout), Arc::default()),
+            limit = self.used_up() => (Err(self.timed_out(limit)), place.into()),
+        };
+        ended.map_err(|kind| RunError { command, kind, stderr })
     }
 
     /// Whether a person attends it.

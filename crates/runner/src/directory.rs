@@ -58,21 +58,18 @@ impl Scratch {
         let whole = made.map_err(|_elapsed| io::Error::from(io::ErrorKind::TimedOut))???;
         Ok(RunDirectory { working: whole.path().join("cwd"), whole: whole.keep(), scratch: self })
     }
-
-    fn remove(&self, directory: PathBuf) {
-        let Ok(runtime) = Handle::try_current() else { return remove(&directory) };
-        let removal = Arc::clone(&self.removal);
-        let remove = async move {
-            let _turn = removal.lock().await;
-            drop(spawn_blocking(move || remove(&directory)).await);
-        };
-        self.tasks.spawn_on(remove, &runtime);
-    }
 }
 
 impl Drop for RunDirectory<'_> {
     fn drop(&mut self) {
-        self.scratch.remove(mem::take(&mut self.whole));
+        let directory = mem::take(&mut self.whole);
+        let Ok(runtime) = Handle::try_current() else { return remove(&directory) };
+        let removal = Arc::clone(&self.scratch.removal);
+        let remove = async move {
+            let _turn = removal.lock().await;
+            drop(spawn_blocking(move || remove(&directory)).await);
+        };
+        self.scratch.tasks.spawn_on(remove, &runtime);
     }
 }
 

@@ -1,151 +1,54 @@
 //! Why a run brought no credential.
 
-use std::{io, path::Path, sync::Arc, time::Duration};
+use std::{error::Error, fmt, io, path::Path, sync::Arc, time::Duration};
 
 use credbroker_credential::{DecodeError, ExecInfoError, text::sanitize};
 use credbroker_plugin::{FileError, PluginSpec, Refusal};
 
 /// Why a plugin run brought no credential. Never contains stdout, which may be a token.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum RunError {
-    /// Its arguments and environment exceed a limit of the kernel.
-    #[error(
-        "plugin `{command}` cannot be started: its arguments and environment have {size} bytes, more than the kernel allows (128 KiB for each, about 2 MiB in total); pass fewer variables in `passEnv`, `callerEnv` or `env`"
-    )]
-    ArgumentsTooLong {
-        /// The plugin's executable.
-        command: Arc<str>,
-        /// Bytes of all arguments and variables.
-        size: usize,
-    },
+#[derive(Clone, Debug)]
+pub struct RunError {
+    /// The plugin's executable; of one that is not installed, as configured.
+    pub command: Arc<str>,
+    /// What happened.
+    pub kind: RunErrorKind,
+    /// The end of the plugin's stderr, sanitised. Not every message shows it.
+    pub stderr: Arc<str>,
+}
+
+/// What happened to a run.
+#[derive(Clone, Debug)]
+pub enum RunErrorKind {
+    /// Its arguments and environment have so many bytes, which exceeds a limit of the kernel.
+    ArgumentsTooLong(usize),
     /// Its output is not accepted.
-    #[error("plugin `{command}` did not print a valid ExecCredential")]
-    Decode {
-        /// The plugin's executable.
-        command: Arc<str>,
-        /// Why it is not accepted.
-        source: DecodeError,
-    },
-    /// The broker could not make a working directory for it.
-    #[error(
-        "cannot make a working directory for plugin `{command}` in {}: {cause}; check that it exists, is writable, and that the disk is not full",
-        base.display()
-    )]
-    Directory {
-        /// The plugin's executable.
-        command: Arc<str>,
-        /// Where working directories are made.
-        base: Arc<Path>,
-        /// The error of the kernel.
-        cause: Arc<io::Error>,
-    },
+    Decode(DecodeError),
+    /// The broker could not make a working directory for it in this one.
+    Directory(Arc<Path>, Arc<io::Error>),
     /// Its cluster cannot be passed to it.
-    #[error("cannot pass the cluster to plugin `{command}`")]
-    ExecInfo {
-        /// The plugin's executable.
-        command: Arc<str>,
-        /// Why.
-        source: ExecInfoError,
-    },
-    /// Its exit code is not 0.
-    #[error("plugin `{command}` failed with exit code {code}{}", tail(.stderr))]
-    Exit {
-        /// The plugin's executable.
-        command: Arc<str>,
-        /// Its exit code.
-        code: i32,
-        /// The end of its stderr, sanitised.
-        stderr: Arc<str>,
-    },
+    ExecInfo(ExecInfoError),
+    /// Its exit code is this one, and not 0.
+    Exit(i32),
     /// It tried to use a terminal.
-    #[error(
-        "plugin `{command}` needs a login: it tried to use a terminal, and a broker has none{}",
-        tail(.stderr)
-    )]
-    NeedsTerminal {
-        /// The plugin's executable.
-        command: Arc<str>,
-        /// The end of its stderr, sanitised.
-        stderr: Arc<str>,
-    },
+    NeedsTerminal,
     /// Its executable must not run.
-    #[error("plugin `{command}` is not allowed: {refusal}")]
-    NotAllowed {
-        /// The plugin's executable.
-        command: Arc<str>,
-        /// Why it must not run.
-        refusal: Refusal,
-    },
-    /// Its executable does not exist.
-    #[error("plugin `{command}` is not installed{place}{}", hint(.install_hint.as_deref()))]
-    NotFound {
-        /// As configured.
-        command: Arc<str>,
-        /// Where it was searched for, or empty.
-        place: &'static str,
-        /// `installHint` of the stanza, sanitised.
-        install_hint: Option<String>,
-    },
-    /// It printed more than the limit and was ended.
-    #[error("plugin `{command}` printed more than {limit} bytes on stdout and was ended")]
-    OutputTooLarge {
-        /// The plugin's executable.
-        command: Arc<str>,
-        /// Bytes allowed.
-        limit: usize,
-    },
+    NotAllowed(Refusal),
+    /// Its executable does not exist. With the end of the message, sanitised: where it was searched for, and its hint.
+    NotFound(String),
+    /// It printed more bytes than this limit and was ended.
+    OutputTooLarge(usize),
     /// It ended without a result because of a bug in the broker.
-    #[error(
-        "the run of plugin `{command}` ended without a result; this is a bug in the broker, please report it"
-    )]
-    Panicked {
-        /// The plugin's executable.
-        command: Arc<str>,
-    },
+    Panicked,
     /// It asked the broker for the credential that it must provide.
-    #[error(
-        "plugin `{command}` called credbroker-exec: it reads a kubeconfig whose user runs the shim; set another kubeconfig for the provider (`env: [{{name: KUBECONFIG, value: …}}]`)"
-    )]
-    Recursion {
-        /// The plugin's executable.
-        command: Arc<str>,
-    },
+    Recursion,
     /// A signal that the broker did not send ended it.
-    #[error("plugin `{command}` was ended by signal {signal}{}", tail(.stderr))]
-    Signal {
-        /// The plugin's executable.
-        command: Arc<str>,
-        /// The signal's number.
-        signal: i32,
-        /// The end of its stderr, sanitised.
-        stderr: Arc<str>,
-    },
+    Signal(i32),
     /// It could not be started.
-    #[error(
-        "plugin `{command}` cannot be started: {cause}; check that it is executable and that its interpreter is installed"
-    )]
-    Spawn {
-        /// The plugin's executable.
-        command: Arc<str>,
-        /// The error of the kernel.
-        cause: Arc<io::Error>,
-    },
-    /// The caller that ran it in its own terminal has left.
-    #[error("process {process}, whose terminal plugin `{command}` used, has exited")]
-    TerminalLost {
-        /// The plugin's executable.
-        command: Arc<str>,
-        /// The process.
-        process: u32,
-    },
+    Spawn(Arc<io::Error>),
+    /// The caller that ran it in its own terminal, this process, has left.
+    TerminalLost(u32),
     /// It was not started: its issuer asked for fewer runs.
-    #[error(
-        "plugin `{command}` was not started: issuer `{issuer}` asked for fewer runs{}",
-        pause(*.of_key, *.retry_after, .provider)
-    )]
     Throttled {
-        /// The plugin's executable.
-        command: Arc<str>,
         /// The provider whose run it is.
         provider: Arc<str>,
         /// The issuer that asked.
@@ -155,63 +58,104 @@ pub enum RunError {
         /// How long the pause still lasts.
         retry_after: Duration,
     },
-    /// It ran too long, and all of its processes were ended.
-    #[error("plugin `{command}` ran longer than {limit:?} (the provider's `{key}`) and was ended{}", tail(.stderr))]
-    Timeout {
-        /// The plugin's executable.
-        command: Arc<str>,
-        /// The limit.
-        limit: Duration,
-        /// Its key in the configuration: `timeout`, or `interactiveTimeout` for a run that a person attends.
-        key: &'static str,
-        /// The end of its stderr, sanitised.
-        stderr: Arc<str>,
-    },
+    /// It ran longer than this limit, and all of its processes were ended. With the key of the limit in the configuration:
+    /// `timeout`, or `interactiveTimeout` for a run that a person attends.
+    Timeout(Duration, &'static str),
     /// The file system of its executable does not respond.
-    #[error(
-        "plugin `{command}` was not started: its file system did not respond in time; check for a network mount that hangs"
-    )]
-    Unanswered {
-        /// The plugin's executable.
-        command: Arc<str>,
-    },
+    Unanswered,
     /// Its executable cannot be read.
-    #[error("the file of plugin `{command}` cannot be read")]
-    Unreadable {
-        /// The plugin's executable.
-        command: Arc<str>,
-        /// The error of the kernel.
-        source: Arc<io::Error>,
-    },
+    Unreadable(Arc<io::Error>),
 }
 
 impl RunError {
+    /// An error without stderr.
+    pub fn new(command: impl Into<Arc<str>>, kind: RunErrorKind) -> Self {
+        Self { command: command.into(), kind, stderr: Arc::default() }
+    }
+
+    /// The error of a run of `spec`.
+    pub fn of(spec: &PluginSpec, kind: RunErrorKind) -> Self {
+        Self::new(sanitize(&spec.command()), kind)
+    }
+
     /// The error of a run that does not start: its issuer is paused, or only its key.
     pub fn throttled(spec: &PluginSpec, of_key: bool, retry_after: Duration) -> Self {
         let (provider, issuer) = (Arc::clone(&spec.provider.name), Arc::clone(&spec.provider.issuer.name));
-        Self::Throttled { command: spec.command(), provider, issuer, of_key, retry_after }
+        Self::of(spec, RunErrorKind::Throttled { provider, issuer, of_key, retry_after })
     }
 
     pub(crate) fn no_file(spec: &PluginSpec, error: FileError) -> Self {
-        let command = command_of(spec);
+        let provider = &spec.provider;
         match error {
-            FileError::NotFound => Self::NotFound {
-                command: sanitize(&spec.provider.command.to_string()).into(),
-                place: spec.provider.command.place(),
-                install_hint: spec.provider.install_hint.as_deref().map(sanitize),
-            },
-            FileError::Unanswered => Self::Unanswered { command },
-            FileError::Unreadable(source) => Self::Unreadable { command, source },
+            FileError::NotFound => {
+                let rest = sanitize(&provider.command.not_installed(provider.install_hint.as_deref()));
+                Self::new(sanitize(&provider.command.to_string()), RunErrorKind::NotFound(rest))
+            }
+            FileError::Unanswered => Self::of(spec, RunErrorKind::Unanswered),
+            FileError::Unreadable(source) => Self::of(spec, RunErrorKind::Unreadable(source)),
+        }
+    }
+
+    /// Whether a plugin that took too long may have waited for a person: it wrote something.
+    pub fn may_wait_for_person(&self) -> bool {
+        matches!(self.kind, RunErrorKind::Timeout(..)) && !self.stderr.is_empty()
+    }
+}
+
+impl Error for RunError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match &self.kind {
+            RunErrorKind::Decode(source) => Some(source),
+            RunErrorKind::ExecInfo(source) => Some(source),
+            RunErrorKind::Unreadable(source) => Some(source),
+            _ => None,
         }
     }
 }
 
-pub(crate) fn command_of(spec: &PluginSpec) -> Arc<str> {
-    sanitize(&spec.command()).into()
-}
-
-fn tail(stderr: &str) -> String {
-    if stderr.is_empty() { String::new() } else { format!("; its stderr ends: {stderr}") }
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use RunErrorKind as Kind;
+        let plugin = format!("plugin `{}`", self.command);
+        let tail = if self.stderr.is_empty() { "" } else { &format!("; its stderr ends: {}", self.stderr) };
+        f.write_str(&match &self.kind {
+            Kind::ArgumentsTooLong(size) => format!("{plugin} cannot be started: its arguments and environment have {size} bytes, more than the kernel allows (128 KiB for each, about 2 MiB in total); pass fewer variables in `passEnv`, `callerEnv` or `env`"
+            ),
+            Kind::Decode(_) => format!("{plugin} did not print a valid ExecCredential"),
+            Kind::Directory(base, cause) => format!("cannot make a working directory for {plugin} in {}: {cause}; check that it exists, is writable, and that the disk is not full",
+                base.display()
+            ),
+            Kind::ExecInfo(_) => format!("cannot pass the cluster to {plugin}"),
+            Kind::Exit(code) => format!("{plugin} failed with exit code {code}{tail}"),
+            Kind::NeedsTerminal => format!("{plugin} needs a login: it tried to use a terminal, and a broker has none{tail}"
+            ),
+            Kind::NotAllowed(refusal) => format!("{plugin} is not allowed: {refusal}"),
+            Kind::NotFound(rest) => format!("{plugin} is not installed{rest}"),
+            Kind::OutputTooLarge(limit) => {
+                format!("{plugin} printed more than {limit} bytes on stdout and was ended")
+            }
+            Kind::Panicked => format!("the run of {plugin} ended without a result; this is a bug in the broker, please report it"
+            ),
+            Kind::Recursion => format!("{plugin} called credbroker-exec: it reads a kubeconfig whose user runs the shim; set another kubeconfig for the provider (`env: [{{name: KUBECONFIG, value: …}}]`)"
+            ),
+            Kind::Signal(signal) => format!("{plugin} was ended by signal {signal}{tail}"),
+            Kind::Spawn(cause) => format!("{plugin} cannot be started: {cause}; check that it is executable and that its interpreter is installed"
+            ),
+            Kind::TerminalLost(process) => {
+                format!("process {process}, whose terminal {plugin} used, has exited")
+            }
+            Kind::Throttled { provider, issuer, of_key, retry_after } => {
+                let pause = pause(*of_key, *retry_after, provider);
+                format!("{plugin} was not started: issuer `{issuer}` asked for fewer runs{pause}")
+            }
+            Kind::Timeout(limit, key) => {
+                format!("{plugin} ran longer than {limit:?} (the provider's `{key}`) and was ended{tail}")
+            }
+            Kind::Unanswered => format!("{plugin} was not started: its file system did not respond in time; check for a network mount that hangs"
+            ),
+            Kind::Unreadable(_) => format!("the file of {plugin} cannot be read"),
+        })
+    }
 }
 
 /// How long a pause still lasts, and what runs the plugin.
@@ -227,8 +171,4 @@ fn pause(of_key: bool, left: Duration, provider: &str) -> String {
 /// Whole seconds, rounded up.
 pub(crate) fn seconds(duration: Duration) -> String {
     format!("{} s", duration.as_millis().div_ceil(1000))
-}
-
-fn hint(install_hint: Option<&str>) -> String {
-    install_hint.map(|hint| format!(". {hint}")).unwrap_or_default()
 }

@@ -12,12 +12,13 @@ use credbroker_proto::LEASED_OUTPUT;
 use tokio::sync::oneshot;
 use zeroize::Zeroizing;
 
-use crate::error::RunError;
+use crate::error::RunErrorKind;
 
 /// A caller that can run a plugin in its own terminal, once.
 #[derive(Debug)]
 pub struct Lender {
-    process: u32,
+    /// The process whose terminal it is.
+    pub(crate) process: u32,
     offer: Mutex<Option<oneshot::Sender<Offer>>>,
 }
 
@@ -55,11 +56,6 @@ impl Lender {
         (Arc::new(Self { process, offer: Mutex::new(Some(offer)) }), offered)
     }
 
-    /// The process whose terminal it is.
-    pub(crate) fn process(&self) -> u32 {
-        self.process
-    }
-
     /// Whether it can still take an offer.
     pub fn is_free(&self) -> bool {
         self.lock().as_ref().is_some_and(|offer| !offer.is_closed())
@@ -78,14 +74,12 @@ impl Lender {
 }
 
 impl Deposit {
-    /// The output of the plugin `command`. As for any run, only that of a success counts.
-    pub(crate) fn stdout(self, command: Arc<str>) -> Result<Zeroizing<Vec<u8>>, RunError> {
+    /// The output of the plugin. As for any run, only that of a success counts.
+    pub(crate) fn stdout(self) -> Result<Zeroizing<Vec<u8>>, RunErrorKind> {
         match self.exit_code {
-            _ if self.stdout.len() > LEASED_OUTPUT => {
-                Err(RunError::OutputTooLarge { command, limit: LEASED_OUTPUT })
-            }
+            _ if self.stdout.len() > LEASED_OUTPUT => Err(RunErrorKind::OutputTooLarge(LEASED_OUTPUT)),
             0 => Ok(self.stdout),
-            code => Err(RunError::Exit { command, code, stderr: Arc::default() }),
+            code => Err(RunErrorKind::Exit(code)),
         }
     }
 }

@@ -22,7 +22,7 @@ mod transcript;
 
 pub use attendance::{Attendance, AttendanceNews, AttendanceReader, Attending};
 pub use directory::check_scratch;
-pub use error::RunError;
+pub use error::{RunError, RunErrorKind};
 pub use lease::{Deposit, Lender, Offer, PluginCommand};
 pub use live::{CallingRun, LiveRuns, reap_orphans};
 pub use plugin_file::{find_in_path, look_up_files};

@@ -154,8 +154,7 @@ fn kill(find: impl Fn() -> Vec<ProcessId>) {
     }
 }
 
-/// The one of `ancestors` that the process `pid` is, descends from, or has the session of. `None` for a process that has been
-/// reaped.
+/// The one of `ancestors` that the process is, descends from, or has the session of. `None` if it has been reaped.
 pub(crate) fn ancestor(pid: u32, ancestors: &[u32]) -> Option<u32> {
     let of = |pid: Option<Pid>| number(pid).filter(|number| ancestors.contains(number));
     let mut seen = HashSet::new();
@@ -174,8 +173,7 @@ pub(crate) fn ancestor(pid: u32, ancestors: &[u32]) -> Option<u32> {
     None
 }
 
-/// Whether a process below one of `ancestors` has a stream socket of the Unix domain, or may have one: its files cannot be
-/// looked at.
+/// Whether a process below one of `ancestors` has a Unix stream socket, or files that cannot be looked at.
 pub(crate) fn hold_socket(ancestors: &[u32]) -> bool {
     let all = processes();
     let is_ancestor = |pid: Option<Pid>| number(pid).is_some_and(|number| ancestors.contains(&number));

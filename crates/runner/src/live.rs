@@ -34,12 +34,12 @@ struct RunsInProgress {
 #[derive(Debug)]
 pub struct CallingRun {
     launcher: u32,
-    refused: CancellationToken,
+    /// To be cancelled when its request is refused: the run ends soon.
+    pub refused: CancellationToken,
 }
 
 impl LiveRuns {
-    /// The run that the process `pid` belongs to: that of a plugin, or of any process below it. Reads `/proc` if there is a
-    /// run, and memory otherwise.
+    /// The run of the process `pid`: a plugin's, or of any process below it. Reads `/proc` only if there is a run.
     pub fn find(&self, pid: u32) -> Option<Arc<CallingRun>> {
         let runs = self.lock().clone();
         let launcher = if runs.is_empty() { None } else { linux::ancestor(pid, &launchers(&runs)) }?;
@@ -96,13 +96,6 @@ impl LiveRuns {
     }
 }
 
-impl CallingRun {
-    /// Notes that its request is refused. The run ends soon.
-    pub fn refused(&self) {
-        self.refused.cancel();
-    }
-}
-
 fn launchers(runs: &[Arc<CallingRun>]) -> Vec<u32> {
     runs.iter().map(|run| run.launcher).collect()
 }
@@ -110,15 +103,8 @@ fn launchers(runs: &[Arc<CallingRun>]) -> Vec<u32> {
 /// A run in the list.
 #[derive(Debug)]
 pub(crate) struct LiveRun {
-    run: Arc<CallingRun>,
+    pub(crate) run: Arc<CallingRun>,
     runs: LiveRuns,
-}
-
-impl LiveRun {
-    /// Cancelled when a request of the run is refused.
-    pub(crate) fn refused(&self) -> CancellationToken {
-        self.run.refused.clone()
-    }
 }
 
 impl Drop for LiveRun {

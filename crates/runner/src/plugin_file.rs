@@ -17,7 +17,7 @@ use tracing::warn;
 use crate::linux;
 use credbroker_client::paths::{Exposed, first_on_the_way};
 use credbroker_plugin::{
-    Command, Executable, FileError, FileIdentity, FoundFile, PluginFile, Providers, Refusal, Sha256, Sighting,
+    Command, Executable, FileError, FileIdentity, FoundFile, PluginFile, Providers, Refusal, Sha256,
 };
 
 /// How long a run waits for the look-up of its file. The file system of a hung mount never answers.
@@ -30,13 +30,12 @@ type LastDigest = Option<(FileIdentity, Sha256)>;
 /// Looks up each of the plugins' files once, on this thread, except those whose last look-up has not ended. A file on a
 /// hung mount holds this thread; the next call leaves it out.
 pub fn look_up_files(providers: &Providers) {
-    look_up(providers.files(), look);
+    look_up(&providers.files, look);
 }
 
 /// Looks up the file and returns the result. Waits a bounded time for the file system.
 ///
-/// Look-ups run on the blocking pool, one at a time for each file: a file on a hung mount blocks one thread, and the runs
-/// that need it fail.
+/// Each file has one look-up at a time, on the blocking pool: a hung mount blocks one thread, and fails only its runs.
 ///
 /// # Errors
 ///
@@ -62,10 +61,10 @@ pub fn find_in_path(name: &str, path: &OsStr) -> Option<PathBuf> {
 
 fn look_up(
     files: &[Arc<PluginFile>],
-    look: impl Fn(&PluginFile, &mut LastDigest) -> io::Result<Option<Sighting>>,
+    look: impl Fn(&PluginFile, &mut LastDigest) -> io::Result<Option<FoundFile>>,
 ) {
     for file in files {
-        if let Ok(mut turn) = file.turn().try_lock() {
+        if let Ok(mut turn) = file.turn.try_lock() {
             note(file, look(file, &mut turn));
         }
     }
@@ -73,12 +72,11 @@ fn look_up(
 
 async fn find_with(
     file: &Arc<PluginFile>,
-    look: impl FnOnce(&PluginFile, &mut LastDigest) -> io::Result<Option<Sighting>> + Send + 'static,
+    look: impl FnOnce(&PluginFile, &mut LastDigest) -> io::Result<Option<FoundFile>> + Send + 'static,
 ) -> Result<FoundFile, FileError> {
     let looking = async {
-        let (mut turn, file) = (Arc::clone(file.turn()).lock_owned().await, Arc::clone(file));
-        // Not on the tracker: on a hung mount it never ends, and a drain must not wait for it. It keeps its turn, so no
-        // other look-up starts.
+        let (mut turn, file) = (Arc::clone(&file.turn).lock_owned().await, Arc::clone(file));
+        // Not on the tracker: a drain must not wait for a hung mount. It keeps its turn, so no other look-up starts.
         spawn_blocking(move || note(&file, look(&file, &mut turn))).await
     };
     match timeout(LOOK_TIMEOUT, looking).await {
@@ -87,14 +85,14 @@ async fn find_with(
     }
 }
 
-fn note(file: &PluginFile, looked: io::Result<Option<Sighting>>) {
+fn note(file: &PluginFile, looked: io::Result<Option<FoundFile>>) {
     if let Some(FoundFile { executable, refusal: Some(refusal), .. }) = file.note(looked) {
         warn!(plugin = %executable.path.display(), "the file of a plugin is not safe: {refusal}");
     }
 }
 
-fn look(file: &PluginFile, last: &mut LastDigest) -> io::Result<Option<Sighting>> {
-    let query = file.query();
+fn look(file: &PluginFile, last: &mut LastDigest) -> io::Result<Option<FoundFile>> {
+    let query = &file.query;
     let known = file.last().map(|executable| executable.path.clone());
     let Some(executable) = current(&query.command, &query.path, known.as_deref())? else { return Ok(None) };
     // Another digest is refused in every sandbox, so it is checked first.
@@ -103,7 +101,7 @@ fn look(file: &PluginFile, last: &mut LastDigest) -> io::Result<Option<Sighting>
     let name = executable.path.file_name().and_then(OsStr::to_str).filter(|_| query.is_listed);
     let first = name.and_then(|name| find_in_path(name, &query.path));
     let is_first_in_path = first.is_some_and(|first| first == executable.path);
-    Ok(Some(Sighting { executable, refusal, is_first_in_path }))
+    Ok(Some(FoundFile { executable: executable.into(), version: 0, refusal, is_first_in_path }))
 }
 
 /// The file that `command` currently means; `None` if there is none. A bare name is looked up in `path`, a `PATH`. The
@@ -142,7 +140,7 @@ fn other_digest(path: &Path, wanted: Sha256, last: &mut LastDigest) -> io::Resul
         return Err(io::Error::other("it changed while it was read"));
     }
     *last = Some((identity, actual));
-    Ok((actual != wanted).then(|| Refusal::Digest(actual.to_hex())))
+    Ok((actual != wanted).then(|| Refusal::Digest(actual.to_string())))
 }
 
 fn identity(metadata: &Metadata) -> FileIdentity {

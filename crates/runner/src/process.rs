@@ -39,8 +39,7 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(6);
 pub struct RunLimits {
     /// The most bytes of stdout; one more ends the run.
     pub stdout: usize,
-    /// The time between SIGTERM and SIGKILL for a plugin that exceeds its timeout, and between the refusal and SIGKILL for
-    /// one that calls the broker.
+    /// The time before SIGKILL after the SIGTERM of a timeout, and after the refusal of a plugin that calls the broker.
     pub terminate_grace: Duration,
     /// How long the run waits for child processes to close stdout after the plugin has exited.
     pub stdout_grace: Duration,
@@ -60,8 +59,7 @@ pub struct RunnerParts {
     pub limits: RunLimits,
     /// This program, which is started as the launcher of each plugin.
     pub launcher: PathBuf,
-    /// Where each run gets a separate directory, which is removed after the run. It must be an absolute path that no other
-    /// user can write to.
+    /// Where each run gets a directory, which is removed after it. An absolute path that no other user can write to.
     pub scratch: PathBuf,
     /// Owns what continues after a run, such as the removal of its directory.
     pub tasks: TaskTracker,
@@ -101,6 +99,8 @@ pub(crate) enum RunEnd {
 pub(crate) struct Run {
     /// `None`: it is being ended.
     launcher: Option<Launcher>,
+    /// Cancelled when the broker refuses a request of one of its processes.
+    pub(crate) refused: CancellationToken,
     tasks: TaskTracker,
 }
 
@@ -110,42 +110,36 @@ type Output = (Receiver, Receiver);
 impl Run {
     /// Starts the plugin. An error is that of the kernel for the plugin, or for its launcher.
     pub(crate) async fn start(invocation: &Invocation<'_>) -> io::Result<(Self, Output)> {
-        let late = |_elapsed| io::Error::from(io::ErrorKind::TimedOut);
-        timeout(START, Self::start_in_time(invocation)).await.map_err(late)?
-    }
-
-    async fn start_in_time(invocation: &Invocation<'_>) -> io::Result<(Self, Output)> {
         let (live, tasks) = (invocation.parts.live.clone(), invocation.parts.tasks.clone());
         let command = command(invocation);
-        // If no caller waits for the start, the run is dropped, which ends it.
-        let started = invocation.parts.tasks.spawn_blocking(move || {
-            let (launcher, output) = Launcher::start(command, &live)?;
-            io::Result::Ok((Self { launcher: Some(launcher), tasks }, output))
-        });
-        let (mut run, output) = started.await.map_err(io::Error::other)??;
-        match run.report().await {
-            Some(LauncherReport::Started(pid)) => tracing::debug!(pid, "plugin started"),
-            Some(LauncherReport::Refused(errno)) => return Err(io::Error::from_raw_os_error(errno)),
-            _ => return Err(io::Error::other("its launcher ended before it started the plugin")),
-        }
-        Ok((run, output))
+        let starting = async {
+            // If no caller waits for the start, the run is dropped, which ends it.
+            let started = invocation.parts.tasks.spawn_blocking(move || {
+                let (launcher, output) = Launcher::start(command, &live)?;
+                let refused = launcher.live.run.refused.clone();
+                io::Result::Ok((Self { launcher: Some(launcher), refused, tasks }, output))
+            });
+            let (mut run, output) = started.await.map_err(io::Error::other)??;
+            match run.report().await {
+                Some(LauncherReport::Started(pid)) => tracing::debug!(pid, "plugin started"),
+                Some(LauncherReport::Refused(errno)) => return Err(io::Error::from_raw_os_error(errno)),
+                _ => return Err(io::Error::other("its launcher ended before it started the plugin")),
+            }
+            Ok((run, output))
+        };
+        timeout(START, starting).await.map_err(|_elapsed| io::Error::from(io::ErrorKind::TimedOut))?
     }
 
     /// Waits for the next event of the plugin. Cancel safe.
     pub(crate) async fn next(&mut self) -> RunEnd {
-        loop {
-            match self.report().await {
-                Some(LauncherReport::Ended(status)) => return RunEnd::Exited(status),
-                Some(LauncherReport::Stopped) => return RunEnd::Stopped,
-                Some(_) => {}
-                None => return RunEnd::Lost,
+        while let Some(report) = self.report().await {
+            match report {
+                LauncherReport::Ended(status) => return RunEnd::Exited(status),
+                LauncherReport::Stopped => return RunEnd::Stopped,
+                _ => {}
             }
         }
-    }
-
-    /// Cancelled when the broker refuses a request of one of its processes.
-    pub(crate) fn refused(&self) -> CancellationToken {
-        self.launcher.as_ref().map(|launcher| launcher.live.refused()).unwrap_or_default()
+        RunEnd::Lost
     }
 
     /// Asks the plugin's process group to end.
@@ -232,7 +226,7 @@ impl Launcher {
     ///
     /// Not a write of the runtime, which refuses one until it has polled the new connection.
     fn instruct(&self, instruction: Instruction) {
-        let _unheard = rustix::io::write(&self.control, &[instruction.byte()]);
+        let _unheard = rustix::io::write(&self.control, &[instruction as u8]);
         if instruction == Instruction::End {
             // The plugin may have stopped its launcher.
             let _continued = kill_process(Pid::from_child(&self.child), Signal::CONT);

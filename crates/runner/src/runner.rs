@@ -7,13 +7,13 @@ use zeroize::Zeroizing;
 use crate::{
     attendance::Attendance,
     directory::Scratch,
-    error::{RunError, command_of},
+    error::{RunError, RunErrorKind},
     lease::PluginCommand,
     plugin_file::find,
     process::{Invocation, RunnerParts},
     supervise::supervise,
 };
-use credbroker_credential::{Decoded, decode, exec_info};
+use credbroker_credential::{Decoded, decode, exec_info, text::sanitize};
 use credbroker_plugin::{FileError, PluginSpec, Session};
 
 const EXEC_INFO_VARIABLE: &str = "KUBERNETES_EXEC_INFO";
@@ -78,33 +78,30 @@ impl ProcessRunner {
         attendance: Arc<Attendance>,
     ) -> Result<(Zeroizing<Vec<u8>>, u64), RunError> {
         let provider = &spec.provider;
-        let exec_info =
-            exec_info(provider.api_version, spec.cluster.as_deref(), attendance.lender().is_some())
-                .map_err(|source| RunError::ExecInfo { command: command_of(spec), source })?;
+        let exec_info = exec_info(provider.api_version, spec.cluster.as_deref(), attendance.lender.is_some())
+            .map_err(|source| RunError::of(spec, RunErrorKind::ExecInfo(source)))?;
         // Before the start: a file that is replaced later is not the one that ran.
         let file = match find(&spec.file).await {
             Ok(file) => Some(file),
             Err(FileError::NotFound) => None,
             Err(error) => return Err(RunError::no_file(spec, error)),
         };
-        let command = command_of(spec); // by its path, if it was found
         if let Some(refusal) = provider.refusal(file.as_ref()) {
-            return Err(RunError::NotAllowed { command, refusal });
+            return Err(RunError::of(spec, RunErrorKind::NotAllowed(refusal)));
         }
         let file = file.ok_or_else(|| RunError::no_file(spec, FileError::NotFound))?;
-        let environment = environment(spec, attendance.session(), exec_info);
+        let environment = environment(spec, attendance.session.as_deref(), exec_info);
         let (program, args) = (file.executable.path.clone(), provider.args.clone());
         let plugin = PluginCommand { program, args, environment };
-        if let Some(lender) = attendance.lender() {
+        if let Some(lender) = &attendance.lender {
             // While it holds the lease, its descendants get nothing from the broker.
-            let _live = self.parts.live.add(lender.process());
+            let _live = self.parts.live.add(lender.process);
+            let command = sanitize(&spec.command()).into();
             return Ok((attendance.lease(lender, command, plugin, provider).await?, file.version));
         }
         // Declared before the run, so that it is dropped after it.
-        let directory = self.scratch.directory().await.map_err(|error| RunError::Directory {
-            command: Arc::clone(&command),
-            base: Arc::clone(&self.scratch.base),
-            cause: error.into(),
+        let directory = self.scratch.directory().await.map_err(|cause| {
+            RunError::of(spec, RunErrorKind::Directory(Arc::clone(&self.scratch.base), cause.into()))
         })?;
         let (parts, directory) = (&self.parts, &*directory.working);
         let invocation = Invocation { parts, spec, plugin, directory, attendance: &attendance };
@@ -116,7 +113,7 @@ impl PluginRunner for ProcessRunner {
     async fn run(&self, spec: Arc<PluginSpec>, attendance: Arc<Attendance>) -> Result<RunOutput, RunError> {
         let (stdout, file_version) = self.stdout(&spec, attendance).await?;
         let decoded = decode(&stdout, spec.provider.api_version)
-            .map_err(|source| RunError::Decode { command: command_of(&spec), source })?;
+            .map_err(|source| RunError::of(&spec, RunErrorKind::Decode(source)))?;
         Ok(RunOutput { decoded, file_version })
     }
 }
@@ -124,10 +121,10 @@ impl PluginRunner for ProcessRunner {
 /// The environment of the plugin. It has none of our own variables, which would configure a shim that the plugin calls.
 fn environment(
     spec: &PluginSpec,
-    session: Option<&Arc<Session>>,
+    session: Option<&Session>,
     exec_info: String,
 ) -> BTreeMap<OsString, OsString> {
-    let mut environment = spec.environment(session.map(AsRef::as_ref));
+    let mut environment = spec.environment(session);
     environment.retain(|name, _| !name.as_bytes().starts_with(OWN_PREFIX));
     environment.insert(EXEC_INFO_VARIABLE.into(), exec_info.into());
     environment

@@ -7,7 +7,7 @@ use tokio::{net::unix::pipe::Receiver, time::sleep};
 use zeroize::Zeroizing;
 
 use crate::{
-    error::{RunError, command_of},
+    error::{RunError, RunErrorKind},
     launch::Instruction,
     output::{Capped, Stderr, TooLarge},
     plugin_file::find,
@@ -28,7 +28,7 @@ pub(crate) async fn supervise(invocation: Invocation<'_>) -> Result<Zeroizing<Ve
         Ok(started) => started,
         Err(cause) => return Err(not_started(&invocation, cause).await),
     };
-    let (mut stdout, refused) = (Capped::new(stdout, limits.stdout), run.refused());
+    let (mut stdout, refused) = (Capped::new(stdout, limits.stdout), run.refused.clone());
     attendance.started(&spec.provider);
     let mut stderr = Stderr::new(stderr, Arc::clone(attendance));
     let mut watched = tokio::select! {
@@ -55,7 +55,7 @@ pub(crate) async fn supervise(invocation: Invocation<'_>) -> Result<Zeroizing<Ve
             tokio::select! {
                 biased;
                 () = sleep(limits.terminate_grace) => {}
-                () = ended(&mut run) => {}
+                () = async { while let RunEnd::Stopped = run.next().await {} } => {}
                 () = overflow(&mut stdout, &mut stderr) => {}
             }
         }
@@ -67,46 +67,39 @@ pub(crate) async fn supervise(invocation: Invocation<'_>) -> Result<Zeroizing<Ve
     stderr.drain_now();
     tracing::debug!(ended = ?watched, "plugin ended");
     let end = if refused.is_cancelled() { RunEnd::Recursion } else { watched };
-    let (command, stderr) = (command_of(spec), Arc::<str>::from(attendance.last_lines(SHOWN)));
+    let stderr: Arc<str> = attendance.last_lines(SHOWN).into();
     // A run has no terminal: it cannot open one, and its standard input is not one.
     let names_terminal = TERMINAL.iter().any(|words| stderr.contains(words));
     let stdout = stdout.into_bytes();
-    Err(match end {
+    let kind = match end {
         RunEnd::Exited(status) => match status.code() {
-            Some(_) if names_terminal && stdout.trim_ascii().is_empty() => {
-                RunError::NeedsTerminal { command, stderr }
-            }
+            Some(_) if names_terminal && stdout.trim_ascii().is_empty() => RunErrorKind::NeedsTerminal,
             Some(0) => return Ok(stdout),
-            Some(code) => RunError::Exit { command, code, stderr },
+            Some(code) => RunErrorKind::Exit(code),
             // Without an exit code, a signal ended the process.
-            None => RunError::Signal { command, signal: status.signal().unwrap_or_default(), stderr },
+            None => RunErrorKind::Signal(status.signal().unwrap_or_default()),
         },
-        RunEnd::Lost => RunError::Signal { command, signal: Signal::KILL.as_raw(), stderr },
-        RunEnd::Recursion => RunError::Recursion { command },
-        RunEnd::Stopped => RunError::NeedsTerminal { command, stderr },
-        RunEnd::TimedOut(limit) => attendance.timed_out(command, limit, stderr),
-        RunEnd::TooLarge => RunError::OutputTooLarge { command, limit: limits.stdout },
-    })
+        RunEnd::Lost => RunErrorKind::Signal(Signal::KILL.as_raw()),
+        RunEnd::Recursion => RunErrorKind::Recursion,
+        RunEnd::Stopped => RunErrorKind::NeedsTerminal,
+        RunEnd::TimedOut(limit) => attendance.timed_out(limit),
+        RunEnd::TooLarge => RunErrorKind::OutputTooLarge(limits.stdout),
+    };
+    Err(RunError { stderr, ..RunError::of(spec, kind) })
 }
 
 /// Why the kernel did not start it.
 async fn not_started(Invocation { spec, plugin, .. }: &Invocation<'_>, cause: io::Error) -> RunError {
-    let command = command_of(spec);
-    match cause.kind() {
-        io::ErrorKind::ArgumentListTooLong => RunError::ArgumentsTooLong { command, size: plugin.size() },
+    let kind = match cause.kind() {
+        io::ErrorKind::ArgumentListTooLong => RunErrorKind::ArgumentsTooLong(plugin.size()),
+        io::ErrorKind::TimedOut => RunErrorKind::Unanswered,
         // A missing interpreter of a script gives the same error.
-        io::ErrorKind::NotFound => match find(&spec.file).await {
-            Err(error @ FileError::NotFound) => RunError::no_file(spec, error),
-            _ => RunError::Spawn { command, cause: cause.into() },
-        },
-        io::ErrorKind::TimedOut => RunError::Unanswered { command },
-        _ => RunError::Spawn { command, cause: cause.into() },
-    }
-}
-
-/// Waits for the end of the plugin.
-async fn ended(run: &mut Run) {
-    while let RunEnd::Stopped = run.next().await {}
+        io::ErrorKind::NotFound if matches!(find(&spec.file).await, Err(FileError::NotFound)) => {
+            return RunError::no_file(spec, FileError::NotFound);
+        }
+        _ => RunErrorKind::Spawn(cause.into()),
+    };
+    RunError::of(spec, kind)
 }
 
 /// Reads both pipes until stdout exceeds its limit; never returns if it does not.

@@ -37,9 +37,10 @@ impl Transcript {
                 b'\r' if !self.partial.is_empty() && rest.first() != Some(&b'\n') => self.end_line(false),
                 b'\r' => {}
                 byte => {
-                    // Bytes that are not UTF-8 may have no boundary.
+                    // A character of UTF-8 begins with it. Other bytes may have no boundary.
+                    let is_boundary = byte & 0b1100_0000 != 0b1000_0000;
                     let length = self.partial.len();
-                    if length >= LINE + LAST || (length >= LINE && is_boundary(byte)) {
+                    if length >= LINE + LAST || (length >= LINE && is_boundary) {
                         self.end_line(true);
                     }
                     self.partial.push(byte);
@@ -114,11 +115,6 @@ impl fmt::Debug for Transcript {
 fn end_of(line: &str, most: usize) -> &str {
     let start = line.char_indices().map(|(index, _)| index).find(|index| line.len() - index <= most);
     start.and_then(|start| line.get(start..)).unwrap_or_default()
-}
-
-/// Whether a character of UTF-8 begins with `byte`.
-fn is_boundary(byte: u8) -> bool {
-    byte & 0b1100_0000 != 0b1000_0000
 }
 
 #[cfg(test)]

@@ -170,7 +170,7 @@ impl<R: PluginRunner> uds::Program for Gate<R> {
     fn admit(&self, access: &Access, path: &str) -> Result<CallKind, Status> {
         if let Some(run) = &access.run {
             if let PeerRun::Known(run) = run {
-                run.refused();
+                run.refused.cancel();
             }
             return Err(self.refused(access, path, status::descendant()));
         }

@@ -16,7 +16,6 @@ use credbroker_cache::{CacheError, Failed};
 use credbroker_credential::text::{chain, shown};
 use credbroker_fleet::resolver::Source;
 use credbroker_plugin::{PluginKey, PluginSpec, ProfileName, ProviderProblem, ResolveError, access::Verb};
-use credbroker_runner::RunError;
 use credbroker_uds_server::{Full, Limit, Refusal, Who};
 
 /// Retry delay when the broker drains or is busy.
@@ -91,18 +90,12 @@ pub(super) fn failed(subject: &Subject, failed: &Failed) -> Status {
     };
     let mut message = format!("provider `{provider}`: {}", chain(&failed.error));
     let reason = cache_reason(&failed.error);
-    let needs_person = matches!(
-        failed.error,
-        CacheError::Unattended(_)
-            | CacheError::Run(RunError::NeedsTerminal { .. } | RunError::TerminalLost { .. })
-    );
-    if needs_person || waits_for_person(&failed.error) {
+    let may_wait = matches!(&failed.error, CacheError::Run(error) if error.may_wait_for_person());
+    if reason == Reason::InteractionRequired || may_wait {
         let _infallible = write!(message, "; run `credbroker login {provider}` at a terminal");
     }
     // The error of a throttled issuer already names the command.
-    let held = matches!(failed.error, CacheError::Run(_))
-        && !waits_for_person(&failed.error)
-        && reason != Reason::IssuerThrottled;
+    let held = matches!(failed.error, CacheError::Run(_)) && !may_wait && reason != Reason::IssuerThrottled;
     if held && to_tonic(reason.code()) == Code::Unavailable && !retry.is_zero() {
         let _infallible = write!(message, "; to run it now, use `credbroker refresh {provider}`");
     }
@@ -114,11 +107,6 @@ pub(super) fn failed(subject: &Subject, failed: &Failed) -> Status {
     let cluster = subject.profile.as_ref().map(|profile| (CLUSTER, profile.to_string()));
     let limit = limit.map(|limit| (LIMIT, limit.to_owned()));
     status(reason, &message, Some(retry), named.into_iter().chain(cluster).chain(limit))
-}
-
-/// Whether a plugin that took too long may have waited for a person: it wrote something.
-fn waits_for_person(error: &CacheError) -> bool {
-    matches!(error, CacheError::Run(RunError::Timeout { stderr, .. }) if !stderr.is_empty())
 }
 
 /// A stream ends because the broker drains.

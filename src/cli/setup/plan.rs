@@ -269,7 +269,7 @@ impl Manifest {
 }
 
 fn hash(contents: &[u8]) -> String {
-    Sha256::of(contents).to_hex()
+    Sha256::of(contents).to_string()
 }
 
 #[cfg(test)]

@@ -103,12 +103,12 @@ async fn a_daemon_ends_with_a_run_that_fails_or_takes_too_long() {
     let mut plugin = daemon(&format!("cp $STATE/daemon $STATE/caller; {UNTIL_REFUSED}; echo token"));
     plugin.provider.sandbox = Sandbox::Compatible;
     let (result, started) = plugin.run_and_refuse().await;
-    assert!(matches!(result, Err(RunError::Recursion { .. })), "{result:?}");
+    assert!(matches!(result, Err(RunError { kind: RunErrorKind::Recursion, .. })), "{result:?}");
     started.is_gone("daemon").await;
     let mut plugin = daemon("trap '' TERM; while :; do sleep 1; done");
     (plugin.provider.timeout, plugin.limits.terminate_grace) = (ms(3000), ms(10));
     let (result, started) = plugin.run().await;
-    assert!(matches!(result, Err(RunError::Timeout { .. })), "{result:?}");
+    assert!(matches!(result, Err(RunError { kind: RunErrorKind::Timeout(..), .. })), "{result:?}");
     started.is_gone("daemon").await;
 }
 
@@ -129,7 +129,7 @@ async fn a_daemon_whose_first_thread_has_ended_ends_with_the_run() {
     );
     let (result, started) = Plugin::script(&script).run().await;
     assert!(
-        matches!(&result, Err(RunError::Exit { stderr, .. }) if &**stderr == "2"),
+        matches!(&result, Err(RunError { kind: RunErrorKind::Exit(_), stderr, .. }) if &**stderr == "2"),
         "two threads: {result:?}"
     );
     let pid = started.pid("daemon").await;

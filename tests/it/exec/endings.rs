@@ -8,7 +8,7 @@ async fn a_timeout_ends_the_plugin_and_its_children() {
         Plugin::script("echo $$ > $STATE/pid; sleep 300 & echo $! > $STATE/child; echo hm >&2; wait");
     plugin.provider.timeout = ms(300);
     let (result, started) = plugin.run().await;
-    let Err(error @ RunError::Timeout { .. }) = result else { panic!("{result:?}") };
+    let Err(error @ RunError { kind: RunErrorKind::Timeout(..), .. }) = result else { panic!("{result:?}") };
     assert!(
         error
             .to_string()
@@ -25,7 +25,7 @@ async fn a_plugin_that_times_out_can_clean_up_on_sigterm() {
         Plugin::script("trap 'echo done > $STATE/cleaned; exit 0' TERM; while :; do sleep 0.05; done");
     plugin.provider.timeout = ms(300);
     let (result, started) = plugin.run().await;
-    assert!(matches!(result, Err(RunError::Timeout { .. })), "{result:?}");
+    assert!(matches!(result, Err(RunError { kind: RunErrorKind::Timeout(..), .. })), "{result:?}");
     assert_eq!(fs::read_to_string(started.file("cleaned")).unwrap(), "done\n");
 }
 
@@ -35,7 +35,7 @@ async fn a_plugin_that_ignores_sigterm_is_killed_after_the_grace_period() {
     plugin.provider.timeout = ms(200);
     plugin.limits.terminate_grace = ms(200);
     let (result, started) = plugin.run().await;
-    assert!(matches!(result, Err(RunError::Timeout { .. })), "{result:?}");
+    assert!(matches!(result, Err(RunError { kind: RunErrorKind::Timeout(..), .. })), "{result:?}");
     started.is_gone("pid").await;
 }
 
@@ -44,13 +44,16 @@ async fn output_beyond_the_limit_ends_the_run_at_once() {
     let mut plugin = Plugin::script("echo $$ > $STATE/pid; head -c 2000; head -c 2001 /dev/zero; sleep 300");
     plugin.limits.stdout = 2000;
     let (result, started) = plugin.run().await;
-    assert!(matches!(result, Err(RunError::OutputTooLarge { limit: 2000, .. })), "{result:?}");
+    assert!(matches!(result, Err(RunError { kind: RunErrorKind::OutputTooLarge(2000), .. })), "{result:?}");
     started.is_gone("pid").await;
 
     let mut plugin = Plugin::script("head -c 2001 /dev/zero");
     plugin.limits.stdout = 2000;
     let (result, _) = plugin.run().await;
-    assert!(matches!(result, Err(RunError::OutputTooLarge { .. })), "also when it has exited: {result:?}");
+    assert!(
+        matches!(result, Err(RunError { kind: RunErrorKind::OutputTooLarge(_), .. })),
+        "also when it has exited: {result:?}"
+    );
 
     let mut plugin = Plugin::script("head -c 2000 /dev/zero");
     plugin.limits.stdout = 2000;
@@ -87,7 +90,7 @@ async fn a_plugin_that_the_terminal_stops_is_ended_at_once() {
         let script = format!("echo $$ > $STATE/pid; echo 'Enter code:' >&2; kill -{signal} $$; echo token");
         let (result, started) = Plugin::script(&script).run().await; // its timeout is longer than that of the test
         assert!(
-            matches!(&result, Err(RunError::NeedsTerminal { stderr, .. }) if &**stderr == "Enter code:"),
+            matches!(&result, Err(RunError { kind: RunErrorKind::NeedsTerminal, stderr, .. }) if &**stderr == "Enter code:"),
             "{result:?}"
         );
         started.is_gone("pid").await;

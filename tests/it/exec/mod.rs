@@ -24,7 +24,7 @@ use tokio_util::task::TaskTracker;
 use credbroker_config as config;
 use credbroker_fleet::resolver::{CredentialRequest, Resolver, Source};
 use credbroker_plugin::{Command, Environment, PluginSpec, Provider, Providers, Sandbox};
-use credbroker_runner::{LiveRuns, ProcessRunner, RunError, RunLimits, RunnerParts};
+use credbroker_runner::{LiveRuns, ProcessRunner, RunError, RunErrorKind, RunLimits, RunnerParts};
 
 /// Longer than any step takes, also on a slow machine.
 const AGES: Duration = Duration::from_secs(60);
@@ -102,7 +102,7 @@ impl Plugin {
     async fn run_and_refuse(self) -> (Result<String, RunError>, Started) {
         let refuse = async |started: &Started| {
             let caller = started.pid("caller").await;
-            started.live.find(caller).unwrap().refused();
+            started.live.find(caller).unwrap().refused.cancel();
             fs::write(started.file("refused"), "").unwrap();
         };
         self.run_while(refuse).await

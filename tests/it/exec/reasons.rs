@@ -27,14 +27,17 @@ async fn all_of_stderr_is_drained_and_its_end_is_kept() {
     let mut plugin = Plugin::script(script);
     plugin.provider.env.push(("CODE".into(), "3".into()));
     let error = plugin.run().await.0.unwrap_err();
-    let RunError::Exit { code: 3, stderr, .. } = &error else { panic!("{error:?}") };
+    let RunError { kind: RunErrorKind::Exit(3), stderr, .. } = &error else { panic!("{error:?}") };
     assert_eq!(&**stderr, "the reason");
 }
 
 #[tokio::test]
 async fn the_error_names_the_signal() {
     let error = Plugin::script("echo oh >&2; kill -SEGV $$").run().await.0.unwrap_err();
-    assert!(matches!(&error, RunError::Signal { signal: 11, stderr, .. } if &**stderr == "oh"), "{error:?}");
+    assert!(
+        matches!(&error, RunError { kind: RunErrorKind::Signal(11), stderr, .. } if &**stderr == "oh"),
+        "{error:?}"
+    );
 }
 
 #[tokio::test]
@@ -44,7 +47,7 @@ async fn the_error_for_a_missing_plugin_has_the_install_hint() {
     let mut plugin = Plugin::program(home, path);
     plugin.provider.install_hint = Some("Run \u{1b}[1mapt install it".into());
     let error = plugin.run().await.0.unwrap_err();
-    assert!(matches!(error, RunError::NotFound { .. }), "{error:?}");
+    assert!(matches!(error, RunError { kind: RunErrorKind::NotFound(_), .. }), "{error:?}");
     assert!(error.to_string().ends_with("is not installed. Run U+001B[1mapt install it"), "{error}");
 }
 
@@ -54,14 +57,14 @@ async fn a_newly_installed_plugin_runs_at_the_next_request() {
     let bin = plugin.home.path().to_owned();
     let (started, spec) = plugin.of("plugin").spec();
     let error = started.runner.stdout(&spec, Arc::default()).await.unwrap_err();
-    assert!(matches!(error, RunError::NotFound { .. }), "{error:?}");
+    assert!(matches!(error, RunError { kind: RunErrorKind::NotFound(_), .. }), "{error:?}");
     assert_eq!(error.to_string(), "plugin `plugin` is not installed in the broker's PATH");
     let version = async |text: &str| {
         write_executable(&bin.join("new"), &format!("#!/bin/sh\necho {text}\n"));
         fs::rename(bin.join("new"), bin.join("plugin")).unwrap();
         let (stdout, version) = started.runner.stdout(&spec, Arc::default()).await.unwrap();
         assert_eq!(*stdout, format!("{text}\n").into_bytes());
-        assert_eq!(spec.file_version(), version);
+        assert_eq!(spec.file.version(), version);
         version
     };
     assert_eq!(version("one").await, 1);
@@ -81,10 +84,13 @@ async fn a_file_that_cannot_be_executed_and_a_missing_file_are_different_errors(
         (no_interpreter, std::io::ErrorKind::NotFound),
     ] {
         let error = plugin.run().await.0.unwrap_err();
-        assert!(matches!(&error, RunError::Spawn { cause, .. } if cause.kind() == kind), "{error:?}");
+        assert!(
+            matches!(&error, RunError { kind: RunErrorKind::Spawn(cause), .. } if cause.kind() == kind),
+            "{error:?}"
+        );
     }
     let error = no_program.run().await.0.unwrap_err();
-    assert!(matches!(&error, RunError::Spawn { .. }), "{error:?}");
+    assert!(matches!(&error, RunError { kind: RunErrorKind::Spawn(_), .. }), "{error:?}");
 }
 
 #[tokio::test]
@@ -104,7 +110,7 @@ async fn an_environment_that_is_too_large_has_its_own_error() {
     let mut plugin = Plugin::script("");
     plugin.provider.env.push(("HUGE".into(), "x".repeat(200_000)));
     let error = plugin.run().await.0.unwrap_err();
-    assert!(matches!(error, RunError::ArgumentsTooLong { size: 200_000.., .. }), "{error:?}");
+    assert!(matches!(error, RunError { kind: RunErrorKind::ArgumentsTooLong(200_000..), .. }), "{error:?}");
 }
 
 #[tokio::test]
@@ -112,7 +118,7 @@ async fn a_working_directory_that_cannot_be_created_has_its_own_error() {
     let (started, spec) = Plugin::script("").spec();
     fs::remove_dir(started.file("runs")).unwrap();
     let error = started.runner.stdout(&spec, Arc::default()).await.unwrap_err();
-    assert!(matches!(error, RunError::Directory { .. }), "{error:?}");
+    assert!(matches!(error, RunError { kind: RunErrorKind::Directory(..), .. }), "{error:?}");
     assert!(error.to_string().contains(started.file("runs").to_str().unwrap()), "{error}");
 }
 
@@ -125,7 +131,7 @@ async fn a_plugin_that_calls_the_broker_is_ended_even_if_it_ignores_sigterm() {
             plugin.limits.terminate_grace = ms(10);
         }
         let (result, _) = plugin.run_and_refuse().await;
-        assert!(matches!(result, Err(RunError::Recursion { .. })), "{then}: {result:?}");
+        assert!(matches!(result, Err(RunError { kind: RunErrorKind::Recursion, .. })), "{then}: {result:?}");
     }
 }
 
@@ -142,6 +148,6 @@ async fn the_output_of_a_successful_run_is_decoded() {
 async fn output_without_a_credential_is_refused() {
     let (started, spec) = Plugin::script("echo secret-on-stdout").spec();
     let error = started.runner.run(spec, Arc::default()).await.unwrap_err();
-    assert!(matches!(error, RunError::Decode { .. }), "{error:?}");
+    assert!(matches!(error, RunError { kind: RunErrorKind::Decode(_), .. }), "{error:?}");
     assert!(!format!("{error:?} {error}").contains("secret"), "{error:?}");
 }

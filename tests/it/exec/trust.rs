@@ -10,7 +10,7 @@ fn set_mode(path: &Path, mode: u32) {
 
 fn refusal(result: Result<String, RunError>) -> Refusal {
     match result {
-        Err(RunError::NotAllowed { refusal, .. }) => refusal,
+        Err(RunError { kind: RunErrorKind::NotAllowed(refusal), .. }) => refusal,
         other => panic!("{other:?}"),
     }
 }
@@ -63,7 +63,10 @@ async fn another_file_than_the_pinned_one_runs_in_no_sandbox() {
         assert!(started.runner.stdout(&spec, Arc::default()).await.is_ok());
         write_executable(&path, "#!/bin/sh\necho other\n");
         let error = started.runner.stdout(&spec, Arc::default()).await.unwrap_err();
-        assert!(matches!(&error, RunError::NotAllowed { refusal: Refusal::Digest { .. }, .. }), "{error:?}");
+        assert!(
+            matches!(&error, RunError { kind: RunErrorKind::NotAllowed(Refusal::Digest(_)), .. }),
+            "{error:?}"
+        );
         write_executable(&path, "#!/bin/sh\necho token\n");
         assert!(started.runner.stdout(&spec, Arc::default()).await.is_ok());
     }

@@ -18,62 +18,65 @@ fn a_call_is_counted_as_client_go_counts_it_and_a_run_by_its_outcome() {
     let seconds = Duration::from_secs;
     let table = [
         (
-            RunError::Exit { command: command(), code: 7, stderr: stderr() },
+            RunError { stderr: stderr(), ..RunError::new(command(), RunErrorKind::Exit(7)) },
             "7",
             "plugin_execution_error",
             "exit",
         ),
         (
-            RunError::Signal { command: command(), signal: 9, stderr: stderr() },
+            RunError { stderr: stderr(), ..RunError::new(command(), RunErrorKind::Signal(9)) },
             "-1",
             "plugin_execution_error",
             "signal",
         ),
         (
-            RunError::Timeout { command: command(), limit: seconds(1), key: "timeout", stderr: stderr() },
+            RunError {
+                stderr: stderr(),
+                ..RunError::new(command(), RunErrorKind::Timeout(seconds(1), "timeout"))
+            },
             "-1",
             "plugin_execution_error",
             "timeout",
         ),
         (
-            RunError::OutputTooLarge { command: command(), limit: 1 },
+            RunError::new(command(), RunErrorKind::OutputTooLarge(1)),
             "-1",
             "plugin_execution_error",
             "output_too_large",
         ),
         (
-            RunError::NeedsTerminal { command: command(), stderr: stderr() },
+            RunError { stderr: stderr(), ..RunError::new(command(), RunErrorKind::NeedsTerminal) },
             "-1",
             "plugin_execution_error",
             "interaction_required",
         ),
-        (RunError::Recursion { command: command() }, "-1", "plugin_execution_error", "recursion"),
+        (RunError::new(command(), RunErrorKind::Recursion), "-1", "plugin_execution_error", "recursion"),
         (
-            RunError::Decode { command: command(), source: DecodeError::Empty },
+            RunError::new(command(), RunErrorKind::Decode(DecodeError::Empty)),
             "0",
             "no_error",
             "invalid_output",
         ),
         (
-            RunError::NotFound { command: command(), place: "", install_hint: None },
+            RunError::new(command(), RunErrorKind::NotFound(String::new())),
             "1",
             "plugin_not_found_error",
             "not_found",
         ),
-        (RunError::Spawn { command: command(), cause: io() }, "1", "plugin_not_found_error", "not_started"),
+        (RunError::new(command(), RunErrorKind::Spawn(io())), "1", "plugin_not_found_error", "not_started"),
         (
-            RunError::ArgumentsTooLong { command: command(), size: 1 },
+            RunError::new(command(), RunErrorKind::ArgumentsTooLong(1)),
             "1",
             "client_internal_error",
             "not_started",
         ),
         (
-            RunError::NotAllowed { command: command(), refusal: Refusal::Digest(String::new()) },
+            RunError::new(command(), RunErrorKind::NotAllowed(Refusal::Digest(String::new()))),
             "1",
             "client_internal_error",
             "not_started",
         ),
-        (RunError::Panicked { command: command() }, "1", "client_internal_error", "panicked"),
+        (RunError::new(command(), RunErrorKind::Panicked), "1", "client_internal_error", "panicked"),
     ];
     for (error, code, status, expected) in table {
         assert_eq!(failed_run(&error).0.name(), expected, "{error}");
@@ -93,11 +96,11 @@ fn a_plugin_that_the_policy_denies_is_not_called() {
     let command = || Arc::<str>::from("p");
     let metrics = Metrics::default();
     for refusal in [Refusal::DenyAll, Refusal::NotListed("p".into())] {
-        let error = RunError::NotAllowed { command: command(), refusal };
+        let error = RunError::new(command(), RunErrorKind::NotAllowed(refusal));
         assert_eq!(failed_run(&error).0.name(), "policy_denied");
         called(&metrics, &Err(error));
     }
-    let unasked = RunError::ExecInfo { command: command(), source: ExecInfoError::Config(1, 1) };
+    let unasked = RunError::new(command(), RunErrorKind::ExecInfo(ExecInfoError::Config(1, 1)));
     called(&metrics, &Err(unasked));
     let text = written(&metrics);
     assert!(text.contains("policy_call_total{status=\"denied\"} 2\n"), "{text}");

@@ -22,7 +22,6 @@ fn issued(number: u64, fetched: u64, lifetime: u64) -> Issued {
         fetched,
         expires_at: fetched.wall + lifetime,
         lifetime,
-        within_skew: false,
         bound: LifetimeBound::ExpirationTimestamp,
     }
 }

@@ -12,7 +12,7 @@ use super::{
 };
 use credbroker_credential::{Draft, Generation, Lifetime, LifetimeBound, Material, Token, testing::plain};
 use credbroker_observe::clock::Clock;
-use credbroker_runner::{Attendance, RunError, RunSource, Scheduler, Urgency};
+use credbroker_runner::{Attendance, RunError, RunErrorKind, RunSource, Scheduler, Urgency};
 
 const BOOT: Duration = Duration::from_secs(1_000);
 
@@ -72,7 +72,6 @@ fn issued(number: u64, text: &str, fetched: u64, expires: u64) -> Arc<Issued> {
         fetched,
         expires_at,
         lifetime: left,
-        within_skew: false,
         bound: LifetimeBound::ExpirationTimestamp,
     })
 }
@@ -103,7 +102,8 @@ pub(crate) fn state(current: Option<Current>, retry_at: Option<u64>, running: bo
     let run = running.then(|| {
         let (spec, floor) = (crate::tests::spec("a"), Urgency::Background);
         let scheduler = Scheduler::new(1, Arc::new(Unused), || 0.5);
-        let ticket = scheduler.enter(&spec.provider, floor, RunSource::Configuration(spec.key)).handle();
+        let ticket =
+            scheduler.enter(&spec.provider, floor, RunSource::Configuration(spec.key)).handle.clone();
         let (attendance, queued) = (Attendance::default(), (floor, ticket));
         Arc::new(Run::new((&spec, RunReason::Refresh), attendance, queued, after(0)))
     });
@@ -280,13 +280,15 @@ fn a_failure_holds_callers_shortly_and_refreshes_longer() {
 
 #[test]
 fn a_pause_of_the_issuer_is_not_an_attempt_and_is_the_schedulers_to_hold() {
-    let throttled = CacheError::Run(RunError::Throttled {
-        command: "p".into(),
-        provider: "p".into(),
-        issuer: "i".into(),
-        of_key: false,
-        retry_after: secs(60),
-    });
+    let throttled = CacheError::Run(RunError::new(
+        "p",
+        RunErrorKind::Throttled {
+            provider: "p".into(),
+            issuer: "i".into(),
+            of_key: false,
+            retry_after: secs(60),
+        },
+    ));
     let first = Failure::after(None, CacheError::Draining, false, after(0), 0.5);
     let second = Failure::after(Some(&first), throttled, false, after(0), 0.5);
     assert_eq!((second.attempts, second.at(after(0), false).retry_after), (1, secs(60)));
@@ -298,13 +300,15 @@ fn a_pause_of_the_issuer_is_not_an_attempt_and_is_the_schedulers_to_hold() {
 #[test]
 fn a_pause_of_the_key_is_held_and_its_renewal_is_tried_every_fifteen_seconds() {
     let throttled = |secs: u64| {
-        CacheError::Run(RunError::Throttled {
-            command: "p".into(),
-            provider: "p".into(),
-            issuer: "i".into(),
-            of_key: true,
-            retry_after: self::secs(secs),
-        })
+        CacheError::Run(RunError::new(
+            "p",
+            RunErrorKind::Throttled {
+                provider: "p".into(),
+                issuer: "i".into(),
+                of_key: true,
+                retry_after: self::secs(secs),
+            },
+        ))
     };
     for (holds, refresh_in) in [(false, 60), (true, 15)] {
         let first = Failure::after(None, throttled(60), holds, after(0), 0.5);

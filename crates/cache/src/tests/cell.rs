@@ -65,7 +65,10 @@ async fn a_bug_after_the_run_is_a_failure_and_not_a_hang() {
     let parts = CacheParts::for_tests(Arc::clone(runner), clock, tasks, draining);
     setup.cache = CredentialCache::new(CacheParts { jitter, ..parts });
     let failed = tokio::time::timeout(mins(1), setup.ask()).await.expect("an answer").unwrap_err();
-    assert!(matches!(failed.error, CacheError::Run(RunError::Panicked { .. })), "{failed:?}");
+    assert!(
+        matches!(failed.error, CacheError::Run(RunError { kind: RunErrorKind::Panicked, .. })),
+        "{failed:?}"
+    );
     sleep(failed.retry_after).await;
     assert_eq!(setup.ask().await.unwrap(), "test-1");
 }
@@ -74,7 +77,7 @@ async fn a_bug_after_the_run_is_a_failure_and_not_a_hang() {
 async fn a_failure_is_shared_and_held_until_its_back_off_ends() {
     let setup = setup(&[Fail]);
     let (a, b) = tokio::join!(setup.ask(), setup.ask());
-    assert!(matches!(a.unwrap_err().error, CacheError::Run(RunError::Exit { code: 1, .. })));
+    assert!(matches!(a.unwrap_err().error, CacheError::Run(RunError { kind: RunErrorKind::Exit(1), .. })));
     assert_eq!(b.unwrap_err().retry_after, secs(1), "u = 0.5 of up to 2 s");
     assert_eq!(setup.runs(), 1);
     sleep(secs(1) - Duration::from_millis(1)).await;
@@ -101,7 +104,10 @@ async fn a_success_resets_the_back_off() {
 async fn a_bug_in_a_run_is_a_failure_and_not_a_hang() {
     let setup = setup(&[Panic, Token(mins(10))]);
     let failed = setup.ask().await.unwrap_err();
-    assert!(matches!(failed.error, CacheError::Run(RunError::Panicked { .. })), "{failed:?}");
+    assert!(
+        matches!(failed.error, CacheError::Run(RunError { kind: RunErrorKind::Panicked, .. })),
+        "{failed:?}"
+    );
     sleep(failed.retry_after).await;
     assert_eq!(setup.ask().await.unwrap(), "test-1");
 }

@@ -44,7 +44,7 @@ use credbroker_plugin::{
     cluster_profile::{ClusterProfile, EndpointRules, resolve},
     testing::provider as test_provider,
 };
-use credbroker_runner::{Attendance, PluginRunner, RunError, RunOutput, Scheduler};
+use credbroker_runner::{Attendance, PluginRunner, RunError, RunErrorKind, RunOutput, Scheduler};
 
 /// How long a fake run takes.
 const RUN: Duration = Duration::from_secs(2);
@@ -171,7 +171,7 @@ impl Clock for FakeClock {
 
 impl PluginRunner for FakeRunner {
     async fn run(&self, spec: Arc<PluginSpec>, attendance: Arc<Attendance>) -> Result<RunOutput, RunError> {
-        let file_version = spec.file_version();
+        let file_version = spec.file.version();
         let number = self.runs.fetch_add(1, Ordering::SeqCst) + 1;
         let script = {
             let mut script = self.script.lock().unwrap();
@@ -182,8 +182,8 @@ impl PluginRunner for FakeRunner {
         tokio::select! {
             () = tokio::time::sleep(takes) => {}
             limit = attendance.used_up(), if matches!(script, Script::Login(_)) => {
-                let (command, stderr) = ("fake".into(), "enter a code".into());
-                return Err(RunError::Timeout { command, limit, key: "timeout", stderr });
+                let (command, stderr) = ("fake", "enter a code".into());
+                return Err(RunError { stderr, ..RunError::new(command, RunErrorKind::Timeout(limit, "timeout")) });
             }
         }
         let now = self.clock.now().wall;
@@ -196,13 +196,13 @@ impl PluginRunner for FakeRunner {
             Script::Throttle(pause) => {
                 return Err(failure(&format!("Retry-After: {}", pause.as_secs())));
             }
-            Script::Insist(lifetime) if attendance.lender().is_some() => {
+            Script::Insist(lifetime) if attendance.lender.is_some() => {
                 token(&format!("token-{number}"), now + lifetime)
             }
             Script::Insist(_) => {
-                return Err(RunError::NeedsTerminal { command: "fake".into(), stderr: Arc::default() });
+                return Err(RunError::new("fake", RunErrorKind::NeedsTerminal));
             }
-            Script::Leave => return Err(RunError::TerminalLost { command: "fake".into(), process: 7 }),
+            Script::Leave => return Err(RunError::new("fake", RunErrorKind::TerminalLost(7))),
             Script::Panic => panic!("a bug in the runner"),
         };
         Ok(RunOutput { decoded, file_version })
@@ -210,7 +210,7 @@ impl PluginRunner for FakeRunner {
 }
 
 fn failure(stderr: &str) -> RunError {
-    RunError::Exit { command: "fake".into(), code: 1, stderr: stderr.into() }
+    RunError { stderr: stderr.into(), ..RunError::new("fake", RunErrorKind::Exit(1)) }
 }
 
 pub(super) fn token(text: &str, expires_at: SystemTime) -> Decoded {

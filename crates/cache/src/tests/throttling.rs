@@ -7,7 +7,9 @@ use crate::CacheError;
 use credbroker_plugin::Globs;
 
 fn is_of_key(failed: &Failed) -> bool {
-    let CacheError::Run(RunError::Throttled { of_key, .. }) = &failed.error else { panic!("{failed:?}") };
+    let CacheError::Run(RunError { kind: RunErrorKind::Throttled { of_key, .. }, .. }) = &failed.error else {
+        panic!("{failed:?}")
+    };
     *of_key
 }
 
@@ -113,7 +115,7 @@ impl PluginRunner for Quoting {
             }
             let number = self.number.fetch_add(1, Ordering::SeqCst);
             let decoded = token(&format!("token-{number}"), now.wall + secs(60));
-            return Ok(RunOutput { decoded, file_version: spec.file_version() });
+            return Ok(RunOutput { decoded, file_version: spec.file.version() });
         };
         let number = self.quoted.fetch_add(1, Ordering::SeqCst);
         // Some of them hang.

@@ -5,7 +5,7 @@ use crate::{
     Config,
     tests::{HEAD, Home, stanza},
 };
-use credbroker_plugin::{ArgsPolicy, EnvPolicy, ProfileName};
+use credbroker_plugin::{EnvPolicy, ProfileName};
 
 /// A config with one provider and this section.
 fn with(section: &str) -> Home {
@@ -173,12 +173,7 @@ fn with_policies(args: &str, env: &str) -> [Home; 2] {
 
 #[test]
 fn the_policies_are_those_of_the_reference_library() {
-    let args = [
-        ("null", ArgsPolicy::Ignore),
-        ("\"\"", ArgsPolicy::Ignore),
-        ("\"Ignore\"", ArgsPolicy::Ignore),
-        ("\"Append\"", ArgsPolicy::Append),
-    ];
+    let args = [("null", false), ("\"\"", false), ("\"Ignore\"", false), ("\"Append\"", true)];
     let env = [
         ("null", EnvPolicy::Ignore),
         ("\"\"", EnvPolicy::Ignore),
@@ -214,6 +209,6 @@ fn providers_serve_profiles_in_the_order_of_the_file() {
     let item = |name: &str| format!("- name: {name}\n  {}\n", stanza("x"));
     let home = Home::new(&format!("{HEAD}providers:\n{}{}{}", item("z"), item("a"), item("m")));
     let providers = home.load().unwrap().config.providers;
-    let names: Vec<_> = providers.access_providers().iter().map(|provider| &*provider.name).collect();
+    let names: Vec<_> = providers.access.iter().map(|provider| &*provider.name).collect();
     assert_eq!(names, ["z", "a", "m"]);
 }

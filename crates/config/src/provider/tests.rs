@@ -4,7 +4,7 @@ mod stanza;
 
 use super::*;
 use crate::tests::{Home, provider};
-use credbroker_plugin::{ArgsPolicy, Interactive};
+use credbroker_plugin::Interactive;
 
 #[test]
 fn the_file_is_read_as_it_is() {
@@ -23,7 +23,7 @@ fn the_file_is_read_as_it_is() {
     insta::assert_snapshot!(home.warnings(), @r"
 ~/.config/credbroker/config.yaml:2:27: providers[0]: unknown key `future`, which is ignored
 ");
-    let sourced = ProfileSourced { args: ArgsPolicy::Ignore, env: EnvPolicy::AppendIfNotExists };
+    let sourced = ProfileSourced { args: false, env: EnvPolicy::AppendIfNotExists };
     assert_eq!(provider.profile_sourced, Some(sourced));
 }
 

@@ -1,5 +1,4 @@
-//! YAML, built into the tree from the parser's events. A plain scalar means what YAML 1.1 says, as Kubernetes reads it
-//! (go-yaml v2 below sigs.k8s.io/yaml).
+//! YAML, built into the tree from the parser's events. A plain scalar means what it does to Kubernetes: YAML 1.1.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -144,8 +143,7 @@ impl<'a> Reader<'a> {
         self.mark + bytes.start..self.mark + bytes.start + text.len()
     }
 
-    /// The end of a collection in brackets. That of a block is only where the next token begins, so it ends with its last
-    /// part.
+    /// The end of a collection in brackets. The parser ends a block where the next token begins, so its last part counts.
     fn end(&self, span: &Span, last: usize) -> usize {
         let is_flow = span.slice(self.text).is_some_and(|text| text.ends_with(['}', ']']));
         if is_flow { self.range(span).end } else { last }

@@ -65,7 +65,7 @@ fn each_version_is_accepted_if_it_is_the_expected_one() {
         let other = if version == ApiVersion::V1 { ApiVersion::V1Beta1 } else { ApiVersion::V1 };
         let error = decode(text.as_bytes(), other).unwrap_err();
         assert!(
-            matches!(error, DecodeError::VersionMismatch { expected, found } if expected == other && found == Some(version))
+            matches!(error, DecodeError::VersionMismatch(expected, found) if expected == other && found == Some(version))
         );
     }
 }
@@ -82,7 +82,7 @@ fn an_error_names_the_found_version_only_if_it_exists() {
         ["v1", "example.com/v1", "client.authentication.k8s.io/V1", " client.authentication.k8s.io/v1"]
     {
         let error = refused(json!({ "apiVersion": version, "status": { "token": "t" } }).to_string());
-        assert!(matches!(error, DecodeError::VersionMismatch { found: None, .. }), "{error:?}");
+        assert!(matches!(error, DecodeError::VersionMismatch(_, None)), "{error:?}");
     }
     for text in
         [r#"{"status":{"token":"t"}}"#, r#"{"apiVersion":""}"#, r#"{"apiVersion":null}"#, "error: no login"]

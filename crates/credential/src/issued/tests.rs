@@ -1,14 +1,13 @@
 use super::*;
-use crate::{ClientPair, Fingerprint, Material, Token, testing::issued};
+use crate::{ClientPair, Material, Sha256, Token, Validity, testing::issued};
 
 fn material(token: Option<&str>, fingerprint: Option<u8>) -> Material {
     let token = token.map(|token| Token { secret: token.into(), expires_at: None });
     let pair = fingerprint.map(|byte| ClientPair {
         chain_pem: b"chain".to_vec().into(),
         key_pem: b"key".to_vec().into(),
-        fingerprint: Fingerprint([byte; 32]),
-        not_before: SystemTime::UNIX_EPOCH,
-        not_after: SystemTime::UNIX_EPOCH,
+        fingerprint: Sha256([byte; 32]),
+        validity: Validity { from: SystemTime::UNIX_EPOCH, to: SystemTime::UNIX_EPOCH },
     });
     Material { token, pair }
 }

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{ClientPair, Fingerprint, Material, Token};
+use crate::{ClientPair, Material, Sha256, Token, Validity};
 
 const NOW: u64 = 1_784_888_430;
 
@@ -16,9 +16,8 @@ fn decoded(status: Option<i64>, certificate: Option<i64>, token: Option<i64>) ->
     let pair = certificate.map(|offset| ClientPair {
         chain_pem: Vec::new().into(),
         key_pem: Vec::new().into(),
-        fingerprint: Fingerprint([0; 32]),
-        not_before: SystemTime::UNIX_EPOCH,
-        not_after: time(offset),
+        fingerprint: Sha256([0; 32]),
+        validity: Validity { from: SystemTime::UNIX_EPOCH, to: time(offset) },
     });
     let token = Some(Token { secret: "t".into(), expires_at: token.map(time) });
     Decoded { material: Material { token, pair }, expires_at: status.map(time), warnings: Vec::new() }
@@ -134,7 +133,7 @@ fn a_certificate_may_begin_within_five_minutes() {
         (301, Err(LifetimeError::NotYetValid(Duration::from_secs(301)))),
     ] {
         let mut decoded = decoded(None, Some(3600), None);
-        decoded.material.pair.as_mut().unwrap().not_before = time(ahead);
+        decoded.material.pair.as_mut().unwrap().validity.from = time(ahead);
         let found = lifetime(&decoded, limits(None), time(0)).map(|lifetime| lifetime.expires_at);
         assert_eq!(found, expected, "{ahead}");
     }

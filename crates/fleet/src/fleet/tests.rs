@@ -4,11 +4,11 @@ mod rebase;
 use serde_json::{Value, json};
 
 use super::*;
-use credbroker_plugin::{ArgsPolicy, Command, EnvPolicy, ProfileSourced, testing::provider};
+use credbroker_plugin::{Command, EnvPolicy, ProfileSourced, testing::provider};
 
 /// Two providers that accept all additions. The second serves profiles that do not list the first.
 fn fleet() -> Fleet {
-    let sourced = Some(ProfileSourced { args: ArgsPolicy::Append, env: EnvPolicy::Replace });
+    let sourced = Some(ProfileSourced { args: true, env: EnvPolicy::Replace });
     let all = ["p", "q"]
         .map(|name| Provider { profile_sourced: sourced, ..provider(name, Command::Name("plugin".into())) });
     let user = Provider { profile_sourced: None, ..provider("user", Command::Name("plugin".into())) };
@@ -278,7 +278,7 @@ fn of_two_providers_of_one_name_the_last_one_serves_profiles_too() {
     let any = Some(ProfileSourced::default());
     let served = |all: [Provider; 2]| {
         let providers = Providers::new(all);
-        providers.access_providers().iter().map(|provider| provider.args.concat()).collect::<Vec<_>>()
+        providers.access.iter().map(|provider| provider.args.concat()).collect::<Vec<_>>()
     };
     assert_eq!(served([of(&["first"], any), of(&["last"], any)]), ["last"]);
     assert_eq!(served([of(&["first"], any), of(&["last"], None)]), [""; 0]);

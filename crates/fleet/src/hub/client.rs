@@ -141,7 +141,7 @@ impl<R: PluginRunner> HubConnector<R> {
     fn run(&self) -> Result<Option<PluginSpec>, HubError> {
         let Some(plugin) = self.plugins.iter().next() else { return Ok(None) };
         let entry = self.plugins.entry(&ProviderRef::named(&*plugin.name))?;
-        Ok(Some(entry.of_provider(None)?.spec(None, BTreeMap::new())?))
+        Ok(Some(entry.of_provider(None)?.spec(BTreeMap::new())?))
     }
 
     fn client(&self, mut config: Config, issued: Option<&Issued>) -> Result<Client, HubError> {

@@ -34,7 +34,7 @@ use credbroker_plugin::{
     cluster_profile::{ClusterProfile, EndpointRules},
     testing::provider as test_provider,
 };
-use credbroker_runner::{Attendance, RunError, RunOutput};
+use credbroker_runner::{Attendance, RunError, RunErrorKind, RunOutput};
 
 /// Prints `login-1`, then `login-2`, …; records the start of each run.
 #[derive(Debug)]
@@ -68,14 +68,14 @@ impl PluginRunner for Runner {
         sleep(self.takes).await;
         add(-1);
         if self.fails {
-            return Err(RunError::Exit { command: "fake".into(), code: 1, stderr: "no".into() });
+            return Err(RunError { stderr: "no".into(), ..RunError::new("fake", RunErrorKind::Exit(1)) });
         }
         let number = if self.same.load(Ordering::SeqCst) { 1 } else { number };
         let token = Token { secret: format!("login-{number}").into(), expires_at: None };
         let expires_at = SystemTime::now() + Duration::from_secs(100_000);
         let material = Material { token: Some(token), pair: None };
         let decoded = Decoded { material, expires_at: Some(expires_at), warnings: Vec::new() };
-        Ok(RunOutput { decoded, file_version: spec.file_version() })
+        Ok(RunOutput { decoded, file_version: spec.file.version() })
     }
 }
 

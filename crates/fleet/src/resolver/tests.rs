@@ -133,8 +133,8 @@ fn a_plugin_that_is_replaced_or_removed_is_the_same_run() {
     let keeps_the_key = |version| {
         look_up_files(&providers.providers());
         let now = providers.resolve(ask("p")).unwrap();
-        assert_eq!((now.key, now.file_version()), (before.key, version));
-        assert_eq!(before.file_version(), version, "a spec that was resolved before sees it too");
+        assert_eq!((now.key, now.file.version()), (before.key, version));
+        assert_eq!(before.file.version(), version, "a spec that was resolved before sees it too");
     };
     keeps_the_key(1);
     fs::create_dir(dir.path().join("other")).unwrap();

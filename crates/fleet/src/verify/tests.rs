@@ -38,7 +38,6 @@ fn issued(status: &serde_json::Value) -> Arc<Issued> {
         fetched: now,
         expires_at,
         lifetime,
-        within_skew: false,
         bound: LifetimeBound::ExpirationTimestamp,
     })
 }

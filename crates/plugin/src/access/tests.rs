@@ -177,11 +177,11 @@ fn rules_add_up_and_the_first_that_allows_is_named() {
 fn equal_views_are_those_of_the_same_rules_of_one_policy() {
     let rules = || [rule(uids(&[7, 8]), grant(&["a"], &[], &[Verb::List]))];
     let (policy, reloaded) = (Policy::new(rules()), Policy::new(rules()));
-    let view = |policy: &Policy, uid| policy.rights(&principal(uid)).view();
+    let view = |policy: &Policy, uid| policy.rights(&principal(uid)).view;
     assert_eq!(view(&policy, 7), view(&policy, 8));
     assert_ne!(view(&policy, 7), view(&policy, 9));
     assert_ne!(view(&policy, 7), view(&reloaded, 7));
-    assert_eq!(Rights::all().view(), 0);
+    assert_eq!(Rights::all().view, 0);
     assert!(policy.is_of(&rules()) && !policy.is_of(&[]));
     assert!(!policy.is_of(&[rule(uids(&[7, 8]), grant(&["b"], &[], &[Verb::List]))]));
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     profile::ProfileError,
-    provider::{ArgsPolicy, EnvPolicy, ProfileSourced, Provider},
+    provider::{EnvPolicy, ProfileSourced, Provider},
     variables::is_denied_to_profiles,
 };
 use credbroker_credential::text::shown;
@@ -74,7 +74,7 @@ impl<'a> Extensions<'a> {
     /// `provider` with what they add: a new value, unless they add nothing. What its policies ignore is not even looked at.
     pub(super) fn extend(&self, provider: &Arc<Provider>) -> Result<Arc<Provider>, ProfileError> {
         let ProfileSourced { args, env } = provider.profile_sourced.unwrap_or_default();
-        let args = self.args.as_ref().filter(|_| args == ArgsPolicy::Append);
+        let args = self.args.as_ref().filter(|_| args);
         let args = args.map(Extension::args).transpose()?.unwrap_or_default();
         let envs = self.envs.as_ref().filter(|_| env != EnvPolicy::Ignore);
         let mut variables = envs.map(|envs| envs.variables(provider)).transpose()?.unwrap_or_default();
@@ -98,8 +98,7 @@ const ITEMS: usize = 64;
 const BYTES: usize = 32 << 10;
 
 impl Extension<'_> {
-    /// Arguments for the plugin: a list of strings, or a map with such a list in `args`, because the schema of the CRD
-    /// allows only objects.
+    /// Arguments for the plugin: a list of strings, or a map with it in `args`: the CRD's schema allows only objects.
     fn args(&self) -> Result<Vec<String>, ProfileError> {
         let list = match self.value {
             Value::Object(map) if map.keys().all(|key| key == "args") => match map.get("args") {

@@ -33,22 +33,19 @@ pub struct Resolution {
 
 /// Resolves `profile` against `configured`, in the configuration's order.
 pub fn resolve(profile: &ClusterProfile, configured: &[Arc<Provider>], rules: EndpointRules) -> Resolution {
-    let (outcome, skipped) = match &profile.access {
-        Ok(listed) => {
-            let (chosen, skipped) = choose(configured, listed);
-            let no_match = || ProfileError::NoMatch {
-                profile: listed.iter().map(|access| access.name.clone()).collect(),
-                configured: configured.iter().map(|provider| provider.name.to_string()).collect(),
-            };
-            let chosen = chosen.ok_or_else(no_match);
-            (chosen.and_then(|(provider, access)| target(&profile.name, provider, access, rules)), skipped)
-        }
-        Err(error) => (Err(error.clone()), Vec::new()),
-    };
-    match outcome {
-        Ok((target, warnings)) => Resolution { outcome: Ok(Arc::new(target)), skipped, warnings },
-        Err(error) => Resolution { outcome: Err(error), skipped, warnings: Vec::new() },
-    }
+    let (mut skipped, mut warnings) = (Vec::new(), Vec::new());
+    let outcome = profile.access.as_ref().map_err(ProfileError::clone).and_then(|listed| {
+        let (chosen, others) = choose(configured, listed);
+        skipped = others;
+        let (provider, access) = chosen.ok_or_else(|| ProfileError::NoMatch {
+            profile: listed.iter().map(|access| access.name.clone()).collect(),
+            configured: configured.iter().map(|provider| provider.name.to_string()).collect(),
+        })?;
+        let (target, problems) = target(&profile.name, provider, access, rules)?;
+        warnings = problems;
+        Ok(Arc::new(target))
+    });
+    Resolution { outcome, skipped, warnings }
 }
 
 /// The run of `provider` for the profile, and problems that do not make it unusable.

@@ -37,7 +37,12 @@ fn reading_looks_at_nothing() {
     assert!(matches!(file.found(), Err(FileError::Unanswered)), "nothing was looked at yet");
     assert_eq!((file.version(), file.to_string()), (0, "plugin".to_owned()));
     let executable = Executable { path: "/plugin".into(), inode: 1, modified: SystemTime::UNIX_EPOCH };
-    file.note(Ok(Some(Sighting { executable, refusal: None, is_first_in_path: false })));
+    file.note(Ok(Some(FoundFile {
+        executable: executable.into(),
+        version: 0,
+        refusal: None,
+        is_first_in_path: false,
+    })));
     assert_eq!((file.version(), file.to_string()), (1, "/plugin".to_owned()));
     assert!(file.found().is_ok());
 }

@@ -57,13 +57,9 @@ pub(crate) enum Instruction {
 impl Instruction {
     const ALL: [Self; 4] = [Self::Start, Self::Terminate, Self::End, Self::Leave];
 
-    pub(crate) fn byte(self) -> u8 {
-        self as u8
-    }
-
     /// The instruction of a byte. Only the broker's own launcher reads it, so an unknown byte is a broken connection.
     pub(super) fn from_byte(byte: u8) -> Self {
-        Self::ALL.into_iter().find(|known| known.byte() == byte).unwrap_or(Self::End)
+        Self::ALL.into_iter().find(|known| *known as u8 == byte).unwrap_or(Self::End)
     }
 }
 
@@ -153,7 +149,7 @@ mod tests {
         }
         assert_eq!(LauncherReport::from_bytes(*b"credb"), None);
         for instruction in Instruction::ALL {
-            assert_eq!(Instruction::from_byte(instruction.byte()), instruction);
+            assert_eq!(Instruction::from_byte(instruction as u8), instruction);
         }
         assert_eq!(Instruction::from_byte(0), Instruction::End);
     }

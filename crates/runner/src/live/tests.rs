@@ -164,7 +164,7 @@ fn the_run_that_the_process_belongs_to_is_the_one_that_gets_the_refusal() {
     let runs = LiveRuns::default();
     let other = runs.add(u32::MAX);
     let (ended, run) = (runs.add(std::process::id()), runs.add(std::process::id()));
-    runs.find(std::process::id()).unwrap().refused();
-    assert!(run.refused().is_cancelled());
-    assert!(!other.refused().is_cancelled() && !ended.refused().is_cancelled());
+    runs.find(std::process::id()).unwrap().refused.cancel();
+    assert!(run.run.refused.is_cancelled());
+    assert!(!other.run.refused.is_cancelled() && !ended.run.refused.is_cancelled());
 }

@@ -70,7 +70,7 @@ pub(super) struct StartedRun {
 impl StartedRun {
     /// The uid whose text the plugin receives.
     fn sender(&self) -> Option<u32> {
-        self.party.sender().filter(|_| self.source.uid().is_some())
+        self.party.sender.filter(|_| self.source.uid().is_some())
     }
 }
 
@@ -81,8 +81,7 @@ fn differs<T: Copy + PartialEq>(last: &mut Option<(T, Duration)>, new: Option<T>
     before.is_some_and(|(before, at)| before != new && now.saturating_sub(at) <= MEMORY)
 }
 
-/// The issuer asked for fewer runs. It is tried every [`PROBE_EVERY`], and from the end of the pause on by one run at a time,
-/// until a run succeeds.
+/// The issuer asked for fewer runs. Until one succeeds, it is tried every [`PROBE_EVERY`], then by one run at a time.
 #[derive(Clone, Copy, Debug)]
 struct Pause {
     until: Duration,
@@ -102,7 +101,7 @@ impl Pause {
         let next = self.probed.saturating_add(PROBE_EVERY);
         let left = self.until.saturating_sub(now);
         let (next, cause) = if left > Duration::ZERO {
-            (self.until.min(next), Cause::Paused { left })
+            (self.until.min(next), Cause::Paused(left))
         } else {
             // A probe that hangs does not keep others from trying.
             (if self.is_trying { next } else { now }, Cause::Probe)
@@ -129,17 +128,15 @@ pub(super) struct Pace {
     pause: Option<Pause>,
     /// The number of pauses so far.
     pauses: u64,
-    /// The last throttled runs since the issuer worked: the last key that the configuration alone defines, and the last uid.
-    /// A caller can make the plugin of its run write anything, so one uid shows nothing about the issuer. Two such keys do,
-    /// and so do two uids.
+    /// The last throttled runs since the issuer worked. A caller can make the plugin of its run write anything, so one uid
+    /// shows nothing about the issuer. Two keys that the configuration alone defines do, and so do two uids.
     throttled_key: Option<(PluginKey, Duration)>,
     throttled_uid: Option<(u32, Duration)>,
     /// The last turn in which a run started.
     pub(super) turn: u64,
 }
 
-/// How long a throttled run pauses its key or its issuer. `is_first`: no run was throttled since the last success. `u` is
-/// uniform in [0, 1).
+/// How long a throttled run pauses its key or issuer. `is_first`: since the last success. `u` is uniform in [0, 1).
 pub(super) fn pause(throttling: Throttling, is_first: bool, u: f64) -> Duration {
     let longest = if is_first { LONGEST_FIRST } else { LONGEST };
     throttling.retry_after.map_or_else(|| PAUSE.mul_f64(0.8 + 0.4 * u), |named| named.min(longest))
@@ -167,15 +164,15 @@ impl Pace {
     /// [`may_probe`](Self::may_probe). The uid whose text the last probe had is the last to have another one.
     pub(super) fn admits(&self, party: Party, now: Duration) -> bool {
         let Some(pause) = &self.pause else { return true };
-        let is_refused = now < pause.until && matches!(party, Party::Peer(_));
-        let sender = party.sender();
+        let is_refused = now < pause.until && party.process.is_some();
+        let sender = party.sender;
         !is_refused && (sender.is_none() || sender != pause.last || pause.readmits_at() <= now)
     }
 
     /// Whether a run that `peer` waits for may probe the paused issuer, if the gate is open.
     pub(super) fn may_probe(&self, source: RunSource, peer: Party) -> bool {
         let last = self.pause.and_then(|pause| pause.last);
-        source.uid().is_none() || last.is_none() || (last != peer.sender() && last != source.uid())
+        source.uid().is_none() || last.is_none() || (last != peer.sender && last != source.uid())
     }
 
     /// When a run of `class` may start, if that is a matter of time; `None`: now, or when another one ends.
@@ -194,9 +191,9 @@ impl Pace {
             return Gate::At(at, cause);
         }
         if self.running >= self.concurrency {
-            return Gate::Shut(Cause::Concurrency { runs: self.concurrency });
+            return Gate::Shut(Cause::Concurrency(self.concurrency));
         }
-        let rated = Cause::Rate { runs: self.rate };
+        let rated = Cause::Rate(self.rate);
         let oldest = self.starts.len().checked_sub(self.rate).and_then(|index| self.starts.get(index));
         match oldest.map(|start| start.saturating_add(SECOND)).filter(|free| now < *free) {
             Some(free) => Gate::At(free, rated),
@@ -282,7 +279,7 @@ impl Pace {
     ) -> Option<PaceChange> {
         let key = if let RunSource::Configuration(key) = run.source { Some(key) } else { None };
         let is_enough = differs(&mut self.throttled_key, key, now)
-            | differs(&mut self.throttled_uid, run.party.sender(), now);
+            | differs(&mut self.throttled_uid, run.party.sender, now);
         let (is_recent, sender) = (run.pauses == self.pauses, run.sender());
         // A uid whose text the plugin receives cannot extend a pause alone.
         let extends = |pause: &Pause| is_recent && (sender.is_none() || sender != pause.offender);

@@ -1,8 +1,7 @@
 //! Decides when plugins run: one queue for all of them.
 //!
 //! The decisions are pure: `queue` picks the next run, in the order that `turns` keeps; `issuer` limits the runs of one
-//! issuer; and `throttling` finds out whether a failed plugin was throttled. This file adds the lock, the clock, the timer,
-//! and the tickets and permits of runs.
+//! issuer; and `throttling` reads the stderr of a failed plugin. This file adds lock, clock, timer, tickets and permits.
 
 mod issuer;
 mod queue;
@@ -27,9 +26,8 @@ use tracing::{info, warn};
 use self::{
     issuer::{Outcome, PaceChange, pause},
     queue::Queue,
-    turns::Cause,
 };
-use crate::error::{RunError, seconds};
+use crate::error::{RunError, RunErrorKind};
 use credbroker_observe::clock::Clock;
 use credbroker_plugin::{Issuer, Provider};
 
@@ -155,7 +153,8 @@ impl Scheduler {
 #[derive(Debug)]
 #[must_use = "dropping a ticket leaves the queue"]
 pub struct Ticket {
-    handle: TicketHandle,
+    /// Changes or shows the place while [`turn`](Self::turn) waits.
+    pub handle: TicketHandle,
     turn: oneshot::Receiver<Result<RunPermit, Duration>>,
 }
 
@@ -168,17 +167,11 @@ pub struct TicketHandle {
 }
 
 impl Ticket {
-    /// A handle to change or show the place while [`turn`](Self::turn) waits.
-    pub fn handle(&self) -> TicketHandle {
-        self.handle.clone()
-    }
-
     /// Waits for the turn. Dropping the future leaves the queue, and returns the slot if it was granted meanwhile.
     ///
     /// # Errors
     ///
-    /// The issuer is paused, or becomes paused, for this time. Only for [`Urgency::Waited`]; other runs wait for the end of
-    /// the pause.
+    /// The issuer is or becomes paused for this time. Only for [`Urgency::Waited`]; other runs wait for the end.
     pub async fn turn(mut self) -> Result<RunPermit, Duration> {
         match (&mut self.turn).await {
             Ok(answer) => answer,
@@ -200,8 +193,7 @@ impl Drop for Ticket {
 }
 
 impl TicketHandle {
-    /// Queues the run for one more caller too: it starts in the first turn of any of them, or in its own. Has no effect once
-    /// the run has its turn.
+    /// Queues the run for one more caller too: it starts in the first turn of any. No effect once the run has its turn.
     ///
     /// # Errors
     ///
@@ -228,28 +220,7 @@ impl TicketHandle {
             1 => "; 1 other run of the provider waits".to_owned(),
             others => format!("; {others} other runs of the provider wait"),
         };
-        Some(clause(cause, &self.issuer) + &others)
-    }
-}
-
-fn clause(cause: Cause, issuer: &str) -> String {
-    match cause {
-        Cause::Slots { runs } => format!("all run slots are in use (`limits.pluginRuns`: {runs})"),
-        Cause::ProcessShare { runs } => {
-            format!("this process has its share of runs ({runs}), and another one of its uid waits")
-        }
-        Cause::UidShare { runs } => {
-            format!("this uid has its share of `limits.pluginRuns` ({runs} runs), and another one waits")
-        }
-        Cause::Concurrency { runs } => {
-            format!("issuer `{issuer}` is at its limit of runs at a time ({runs})")
-        }
-        Cause::Rate { runs } => format!("issuer `{issuer}` is at its limit of runs in a second ({runs})"),
-        Cause::Paused { left } => {
-            let left = seconds(left);
-            format!("issuer `{issuer}` asked for fewer runs and is paused for another {left}")
-        }
-        Cause::Probe => format!("issuer `{issuer}` asked for fewer runs, and one run is trying it again"),
+        Some(cause.clause(&self.issuer) + &others)
     }
 }
 
@@ -263,8 +234,7 @@ pub struct RunPermit {
 }
 
 impl RunPermit {
-    /// Counts the run among those that wait for a person, and returns whether there was room for it. Its slot is free from
-    /// then on.
+    /// Counts the run among those that wait for a person, and frees its slot. Returns whether there was room.
     pub fn step_aside(&self) -> bool {
         self.scheduler.with(|state, _| state.queue.step_aside(self.id))
     }
@@ -302,13 +272,13 @@ impl Drop for RunPermit {
 fn outcome<T>(result: &Result<T, RunError>, foreign: impl FnOnce() -> ForeignTexts) -> Outcome {
     match result {
         Ok(_) => Outcome::Success,
-        Err(
-            RunError::Exit { stderr, .. }
-            | RunError::Signal { stderr, .. }
-            | RunError::Timeout { stderr, .. },
-        ) => throttling::throttling(stderr, foreign).map_or(Outcome::Reached, Outcome::Throttled),
-        Err(RunError::Decode { .. } | RunError::OutputTooLarge { .. }) => Outcome::Reached,
-        // The plugin did not ask the issuer.
-        Err(_) => Outcome::Unknown,
+        Err(RunError { kind, stderr, .. }) => match kind {
+            RunErrorKind::Exit(_) | RunErrorKind::Signal(_) | RunErrorKind::Timeout(..) => {
+                throttling::throttling(stderr, foreign).map_or(Outcome::Reached, Outcome::Throttled)
+            }
+            RunErrorKind::Decode(_) | RunErrorKind::OutputTooLarge(_) => Outcome::Reached,
+            // The plugin did not ask the issuer.
+            _ => Outcome::Unknown,
+        },
     }
 }

@@ -22,8 +22,6 @@ pub(super) struct Queue {
     /// How many runs besides them may wait for a person at a time.
     pub(super) interactive: usize,
     waiting: HashMap<u64, QueuedRun>,
-    /// The number of queued runs of each provider.
-    providers: HashMap<Arc<str>, usize>,
     /// The queued runs that callers wait for, and urgent and forced ones. Background runs wait in another line.
     first: Line,
     background: Line,
@@ -50,7 +48,7 @@ impl QueuedRun {
     /// In which class, and in whose turn, it starts without a caller; `None`: only callers need it.
     fn own_place(&self) -> Option<(Class, Party)> {
         let sender = self.source.uid();
-        let of = |group| Party::Broker { group, sender };
+        let of = |group| Party { group, sender, process: None };
         match self.floor {
             Urgency::Background => Some((Class::Background, of(sender))),
             Urgency::Forced => Some((Class::Forced, of(sender))),
@@ -61,7 +59,7 @@ impl QueuedRun {
 
     /// Where it is queued, and for whom. It starts in the first turn of any of them.
     fn places(&self) -> impl Iterator<Item = (Class, Party)> {
-        let callers = self.peers.keys().map(|peer| (Class::First, Party::Peer(*peer)));
+        let callers = self.peers.keys().map(|peer| (Class::First, Party::peer(*peer)));
         self.own_place().into_iter().chain(callers)
     }
 }
@@ -81,7 +79,6 @@ impl Queue {
     ) -> u64 {
         let id = self.number();
         self.issuers.entry(Arc::clone(&issuer.name)).or_insert_with(|| Pace::new(issuer));
-        *self.providers.entry(Arc::clone(provider)).or_default() += 1;
         let first = if let Urgency::Waited { peer } = floor { Some((peer, 1)) } else { None };
         let peers = first.into_iter().collect();
         let (provider, issuer) = (Arc::clone(provider), Arc::clone(&issuer.name));
@@ -117,7 +114,7 @@ impl Queue {
         *callers += 1;
         if *callers == 1 {
             let door = (Class::First, Arc::clone(&run.issuer));
-            self.put(id, door, Party::Peer(peer));
+            self.put(id, door, Party::peer(peer));
         }
         Ok(())
     }
@@ -132,7 +129,7 @@ impl Queue {
         }
         run.peers.remove(&peer);
         let is_over = run.peers.is_empty() && matches!(run.floor, Urgency::Waited { .. });
-        self.first.remove(&(Class::First, Arc::clone(&run.issuer)), Party::Peer(peer), id);
+        self.first.remove(&(Class::First, Arc::clone(&run.issuer)), Party::peer(peer), id);
         if is_over {
             self.set_floor(id, Urgency::Background);
         }
@@ -213,7 +210,7 @@ impl Queue {
     /// Why a queued run waits, for the answer to a caller in `peer`, and the number of other queued runs of its provider.
     pub(super) fn waits_for(&self, id: u64, peer: Option<u64>, now: Duration) -> Option<(Cause, usize)> {
         let run = self.waiting.get(&id)?;
-        let others = self.providers.get(&run.provider).map_or(0, |runs| runs.saturating_sub(1));
+        let others = self.waiting.values().filter(|other| other.provider == run.provider).count() - 1;
         let class = match run.own_place() {
             Some((Class::Forced, _)) => Class::Forced,
             Some((Class::Background, _)) if run.peers.is_empty() => Class::Background,
@@ -223,9 +220,9 @@ impl Queue {
         for (_, party) in run.places().filter(|(of, _)| *of == class) {
             // Where nothing is in the way, other runs are next.
             let Some(obstacle) = self.obstacle(class, &run.issuer, party, now) else {
-                return Some((Cause::Slots { runs: self.slots }, others));
+                return Some((Cause::Slots(self.slots), others));
             };
-            if cause.is_none() || peer.map(Party::Peer) == Some(party) {
+            if cause.is_none() || (peer.is_some() && peer == party.process) {
                 cause = Some(obstacle);
             }
         }
@@ -262,7 +259,7 @@ impl Queue {
         let pace = self.issuers.get(issuer)?;
         self.limit(class, pace, party, now).or_else(|| {
             let is_admitted = class == Class::Forced || pace.admits(party, now);
-            let cause = || pace.paused(now).map_or(Cause::Probe, |left| Cause::Paused { left });
+            let cause = || pace.paused(now).map_or(Cause::Probe, Cause::Paused);
             (!is_admitted).then(cause)
         })
     }
@@ -271,7 +268,7 @@ impl Queue {
     fn limit(&self, class: Class, pace: &Pace, party: Party, now: Duration) -> Option<Cause> {
         match pace.gate(class, now) {
             Gate::At(_, cause) | Gate::Shut(cause) => Some(cause),
-            Gate::Open if !self.has_room(class) => Some(Cause::Slots { runs: self.slots }),
+            Gate::Open if !self.has_room(class) => Some(Cause::Slots(self.slots)),
             Gate::Open if class == Class::Background => None,
             Gate::Open => self.share(party),
         }
@@ -281,16 +278,16 @@ impl Queue {
     /// quarters of the slots while another group waits, and a party three quarters of what its group may have while another
     /// party of it waits. Background runs count to no share.
     fn share(&self, party: Party) -> Option<Cause> {
-        let (slots, group, line) = (self.slots, party.group(), &self.first);
+        let (slots, group, line) = (self.slots, party.group, &self.first);
         let of_group = if line.has_other_group(group) { (slots * 3 / 4).max(1) } else { slots };
         let counts = |run: &StartedRun| !run.is_aside && run.class != Class::Background;
-        let runs = self.running(|run| counts(run) && run.party.group() == group);
+        let runs = self.running(|run| counts(run) && run.party.group == group);
         if runs >= of_group {
-            return Some(Cause::UidShare { runs });
+            return Some(Cause::UidShare(runs));
         }
         let runs = self.running(|run| counts(run) && run.party == party);
         let has_share = line.has_other_party(party) && runs >= (of_group * 3).div_ceil(4);
-        has_share.then_some(Cause::ProcessShare { runs })
+        has_share.then_some(Cause::ProcessShare(runs))
     }
 
     /// Answers the callers that wait although their issuer is paused. One of their runs is the next probe if one is due: no
@@ -312,7 +309,7 @@ impl Queue {
                     pace.may_probe(run.source, *party)
                         && self.limit(Class::First, pace, *party, now).is_none()
                 };
-                if let Some(party) = run.peers.keys().map(|peer| Party::Peer(*peer)).find(may_start) {
+                if let Some(party) = run.peers.keys().map(|peer| Party::peer(*peer)).find(may_start) {
                     answers.extend(self.begin(id, Class::First, party, now));
                 } else if self.remove(id).is_some() {
                     answers.push((id, Err(left)));
@@ -342,12 +339,6 @@ impl Queue {
         let run = self.waiting.remove(&id)?;
         for (class, party) in run.places() {
             self.line(class).remove(&(class, Arc::clone(&run.issuer)), party, id);
-        }
-        if let Some(runs) = self.providers.get_mut(&run.provider) {
-            *runs -= 1;
-            if *runs == 0 {
-                self.providers.remove(&run.provider);
-            }
         }
         Some(run)
     }

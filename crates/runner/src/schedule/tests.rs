@@ -102,7 +102,7 @@ fn provider(name: &str) -> Arc<Provider> {
 }
 
 fn failed(stderr: &str) -> Result<Decoded, RunError> {
-    Err(RunError::Exit { command: "p".into(), code: 1, stderr: stderr.into() })
+    Err(RunError { stderr: stderr.into(), ..RunError::new("p", RunErrorKind::Exit(1)) })
 }
 
 fn decoded() -> Decoded {
@@ -131,7 +131,7 @@ async fn a_ticket_that_is_dropped_leaves_no_trace() {
     let held = setup.permit(&provider, WAITED).await;
     drop(setup.enter(&provider, WAITED));
     let ticket = setup.enter(&provider, WAITED);
-    let handle = ticket.handle();
+    let handle = ticket.handle.clone();
     let mut polled = Box::pin(ticket.turn());
     assert!(waits(&mut polled).await);
     assert_eq!(
@@ -144,7 +144,7 @@ async fn a_ticket_that_is_dropped_leaves_no_trace() {
     // A slot that was granted but not used.
     let granted = setup.enter(&provider, WAITED);
     drop(held);
-    assert!(granted.handle().waits_for(None).is_none());
+    assert!(granted.handle.waits_for(None).is_none());
     drop(granted);
     drop(setup.permit(&provider, WAITED).await);
     assert!(setup.scheduler.state().tickets.is_empty());
@@ -156,7 +156,7 @@ async fn a_queued_run_that_a_caller_joins_moves_ahead() {
     let held = setup.permit(&provider, WAITED).await;
     let enter = |urgency| {
         let ticket = setup.enter(&provider, urgency);
-        (ticket.handle(), Box::pin(ticket.turn()))
+        (ticket.handle.clone(), Box::pin(ticket.turn()))
     };
     let (_, mut refresh) = enter(Urgency::Background);
     let (handle, mut prewarm) = enter(Urgency::Background);
@@ -204,12 +204,15 @@ async fn a_paused_issuer_refuses_callers_at_once_and_other_runs_wait() {
     setup.throttle(&provider).await;
     let retry_after = setup.enter(&provider, WAITED).turn().await.unwrap_err();
     assert_eq!(retry_after, secs(60));
-    let (command, name) = ("/bin/p".into(), Arc::clone(&provider.name));
+    let (command, name) = ("/bin/p", Arc::clone(&provider.name));
     let issuer = Arc::clone(&provider.issuer.name);
-    let refused = RunError::Throttled { command, provider: name, issuer, of_key: false, retry_after };
+    let refused = RunError::new(
+        command,
+        RunErrorKind::Throttled { provider: name, issuer, of_key: false, retry_after },
+    );
     insta::assert_snapshot!(refused, @"plugin `/bin/p` was not started: issuer `idp` asked for fewer runs and is paused for another 60 s; to run it now, use `credbroker refresh p`");
     let ticket = setup.enter(&provider, Urgency::Urgent { uid: None });
-    let waits_for = ticket.handle().waits_for(None).unwrap();
+    let waits_for = ticket.handle.waits_for(None).unwrap();
     insta::assert_snapshot!(waits_for, @"issuer `idp` asked for fewer runs and is paused for another 60 s");
     let permit = ticket.turn().await.unwrap();
     assert_eq!(setup.elapsed(), secs(15), "it is the first probe");
@@ -226,7 +229,7 @@ async fn callers_that_wait_when_a_pause_begins_are_refused() {
         (setup.enter(&provider, Urgency::Waited { peer: 2 }), setup.enter(&provider, Urgency::Background));
     running.finish(&failed("Throttling: Rate exceeded | Retry-After: 7"), true, ForeignTexts::default);
     assert_eq!(caller.turn().await.unwrap_err(), secs(7));
-    let handle = refresh.handle();
+    let handle = refresh.handle.clone();
     let mut refresh = Box::pin(refresh.turn());
     assert!(waits(&mut refresh).await);
     assert_eq!(handle.join(1).unwrap_err(), secs(7), "a caller that joins it is refused");
@@ -254,7 +257,7 @@ async fn a_queued_run_says_what_it_waits_for() {
     let wait = || setup.enter(&provider, WAITED);
     let mut shown = Vec::new();
     let mut show = |tickets: &[Ticket]| {
-        shown.push(tickets.last().unwrap().handle().waits_for(None).unwrap());
+        shown.push(tickets.last().unwrap().handle.waits_for(None).unwrap());
     };
     let held = [setup.permit(&provider, WAITED).await, setup.permit(&provider, WAITED).await];
     show(&[wait(), wait(), wait()]);
@@ -305,26 +308,24 @@ fn only_the_stderr_of_failed_runs_shows_that_the_issuer_throttles() {
     let after = |retry_after| Outcome::Throttled(Throttling { retry_after });
     let (long, second) = (Duration::from_secs(30), Duration::from_secs(1));
     for (error, expected) in [
-        (RunError::Exit { command: command(), code: 1, stderr: stderr() }, after(None)),
-        (RunError::Signal { command: command(), signal: 9, stderr: stderr() }, after(None)),
+        (RunError { stderr: stderr(), ..RunError::new(command(), RunErrorKind::Exit(1)) }, after(None)),
+        (RunError { stderr: stderr(), ..RunError::new(command(), RunErrorKind::Signal(9)) }, after(None)),
         (
-            RunError::Timeout {
-                command: command(),
-                limit: long,
-                key: "timeout",
+            RunError {
                 stderr: "Retry-After: 1".into(),
+                ..RunError::new(command(), RunErrorKind::Timeout(long, "timeout"))
             },
             after(Some(second)),
         ),
-        (RunError::Exit { command: command(), code: 429, stderr: "no".into() }, Outcome::Reached),
-        (RunError::Decode { command: command(), source: DecodeError::Empty }, Outcome::Reached),
-        (RunError::OutputTooLarge { command: command(), limit: 429 }, Outcome::Reached),
         (
-            RunError::NotFound { command: command(), install_hint: Some("429".into()), place: "" },
-            Outcome::Unknown,
+            RunError { stderr: "no".into(), ..RunError::new(command(), RunErrorKind::Exit(429)) },
+            Outcome::Reached,
         ),
+        (RunError::new(command(), RunErrorKind::Decode(DecodeError::Empty)), Outcome::Reached),
+        (RunError::new(command(), RunErrorKind::OutputTooLarge(429)), Outcome::Reached),
+        (RunError::new(command(), RunErrorKind::NotFound(". 429".into())), Outcome::Unknown),
         (
-            RunError::Spawn { command: command(), cause: Arc::new(io::ErrorKind::NotFound.into()) },
+            RunError::new(command(), RunErrorKind::Spawn(Arc::new(io::ErrorKind::NotFound.into()))),
             Outcome::Unknown,
         ),
     ] {

@@ -1,8 +1,7 @@
 //! Finds out from the stderr of a failed plugin whether its issuer throttles.
 //!
-//! `ExecCredential` has no field for that, so the text is the only source. It can only reduce the number of runs. Plugins
-//! quote what they received in their errors, so text that came from a caller or a ClusterProfile says nothing about the
-//! issuer.
+//! `ExecCredential` has no field for that, and the text can only reduce the number of runs. Plugins quote what they
+//! received in their errors, so text from a caller or a ClusterProfile says nothing about the issuer.
 
 use std::{collections::HashMap, fmt, ops::Range, time::Duration};
 
@@ -28,28 +27,35 @@ pub(super) struct Throttling {
 
 /// Searches the stderr of a failed plugin for signs of throttling, but not what the plugin received from others.
 pub(super) fn throttling(stderr: &str, foreign: impl FnOnce() -> ForeignTexts) -> Option<Throttling> {
-    find(stderr, stderr)?;
-    find(&foreign().masked(stderr), stderr)
+    find(stderr, &[])?;
+    find(stderr, &foreign().marks(stderr))
 }
 
-/// Searches `text`, which is `original` with line breaks in place of some bytes. These end words and numbers, so a sign must
-/// be one in the original too.
-fn find(text: &str, original: &str) -> Option<Throttling> {
-    let named = || WORDS.iter().any(|word| occurrences(text, original, word).next().is_some());
-    let status = || occurrences(text, original, STATUS).any(|around| around.into_iter().all(is_status));
+/// Searches `text`. The bytes of a sign must not be marked as `foreign`.
+fn find(text: &str, foreign: &[bool]) -> Option<Throttling> {
+    let named = || WORDS.iter().any(|word| occurrences(text, word, foreign).next().is_some());
+    let status = || occurrences(text, STATUS, foreign).any(is_status);
     let unknown = || (named() || status()).then_some(Throttling { retry_after: None });
-    retry_after(text, original).or_else(unknown)
+    retry_after(text, foreign).or_else(unknown)
 }
 
 /// The last `Retry-After: N`. A date, zero, or another value that is not a number of seconds is throttling without a time.
-fn retry_after(text: &str, original: &str) -> Option<Throttling> {
-    let (text, original) = (text.to_ascii_lowercase(), original.to_ascii_lowercase());
-    let values = occurrences(&text, &original, RETRY_AFTER).filter_map(|[(_, after), _]| {
-        // As a header, as JSON, or as Go prints headers: `Retry-After:[30]`.
-        let value = after.trim_start_matches(['"', '\'', ' ']).strip_prefix(':')?;
-        Some(value.trim_start_matches(['"', '\'', ' ', '[']))
+fn retry_after(text: &str, foreign: &[bool]) -> Option<Throttling> {
+    let text = text.to_ascii_lowercase();
+    // As a header, as JSON, or as Go prints headers: `Retry-After:[30]`.
+    let values = occurrences(&text, RETRY_AFTER, foreign).filter_map(|(before, after)| {
+        let rest = after.trim_start_matches(['"', '\'', ' ']).strip_prefix(':')?;
+        let value = rest.trim_start_matches(['"', '\'', ' ', '[']);
+        let after_number = value.trim_start_matches(|next: char| next.is_ascii_digit());
+        let [rest, end] = [rest, after_number].map(|left| text.len() - left.len());
+        let time = seconds(value).filter(|_| !is_marked(foreign, rest..end));
+        (!is_marked(foreign, before.len()..rest)).then_some(time)
     });
-    values.last().map(|value| Throttling { retry_after: seconds(value) })
+    values.last().map(|retry_after| Throttling { retry_after })
+}
+
+fn is_marked(foreign: &[bool], range: Range<usize>) -> bool {
+    foreign.get(range).is_some_and(|marks| marks.contains(&true))
 }
 
 /// A whole number of seconds above zero at the start of `text`.
@@ -76,19 +82,16 @@ fn is_status((before, after): (&str, &str)) -> bool {
     !longer && !place
 }
 
-/// The text before and after each occurrence of `word` as a whole word, in `text` and in `original` alike.
+/// The text before and after each occurrence of `word` as a whole word that has no `foreign` byte.
 fn occurrences<'a>(
     text: &'a str,
-    original: &'a str,
     word: &'a str,
-) -> impl Iterator<Item = [(&'a str, &'a str); 2]> {
+    foreign: &'a [bool],
+) -> impl Iterator<Item = (&'a str, &'a str)> {
     text.match_indices(word).filter_map(move |(at, _)| {
-        let around = |text: &'a str| {
-            let (before, rest) = text.split_at_checked(at)?;
-            let after = rest.strip_prefix(word)?;
-            (!before.ends_with(is_part) && !after.starts_with(is_part)).then_some((before, after))
-        };
-        Some([around(text)?, around(original)?])
+        let (before, after) = (text.get(..at)?, text.get(at + word.len()..)?);
+        let is_whole = !before.ends_with(is_part) && !after.starts_with(is_part);
+        (is_whole && !is_marked(foreign, at..at + word.len())).then_some((before, after))
     })
 }
 
@@ -96,8 +99,7 @@ fn is_part(character: char) -> bool {
     character.is_alphanumeric() || character == '_'
 }
 
-/// The shortest piece of a text that is recognized. Plugins shorten what they quote, and pieces of one or two characters
-/// are everywhere.
+/// The shortest piece of a text that is recognized: plugins shorten what they quote. Shorter ones are everywhere.
 const SHORTEST: usize = 3;
 /// The same of a line of base64 of certificate authorities. Such a line has a piece of three characters of almost every
 /// word: with a large bundle, throttling would never be found again.
@@ -182,33 +184,20 @@ impl ForeignTexts {
         }
     }
 
-    /// `text` with as many line breaks as bytes in place of each piece of these texts. All pieces are found in the original,
-    /// so nothing is a piece only because another one was removed.
-    pub(super) fn masked(&self, text: &str) -> String {
-        if self.bytes > MOST {
-            return "\n".repeat(text.len());
-        }
+    /// Marks each byte of `text` that is in a piece of these texts; if they are too many to compare, every byte.
+    pub(super) fn marks(&self, text: &str) -> Vec<bool> {
+        let mut marks = vec![self.bytes > MOST; text.len()];
         let plain = Zeroizing::new(text.bytes().zip(0..).collect::<Vec<_>>());
         let decoded = [false, true].into_iter().filter_map(|nested| decode(text.as_bytes(), nested));
-        let mut is_foreign = vec![false; text.len()];
         for view in std::iter::once(plain).chain(decoded) {
             for shortest in [SHORTEST, SHORTEST_BASE64] {
                 let of_length = self.texts.iter().filter(|(_, length)| *length == shortest);
                 for range in pieces(&view, text.len(), shortest, of_length.map(|(text, _)| text)) {
-                    is_foreign.iter_mut().take(range.end).skip(range.start).for_each(|mark| *mark = true);
+                    marks.iter_mut().take(range.end).skip(range.start).for_each(|mark| *mark = true);
                 }
             }
         }
-        let mut masked = String::with_capacity(text.len());
-        for (at, character) in text.char_indices() {
-            let length = character.len_utf8();
-            if is_foreign.iter().skip(at).take(length).any(|mark| *mark) {
-                masked.extend(std::iter::repeat_n('\n', length));
-            } else {
-                masked.push(character);
-            }
-        }
-        masked
+        marks
     }
 }
 
@@ -238,8 +227,7 @@ fn pieces<'a>(
     found.map(|at| place(at)..place(at + length)).collect()
 }
 
-/// The bytes without percent-encoding, each with its place in `text`; `None`: there is no percent-encoding. `nested`:
-/// also the percent-encoding that results.
+/// The bytes without percent-encoding, or `nested` ones, each with its place in `text`; `None`: there is none.
 fn decode(text: &[u8], nested: bool) -> Option<Zeroizing<Vec<(u8, usize)>>> {
     let mut bytes: Zeroizing<Vec<(u8, usize)>> = Zeroizing::new(Vec::with_capacity(text.len()));
     let mut ended = 0; // the end of the last encoding

@@ -1,11 +1,12 @@
 //! Whose turn it is: uids take turns, and within a uid its processes. Pure.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::Duration,
 };
 
+use crate::error::seconds;
 use credbroker_plugin::PluginKey;
 
 /// The process of the requests that the broker itself makes. No process has this uid.
@@ -16,8 +17,7 @@ pub const BROKER: u64 = (u32::MAX as u64) << 32;
 pub enum Urgency {
     /// No caller waits: a refresh ahead of expiry, prewarm, a refresh of many keys.
     Background,
-    /// No caller waits, but the credential is in use and expires soon. Such runs have the same class as those that callers
-    /// wait for.
+    /// No caller waits, but the credential is in use and expires soon. In the same class as [`Waited`](Self::Waited).
     Urgent {
         /// The uid that used it last, whose turn the run takes; `None`: only the broker did.
         uid: Option<u32>,
@@ -56,20 +56,40 @@ impl RunSource {
 /// Why a run waits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Cause {
-    /// All run slots are in use, or other runs are next.
-    Slots { runs: usize },
-    /// The caller's process has so many runs, three quarters of those of its uid, and another process of the uid waits.
-    ProcessShare { runs: usize },
-    /// The processes of the caller's uid have so many runs, three quarters of the slots, and another uid waits.
-    UidShare { runs: usize },
-    /// The issuer has as many runs at a time as it allows.
-    Concurrency { runs: usize },
-    /// The issuer had as many runs in this second as it allows.
-    Rate { runs: usize },
-    /// The issuer asked for fewer runs.
-    Paused { left: Duration },
-    /// The issuer asked for fewer runs, and one run is trying it again.
+    /// Other runs are next, or have all slots: as many as this.
+    Slots(usize),
+    /// The caller's process has so many runs, three quarters of those of its uid.
+    ProcessShare(usize),
+    /// The processes of the caller's uid have so many runs, three quarters of the slots.
+    UidShare(usize),
+    Concurrency(usize),
+    Rate(usize),
+    Paused(Duration),
     Probe,
+}
+
+impl Cause {
+    /// The cause as a clause of an answer to a caller.
+    pub(super) fn clause(self, issuer: &str) -> String {
+        match self {
+            Self::Slots(runs) => format!("all run slots are in use (`limits.pluginRuns`: {runs})"),
+            Self::ProcessShare(runs) => {
+                format!("this process has its share of runs ({runs}), and another one of its uid waits")
+            }
+            Self::UidShare(runs) => {
+                format!("this uid has its share of `limits.pluginRuns` ({runs} runs), and another one waits")
+            }
+            Self::Concurrency(runs) => {
+                format!("issuer `{issuer}` is at its limit of runs at a time ({runs})")
+            }
+            Self::Rate(runs) => format!("issuer `{issuer}` is at its limit of runs in a second ({runs})"),
+            Self::Paused(left) => {
+                let left = seconds(left);
+                format!("issuer `{issuer}` asked for fewer runs and is paused for another {left}")
+            }
+            Self::Probe => format!("issuer `{issuer}` asked for fewer runs, and one run is trying it again"),
+        }
+    }
 }
 
 /// The classes of runs.
@@ -89,58 +109,38 @@ pub(super) type Door = (Class, Arc<str>);
 /// Whose turns: those of a uid; `None`: the broker's own.
 pub(super) type Group = Option<u32>;
 
-/// The members of a group, which take turns within it.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub(super) enum Party {
-    /// The broker.
-    Broker {
-        /// For whom it renews a credential, or whose request made the key.
-        group: Group,
-        /// The uid whose text the plugins receive.
-        sender: Option<u32>,
-    },
-    /// A process whose callers wait.
-    Peer(u64),
+/// A member of a group, which takes turns within it: the broker, or a process whose callers wait. Sorted by group.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) struct Party {
+    /// In whose turn. Of the broker: for whom it renews a credential, or whose request made the key.
+    pub(super) group: Group,
+    /// The uid that may have decided what the plugins receive.
+    pub(super) sender: Option<u32>,
+    /// `None`: the broker.
+    pub(super) process: Option<u64>,
 }
 
 impl Party {
-    pub(super) fn group(self) -> Group {
-        match self {
-            Self::Broker { group, .. } => group,
-            Self::Peer(BROKER) => None,
-            // The upper half of a process is its uid.
-            Self::Peer(process) => Some(u32::try_from(process >> 32).unwrap_or(u32::MAX)),
-        }
-    }
-
-    /// The uid that may have decided what the plugin receives.
-    pub(super) fn sender(self) -> Option<u32> {
-        match self {
-            Self::Broker { sender, .. } => sender,
-            Self::Peer(_) => self.group(),
-        }
+    /// A process whose callers wait. The upper half of its number is its uid.
+    pub(super) fn peer(process: u64) -> Self {
+        let uid = u32::try_from(process >> 32).unwrap_or(u32::MAX);
+        let group = (process != BROKER).then_some(uid);
+        Self { group, sender: group, process: Some(process) }
     }
 }
 
 /// Queued runs. A run that several parties wait for is queued for each of them, so that it starts in the first turn of any:
 /// a caller that joins delays no other. New groups and parties, and those that had their turn, are the last.
 ///
-/// To add, move or remove a run takes O(log n), and [`next`](Self::next) a look at each party.
+/// To add or remove a run takes O(log n), and [`next`](Self::next) a look at each party.
 #[derive(Debug, Default)]
-pub(super) struct Line {
-    groups: HashMap<Group, Members>,
-}
+pub(super) struct Line(BTreeMap<Party, Member>);
 
-/// The waiting parties of a group. The numbers of turns only increase.
-#[derive(Debug)]
-struct Members {
-    turn: u64,
-    parties: HashMap<Party, Member>,
-}
-
+/// The runs of a party.
 #[derive(Debug)]
 struct Member {
-    turn: u64,
+    /// Of its group, and its own. The numbers of turns only increase.
+    turns: (u64, u64),
     /// The runs at each door, in the order of entry.
     doors: BTreeMap<Door, BTreeSet<u64>>,
 }
@@ -151,35 +151,31 @@ type Lane<'a> = ((u64, u64), Party, &'a Door, &'a BTreeSet<u64>);
 impl Line {
     /// Adds the run `id`, which `party` does not wait for yet. `turn` is larger than any turn so far.
     pub(super) fn insert(&mut self, door: Door, party: Party, id: u64, turn: u64) {
-        let new = || Members { turn, parties: HashMap::new() };
-        let members = self.groups.entry(party.group()).or_insert_with(new);
-        let new = || Member { turn, doors: BTreeMap::new() };
-        members.parties.entry(party).or_insert_with(new).doors.entry(door).or_default().insert(id);
+        let of_group = self.of_group(party.group).next().map_or(turn, |(_, member)| member.turns.0);
+        let new = || Member { turns: (of_group, turn), doors: BTreeMap::new() };
+        self.0.entry(party).or_insert_with(new).doors.entry(door).or_default().insert(id);
     }
 
     /// Removes the run `id` of `party`, if it is queued.
     pub(super) fn remove(&mut self, door: &Door, party: Party, id: u64) {
-        let Some(members) = self.groups.get_mut(&party.group()) else { return };
-        let Some(member) = members.parties.get_mut(&party) else { return };
+        let Some(member) = self.0.get_mut(&party) else { return };
         let Some(runs) = member.doors.get_mut(door) else { return };
         runs.remove(&id);
         if runs.is_empty() {
             member.doors.remove(door);
         }
         if member.doors.is_empty() {
-            members.parties.remove(&party);
-        }
-        if members.parties.is_empty() {
-            self.groups.remove(&party.group());
+            self.0.remove(&party);
         }
     }
 
     /// Notes that `party` had its turn. The next one of it and of its group is `turn`, which is larger than any turn so far.
     pub(super) fn pass(&mut self, party: Party, turn: u64) {
-        let Some(members) = self.groups.get_mut(&party.group()) else { return };
-        members.turn = turn;
-        if let Some(member) = members.parties.get_mut(&party) {
-            member.turn = turn;
+        for (other, member) in self.0.iter_mut().filter(|(other, _)| other.group == party.group) {
+            member.turns.0 = turn;
+            if *other == party {
+                member.turns.1 = turn;
+            }
         }
     }
 
@@ -203,34 +199,36 @@ impl Line {
 
     /// The runs that callers wait for at `door`, in the order of their turns, once for each process.
     pub(super) fn awaited(&self, door: &Door) -> Vec<u64> {
-        let is_awaited = |(_, party, at, _): &Lane<'_>| *at == door && matches!(party, Party::Peer(_));
+        let is_awaited = |(_, party, at, _): &Lane<'_>| *at == door && party.process.is_some();
         let mut lanes: Vec<_> = self.lanes().filter(is_awaited).collect();
         lanes.sort_unstable_by_key(|(turns, ..)| *turns);
         lanes.into_iter().flat_map(|(.., runs)| runs).copied().collect()
     }
 
     fn lanes(&self) -> impl Iterator<Item = Lane<'_>> {
-        self.groups.values().flat_map(|group| {
-            group.parties.iter().flat_map(|(party, member)| {
-                let turns = (group.turn, member.turn);
-                member.doors.iter().map(move |(door, runs)| (turns, *party, door, runs))
-            })
+        self.0.iter().flat_map(|(party, member)| {
+            member.doors.iter().map(|(door, runs)| (member.turns, *party, door, runs))
         })
+    }
+
+    fn of_group(&self, group: Group) -> impl Iterator<Item = (&Party, &Member)> {
+        let first = Party { group, sender: None, process: None };
+        self.0.range(first..).take_while(move |(party, _)| party.group == group)
     }
 
     /// Whether a run of another group waits.
     pub(super) fn has_other_group(&self, group: Group) -> bool {
-        self.groups.len() > usize::from(self.groups.contains_key(&group))
+        let ends = [self.0.first_key_value(), self.0.last_key_value()];
+        ends.into_iter().flatten().any(|(party, _)| party.group != group)
     }
 
     /// Whether a run of another party of the same group waits.
     pub(super) fn has_other_party(&self, party: Party) -> bool {
-        let members = self.groups.get(&party.group());
-        members.is_some_and(|group| group.parties.len() > usize::from(group.parties.contains_key(&party)))
+        self.of_group(party.group).any(|(other, _)| *other != party)
     }
 
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.groups.is_empty()
+        self.0.is_empty()
     }
 }

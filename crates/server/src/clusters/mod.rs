@@ -268,7 +268,7 @@ impl Follow for ClusterStream {
             }
             let newest = Arc::clone(&self.snapshots.borrow_and_update());
             let is_current = |(known, had): &(Arc<Snapshot>, View)| {
-                known.number() == newest.number() && had.rights.view() == self.view.rights.view()
+                known.number() == newest.number() && had.rights.view == self.view.rights.view
             };
             if !self.known.as_ref().is_some_and(is_current) {
                 self.sending = Some((newest, DiffPosition::default()));

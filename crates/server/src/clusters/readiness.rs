@@ -36,7 +36,7 @@ impl Readiness {
             }
         }
         let providers = resolver.providers();
-        for provider in providers.access_providers() {
+        for provider in &providers.access {
             if let Err(error) = providers.runnable(&provider.name) {
                 all.broken.insert(Arc::clone(&provider.name), error);
             }

@@ -238,12 +238,12 @@ impl Snapshot {
         // Watches that are further behind are few and slow: their messages are not kept.
         let from = match &older {
             None => u64::MAX,
-            Some((older, had)) if older.number == self.before && had.rights.view() == view.rights.view() => {
+            Some((older, had)) if older.number == self.before && had.rights.view == view.rights.view => {
                 older.number
             }
             Some(_) => return self.encoded_apart(older, view.clone(), at).await,
         };
-        let key = (view.namespace.clone(), view.rights.view(), from, at);
+        let key = (view.namespace.clone(), view.rights.view, from, at);
         let cell = {
             let mut encoded = self.encoded.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(encoded.entry(key).or_default())

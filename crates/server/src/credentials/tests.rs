@@ -53,7 +53,7 @@ impl PluginRunner for ServerAsToken {
         let token = Token { secret: server.into(), expires_at: None };
         let material = Material { token: Some(token), pair: None };
         let decoded = Decoded { material, expires_at: Some(expires_at), warnings: Vec::new() };
-        Ok(RunOutput { decoded, file_version: spec.file_version() })
+        Ok(RunOutput { decoded, file_version: spec.file.version() })
     }
 }
 

@@ -8,7 +8,7 @@ use http_body_util::BodyStream;
 use tonic::Code;
 
 use super::*;
-use credbroker_credential::{Cluster, Fingerprint, Generation};
+use credbroker_credential::{Cluster, Generation, Sha256};
 
 /// The messages of a body, and the error that ends it.
 pub(crate) fn messages(body: Body) -> MessageStream<Bytes> {
@@ -27,7 +27,7 @@ fn draft(generation: &Generation) -> Draft<'_> {
         generation,
         token: Some("a token"),
         pair: Some((b"chain", b"key")),
-        fingerprint: Some(Fingerprint([0xab; 32])),
+        fingerprint: Some(Sha256([0xab; 32])),
         expires_at: SystemTime::UNIX_EPOCH + Duration::new(1_060, 5),
         lifetime: Duration::from_secs(60),
         cluster: None,

@@ -5,7 +5,7 @@ use credbroker_proto::Reason;
 use credbroker_cache::CacheError;
 use credbroker_credential::{DecodeError, ExecInfoError, LifetimeError, PairError};
 use credbroker_plugin::{ProfileError, ProviderProblem, ResolveError};
-use credbroker_runner::RunError;
+use credbroker_runner::{RunError, RunErrorKind};
 
 /// The stable reason why a request leads to no run.
 pub(crate) fn resolve_reason(error: &ResolveError) -> Reason {
@@ -62,24 +62,25 @@ pub(crate) fn cache_reason(error: &CacheError) -> Reason {
 }
 
 fn run_reason(error: &RunError) -> Reason {
-    match error {
-        RunError::Decode { source, .. } => decode_reason(source),
-        RunError::ArgumentsTooLong { .. }
-        | RunError::ExecInfo { source: ExecInfoError::TooLarge { .. }, .. } => Reason::ExecInfoTooLarge,
-        RunError::ExecInfo { source: ExecInfoError::Config { .. }, .. } => Reason::InvalidRequest,
-        RunError::Exit { .. } => Reason::PluginExit,
-        RunError::NeedsTerminal { .. } | RunError::TerminalLost { .. } => Reason::InteractionRequired,
-        RunError::NotAllowed { .. } => Reason::PluginNotAllowed,
-        RunError::NotFound { .. } | RunError::Unreadable { .. } => Reason::PluginNotFound,
-        RunError::OutputTooLarge { .. } => Reason::OutputTooLarge,
-        RunError::Directory { .. }
-        | RunError::Panicked { .. }
-        | RunError::Spawn { .. }
-        | RunError::Unanswered { .. } => Reason::SpawnFailed,
-        RunError::Recursion { .. } => Reason::Recursion,
-        RunError::Signal { .. } => Reason::PluginSignal,
-        RunError::Throttled { .. } => Reason::IssuerThrottled,
-        RunError::Timeout { .. } => Reason::PluginTimeout,
+    match &error.kind {
+        RunErrorKind::Decode(source) => decode_reason(source),
+        RunErrorKind::ArgumentsTooLong(_) | RunErrorKind::ExecInfo(ExecInfoError::TooLarge { .. }) => {
+            Reason::ExecInfoTooLarge
+        }
+        RunErrorKind::ExecInfo(ExecInfoError::Config(..)) => Reason::InvalidRequest,
+        RunErrorKind::Exit(_) => Reason::PluginExit,
+        RunErrorKind::NeedsTerminal | RunErrorKind::TerminalLost(_) => Reason::InteractionRequired,
+        RunErrorKind::NotAllowed(_) => Reason::PluginNotAllowed,
+        RunErrorKind::NotFound(_) | RunErrorKind::Unreadable(_) => Reason::PluginNotFound,
+        RunErrorKind::OutputTooLarge(_) => Reason::OutputTooLarge,
+        RunErrorKind::Directory(..)
+        | RunErrorKind::Panicked
+        | RunErrorKind::Spawn(_)
+        | RunErrorKind::Unanswered => Reason::SpawnFailed,
+        RunErrorKind::Recursion => Reason::Recursion,
+        RunErrorKind::Signal(_) => Reason::PluginSignal,
+        RunErrorKind::Throttled { .. } => Reason::IssuerThrottled,
+        RunErrorKind::Timeout(..) => Reason::PluginTimeout,
     }
 }
 

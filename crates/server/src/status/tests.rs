@@ -10,6 +10,7 @@ use credbroker_credential::{
 use credbroker_plugin::{
     Command, Definition, ProfileError, ProfileName, ProviderProblem, Refusal, Retirement, access::Verb,
 };
+use credbroker_runner::{RunError, RunErrorKind};
 use credbroker_uds_server::{Full, Limit, Refusal as Refused, Who};
 
 const AT: Position = Position { line: 3, column: 7 };
@@ -19,49 +20,41 @@ fn run_errors() -> Vec<RunError> {
     let cause = || Arc::new(io::Error::from(io::ErrorKind::PermissionDenied));
     let stderr = || Arc::<str>::from("try again");
     vec![
-        RunError::ArgumentsTooLong { command: command(), size: 3_000_000 },
-        RunError::Directory {
-            command: command(),
-            base: Arc::from(std::path::Path::new("/tmp")),
-            cause: cause(),
-        },
-        RunError::ExecInfo { command: command(), source: ExecInfoError::Config(1, 2) },
-        RunError::ExecInfo {
-            command: command(),
-            source: ExecInfoError::TooLarge { size: 200_000, authorities: 190_000 },
-        },
-        RunError::Exit { command: command(), code: 3, stderr: stderr() },
-        RunError::NeedsTerminal { command: command(), stderr: stderr() },
-        RunError::TerminalLost { command: command(), process: 7 },
-        RunError::NotAllowed { command: command(), refusal: Refusal::DenyAll },
-        RunError::NotAllowed { command: command(), refusal: Refusal::Digest("a52d159f".into()) },
-        RunError::NotAllowed { command: command(), refusal: Refusal::Owner("/plugins".into(), 1001) },
-        RunError::NotAllowed { command: command(), refusal: Refusal::Writable("/plugins/p".into(), 0o777) },
-        RunError::NotFound {
-            command: "p".into(),
-            place: " in the broker's PATH",
-            install_hint: Some("Install it.".into()),
-        },
-        RunError::OutputTooLarge { command: command(), limit: 1 << 20 },
-        RunError::Panicked { command: command() },
-        RunError::Recursion { command: command() },
-        RunError::Signal { command: command(), signal: 9, stderr: stderr() },
-        RunError::Spawn { command: command(), cause: cause() },
-        RunError::Throttled {
-            command: command(),
-            provider: "cloud".into(),
-            issuer: "idp".into(),
-            of_key: false,
-            retry_after: Duration::from_millis(40_200),
-        },
-        RunError::Timeout {
-            command: command(),
-            limit: Duration::from_secs(30),
-            key: "timeout",
+        RunError::new(command(), RunErrorKind::ArgumentsTooLong(3_000_000)),
+        RunError::new(command(), RunErrorKind::Directory(Arc::from(std::path::Path::new("/tmp")), cause())),
+        RunError::new(command(), RunErrorKind::ExecInfo(ExecInfoError::Config(1, 2))),
+        RunError::new(
+            command(),
+            RunErrorKind::ExecInfo(ExecInfoError::TooLarge { size: 200_000, authorities: 190_000 }),
+        ),
+        RunError { stderr: stderr(), ..RunError::new(command(), RunErrorKind::Exit(3)) },
+        RunError { stderr: stderr(), ..RunError::new(command(), RunErrorKind::NeedsTerminal) },
+        RunError::new(command(), RunErrorKind::TerminalLost(7)),
+        RunError::new(command(), RunErrorKind::NotAllowed(Refusal::DenyAll)),
+        RunError::new(command(), RunErrorKind::NotAllowed(Refusal::Digest("a52d159f".into()))),
+        RunError::new(command(), RunErrorKind::NotAllowed(Refusal::Owner("/plugins".into(), 1001))),
+        RunError::new(command(), RunErrorKind::NotAllowed(Refusal::Writable("/plugins/p".into(), 0o777))),
+        RunError::new("p", RunErrorKind::NotFound(" in the broker's PATH. Install it.".into())),
+        RunError::new(command(), RunErrorKind::OutputTooLarge(1 << 20)),
+        RunError::new(command(), RunErrorKind::Panicked),
+        RunError::new(command(), RunErrorKind::Recursion),
+        RunError { stderr: stderr(), ..RunError::new(command(), RunErrorKind::Signal(9)) },
+        RunError::new(command(), RunErrorKind::Spawn(cause())),
+        RunError::new(
+            command(),
+            RunErrorKind::Throttled {
+                provider: "cloud".into(),
+                issuer: "idp".into(),
+                of_key: false,
+                retry_after: Duration::from_millis(40_200),
+            },
+        ),
+        RunError {
             stderr: stderr(),
+            ..RunError::new(command(), RunErrorKind::Timeout(Duration::from_secs(30), "timeout"))
         },
-        RunError::Unanswered { command: command() },
-        RunError::Unreadable { command: command(), source: cause() },
+        RunError::new(command(), RunErrorKind::Unanswered),
+        RunError::new(command(), RunErrorKind::Unreadable(cause())),
     ]
 }
 
@@ -78,7 +71,7 @@ fn decode_errors() -> Vec<DecodeError> {
         DecodeError::TokenBlank(AT),
         DecodeError::TokenControl(AT),
         DecodeError::TokenNotAscii(AT),
-        DecodeError::VersionMismatch { expected: ApiVersion::V1, found: Some(ApiVersion::V1Beta1) },
+        DecodeError::VersionMismatch(ApiVersion::V1, Some(ApiVersion::V1Beta1)),
         DecodeError::VersionMissing(ApiVersion::V1),
         DecodeError::WrongKind(AT),
         DecodeError::WrongType { field: "status.token", expected: "a string", found: "a number", at: AT },
@@ -117,7 +110,7 @@ fn cache_errors() -> Vec<CacheError> {
         CacheError::Lifetime { command: command(), source: LifetimeError::NotYetValid(ago) },
     ];
     errors.extend(run_errors().into_iter().map(CacheError::Run));
-    let decode = |source| CacheError::Run(RunError::Decode { command: command(), source });
+    let decode = |source| CacheError::Run(RunError::new(command(), RunErrorKind::Decode(source)));
     errors.extend(decode_errors().into_iter().map(decode));
     errors
 }
@@ -293,7 +286,7 @@ fn the_metadata_names_provider_key_cluster_and_limit_where_they_apply() {
 #[test]
 fn every_status_fits_the_headers_that_clients_take() {
     for stderr in ["x", " ", "é", "日", "\u{1f511}"].map(|character| character.repeat(2048)) {
-        let error = RunError::Exit { command: "/plugins/p".into(), code: 1, stderr: stderr.into() };
+        let error = RunError { stderr: stderr.into(), ..RunError::new("/plugins/p", RunErrorKind::Exit(1)) };
         let long = || "x".repeat(LONGEST_VALUE / 2);
         let profile = Some(ProfileName::new(long(), long()));
         let subject = Subject { provider: "p".repeat(LONGEST_VALUE).into(), profile, ..cloud() };

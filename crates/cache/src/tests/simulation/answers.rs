@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{CacheError, Failed, ReportOutcome, Reported};
 use credbroker_credential::Issued;
-use credbroker_runner::RunError;
+use credbroker_runner::{RunError, RunErrorKind};
 
 /// Timers of tokio round up to a millisecond.
 const TICK: Duration = Duration::from_millis(2);
@@ -122,12 +122,12 @@ impl Model {
             CacheError::Retired(_) => is_retired,
             CacheError::Full(_) => self.scene.capacity.is_some(),
             CacheError::Unattended(_) => asks_persons,
-            CacheError::Run(RunError::NeedsTerminal { .. }) => {
+            CacheError::Run(RunError { kind: RunErrorKind::NeedsTerminal, .. }) => {
                 asks_persons && recent(key.failed.map(|(boot, _)| boot))
             }
             CacheError::Pending(_) => asked.limit.is_some_and(|limit| waited + TICK >= limit),
-            CacheError::Run(RunError::Throttled { .. }) => now.boot <= paused,
-            CacheError::Run(RunError::Exit { .. } | RunError::Timeout { .. })
+            CacheError::Run(RunError { kind: RunErrorKind::Throttled { .. }, .. }) => now.boot <= paused,
+            CacheError::Run(RunError { kind: RunErrorKind::Exit(_) | RunErrorKind::Timeout(..), .. })
             | CacheError::Lifetime { .. } => {
                 recent(key.failed.map(|(boot, _)| boot)) || self.jumped + TICK >= now.awake
             }

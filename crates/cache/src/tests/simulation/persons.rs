@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{Attendant, Caller, Request};
 use credbroker_plugin::{Interactive, PluginSpec};
-use credbroker_runner::{Attendance, Deposit, Lender, Offer, PluginCommand, RunError};
+use credbroker_runner::{Attendance, Deposit, Lender, Offer, PluginCommand, RunError, RunErrorKind};
 
 /// What a person does with a plugin in the terminal.
 #[derive(Clone, Copy, Debug)]
@@ -139,13 +139,13 @@ pub(super) async fn asks_person(
     takes: Duration,
 ) -> Result<(), RunError> {
     let command: Arc<str> = "fake".into();
-    if let Some(lender) = attendance.lender() {
+    if let Some(lender) = &attendance.lender {
         let leased =
             PluginCommand { program: "/fake".into(), args: Vec::new(), environment: BTreeMap::default() };
         return attendance.lease(lender, command, leased, &spec.provider).await.map(drop);
     }
     if spec.provider.interactive == Interactive::Always {
-        return Err(RunError::NeedsTerminal { command, stderr: Arc::default() });
+        return Err(RunError::new(command, RunErrorKind::NeedsTerminal));
     }
     attendance.started(&spec.provider);
     let login = async {
@@ -163,7 +163,10 @@ pub(super) async fn asks_person(
         limit = attendance.used_up() => limit,
     };
     model.lock().unwrap().event(|| format!("a prompt has no answer in {limit:?}"));
-    Err(RunError::Timeout { command, limit, key: "timeout", stderr: "enter a code".into() })
+    Err(RunError {
+        stderr: "enter a code".into(),
+        ..RunError::new(command, RunErrorKind::Timeout(limit, "timeout"))
+    })
 }
 
 impl Model {

@@ -18,7 +18,7 @@ use super::{
     persons::asks_person,
 };
 use credbroker_plugin::PluginSpec;
-use credbroker_runner::{Attendance, PluginRunner, RunError, RunOutput};
+use credbroker_runner::{Attendance, PluginRunner, RunError, RunErrorKind, RunOutput};
 
 /// How an issuer behaves.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -194,19 +194,19 @@ impl Plugins {
 
 impl PluginRunner for Plugins {
     async fn run(&self, spec: Arc<PluginSpec>, attendance: Arc<Attendance>) -> Result<RunOutput, RunError> {
-        let file_version = spec.file_version();
+        let file_version = spec.file.version();
         let (going, takes) = {
             let mut model = self.0.lock().unwrap();
             let (run, takes) = model.starts(&spec, file_version);
             (Going(&self.0, run), takes)
         };
-        let has_terminal = attendance.lender().is_some();
+        let has_terminal = attendance.lender.is_some();
         let login = self.0.lock().unwrap().needs_person(going.1.key, has_terminal);
         if let Some(login) = login
             && let Err(error) = asks_person(&self.0, &spec, &attendance, login).await
         {
             // Without the terminal, the run has no outcome.
-            if !matches!(error, RunError::TerminalLost { .. }) {
+            if !matches!(error, RunError { kind: RunErrorKind::TerminalLost(_), .. }) {
                 let mut model = self.0.lock().unwrap();
                 let (issuer, now) = (model.keys[going.1.key].issuer, model.now());
                 model.issuers[issuer].is_reached(now);
@@ -217,7 +217,7 @@ impl PluginRunner for Plugins {
         if takes > spec.provider.timeout {
             sleep(spec.provider.timeout).await;
             let (command, limit) = (Arc::from("fake"), spec.provider.timeout);
-            let error = RunError::Timeout { command, limit, key: "timeout", stderr: "".into() };
+            let error = RunError::new(command, RunErrorKind::Timeout(limit, "timeout"));
             self.0.lock().unwrap().failed(&going.1);
             return Err(error);
         }
@@ -233,7 +233,7 @@ impl PluginRunner for Plugins {
             if let Some(value) = spec.caller_env.get(VARIABLE) {
                 stderr = format!("The config profile ({value}) could not be found: {stderr}");
             }
-            RunError::Exit { command: "fake".into(), code: 1, stderr: stderr.into() }
+            RunError { stderr: stderr.into(), ..RunError::new("fake", RunErrorKind::Exit(1)) }
         })?;
         Ok(RunOutput { decoded: decoded(&text, expires), file_version })
     }

@@ -22,7 +22,7 @@ use credbroker_observe::clock::Clock;
 use credbroker_plugin::{
     Command, Issuer, PluginFile, PluginKey, PluginSpec, Provider, testing::provider as test_provider,
 };
-use credbroker_runner::{Attendance, PluginRunner, RunError, RunOutput, Scheduler};
+use credbroker_runner::{Attendance, PluginRunner, RunError, RunErrorKind, RunOutput, Scheduler};
 
 /// One issuer that records its runs.
 #[derive(Debug)]
@@ -52,11 +52,14 @@ impl PluginRunner for Idp {
         self.runs.lock().unwrap().push((self.clock.awake(), throttles));
         sleep(Duration::from_millis(self.takes.load(SeqCst))).await;
         if throttles {
-            return Err(RunError::Exit { command: "fake".into(), code: 1, stderr: "HTTP 429".into() });
+            return Err(RunError {
+                stderr: "HTTP 429".into(),
+                ..RunError::new("fake", RunErrorKind::Exit(1))
+            });
         }
         let number = self.number.fetch_add(1, SeqCst);
         let decoded = token(&format!("token-{number}"), self.clock.now().wall + self.lifetime);
-        Ok(RunOutput { decoded, file_version: spec.file_version() })
+        Ok(RunOutput { decoded, file_version: spec.file.version() })
     }
 }
 

@@ -81,7 +81,7 @@ fn a_thousand_profiles_resolve_at_once_while_others_change_and_go() {
         env: vec![("OWN".to_owned(), "own".to_owned()), ("TENANT".to_owned(), "own".to_owned())],
         provide_cluster_info: true,
         cluster_info: ClusterInfo::Match,
-        profile_sourced: Some(ProfileSourced { args: ArgsPolicy::Append, env: EnvPolicy::Replace }),
+        profile_sourced: Some(ProfileSourced { args: true, env: EnvPolicy::Replace }),
         ..provider("p", Command::Path(plugin))
     };
     let providers = Arc::new(Providers::new([own]));

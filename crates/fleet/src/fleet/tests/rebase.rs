@@ -29,7 +29,7 @@ fn the_same_definitions_change_nothing_that_readers_see() {
     let after = fleet.get(&named("paris")).unwrap();
     assert_eq!((after.revision, *fleet.revisions().borrow()), (before.revision, 1));
     assert!(!changes.has_changed().unwrap(), "watches stay");
-    assert!(Arc::ptr_eq(&target(&fleet, "paris").provider, &newer.access_providers()[0]));
+    assert!(Arc::ptr_eq(&target(&fleet, "paris").provider, &newer.access[0]));
     assert!(changes.borrow_and_update().eq(&1));
 }
 

@@ -6,7 +6,7 @@ use super::{
     profiles::{apply, by_profile, named, paris, sent, sent_paris, with_fleet, with_unread_fleet},
     *,
 };
-use credbroker_plugin::{ArgsPolicy, ProfileSourced, ProviderProblem};
+use credbroker_plugin::{ProfileSourced, ProviderProblem};
 
 fn matching(dir: &Path) -> Provider {
     Provider { cluster_info: ClusterInfo::Match, provide_cluster_info: true, ..provider("p", plugin(dir)) }
@@ -106,7 +106,7 @@ fn without_a_cluster_there_is_nothing_to_match() {
 #[test]
 fn several_profiles_of_one_cluster_are_one_run_if_they_lead_to_the_same() {
     let dir = tempfile::tempdir().unwrap();
-    let sourced = Some(ProfileSourced { args: ArgsPolicy::Append, ..ProfileSourced::default() });
+    let sourced = Some(ProfileSourced { args: true, ..ProfileSourced::default() });
     let resolver = with_fleet([Provider { profile_sourced: sourced, ..matching(dir.path()) }]);
     apply(&resolver, "paris-2", "p", &paris());
     apply(&resolver, "paris-1", "p", &paris());

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use credbroker_plugin::{
-    ArgsPolicy, EnvPolicy, ProfileSourced,
+    EnvPolicy, ProfileSourced,
     cluster_profile::{ClusterProfile, EndpointRules},
 };
 
@@ -75,7 +75,7 @@ fn informed(dir: &Path) -> Provider {
 #[test]
 fn a_profile_leads_to_a_run_for_its_place() {
     let dir = tempfile::tempdir().unwrap();
-    let sourced = ProfileSourced { args: ArgsPolicy::Append, env: EnvPolicy::Replace };
+    let sourced = ProfileSourced { args: true, env: EnvPolicy::Replace };
     let resolver = with_fleet([Provider {
         args: vec!["--own".into()],
         caller_env: Globs::new(["*"]),

@@ -178,7 +178,7 @@ fn no_policy_lets_a_profile_choose_code_settings_or_trust() {
 #[test]
 fn a_profile_sets_only_what_the_provider_names() {
     let naming = |names: &[&str]| {
-        let sourced = ProfileSourced { args: ArgsPolicy::Ignore, env: EnvPolicy::Replace };
+        let sourced = ProfileSourced { args: false, env: EnvPolicy::Replace };
         let command = Command::Name("plugin".into());
         let profile_env = Globs::new(names);
         [Arc::new(Provider { profile_sourced: Some(sourced), profile_env, ..provider("p", command) })]
@@ -200,7 +200,7 @@ fn a_profile_sets_only_what_the_provider_names() {
 fn a_denied_name_is_refused_also_where_the_provider_sets_it() {
     let own = Provider {
         env: pairs(&[("HTTPS_PROXY", "http://own")]),
-        profile_sourced: Some(ProfileSourced { args: ArgsPolicy::Ignore, env: EnvPolicy::AppendIfNotExists }),
+        profile_sourced: Some(ProfileSourced { args: false, env: EnvPolicy::AppendIfNotExists }),
         ..provider("p", Command::Name("plugin".into()))
     };
     let own = [Arc::new(own)];

@@ -4,7 +4,7 @@ use super::*;
 
 /// A provider that accepts all additions.
 fn open() -> Vec<Arc<Provider>> {
-    let sourced = ProfileSourced { args: ArgsPolicy::Append, env: EnvPolicy::Replace };
+    let sourced = ProfileSourced { args: true, env: EnvPolicy::Replace };
     let provider = provider("p", Command::Name("plugin".into()));
     vec![Arc::new(Provider { profile_sourced: Some(sourced), provide_cluster_info: true, ..provider })]
 }

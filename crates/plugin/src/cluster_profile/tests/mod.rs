@@ -12,8 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 use crate::{
-    ArgsPolicy, Command, EnvPolicy, Globs, ProfileError, ProfileName, ProfileSourced, Provider,
-    testing::provider,
+    Command, EnvPolicy, Globs, ProfileError, ProfileName, ProfileSourced, Provider, testing::provider,
 };
 
 const ARGS: &str = "clusterprofiles.multicluster.x-k8s.io/exec/additional-args";

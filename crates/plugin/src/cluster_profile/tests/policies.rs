@@ -3,7 +3,7 @@
 use super::*;
 
 /// A provider with one argument and two variables.
-fn with(args: ArgsPolicy, env: EnvPolicy) -> Vec<Arc<Provider>> {
+fn with(args: bool, env: EnvPolicy) -> Vec<Arc<Provider>> {
     vec![Arc::new(Provider {
         args: texts(&["--own"]),
         env: pairs(&[("TENANT", "own"), ("REGION", "own")]),
@@ -13,18 +13,18 @@ fn with(args: ArgsPolicy, env: EnvPolicy) -> Vec<Arc<Provider>> {
 }
 
 pub(super) fn env_under(policy: EnvPolicy, env: &Value) -> Vec<(String, String)> {
-    resolved(&extended(&[(ENVS, env)]), &with(ArgsPolicy::Ignore, policy)).provider.env.clone()
+    resolved(&extended(&[(ENVS, env)]), &with(false, policy)).provider.env.clone()
 }
 
 pub(super) fn refused_under(policy: EnvPolicy, env: &Value) -> String {
-    refused(&extended(&[(ENVS, env)]), &with(ArgsPolicy::Ignore, policy))
+    refused(&extended(&[(ENVS, env)]), &with(false, policy))
 }
 
 #[test]
 fn ignored_extensions_are_not_checked() {
     let malformed =
         [json!(5), json!([null]), json!({"LD_PRELOAD": "x"}), json!({"A": "\n"}), json!("x".repeat(40_000))];
-    let ignoring = with(ArgsPolicy::Ignore, EnvPolicy::Ignore);
+    let ignoring = with(false, EnvPolicy::Ignore);
     for value in malformed {
         let resolution = resolved(&extended(&[(ARGS, &value), (ENVS, &value)]), &ignoring);
         assert!(Arc::ptr_eq(&resolution.provider, &ignoring[0]), "{value}");
@@ -33,10 +33,7 @@ fn ignored_extensions_are_not_checked() {
 
 #[test]
 fn to_ignore_is_the_default() {
-    assert_eq!(
-        ProfileSourced::default(),
-        ProfileSourced { args: ArgsPolicy::Ignore, env: EnvPolicy::Ignore }
-    );
+    assert_eq!(ProfileSourced::default(), ProfileSourced { args: false, env: EnvPolicy::Ignore });
     let both = extended(&[(ARGS, &json!(["--more"])), (ENVS, &json!({"A": "1"}))]);
     let resolution = resolved(&both, &configured(&["p"]));
     assert_eq!((&resolution.provider.args, &resolution.provider.env), (&vec![], &vec![]));
@@ -45,16 +42,16 @@ fn to_ignore_is_the_default() {
 #[test]
 fn one_policy_does_not_open_the_other() {
     let both = extended(&[(ARGS, &json!(["--more"])), (ENVS, &json!({"A": "1"}))]);
-    let args = &resolved(&both, &with(ArgsPolicy::Append, EnvPolicy::Ignore)).provider;
+    let args = &resolved(&both, &with(true, EnvPolicy::Ignore)).provider;
     assert_eq!((&args.args, args.env.len()), (&texts(&["--own", "--more"]), 2));
-    let env = &resolved(&both, &with(ArgsPolicy::Ignore, EnvPolicy::Replace)).provider;
+    let env = &resolved(&both, &with(false, EnvPolicy::Replace)).provider;
     assert_eq!((&env.args, env.env.len()), (&texts(&["--own"]), 3));
 }
 
 #[test]
 fn appended_arguments_come_last_and_none_is_dropped() {
     let args = json!(["--own", "--own", "", "-x"]);
-    let resolution = resolved(&extended(&[(ARGS, &args)]), &with(ArgsPolicy::Append, EnvPolicy::Ignore));
+    let resolution = resolved(&extended(&[(ARGS, &args)]), &with(true, EnvPolicy::Ignore));
     assert_eq!(resolution.provider.args, ["--own", "--own", "--own", "", "-x"]);
 }
 
@@ -72,7 +69,7 @@ fn under_replace_only_the_value_of_the_profile_remains() {
     assert_eq!(env_under(EnvPolicy::Replace, &env), expected);
     let twice = Provider {
         env: pairs(&[("A", "1"), ("B", "x"), ("A", "2")]),
-        profile_sourced: Some(ProfileSourced { args: ArgsPolicy::Ignore, env: EnvPolicy::Replace }),
+        profile_sourced: Some(ProfileSourced { args: false, env: EnvPolicy::Replace }),
         ..provider("p", Command::Name("plugin".into()))
     };
     let resolution = resolved(&extended(&[(ENVS, &json!({"A": "3"}))]), &[Arc::new(twice)]);
@@ -81,7 +78,7 @@ fn under_replace_only_the_value_of_the_profile_remains() {
 
 #[test]
 fn a_profile_that_adds_nothing_shares_the_configured_provider() {
-    let open = with(ArgsPolicy::Append, EnvPolicy::AppendIfNotExists);
+    let open = with(true, EnvPolicy::AppendIfNotExists);
     let nothing = [
         extended(&[]),
         extended(&[(ARGS, &json!([])), (ENVS, &json!({}))]),
@@ -95,8 +92,7 @@ fn a_profile_that_adds_nothing_shares_the_configured_provider() {
 #[test]
 fn a_line_break_or_a_nul_is_refused_in_arguments_and_variables() {
     for odd in ["a\nb", "a\rb", "a\0b", "\n"] {
-        let args =
-            refused(&extended(&[(ARGS, &json!(["ok", odd]))]), &with(ArgsPolicy::Append, EnvPolicy::Ignore));
+        let args = refused(&extended(&[(ARGS, &json!(["ok", odd]))]), &with(true, EnvPolicy::Ignore));
         assert_eq!(
             args,
             "access provider `p`: cluster.extensions[0].extension holds an argument with a line break or a NUL"
@@ -119,7 +115,7 @@ fn a_line_break_or_a_nul_is_refused_in_arguments_and_variables() {
 
 #[test]
 fn a_profile_adds_64_items_and_32_kib_at_most() {
-    let open = with(ArgsPolicy::Append, EnvPolicy::Replace);
+    let open = with(true, EnvPolicy::Replace);
     let args = |count: usize, size: usize| extended(&[(ARGS, &json!(vec!["x".repeat(size); count]))]);
     let env = |count: usize, size: usize| {
         let of = |index: usize| (format!("N{index:03}"), json!("x".repeat(size - 4)));
@@ -153,7 +149,7 @@ fn the_order_of_variables_does_not_depend_on_the_object() {
 
 #[test]
 fn the_additions_of_one_profile_do_not_affect_another() {
-    let open = with(ArgsPolicy::Append, EnvPolicy::AppendIfNotExists);
+    let open = with(true, EnvPolicy::AppendIfNotExists);
     let of = |id: &str| extended(&[(ARGS, &json!(["--cluster", id])), (ENVS, &json!({"CLUSTER": id}))]);
     let expected = |id: &str| {
         let env = pairs(&[("TENANT", "own"), ("REGION", "own"), ("CLUSTER", id)]);

@@ -65,10 +65,10 @@ fn env() -> impl Strategy<Value = Value> {
 /// One provider for each policy.
 fn providers() -> Vec<Arc<Provider>> {
     let policies = [
-        ("a", ArgsPolicy::Ignore, EnvPolicy::Ignore),
-        ("b", ArgsPolicy::Append, EnvPolicy::Ignore),
-        ("c", ArgsPolicy::Append, EnvPolicy::AppendIfNotExists),
-        ("d", ArgsPolicy::Append, EnvPolicy::Replace),
+        ("a", false, EnvPolicy::Ignore),
+        ("b", true, EnvPolicy::Ignore),
+        ("c", true, EnvPolicy::AppendIfNotExists),
+        ("d", true, EnvPolicy::Replace),
     ];
     let provider = |(name, args, env)| Provider {
         args: texts(&["--own", "x"]),

@@ -91,7 +91,7 @@ fn a_profile_is_verified_at_its_endpoint_alone() {
 #[test]
 fn verify_never_asks_no_server() {
     let paris = cluster("https://paris");
-    let provider = Provider { verify: Verify::Never, ..provider(std::slice::from_ref(&paris)) };
+    let provider = Provider { verify: false, ..provider(std::slice::from_ref(&paris)) };
     assert_eq!(verifiable_at(&provider, None, None), None);
     assert_eq!(verifiable_at(&provider, None, Some(&paris)), None);
     assert_eq!(verifiable_at(&provider, Some(&target(&provider, paris.clone())), None), None);

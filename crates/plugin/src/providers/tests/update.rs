@@ -2,8 +2,7 @@ use std::{num::NonZeroUsize, time::Duration};
 
 use super::super::*;
 use crate::{
-    ClusterInfo, Command, Definition, Environment, Globs, Issuer, ProviderRef, Verify,
-    testing::provider as bare,
+    ClusterInfo, Command, Definition, Environment, Globs, Issuer, ProviderRef, testing::provider as bare,
 };
 use credbroker_credential::Cluster;
 
@@ -28,7 +27,7 @@ fn a_provider_that_has_not_changed_is_the_same_value_with_the_file_that_it_has_s
     succession.commit();
     let (before, after) = (entry(&old, "p"), entry(&succession.providers, "p"));
     assert!(Arc::ptr_eq(&before.provider, &after.provider) && Arc::ptr_eq(&before.file, &after.file));
-    assert!(Arc::ptr_eq(&succession.providers.access_providers()[0], &before.provider));
+    assert!(Arc::ptr_eq(&succession.providers.access[0], &before.provider));
     assert_eq!(after.provider.state.retirement(), None);
     assert!(succession.changes.is_empty());
 }
@@ -50,7 +49,7 @@ fn every_change_of_a_stanza_is_a_new_definition() {
         ("caller_env", p(), Provider { caller_env: Globs::new(["A"]), ..p() }),
         ("install_hint", p(), Provider { install_hint: Some("apt".into()), ..p() }),
         ("timeout", p(), Provider { timeout: Duration::from_secs(1), ..p() }),
-        ("verify", p(), Provider { verify: Verify::Never, ..p() }),
+        ("verify", p(), Provider { verify: false, ..p() }),
         ("match", p(), Provider { cluster_info: ClusterInfo::Match, ..p() }),
         ("profiles", p(), Provider { profile_sourced: None, ..p() }),
         ("cluster", known(true, &["https://a"]), known(true, &["https://b"])),
@@ -113,5 +112,5 @@ fn the_files_are_those_of_the_providers_in_force() {
     let succession = ProviderUpdate::of(Providers::new([at("b", "/b"), at("c", "/b"), at("d", "/d")]), &old);
     let file = |name| &entry(&succession.providers, name).file;
     assert!(Arc::ptr_eq(file("b"), &entry(&old, "b").file));
-    assert_eq!(succession.providers.files().len(), 3, "b has seen its file, c and d have not");
+    assert_eq!(succession.providers.files.len(), 3, "b has seen its file, c and d have not");
 }

@@ -61,13 +61,20 @@ impl Disk {
     }
 
     /// Looks at it instead of the real one.
-    fn look(&self) -> impl Fn(&PluginFile, &mut LastDigest) -> io::Result<Option<Sighting>> + Send + 'static {
+    fn look(
+        &self,
+    ) -> impl Fn(&PluginFile, &mut LastDigest) -> io::Result<Option<FoundFile>> + Send + 'static {
         let disk = self.clone();
         move |_, _| {
             disk.begun.send(()).ok();
             let state = disk.state.0.lock().unwrap();
             let found = disk.state.1.wait_while(state, |state| state.hangs).unwrap().file.clone()?;
-            Ok(found.map(|executable| Sighting { executable, refusal: None, is_first_in_path: false }))
+            Ok(found.map(|executable| FoundFile {
+                executable: executable.into(),
+                version: 0,
+                refusal: None,
+                is_first_in_path: false,
+            }))
         }
     }
 }
@@ -293,7 +300,7 @@ fn an_entry_permits_the_command_as_written_or_the_file_that_runs() {
         };
         let providers = Providers::new([provider]);
         look_up_files(&providers);
-        assert_eq!(providers.files()[0].found().unwrap().executable.path, *runs);
+        assert_eq!(providers.files[0].found().unwrap().executable.path, *runs);
         assert_eq!(providers.runnable("p").is_ok(), is_permitted, "{entry} {command}");
     }
 }

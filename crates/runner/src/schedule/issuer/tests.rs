@@ -31,7 +31,7 @@ fn sent(uid: u32) -> RunSource {
 
 /// The broker, for a uid whose text the plugin receives.
 fn broker(uid: Option<u32>) -> Party {
-    Party::Broker { group: uid, sender: uid }
+    Party { group: uid, sender: uid, process: None }
 }
 
 /// A run that no caller waits for.
@@ -134,7 +134,7 @@ fn background_runs_are_spread_over_the_second() {
     pace.all(Class::Background, (secs(5), until), ms(0));
     let Gate::At(at, cause) = pace.gate(Class::First, until) else { panic!("the second is used up") };
     assert!(at <= until + ms(100), "{at:?}");
-    assert_eq!(cause, Cause::Rate { runs: 10 });
+    assert_eq!(cause, Cause::Rate(10));
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn the_number_of_runs_at_a_time_is_limited() {
     assert_eq!(pace.gate(Class::Background, secs(1)), Gate::Open);
     let second = pace.begin(Class::Background, secs(1));
     for class in [Class::Forced, Class::First, Class::Background] {
-        assert_eq!(pace.gate(class, secs(9)), Gate::Shut(Cause::Concurrency { runs: 2 }));
+        assert_eq!(pace.gate(class, secs(9)), Gate::Shut(Cause::Concurrency(2)));
     }
     pace.finish(first, Outcome::Unknown, 0.5, secs(9));
     assert_eq!(pace.gate(Class::First, secs(9)), Gate::Open);
@@ -167,7 +167,7 @@ fn a_pause_lasts_as_long_as_the_issuer_says_or_a_minute() {
         let probe = secs(17).min(secs(2) + pause);
         assert_eq!(pace.paused(secs(2)), Some(pause));
         let end = secs(2) + pause;
-        let cause = Cause::Paused { left: pause };
+        let cause = Cause::Paused(pause);
         for class in [Class::First, Class::Background] {
             assert_eq!(pace.gate(class, secs(2)), Gate::At(probe, cause));
             assert_eq!(pace.gate(class, probe), Gate::Open);
@@ -222,7 +222,7 @@ fn a_forced_run_that_succeeds_ends_the_pause_and_one_that_fails_does_not() {
 
 #[test]
 fn an_issuer_is_paused_after_two_keys_of_the_configuration_or_two_uids() {
-    let of_peer = |source, uid: u64| (source, Party::Peer(uid << 32 | 7));
+    let of_peer = |source, uid: u64| (source, Party::peer(uid << 32 | 7));
     let once = [
         [of_broker(configured(1)), of_broker(configured(1))],
         [of_broker(sent(1)), of_broker(sent(1))],
@@ -254,7 +254,7 @@ fn an_issuer_is_paused_after_two_keys_of_the_configuration_or_two_uids() {
 #[test]
 fn a_throttled_run_of_the_configuration_keeps_no_uid_from_probing() {
     let mut pace = suspect(10, 4);
-    let of_peer = (configured(1), Party::Peer(1 << 32 | 7));
+    let of_peer = (configured(1), Party::peer(1 << 32 | 7));
     for second in [0, 15] {
         assert!(pace.admits(broker(Some(1)), secs(second)), "{second}");
         let run = pace.start(Class::First, of_peer, secs(second));
@@ -307,10 +307,10 @@ fn the_uid_of_the_last_probe_waits_for_others_after_a_pause_for_half_a_minute() 
         "a probe that hangs keeps no other from trying"
     );
     let admits = |pace: &Pace, party, at| pace.admits(party, secs(at));
-    for party in [broker(Some(1)), Party::Peer(1 << 32 | 7)] {
+    for party in [broker(Some(1)), Party::peer(1 << 32 | 7)] {
         assert!(!admits(&pace, party, 89) && admits(&pace, party, 90), "{party:?}");
     }
-    assert!(admits(&pace, Party::Peer(2 << 32 | 7), 75));
+    assert!(admits(&pace, Party::peer(2 << 32 | 7), 75));
     assert_eq!(pace.pause.unwrap().readmits_at(), secs(90));
     pace.finish(probe, Outcome::Success, 0.5, secs(80));
     assert!(admits(&pace, broker(Some(1)), 80));

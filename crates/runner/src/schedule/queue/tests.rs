@@ -218,7 +218,7 @@ fn a_busy_provider_leaves_slots_to_the_others() {
     let busy = setup.enter("busy", waited(1), 2);
     let other = setup.enter("other", waited(1), 1);
     assert_eq!(setup.started(), [busy[0], other[0]]);
-    assert_eq!(setup.queue.waits_for(busy[1], None, setup.now), Some((Cause::Concurrency { runs: 1 }, 0)));
+    assert_eq!(setup.queue.waits_for(busy[1], None, setup.now), Some((Cause::Concurrency(1), 0)));
     setup.queue.finish(busy[0], Outcome::Success, 0.5, setup.now);
     assert_eq!(setup.started(), [busy[1]]);
 }
@@ -228,7 +228,7 @@ fn the_total_number_of_runs_is_limited() {
     let mut setup = Setup::new(2, 2);
     let [a, b, c] = ["a", "b", "c"].map(|provider| setup.enter(provider, waited(1), 1)[0]);
     assert_eq!(setup.started(), [a, b]);
-    assert_eq!(setup.queue.waits_for(c, None, setup.now), Some((Cause::Slots { runs: 2 }, 0)));
+    assert_eq!(setup.queue.waits_for(c, None, setup.now), Some((Cause::Slots(2), 0)));
     assert_eq!(setup.queue.next_wake(setup.now), None, "no time is waited for");
     setup.queue.finish(a, Outcome::Unknown, 0.5, setup.now);
     assert_eq!(setup.started(), [c]);
@@ -252,7 +252,7 @@ fn a_run_that_leaves_the_queue_delays_no_other() {
     let busy = setup.enter("a", waited(1), 1)[0];
     setup.started();
     let [first, second, third] = ["1", "2", "3"].map(|name| setup.one("a", waited(1), name));
-    assert_eq!(setup.queue.waits_for(third, None, setup.now), Some((Cause::Concurrency { runs: 1 }, 2)));
+    assert_eq!(setup.queue.waits_for(third, None, setup.now), Some((Cause::Concurrency(1), 2)));
     setup.queue.remove(first);
     setup.queue.remove(third);
     assert_eq!(setup.queue.waits_for(third, None, setup.now), None);
@@ -295,7 +295,7 @@ fn providers_of_one_issuer_share_its_budget() {
         .into();
     let started: Vec<_> = queue.dispatch(NOW).into_iter().map(|(id, _)| id).collect();
     assert_eq!(started, ids[..3]);
-    assert_eq!(queue.waits_for(ids[3], None, NOW), Some((Cause::Rate { runs: 3 }, 0)));
+    assert_eq!(queue.waits_for(ids[3], None, NOW), Some((Cause::Rate(3), 0)));
     assert_eq!(queue.next_wake(NOW), Some(NOW + secs(1)));
     assert_eq!(queue.dispatch(NOW + ms(999)), []);
     assert_eq!(queue.dispatch(NOW + secs(1)).len(), 2);
@@ -328,7 +328,7 @@ fn a_pause_refuses_waiting_callers_and_keeps_the_other_runs() {
     let throttled = Err(secs(50));
     assert_eq!(queue.dispatch(later), [(late, throttled)]);
     assert_eq!(queue.join(kept[1], 4, later), Err(secs(50)), "it stays queued");
-    assert_eq!(queue.waits_for(kept[0], None, later), Some((Cause::Paused { left: secs(50) }, 1)));
+    assert_eq!(queue.waits_for(kept[0], None, later), Some((Cause::Paused(secs(50)), 1)));
     // A forced run starts during the pause.
     let forced = queue.enter_any(&"a".into(), &idp, Urgency::Forced);
     assert_eq!(queue.dispatch(later), [(forced, Ok(()))]);
@@ -379,10 +379,10 @@ fn ten_thousand_queued_runs_start_or_leave_and_nothing_remains() {
 fn a_share_applies_while_another_process_or_another_uid_waits() {
     let [one, sibling, other] = [1 << 32 | 1, 1 << 32 | 2, 2 << 32 | 1].map(waited);
     for (others, runs, cause) in [
-        (&[][..], 8, Cause::Slots { runs: 9 }),
-        (&[sibling], 7, Cause::ProcessShare { runs: 7 }),
-        (&[other], 6, Cause::UidShare { runs: 6 }),
-        (&[sibling, other], 5, Cause::ProcessShare { runs: 5 }),
+        (&[][..], 8, Cause::Slots(9)),
+        (&[sibling], 7, Cause::ProcessShare(7)),
+        (&[other], 6, Cause::UidShare(6)),
+        (&[sibling, other], 5, Cause::ProcessShare(5)),
     ] {
         let mut setup = Setup::new(9, 9);
         // The others wait for the only place of an issuer.
@@ -400,7 +400,7 @@ fn a_share_applies_while_another_process_or_another_uid_waits() {
             let more = setup.enter("a", sibling, 2);
             assert_eq!(setup.started(), more[..1], "the uid has six then");
             let cause = setup.queue.waits_for(more[1], None, setup.now).unwrap().0;
-            assert_eq!(cause, Cause::UidShare { runs: 6 });
+            assert_eq!(cause, Cause::UidShare(6));
             for id in &more {
                 setup.queue.remove(*id);
             }
@@ -494,7 +494,7 @@ fn a_queued_run_that_a_process_at_its_share_joins_starts_in_its_first_turn() {
         }
         setup.queue.finish(other, Outcome::Success, 0.5, setup.now);
         assert_eq!(setup.started(), [run], "{joins:?}");
-        assert_eq!(setup.queue.started[&run].1.party, Party::Peer(2), "it counts to whom it started for");
+        assert_eq!(setup.queue.started[&run].1.party, Party::peer(2), "it counts to whom it started for");
     }
 }
 
@@ -506,7 +506,7 @@ fn a_run_of_the_broker_that_a_process_at_its_share_joins_keeps_its_place() {
         setup.queue.join(run, 1, setup.now).unwrap();
         setup.queue.finish(other, Outcome::Success, 0.5, setup.now);
         assert_eq!(setup.started(), [run], "{urgency:?}");
-        let broker = Party::Broker { group: None, sender: None };
+        let broker = Party { group: None, sender: None, process: None };
         assert_eq!(setup.queue.started[&run].1.party, broker, "{urgency:?}");
     }
 }
@@ -517,13 +517,13 @@ fn a_run_waits_for_each_of_its_callers_until_the_last_one_leaves() {
     let run = setup.one("c", waited(1), "joined");
     setup.queue.join(run, 1, setup.now).unwrap();
     setup.queue.join(run, 2, setup.now).unwrap();
-    assert_eq!(setup.queue.waits_for(run, Some(1), setup.now), Some((Cause::Slots { runs: 8 }, 0)));
+    assert_eq!(setup.queue.waits_for(run, Some(1), setup.now), Some((Cause::Slots(8), 0)));
     setup.queue.part(run, 2);
     setup.queue.part(run, 5); // who never joined
     setup.queue.part(run, 1);
     setup.queue.finish(other, Outcome::Success, 0.5, setup.now);
     assert!(setup.started().is_empty(), "one caller of the process at its share still waits");
-    assert_eq!(setup.queue.waits_for(run, Some(1), setup.now), Some((Cause::ProcessShare { runs: 6 }, 0)));
+    assert_eq!(setup.queue.waits_for(run, Some(1), setup.now), Some((Cause::ProcessShare(6), 0)));
     setup.queue.join(run, 3, setup.now).unwrap();
     setup.queue.part(run, 3);
     setup.queue.part(run, 1);
@@ -598,7 +598,7 @@ fn each_caller_of_a_run_gets_its_own_reason() {
     let run = queue.enter(&"a".into(), &idp, sent(1));
     queue.join(run, peer(2), later).unwrap();
     assert_eq!(queue.dispatch(later), []);
-    for (uid, cause) in [(1, Cause::Probe), (2, Cause::UidShare { runs: 6 })] {
+    for (uid, cause) in [(1, Cause::Probe), (2, Cause::UidShare(6))] {
         assert_eq!(queue.waits_for(run, Some(peer(uid)), later), Some((cause, 0)));
     }
 }

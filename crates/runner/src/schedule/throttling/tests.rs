@@ -37,6 +37,23 @@ fn is_throttled(variables: &[(&str, &str)], cluster: Option<Cluster>, stderr: &s
     throttling(stderr, || ForeignTexts::of(&spec, None)).is_some()
 }
 
+impl ForeignTexts {
+    /// `text` with a line break in place of each byte of a character that is marked.
+    fn masked(&self, text: &str) -> String {
+        let marks = self.marks(text);
+        let mut masked = String::new();
+        for (at, character) in text.char_indices() {
+            let length = character.len_utf8();
+            if marks[at..at + length].contains(&true) {
+                masked.extend(std::iter::repeat_n('\n', length));
+            } else {
+                masked.push(character);
+            }
+        }
+        masked
+    }
+}
+
 #[test]
 fn each_piece_of_three_characters_is_replaced() {
     for (text, stderr, masked) in [

@@ -16,7 +16,7 @@ use credbroker_plugin::{
     cluster_profile::{ClusterProfile, EndpointRules},
     testing::provider as test_provider,
 };
-use credbroker_runner::{Attendance, RunError, RunOutput};
+use credbroker_runner::{Attendance, RunError, RunErrorKind, RunOutput};
 
 /// A runner whose result the caller's variable `THEN` selects.
 #[derive(Debug)]
@@ -26,14 +26,16 @@ impl PluginRunner for AsTheCallerSays {
     async fn run(&self, spec: Arc<PluginSpec>, _: Arc<Attendance>) -> Result<RunOutput, RunError> {
         match spec.caller_env.get("THEN").map(String::as_str) {
             Some("wait") => std::future::pending().await,
-            Some("fail") => Err(RunError::Exit { command: "fake".into(), code: 1, stderr: "no".into() }),
+            Some("fail") => {
+                Err(RunError { stderr: "no".into(), ..RunError::new("fake", RunErrorKind::Exit(1)) })
+            }
             _ => {
                 let expires_at = SystemClock.now().wall + Duration::from_secs(3600);
                 let token = Token { secret: "t".into(), expires_at: None };
                 let material = Material { token: Some(token), pair: None };
                 let expires_at = Some::<SystemTime>(expires_at);
                 let decoded = Decoded { material, expires_at, warnings: Vec::new() };
-                Ok(RunOutput { decoded, file_version: spec.file_version() })
+                Ok(RunOutput { decoded, file_version: spec.file.version() })
             }
         }
     }

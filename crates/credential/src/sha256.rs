@@ -1,7 +1,7 @@
 //! SHA-256 digests.
 
 use std::{
-    fmt::Write as _,
+    fmt,
     io::{self, Read},
 };
 
@@ -22,13 +22,7 @@ impl Sha256 {
 
     /// Of these bytes.
     pub fn of(bytes: &[u8]) -> Self {
-        Self::from_digest(&digest(&SHA256, bytes))
-    }
-
-    fn from_digest(digest: &Digest) -> Self {
-        let mut bytes = [0; 32];
-        bytes.copy_from_slice(digest.as_ref());
-        Self(bytes)
+        digest(&SHA256, bytes).into()
     }
 
     /// Of all that can be read.
@@ -36,18 +30,25 @@ impl Sha256 {
         let (mut context, mut piece) = (Context::new(&SHA256), vec![0; 64 << 10]);
         loop {
             match contents.read(&mut piece)? {
-                0 => return Ok(Self::from_digest(&context.finish())),
+                0 => return Ok(context.finish().into()),
                 read => context.update(piece.get(..read).unwrap_or_default()),
             }
         }
     }
+}
 
-    /// Its 64 hexadecimal digits, in lower case.
-    pub fn to_hex(self) -> String {
-        self.0.iter().fold(String::with_capacity(64), |mut text, byte| {
-            let _infallible = write!(text, "{byte:02x}");
-            text
-        })
+/// Its 64 hexadecimal digits, in lower case.
+impl fmt::Display for Sha256 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl From<Digest> for Sha256 {
+    fn from(digest: Digest) -> Self {
+        let mut bytes = [0; 32];
+        bytes.copy_from_slice(digest.as_ref());
+        Self(bytes)
     }
 }
 
@@ -60,7 +61,7 @@ mod tests {
     #[test]
     fn a_digest_is_64_hexadecimal_digits() {
         assert_eq!(Sha256::from_hex(OF_ABC), Some(Sha256::of(b"abc")));
-        assert_eq!(Sha256::of(b"abc").to_hex(), OF_ABC);
+        assert_eq!(Sha256::of(b"abc").to_string(), OF_ABC);
         assert_eq!(Sha256::from_hex(&OF_ABC.to_uppercase()), Sha256::from_hex(OF_ABC));
         for other in ["", "ab", &OF_ABC[1..], &format!("{OF_ABC}00"), &OF_ABC.replace('b', "g")] {
             assert_eq!(Sha256::from_hex(other), None, "{other}");
