@@ -266,6 +266,7 @@ fn an_edited_variable_is_never_answered_with_the_credential_of_another_value() {
     let own = home.path(".kube/config").display().to_string();
     let inject = || home.said(&socket, &["kubeconfig", "inject", "--kubeconfig", &own]);
     inject();
+    Person::has_read_again(&broker);
     assert_eq!(home.token_of(&socket, "ops"), "token-1");
     let injected = home.kubeconfig();
     for (env, is_sent) in [
