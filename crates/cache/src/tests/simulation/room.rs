@@ -119,8 +119,8 @@ impl World {
         let limits = *self.limits.lock().unwrap();
         let answer = enter();
         let after = self.census();
-        let full = matches!(answer, Err(Failed { error: CacheError::Full(_), .. }));
-        if let Some(broken) = judge(&new.spec.key, &new, &before, &after, full, limits) {
+        let refusal = answer.as_ref().err().map(|failed| &failed.error);
+        if let Some(broken) = judge(&new, &before, &after, refusal, limits) {
             self.model.lock().unwrap().broken(|| format!("for key {key} of {:?}: {broken}", new.party));
         }
         answer
@@ -128,19 +128,26 @@ impl World {
 }
 
 fn judge(
-    key: &credbroker_plugin::PluginKey,
     new: &KeyEntry,
     before: &Census,
     after: &Census,
-    full: bool,
+    refusal: Option<&CacheError>,
     limits: EntryLimits,
 ) -> Option<String> {
     let limits = [limits.entries, limits.bytes];
-    let was_there = before.0.iter().any(|counted| counted.entry.spec.key == *key);
+    let full = matches!(refusal, Some(CacheError::Full(_)));
+    let is_in = |census: &Census| census.0.iter().any(|counted| counted.entry.spec.key == new.spec.key);
+    let was_there = is_in(before);
     let stays = |counted: &&Counted| after.0.iter().any(|other| Arc::ptr_eq(&other.entry, &counted.entry));
     let (_, lost): (Vec<_>, Vec<_>) = before.0.iter().partition(stays);
     if was_there {
         return (!lost.is_empty() || full).then(|| "something gives way for an entry that is there".into());
+    }
+    // Without a new entry, more may be held than the bounds allow: credentials of entries in use may have grown.
+    if matches!(refusal, Some(CacheError::Retired(_))) {
+        let changes = !lost.is_empty() || is_in(after);
+        return changes
+            .then(|| "something gives way for a provider that is retired, or it has an entry".into());
     }
     let held = before.held(Some(new));
     let total =
