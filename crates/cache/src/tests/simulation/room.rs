@@ -191,13 +191,14 @@ fn judge(
 }
 
 impl Model {
-    /// A caller asks for `key`, or its credential arrives. If there is no room, other entries give way.
-    pub(super) fn evicts_for(&mut self, key: usize) {
+    /// A caller asks for `key`, or, if `None`, a run ends: its credential may be larger. If there is no room, other entries
+    /// give way, and after a run also its own if no caller uses it.
+    pub(super) fn evicts_for(&mut self, key: Option<usize>) {
         if self.scene.capacity.is_none() {
             return;
         }
         let now = self.now();
-        for (index, other) in self.keys.iter_mut().enumerate().filter(|(index, _)| *index != key) {
+        for (index, other) in self.keys.iter_mut().enumerate().filter(|(index, _)| Some(*index) != key) {
             let is_idle = now.boot.saturating_sub(other.last_used.0) >= IDLE || is_made(index);
             if is_idle && !other.is_in_use(now) {
                 (other.back_off_since, other.attempts) = (None, 0);
