@@ -166,14 +166,14 @@ fn judge(
     let held = before.held(Some(new));
     let total =
         |held: &BTreeMap<Party, Held>, bound: usize| held.values().map(|held| held[bound]).sum::<usize>();
+    let exceeded: Vec<_> = BOUNDS.into_iter().filter(|bound| total(&held, *bound) > limits[*bound]).collect();
     if let Some(bound) = full {
-        let has_room = BOUNDS.into_iter().all(|bound| total(&held, bound) <= limits[bound]);
         let held = after.held(Some(new));
         // A uid that has more than its part of the other bound, but not of this one, loses nothing.
         let gives_way = |counted: &&Counted| Census::gives_way(counted, new.party, &held, limits, &[bound]);
         let idle = after.0.iter().find(gives_way);
         return match idle {
-            _ if has_room => Some("refused, and there is room".into()),
+            _ if exceeded.is_empty() => Some("refused, and there is room".into()),
             Some(idle) => Some(format!("refused, and {} is idle", idle.entry.spec.key)),
             None => None,
         };
@@ -182,10 +182,10 @@ fn judge(
     if let Some(bound) = BOUNDS.into_iter().find(|bound| total(&now, *bound) > limits[*bound]) {
         return Some(format!("{} of {} are held", total(&now, bound), limits[bound]));
     }
-    if BOUNDS.into_iter().all(|bound| total(&held, bound) <= limits[bound]) && !lost.is_empty() {
+    if exceeded.is_empty() && !lost.is_empty() {
         return Some("something gives way although there is room".into());
     }
-    let gives_way = |counted: &&&Counted| Census::gives_way(counted, new.party, &held, limits, &BOUNDS);
+    let gives_way = |counted: &&&Counted| Census::gives_way(counted, new.party, &held, limits, &exceeded);
     let wrong = lost.iter().find(|counted| !gives_way(counted));
     if let Some(wrong) = wrong {
         return Some(format!("{} of {:?} gives way", wrong.entry.spec.key, wrong.entry.party));
