@@ -129,6 +129,8 @@ pub(super) struct KeyModel {
     /// Those of them that may wait for a run that started before the last eviction.
     pub(super) detached: BTreeSet<u64>,
     pub(super) watches: BTreeMap<u64, Watched>,
+    /// When a watch closed last: time awake.
+    pub(super) unwatched: Option<Duration>,
     /// Prewarms in progress.
     pub(super) prewarms: usize,
     /// Refreshes in progress.

@@ -210,6 +210,7 @@ impl Model {
         let now = self.now();
         let known = &mut self.keys[key];
         known.watches.remove(&id);
+        known.unwatched = Some(now.awake);
         known.last_left = (now.boot, now.awake);
         self.event(|| format!("watch {id} of {key} closes"));
     }

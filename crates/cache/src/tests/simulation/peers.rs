@@ -11,6 +11,7 @@ use super::{
     keys::{Content, KeyModel, Reading, RequestKind, WaitingRequest},
     model::Model,
     plugins::secs,
+    runs::LOOK,
 };
 use credbroker_plugin::{PluginSpec, Provider};
 
@@ -55,7 +56,7 @@ impl StartedRun {
             is_retired: false,
             asks_persons,
             parties: key.parties(now),
-            may_renew: !matches!(key.content, Content::Nothing) || !key.watches.is_empty(),
+            may_renew: key.may_renew(now),
             since: now.awake,
         }
     }
@@ -114,6 +115,17 @@ impl KeyModel {
     pub(super) fn parties(&self, now: Reading) -> BTreeSet<u64> {
         let left = self.left.iter().filter(|(at, _)| *at == now.awake).map(|(_, peer)| *peer);
         self.waiting.values().map(|waiting| waiting.peer).chain(left).collect()
+    }
+
+    /// Whether its run may be queued also for the uid that used it last, and so count to the share of that uid: the
+    /// credential is held, or is watched.
+    fn may_renew(&self, now: Reading) -> bool {
+        // When a watch closes, the cache changes the urgency of the run when it looks at the key next, unless callers wait.
+        let awaited_since = self.waiting.values().map(|waiting| waiting.since).fold(now.awake, Duration::min);
+        let was_watched = self.unwatched.is_some_and(|at| awaited_since < at + LOOK);
+        // The cache no longer changes the urgency of a run from before an eviction.
+        let is_detached = !self.detached.is_empty();
+        !matches!(self.content, Content::Nothing) || !self.watches.is_empty() || was_watched || is_detached
     }
 
     /// The callers that certainly wait for a run since an earlier moment.

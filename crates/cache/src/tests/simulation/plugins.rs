@@ -170,6 +170,7 @@ impl Drop for Going<'_> {
         key.running.remove(index.unwrap());
         let issuer = key.issuer;
         model.issuers[issuer].running -= 1;
+        model.evicts_for(None);
         let number = run.number;
         model.started.end(number, now);
         model.event(|| format!("run {number} is over"));
@@ -222,11 +223,7 @@ impl PluginRunner for Plugins {
             return Err(error);
         }
         sleep(takes).await;
-        let issued = {
-            let mut model = self.0.lock().unwrap();
-            model.evicts_for(going.1.key);
-            model.ends(&going.1)
-        };
+        let issued = self.0.lock().unwrap().ends(&going.1);
         self.pauses_begin(going.1.key);
         let (text, expires) = issued.map_err(|mut stderr| {
             // What the caller of a run sent is not what its issuer says.

@@ -96,7 +96,7 @@ impl World {
 
     /// Watches `key` until its provider is retired.
     async fn watches(&self, key: usize, caller: Caller, closing: &CancellationToken) {
-        self.model.lock().unwrap().evicts_for(key);
+        self.model.lock().unwrap().evicts_for(Some(key));
         let watch = || self.cache.watch(self.catalog.spec(key), caller);
         let opened = self.judge_room(key, caller.peer, watch);
         let Ok(mut watch) = opened else { return };
@@ -129,7 +129,7 @@ impl World {
     /// Records a request. It may need room.
     pub(super) fn asks(&self, key: usize, kind: RequestKind, request: &Request) -> Asked {
         let mut model = self.model.lock().unwrap();
-        model.evicts_for(key);
+        model.evicts_for(Some(key));
         let verifiable = request.verify_at.is_some() || request.caller.without_exec_info;
         model.asks(key, kind, &request.caller, request.deadline.or(Some(secs(60))), verifiable)
     }
@@ -148,7 +148,7 @@ impl World {
             let mut model = self.model.lock().unwrap();
             let now = model.now();
             model.event(|| format!("prewarm of {key}"));
-            model.evicts_for(key);
+            model.evicts_for(Some(key));
             model.keys[key].prewarms += 1;
             model.keys[key].last_used = (now.boot, now.awake);
         }

@@ -9,7 +9,7 @@ use super::{
     model::Model,
 };
 use crate::{
-    CacheError, EntryLimits, Failed,
+    CacheError, EntryLimits, Failed, Full,
     entry::{KeyEntry, Party},
 };
 
@@ -39,6 +39,9 @@ struct Counted {
 
 /// Entries and bytes.
 type Held = [usize; 2];
+const ENTRIES: usize = 0;
+const BYTES: usize = 1;
+const BOUNDS: [usize; 2] = [ENTRIES, BYTES];
 
 impl Census {
     /// What each party has, with one entry more that counts `new`.
@@ -52,8 +55,14 @@ impl Census {
         held
     }
 
-    /// Whether an idle entry of `party` gives way for one of `newcomer`, where the parties have `held`.
-    fn gives_way(counted: &Counted, newcomer: Party, held: &BTreeMap<Party, Held>, limits: Held) -> bool {
+    /// Whether `counted` gives way at one of `bounds` for an entry of `newcomer`, where the parties have `held`.
+    fn gives_way(
+        counted: &Counted,
+        newcomer: Party,
+        held: &BTreeMap<Party, Held>,
+        limits: Held,
+        bounds: &[usize],
+    ) -> bool {
         let party = counted.entry.party;
         let of_broker = held.get(&None).copied().unwrap_or_default();
         let uids = held.keys().flatten().count();
@@ -63,7 +72,7 @@ impl Census {
         };
         counted.is_idle
             && match party {
-                Some(_) => party == newcomer || has_more(0) || has_more(1),
+                Some(_) => party == newcomer || bounds.iter().any(|bound| has_more(*bound)),
                 None => counted.unused >= EVICTABLE_AFTER,
             }
     }
@@ -119,8 +128,8 @@ impl World {
         let limits = *self.limits.lock().unwrap();
         let answer = enter();
         let after = self.census();
-        let full = matches!(answer, Err(Failed { error: CacheError::Full(_), .. }));
-        if let Some(broken) = judge(&new.spec.key, &new, &before, &after, full, limits) {
+        let refusal = answer.as_ref().err().map(|failed| &failed.error);
+        if let Some(broken) = judge(&new, &before, &after, refusal, limits) {
             self.model.lock().unwrap().broken(|| format!("for key {key} of {:?}: {broken}", new.party));
         }
         answer
@@ -128,41 +137,56 @@ impl World {
 }
 
 fn judge(
-    key: &credbroker_plugin::PluginKey,
     new: &KeyEntry,
     before: &Census,
     after: &Census,
-    full: bool,
+    refusal: Option<&CacheError>,
     limits: EntryLimits,
 ) -> Option<String> {
     let limits = [limits.entries, limits.bytes];
-    let was_there = before.0.iter().any(|counted| counted.entry.spec.key == *key);
+    let full = match refusal {
+        Some(CacheError::Full(Full::Entries(_))) => Some(ENTRIES),
+        Some(CacheError::Full(Full::Bytes(_))) => Some(BYTES),
+        _ => None,
+    };
+    let is_in = |census: &Census| census.0.iter().any(|counted| counted.entry.spec.key == new.spec.key);
+    let was_there = is_in(before);
     let stays = |counted: &&Counted| after.0.iter().any(|other| Arc::ptr_eq(&other.entry, &counted.entry));
     let (_, lost): (Vec<_>, Vec<_>) = before.0.iter().partition(stays);
     if was_there {
-        return (!lost.is_empty() || full).then(|| "something gives way for an entry that is there".into());
+        return (!lost.is_empty() || full.is_some())
+            .then(|| "something gives way for an entry that is there".into());
+    }
+    // Without a new entry, more may be held than the bounds allow: credentials of entries in use may have grown.
+    if matches!(refusal, Some(CacheError::Retired(_))) {
+        let changes = !lost.is_empty() || is_in(after);
+        return changes
+            .then(|| "something gives way for a provider that is retired, or it has an entry".into());
     }
     let held = before.held(Some(new));
     let total =
         |held: &BTreeMap<Party, Held>, bound: usize| held.values().map(|held| held[bound]).sum::<usize>();
-    if full {
-        let has_room = (0..2).all(|bound| total(&held, bound) <= limits[bound]);
+    let exceeded: Vec<_> = BOUNDS.into_iter().filter(|bound| total(&held, *bound) > limits[*bound]).collect();
+    if let Some(bound) = full {
         let held = after.held(Some(new));
-        let idle = after.0.iter().find(|counted| Census::gives_way(counted, new.party, &held, limits));
+        // A uid that has more than its part of the other bound, but not of this one, loses nothing.
+        let gives_way = |counted: &&Counted| Census::gives_way(counted, new.party, &held, limits, &[bound]);
+        let idle = after.0.iter().find(gives_way);
         return match idle {
-            _ if has_room => Some("refused, and there is room".into()),
+            _ if exceeded.is_empty() => Some("refused, and there is room".into()),
             Some(idle) => Some(format!("refused, and {} is idle", idle.entry.spec.key)),
             None => None,
         };
     }
     let now = after.held(None);
-    if let Some(bound) = (0..2).find(|bound| total(&now, *bound) > limits[*bound]) {
+    if let Some(bound) = BOUNDS.into_iter().find(|bound| total(&now, *bound) > limits[*bound]) {
         return Some(format!("{} of {} are held", total(&now, bound), limits[bound]));
     }
-    if (0..2).all(|bound| total(&held, bound) <= limits[bound]) && !lost.is_empty() {
+    if exceeded.is_empty() && !lost.is_empty() {
         return Some("something gives way although there is room".into());
     }
-    let wrong = lost.iter().find(|counted| !Census::gives_way(counted, new.party, &held, limits));
+    let gives_way = |counted: &&&Counted| Census::gives_way(counted, new.party, &held, limits, &exceeded);
+    let wrong = lost.iter().find(|counted| !gives_way(counted));
     if let Some(wrong) = wrong {
         return Some(format!("{} of {:?} gives way", wrong.entry.spec.key, wrong.entry.party));
     }
@@ -184,13 +208,14 @@ fn judge(
 }
 
 impl Model {
-    /// A caller asks for `key`, or its credential arrives. If there is no room, other entries give way.
-    pub(super) fn evicts_for(&mut self, key: usize) {
+    /// A caller asks for `key`, or, if `None`, a run ends: its credential may be larger. If there is no room, other entries
+    /// give way, and after a run also its own if no caller uses it.
+    pub(super) fn evicts_for(&mut self, key: Option<usize>) {
         if self.scene.capacity.is_none() {
             return;
         }
         let now = self.now();
-        for (index, other) in self.keys.iter_mut().enumerate().filter(|(index, _)| *index != key) {
+        for (index, other) in self.keys.iter_mut().enumerate().filter(|(index, _)| Some(*index) != key) {
             let is_idle = now.boot.saturating_sub(other.last_used.0) >= IDLE || is_made(index);
             if is_idle && !other.is_in_use(now) {
                 (other.back_off_since, other.attempts) = (None, 0);

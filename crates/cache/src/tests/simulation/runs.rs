@@ -11,7 +11,7 @@ use super::{
 /// A queued run is abandoned if there is no request for its key in this time.
 const ABANDONED: Duration = Duration::from_secs(60);
 /// The cache checks all keys once a second.
-const LOOK: Duration = Duration::from_secs(2);
+pub(super) const LOOK: Duration = Duration::from_secs(2);
 
 impl Model {
     pub(super) fn judge_start(&mut self, index: usize, now: Reading) {

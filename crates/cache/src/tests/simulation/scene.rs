@@ -20,8 +20,9 @@ impl Scene {
         let is_large = seed % LARGE == LARGE - 1;
         let is_crowded = !is_large && fastrand::u8(..3) > 0;
         let keys = if is_large { 1000 } else { fastrand::usize(6..36) };
-        // A key that a variable selects has about 40 bytes with its credential, another one 7.
-        let capacity = || (keys * 2 / 3, keys * fastrand::usize(8..20));
+        // A key that a variable selects has about 40 bytes with its credential, another one 7, and many entries have none:
+        // sometimes the entries are too many, and sometimes their bytes.
+        let capacity = || (keys * 2 / 3, keys * fastrand::usize(3..12));
         let capacity = (!is_large && fastrand::bool()).then(capacity);
         Self { is_large, is_crowded, keys, capacity }
     }
