@@ -152,12 +152,11 @@ impl Resolver {
     /// progress, or of the next one. Waits for one outcome only, and at most five seconds; if the next attempt begins
     /// later than that, not at all.
     pub async fn settled(&self, ask: &CredentialRequest) {
-        let (mut reads, before) = {
+        let mut reads = {
             let world = self.world.load();
             let Some(fleet) = world.fleet.as_ref() else { return };
             // Before the state of the hub is read: no outcome is missed.
             let reads = fleet.reads();
-            let before = *reads.borrow();
             if fleet.hub().synced {
                 return;
             }
@@ -168,13 +167,13 @@ impl Resolver {
                 Source::ClusterProfile(profile) => fleet.get(profile).is_none(),
                 Source::Provider(provider) => ask.cluster.is_some() && world.matches_clusters(provider),
             };
-            if !needs_fleet || before.pause() > FIRST_LOOK {
+            if !needs_fleet || fleet.pause() > FIRST_LOOK {
                 return;
             }
-            (reads, before)
+            reads
         };
         // Ignores a timeout: the answer then uses what is known.
-        drop(timeout(FIRST_LOOK, reads.wait_for(|reads| reads.ended != before.ended)).await);
+        drop(timeout(FIRST_LOOK, reads.changed()).await);
     }
 
     /// Notified when the profile of `spec` changes, closed when it is deleted. `None`: `spec` has no profile.

@@ -131,7 +131,7 @@ impl<R: PluginRunner> HubConnector<R> {
     /// Reports the credential of `connection` if `error` says that the hub rejected it, and waits for the result. The next
     /// attempt sees it.
     pub(super) async fn report(&self, connection: HubConnection<R>, error: &HubError) {
-        let identity = connection.identity.filter(|_| error.is_unauthorized());
+        let identity = connection.identity.filter(|_| error.code() == Some(401));
         if let (Some(HubIdentity { issued, .. }), Ok(Some(run))) = (identity, self.run()) {
             drop(self.cache.report(run, &issued.generation.to_string(), &CacheRequest::default()).await);
         }

@@ -31,10 +31,6 @@ pub(super) enum Excess {
         "the list does not end: the hub sent {0} pages in a row without a new ClusterProfile, each with a `continue` token"
     )]
     EmptyPages(u32),
-    #[error("the list does not end: the hub sent a page whose `continue` token leads to the same page")]
-    RepeatedPage,
-    #[error("the list has more than {0} pages, which is the limit")]
-    Pages(u32),
     #[error(
         "the hub has more than {PROFILES} ClusterProfiles, which is the limit; select fewer with `namespaces` or `labelSelector`"
     )]
@@ -122,16 +118,6 @@ impl HubError {
         one_line(&chain(self)).chars().take(LONGEST).collect()
     }
 
-    /// Whether the hub rejected the credential.
-    pub(super) fn is_unauthorized(&self) -> bool {
-        self.code() == Some(401)
-    }
-
-    /// Whether the hub no longer has the events since the last read. This is normal; a new list follows.
-    pub(super) fn is_expired(&self) -> bool {
-        self.code() == Some(410)
-    }
-
     /// The exceeded limit, if that is the cause.
     pub(super) fn excess(&self) -> Option<Excess> {
         let mut cause: Option<&(dyn Error + 'static)> = Some(self);
@@ -147,7 +133,7 @@ impl HubError {
     }
 
     /// The HTTP status of the hub's response.
-    fn code(&self) -> Option<u16> {
+    pub(super) fn code(&self) -> Option<u16> {
         use kube::{Error::Api, runtime::watcher::Error as Watch};
         let Self::Watch(error) = self else { return None };
         match error {

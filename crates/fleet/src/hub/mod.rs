@@ -9,16 +9,18 @@ mod inventory;
 mod prewarm;
 mod session;
 
-use std::{future::pending, pin::pin, sync::Arc, time::Duration};
+use std::{future::pending, sync::Arc, time::Duration};
 
-use tokio::{sync::watch, time::sleep};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
 use tracing::{debug, info, warn};
 
 use self::{
     client::HubConnector,
     error::{Excess, HubError},
     inventory::Inventory,
-    session::Progress,
 };
 use crate::fleet::HubState;
 use credbroker_config::ClusterProfiles;
@@ -34,6 +36,9 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// No wait is shorter: a hub that fails at once is not asked in a loop.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
+
+/// A session that lasts this long after everything was read is steady.
+const STEADY: Duration = Duration::from_secs(30);
 
 /// Profiles per page: kube's default, and a number so small that a page of the largest objects fits the limit.
 const PAGES: (u32, u32) = (500, 8);
@@ -57,30 +62,20 @@ impl<R: PluginRunner> Hub<R> {
         Self { section, plugins, access, inventory, parts }
     }
 
-    /// Reads and watches the hub. After a failure it starts again, with back-off. Returns only if a task that fetches
-    /// ahead has ended.
+    /// Reads and watches the hub. After a failure it starts again, with back-off.
     async fn run(&self) {
         self.inventory.take_over(&self.section.namespaces);
-        tokio::select! {
-            () = self.read() => {}
-            () = self.inventory.prewarmer.ended() => {}
-        }
-    }
-
-    async fn read(&self) {
-        let (fleet, mut failures, mut page) = (&self.parts.fleet, 0, PAGES.0);
+        let (mut failures, mut page) = (0, PAGES.0);
         loop {
             let error = match self.access.connect().await {
                 Ok(mut connection) => {
-                    // The back-off ends only after a steady session, so that a hub that answers and then fails is listed
-                    // less and less often.
-                    let note = |progress| match progress {
-                        Progress::Read => self.is_read(),
-                        Progress::Steady => failures = 0,
-                    };
                     let (access, section, inventory) = (&self.access, &self.section, &self.inventory);
-                    let ended = session::follow(&mut connection, access, section, page, inventory, note);
-                    let Some(error) = ended.await else {
+                    let unread = watch::Sender::new(section.namespaces.len().max(1));
+                    let ended = tokio::select! {
+                        ended = session::follow(&mut connection, access, section, page, inventory, &unread) => ended,
+                        excess = self.watch_over(unread.subscribe(), &mut failures) => Some(excess.into()),
+                    };
+                    let Some(error) = ended else {
                         debug!("the hub's kubeconfig leads to another server or user: listing again");
                         continue;
                     };
@@ -95,14 +90,28 @@ impl<R: PluginRunner> Hub<R> {
             failures = u32::saturating_add(failures, 1);
             let pause = full_jitter(failures, FIRST_PAUSE, LONGEST_PAUSE, (self.parts.jitter)());
             let pause = pause.max(SHORTEST_PAUSE);
-            if error.is_expired() && failures == 1 {
+            if error.code() == Some(410) && failures == 1 {
+                // This is normal.
                 debug!("the hub no longer has the events since the last read: listing again");
             } else {
                 self.is_lost(&error, failures, pause);
             }
-            fleet.end_read(Some(pause));
+            self.parts.fleet.end_read(Some(pause));
             sleep(pause).await;
         }
+    }
+
+    /// Notes how far a session comes, of whose scopes `unread` were not listed yet. The back-off ends only when it is steady,
+    /// so that a hub that answers and then fails is listed less and less often.
+    async fn watch_over(&self, mut unread: watch::Receiver<usize>, failures: &mut u32) -> Excess {
+        let limit = self.access.timeouts.list;
+        if timeout(limit, unread.wait_for(|unread| *unread == 0)).await.is_err() {
+            return Excess::Time(limit);
+        }
+        self.is_read();
+        sleep(STEADY).await;
+        *failures = 0;
+        pending().await
     }
 
     /// Every profile was read once, and the watches run.
@@ -147,7 +156,7 @@ impl<R: PluginRunner> HubReader<R> {
         Self { parts, current: watch::Sender::new(hub) }
     }
 
-    /// Reads the newest hub until the future is dropped. Returns only if a task that fetches ahead has ended.
+    /// Reads the newest hub until the future is dropped.
     pub async fn run(&self) {
         let (mut hubs, mut before) = (self.current.subscribe(), None::<Arc<Hub<R>>>);
         loop {
@@ -160,14 +169,14 @@ impl<R: PluginRunner> HubReader<R> {
                 before.inventory.clear();
             }
             before.clone_from(&hub);
-            let mut reading = pin!(async {
+            let reading = async {
                 match &hub {
                     Some(hub) => hub.run().await,
                     None => pending().await,
                 }
-            });
+            };
             tokio::select! {
-                () = &mut reading => return,
+                () = reading => {}
                 // Never an error: `self` holds the sender.
                 changed = hubs.changed() => drop(changed),
             }
