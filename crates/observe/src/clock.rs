@@ -16,12 +16,6 @@ const BOOT: ClockId = ClockId::Boottime;
 #[cfg(not(target_os = "linux"))]
 const BOOT: ClockId = ClockId::Monotonic;
 
-/// The cheapest clock.
-#[cfg(target_os = "linux")]
-const COARSE: ClockId = ClockId::MonotonicCoarse;
-#[cfg(not(target_os = "linux"))]
-const COARSE: ClockId = ClockId::Monotonic;
-
 /// Reads the time. Tests replace it.
 pub trait Clock: Send + Sync + 'static {
     /// Both clocks, read together.
@@ -46,12 +40,6 @@ impl Clock for SystemClock {
         let boot = Duration::try_from(boot).unwrap_or_default(); // never negative
         Now { wall, boot }
     }
-}
-
-/// Time since boot without suspend, a few milliseconds late. For ages that decide nothing about credentials: reading it
-/// costs less than an atomic operation on contended memory.
-pub fn coarse() -> Duration {
-    Duration::try_from(clock_gettime(COARSE)).unwrap_or_default() // never negative
 }
 
 /// The common phase of periodic tasks: all that are due in the same second wake the idle process once.

@@ -69,7 +69,7 @@ impl<R: PluginRunner> Broker<R> {
             learned.insert(get);
             return None;
         };
-        self.audit.hit(|| audit_record::hit(access, &get.ask.source, issued.generation.to_string()));
+        audit_record::hit(&self.audit, access, &get.ask.source, || issued.generation.to_string());
         // The key alone does not say which provider it is.
         trace::names(|| self.resolver.resolve(get.ask).ok());
         Some(issued.encoded.frame.clone())

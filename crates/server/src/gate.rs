@@ -198,12 +198,9 @@ impl<R: PluginRunner> uds::Program for Gate<R> {
         }))
     }
 
-    fn method(&self, path: &str) -> Rpc {
-        Rpc::of(path)
-    }
-
-    fn span(&self, path: &str, headers: &HeaderMap) -> RequestSpan {
-        RequestSpan::start(path, headers)
+    fn begin(&self, path: &str, headers: &HeaderMap) -> (Rpc, RequestSpan) {
+        let rpc = Rpc::of(path);
+        (rpc, RequestSpan::start(rpc, headers))
     }
 
     fn within<F: Future + Send>(span: RequestSpan, call: F) -> impl Future<Output = F::Output> + Send {

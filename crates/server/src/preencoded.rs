@@ -6,6 +6,7 @@
 
 use std::{
     convert::Infallible,
+    future::ready,
     ops::Range,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
@@ -15,7 +16,7 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use credbroker_proto::v1 as pb;
 use futures_util::{Stream, StreamExt as _, stream};
 use http::{HeaderValue, header::CONTENT_TYPE};
-use http_body_util::StreamBody;
+use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::Frame;
 use prost::{Message, encoding::encoded_len_varint};
 use tonic::{Response, Status, body::Body};
@@ -119,13 +120,6 @@ pub(super) trait Follow: Send + Sized + 'static {
     }
 }
 
-/// One message.
-impl Follow for Option<Bytes> {
-    async fn next(&mut self) -> Option<Result<Bytes, Status>> {
-        self.take().map(Ok)
-    }
-}
-
 impl Preencoded {
     /// Takes the body. `None` if a clone has already taken it.
     pub(super) fn into_body(self) -> Option<Body> {
@@ -143,7 +137,8 @@ impl Preencoded {
 
 /// A response of this frame.
 pub(super) fn response(frame: Bytes) -> http::Response<Body> {
-    let mut response = http::Response::new(Some(frame).body());
+    let body = Full::new(frame).with_trailers(ready(Some(Ok(ok_trailers()))));
+    let mut response = http::Response::new(Body::new(body));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     response
 }

@@ -18,9 +18,9 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, info, warn};
 
 use crate::{
-    account::{Full, Who},
+    account::{Full, Refusal, Who},
     connection::serve,
-    exchange::{ConnectionRefusal, Exchanges},
+    exchange::Exchanges,
     identity::Identities,
     linux::{Peer, accept_now, coarse},
     places::{Limits, Places},
@@ -146,9 +146,10 @@ impl<P: Program> Acceptor<P> {
         let (end, now) = (self.draining.child_token(), coarse());
         let placed = if self.program.may_connect(&known) {
             let placed = self.places.take(&peer, end.clone(), now);
-            placed.inspect_err(|full| self.note_full(&peer, *full, now)).map_err(ConnectionRefusal::Full)
+            placed.inspect_err(|full| self.note_full(&peer, *full, now)).map_err(Refusal::Full)
         } else {
-            Err(ConnectionRefusal::Denied)
+            // For a peer whom the program admits by its first call: it is to connect again.
+            Err(Refusal::Draining)
         };
         let (refusal, place, traffic) = match placed {
             Ok((place, traffic)) => (None, place, traffic),
@@ -184,10 +185,7 @@ impl<P: Program> Acceptor<P> {
         let (uid, pid) = (peer.uid, peer.pid);
         match who {
             Who::All => warn!(?limit, most, "no more connections are served until one is closed or idle"),
-            Who::Uid => warn!(?limit, most, uid, "a uid has its share, and gets no more connections"),
-            Who::Process | Who::Connection => {
-                warn!(?limit, most, uid, pid, "a process has its share, and gets no more connections");
-            }
+            _ => warn!(?limit, most, ?who, uid, pid, "a peer has its share, and gets no more connections"),
         }
     }
 }

@@ -34,11 +34,8 @@ pub trait Program: Send + Sync + 'static {
     /// to it. `None`: it needs none.
     fn loss(&self, peer: &Arc<Self::Peer>, path: &str) -> Option<Loss>;
 
-    /// The method of a call.
-    fn method(&self, path: &str) -> Self::Method;
-
-    /// Begins the span of a call.
-    fn span(&self, path: &str, headers: &HeaderMap) -> Self::Span;
+    /// The method of a call, and its span, which begins.
+    fn begin(&self, path: &str, headers: &HeaderMap) -> (Self::Method, Self::Span);
 
     /// The call within its span.
     fn within<F: Future + Send>(span: Self::Span, call: F) -> impl Future<Output = F::Output> + Send;

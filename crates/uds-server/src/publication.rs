@@ -56,15 +56,14 @@ impl Publication {
         }
     }
 
-    /// Whether all names lead to the socket. `Err`: what one of them leads to instead, if to anything.
-    pub(crate) fn look(&self) -> io::Result<Result<(), Option<FileId>>> {
+    /// Whether all names lead to the socket.
+    pub(crate) fn has_its_names(&self) -> io::Result<bool> {
         for name in self.place.names() {
-            let found = FileId::find(name)?;
-            if found != Some(self.socket) {
-                return Ok(Err(found));
+            if FileId::find(name)? != Some(self.socket) {
+                return Ok(false);
             }
         }
-        Ok(Ok(()))
+        Ok(true)
     }
 
     /// Whether the path of the lock still names it. Otherwise another broker may hold a new lock at that path.

@@ -30,9 +30,9 @@ impl Program for Nothing {
         None
     }
 
-    fn method(&self, _: &str) {}
-
-    fn span(&self, _: &str, _: &HeaderMap) {}
+    fn begin(&self, _: &str, _: &HeaderMap) -> ((), ()) {
+        ((), ())
+    }
 
     fn within<F: Future + Send>((): (), call: F) -> impl Future<Output = F::Output> + Send {
         call

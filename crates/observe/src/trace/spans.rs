@@ -27,11 +27,10 @@ const LONGEST: usize = 512;
 pub struct RequestSpan(Option<Context>);
 
 impl RequestSpan {
-    /// Starts the span of a request for the method `path`. It continues the trace that `headers` name.
-    pub fn start(path: &str, headers: &HeaderMap) -> Self {
+    /// Starts the span of a request. It continues the trace that `headers` name.
+    pub fn start(rpc: Rpc, headers: &HeaderMap) -> Self {
         let Some(tracer) = TRACER.get() else { return Self(None) };
-        // Not the path itself, which the caller chooses.
-        let rpc = Rpc::of(path).name();
+        let rpc = rpc.name();
         let builder = tracer.span_builder(rpc).with_kind(SpanKind::Server);
         let builder =
             builder.with_attributes([KeyValue::new("rpc.system", "grpc"), KeyValue::new("rpc.method", rpc)]);

@@ -8,13 +8,7 @@
 mod readiness;
 mod snapshot;
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use credbroker_proto::v1 as pb;
@@ -64,8 +58,6 @@ pub struct Clusters<R> {
     snapshots: watch::Sender<Arc<Snapshot>>,
     /// The lock ensures that one snapshot is made at a time.
     making: Mutex<Option<SnapshotBasis>>,
-    /// Number of snapshots that were begun.
-    begun: AtomicU64,
     /// Notified when a watch begins.
     wanted: Notify,
 }
@@ -85,7 +77,6 @@ impl<R: PluginRunner> Clusters<R> {
             clock,
             snapshots: watch::Sender::new(Arc::default()),
             making: Mutex::default(),
-            begun: AtomicU64::new(0),
             wanted: Notify::new(),
         }
     }
@@ -132,16 +123,15 @@ impl<R: PluginRunner> Clusters<R> {
         self: &Arc<Self>,
         is_enough: impl Fn(&SnapshotBasis) -> bool,
     ) -> Result<Arc<Snapshot>, Status> {
-        let earlier = self.begun.load(Ordering::Acquire);
+        let called = self.clock.now().boot;
         let mut made = self.making.lock().await;
         if let Some(last) = &*made {
-            if self.begun.load(Ordering::Acquire) > earlier || is_enough(last) {
+            if last.0 > called || is_enough(last) {
                 return Ok(Arc::clone(&self.snapshots.borrow()));
             }
             // Not more than one each [`GATHER`], however many callers there are.
             sleep(GATHER.saturating_sub(self.age(last))).await;
         }
-        self.begun.fetch_add(1, Ordering::AcqRel);
         // Before anything is read.
         let basis = (self.clock.now().boot, self.shown());
         let (this, before) = (Arc::clone(self), Arc::clone(&self.snapshots.borrow()));
