@@ -11,7 +11,7 @@ use tokio::{sync::watch, time::Instant};
 use credbroker_credential::Cluster;
 use credbroker_observe::clock::{Clock as _, SystemClock};
 use credbroker_plugin::{
-    ProfileError, ProfileName, Provider, Providers, Target,
+    ProfileError, ProfileName, Providers, Target,
     cluster_profile::{ClusterProfile, EndpointRules, Resolution, Skipped, resolve},
 };
 
@@ -101,7 +101,9 @@ impl Fleet {
     fn resolved(&self, mut profile: ClusterProfile) -> (KnownProfile, RwLockWriteGuard<'_, FleetState>) {
         loop {
             let basis = Arc::clone(&self.read().basis);
-            let known = KnownProfile::new(profile, &basis.providers.access, basis.rules);
+            let Resolution { outcome, skipped, warnings } =
+                resolve(&profile, &basis.providers.access, basis.rules);
+            let known = KnownProfile { profile, outcome, skipped, warnings, revision: 0 };
             let state = self.write();
             if Arc::ptr_eq(&state.basis, &basis) {
                 return (known, state);
@@ -260,12 +262,6 @@ pub struct KnownProfile {
 }
 
 impl KnownProfile {
-    /// Resolves `profile` against `configured`.
-    fn new(profile: ClusterProfile, configured: &[Arc<Provider>], rules: EndpointRules) -> Self {
-        let Resolution { outcome, skipped, warnings } = resolve(&profile, configured, rules);
-        Self { profile, outcome, skipped, warnings, revision: 0 }
-    }
-
     /// Whether readers see no difference to `newer`, and its credential is the same.
     fn looks_like(&self, newer: &Self) -> bool {
         let leads_alike = match (&self.outcome, &newer.outcome) {

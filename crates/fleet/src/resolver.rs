@@ -165,7 +165,10 @@ impl Resolver {
             }
             let needs_fleet = match &ask.source {
                 Source::ClusterProfile(profile) => fleet.get(profile).is_none(),
-                Source::Provider(provider) => ask.cluster.is_some() && world.matches_clusters(provider),
+                Source::Provider(provider) => {
+                    let entry = world.providers.entry(provider).ok().filter(|_| ask.cluster.is_some());
+                    entry.is_some_and(|entry| entry.provider.cluster_info == ClusterInfo::Match)
+                }
             };
             if !needs_fleet || fleet.pause() > FIRST_LOOK {
                 return;
@@ -192,7 +195,6 @@ impl Resolver {
     }
 }
 
-/// Everything that requests are resolved against.
 #[derive(Debug)]
 struct World {
     providers: Arc<Providers>,
@@ -268,11 +270,6 @@ impl World {
             });
         };
         known.outcome.clone().map_err(|error| ResolveError::Profile(profile.clone(), error))
-    }
-
-    fn matches_clusters(&self, provider: &ProviderRef) -> bool {
-        let entry = self.providers.entry(provider);
-        entry.is_ok_and(|entry| entry.provider.cluster_info == ClusterInfo::Match)
     }
 
     /// Finds a known cluster that matches the one that the caller sent. The plugin receives the broker's value.

@@ -1,11 +1,11 @@
 //! Audit records: one for each decision about a request, and one for each plugin run. Nothing waits for them.
 //!
-//! A record never has a secret: names, numbers and reasons only. The records of one second are limited, and the others
-//! are counted.
+//! A record has names, numbers and reasons, and never a secret. The records of one second are limited; the others are counted.
 
 use std::{
     collections::HashMap,
-    fmt, mem,
+    fmt::Debug,
+    mem,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -37,7 +37,7 @@ pub struct Audit {
 }
 
 /// Takes records as lines, each a JSON object.
-pub trait AuditSink: Send + Sync + 'static {
+pub trait AuditSink: Debug + Send + Sync + 'static {
     /// Takes a line, without its end. Never waits.
     fn push(&self, line: &str);
 
@@ -126,6 +126,7 @@ impl Audit {
     }
 }
 
+#[derive(Debug)]
 struct Recorder {
     /// `None`: the broker's log.
     lines: Option<Box<dyn AuditSink>>,
@@ -157,12 +158,6 @@ impl Recorder {
             None if is_hit => debug!(target: "credbroker::audit", "{}", text(title, fields)),
             None => info!(target: "credbroker::audit", "{}", text(title, fields)),
         }
-    }
-}
-
-impl fmt::Debug for Recorder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Audit")
     }
 }
 
@@ -219,7 +214,6 @@ struct Omitted {
     recorded: u32,
     denied: u64,
     failed: u64,
-    /// Answers from memory.
     hits: u64,
 }
 

@@ -1,7 +1,7 @@
 //! The clocks, which no other file reads, and how long to wait.
 
 use std::{
-    fmt,
+    fmt::Debug,
     time::{Duration, SystemTime},
 };
 
@@ -17,15 +17,9 @@ const BOOT: ClockId = ClockId::Boottime;
 const BOOT: ClockId = ClockId::Monotonic;
 
 /// Reads the time. Tests replace it.
-pub trait Clock: Send + Sync + 'static {
+pub trait Clock: Debug + Send + Sync + 'static {
     /// Both clocks, read together.
     fn now(&self) -> Now;
-}
-
-impl fmt::Debug for dyn Clock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Clock")
-    }
 }
 
 /// The clocks of the kernel: the wall clock, and `CLOCK_BOOTTIME`, which counts suspend and is never stepped.

@@ -34,7 +34,6 @@ pub struct Access {
     current: ArcSwap<CurrentRights>,
 }
 
-/// The plugin run of a peer.
 #[derive(Clone, Debug)]
 pub(super) enum PeerRun {
     /// The peer is the plugin or descends from it.
@@ -64,7 +63,6 @@ impl Access {
         Self { peer, run: None, principal, current }
     }
 
-    /// The access of the connection that `request` came on.
     pub(super) fn of<T>(request: &Request<T>) -> Result<&Arc<Self>, Status> {
         request.extensions().get().ok_or_else(status::no_peer)
     }
@@ -82,7 +80,6 @@ impl Access {
         Arc::clone(&renewed.rights)
     }
 
-    /// The permit for a call that needs `verb`.
     pub(super) fn permit(&self, verb: Verb) -> Permit {
         Permit::new(self.rights(), verb)
     }
@@ -147,17 +144,14 @@ impl Access {
         self.current.load().policies.borrow().is_alone(own, provider)
     }
 
-    /// The identity that the rights are for.
     pub(super) fn principal(&self) -> &Principal {
         &self.principal
     }
 
-    /// A span for a request of the peer.
     pub(super) fn span(&self, rpc: &'static str) -> Span {
         debug_span!("request", rpc, uid = self.peer.uid, pid = self.peer.pid)
     }
 
-    /// Where the peer runs.
     pub(super) fn origin(&self) -> Origin {
         self.principal.process.facts().origin
     }
@@ -167,7 +161,6 @@ impl Access {
         self.principal.process.facts();
     }
 
-    /// The error of a peer without a right.
     pub(super) fn denied(&self) -> Status {
         let cause = match self.principal.uid {
             None => status::UNMAPPED,

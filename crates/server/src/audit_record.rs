@@ -23,7 +23,6 @@ pub(super) struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// A request for a credential.
     pub(super) fn credential(audit: &'a Audit, access: &Arc<Access>, verb: Verb, source: &Source) -> Self {
         let mut asked = Self::call(audit, access, verb.name());
         if asked.begun.is_some() {
@@ -32,7 +31,6 @@ impl<'a> Asked<'a> {
         asked
     }
 
-    /// Any other request.
     pub(super) fn call(audit: &'a Audit, access: &Arc<Access>, call: &'static str) -> Self {
         Self { audit, access: Arc::clone(access), begun: audit.begin(), call, target: None, rule: None }
     }
@@ -63,7 +61,6 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// A credential that was answered from memory.
 pub(super) fn hit(audit: &Audit, access: &Access, source: &Source, generation: impl FnOnce() -> String) {
     audit.hit(Verb::Get.name(), || {
         fields(access, [Some(target(source)), rule(access, Verb::Get, source), Some(generation())])
@@ -145,7 +142,7 @@ mod tests {
     use credbroker_uds_server::Peer;
 
     /// Keeps the lines.
-    #[derive(Clone, Default)]
+    #[derive(Clone, Debug, Default)]
     struct Lines(Arc<Mutex<Vec<String>>>);
 
     impl AuditSink for Lines {

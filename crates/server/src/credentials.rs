@@ -36,9 +36,6 @@ use credbroker_plugin::{
 use credbroker_runner::PluginRunner;
 use credbroker_uds_server::WatchSlot;
 
-/// The path of `GetCredential`.
-pub(super) const GET: &str = "/credbroker.v1.CredentialBroker/GetCredential";
-
 /// A `GetCredential`: who asks for what.
 #[derive(Clone, Debug)]
 pub(super) struct Get {
@@ -226,7 +223,6 @@ struct CredentialStream<R> {
     broker: Arc<Broker<R>>,
     ask: CredentialRequest,
     access: Arc<Access>,
-    /// Notified when the access rules change.
     policies: Policies,
     caller: Caller,
     subject: Subject,

@@ -1,15 +1,14 @@
 //! Counts the answers, warns about requests that are denied, and writes all metrics: those that were counted, and those that
 //! are read from the cache and the fleet.
 
-use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
+use std::{sync::Arc, time::SystemTime};
 
 use credbroker_proto::Reason;
 use http::HeaderMap;
 use tonic::{Code, Status};
 use tracing::warn;
 
-use super::{broker::Broker, health::ProviderChecks};
-use credbroker_cache::ProviderSummary;
+use super::broker::Broker;
 use credbroker_observe::{
     clock::{Clock as _, SystemClock},
     metrics::{ConstGauge, Exposition, Metrics, Rpc, families},
@@ -37,7 +36,6 @@ pub(super) fn tally(metrics: &Metrics, rpc: Rpc, peer: &Peer, headers: &HeaderMa
     }
 }
 
-/// Counts an answer without an error.
 pub(super) fn answered(metrics: &Metrics, rpc: Rpc) {
     trace::answered("OK");
     metrics.requests.answered(rpc);
@@ -64,7 +62,17 @@ pub(super) async fn exposition<R: PluginRunner>(broker: &Broker<R>, with_names: 
     }
     metrics.requests.write(&mut to);
     if with_names {
-        write_providers(&checks, &summaries, &mut to);
+        let summaries = || summaries.iter().map(|(name, summary)| (&**name, summary));
+        let entries = summaries().flat_map(|(name, summary)| {
+            summary.keys.iter().map(move |(state, count)| ([name, state.name()], *count))
+        });
+        to.numbers(&families::ENTRIES, entries);
+        let expiries = summaries()
+            .filter_map(|(name, summary)| Some(([name], ConstGauge::new(summary.expires_in?.as_secs_f64()))));
+        to.all(&families::EXPIRY, expiries);
+        to.numbers(&families::WATCHERS, summaries().map(|(name, summary)| ([name], summary.watchers)));
+        let ready = checks.iter().map(|(name, reason)| ([&**name], reason.is_none().into()));
+        to.numbers(&families::READY, ready);
     }
     let reloads = [(["success"], configuration.reloads), (["failure"], configuration.failures)];
     to.numbers(&families::RELOADS, reloads);
@@ -79,24 +87,6 @@ pub(super) async fn exposition<R: PluginRunner>(broker: &Broker<R>, with_names: 
     let commit = option_env!("CREDBROKER_COMMIT").unwrap_or_default();
     to.numbers(&families::BUILD, [([env!("CARGO_PKG_VERSION"), commit], 1)]);
     to.into_text()
-}
-
-/// Writes what is read of each provider.
-fn write_providers(
-    checks: &ProviderChecks,
-    summaries: &BTreeMap<Arc<str>, ProviderSummary>,
-    to: &mut Exposition,
-) {
-    let summaries = || summaries.iter().map(|(name, summary)| (&**name, summary));
-    let entries = summaries().flat_map(|(name, summary)| {
-        summary.keys.iter().map(move |(state, count)| ([name, state.name()], *count))
-    });
-    to.numbers(&families::ENTRIES, entries);
-    let expiries = summaries()
-        .filter_map(|(name, summary)| Some(([name], ConstGauge::new(summary.expires_in?.as_secs_f64()))));
-    to.all(&families::EXPIRY, expiries);
-    to.numbers(&families::WATCHERS, summaries().map(|(name, summary)| ([name], summary.watchers)));
-    to.numbers(&families::READY, checks.iter().map(|(name, reason)| ([&**name], reason.is_none().into())));
 }
 
 fn number(value: impl Into<u64>) -> ConstGauge<u64> {

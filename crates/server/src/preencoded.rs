@@ -1,8 +1,7 @@
 //! Messages that are encoded once for many calls. tonic would encode or copy them for each one.
 //!
-//! A credential is encoded once for each generation of each key, as the answer to gets, watches and reports, and the last of
-//! an attended get. `GetCredentialResponse`, `WatchCredentialResponse`, `AttendCredentialResponse` and
-//! `ReportRejectedResponse` share the encoded fields, so one encoding serves all four. A test checks this.
+//! A credential is encoded once for each generation of each key: `GetCredentialResponse`, `WatchCredentialResponse`,
+//! `AttendCredentialResponse` and `ReportRejectedResponse` share the encoded fields, as a test checks.
 
 use std::{
     convert::Infallible,
@@ -135,7 +134,6 @@ impl Preencoded {
     }
 }
 
-/// A response of this frame.
 pub(super) fn response(frame: Bytes) -> http::Response<Body> {
     let body = Full::new(frame).with_trailers(ready(Some(Ok(ok_trailers()))));
     let mut response = http::Response::new(Body::new(body));

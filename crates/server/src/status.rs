@@ -45,7 +45,6 @@ impl Subject {
     }
 }
 
-/// The request itself is not valid.
 pub(super) fn invalid(message: &str) -> Status {
     status(Reason::InvalidRequest, message, None, [])
 }
@@ -73,7 +72,6 @@ pub(super) fn unresolved(error: &ResolveError, source: &Source) -> Status {
     status(resolve_reason(error), &chain(error), Some(retry), metadata)
 }
 
-/// The broker reads no ClusterProfiles.
 pub(super) fn no_hub() -> Status {
     let message =
         "this broker does not read ClusterProfiles: its configuration has no `clusterProfiles`; add it";
@@ -109,7 +107,6 @@ pub(super) fn failed(subject: &Subject, failed: &Failed) -> Status {
     status(reason, &message, Some(retry), named.into_iter().chain(cluster).chain(limit))
 }
 
-/// A stream ends because the broker drains.
 pub(super) fn draining() -> Status {
     status(Reason::Draining, &CacheError::Draining.to_string(), Some(SUCCESSOR), [])
 }
@@ -158,13 +155,11 @@ pub(super) fn login_denied(source: &Source) -> Status {
     status(Reason::PeerDenied, &message, None, [(key, name)])
 }
 
-/// The peer is a process of a plugin run.
 pub(super) fn descendant() -> Status {
     let message = "a plugin run may not send requests to the broker; give the plugin a kubeconfig whose users do not run credbroker-exec";
     status(Reason::Recursion, message, None, [])
 }
 
-/// The request has no peer.
 pub(super) fn no_peer() -> Status {
     status(Reason::PeerDenied, "the connection has no identity", None, [])
 }
@@ -182,7 +177,6 @@ pub(super) fn refusal(why: Refusal) -> Status {
     }
 }
 
-/// A limit of the server on the socket is reached.
 fn too_many(Full { limit, who, most }: Full) -> Status {
     let who = match who {
         Who::Connection => "this connection",
@@ -258,8 +252,7 @@ fn fitted(message: String) -> String {
     }
 }
 
-/// Size of a character in thirds of a byte, in `grpc-message` (percent-encoded) and `grpc-status-details-bin` (base64)
-/// together.
+/// Thirds of a byte that a character takes in `grpc-message` (percent-encoded) and `grpc-status-details-bin` (base64).
 fn thirds(character: char) -> usize {
     let length = character.len_utf8();
     let plain = character.is_ascii_graphic() && !"\"#%<>`?{}".contains(character);

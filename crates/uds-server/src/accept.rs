@@ -141,10 +141,10 @@ impl<P: Program> Acceptor<P> {
             Err(error) => return debug!(%error, "a connection without an identity was closed"),
         };
         let peer = identity.peer;
-        let known = Arc::new(self.program.meet(identity));
+        let (known, is_welcome) = self.program.meet(identity);
         // Each connection has a separate token, because each of its polls locks the token.
         let (end, now) = (self.draining.child_token(), coarse());
-        let placed = if self.program.may_connect(&known) {
+        let placed = if is_welcome {
             let placed = self.places.take(&peer, end.clone(), now);
             placed.inspect_err(|full| self.note_full(&peer, *full, now)).map_err(Refusal::Full)
         } else {
@@ -163,7 +163,8 @@ impl<P: Program> Acceptor<P> {
         };
         let is_refused = refusal.is_some();
         let (program, watches) = (Arc::clone(&self.program), WatchSlots::new(self.draining.clone()));
-        let exchanges = Exchanges { program, watches, peer: known, refusal, traffic, denials: 0.into() };
+        let (known, denials) = (Arc::new(known), 0.into());
+        let exchanges = Exchanges { program, watches, peer: known, refusal, traffic, denials };
         let serve = serve(stream, peer, Arc::new(exchanges), self.tasks.clone());
         self.tasks.spawn(async move {
             if !is_refused {
@@ -175,7 +176,6 @@ impl<P: Program> Acceptor<P> {
         });
     }
 
-    /// Logs a lack of places, but not for each connection.
     fn note_full(&self, peer: &Peer, Full { limit, who, most }: Full, now: Duration) {
         let (seconds, noted) = (now.as_secs(), self.noted.load(Ordering::Relaxed));
         if noted != 0 && seconds.saturating_sub(noted) < NOTE_EVERY.as_secs() {

@@ -26,7 +26,6 @@ use crate::{
     traffic::{Traffic, WINDOW},
 };
 
-/// Concurrent requests on one connection.
 const STREAMS: u32 = 1024;
 /// Streams that the peer opened and reset before the broker accepted them ("rapid reset").
 const PENDING_RESETS: usize = 20;
@@ -73,7 +72,7 @@ pub(crate) async fn serve<P: Program>(
         }
         let mut polled = poll(connection.as_mut(), traffic, cx);
         if polled.is_pending() && traffic.is_corked() && traffic.calls() == 0 {
-            traffic.writes_on();
+            traffic.uncork();
             polled = poll(connection.as_mut(), traffic, cx);
         }
         // After the first answer, so that its caller does not wait for it.

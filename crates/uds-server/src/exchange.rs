@@ -153,7 +153,6 @@ impl<P: Program> Exchanges<P> {
         response
     }
 
-    /// Counts an answer by its headers.
     fn respond(
         &self,
         method: P::Method,

@@ -9,7 +9,6 @@ use std::{
 };
 
 use tokio::{net::UnixListener, sync::watch, task::spawn_blocking};
-use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
@@ -66,31 +65,21 @@ impl Keeper {
     }
 
     /// Looks whenever `tick` has waited for the interval, and sends each new listener to `listeners`. Established
-    /// connections continue. Returns only if a listener cannot be used.
+    /// connections continue. Runs until the future is dropped.
     pub async fn run<F: Future<Output = ()>>(
         &self,
         listeners: &watch::Sender<Arc<UnixListener>>,
         tick: impl Fn(Duration) -> F,
     ) {
-        let unusable = CancellationToken::new();
         loop {
-            tokio::select! {
-                () = tick(LOOK_EVERY) => {}
-                () = unusable.cancelled() => return,
-            }
+            tick(LOOK_EVERY).await;
             let (watched, listeners) = (Arc::clone(&self.0), listeners.clone());
-            let ended = unusable.clone().drop_guard();
             // Not waited for, so that an idle broker wakes for nothing: the directory may be on a mount that hangs.
-            drop(spawn_blocking(move || {
-                let is_usable = match watched.try_lock() {
-                    Ok(mut watched) => watched.look_and_report(&listeners),
-                    Err(TryLockError::Poisoned(watched)) => watched.into_inner().look_and_report(&listeners),
-                    // The look before hangs.
-                    Err(TryLockError::WouldBlock) => true,
-                };
-                if is_usable {
-                    ended.disarm();
-                }
+            drop(spawn_blocking(move || match watched.try_lock() {
+                Ok(mut watched) => watched.look_and_report(&listeners),
+                Err(TryLockError::Poisoned(watched)) => watched.into_inner().look_and_report(&listeners),
+                // The look before hangs.
+                Err(TryLockError::WouldBlock) => {}
             }));
         }
     }
@@ -135,8 +124,7 @@ impl WatchedSocket {
         })
     }
 
-    /// Returns whether the broker can accept connections.
-    fn look_and_report(&mut self, listeners: &watch::Sender<Arc<UnixListener>>) -> bool {
+    fn look_and_report(&mut self, listeners: &watch::Sender<Arc<UnixListener>>) {
         match self.look() {
             Ok(None) => {
                 if !self.reported.is_empty() {
@@ -153,7 +141,10 @@ impl WatchedSocket {
                     }
                     Err(error) => {
                         warn!(%error, "the socket that was published again cannot be listened on");
-                        return false;
+                        // The next look publishes it again.
+                        if let SocketOrigin::Published(publication) = &self.origin {
+                            publication.remove_names();
+                        }
                     }
                 }
             }
@@ -164,7 +155,6 @@ impl WatchedSocket {
                 }
             }
         }
-        true
     }
 }
 
@@ -177,7 +167,6 @@ fn unreadable(path: &Path, error: &io::Error) -> String {
     format!("the socket {path} cannot be looked up: {error}; check that the broker may search its directory")
 }
 
-/// An error with its causes.
 fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))

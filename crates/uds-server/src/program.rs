@@ -17,11 +17,9 @@ pub trait Program: Send + Sync + 'static {
     /// The span of one call.
     type Span: Send;
 
-    /// A peer has connected.
-    fn meet(&self, identity: PeerIdentity) -> Self::Peer;
-
-    /// Whether the peer gets a place. If not, all of its calls are refused, and its connection ends soon.
-    fn may_connect(&self, peer: &Self::Peer) -> bool;
+    /// A peer has connected. Returns also whether it gets a place. If not, all of its calls are refused, and its connection
+    /// ends soon.
+    fn meet(&self, identity: PeerIdentity) -> (Self::Peer, bool);
 
     /// Decides about a call, before its request is read.
     ///

@@ -35,11 +35,7 @@ pub struct Publication {
 }
 
 impl Publication {
-    /// Publishes a new socket, because a name no longer leads to the old one.
-    ///
-    /// # Errors
-    ///
-    /// The directory became unsafe, or another process uses the path. Nothing was changed.
+    /// Publishes a new socket, because a name no longer leads to the old one. After an error, nothing was changed.
     pub(crate) fn publish_again(&mut self) -> Result<UnixListener, SocketError> {
         self.place = SocketPlace::prepare(&self.place.options)?;
         let (listener, socket) = bind(&self.place, Some(self.socket))?;

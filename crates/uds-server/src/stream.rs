@@ -67,7 +67,7 @@ impl<S> Noted<S> {
     fn joins(&self, more: usize) -> bool {
         let joined = self.first.len() + more;
         if self.traffic.is_corked() && (self.traffic.has_answered() || joined > CORKED) {
-            self.traffic.writes_on();
+            self.traffic.uncork();
         }
         self.traffic.is_corked() || !self.first.is_empty() && joined <= JOINED
     }
@@ -137,7 +137,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Noted<S> {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        this.traffic.writes_on();
+        this.traffic.uncork();
         ready!(this.poll_first(cx))?;
         Pin::new(&mut this.stream).poll_shutdown(cx)
     }

@@ -16,10 +16,8 @@ impl Program for Nothing {
     type Method = ();
     type Span = ();
 
-    fn meet(&self, _: PeerIdentity) {}
-
-    fn may_connect(&self, (): &()) -> bool {
-        true
+    fn meet(&self, _: PeerIdentity) -> ((), bool) {
+        ((), true)
     }
 
     fn admit(&self, (): &(), _: &str) -> Result<CallKind, Status> {

@@ -55,18 +55,16 @@ impl Default for HubTimeouts {
     }
 }
 
-/// How the hub is reached.
 #[derive(Debug)]
 pub(super) struct HubConnector<R> {
     /// `None`: in the cluster that the broker runs in.
-    hub: Option<HubKubeconfig>,
+    pub(super) hub: Option<HubKubeconfig>,
     pub(super) timeouts: HubTimeouts,
     /// Has the plugin of the hub's user. Empty: the user has none.
-    plugins: Arc<Providers>,
-    cache: CredentialCache<R>,
+    pub(super) plugins: Arc<Providers>,
+    pub(super) cache: CredentialCache<R>,
 }
 
-/// A connection to the hub.
 pub(super) struct HubConnection<R> {
     pub(super) client: Client,
     /// What the plugin issued; `None`: the hub's user has no plugin.
@@ -83,26 +81,19 @@ pub(super) struct HubIdentity<R> {
 }
 
 impl<R: PluginRunner> HubConnector<R> {
-    /// `plugins` has the plugin of the hub's user, if there is one.
-    pub(super) fn new(
-        hub: Option<HubKubeconfig>,
-        plugins: Arc<Providers>,
-        cache: CredentialCache<R>,
-    ) -> Self {
-        Self { hub, timeouts: HubTimeouts::default(), plugins, cache }
-    }
-
     /// Connects with the current credential. Files are read again each time, because they may have been replaced.
     pub(super) async fn connect(&self) -> Result<HubConnection<R>, HubError> {
         let config = self.config().await?;
-        let identity = match self.run()? {
-            Some(_) if config.auth_info.exec.is_none() => return Err(HubError::NoPlugin),
+        let run = self.run()?;
+        // kube would run it itself: three times, without a limit and with its output in errors.
+        if run.is_some() != config.auth_info.exec.is_some() {
+            return Err(HubError::OtherPlugin);
+        }
+        let identity = match run {
             Some(run) => {
                 let mut watch = self.cache.watch(run, Caller::default())?;
                 Some(HubIdentity { issued: watch.next().await?, watch, config: config.clone() })
             }
-            // kube would run it itself: three times, without a limit and with its output in errors.
-            None if config.auth_info.exec.is_some() => return Err(HubError::NewPlugin),
             None if config.auth_info.auth_provider.is_some() => return Err(HubError::AuthProvider),
             None => None,
         };
@@ -137,7 +128,6 @@ impl<R: PluginRunner> HubConnector<R> {
         }
     }
 
-    /// The run of the plugin of the hub's user, if there is one.
     fn run(&self) -> Result<Option<PluginSpec>, HubError> {
         let Some(plugin) = self.plugins.iter().next() else { return Ok(None) };
         let entry = self.plugins.entry(&ProviderRef::named(&*plugin.name))?;

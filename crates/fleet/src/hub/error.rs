@@ -68,13 +68,9 @@ pub(super) enum HubError {
     )]
     AuthProvider,
     #[error(
-        "the hub's kubeconfig was changed and its user now runs an exec plugin, which is used when the broker has read the file again"
+        "the hub's kubeconfig was changed and its user runs an exec plugin now, or none, which applies when the broker has read the file again"
     )]
-    NewPlugin,
-    #[error(
-        "the hub's kubeconfig was changed and its user no longer runs an exec plugin, which applies when the broker has read the file again"
-    )]
-    NoPlugin,
+    OtherPlugin,
     #[error("the plugin of the hub's user cannot be run")]
     Plugin(#[from] ResolveError),
     #[error("the plugin of the hub's user returned no credential")]

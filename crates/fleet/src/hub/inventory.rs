@@ -18,7 +18,6 @@ use credbroker_config::Prewarm;
 use credbroker_plugin::{ProfileError, ProfileName, Target, cluster_profile::ClusterProfile};
 use credbroker_runner::PluginRunner;
 
-/// Writes the fleet.
 #[derive(Debug)]
 pub(super) struct Inventory<R> {
     parts: Arc<HubParts<R>>,
@@ -27,7 +26,6 @@ pub(super) struct Inventory<R> {
 }
 
 impl<R: PluginRunner> Inventory<R> {
-    /// `prewarm` has the rules for fetching ahead.
     pub(super) fn new(prewarm: Vec<Prewarm>, parts: Arc<HubParts<R>>) -> Self {
         Self { prewarmer: Prewarmer::new(prewarm, Arc::clone(&parts)), parts, counts: Mutex::default() }
     }
@@ -72,7 +70,6 @@ impl<R: PluginRunner> Inventory<R> {
         }
     }
 
-    /// The object was deleted.
     pub(super) fn delete(&self, object: &DynamicObject) {
         if let Some(name) = name(object) {
             // A list that already returned its name needs no change: at its end only known profiles are removed.

@@ -1,7 +1,5 @@
 //! The hub is the API server whose ClusterProfiles are the inventory of the fleet. This module reads them into the
-//! [`Fleet`](crate::Fleet) while the broker runs, and fetches credentials ahead where the configuration asks for it.
-//!
-//! When the hub fails, the profiles that were read stay in use.
+//! [`Fleet`](crate::Fleet), and fetches credentials ahead. When the hub fails, the profiles that were read stay in use.
 
 mod client;
 mod error;
@@ -18,7 +16,7 @@ use tokio::{
 use tracing::{debug, info, warn};
 
 use self::{
-    client::HubConnector,
+    client::{HubConnector, HubTimeouts},
     error::{Excess, HubError},
     inventory::Inventory,
 };
@@ -32,9 +30,7 @@ pub use prewarm::HubParts;
 
 /// The first wait after a failure is at most this long. It doubles with each failure in a row.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// No wait is longer.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// No wait is shorter: a hub that fails at once is not asked in a loop.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// A session that lasts this long after everything was read is steady.
@@ -47,8 +43,6 @@ const PAGES: (u32, u32) = (500, 8);
 #[derive(Debug)]
 struct Hub<R> {
     section: ClusterProfiles,
-    /// The plugin of the hub's user, if it has one.
-    plugins: Arc<Providers>,
     access: HubConnector<R>,
     inventory: Inventory<R>,
     parts: Arc<HubParts<R>>,
@@ -57,9 +51,10 @@ struct Hub<R> {
 impl<R: PluginRunner> Hub<R> {
     /// A reader of the hub that `section` names, whose plugin is the only one of `plugins`. It does not connect yet.
     fn new(section: ClusterProfiles, plugins: Arc<Providers>, parts: Arc<HubParts<R>>) -> Self {
-        let access = HubConnector::new(section.hub.clone(), Arc::clone(&plugins), parts.cache.clone());
+        let (hub, timeouts, cache) = (section.hub.clone(), HubTimeouts::default(), parts.cache.clone());
+        let access = HubConnector { hub, timeouts, plugins, cache };
         let inventory = Inventory::new(section.prewarm.clone(), Arc::clone(&parts));
-        Self { section, plugins, access, inventory, parts }
+        Self { section, access, inventory, parts }
     }
 
     /// Reads and watches the hub. After a failure it starts again, with back-off.
@@ -205,7 +200,7 @@ impl<R: PluginRunner> HubReader<R> {
             (None, Some(_)) => {}
         }
         // A changed plugin of the hub's user starts cold.
-        let old = before.map(|hub| Arc::clone(&hub.plugins)).unwrap_or_default();
+        let old = before.map(|hub| Arc::clone(&hub.access.plugins)).unwrap_or_default();
         let update = ProviderUpdate::of(
             Providers::new(section.as_ref().and_then(ClusterProfiles::plugin).cloned()),
             &old,

@@ -8,7 +8,7 @@ use std::{collections::HashSet, convert::Infallible, future::pending, pin::pin, 
 use futures_util::{FutureExt as _, TryStreamExt as _, future::select_all};
 use kube::{
     Api, Client,
-    api::{ApiResource, DynamicObject, ListParams, WatchEvent, WatchParams},
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, WatchEvent, WatchParams},
     runtime::watcher,
 };
 use tokio::{
@@ -18,7 +18,7 @@ use tokio::{
 use tracing::debug;
 
 use super::{
-    client::{HubConnection, HubConnector, HubIdentity, HubTimeouts},
+    client::{HubConnection, HubConnector, HubTimeouts},
     error::{Excess, HubError, PROFILES},
     inventory::Inventory,
 };
@@ -61,32 +61,21 @@ pub(super) async fn follow<R: PluginRunner>(
     });
     // A rotation that has begun continues while events come.
     let renewed = async {
-        match identity {
-            Some(identity) => renew(identity, connector, &clients).await,
-            None => pending().await,
+        let Some(identity) = identity else { return pending().await };
+        loop {
+            match connector.renewed(identity).await {
+                Ok(Some(client)) => {
+                    debug!("the hub's credential rotated: the watches continue with the new one");
+                    clients.send_replace(client);
+                }
+                Ok(None) => return None,
+                Err(error) => return Some(error),
+            }
         }
     };
     tokio::select! {
         end = renewed => end,
         (Err(error), ..) = select_all(readers) => Some(error),
-    }
-}
-
-/// Gives the readers each newer credential of the hub's plugin. Returns only if the session must end.
-async fn renew<R: PluginRunner>(
-    identity: &mut HubIdentity<R>,
-    connector: &HubConnector<R>,
-    clients: &watch::Sender<Client>,
-) -> Option<HubError> {
-    loop {
-        match connector.renewed(identity).await {
-            Ok(Some(client)) => {
-                debug!("the hub's credential rotated: the watches continue with the new one");
-                clients.send_replace(client);
-            }
-            Ok(None) => return None,
-            Err(error) => return Some(error),
-        }
     }
 }
 
@@ -189,13 +178,8 @@ impl<R: PluginRunner> ScopeReader<'_, R> {
 
     /// The newest client's.
     fn api(&mut self) -> Api<DynamicObject> {
-        let resource = ApiResource {
-            group: "multicluster.x-k8s.io".to_owned(),
-            version: "v1alpha1".to_owned(),
-            api_version: "multicluster.x-k8s.io/v1alpha1".to_owned(),
-            kind: "ClusterProfile".to_owned(),
-            plural: "clusterprofiles".to_owned(),
-        };
+        let kind = GroupVersionKind::gvk("multicluster.x-k8s.io", "v1alpha1", "ClusterProfile");
+        let resource = ApiResource::from_gvk_with_plural(&kind, "clusterprofiles");
         let client = self.clients.borrow_and_update().clone();
         match self.namespace {
             Some(namespace) => Api::namespaced_with(client, namespace, &resource),

@@ -26,7 +26,7 @@ fn deny(audit: &Audit, target: &str) {
 }
 
 /// Keeps the lines.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 struct Lines(Arc<Mutex<Vec<String>>>);
 
 impl AuditSink for Lines {

@@ -16,10 +16,8 @@ use credbroker_plugin::PluginSpec;
 
 /// Set once, when the broker starts to send spans.
 pub(super) static TRACER: OnceLock<BoxedTracer> = OnceLock::new();
-/// The result of a request without an error.
 const OK: &str = "OK";
-/// Longest `tracestate` that is continued. The specification asks for 512 characters; a caller could send 16 KiB, and
-/// each span would keep them.
+/// Longest `tracestate` that is continued, as the specification asks: each span keeps it.
 const LONGEST: usize = 512;
 
 /// The span of one request, until the answer begins.
@@ -34,7 +32,11 @@ impl RequestSpan {
         let builder = tracer.span_builder(rpc).with_kind(SpanKind::Server);
         let builder =
             builder.with_attributes([KeyValue::new("rpc.system", "grpc"), KeyValue::new("rpc.method", rpc)]);
-        let span = builder.start_with_context(tracer, &parent(headers));
+        // The trace that the headers name (W3C Trace Context).
+        let sent = Sent(headers);
+        let parent =
+            global::get_text_map_propagator(|format| format.extract_with_context(&Context::new(), &sent));
+        let span = builder.start_with_context(tracer, &parent);
         Self(Some(Context::new().with_span(span)))
     }
 
@@ -70,11 +72,6 @@ pub fn answered(result: &'static str) {
 /// The context of the current request, if a collector will get its span.
 fn recorded() -> Option<Context> {
     TRACER.get().map(|_| Context::current()).filter(|context| context.span().is_recording())
-}
-
-/// The trace that a request with these headers names (W3C Trace Context).
-fn parent(headers: &HeaderMap) -> Context {
-    global::get_text_map_propagator(|format| format.extract_with_context(&Context::new(), &Sent(headers)))
 }
 
 struct Sent<'a>(&'a HeaderMap);

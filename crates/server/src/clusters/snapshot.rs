@@ -32,7 +32,6 @@ pub(super) const MESSAGE: usize = 256 * 1024;
 /// Messages that are encoded at the same time. Each needs a thread, and memory for its clusters.
 const ENCODERS: usize = 4;
 
-/// One cluster.
 #[derive(Debug)]
 pub(super) struct Row {
     known: Arc<KnownProfile>,
@@ -52,7 +51,6 @@ pub(super) struct View {
 }
 
 impl View {
-    /// Whether it has this cluster.
     fn shows(&self, row: &Row) -> bool {
         let provider = row.known.target().map(|target| &*target.provider.name);
         self.namespace.as_ref().is_none_or(|namespace| row.name().namespace == *namespace)
@@ -61,7 +59,7 @@ impl View {
 }
 
 impl Row {
-    /// The state of `known` in the snapshot `number`, after its `earlier` one.
+    /// Of the snapshot `number`, after the `earlier` one.
     pub(super) fn of(
         known: Arc<KnownProfile>,
         readiness: &Readiness,

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::*;
+use super::{snapshot::MESSAGE, *};
 use crate::preencoded::{Preencoded, tests::messages};
 use credbroker_cache::{CacheParts, Request};
 use credbroker_fleet::resolver::{CredentialRequest, Source};

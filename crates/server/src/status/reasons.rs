@@ -15,26 +15,24 @@ pub(crate) fn resolve_reason(error: &ResolveError) -> Reason {
         ResolveError::Profile(_, source) => profile_reason(source),
         ResolveError::ProfileNotAllowed(_) | ResolveError::ProviderNotAllowed(_) => Reason::PeerDenied,
         ResolveError::ProfileUnread(..) => Reason::HubUnavailable,
-        ResolveError::Provider(_, problem) => problem_reason(problem),
+        ResolveError::Provider(_, problem) => match problem {
+            ProviderProblem::ClusterConfig(..)
+            | ProviderProblem::ClusterServer
+            | ProviderProblem::InvalidVariable(_)
+            | ProviderProblem::NoCluster(_) => Reason::InvalidRequest,
+            ProviderProblem::ClusterMismatch { .. } => Reason::ClusterMismatch,
+            ProviderProblem::ClusterUnread(..) => Reason::HubUnavailable,
+            ProviderProblem::IdentityConflict { .. } => Reason::IdentityConflict,
+            ProviderProblem::NeedsTerminal => Reason::InteractionRequired,
+            ProviderProblem::PluginNotAllowed(..) => Reason::PluginNotAllowed,
+            ProviderProblem::PluginNotFound(..) | ProviderProblem::PluginUnreadable(..) => {
+                Reason::PluginNotFound
+            }
+            ProviderProblem::VariableNotAllowed { .. } => Reason::VariableNotAllowed,
+        },
         ResolveError::UnknownDefinition { .. } => Reason::UnknownDefinition,
         ResolveError::UnknownProfile(_) => Reason::UnknownClusterProfile,
         ResolveError::UnknownProvider(..) => Reason::UnknownProvider,
-    }
-}
-
-fn problem_reason(problem: &ProviderProblem) -> Reason {
-    match problem {
-        ProviderProblem::ClusterConfig(..)
-        | ProviderProblem::ClusterServer
-        | ProviderProblem::InvalidVariable(_)
-        | ProviderProblem::NoCluster(_) => Reason::InvalidRequest,
-        ProviderProblem::ClusterMismatch { .. } => Reason::ClusterMismatch,
-        ProviderProblem::ClusterUnread(..) => Reason::HubUnavailable,
-        ProviderProblem::IdentityConflict { .. } => Reason::IdentityConflict,
-        ProviderProblem::NeedsTerminal => Reason::InteractionRequired,
-        ProviderProblem::PluginNotAllowed(..) => Reason::PluginNotAllowed,
-        ProviderProblem::PluginNotFound(..) | ProviderProblem::PluginUnreadable(..) => Reason::PluginNotFound,
-        ProviderProblem::VariableNotAllowed { .. } => Reason::VariableNotAllowed,
     }
 }
 
@@ -63,7 +61,18 @@ pub(crate) fn cache_reason(error: &CacheError) -> Reason {
 
 fn run_reason(error: &RunError) -> Reason {
     match &error.kind {
-        RunErrorKind::Decode(source) => decode_reason(source),
+        RunErrorKind::Decode(source) => match source {
+            DecodeError::BadTimestamp { .. } => Reason::BadTimestamp,
+            DecodeError::HalfPair { .. } | DecodeError::NoCredential | DecodeError::NoStatus => {
+                Reason::NoCredential
+            }
+            DecodeError::Pair(PairError::KeyMismatch | PairError::LeafNotFirst { .. }) => Reason::KeyMismatch,
+            DecodeError::VersionMismatch { .. } | DecodeError::VersionMissing { .. } => {
+                Reason::VersionMismatch
+            }
+            // The plugin printed something else than a valid credential.
+            _ => Reason::OutputInvalid,
+        },
         RunErrorKind::ArgumentsTooLong(_) | RunErrorKind::ExecInfo(ExecInfoError::TooLarge { .. }) => {
             Reason::ExecInfoTooLarge
         }
@@ -81,18 +90,5 @@ fn run_reason(error: &RunError) -> Reason {
         RunErrorKind::Signal(_) => Reason::PluginSignal,
         RunErrorKind::Throttled { .. } => Reason::IssuerThrottled,
         RunErrorKind::Timeout(..) => Reason::PluginTimeout,
-    }
-}
-
-fn decode_reason(error: &DecodeError) -> Reason {
-    match error {
-        DecodeError::BadTimestamp { .. } => Reason::BadTimestamp,
-        DecodeError::HalfPair { .. } | DecodeError::NoCredential | DecodeError::NoStatus => {
-            Reason::NoCredential
-        }
-        DecodeError::Pair(PairError::KeyMismatch | PairError::LeafNotFirst { .. }) => Reason::KeyMismatch,
-        DecodeError::VersionMismatch { .. } | DecodeError::VersionMissing { .. } => Reason::VersionMismatch,
-        // The plugin printed something else than a valid credential.
-        _ => Reason::OutputInvalid,
     }
 }

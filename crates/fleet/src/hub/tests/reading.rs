@@ -5,7 +5,6 @@ use tempfile::TempDir;
 use tokio::time::timeout;
 
 use super::*;
-use crate::hub::client::HubTimeouts;
 use credbroker_config::{HUB_PROVIDER, HubKubeconfig};
 
 /// Longer than any step of these tests takes, on any machine.
@@ -64,12 +63,12 @@ fn is_well(state: &HubState) -> bool {
 async fn what_is_read_ends_the_problem_and_stays_known_after_the_next() {
     let Read { hub, setup, .. } = hub(false);
     let pause = Duration::from_secs(1);
-    hub.is_lost(&HubError::NewPlugin, 1, pause);
+    hub.is_lost(&HubError::OtherPlugin, 1, pause);
     let HubState { synced, problem, .. } = setup.fleet.hub();
     assert!(!synced && problem.is_some());
     hub.is_read();
     assert!(is_well(&setup.fleet.hub()));
-    hub.is_lost(&HubError::NewPlugin, 1, pause);
+    hub.is_lost(&HubError::OtherPlugin, 1, pause);
     assert!(setup.fleet.hub().synced, "what was read stays known");
 }
 
