@@ -1,6 +1,6 @@
 //! Asks an API server whether it accepts a credential that seems to be rejected.
 
-use std::{borrow::Cow, error::Error, net::ToSocketAddrs as _, sync::Arc, time::Duration};
+use std::{borrow::Cow, error::Error, iter::successors, net::ToSocketAddrs as _, sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{
@@ -96,7 +96,11 @@ impl ApiVerifier {
             let (client, request) = prepared?;
             let response = client.send(request).await;
             // The body is not read; the connection closes.
-            response.map(|response| response.status()).map_err(|error| root_cause(&error).into())
+            response.map(|response| response.status()).map_err(|error| {
+                // The cause below the layers of the HTTP client. None of them contains the credential.
+                let causes = successors(error.source(), |&cause| cause.source());
+                causes.last().map_or_else(|| error.to_string(), ToString::to_string).into()
+            })
         };
         timeout(self.timeout, asked).await.unwrap_or(Err(LATE.into()))
     }
@@ -120,15 +124,6 @@ fn resolve(config: &Config) -> Result<(), Unverified> {
         .to_socket_addrs()
         .map(drop)
         .map_err(|_no_address| "cannot resolve the name of the server or of its proxy")
-}
-
-/// The cause below the layers of the HTTP client. None of them contains the credential.
-fn root_cause(error: &kube::Error) -> String {
-    let mut cause: &dyn Error = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    cause.to_string()
 }
 
 const PATH: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";

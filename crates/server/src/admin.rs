@@ -219,7 +219,6 @@ fn provider_state(providers: &Providers, provider: &Provider) -> ProviderState {
     }
 }
 
-/// State of one key, without its credential and the parts of the key.
 fn credential_state(held: &KeyStatus) -> CredentialState {
     let spec = &held.spec;
     let issued = held.issued.as_ref();

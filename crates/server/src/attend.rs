@@ -96,7 +96,7 @@ fn check(
     provider: &str,
     profile: Option<&ProfileName>,
 ) -> Result<(), Status> {
-    if access.principal().uid == Some(geteuid().as_raw()) {
+    if access.principal.uid == Some(geteuid().as_raw()) {
         return Ok(());
     }
     let allowed = source.check(&access.permit(Verb::Login), provider, profile);
@@ -190,7 +190,7 @@ fn lender(access: &Access, spec: &PluginSpec) -> Option<(Arc<Lender>, oneshot::R
     let process = access.peer.pid?.cast_unsigned();
     let may = spec.provider.interactive != Interactive::Never
         && spec.target.is_none()
-        && access.principal().uid == Some(own)
+        && access.principal.uid == Some(own)
         && access.origin() == Origin::Beside
         && access.is_alone(own, &spec.provider.name);
     may.then(|| Lender::new(process))
@@ -216,7 +216,6 @@ impl Leases {
         (Lease { leases: self.clone(), id }, command)
     }
 
-    /// Takes what the process of `peer` brings.
     pub(super) fn deposit(&self, peer: &Peer, request: pb::DepositOutputRequest) -> Result<(), Status> {
         let pb::DepositOutputRequest { lease_id, stdout, exit_code } = request;
         let deposit = Deposit { stdout: stdout.into(), exit_code };

@@ -97,7 +97,7 @@ pub fn record_runs(audit: Audit) -> RunEndFn {
 
 /// What is known about a call of this peer, with its target, its reason and the generation that was sent.
 fn fields(access: &Access, [target, reason, generation]: [Option<String>; 3]) -> Fields {
-    let (peer, principal) = (&access.peer, access.principal());
+    let (peer, principal) = (&access.peer, &access.principal);
     let executable = principal.process.facts().executable.as_deref().map(Path::display);
     vec![
         ("target", target.map(|target| shown(&target).into())),

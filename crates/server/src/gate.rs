@@ -40,8 +40,6 @@ use credbroker_runner::{LiveRuns, PluginRunner};
 /// Prefix of streaming methods that count as watches. Their requests are streams too.
 const REFLECTION: &str = "/grpc.reflection.";
 const HEALTH: &str = "/grpc.health.v1.Health/";
-/// Path of a streaming method that counts as a watch. The broker's own services take a slot themselves.
-const HEALTH_WATCH: &str = "/grpc.health.v1.Health/Watch";
 
 fn services<R: PluginRunner>(broker: &Arc<Broker<R>>) -> Routes {
     let health = HealthServer::new(Health(Arc::clone(broker)));
@@ -174,7 +172,8 @@ impl<R: PluginRunner> uds::Program for Gate<R> {
             return Err(self.refused(access, path, access.denied()));
         }
         Ok(match path {
-            HEALTH_WATCH => CallKind::Watch,
+            // The broker's own services take a slot themselves.
+            "/grpc.health.v1.Health/Watch" => CallKind::Watch,
             _ if path.starts_with(REFLECTION) => CallKind::Stream,
             _ => CallKind::Call,
         })
@@ -244,7 +243,8 @@ impl<R: PluginRunner> uds::Program for Gate<R> {
         tally(&self.broker.metrics, method, &access.peer, headers);
     }
 
+    /// Reads what can be learned about the peer's process, if nothing has needed it yet, and closes its pidfd.
     fn settle(&self, access: &Access) {
-        access.settle();
+        access.principal.process.facts();
     }
 }

@@ -41,7 +41,6 @@ const HEAD: usize = 8 * 1024;
 const HEAD_TIME: Duration = Duration::from_secs(1);
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
-/// Connections at a time.
 const CONNECTIONS: usize = 16;
 /// How long a connection lives: one request.
 const EXCHANGE: Duration = Duration::from_secs(10);

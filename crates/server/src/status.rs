@@ -78,7 +78,6 @@ pub(super) fn no_hub() -> Status {
     status(Reason::HubNotConfigured, message, None, [])
 }
 
-/// There is no credential for `subject`.
 pub(super) fn failed(subject: &Subject, failed: &Failed) -> Status {
     let provider = &*subject.provider;
     tracing::debug!(provider, "request failed: {failed}");

@@ -29,8 +29,8 @@ use crate::{
     traffic::{Traffic, WatchSlots},
 };
 
-/// Shortest and longest pause after a failed accept. Each further failure doubles the pause.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+/// The pause after a failed accept.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// A lack of places is logged once in this time, not for each connection.
 const NOTE_EVERY: Duration = Duration::from_secs(60);
@@ -45,7 +45,7 @@ pub struct Acceptor<P> {
     draining: CancellationToken,
     identities: Arc<Identities>,
     places: Arc<Places>,
-    /// When a lack of places was logged last, in seconds of [`coarse`].
+    /// When that was, in seconds of [`coarse`].
     noted: AtomicU64,
 }
 
@@ -72,7 +72,7 @@ impl<P: Program> Acceptor<P> {
     /// too, later connections wait in its backlog for the next process.
     pub async fn run(&self, number: usize, mut listeners: watch::Receiver<Arc<UnixListener>>) {
         let draining = &self.draining;
-        let mut pause = PAUSE.0;
+        let mut is_short = false;
         let mut listener = Arc::clone(&listeners.borrow_and_update());
         loop {
             let accepted = tokio::select! {
@@ -88,10 +88,9 @@ impl<P: Program> Acceptor<P> {
             };
             match accepted {
                 Ok((stream, _)) => {
-                    if pause > PAUSE.0 {
+                    if std::mem::take(&mut is_short) {
                         info!("connections are accepted again");
                     }
-                    pause = PAUSE.0;
                     self.admit(number, stream);
                 }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {
@@ -100,14 +99,13 @@ impl<P: Program> Acceptor<P> {
                 // Descriptors or memory ran out, or worse. An immediate retry would only use CPU time.
                 Err(error) => {
                     // Once per shortage, not once per attempt.
-                    if pause == PAUSE.0 {
+                    if !std::mem::replace(&mut is_short, true) {
                         warn!(%error, "no connection can be accepted; trying again until something is given back");
                     }
                     tokio::select! {
                         () = draining.cancelled() => return,
-                        () = sleep(pause) => {}
+                        () = sleep(PAUSE) => {}
                     }
-                    pause = (pause * 2).min(PAUSE.1);
                 }
             }
         }

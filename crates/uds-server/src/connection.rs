@@ -31,9 +31,7 @@ const STREAMS: u32 = 1024;
 const PENDING_RESETS: usize = 20;
 /// Streams that the broker reset because of an error of the peer.
 const ERROR_RESETS: usize = 64;
-/// Bytes of the headers of a request.
 const HEADERS: u32 = 8 * 1024;
-/// Bytes that wait to be sent on one stream.
 const SEND_BUFFER: usize = 64 * 1024;
 const FRAME: u32 = 16 * 1024;
 

@@ -54,8 +54,7 @@ impl Peer {
     }
 }
 
-/// Time since boot without suspend, a few milliseconds late: reading it costs less than an atomic operation on contended
-/// memory.
+/// Time since boot without suspend, a few milliseconds late, for less than an atomic operation on contended memory.
 pub(crate) fn coarse() -> Duration {
     Duration::try_from(clock_gettime(ClockId::MonotonicCoarse)).unwrap_or_default() // never negative
 }
@@ -71,11 +70,6 @@ impl ProcessPin {
         let taken = getsockopt(stream, PeerPidfd).ok();
         let by_id = || Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         taken.or_else(by_id).map(Self)
-    }
-
-    /// Whether the kernel has `SO_PEERPIDFD`.
-    pub(crate) fn is_by_kernel() -> bool {
-        std::os::unix::net::UnixStream::pair().is_ok_and(|(ours, _)| getsockopt(&ours, PeerPidfd).is_ok())
     }
 
     /// Whether the process still runs: then everything that was read under its ID since it was pinned is about it.

@@ -79,7 +79,6 @@ impl ResponseBody {
         frame.map_data(|bytes| Unsent::new(bytes, &self.call.traffic))
     }
 
-    /// Ends the answer, and returns its last frame.
     fn last(&mut self, trailers: HeaderMap) -> Frame<Unsent> {
         self.state = State::Ended;
         Frame::trailers(trailers)

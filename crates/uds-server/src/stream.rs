@@ -34,20 +34,18 @@ pub(crate) struct Noted<S> {
     /// The pause after a refused call. It goes on while the peer does not read, so that answers to what is refused do not
     /// pile up.
     pause: Option<Pin<Box<Sleep>>>,
-    has_written: bool,
 }
 
 impl<S> Noted<S> {
     pub(crate) fn new(stream: S, traffic: &Arc<Traffic>) -> Self {
         let traffic = Arc::clone(traffic);
-        Self { stream, traffic, first: Vec::new(), pause: None, has_written: false }
+        Self { stream, traffic, first: Vec::new(), pause: None }
     }
 
     fn note(&mut self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         self.traffic.blocked.store(written.is_pending(), Ordering::Relaxed);
         if written.is_ready() {
             self.traffic.written.fetch_add(1, Ordering::Relaxed);
-            self.has_written = true;
         }
         written
     }
@@ -159,7 +157,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Noted<S> {
     /// False before the first write: h2 asks once then, and so copies frames below 1 KiB into one buffer, where many
     /// responses share one write. Later answers only decide how it writes a large frame.
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored() && self.has_written
+        self.stream.is_write_vectored() && self.traffic.written.load(Ordering::Relaxed) > 0
     }
 }
 

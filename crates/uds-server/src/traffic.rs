@@ -66,7 +66,6 @@ pub(crate) struct Traffic {
     pub(crate) refused: AtomicBool,
     /// Whether what the server writes no longer waits for the answer to the first call.
     uncorked: AtomicBool,
-    /// Wakes the connection then.
     pub(crate) on_uncork: AtomicWaker,
     /// Cancelled to end the connection: the server drains, the peer makes no call or reads nothing, or another connection
     /// needs the place.

@@ -32,7 +32,6 @@ use credbroker_credential::Issued;
 use credbroker_plugin::{PluginSpec, ProviderRef, Providers};
 use credbroker_runner::PluginRunner;
 
-/// Time until a connection is established.
 const CONNECT: Duration = Duration::from_secs(10);
 
 /// Time limits of requests to the hub.

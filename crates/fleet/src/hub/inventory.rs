@@ -134,7 +134,6 @@ fn name(object: &DynamicObject) -> Option<ProfileName> {
     ProfileName::of_object(metadata.namespace.as_deref()?, metadata.name.as_deref()?)
 }
 
-/// What limits count.
 #[derive(Debug, Default)]
 struct Counts {
     /// The sizes of the known profiles in memory, in bytes.

@@ -109,7 +109,6 @@ impl<R: PluginRunner> Hub<R> {
         pending().await
     }
 
-    /// Every profile was read once, and the watches run.
     fn is_read(&self) {
         let fleet = &self.parts.fleet;
         let HubState { synced, problem, .. } = fleet.hub();

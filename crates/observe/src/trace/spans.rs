@@ -16,7 +16,6 @@ use credbroker_plugin::PluginSpec;
 
 /// Set once, when the broker starts to send spans.
 pub(super) static TRACER: OnceLock<BoxedTracer> = OnceLock::new();
-const OK: &str = "OK";
 /// Longest `tracestate` that is continued, as the specification asks: each span keeps it.
 const LONGEST: usize = 512;
 
@@ -63,7 +62,7 @@ pub fn answered(result: &'static str) {
     if let Some(context) = recorded() {
         let span = context.span();
         span.set_attribute(KeyValue::new("credbroker.result", result));
-        if result != OK {
+        if result != "OK" {
             span.set_status(Status::error(result));
         }
     }
@@ -122,7 +121,6 @@ impl RunSpan {
     }
 }
 
-/// What names a credential in a span.
 fn credential(spec: &PluginSpec) -> [KeyValue; 2] {
     let provider = KeyValue::new("credbroker.provider", spec.provider.name.to_string());
     [provider, KeyValue::new("credbroker.key", spec.key.to_string())]

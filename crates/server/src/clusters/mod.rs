@@ -24,6 +24,7 @@ use self::{
 };
 use crate::{
     access::{Access, Policies},
+    convert,
     paging::Paging,
     preencoded::{Follow, MessageStream},
     status,
@@ -133,7 +134,7 @@ impl<R: PluginRunner> Clusters<R> {
         // Set only after success: a cancelled call must not mark a snapshot as made.
         *made = Some(basis);
         self.snapshots.send_if_modified(|current| {
-            let is_news = next.number() != current.number();
+            let is_news = next.number != current.number;
             *current = Arc::clone(&next);
             is_news
         });
@@ -178,7 +179,7 @@ impl<R: PluginRunner> Clusters<R> {
         let rows = snapshot.after(after.as_ref(), &view);
         let rows = rows.map(|row| (row.message(&view.rights), (&*row.name().namespace, &*row.name().name)));
         let (clusters, next_page_token) = paging.fill(rows);
-        Ok(pb::ListClustersResponse { clusters, next_page_token, hub: Some(snapshot.hub()) })
+        Ok(pb::ListClustersResponse { clusters, next_page_token, hub: Some(convert::hub(&snapshot.hub)) })
     }
 
     /// Sends the current clusters, then changes.
@@ -241,7 +242,7 @@ impl Follow for ClusterStream {
             }
             let newest = Arc::clone(&self.snapshots.borrow_and_update());
             let is_current = |(known, had): &(Arc<Snapshot>, View)| {
-                known.number() == newest.number() && had.rights.view == self.view.rights.view
+                known.number == newest.number && had.rights.view == self.view.rights.view
             };
             if !self.known.as_ref().is_some_and(is_current) {
                 self.sending = Some((newest, DiffPosition::default()));
