@@ -109,7 +109,6 @@ impl<R: PluginRunner> Broker<R> {
     }
 }
 
-/// The broker's own services.
 #[derive(Debug)]
 pub(super) struct BrokerService<R> {
     pub(super) broker: Arc<Broker<R>>,

@@ -44,7 +44,6 @@ const JSON: &str = "application/json";
 const CONNECTIONS: usize = 16;
 /// How long a connection lives: one request.
 const EXCHANGE: Duration = Duration::from_secs(10);
-/// The pause after a failed accept.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Where the monitor listens.

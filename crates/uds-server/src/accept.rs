@@ -29,7 +29,6 @@ use crate::{
     traffic::{Traffic, WatchSlots},
 };
 
-/// The pause after a failed accept.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A lack of places is logged once in this time, not for each connection.
@@ -181,9 +180,10 @@ impl<P: Program> Acceptor<P> {
         }
         self.noted.store(seconds.max(1), Ordering::Relaxed);
         let (uid, pid) = (peer.uid, peer.pid);
-        match who {
-            Who::All => warn!(?limit, most, "no more connections are served until one is closed or idle"),
-            _ => warn!(?limit, most, ?who, uid, pid, "a peer has its share, and gets no more connections"),
+        if who == Who::All {
+            warn!(?limit, most, "no more connections are served until one is closed or idle");
+        } else {
+            warn!(?limit, most, ?who, uid, pid, "a peer has its share, and gets no more connections");
         }
     }
 }

@@ -117,7 +117,6 @@ async fn until_last_call<C: Future>(mut connection: Pin<&mut C>, traffic: &Traff
     }
 }
 
-/// hyper's connections with these limits, whose tasks are on `tasks`.
 fn http2(tasks: TaskTracker) -> http2::Builder<TrackedExecutor> {
     let mut builder = http2::Builder::new(TrackedExecutor(tasks));
     builder

@@ -72,7 +72,6 @@ impl<S> Noted<S> {
 }
 
 impl<S: AsyncWrite + Unpin> Noted<S> {
-    /// Writes what has waited.
     fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.first.is_empty() {
             let written = Pin::new(&mut self.stream).poll_write(cx, &self.first);

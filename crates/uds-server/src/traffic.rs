@@ -154,7 +154,7 @@ impl Traffic {
     /// Bytes that the connection holds.
     pub(crate) fn used(&self) -> usize {
         let charged = [&self.charged, &self.unfinished].map(|charged| charged.load(Ordering::Relaxed));
-        // While calls wait for room, nobody reads what the peer sends ahead.
+        // While calls wait for room, no one reads what the peer sends ahead.
         let ahead = if self.has_room() { 0 } else { WINDOW as usize };
         HTTP2 + ahead + self.calls() * CALL + charged.iter().sum::<usize>()
     }

@@ -47,9 +47,11 @@ pub struct HubParts<R> {
 pub(super) struct Prewarmer<R> {
     rules: Vec<Prewarm>,
     parts: Arc<HubParts<R>>,
-    /// By rule and provider.
-    budgets: Mutex<HashMap<(usize, Arc<str>), Arc<Budget>>>,
+    budgets: Mutex<Budgets>,
 }
+
+/// By rule and provider.
+type Budgets = HashMap<(usize, Arc<str>), Arc<Budget>>;
 
 impl<R: PluginRunner> Prewarmer<R> {
     pub(super) fn new(rules: Vec<Prewarm>, parts: Arc<HubParts<R>>) -> Self {

@@ -176,7 +176,6 @@ impl<R: PluginRunner> ScopeReader<'_, R> {
         Ok(())
     }
 
-    /// The newest client's.
     fn api(&mut self) -> Api<DynamicObject> {
         let kind = GroupVersionKind::gvk("multicluster.x-k8s.io", "v1alpha1", "ClusterProfile");
         let resource = ApiResource::from_gvk_with_plural(&kind, "clusterprofiles");

@@ -46,7 +46,7 @@ fn unfinished_requests_share_one_limit() {
 fn what_the_peer_sends_ahead_counts_while_calls_wait_for_room() {
     let traffic = Traffic::for_tests();
     let before = traffic.used();
-    // Bytes that another one holds too count for nobody.
+    // Bytes that another one holds too count for no one.
     let bytes = Bytes::from(vec![0; UNSENT]);
     let answer = Unsent::new(bytes.clone(), &traffic);
     assert_eq!(traffic.used() - before, WINDOW as usize);
