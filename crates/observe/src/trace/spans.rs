@@ -31,11 +31,7 @@ impl RequestSpan {
         let builder = tracer.span_builder(rpc).with_kind(SpanKind::Server);
         let builder =
             builder.with_attributes([KeyValue::new("rpc.system", "grpc"), KeyValue::new("rpc.method", rpc)]);
-        // The trace that the headers name (W3C Trace Context).
-        let sent = Sent(headers);
-        let parent =
-            global::get_text_map_propagator(|format| format.extract_with_context(&Context::new(), &sent));
-        let span = builder.start_with_context(tracer, &parent);
+        let span = builder.start_with_context(tracer, &parent(headers));
         Self(Some(Context::new().with_span(span)))
     }
 
@@ -71,6 +67,11 @@ pub fn answered(result: &'static str) {
 /// The context of the current request, if a collector will get its span.
 fn recorded() -> Option<Context> {
     TRACER.get().map(|_| Context::current()).filter(|context| context.span().is_recording())
+}
+
+/// The trace that a request with these headers names (W3C Trace Context).
+fn parent(headers: &HeaderMap) -> Context {
+    global::get_text_map_propagator(|format| format.extract_with_context(&Context::new(), &Sent(headers)))
 }
 
 struct Sent<'a>(&'a HeaderMap);
