@@ -51,14 +51,15 @@ async fn the_states_of_many_failing_keys_come_in_pages_to_every_client() {
         let list = ListCredentialsRequest { page_token, ..Default::default() };
         let page = client.list_credentials(list).await.unwrap().into_inner();
         let size: usize = page.credentials.iter().map(CredentialState::encoded_len).sum();
-        assert!(size <= 1 << 20, "{size}");
+        assert!(size <= 256 * 1024, "{size}");
         keys.extend(page.credentials.into_iter().map(|state| state.key));
         (page_token, pages) = (page.next_page_token, pages + 1);
         if page_token.is_empty() {
             break;
         }
     }
-    assert_eq!((keys.len(), pages), (KEYS, 2));
+    assert_eq!(keys.len(), KEYS);
+    assert!(pages > 4, "{pages}");
     let wrong = ListCredentialsRequest { page_token: "x".into(), ..Default::default() };
     assert_eq!(client.list_credentials(wrong).await.unwrap_err().code(), Code::InvalidArgument);
 }

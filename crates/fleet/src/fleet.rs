@@ -11,7 +11,7 @@ use tokio::{sync::watch, time::Instant};
 use credbroker_credential::Cluster;
 use credbroker_observe::clock::{Clock as _, SystemClock};
 use credbroker_plugin::{
-    ProfileError, ProfileName, Provider, Providers, Target,
+    ProfileError, ProfileName, Providers, Target,
     cluster_profile::{ClusterProfile, EndpointRules, Resolution, Skipped, resolve},
 };
 
@@ -23,7 +23,8 @@ pub struct Fleet {
     state: RwLock<FleetState>,
     revision: watch::Sender<u64>,
     hub: watch::Sender<HubState>,
-    reads: watch::Sender<HubReads>,
+    /// When the next attempt to read the hub begins, sent when one ends. `None`, or if that has passed: one is in progress.
+    reads: watch::Sender<Option<Instant>>,
 }
 
 #[derive(Debug)]
@@ -100,7 +101,9 @@ impl Fleet {
     fn resolved(&self, mut profile: ClusterProfile) -> (KnownProfile, RwLockWriteGuard<'_, FleetState>) {
         loop {
             let basis = Arc::clone(&self.read().basis);
-            let known = KnownProfile::new(profile, &basis.providers.access, basis.rules);
+            let Resolution { outcome, skipped, warnings } =
+                resolve(&profile, &basis.providers.access, basis.rules);
+            let known = KnownProfile { profile, outcome, skipped, warnings, revision: 0 };
             let state = self.write();
             if Arc::ptr_eq(&state.basis, &basis) {
                 return (known, state);
@@ -202,7 +205,7 @@ impl Fleet {
     pub fn unread(&self) -> Option<(Arc<str>, Duration)> {
         let HubState { synced, problem, .. } = self.hub();
         let problem = problem.unwrap_or_else(|| "the hub has not answered yet".into());
-        (!synced).then(|| (problem, self.reads.borrow().pause()))
+        (!synced).then(|| (problem, self.pause()))
     }
 
     /// Notifies when the state of the hub changes.
@@ -215,15 +218,22 @@ impl Fleet {
         self.hub.send_if_modified(|state| state.set(synced, problem, SystemClock.now().wall));
     }
 
-    /// The attempts to read the hub.
-    pub fn reads(&self) -> watch::Receiver<HubReads> {
+    /// Notifies when an attempt to read the hub has ended.
+    pub fn reads(&self) -> watch::Receiver<Option<Instant>> {
         self.reads.subscribe()
+    }
+
+    /// The time until the next attempt to read the hub begins; zero: it is in progress.
+    #[expect(clippy::disallowed_methods, reason = "stops in suspend, as the timer of the pause does")]
+    pub fn pause(&self) -> Duration {
+        self.reads.borrow().map_or(Duration::ZERO, |next| next.saturating_duration_since(Instant::now()))
     }
 
     /// An attempt to read the hub has succeeded, or has failed and is followed by another one after `pause`. The state of
     /// the hub is already set.
+    #[expect(clippy::disallowed_methods, reason = "stops in suspend, as the timer of the pause does")]
     pub fn end_read(&self, pause: Option<Duration>) {
-        self.reads.send_modify(|reads| reads.end(pause));
+        self.reads.send_replace(pause.and_then(|pause| Instant::now().checked_add(pause)));
     }
 
     /// The maps are consistent after every step, so a poisoned lock is usable.
@@ -252,12 +262,6 @@ pub struct KnownProfile {
 }
 
 impl KnownProfile {
-    /// Resolves `profile` against `configured`.
-    fn new(profile: ClusterProfile, configured: &[Arc<Provider>], rules: EndpointRules) -> Self {
-        let Resolution { outcome, skipped, warnings } = resolve(&profile, configured, rules);
-        Self { profile, outcome, skipped, warnings, revision: 0 }
-    }
-
     /// Whether readers see no difference to `newer`, and its credential is the same.
     fn looks_like(&self, newer: &Self) -> bool {
         let leads_alike = match (&self.outcome, &newer.outcome) {
@@ -321,28 +325,6 @@ impl HubState {
         let since = if is_same { self.since } else { Some(now) };
         let newer = Self { synced, problem, since };
         std::mem::replace(self, newer) != *self
-    }
-}
-
-/// The attempts to read the hub.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct HubReads {
-    /// How many have succeeded or failed.
-    pub ended: u64,
-    /// When the next one begins. `None`, or if that has passed: one is in progress.
-    next: Option<Instant>,
-}
-
-#[expect(clippy::disallowed_methods, reason = "stops in suspend, as the timer of the pause does")]
-impl HubReads {
-    /// The time until the next one begins; zero: it is in progress.
-    pub fn pause(&self) -> Duration {
-        self.next.map_or(Duration::ZERO, |next| next.saturating_duration_since(Instant::now()))
-    }
-
-    fn end(&mut self, pause: Option<Duration>) {
-        self.ended += 1;
-        self.next = pause.and_then(|pause| Instant::now().checked_add(pause));
     }
 }
 

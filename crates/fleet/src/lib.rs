@@ -9,5 +9,5 @@ pub mod hub;
 pub mod resolver;
 mod verify;
 
-pub use fleet::{Fleet, HubReads, HubState, KnownProfile, ProfileChange};
+pub use fleet::{Fleet, HubState, KnownProfile, ProfileChange};
 pub use verify::ApiVerifier;

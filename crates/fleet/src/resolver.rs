@@ -152,12 +152,11 @@ impl Resolver {
     /// progress, or of the next one. Waits for one outcome only, and at most five seconds; if the next attempt begins
     /// later than that, not at all.
     pub async fn settled(&self, ask: &CredentialRequest) {
-        let (mut reads, before) = {
+        let mut reads = {
             let world = self.world.load();
             let Some(fleet) = world.fleet.as_ref() else { return };
             // Before the state of the hub is read: no outcome is missed.
             let reads = fleet.reads();
-            let before = *reads.borrow();
             if fleet.hub().synced {
                 return;
             }
@@ -166,15 +165,18 @@ impl Resolver {
             }
             let needs_fleet = match &ask.source {
                 Source::ClusterProfile(profile) => fleet.get(profile).is_none(),
-                Source::Provider(provider) => ask.cluster.is_some() && world.matches_clusters(provider),
+                Source::Provider(provider) => {
+                    let entry = world.providers.entry(provider).ok().filter(|_| ask.cluster.is_some());
+                    entry.is_some_and(|entry| entry.provider.cluster_info == ClusterInfo::Match)
+                }
             };
-            if !needs_fleet || before.pause() > FIRST_LOOK {
+            if !needs_fleet || fleet.pause() > FIRST_LOOK {
                 return;
             }
-            (reads, before)
+            reads
         };
         // Ignores a timeout: the answer then uses what is known.
-        drop(timeout(FIRST_LOOK, reads.wait_for(|reads| reads.ended != before.ended)).await);
+        drop(timeout(FIRST_LOOK, reads.changed()).await);
     }
 
     /// Notified when the profile of `spec` changes, closed when it is deleted. `None`: `spec` has no profile.
@@ -193,7 +195,6 @@ impl Resolver {
     }
 }
 
-/// Everything that requests are resolved against.
 #[derive(Debug)]
 struct World {
     providers: Arc<Providers>,
@@ -269,11 +270,6 @@ impl World {
             });
         };
         known.outcome.clone().map_err(|error| ResolveError::Profile(profile.clone(), error))
-    }
-
-    fn matches_clusters(&self, provider: &ProviderRef) -> bool {
-        let entry = self.providers.entry(provider);
-        entry.is_ok_and(|entry| entry.provider.cluster_info == ClusterInfo::Match)
     }
 
     /// Finds a known cluster that matches the one that the caller sent. The plugin receives the broker's value.

@@ -1,6 +1,6 @@
 //! Asks an API server whether it accepts a credential that seems to be rejected.
 
-use std::{borrow::Cow, error::Error, net::ToSocketAddrs as _, sync::Arc, time::Duration};
+use std::{borrow::Cow, error::Error, iter::successors, net::ToSocketAddrs as _, sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{
@@ -16,8 +16,7 @@ use x509_parser::pem::Pem;
 use credbroker_cache::{Verdict, VerifyFn};
 use credbroker_credential::{Cluster, Issued};
 
-/// How long one request may take, and how long it may wait for a slot before that: an API server that hangs takes no time
-/// from the requests to others.
+/// How long one request may take, and before that wait for a slot, so that an API server that hangs delays no other.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Requests at a time, to all API servers together.
@@ -71,7 +70,7 @@ impl ApiVerifier {
     /// Asks the API server of `cluster`. The credential is sent there, so the cluster must come from the broker's
     /// configuration or fleet. Takes a bounded time; a failure is [`Verdict::Unverifiable`].
     async fn verify(&self, issued: Arc<Issued>, cluster: Arc<Cluster>) -> Verdict {
-        let server = host(&cluster);
+        let server = server(&cluster).and_then(|server| server.authority().map(ToString::to_string));
         match self.ask(issued, cluster).await {
             Ok(status) => {
                 let verdict = verdict(status);
@@ -97,7 +96,11 @@ impl ApiVerifier {
             let (client, request) = prepared?;
             let response = client.send(request).await;
             // The body is not read; the connection closes.
-            response.map(|response| response.status()).map_err(|error| root_cause(&error).into())
+            response.map(|response| response.status()).map_err(|error| {
+                // The cause below the layers of the HTTP client. None of them contains the credential.
+                let causes = successors(error.source(), |&cause| cause.source());
+                causes.last().map_or_else(|| error.to_string(), ToString::to_string).into()
+            })
         };
         timeout(self.timeout, asked).await.unwrap_or(Err(LATE.into()))
     }
@@ -112,8 +115,8 @@ fn prepare(issued: &Issued, cluster: &Cluster) -> Result<(Client, Request<Body>)
     Ok((client, review(issued)?))
 }
 
-/// Resolves the name to connect to. The HTTP client resolves it again, on a thread that it abandons after a timeout; doing
-/// it here first bounds the number of such threads.
+/// Resolves the name to connect to. The HTTP client does it again, on a thread that it abandons after a timeout: this bounds
+/// the number of such threads.
 fn resolve(config: &Config) -> Result<(), Unverified> {
     let to = config.proxy_url.as_ref().unwrap_or(&config.cluster_url);
     let host = to.host().unwrap_or_default().trim_matches(['[', ']']);
@@ -123,19 +126,10 @@ fn resolve(config: &Config) -> Result<(), Unverified> {
         .map_err(|_no_address| "cannot resolve the name of the server or of its proxy")
 }
 
-/// The cause below the layers of the HTTP client. None of them contains the credential.
-fn root_cause(error: &kube::Error) -> String {
-    let mut cause: &dyn Error = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    cause.to_string()
-}
-
 const PATH: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 const REVIEW: &str = r#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}"#;
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
-const PRODUCT: HeaderValue = HeaderValue::from_static(concat!("credbroker/", env!("CARGO_PKG_VERSION")));
+const JSON: &str = "application/json";
+const PRODUCT: &str = concat!("credbroker/", env!("CARGO_PKG_VERSION"));
 
 /// A client for `cluster`, with the certificate of `issued` if that has no token. An API server that accepts a certificate
 /// does not look at a token, and clients such as those for Java and Python send only the token. Nothing comes from the
@@ -164,27 +158,20 @@ fn config(issued: &Issued, cluster: &Cluster) -> Result<Config, Unverified> {
 
 /// The request, with the token of `issued`, if it has one.
 fn review(issued: &Issued) -> Result<Request<Body>, Unverified> {
-    let mut request = Request::new(Body::from(REVIEW.as_bytes().to_vec()));
-    *request.method_mut() = http::Method::POST;
-    *request.uri_mut() = Uri::from_static(PATH);
-    request.headers_mut().extend([(CONTENT_TYPE, JSON), (ACCEPT, JSON), (USER_AGENT, PRODUCT)]);
-    match issued.token() {
+    let request =
+        Request::post(PATH).header(CONTENT_TYPE, JSON).header(ACCEPT, JSON).header(USER_AGENT, PRODUCT);
+    let request = match issued.token() {
         Some(token) => {
             let value = HeaderValue::try_from(format!("Bearer {token}"));
             let mut value = value.map_err(|_holds_it| NO_CREDENTIAL)?;
             value.set_sensitive(true);
-            request.headers_mut().insert(AUTHORIZATION, value);
+            request.header(AUTHORIZATION, value)
         }
         // An anonymous request would be answered too, and show nothing about the credential.
         None if issued.certificate_pem().is_none() => return Err(NO_CREDENTIAL),
-        None => {}
-    }
-    Ok(request)
-}
-
-/// Host and port, for logs. `None`: no request is sent to such a URL.
-fn host(cluster: &Cluster) -> Option<String> {
-    server(cluster)?.authority().map(ToString::to_string)
+        None => request,
+    };
+    request.body(Body::from(REVIEW.as_bytes().to_vec())).map_err(|_never| BROKEN)
 }
 
 fn server(cluster: &Cluster) -> Option<Uri> {

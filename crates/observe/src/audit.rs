@@ -1,11 +1,11 @@
 //! Audit records: one for each decision about a request, and one for each plugin run. Nothing waits for them.
 //!
-//! A record never has a secret: names, numbers and reasons only. The records of one second are limited, and the others
-//! are counted.
+//! A record has names, numbers and reasons, and never a secret. The records of one second are limited; the others are counted.
 
 use std::{
     collections::HashMap,
-    fmt, mem,
+    fmt::Debug,
+    mem,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -37,7 +37,7 @@ pub struct Audit {
 }
 
 /// Takes records as lines, each a JSON object.
-pub trait AuditSink: Send + Sync + 'static {
+pub trait AuditSink: Debug + Send + Sync + 'static {
     /// Takes a line, without its end. Never waits.
     fn push(&self, line: &str);
 
@@ -47,19 +47,6 @@ pub trait AuditSink: Send + Sync + 'static {
 
 /// What a record says: names, and values that are in it if they are present.
 pub type Fields = Vec<(&'static str, Option<Value>)>;
-
-/// A decision about one request.
-#[derive(Clone, Debug)]
-pub struct Decision<'a> {
-    /// Effective uid of the peer.
-    pub uid: u32,
-    /// The call: a verb, or the path of a method.
-    pub call: &'a str,
-    /// How it was decided.
-    pub outcome: RequestOutcome,
-    /// What else is known about it.
-    pub more: Fields,
-}
 
 named! {
     /// How a request was decided.
@@ -85,23 +72,31 @@ impl Audit {
         self.inner.as_ref().map(|inner| inner.clock.now().boot)
     }
 
-    /// Records a decision that took from `begun` until now. Of the requests of one uid that are denied or fail in one
+    /// Records the decision about a `call` (a verb, or the path of a method) of the effective uid `uid`, which took from
+    /// `begun` until now, and what `more` is known about it. Of the requests of one uid that are denied or fail in one
     /// second, only the first ones have a record, and the others are counted.
-    pub fn decision(&self, begun: Option<Duration>, decision: Decision<'_>) {
+    pub fn decision(
+        &self,
+        begun: Option<Duration>,
+        uid: u32,
+        (call, outcome): (&str, RequestOutcome),
+        more: Fields,
+    ) {
         if let (Some(inner), Some(begun)) = (&self.inner, begun)
-            && inner.budgets.take(decision.uid, decision.outcome)
+            && inner.budgets.take(uid, outcome)
         {
-            inner.decision(decision, Some(inner.clock.now().boot.saturating_sub(begun)));
+            let took = inner.clock.now().boot.saturating_sub(begun);
+            inner.decision((call, outcome), more, Some(took));
         }
     }
 
     /// Records an answer from memory, unless there were too many in this second: then another record has their number.
-    /// Makes the record only if there is room for it.
-    pub fn hit<'a>(&self, decision: impl FnOnce() -> Decision<'a>) {
+    /// Makes `more` only if there is room for the record.
+    pub fn hit(&self, call: &str, more: impl FnOnce() -> Fields) {
         if let Some(inner) = &self.inner
             && inner.budgets.take_hit()
         {
-            inner.decision(decision(), None);
+            inner.decision((call, RequestOutcome::Allowed), more(), None);
         }
     }
 
@@ -131,6 +126,7 @@ impl Audit {
     }
 }
 
+#[derive(Debug)]
 struct Recorder {
     /// `None`: the broker's log.
     lines: Option<Box<dyn AuditSink>>,
@@ -140,7 +136,7 @@ struct Recorder {
 
 impl Recorder {
     /// Records a decision that `took` so long; `None`: it was a hit.
-    fn decision(&self, Decision { call, outcome, more, .. }: Decision<'_>, took: Option<Duration>) {
+    fn decision(&self, (call, outcome): (&str, RequestOutcome), more: Fields, took: Option<Duration>) {
         let (title, hits) = (format!("{} {call}", outcome.name()), self.budgets.hits_not_recorded());
         let mut fields = vec![("call", Some(call.into())), ("outcome", Some(outcome.name().into()))];
         fields.extend(more);
@@ -162,12 +158,6 @@ impl Recorder {
             None if is_hit => debug!(target: "credbroker::audit", "{}", text(title, fields)),
             None => info!(target: "credbroker::audit", "{}", text(title, fields)),
         }
-    }
-}
-
-impl fmt::Debug for Recorder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Audit")
     }
 }
 
@@ -224,7 +214,6 @@ struct Omitted {
     recorded: u32,
     denied: u64,
     failed: u64,
-    /// Answers from memory.
     hits: u64,
 }
 

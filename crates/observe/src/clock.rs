@@ -1,7 +1,7 @@
 //! The clocks, which no other file reads, and how long to wait.
 
 use std::{
-    fmt,
+    fmt::Debug,
     time::{Duration, SystemTime},
 };
 
@@ -16,22 +16,10 @@ const BOOT: ClockId = ClockId::Boottime;
 #[cfg(not(target_os = "linux"))]
 const BOOT: ClockId = ClockId::Monotonic;
 
-/// The cheapest clock.
-#[cfg(target_os = "linux")]
-const COARSE: ClockId = ClockId::MonotonicCoarse;
-#[cfg(not(target_os = "linux"))]
-const COARSE: ClockId = ClockId::Monotonic;
-
 /// Reads the time. Tests replace it.
-pub trait Clock: Send + Sync + 'static {
+pub trait Clock: Debug + Send + Sync + 'static {
     /// Both clocks, read together.
     fn now(&self) -> Now;
-}
-
-impl fmt::Debug for dyn Clock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Clock")
-    }
 }
 
 /// The clocks of the kernel: the wall clock, and `CLOCK_BOOTTIME`, which counts suspend and is never stepped.
@@ -46,12 +34,6 @@ impl Clock for SystemClock {
         let boot = Duration::try_from(boot).unwrap_or_default(); // never negative
         Now { wall, boot }
     }
-}
-
-/// Time since boot without suspend, a few milliseconds late. For ages that decide nothing about credentials: reading it
-/// costs less than an atomic operation on contended memory.
-pub fn coarse() -> Duration {
-    Duration::try_from(clock_gettime(COARSE)).unwrap_or_default() // never negative
 }
 
 /// The common phase of periodic tasks: all that are due in the same second wake the idle process once.

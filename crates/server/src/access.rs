@@ -30,11 +30,11 @@ pub struct Access {
     pub(super) peer: Peer,
     /// The plugin run that the peer is a process of.
     pub(super) run: Option<PeerRun>,
-    principal: Principal,
+    /// The identity that the rights are for.
+    pub(super) principal: Principal,
     current: ArcSwap<CurrentRights>,
 }
 
-/// The plugin run of a peer.
 #[derive(Clone, Debug)]
 pub(super) enum PeerRun {
     /// The peer is the plugin or descends from it.
@@ -43,18 +43,14 @@ pub(super) enum PeerRun {
     Possible,
 }
 
-/// The rights under one policy.
+/// The rights under one policy, with a receiver that has seen it and no newer one.
 #[derive(Debug)]
-struct CurrentRights {
-    /// Has seen the policy of `rights` and no newer one.
-    policies: Policies,
-    rights: Arc<Rights>,
-}
+struct CurrentRights(Policies, Arc<Rights>);
 
 impl CurrentRights {
     fn of(principal: &Principal, mut policies: Policies) -> Self {
         let rights = Arc::new(policies.borrow_and_update().rights(principal));
-        Self { policies, rights }
+        Self(policies, rights)
     }
 }
 
@@ -64,7 +60,6 @@ impl Access {
         Self { peer, run: None, principal, current }
     }
 
-    /// The access of the connection that `request` came on.
     pub(super) fn of<T>(request: &Request<T>) -> Result<&Arc<Self>, Status> {
         request.extensions().get().ok_or_else(status::no_peer)
     }
@@ -73,16 +68,17 @@ impl Access {
     /// allocates nothing.
     pub(super) fn rights(&self) -> Arc<Rights> {
         let current = self.current.load();
+        let CurrentRights(policies, rights) = &**current;
         // An error means that the broker ends.
-        if !current.policies.has_changed().unwrap_or(false) {
-            return Arc::clone(&current.rights);
+        if !policies.has_changed().unwrap_or(false) {
+            return Arc::clone(rights);
         }
-        let renewed = Arc::new(CurrentRights::of(&self.principal, current.policies.clone()));
-        self.current.store(Arc::clone(&renewed));
-        Arc::clone(&renewed.rights)
+        let renewed = CurrentRights::of(&self.principal, policies.clone());
+        let rights = Arc::clone(&renewed.1);
+        self.current.store(Arc::new(renewed));
+        rights
     }
 
-    /// The permit for a call that needs `verb`.
     pub(super) fn permit(&self, verb: Verb) -> Permit {
         Permit::new(self.rights(), verb)
     }
@@ -117,7 +113,7 @@ impl Access {
 
     /// Changes of the policy that [`rights`](Self::rights) does not know yet, and later ones.
     pub(super) fn changes(&self) -> Policies {
-        self.current.load().policies.clone()
+        self.current.load().0.clone()
     }
 
     /// Waits until the peer has no right at all. Each poll reads the rights, because a new policy is in force slightly
@@ -144,34 +140,21 @@ impl Access {
 
     /// Whether no other user than `own` and root can get a credential of the provider now.
     pub(super) fn is_alone(&self, own: u32, provider: &str) -> bool {
-        self.current.load().policies.borrow().is_alone(own, provider)
+        self.current.load().0.borrow().is_alone(own, provider)
     }
 
-    /// The identity that the rights are for.
-    pub(super) fn principal(&self) -> &Principal {
-        &self.principal
-    }
-
-    /// A span for a request of the peer.
     pub(super) fn span(&self, rpc: &'static str) -> Span {
         debug_span!("request", rpc, uid = self.peer.uid, pid = self.peer.pid)
     }
 
-    /// Where the peer runs.
     pub(super) fn origin(&self) -> Origin {
         self.principal.process.facts().origin
     }
 
-    /// Reads what can be learned about the peer's process, if nothing has needed it yet, and closes its pidfd.
-    pub(super) fn settle(&self) {
-        self.principal.process.facts();
-    }
-
-    /// The error of a peer without a right.
     pub(super) fn denied(&self) -> Status {
         let cause = match self.principal.uid {
             None => status::UNMAPPED,
-            Some(_) if self.current.load().policies.borrow().has_rules() => status::UNLISTED,
+            Some(_) if self.current.load().0.borrow().has_rules() => status::UNLISTED,
             Some(_) => status::STRANGER,
         };
         status::peer_denied(self.peer.uid, cause)

@@ -25,9 +25,7 @@ use credbroker_plugin::{
 };
 use credbroker_runner::PluginRunner;
 
-/// Bytes of one page. Many clients limit a message to 4 MiB, and a key that fails has an error message of 2 KiB.
-const PAGE: usize = 1 << 20;
-/// Number of keys that are read from the cache at a time.
+/// Keys that are read from the cache at a time.
 const BATCH: usize = 512;
 
 #[tonic::async_trait]
@@ -43,16 +41,17 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
             None => Selector::All,
             selector => self.selector(selector, &Permit::new(Arc::clone(&rights), Verb::List))?,
         };
-        let (paging, after) =
-            Paging::read("credentials", &format!("{selector:?}"), PAGE, page_size, &page_token)?;
+        let (paging, after) = Paging::read("credentials", &format!("{selector:?}"), page_size, &page_token)?;
         let after = after.map(|(provider, key): (String, _)| (provider.into(), PluginKey(key)));
         let held = self.held(&selector, after);
         let shown = held.filter(|held| is_about(&rights, Verb::List, &held.spec));
         let mut numbers = with_key_parts.then(ValueNumbers::default);
         let row = |held: KeyStatus| {
-            let key_parts = numbers.as_mut().map(|numbers| numbers.key_parts(&held.spec));
-            let state =
-                CredentialState { key_parts: key_parts.unwrap_or_default(), ..credential_state(&held) };
+            let mut state = credential_state(&held);
+            if let Some(numbers) = &mut numbers {
+                let (provider, parts) = (&held.spec.provider.name, held.spec.key_parts());
+                state.key_parts = parts.iter().map(|part| numbers.part(provider, part)).collect();
+            }
             let (provider, PluginKey(key)) = held.position();
             (state, (provider.to_string(), key))
         };
@@ -87,7 +86,7 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
     ) -> Result<Response<pb::ListProvidersResponse>, Status> {
         let rights = self.need(&request, "list_providers", Verb::List)?;
         let pb::ListProvidersRequest { page_size, page_token } = request.into_inner();
-        let (paging, after) = Paging::read("providers", &(), PAGE, page_size, &page_token)?;
+        let (paging, after) = Paging::read("providers", &(), page_size, &page_token)?;
         let providers = self.broker.resolver.providers();
         let shown = providers.iter().filter(|of| rights.allows(Verb::List, CallTarget::Provider(&of.name)));
         let rest = shown.map(|provider| (place(provider), provider));
@@ -205,7 +204,6 @@ fn is_about(rights: &Rights, verb: Verb, spec: &PluginSpec) -> bool {
     }
 }
 
-/// State of one provider, and whether its plugin can run.
 fn provider_state(providers: &Providers, provider: &Provider) -> ProviderState {
     let failure = providers.is_runnable(provider).err().map(|error| Failure {
         reason: status::resolve_reason(&error).into(),
@@ -221,7 +219,6 @@ fn provider_state(providers: &Providers, provider: &Provider) -> ProviderState {
     }
 }
 
-/// State of one key, without its credential and the parts of the key.
 fn credential_state(held: &KeyStatus) -> CredentialState {
     let spec = &held.spec;
     let issued = held.issued.as_ref();
@@ -293,12 +290,6 @@ struct ValueNumbers {
 }
 
 impl ValueNumbers {
-    /// The parts of the key of `spec`.
-    fn key_parts(&mut self, spec: &PluginSpec) -> Vec<pb::KeyPart> {
-        let parts = spec.key_parts();
-        parts.iter().map(|part| self.part(&spec.provider.name, part)).collect()
-    }
-
     fn part(&mut self, provider: &str, part: &KeyPart<'_>) -> pb::KeyPart {
         let KeyPart { kind, name, origin, value } = part;
         let values = self.numbers.entry(self.hasher.hash_one((provider, kind, name))).or_default();
@@ -309,7 +300,6 @@ impl ValueNumbers {
     }
 }
 
-/// Facts about a broker.
 fn info<R: PluginRunner>(broker: &Broker<R>) -> pb::GetBrokerInfoResponse {
     let configuration = Arc::clone(&broker.configuration.borrow());
     let paths = |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect();

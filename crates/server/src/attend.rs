@@ -5,10 +5,7 @@ use std::{
     ffi::{OsStr, OsString},
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
     pin::Pin,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -38,7 +35,6 @@ use credbroker_uds_server::{Peer, WatchSlot};
 /// How long a run may be queued while a caller without a deadline waits for it.
 const QUEUED: Duration = Duration::from_secs(60);
 
-/// The end of the request.
 type PendingAnswer = Pin<Box<dyn Future<Output = Result<Arc<Issued>, Status>> + Send>>;
 
 impl<R: PluginRunner> Broker<R> {
@@ -100,14 +96,13 @@ fn check(
     provider: &str,
     profile: Option<&ProfileName>,
 ) -> Result<(), Status> {
-    if access.principal().uid == Some(geteuid().as_raw()) {
+    if access.principal.uid == Some(geteuid().as_raw()) {
         return Ok(());
     }
     let allowed = source.check(&access.permit(Verb::Login), provider, profile);
     allowed.map_err(|_forbidden| status::login_denied(source))
 }
 
-/// A request that is attended.
 struct AttendStream {
     /// `None`: it was made.
     answer: Option<PendingAnswer>,
@@ -121,13 +116,6 @@ struct AttendStream {
     leases: Leases,
     peer: Peer,
     _slot: WatchSlot,
-}
-
-impl AttendStream {
-    /// A message with what is new. A caller in whose terminal the plugin runs sees its words there.
-    fn lines(&self, news: AttendanceNews) -> Bytes {
-        lines(if self.lease.is_some() { AttendanceNews { lines: Vec::new(), ..news } } else { news })
-    }
 }
 
 impl Follow for AttendStream {
@@ -144,7 +132,7 @@ impl Follow for AttendStream {
                 let message = pb::AttendCredentialResponse { lease, ..pb::AttendCredentialResponse::default() };
                 Some(Ok(preencoded::frame(&message)))
             }
-            news = self.reader.next() => Some(Ok(self.lines(news))),
+            news = self.reader.next() => Some(Ok(lines(news, self.lease.is_none()))),
             end = self.answer.as_mut()? => {
                 self.answer = None;
                 // It is that of a get: both have the same fields.
@@ -154,7 +142,7 @@ impl Follow for AttendStream {
                     return Some(end);
                 }
                 self.end = Some(end);
-                Some(Ok(self.lines(news)))
+                Some(Ok(lines(news, self.lease.is_none())))
             }
         }
     }
@@ -167,23 +155,25 @@ async fn offered(offered: &mut Option<oneshot::Receiver<Offer>>) -> Option<Offer
     offer.ok()
 }
 
-fn lines(AttendanceNews { lines, time_left }: AttendanceNews) -> Bytes {
-    let stderr_lines = lines.iter().map(ToString::to_string).collect();
-    let time_left = time_left.and_then(convert::duration);
-    let news =
-        pb::AttendCredentialResponse { stderr_lines, time_left, ..pb::AttendCredentialResponse::default() };
-    preencoded::frame(&news)
+/// A message with what is new. A caller in whose terminal the plugin runs sees its words there.
+fn lines(AttendanceNews { lines, time_left }: AttendanceNews, are_shown: bool) -> Bytes {
+    preencoded::frame(&pb::AttendCredentialResponse {
+        stderr_lines: lines.iter().filter(|_| are_shown).map(ToString::to_string).collect(),
+        time_left: time_left.and_then(convert::duration),
+        ..pb::AttendCredentialResponse::default()
+    })
 }
 
 /// The leases that callers hold, by their id. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Leases {
-    open: Arc<Mutex<OpenLeases>>,
-    last: Arc<AtomicU64>,
-}
+pub(super) struct Leases(Arc<Mutex<OpenLeases>>);
 
-/// The process that holds each, and who gets what it brings.
-type OpenLeases = HashMap<u64, (u64, oneshot::Sender<Deposit>)>;
+#[derive(Debug, Default)]
+struct OpenLeases {
+    last: u64,
+    /// The process that holds each, and who gets what it brings.
+    held: HashMap<u64, (u64, oneshot::Sender<Deposit>)>,
+}
 
 /// A lease. The run ends when it is dropped.
 #[derive(Debug)]
@@ -200,7 +190,7 @@ fn lender(access: &Access, spec: &PluginSpec) -> Option<(Arc<Lender>, oneshot::R
     let process = access.peer.pid?.cast_unsigned();
     let may = spec.provider.interactive != Interactive::Never
         && spec.target.is_none()
-        && access.principal().uid == Some(own)
+        && access.principal.uid == Some(own)
         && access.origin() == Origin::Beside
         && access.is_alone(own, &spec.provider.name);
     may.then(|| Lender::new(process))
@@ -210,7 +200,9 @@ impl Leases {
     /// Grants a lease to the process of `peer`, and returns what it is asked to run.
     fn grant(&self, peer: &Peer, offer: Offer) -> (Lease, pb::Lease) {
         let Offer { command: PluginCommand { program, args, environment }, deposit } = offer;
-        let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut open = self.lock();
+        open.last += 1;
+        let id = open.last;
         let command = [program.into_os_string()].into_iter().chain(args.into_iter().map(OsString::from));
         let variable = |(name, value): (OsString, OsString)| {
             [name.as_os_str(), OsStr::new("="), &value].map(OsStr::as_bytes).concat()
@@ -220,16 +212,15 @@ impl Leases {
             command: command.map(OsString::into_vec).collect(),
             environment: environment.into_iter().map(variable).collect(),
         };
-        self.lock().insert(id, (peer.process(), deposit));
+        open.held.insert(id, (peer.process(), deposit));
         (Lease { leases: self.clone(), id }, command)
     }
 
-    /// Takes what the process of `peer` brings.
     pub(super) fn deposit(&self, peer: &Peer, request: pb::DepositOutputRequest) -> Result<(), Status> {
         let pb::DepositOutputRequest { lease_id, stdout, exit_code } = request;
         let deposit = Deposit { stdout: stdout.into(), exit_code };
         let held = {
-            let mut leases = self.lock();
+            let leases = &mut self.lock().held;
             let is_held = leases.get(&lease_id).is_some_and(|(process, _)| *process == peer.process());
             if is_held { leases.remove(&lease_id) } else { None }
         };
@@ -238,13 +229,13 @@ impl Leases {
     }
 
     fn lock(&self) -> MutexGuard<'_, OpenLeases> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.leases.lock().remove(&self.id);
+        self.leases.lock().held.remove(&self.id);
     }
 }
 

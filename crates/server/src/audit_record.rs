@@ -9,7 +9,7 @@ use super::{access::Access, status};
 use credbroker_cache::{CacheError, RunEndFn};
 use credbroker_credential::text::shown;
 use credbroker_fleet::resolver::Source;
-use credbroker_observe::audit::{Audit, Decision, RequestOutcome, milliseconds};
+use credbroker_observe::audit::{Audit, Fields, RequestOutcome, milliseconds};
 use credbroker_plugin::access::Verb;
 
 /// A request that is not decided yet.
@@ -23,7 +23,6 @@ pub(super) struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// A request for a credential.
     pub(super) fn credential(audit: &'a Audit, access: &Arc<Access>, verb: Verb, source: &Source) -> Self {
         let mut asked = Self::call(audit, access, verb.name());
         if asked.begun.is_some() {
@@ -32,7 +31,6 @@ impl<'a> Asked<'a> {
         asked
     }
 
-    /// Any other request.
     pub(super) fn call(audit: &'a Audit, access: &Arc<Access>, call: &'static str) -> Self {
         Self { audit, access: Arc::clone(access), begun: audit.begin(), call, target: None, rule: None }
     }
@@ -56,26 +54,25 @@ impl<'a> Asked<'a> {
                 }
                 Err(status) => (RequestOutcome::Failed, reason(status), None),
             };
-            let decision = decision(&self.access, (self.call, outcome), [self.target, reason, generation]);
-            self.audit.decision(self.begun, decision);
+            let fields = fields(&self.access, [self.target, reason, generation]);
+            self.audit.decision(self.begun, self.access.peer.uid, (self.call, outcome), fields);
         }
         answer
     }
 }
 
-/// A credential that was answered from memory.
-pub(super) fn hit<'a>(access: &Access, source: &Source, generation: String) -> Decision<'a> {
-    let call = (Verb::Get.name(), RequestOutcome::Allowed);
-    decision(access, call, [Some(target(source)), rule(access, Verb::Get, source), Some(generation)])
+pub(super) fn hit(audit: &Audit, access: &Access, source: &Source, generation: impl FnOnce() -> String) {
+    audit.hit(Verb::Get.name(), || {
+        fields(access, [Some(target(source)), rule(access, Verb::Get, source), Some(generation())])
+    });
 }
 
 /// A request that was refused before it was read. `call` is the path of its method, which the caller chose.
 pub(super) fn refused(audit: &Audit, access: &Access, call: &str, status: &Status) {
     let begun = audit.begin();
     if begun.is_some() {
-        let call = shown(call);
-        let decision = decision(access, (&call, RequestOutcome::Denied), [None, reason(status), None]);
-        audit.decision(begun, decision);
+        let (call, fields) = (shown(call), fields(access, [None, reason(status), None]));
+        audit.decision(begun, access.peer.uid, (&call, RequestOutcome::Denied), fields);
     }
 }
 
@@ -98,15 +95,11 @@ pub fn record_runs(audit: Audit) -> RunEndFn {
     })
 }
 
-/// The decision about a call of this peer, with its target, its reason and the generation that was sent.
-fn decision<'a>(
-    access: &Access,
-    (call, outcome): (&'a str, RequestOutcome),
-    [target, reason, generation]: [Option<String>; 3],
-) -> Decision<'a> {
-    let (peer, principal) = (&access.peer, access.principal());
+/// What is known about a call of this peer, with its target, its reason and the generation that was sent.
+fn fields(access: &Access, [target, reason, generation]: [Option<String>; 3]) -> Fields {
+    let (peer, principal) = (&access.peer, &access.principal);
     let executable = principal.process.facts().executable.as_deref().map(Path::display);
-    let more = vec![
+    vec![
         ("target", target.map(|target| shown(&target).into())),
         ("reason", reason.map(Into::into)),
         ("listener", Some((*principal.listener).into())),
@@ -115,8 +108,7 @@ fn decision<'a>(
         ("pid", peer.pid.map(Into::into)),
         ("executable", executable.map(|path| shown(&path.to_string()).into())),
         ("generation", generation.map(Into::into)),
-    ];
-    Decision { uid: peer.uid, call, outcome, more }
+    ]
 }
 
 fn rule(access: &Access, verb: Verb, source: &Source) -> Option<String> {
@@ -150,7 +142,7 @@ mod tests {
     use credbroker_uds_server::Peer;
 
     /// Keeps the lines.
-    #[derive(Clone, Default)]
+    #[derive(Clone, Debug, Default)]
     struct Lines(Arc<Mutex<Vec<String>>>);
 
     impl AuditSink for Lines {
@@ -177,7 +169,7 @@ mod tests {
         let source = |name: &str| Source::Provider(ProviderRef::named(name));
         let asked = Asked::credential(&audit, &access, Verb::Get, &source("gke\n\u{202e}"));
         asked.decided(Err::<(), _>(status::verb_denied(Verb::Get))).unwrap_err();
-        audit.hit(|| hit(&access, &source("gke"), "e-1".into()));
+        hit(&audit, &access, &source("gke"), || "e-1".into());
         let records = lines
             .0
             .lock()

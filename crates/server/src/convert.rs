@@ -64,7 +64,6 @@ pub(super) fn profile_name(profile: pb::ClusterProfileRef, field: &str) -> Resul
     Ok(ProfileName::new(profile.namespace, profile.name))
 }
 
-/// Encodes the name of a profile.
 pub(super) fn profile(name: &ProfileName) -> pb::ClusterProfileRef {
     pb::ClusterProfileRef { namespace: name.namespace.to_string(), name: name.name.to_string() }
 }
@@ -103,12 +102,10 @@ pub(super) fn cluster_message(cluster: &Cluster) -> pb::Cluster {
     }
 }
 
-/// `None` if `text` is empty.
 pub(super) fn present(text: String) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
 }
 
-/// The state of the hub.
 pub(super) fn hub(state: &HubState) -> pb::HubState {
     let failure = state.problem.as_deref().map(|problem| pb::Failure {
         reason: Reason::HubUnavailable.into(),

@@ -36,9 +36,6 @@ use credbroker_plugin::{
 use credbroker_runner::PluginRunner;
 use credbroker_uds_server::WatchSlot;
 
-/// The path of `GetCredential`.
-pub(super) const GET: &str = "/credbroker.v1.CredentialBroker/GetCredential";
-
 /// A `GetCredential`: who asks for what.
 #[derive(Clone, Debug)]
 pub(super) struct Get {
@@ -69,7 +66,7 @@ impl<R: PluginRunner> Broker<R> {
             learned.insert(get);
             return None;
         };
-        self.audit.hit(|| audit_record::hit(access, &get.ask.source, issued.generation.to_string()));
+        audit_record::hit(&self.audit, access, &get.ask.source, || issued.generation.to_string());
         // The key alone does not say which provider it is.
         trace::names(|| self.resolver.resolve(get.ask).ok());
         Some(issued.encoded.frame.clone())
@@ -112,7 +109,6 @@ impl<R: PluginRunner> Broker<R> {
     }
 }
 
-/// The broker's own services.
 #[derive(Debug)]
 pub(super) struct BrokerService<R> {
     pub(super) broker: Arc<Broker<R>>,
@@ -226,7 +222,6 @@ struct CredentialStream<R> {
     broker: Arc<Broker<R>>,
     ask: CredentialRequest,
     access: Arc<Access>,
-    /// Notified when the access rules change.
     policies: Policies,
     caller: Caller,
     subject: Subject,

@@ -24,7 +24,7 @@ use super::{
     audit_record,
     broker::Broker,
     convert::deadline,
-    credentials::{BrokerService, GET, Get},
+    credentials::{BrokerService, Get},
     health::Health,
     metrics::{answered, tally},
     preencoded::{self, Preencoded},
@@ -39,12 +39,8 @@ use credbroker_runner::{LiveRuns, PluginRunner};
 
 /// Prefix of streaming methods that count as watches. Their requests are streams too.
 const REFLECTION: &str = "/grpc.reflection.";
-/// Prefix of the methods that report whether the broker works.
 const HEALTH: &str = "/grpc.health.v1.Health/";
-/// Path of a streaming method that counts as a watch. The broker's own services take a slot themselves.
-const HEALTH_WATCH: &str = "/grpc.health.v1.Health/Watch";
 
-/// The services of `broker`: its own, and gRPC health.
 fn services<R: PluginRunner>(broker: &Arc<Broker<R>>) -> Routes {
     let health = HealthServer::new(Health(Arc::clone(broker)));
     let service = Arc::new(BrokerService { broker: Arc::clone(broker), leases: Leases::default() });
@@ -112,7 +108,6 @@ impl<R: PluginRunner> Gate<R> {
         })
     }
 
-    /// Records that a call is denied.
     fn refused(&self, access: &Access, path: &str, status: Status) -> Status {
         audit_record::refused(&self.broker.audit, access, path, &status);
         status
@@ -148,7 +143,8 @@ impl<R: PluginRunner> uds::Program for Gate<R> {
     type Method = Rpc;
     type Span = RequestSpan;
 
-    fn meet(&self, identity: PeerIdentity) -> Access {
+    /// The broker's own user and root may always connect, because they may ask for its health.
+    fn meet(&self, identity: PeerIdentity) -> (Access, bool) {
         let run = identity.process.as_ref().and_then(|process| self.run(process));
         let principal = Principal {
             uid: identity.uid,
@@ -159,12 +155,9 @@ impl<R: PluginRunner> uds::Program for Gate<R> {
         };
         let mut access = Access::new(identity.peer, principal, self.broker.policies.clone());
         access.run = run;
-        access
-    }
-
-    /// The broker's own user and root may always, because they may ask for its health.
-    fn may_connect(&self, access: &Access) -> bool {
-        access.run.is_none() && (!access.rights().is_empty() || access.may_ask_for_health())
+        let has_rights = !access.rights().is_empty() || access.may_ask_for_health();
+        let is_welcome = access.run.is_none() && has_rights;
+        (access, is_welcome)
     }
 
     fn admit(&self, access: &Access, path: &str) -> Result<CallKind, Status> {
@@ -179,7 +172,8 @@ impl<R: PluginRunner> uds::Program for Gate<R> {
             return Err(self.refused(access, path, access.denied()));
         }
         Ok(match path {
-            HEALTH_WATCH => CallKind::Watch,
+            // The broker's own services take a slot themselves.
+            "/grpc.health.v1.Health/Watch" => CallKind::Watch,
             _ if path.starts_with(REFLECTION) => CallKind::Stream,
             _ => CallKind::Call,
         })
@@ -198,12 +192,9 @@ impl<R: PluginRunner> uds::Program for Gate<R> {
         }))
     }
 
-    fn method(&self, path: &str) -> Rpc {
-        Rpc::of(path)
-    }
-
-    fn span(&self, path: &str, headers: &HeaderMap) -> RequestSpan {
-        RequestSpan::start(path, headers)
+    fn begin(&self, path: &str, headers: &HeaderMap) -> (Rpc, RequestSpan) {
+        let rpc = Rpc::of(path);
+        (rpc, RequestSpan::start(rpc, headers))
     }
 
     fn within<F: Future + Send>(span: RequestSpan, call: F) -> impl Future<Output = F::Output> + Send {
@@ -212,7 +203,7 @@ impl<R: PluginRunner> uds::Program for Gate<R> {
 
     /// A cache hit is only a look-up, so it bypasses the services. Of another request, its head has what was learned.
     fn recall(&self, access: &Access, head: &mut Parts, body: &Bytes) -> Option<Bytes> {
-        if head.uri.path() != GET {
+        if Rpc::of(head.uri.path()) != Rpc::GET {
             return None;
         }
         let message = preencoded::message(body).filter(|_| is_grpc(head))?;
@@ -252,7 +243,8 @@ impl<R: PluginRunner> uds::Program for Gate<R> {
         tally(&self.broker.metrics, method, &access.peer, headers);
     }
 
+    /// Reads what can be learned about the peer's process, if nothing has needed it yet, and closes its pidfd.
     fn settle(&self, access: &Access) {
-        access.settle();
+        access.principal.process.facts();
     }
 }

@@ -30,7 +30,6 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The name of a provider that is checked, and why it is not ready.
 pub(super) type ProviderChecks = BTreeMap<Arc<str>, Option<Reason>>;
 
-/// The result of all checks.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) struct Checks {
     /// The broker itself, and the hub if there is one, and why they are not ready.
@@ -54,7 +53,6 @@ impl Checks {
 }
 
 impl<R: PluginRunner> Broker<R> {
-    /// Checks everything.
     pub(super) async fn checks(&self) -> Checks {
         let (providers, _) = self.provider_checks(None).await;
         // After the first read the known profiles stay in use, also while the hub is not available.
@@ -151,7 +149,6 @@ impl<R: PluginRunner> health_server::Health for Health<R> {
 struct HealthStream<R> {
     broker: Arc<Broker<R>>,
     access: Arc<Access>,
-    /// Notified when the access rules change.
     policies: Policies,
     name: String,
     last: Option<ServingStatus>,

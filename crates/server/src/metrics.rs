@@ -1,15 +1,14 @@
 //! Counts the answers, warns about requests that are denied, and writes all metrics: those that were counted, and those that
 //! are read from the cache and the fleet.
 
-use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
+use std::{sync::Arc, time::SystemTime};
 
 use credbroker_proto::Reason;
 use http::HeaderMap;
 use tonic::{Code, Status};
 use tracing::warn;
 
-use super::{broker::Broker, health::ProviderChecks};
-use credbroker_cache::ProviderSummary;
+use super::broker::Broker;
 use credbroker_observe::{
     clock::{Clock as _, SystemClock},
     metrics::{ConstGauge, Exposition, Metrics, Rpc, families},
@@ -18,26 +17,9 @@ use credbroker_observe::{
 use credbroker_runner::PluginRunner;
 use credbroker_uds_server::Peer;
 
-/// The names of gRPC's codes, for errors that the broker did not make itself.
-const CODES: [&str; 17] = [
-    "OK",
-    "CANCELLED",
-    "UNKNOWN",
-    "INVALID_ARGUMENT",
-    "DEADLINE_EXCEEDED",
-    "NOT_FOUND",
-    "ALREADY_EXISTS",
-    "PERMISSION_DENIED",
-    "RESOURCE_EXHAUSTED",
-    "FAILED_PRECONDITION",
-    "ABORTED",
-    "OUT_OF_RANGE",
-    "UNIMPLEMENTED",
-    "INTERNAL",
-    "UNAVAILABLE",
-    "DATA_LOSS",
-    "UNAUTHENTICATED",
-];
+/// The names of gRPC's codes, from 0 on, for errors that the broker did not make itself.
+const CODES: &str = "OK CANCELLED UNKNOWN INVALID_ARGUMENT DEADLINE_EXCEEDED NOT_FOUND ALREADY_EXISTS PERMISSION_DENIED \
+    RESOURCE_EXHAUSTED FAILED_PRECONDITION ABORTED OUT_OF_RANGE UNIMPLEMENTED INTERNAL UNAVAILABLE DATA_LOSS UNAUTHENTICATED";
 
 /// Counts an answer of `rpc` by its headers. An answer without a status is a message, or a stream that begins.
 pub(super) fn tally(metrics: &Metrics, rpc: Rpc, peer: &Peer, headers: &HeaderMap) {
@@ -54,7 +36,6 @@ pub(super) fn tally(metrics: &Metrics, rpc: Rpc, peer: &Peer, headers: &HeaderMa
     }
 }
 
-/// Counts an answer without an error.
 pub(super) fn answered(metrics: &Metrics, rpc: Rpc) {
     trace::answered("OK");
     metrics.requests.answered(rpc);
@@ -63,7 +44,7 @@ pub(super) fn answered(metrics: &Metrics, rpc: Rpc) {
 /// The stable reason, with which every message of ours ends, or the name of the code.
 fn result(status: &Status) -> &'static str {
     let name = status.message().rsplit_once('(').and_then(|(_, end)| end.strip_suffix(')'));
-    let code = || usize::try_from(i32::from(status.code())).ok().and_then(|code| CODES.get(code).copied());
+    let code = || CODES.split(' ').nth(usize::try_from(i32::from(status.code())).ok()?);
     name.and_then(Reason::from_name).map(Reason::name).or_else(code).unwrap_or("UNKNOWN")
 }
 
@@ -81,7 +62,17 @@ pub(super) async fn exposition<R: PluginRunner>(broker: &Broker<R>, with_names: 
     }
     metrics.requests.write(&mut to);
     if with_names {
-        write_providers(&checks, &summaries, &mut to);
+        let summaries = || summaries.iter().map(|(name, summary)| (&**name, summary));
+        let entries = summaries().flat_map(|(name, summary)| {
+            summary.keys.iter().map(move |(state, count)| ([name, state.name()], *count))
+        });
+        to.numbers(&families::ENTRIES, entries);
+        let expiries = summaries()
+            .filter_map(|(name, summary)| Some(([name], ConstGauge::new(summary.expires_in?.as_secs_f64()))));
+        to.all(&families::EXPIRY, expiries);
+        to.numbers(&families::WATCHERS, summaries().map(|(name, summary)| ([name], summary.watchers)));
+        let ready = checks.iter().map(|(name, reason)| ([&**name], reason.is_none().into()));
+        to.numbers(&families::READY, ready);
     }
     let reloads = [(["success"], configuration.reloads), (["failure"], configuration.failures)];
     to.numbers(&families::RELOADS, reloads);
@@ -96,24 +87,6 @@ pub(super) async fn exposition<R: PluginRunner>(broker: &Broker<R>, with_names: 
     let commit = option_env!("CREDBROKER_COMMIT").unwrap_or_default();
     to.numbers(&families::BUILD, [([env!("CARGO_PKG_VERSION"), commit], 1)]);
     to.into_text()
-}
-
-/// Writes what is read of each provider.
-fn write_providers(
-    checks: &ProviderChecks,
-    summaries: &BTreeMap<Arc<str>, ProviderSummary>,
-    to: &mut Exposition,
-) {
-    let summaries = || summaries.iter().map(|(name, summary)| (&**name, summary));
-    let entries = summaries().flat_map(|(name, summary)| {
-        summary.keys.iter().map(move |(state, count)| ([name, state.name()], *count))
-    });
-    to.numbers(&families::ENTRIES, entries);
-    let expiries = summaries()
-        .filter_map(|(name, summary)| Some(([name], ConstGauge::new(summary.expires_in?.as_secs_f64()))));
-    to.all(&families::EXPIRY, expiries);
-    to.numbers(&families::WATCHERS, summaries().map(|(name, summary)| ([name], summary.watchers)));
-    to.numbers(&families::READY, checks.iter().map(|(name, reason)| ([&**name], reason.is_none().into())));
 }
 
 fn number(value: impl Into<u64>) -> ConstGauge<u64> {

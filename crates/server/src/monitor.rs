@@ -25,10 +25,10 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::{TcpListener, UnixListener},
+    net::{TcpListener, TcpStream, UnixListener, UnixStream},
     time::{sleep, timeout},
 };
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::{either::Either, sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
 
 use super::{broker::Broker, health::Checks, metrics::exposition};
@@ -41,11 +41,9 @@ const HEAD: usize = 8 * 1024;
 const HEAD_TIME: Duration = Duration::from_secs(1);
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
-/// Connections at a time.
 const CONNECTIONS: usize = 16;
 /// How long a connection lives: one request.
 const EXCHANGE: Duration = Duration::from_secs(10);
-/// The pause after a failed accept.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Where the monitor listens.
@@ -64,9 +62,7 @@ pub struct Monitor<R> {
     /// Whether answers have the names of providers; `None`: unless there are rules and the address is a loopback one.
     names: Option<bool>,
     connections: Connections,
-    /// Owns the tasks of the connections.
     tasks: TaskTracker,
-    /// When cancelled, no more connections are accepted.
     draining: CancellationToken,
 }
 
@@ -94,30 +90,29 @@ impl<R: PluginRunner> Monitor<R> {
             loop {
                 let accepted = match &listener {
                     MonitorListener::Loopback(listener) => {
-                        listener.accept().await.map(|(stream, _)| self.serve(stream, true))
+                        listener.accept().await.map(|(of, _)| Either::Left(of))
                     }
                     MonitorListener::Unix(listener) => {
-                        listener.accept().await.map(|(stream, _)| self.serve(stream, false))
+                        listener.accept().await.map(|(of, _)| Either::Right(of))
                     }
                 };
-                if let Err(error) = accepted {
-                    warn!(%error, "a connection to the metrics cannot be accepted");
-                    sleep(PAUSE).await;
+                match accepted {
+                    Ok(stream) => self.serve(stream),
+                    Err(error) => {
+                        warn!(%error, "a connection to the metrics cannot be accepted");
+                        sleep(PAUSE).await;
+                    }
                 }
             }
         };
         draining.run_until_cancelled(accepting).await;
     }
 
-    fn serve(
-        self: &Arc<Self>,
-        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-        is_loopback: bool,
-    ) {
+    fn serve(self: &Arc<Self>, stream: Either<TcpStream, UnixStream>) {
         let Some(connection) = self.connections.admit() else {
             return debug!("a connection to the metrics was closed: all others are being answered");
         };
-        let monitor = Arc::clone(self);
+        let (monitor, is_loopback) = (Arc::clone(self), matches!(stream, Either::Left(_)));
         self.tasks.spawn(async move {
             let (monitor, connection) = (&monitor, &connection);
             let answered = |request: Request<Incoming>| async move {
@@ -130,7 +125,6 @@ impl<R: PluginRunner> Monitor<R> {
     }
 }
 
-/// Serves one request with `answer`.
 async fn serve<A: Future<Output = Response<Full<Bytes>>>>(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     answer: impl Fn(Request<Incoming>) -> A,
@@ -203,7 +197,6 @@ fn excluded(query: &str) -> Vec<String> {
     query.split('&').filter_map(|pair| pair.strip_prefix("exclude=")).map(decoded).collect()
 }
 
-/// A part of a URL as its author meant it.
 fn decoded(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }

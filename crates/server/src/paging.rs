@@ -11,26 +11,25 @@ use tonic::Status;
 
 use super::status;
 
-/// Maximum number of rows in a page.
+/// Maximum number of rows in a page, and of its bytes: many clients limit a message to 4 MiB, and a slow reader keeps it in
+/// memory.
 const ROWS: usize = 1_000;
+const BYTES: usize = 256 * 1024;
 
 /// Size of the pages that a request asks for, and the list that they are from.
 #[derive(Debug)]
 pub(super) struct Paging {
     rows: usize,
-    /// Maximum bytes of a page: an answer must fit the limits of clients, and a slow reader keeps it in memory.
-    bytes: usize,
     /// Prefix of the list's page tokens: the name of the list and a hash of the filter.
     list: String,
 }
 
 impl Paging {
-    /// Reads a request for the rows of list `name` that match `filter`, in pages of `bytes`. Also returns the position
-    /// where the previous page ended, which must be one of the same list and filter.
+    /// Reads a request for the rows of list `name` that match `filter`. Also returns the position where the previous page
+    /// ended, which must be one of the same list and filter.
     pub(super) fn read<P: DeserializeOwned>(
         name: &str,
         filter: &impl Hash,
-        bytes: usize,
         page_size: i32,
         page_token: &str,
     ) -> Result<(Self, Option<P>), Status> {
@@ -41,7 +40,7 @@ impl Paging {
         // client lists again.
         let mut hasher = DefaultHasher::new();
         filter.hash(&mut hasher);
-        let paging = Self { rows, bytes, list: format!("{name}.{:016x}.", hasher.finish()) };
+        let paging = Self { rows, list: format!("{name}.{:016x}.", hasher.finish()) };
         let after = match page_token {
             "" => None,
             token => {
@@ -63,7 +62,7 @@ impl Paging {
         let (mut page, mut size, mut last) = (Vec::new(), 0, None);
         for (row, at) in rows {
             size += row.encoded_len();
-            if (size > self.bytes || page.len() == self.rows)
+            if (size > BYTES || page.len() == self.rows)
                 && let Some(last) = last
             {
                 let position = serde_json::to_string(&last).unwrap_or_default(); // never fails: strings and numbers

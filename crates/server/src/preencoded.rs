@@ -1,11 +1,11 @@
 //! Messages that are encoded once for many calls. tonic would encode or copy them for each one.
 //!
-//! A credential is encoded once for each generation of each key, as the answer to gets, watches and reports, and the last of
-//! an attended get. `GetCredentialResponse`, `WatchCredentialResponse`, `AttendCredentialResponse` and
-//! `ReportRejectedResponse` share the encoded fields, so one encoding serves all four. A test checks this.
+//! A credential is encoded once for each generation of each key: `GetCredentialResponse`, `WatchCredentialResponse`,
+//! `AttendCredentialResponse` and `ReportRejectedResponse` share the encoded fields, as a test checks.
 
 use std::{
     convert::Infallible,
+    future::ready,
     ops::Range,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
@@ -15,7 +15,7 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use credbroker_proto::v1 as pb;
 use futures_util::{Stream, StreamExt as _, stream};
 use http::{HeaderValue, header::CONTENT_TYPE};
-use http_body_util::StreamBody;
+use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::Frame;
 use prost::{Message, encoding::encoded_len_varint};
 use tonic::{Response, Status, body::Body};
@@ -119,13 +119,6 @@ pub(super) trait Follow: Send + Sized + 'static {
     }
 }
 
-/// One message.
-impl Follow for Option<Bytes> {
-    async fn next(&mut self) -> Option<Result<Bytes, Status>> {
-        self.take().map(Ok)
-    }
-}
-
 impl Preencoded {
     /// Takes the body. `None` if a clone has already taken it.
     pub(super) fn into_body(self) -> Option<Body> {
@@ -141,9 +134,9 @@ impl Preencoded {
     }
 }
 
-/// A response of this frame.
 pub(super) fn response(frame: Bytes) -> http::Response<Body> {
-    let mut response = http::Response::new(Some(frame).body());
+    let body = Full::new(frame).with_trailers(ready(Some(Ok(ok_trailers()))));
+    let mut response = http::Response::new(Body::new(body));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     response
 }

@@ -45,7 +45,6 @@ impl Subject {
     }
 }
 
-/// The request itself is not valid.
 pub(super) fn invalid(message: &str) -> Status {
     status(Reason::InvalidRequest, message, None, [])
 }
@@ -73,14 +72,12 @@ pub(super) fn unresolved(error: &ResolveError, source: &Source) -> Status {
     status(resolve_reason(error), &chain(error), Some(retry), metadata)
 }
 
-/// The broker reads no ClusterProfiles.
 pub(super) fn no_hub() -> Status {
     let message =
         "this broker does not read ClusterProfiles: its configuration has no `clusterProfiles`; add it";
     status(Reason::HubNotConfigured, message, None, [])
 }
 
-/// There is no credential for `subject`.
 pub(super) fn failed(subject: &Subject, failed: &Failed) -> Status {
     let provider = &*subject.provider;
     tracing::debug!(provider, "request failed: {failed}");
@@ -109,7 +106,6 @@ pub(super) fn failed(subject: &Subject, failed: &Failed) -> Status {
     status(reason, &message, Some(retry), named.into_iter().chain(cluster).chain(limit))
 }
 
-/// A stream ends because the broker drains.
 pub(super) fn draining() -> Status {
     status(Reason::Draining, &CacheError::Draining.to_string(), Some(SUCCESSOR), [])
 }
@@ -140,11 +136,12 @@ pub(super) fn peer_denied(uid: u32, cause: &str) -> Status {
 
 /// The peer has rights, but none for this call.
 pub(super) fn verb_denied(verb: Verb) -> Status {
-    let message = format!(
-        "no access rule allows this process to `{}`; ask the operator of the broker for a rule",
-        verb.name()
-    );
-    status(Reason::PeerDenied, &message, None, [])
+    status(Reason::PeerDenied, &no_rule(verb), None, [])
+}
+
+fn no_rule(verb: Verb) -> String {
+    let verb = verb.name();
+    format!("no access rule allows this process to `{verb}`; ask the operator of the broker for a rule")
 }
 
 /// The peer may get the credential of `source`, but not attend its runs.
@@ -153,20 +150,15 @@ pub(super) fn login_denied(source: &Source) -> Status {
         Source::Provider(provider) => (PROVIDER, "provider", provider.name.clone()),
         Source::ClusterProfile(profile) => (CLUSTER, "ClusterProfile", profile.to_string()),
     };
-    let message = format!(
-        "{noun} `{}`: no access rule allows this process to `login`; ask the operator of the broker for a rule",
-        shown(&name)
-    );
+    let message = format!("{noun} `{}`: {}", shown(&name), no_rule(Verb::Login));
     status(Reason::PeerDenied, &message, None, [(key, name)])
 }
 
-/// The peer is a process of a plugin run.
 pub(super) fn descendant() -> Status {
     let message = "a plugin run may not send requests to the broker; give the plugin a kubeconfig whose users do not run credbroker-exec";
     status(Reason::Recursion, message, None, [])
 }
 
-/// The request has no peer.
 pub(super) fn no_peer() -> Status {
     status(Reason::PeerDenied, "the connection has no identity", None, [])
 }
@@ -184,7 +176,6 @@ pub(super) fn refusal(why: Refusal) -> Status {
     }
 }
 
-/// A limit of the server on the socket is reached.
 fn too_many(Full { limit, who, most }: Full) -> Status {
     let who = match who {
         Who::Connection => "this connection",
@@ -192,42 +183,34 @@ fn too_many(Full { limit, who, most }: Full) -> Status {
         Who::Uid => "the processes of this uid",
         Who::All => "all peers",
     };
-    let (name, message) = match limit {
-        Limit::Connections => (
-            "limits.connections",
-            format!(
-                "{who} have their share of {most} connections (`limits.connections`), and all are in use; try again when one is closed"
-            ),
+    let name = match limit {
+        Limit::Connections => "limits.connections",
+        Limit::OpenFiles => "open files",
+        Limit::Silent => "silent connections",
+        Limit::Bytes => "limits.bytes",
+        Limit::Unfinished => "unfinished requests",
+        Limit::Watches => "watches of a connection",
+    };
+    let message = match limit {
+        Limit::Connections => format!(
+            "{who} have their share of {most} connections (`limits.connections`), and all are in use; try again when one is closed"
         ),
-        Limit::OpenFiles => (
-            "open files",
-            format!(
-                "{who} have their share of {most} connections, as many as the broker's limit of open files allows beside plugin runs; try again when one is closed, or raise the limit (`LimitNOFILE=` of systemd, `ulimit -n`)"
-            ),
+        Limit::OpenFiles => format!(
+            "{who} have their share of {most} connections, as many as the broker's limit of open files allows beside plugin runs; try again when one is closed, or raise the limit (`LimitNOFILE=` of systemd, `ulimit -n`)"
         ),
-        Limit::Silent => (
-            "silent connections",
-            format!(
-                "this process has {most} connections without a call, which is the limit; send calls on those, or try again"
-            ),
+        Limit::Silent => format!(
+            "this process has {most} connections without a call, which is the limit; send calls on those, or try again"
         ),
-        Limit::Bytes => (
-            "limits.bytes",
-            format!(
-                "the connections, requests, watches and unread answers of {who} take their share of {most} bytes (`limits.bytes`); finish and read some"
-            ),
+        Limit::Bytes => format!(
+            "the connections, requests, watches and unread answers of {who} take their share of {most} bytes (`limits.bytes`); finish and read some"
         ),
-        Limit::Unfinished => (
-            "unfinished requests",
-            format!(
-                "the unfinished requests of this connection exceed {} MiB, which is the limit; finish some, or open another connection",
-                most >> 20
-            ),
+        Limit::Unfinished => format!(
+            "the unfinished requests of this connection exceed {} MiB, which is the limit; finish some, or open another connection",
+            most >> 20
         ),
-        Limit::Watches => (
-            "watches of a connection",
-            format!("this connection has {most} watches, which is the limit; open another connection"),
-        ),
+        Limit::Watches => {
+            format!("this connection has {most} watches, which is the limit; open another connection")
+        }
     };
     let retry = (who != "this connection").then_some(SUCCESSOR);
     status(Reason::Overloaded, &message, retry, [(LIMIT, name.to_owned())])
@@ -268,8 +251,7 @@ fn fitted(message: String) -> String {
     }
 }
 
-/// Size of a character in thirds of a byte, in `grpc-message` (percent-encoded) and `grpc-status-details-bin` (base64)
-/// together.
+/// Thirds of a byte that a character takes in `grpc-message` (percent-encoded) and `grpc-status-details-bin` (base64).
 fn thirds(character: char) -> usize {
     let length = character.len_utf8();
     let plain = character.is_ascii_graphic() && !"\"#%<>`?{}".contains(character);

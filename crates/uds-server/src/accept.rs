@@ -18,9 +18,9 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, info, warn};
 
 use crate::{
-    account::{Full, Who},
+    account::{Full, Refusal, Who},
     connection::serve,
-    exchange::{ConnectionRefusal, Exchanges},
+    exchange::Exchanges,
     identity::Identities,
     linux::{Peer, accept_now, coarse},
     places::{Limits, Places},
@@ -29,8 +29,7 @@ use crate::{
     traffic::{Traffic, WatchSlots},
 };
 
-/// Shortest and longest pause after a failed accept. Each further failure doubles the pause.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// A lack of places is logged once in this time, not for each connection.
 const NOTE_EVERY: Duration = Duration::from_secs(60);
@@ -45,7 +44,7 @@ pub struct Acceptor<P> {
     draining: CancellationToken,
     identities: Arc<Identities>,
     places: Arc<Places>,
-    /// When a lack of places was logged last, in seconds of [`coarse`].
+    /// When that was, in seconds of [`coarse`].
     noted: AtomicU64,
 }
 
@@ -72,7 +71,7 @@ impl<P: Program> Acceptor<P> {
     /// too, later connections wait in its backlog for the next process.
     pub async fn run(&self, number: usize, mut listeners: watch::Receiver<Arc<UnixListener>>) {
         let draining = &self.draining;
-        let mut pause = PAUSE.0;
+        let mut is_short = false;
         let mut listener = Arc::clone(&listeners.borrow_and_update());
         loop {
             let accepted = tokio::select! {
@@ -88,10 +87,9 @@ impl<P: Program> Acceptor<P> {
             };
             match accepted {
                 Ok((stream, _)) => {
-                    if pause > PAUSE.0 {
+                    if std::mem::take(&mut is_short) {
                         info!("connections are accepted again");
                     }
-                    pause = PAUSE.0;
                     self.admit(number, stream);
                 }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {
@@ -100,14 +98,13 @@ impl<P: Program> Acceptor<P> {
                 // Descriptors or memory ran out, or worse. An immediate retry would only use CPU time.
                 Err(error) => {
                     // Once per shortage, not once per attempt.
-                    if pause == PAUSE.0 {
+                    if !std::mem::replace(&mut is_short, true) {
                         warn!(%error, "no connection can be accepted; trying again until something is given back");
                     }
                     tokio::select! {
                         () = draining.cancelled() => return,
-                        () = sleep(pause) => {}
+                        () = sleep(PAUSE) => {}
                     }
-                    pause = (pause * 2).min(PAUSE.1);
                 }
             }
         }
@@ -141,14 +138,15 @@ impl<P: Program> Acceptor<P> {
             Err(error) => return debug!(%error, "a connection without an identity was closed"),
         };
         let peer = identity.peer;
-        let known = Arc::new(self.program.meet(identity));
+        let (known, is_welcome) = self.program.meet(identity);
         // Each connection has a separate token, because each of its polls locks the token.
         let (end, now) = (self.draining.child_token(), coarse());
-        let placed = if self.program.may_connect(&known) {
+        let placed = if is_welcome {
             let placed = self.places.take(&peer, end.clone(), now);
-            placed.inspect_err(|full| self.note_full(&peer, *full, now)).map_err(ConnectionRefusal::Full)
+            placed.inspect_err(|full| self.note_full(&peer, *full, now)).map_err(Refusal::Full)
         } else {
-            Err(ConnectionRefusal::Denied)
+            // For a peer whom the program admits by its first call: it is to connect again.
+            Err(Refusal::Draining)
         };
         let (refusal, place, traffic) = match placed {
             Ok((place, traffic)) => (None, place, traffic),
@@ -162,7 +160,8 @@ impl<P: Program> Acceptor<P> {
         };
         let is_refused = refusal.is_some();
         let (program, watches) = (Arc::clone(&self.program), WatchSlots::new(self.draining.clone()));
-        let exchanges = Exchanges { program, watches, peer: known, refusal, traffic, denials: 0.into() };
+        let (known, denials) = (Arc::new(known), 0.into());
+        let exchanges = Exchanges { program, watches, peer: known, refusal, traffic, denials };
         let serve = serve(stream, peer, Arc::new(exchanges), self.tasks.clone());
         self.tasks.spawn(async move {
             if !is_refused {
@@ -174,7 +173,6 @@ impl<P: Program> Acceptor<P> {
         });
     }
 
-    /// Logs a lack of places, but not for each connection.
     fn note_full(&self, peer: &Peer, Full { limit, who, most }: Full, now: Duration) {
         let (seconds, noted) = (now.as_secs(), self.noted.load(Ordering::Relaxed));
         if noted != 0 && seconds.saturating_sub(noted) < NOTE_EVERY.as_secs() {
@@ -182,12 +180,10 @@ impl<P: Program> Acceptor<P> {
         }
         self.noted.store(seconds.max(1), Ordering::Relaxed);
         let (uid, pid) = (peer.uid, peer.pid);
-        match who {
-            Who::All => warn!(?limit, most, "no more connections are served until one is closed or idle"),
-            Who::Uid => warn!(?limit, most, uid, "a uid has its share, and gets no more connections"),
-            Who::Process | Who::Connection => {
-                warn!(?limit, most, uid, pid, "a process has its share, and gets no more connections");
-            }
+        if who == Who::All {
+            warn!(?limit, most, "no more connections are served until one is closed or idle");
+        } else {
+            warn!(?limit, most, ?who, uid, pid, "a peer has its share, and gets no more connections");
         }
     }
 }

@@ -62,7 +62,6 @@ pub(crate) struct Held {
     pub(crate) bytes: AtomicUsize,
 }
 
-/// The account of one process.
 #[derive(Debug)]
 pub(crate) struct Account {
     pub(crate) uid: u32,
@@ -98,11 +97,7 @@ impl Default for Account {
 }
 
 impl Account {
-    /// Whether the peer may have more of what `held` counts, of which there is as much as `most`.
-    ///
-    /// # Errors
-    ///
-    /// It, its uid or all peers have their share.
+    /// Whether the peer may have more of what `held` counts, of which there is as much as `most`. Otherwise who may not.
     pub(crate) fn check(
         &self,
         limit: Limit,
@@ -122,11 +117,7 @@ pub(crate) struct Reserve {
 }
 
 impl Reserve {
-    /// Takes what is missing of `used` bytes.
-    ///
-    /// # Errors
-    ///
-    /// The peer may not have more.
+    /// Takes what is missing of `used` bytes, if the peer may have more.
     pub(crate) fn grow_to(&self, used: usize) -> Result<(), Full> {
         if used > self.bytes.load(Ordering::Relaxed) {
             self.account.check(Limit::Bytes, |held| &held.bytes, self.account.most)?;

@@ -26,15 +26,12 @@ use crate::{
     traffic::{Traffic, WINDOW},
 };
 
-/// Concurrent requests on one connection.
 const STREAMS: u32 = 1024;
 /// Streams that the peer opened and reset before the broker accepted them ("rapid reset").
 const PENDING_RESETS: usize = 20;
 /// Streams that the broker reset because of an error of the peer.
 const ERROR_RESETS: usize = 64;
-/// Bytes of the headers of a request.
 const HEADERS: u32 = 8 * 1024;
-/// Bytes that wait to be sent on one stream.
 const SEND_BUFFER: usize = 64 * 1024;
 const FRAME: u32 = 16 * 1024;
 
@@ -73,7 +70,7 @@ pub(crate) async fn serve<P: Program>(
         }
         let mut polled = poll(connection.as_mut(), traffic, cx);
         if polled.is_pending() && traffic.is_corked() && traffic.calls() == 0 {
-            traffic.writes_on();
+            traffic.uncork();
             polled = poll(connection.as_mut(), traffic, cx);
         }
         // After the first answer, so that its caller does not wait for it.
@@ -120,7 +117,6 @@ async fn until_last_call<C: Future>(mut connection: Pin<&mut C>, traffic: &Traff
     }
 }
 
-/// hyper's connections with these limits, whose tasks are on `tasks`.
 fn http2(tasks: TaskTracker) -> http2::Builder<TrackedExecutor> {
     let mut builder = http2::Builder::new(TrackedExecutor(tasks));
     builder

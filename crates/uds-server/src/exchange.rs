@@ -17,7 +17,7 @@ use hyper::body::{Body as _, Incoming};
 use tonic::{Code, Status, body::Body};
 
 use crate::{
-    account::{Full, Refusal},
+    account::Refusal,
     program::{CallKind, Program},
     request_body::{keep_what_is_read, stream, whole},
     response_body::{ResponseBody, Watching},
@@ -27,21 +27,13 @@ use crate::{
 /// A connection ends after so many calls that the program denied before they were read.
 const DENIALS: usize = 16;
 
-/// Why every request of a connection is refused. Decided once, when the connection is accepted.
-#[derive(Debug)]
-pub(crate) enum ConnectionRefusal {
-    /// The program does not want the peer.
-    Denied,
-    /// There is no place for another connection.
-    Full(Full),
-}
-
 /// State that the calls of one connection share.
 pub(crate) struct Exchanges<P: Program> {
     pub(crate) program: Arc<P>,
     pub(crate) watches: WatchSlots,
     pub(crate) peer: Arc<P::Peer>,
-    pub(crate) refusal: Option<ConnectionRefusal>,
+    /// Why every request of the connection is refused. Decided once, when it is accepted.
+    pub(crate) refusal: Option<Refusal>,
     pub(crate) traffic: Arc<Traffic>,
     /// The calls that the program denied.
     pub(crate) denials: AtomicUsize,
@@ -52,14 +44,14 @@ pub(crate) fn exchange<P: Program>(
     shared: Arc<Exchanges<P>>,
     request: Request<Incoming>,
 ) -> impl Future<Output = Result<Response<ResponseBody>, Infallible>> {
-    let (program, path, survivor) = (&shared.program, request.uri().path(), Arc::clone(&shared));
-    let (span, method) = (program.span(path, request.headers()), program.method(path));
+    let survivor = Arc::clone(&shared);
+    let (method, span) = shared.program.begin(request.uri().path(), request.headers());
     let defect = move |_panic| {
         let call = Call::of(&survivor.traffic);
         survivor.respond(method, P::status(Refusal::Defect).into_http(), call, Watching::default())
     };
     // What calls share is consistent whenever its lock is free.
-    let call = AssertUnwindSafe(serve_call(shared, request)).catch_unwind();
+    let call = AssertUnwindSafe(serve_call(shared, method, request)).catch_unwind();
     P::within(span, call.map(move |response| Ok(response.unwrap_or_else(defect))))
 }
 
@@ -68,6 +60,7 @@ pub(crate) fn exchange<P: Program>(
 /// Not an `async fn`: its future would hold the arguments twice.
 fn serve_call<P: Program>(
     shared: Arc<Exchanges<P>>,
+    method: P::Method,
     request: Request<Incoming>,
 ) -> impl Future<Output = Response<ResponseBody>> {
     let call = Call::of(&shared.traffic);
@@ -93,14 +86,14 @@ fn serve_call<P: Program>(
             },
         };
         // Boxed, because a call that waits for room would reserve its space too.
-        Box::pin(shared.answer(head, received, call)).await
+        Box::pin(shared.answer(method, head, received, call)).await
     }
 }
 
 impl<P: Program> Exchanges<P> {
     /// The kind of a call that is served, and the watch slot that its answer takes.
     fn admit(&self, path: &str) -> Result<(CallKind, Option<WatchSlot>), Status> {
-        if let Some(ConnectionRefusal::Full(full)) = self.refusal {
+        if let Some(Refusal::Full(full)) = self.refusal {
             return Err(P::status(self.traffic.refuse(full)));
         }
         let kind = self.program.admit(&self.peer, path).inspect_err(|status| {
@@ -109,9 +102,8 @@ impl<P: Program> Exchanges<P> {
                 self.traffic.end.cancel();
             }
         })?;
-        if self.refusal.is_some() {
-            // The program wants the peer by now, but the connection has no place.
-            return Err(P::status(Refusal::Draining));
+        if let Some(why) = self.refusal {
+            return Err(P::status(why));
         }
         self.traffic.grow().map_err(P::status)?;
         let slot = match kind {
@@ -135,13 +127,13 @@ impl<P: Program> Exchanges<P> {
     /// The answer of the program to what was received. Its first message is encoded if it is ready.
     async fn answer(
         &self,
+        method: P::Method,
         head: Parts,
         received: Result<(Body, Option<WatchSlot>), Status>,
         mut call: Call,
     ) -> Response<ResponseBody> {
         self.traffic.uncork();
         let program = &self.program;
-        let method = program.method(head.uri.path());
         let charged = received.and_then(|(body, slot)| {
             let size = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
             call.charge().charge(size).map_err(P::status)?;
@@ -161,7 +153,6 @@ impl<P: Program> Exchanges<P> {
         response
     }
 
-    /// Counts an answer by its headers.
     fn respond(
         &self,
         method: P::Method,

@@ -4,7 +4,6 @@ use std::{io, path::Path, sync::Arc};
 
 use rustix::process::geteuid;
 use tokio::net::UnixStream;
-use tracing::info;
 
 use crate::linux::{Namespaces, Peer, ProcessPin, executable, overflow_ids, status};
 
@@ -17,7 +16,10 @@ pub(crate) const PINNED: usize = 8;
 pub(crate) struct Identities {
     /// `None`: `/proc` does not show the processes of this PID namespace.
     home: Option<Namespaces>,
-    users: Users,
+    /// The uid of this process.
+    own: u32,
+    /// The uid and the gid that identify no user and no group.
+    overflow: [Option<u32>; 2],
 }
 
 /// The identity of one peer.
@@ -58,13 +60,8 @@ pub struct ProcessFacts {
 
 impl Identities {
     pub(crate) fn new() -> Arc<Self> {
-        if !ProcessPin::is_by_kernel() {
-            info!(
-                "the kernel has no SO_PEERPIDFD (Linux 6.5): a peer is identified by its process ID and owner"
-            );
-        }
-        let users = Users { own: geteuid().as_raw(), overflow: overflow_ids() };
-        Arc::new(Self { home: Namespaces::of_this_process(), users })
+        let (home, own) = (Namespaces::of_this_process(), geteuid().as_raw());
+        Arc::new(Self { home, own, overflow: overflow_ids() })
     }
 
     /// The identity of the peer of `stream`, which the listener of that number accepted. The kernel recorded uid, gid and
@@ -77,13 +74,28 @@ impl Identities {
             let pin = ProcessPin::of(stream, pid);
             PeerProcess { peer, pid, pin, identities: Arc::clone(self) }
         });
-        let (uid, gid) = (self.users.user(peer.uid), self.users.group(peer.gid));
-        Ok(PeerIdentity { peer, uid, gid, is_owner: self.users.is_owner(peer.uid), process })
+        let (uid, gid) = (self.user(peer.uid), self.group(peer.gid));
+        Ok(PeerIdentity { peer, uid, gid, is_owner: self.is_owner(peer.uid), process })
     }
 
     /// Whether the user of this process can be identified.
     pub(crate) fn identify_own(&self) -> bool {
-        self.users.user(self.users.own).is_some()
+        self.user(self.own).is_some()
+    }
+
+    /// The user of `uid`; `None`: the number identifies none.
+    fn user(&self, uid: u32) -> Option<u32> {
+        Some(uid).filter(|uid| *uid != u32::MAX && Some(*uid) != self.overflow[0])
+    }
+
+    /// The group of `gid`; `None`: the number identifies none.
+    fn group(&self, gid: u32) -> Option<u32> {
+        Some(gid).filter(|gid| *gid != u32::MAX && Some(*gid) != self.overflow[1])
+    }
+
+    /// Whether `uid` is that of this process or root's.
+    fn is_owner(&self, uid: u32) -> bool {
+        uid == self.own || uid == 0
     }
 }
 
@@ -105,46 +117,21 @@ impl PeerProcess {
 
     /// What `/proc` says about the process, which does not block. It counts only if the process still runs afterwards.
     pub fn facts(&self) -> ProcessFacts {
-        let (peer, Identities { home, users }) = (self.peer, &*self.identities);
+        let (peer, identities) = (self.peer, &*self.identities);
         let (owner, groups) = status(self.pid);
         let is_same = owner == Some((peer.uid, peer.gid));
-        let [mounts, processes] = home.as_ref().map_or([false; 2], |home| home.shared_with(self.pid));
+        let [mounts, processes] =
+            identities.home.as_ref().map_or([false; 2], |home| home.shared_with(self.pid));
         // A path means the same file only in the same mount namespace.
         let executable = if mounts { executable(self.pid) } else { None };
         if !is_same || !self.is_alive() {
             return ProcessFacts::default();
         }
         ProcessFacts {
-            groups: groups.into_iter().filter_map(|gid| users.group(gid)).collect(),
+            groups: groups.into_iter().filter_map(|gid| identities.group(gid)).collect(),
             executable,
-            is_beside: peer.uid == users.own && mounts && processes,
+            is_beside: peer.uid == identities.own && mounts && processes,
         }
-    }
-}
-
-/// The numbers of the user namespace of the broker.
-#[derive(Clone, Copy, Debug)]
-struct Users {
-    /// The broker's own uid.
-    own: u32,
-    /// The uid and the gid that identify no user and no group.
-    overflow: [Option<u32>; 2],
-}
-
-impl Users {
-    /// The user of `uid`; `None`: the number identifies none.
-    fn user(self, uid: u32) -> Option<u32> {
-        Some(uid).filter(|uid| *uid != u32::MAX && Some(*uid) != self.overflow[0])
-    }
-
-    /// The group of `gid`; `None`: the number identifies none.
-    fn group(self, gid: u32) -> Option<u32> {
-        Some(gid).filter(|gid| *gid != u32::MAX && Some(*gid) != self.overflow[1])
-    }
-
-    /// Whether `uid` is the broker's own or root's.
-    fn is_owner(self, uid: u32) -> bool {
-        uid == self.own || uid == 0
     }
 }
 

@@ -9,7 +9,6 @@ use std::{
 };
 
 use tokio::{net::UnixListener, sync::watch, task::spawn_blocking};
-use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
@@ -19,8 +18,6 @@ use crate::{
 
 /// Interval between checks. A removed socket is back within five seconds.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// Number of checks between two connection attempts to another process's socket at our path.
-const CHECKS_BETWEEN_CONNECTS: u32 = 15;
 
 /// Where the socket comes from.
 #[derive(Debug)]
@@ -40,8 +37,6 @@ struct WatchedSocket {
     origin: SocketOrigin,
     /// For systemd's socket: the file at its path at the start.
     inherited: Option<FileId>,
-    /// Another process's file at the path, and the number of checks since the last attempt to replace it.
-    foreign: Option<(FileId, u32)>,
     is_withdrawn: bool,
     /// What was logged last; empty if nothing is wrong.
     reported: String,
@@ -54,8 +49,8 @@ impl Keeper {
             SocketOrigin::Published(_) => None,
             SocketOrigin::Inherited(path) => FileId::find(path).ok().flatten(),
         };
-        let (foreign, is_withdrawn, reported) = (None, false, String::new());
-        Self(Arc::new(Mutex::new(WatchedSocket { origin, inherited, foreign, is_withdrawn, reported })))
+        let (is_withdrawn, reported) = (false, String::new());
+        Self(Arc::new(Mutex::new(WatchedSocket { origin, inherited, is_withdrawn, reported })))
     }
 
     /// Removes the names of a published socket, which stays open, and does not publish it again. Touches the file system.
@@ -63,57 +58,38 @@ impl Keeper {
         // What a look changes is whole at any time, so a poisoned lock is still usable.
         let mut watched = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         watched.is_withdrawn = true;
+        watched.reported.clear();
         if let SocketOrigin::Published(publication) = &watched.origin {
             publication.remove_names();
         }
     }
 
     /// Looks whenever `tick` has waited for the interval, and sends each new listener to `listeners`. Established
-    /// connections continue. Returns only if a listener cannot be used.
+    /// connections continue. Runs until the future is dropped.
     pub async fn run<F: Future<Output = ()>>(
         &self,
         listeners: &watch::Sender<Arc<UnixListener>>,
         tick: impl Fn(Duration) -> F,
     ) {
-        let unusable = CancellationToken::new();
         loop {
-            tokio::select! {
-                () = tick(LOOK_EVERY) => {}
-                () = unusable.cancelled() => return,
-            }
+            tick(LOOK_EVERY).await;
             let (watched, listeners) = (Arc::clone(&self.0), listeners.clone());
-            let ended = unusable.clone().drop_guard();
             // Not waited for, so that an idle broker wakes for nothing: the directory may be on a mount that hangs.
-            drop(spawn_blocking(move || {
-                let is_usable = match watched.try_lock() {
-                    Ok(mut watched) => watched.look_and_report(&listeners),
-                    Err(TryLockError::Poisoned(watched)) => watched.into_inner().look_and_report(&listeners),
-                    // The look before hangs.
-                    Err(TryLockError::WouldBlock) => true,
-                };
-                if is_usable {
-                    ended.disarm();
-                }
+            drop(spawn_blocking(move || match watched.try_lock() {
+                Ok(mut watched) => watched.look_and_report(&listeners),
+                Err(TryLockError::Poisoned(watched)) => watched.into_inner().look_and_report(&listeners),
+                // The look before hangs.
+                Err(TryLockError::WouldBlock) => {}
             }));
         }
     }
 }
 
-/// The result of a check.
-#[derive(Debug)]
-enum PathState {
-    Ours,
-    /// The socket was published again, with this listener.
-    Replaced(StdListener),
-    /// Another process's file is still there.
-    Unchanged,
-}
-
 impl WatchedSocket {
-    /// `Err`: why the path is lost or unsafe. It stays as it is.
-    fn look(&mut self) -> Result<PathState, String> {
+    /// The new listener, if the socket was published again. `Err`: why the path is lost or unsafe. It stays as it is.
+    fn look(&mut self) -> Result<Option<StdListener>, String> {
         if self.is_withdrawn {
-            return Ok(PathState::Unchanged);
+            return Ok(None);
         }
         let publication = match &mut self.origin {
             SocketOrigin::Published(publication) => publication,
@@ -122,56 +98,41 @@ impl WatchedSocket {
                 if self.inherited.is_some() && found != self.inherited {
                     return Err(lost(path, "; systemd holds it, so restart its .socket unit"));
                 }
-                return Ok(PathState::Ours);
+                return Ok(None);
             }
         };
         let path = publication.place.options.path.clone();
         // An error does not mean that the socket is gone.
-        let Err(at_path) = publication.look().map_err(|error| unreadable(&path, &error))? else {
-            self.foreign = None;
-            let checked = publication.place.check();
-            return checked.map(|()| PathState::Ours).map_err(|error| {
+        if publication.has_its_names().map_err(|error| unreadable(&path, &error))? {
+            return publication.place.check().map(|()| None).map_err(|error| {
                 format!("the socket's directory is no longer safe, and clients refuse it: {}", chain(&error))
             });
-        };
-        if let (Some(at_path), Some((known, looks))) = (at_path, &mut self.foreign)
-            && *known == at_path
-            && *looks < CHECKS_BETWEEN_CONNECTS
-        {
-            *looks += 1;
-            return Ok(PathState::Unchanged);
         }
-        self.foreign = None;
         if !publication.is_locked().map_err(|error| unreadable(&path, &error))? {
             let lock = publication.lock_path.display();
             let why = "another broker may own the name, so it is not published again; restart this broker if none does";
             return Err(lost(&path, &format!(", and the lock {lock} too: {why}")));
         }
-        publication.publish_again().map(PathState::Replaced).map_err(|error| {
-            self.foreign = at_path.map(|at_path| (at_path, 0));
-            match error {
-                SocketError::AlreadyRunning(path) => {
-                    lost(&path, "; another process listens on it, so it is not published again")
-                }
-                error => {
-                    let refused = "the socket was removed or replaced and cannot be published again";
-                    format!("{refused}: {}", chain(&error))
-                }
+        publication.publish_again().map(Some).map_err(|error| match error {
+            SocketError::AlreadyRunning(path) => {
+                lost(&path, "; another process listens on it, so it is not published again")
+            }
+            error => {
+                let refused = "the socket was removed or replaced and cannot be published again";
+                format!("{refused}: {}", chain(&error))
             }
         })
     }
 
-    /// Returns whether the broker can accept connections.
-    fn look_and_report(&mut self, listeners: &watch::Sender<Arc<UnixListener>>) -> bool {
+    fn look_and_report(&mut self, listeners: &watch::Sender<Arc<UnixListener>>) {
         match self.look() {
-            Ok(PathState::Unchanged) => {}
-            Ok(PathState::Ours) => {
+            Ok(None) => {
                 if !self.reported.is_empty() {
                     info!("the socket's name leads to this broker again");
                     self.reported.clear();
                 }
             }
-            Ok(PathState::Replaced(listener)) => {
+            Ok(Some(listener)) => {
                 self.reported.clear();
                 match listener.set_nonblocking(true).and_then(|()| UnixListener::from_std(listener)) {
                     Ok(listener) => {
@@ -180,7 +141,10 @@ impl WatchedSocket {
                     }
                     Err(error) => {
                         warn!(%error, "the socket that was published again cannot be listened on");
-                        return false;
+                        // The next look publishes it again.
+                        if let SocketOrigin::Published(publication) = &self.origin {
+                            publication.remove_names();
+                        }
                     }
                 }
             }
@@ -191,7 +155,6 @@ impl WatchedSocket {
                 }
             }
         }
-        true
     }
 }
 
@@ -204,7 +167,6 @@ fn unreadable(path: &Path, error: &io::Error) -> String {
     format!("the socket {path} cannot be looked up: {error}; check that the broker may search its directory")
 }
 
-/// An error with its causes.
 fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))

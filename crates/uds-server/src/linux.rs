@@ -1,7 +1,6 @@
 //! All calls that only Linux has: about peers and their processes, its cheapest clock, and sockets and held files.
 
 use std::{
-    collections::BTreeMap,
     fs::{File, Metadata},
     io::{self, Read as _},
     os::fd::{AsRawFd as _, OwnedFd},
@@ -55,8 +54,7 @@ impl Peer {
     }
 }
 
-/// Time since boot without suspend, a few milliseconds late: reading it costs less than an atomic operation on contended
-/// memory.
+/// Time since boot without suspend, a few milliseconds late, for less than an atomic operation on contended memory.
 pub(crate) fn coarse() -> Duration {
     Duration::try_from(clock_gettime(ClockId::MonotonicCoarse)).unwrap_or_default() // never negative
 }
@@ -72,11 +70,6 @@ impl ProcessPin {
         let taken = getsockopt(stream, PeerPidfd).ok();
         let by_id = || Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         taken.or_else(by_id).map(Self)
-    }
-
-    /// Whether the kernel has `SO_PEERPIDFD`.
-    pub(crate) fn is_by_kernel() -> bool {
-        std::os::unix::net::UnixStream::pair().is_ok_and(|(ours, _)| getsockopt(&ours, PeerPidfd).is_ok())
     }
 
     /// Whether the process still runs: then everything that was read under its ID since it was pinned is about it.
@@ -150,19 +143,10 @@ pub(crate) fn overflow_ids() -> [Option<u32>; 2] {
     })
 }
 
-/// Whether a `uid_map` or `gid_map` maps every number to itself, so that no number can mean several users.
+/// Whether a `uid_map` or `gid_map` maps every number to itself, as that of the first user namespace does, so that no number
+/// can mean several users.
 fn maps_all(map: &str) -> bool {
-    let range = |line: &str| {
-        let numbers: Result<Vec<u64>, _> = line.split_whitespace().map(str::parse).collect();
-        match numbers.as_deref() {
-            Ok([inside, outside, length]) if inside == outside => Some((*inside, *length)),
-            _ => None,
-        }
-    };
-    let Some(ranges) = map.lines().map(range).collect::<Option<BTreeMap<_, _>>>() else { return false };
-    let end = ranges.into_iter().try_fold(0, |end, (first, length)| (first == end).then_some(end + length));
-    // The last number is not a uid.
-    end >= Some(u64::from(u32::MAX))
+    map.split_whitespace().eq(["0", "0", "4294967295"])
 }
 
 /// A socket that is bound to `path`, which only its own user can open.

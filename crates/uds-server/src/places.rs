@@ -43,7 +43,6 @@ pub struct Limits {
     pub runs: usize,
 }
 
-/// All places.
 #[derive(Debug)]
 pub(crate) struct Places {
     limits: Limits,
@@ -82,11 +81,7 @@ impl Places {
     }
 
     /// Takes a place for a connection of `peer` at `now`. If there is none, the connection that had no call for the longest
-    /// time gives way: one of the same process or uid if that has its share.
-    ///
-    /// # Errors
-    ///
-    /// No connection is idle.
+    /// time gives way: one of the same process or uid if that has its share. Fails if none is idle.
     pub(crate) fn take(
         self: &Arc<Self>,
         peer: &Peer,
@@ -176,7 +171,6 @@ impl Table {
         })
     }
 
-    /// Adds a connection of `account`; returns its number.
     fn add(&mut self, account: Arc<Account>, served: Served) -> u64 {
         for held in &account.held {
             held.connections.fetch_add(1, Ordering::Relaxed);

@@ -17,11 +17,9 @@ pub trait Program: Send + Sync + 'static {
     /// The span of one call.
     type Span: Send;
 
-    /// A peer has connected.
-    fn meet(&self, identity: PeerIdentity) -> Self::Peer;
-
-    /// Whether the peer gets a place. If not, all of its calls are refused, and its connection ends soon.
-    fn may_connect(&self, peer: &Self::Peer) -> bool;
+    /// A peer has connected. Returns also whether it gets a place. If not, all of its calls are refused, and its connection
+    /// ends soon.
+    fn meet(&self, identity: PeerIdentity) -> (Self::Peer, bool);
 
     /// Decides about a call, before its request is read.
     ///
@@ -34,11 +32,8 @@ pub trait Program: Send + Sync + 'static {
     /// to it. `None`: it needs none.
     fn loss(&self, peer: &Arc<Self::Peer>, path: &str) -> Option<Loss>;
 
-    /// The method of a call.
-    fn method(&self, path: &str) -> Self::Method;
-
-    /// Begins the span of a call.
-    fn span(&self, path: &str, headers: &HeaderMap) -> Self::Span;
+    /// The method of a call, and its span, which begins.
+    fn begin(&self, path: &str, headers: &HeaderMap) -> (Self::Method, Self::Span);
 
     /// The call within its span.
     fn within<F: Future + Send>(span: Self::Span, call: F) -> impl Future<Output = F::Output> + Send;

@@ -35,11 +35,7 @@ pub struct Publication {
 }
 
 impl Publication {
-    /// Publishes a new socket, because a name no longer leads to the old one.
-    ///
-    /// # Errors
-    ///
-    /// The directory became unsafe, or another process uses the path. Nothing was changed.
+    /// Publishes a new socket, because a name no longer leads to the old one. After an error, nothing was changed.
     pub(crate) fn publish_again(&mut self) -> Result<UnixListener, SocketError> {
         self.place = SocketPlace::prepare(&self.place.options)?;
         let (listener, socket) = bind(&self.place, Some(self.socket))?;
@@ -56,15 +52,14 @@ impl Publication {
         }
     }
 
-    /// Whether all names lead to the socket. `Err`: what one of them leads to instead, if to anything.
-    pub(crate) fn look(&self) -> io::Result<Result<(), Option<FileId>>> {
+    /// Whether all names lead to the socket.
+    pub(crate) fn has_its_names(&self) -> io::Result<bool> {
         for name in self.place.names() {
-            let found = FileId::find(name)?;
-            if found != Some(self.socket) {
-                return Ok(Err(found));
+            if FileId::find(name)? != Some(self.socket) {
+                return Ok(false);
             }
         }
-        Ok(Ok(()))
+        Ok(true)
     }
 
     /// Whether the path of the lock still names it. Otherwise another broker may hold a new lock at that path.

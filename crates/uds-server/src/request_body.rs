@@ -26,13 +26,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 /// The headers that services and tonic read.
 const READ: [&str; 5] = ["content-type", "grpc-timeout", "grpc-encoding", "grpc-accept-encoding", "te"];
 
-/// Reads the request of a method that takes one message.
-///
-/// # Errors
-///
-/// The body failed or took too long, or the peer may not have more bytes.
-///
-/// Not an `async fn`: its future would hold the body twice.
+/// Reads the request of a method that takes one message. Not an `async fn`: its future would hold the body twice.
 pub(crate) fn whole<'a>(
     mut body: Incoming,
     head: &'a mut Parts,

@@ -35,7 +35,6 @@ pub(crate) struct ResponseBody {
     body: Body,
     /// The frame to send next. It counts as unsent before the peer takes it.
     ahead: Option<Frame<Unsent>>,
-    /// What the body waits for.
     room: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     state: State,
     /// `None`: the body was always ready so far.
@@ -60,7 +59,6 @@ impl ResponseBody {
         Self { body, ahead: None, room: None, state: State::Open, ending: None, call, watching, statuses }
     }
 
-    /// An answer of one message, which is already framed.
     pub(crate) fn whole(frame: Bytes, call: Call, statuses: Statuses) -> Self {
         let ahead = Some(Frame::data(Unsent::new(frame, &call.traffic)));
         Self { ahead, state: State::Whole, ..Self::new(Body::empty(), call, Watching::default(), statuses) }
@@ -81,7 +79,6 @@ impl ResponseBody {
         frame.map_data(|bytes| Unsent::new(bytes, &self.call.traffic))
     }
 
-    /// Ends the answer, and returns its last frame.
     fn last(&mut self, trailers: HeaderMap) -> Frame<Unsent> {
         self.state = State::Ended;
         Frame::trailers(trailers)

@@ -75,7 +75,6 @@ impl FileId {
     }
 }
 
-/// Where a socket is.
 #[derive(Clone, Debug)]
 pub(crate) struct SocketPlace {
     /// The configured path is a second name, for clients that do not look for the broker's own folder, if this is another.
@@ -166,7 +165,6 @@ impl SocketPlace {
     }
 }
 
-/// The uid of the broker.
 pub(crate) fn own() -> u32 {
     rustix::process::geteuid().as_raw()
 }

@@ -34,20 +34,18 @@ pub(crate) struct Noted<S> {
     /// The pause after a refused call. It goes on while the peer does not read, so that answers to what is refused do not
     /// pile up.
     pause: Option<Pin<Box<Sleep>>>,
-    has_written: bool,
 }
 
 impl<S> Noted<S> {
     pub(crate) fn new(stream: S, traffic: &Arc<Traffic>) -> Self {
         let traffic = Arc::clone(traffic);
-        Self { stream, traffic, first: Vec::new(), pause: None, has_written: false }
+        Self { stream, traffic, first: Vec::new(), pause: None }
     }
 
     fn note(&mut self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         self.traffic.blocked.store(written.is_pending(), Ordering::Relaxed);
         if written.is_ready() {
             self.traffic.written.fetch_add(1, Ordering::Relaxed);
-            self.has_written = true;
         }
         written
     }
@@ -67,14 +65,13 @@ impl<S> Noted<S> {
     fn joins(&self, more: usize) -> bool {
         let joined = self.first.len() + more;
         if self.traffic.is_corked() && (self.traffic.has_answered() || joined > CORKED) {
-            self.traffic.writes_on();
+            self.traffic.uncork();
         }
         self.traffic.is_corked() || !self.first.is_empty() && joined <= JOINED
     }
 }
 
 impl<S: AsyncWrite + Unpin> Noted<S> {
-    /// Writes what has waited.
     fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.first.is_empty() {
             let written = Pin::new(&mut self.stream).poll_write(cx, &self.first);
@@ -137,7 +134,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Noted<S> {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        this.traffic.writes_on();
+        this.traffic.uncork();
         ready!(this.poll_first(cx))?;
         Pin::new(&mut this.stream).poll_shutdown(cx)
     }
@@ -159,7 +156,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Noted<S> {
     /// False before the first write: h2 asks once then, and so copies frames below 1 KiB into one buffer, where many
     /// responses share one write. Later answers only decide how it writes a large frame.
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored() && self.has_written
+        self.stream.is_write_vectored() && self.traffic.written.load(Ordering::Relaxed) > 0
     }
 }
 

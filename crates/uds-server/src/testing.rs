@@ -16,10 +16,8 @@ impl Program for Nothing {
     type Method = ();
     type Span = ();
 
-    fn meet(&self, _: PeerIdentity) {}
-
-    fn may_connect(&self, (): &()) -> bool {
-        true
+    fn meet(&self, _: PeerIdentity) -> ((), bool) {
+        ((), true)
     }
 
     fn admit(&self, (): &(), _: &str) -> Result<CallKind, Status> {
@@ -30,9 +28,9 @@ impl Program for Nothing {
         None
     }
 
-    fn method(&self, _: &str) {}
-
-    fn span(&self, _: &str, _: &HeaderMap) {}
+    fn begin(&self, _: &str, _: &HeaderMap) -> ((), ()) {
+        ((), ())
+    }
 
     fn within<F: Future + Send>((): (), call: F) -> impl Future<Output = F::Output> + Send {
         call

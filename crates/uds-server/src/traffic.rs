@@ -30,11 +30,9 @@ pub(crate) const CONNECTION: usize = HTTP2 + STEP;
 pub(crate) const WINDOW: u32 = 256 * 1024;
 /// Limit of response bytes that the peer has not read. Above it, further calls of the connection wait.
 const UNSENT: usize = 512 * 1024;
-/// Limit of bytes of unfinished requests.
 const UNFINISHED: usize = 2 << 20;
 /// Watches of a connection at the same time: fewer than its streams, so that another call always passes.
 const WATCHES: usize = 1000;
-/// Time from accept to the first call.
 const FIRST_CALL: Duration = Duration::from_secs(5);
 /// Interval between looks at a connection, and the number of those without progress after which it ends.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -68,7 +66,6 @@ pub(crate) struct Traffic {
     pub(crate) refused: AtomicBool,
     /// Whether what the server writes no longer waits for the answer to the first call.
     uncorked: AtomicBool,
-    /// Wakes the connection then.
     pub(crate) on_uncork: AtomicWaker,
     /// Cancelled to end the connection: the server drains, the peer makes no call or reads nothing, or another connection
     /// needs the place.
@@ -83,12 +80,10 @@ impl Traffic {
         Arc::new(Self { reserve, idle_since, end, ..Self::default() })
     }
 
-    /// The number of calls that have begun.
     pub(crate) fn begun(&self) -> usize {
         self.begun.load(Ordering::Acquire)
     }
 
-    /// The number of calls in progress.
     pub(crate) fn calls(&self) -> usize {
         // In this order: a call that begins and ends in between makes no difference.
         let ended = self.ended.load(Ordering::Acquire);
@@ -115,14 +110,9 @@ impl Traffic {
     /// What was written so far goes out: there is an answer, or none comes soon.
     pub(crate) fn uncork(&self) {
         if self.is_corked() {
-            self.writes_on();
+            self.uncorked.store(true, Ordering::Release);
             self.on_uncork.wake();
         }
-    }
-
-    /// As [`uncork`](Self::uncork), by the connection itself.
-    pub(crate) fn writes_on(&self) {
-        self.uncorked.store(true, Ordering::Release);
     }
 
     /// Whether the unread answers are below the limit, so that another one may be made.
@@ -150,11 +140,7 @@ impl Traffic {
         }
     }
 
-    /// Takes what the connection holds from its account.
-    ///
-    /// # Errors
-    ///
-    /// The peer may not have more.
+    /// Takes what the connection holds from its account, if the peer may have more.
     pub(crate) fn grow(&self) -> Result<(), Refusal> {
         self.reserve.grow_to(self.used()).map_err(|full| self.refuse(full))
     }
@@ -180,7 +166,6 @@ pub(crate) struct Served {
     pub(crate) traffic: Arc<Traffic>,
     /// How far HTTP/2 and the socket had come, in counters of what they take. `None`: nothing waited for the peer there.
     progress: [Option<u64>; 2],
-    /// Number of looks without progress.
     looks: u32,
 }
 
@@ -309,7 +294,6 @@ impl Unsent {
         Self { bytes, _own: own, traffic: Arc::clone(traffic) }
     }
 
-    /// Splits off the first `count` bytes. The total does not change.
     pub(crate) fn split_to(&mut self, count: usize) -> Self {
         // The rest keeps the whole block in memory, so it keeps the count.
         let bytes = self.bytes.split_to(count.min(self.bytes.len()));

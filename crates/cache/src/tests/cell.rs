@@ -114,6 +114,7 @@ async fn a_bug_in_a_run_is_a_failure_and_not_a_hang() {
 
 #[tokio::test(start_paused = true)]
 async fn a_scheduler_that_fails_ends_the_task_that_keeps_credentials_fresh() {
+    #[derive(Debug)]
     struct Broken;
     impl Clock for Broken {
         fn now(&self) -> Now {

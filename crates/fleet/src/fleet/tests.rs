@@ -4,7 +4,7 @@ mod rebase;
 use serde_json::{Value, json};
 
 use super::*;
-use credbroker_plugin::{Command, EnvPolicy, ProfileSourced, testing::provider};
+use credbroker_plugin::{Command, EnvPolicy, ProfileSourced, Provider, testing::provider};
 
 /// Two providers that accept all additions. The second serves profiles that do not list the first.
 fn fleet() -> Fleet {

@@ -32,7 +32,6 @@ use credbroker_credential::Issued;
 use credbroker_plugin::{PluginSpec, ProviderRef, Providers};
 use credbroker_runner::PluginRunner;
 
-/// Time until a connection is established.
 const CONNECT: Duration = Duration::from_secs(10);
 
 /// Time limits of requests to the hub.
@@ -55,18 +54,16 @@ impl Default for HubTimeouts {
     }
 }
 
-/// How the hub is reached.
 #[derive(Debug)]
 pub(super) struct HubConnector<R> {
     /// `None`: in the cluster that the broker runs in.
-    hub: Option<HubKubeconfig>,
+    pub(super) hub: Option<HubKubeconfig>,
     pub(super) timeouts: HubTimeouts,
     /// Has the plugin of the hub's user. Empty: the user has none.
-    plugins: Arc<Providers>,
-    cache: CredentialCache<R>,
+    pub(super) plugins: Arc<Providers>,
+    pub(super) cache: CredentialCache<R>,
 }
 
-/// A connection to the hub.
 pub(super) struct HubConnection<R> {
     pub(super) client: Client,
     /// What the plugin issued; `None`: the hub's user has no plugin.
@@ -83,26 +80,19 @@ pub(super) struct HubIdentity<R> {
 }
 
 impl<R: PluginRunner> HubConnector<R> {
-    /// `plugins` has the plugin of the hub's user, if there is one.
-    pub(super) fn new(
-        hub: Option<HubKubeconfig>,
-        plugins: Arc<Providers>,
-        cache: CredentialCache<R>,
-    ) -> Self {
-        Self { hub, timeouts: HubTimeouts::default(), plugins, cache }
-    }
-
     /// Connects with the current credential. Files are read again each time, because they may have been replaced.
     pub(super) async fn connect(&self) -> Result<HubConnection<R>, HubError> {
         let config = self.config().await?;
-        let identity = match self.run()? {
-            Some(_) if config.auth_info.exec.is_none() => return Err(HubError::NoPlugin),
+        let run = self.run()?;
+        // kube would run it itself: three times, without a limit and with its output in errors.
+        if run.is_some() != config.auth_info.exec.is_some() {
+            return Err(HubError::OtherPlugin);
+        }
+        let identity = match run {
             Some(run) => {
                 let mut watch = self.cache.watch(run, Caller::default())?;
                 Some(HubIdentity { issued: watch.next().await?, watch, config: config.clone() })
             }
-            // kube would run it itself: three times, without a limit and with its output in errors.
-            None if config.auth_info.exec.is_some() => return Err(HubError::NewPlugin),
             None if config.auth_info.auth_provider.is_some() => return Err(HubError::AuthProvider),
             None => None,
         };
@@ -131,13 +121,12 @@ impl<R: PluginRunner> HubConnector<R> {
     /// Reports the credential of `connection` if `error` says that the hub rejected it, and waits for the result. The next
     /// attempt sees it.
     pub(super) async fn report(&self, connection: HubConnection<R>, error: &HubError) {
-        let identity = connection.identity.filter(|_| error.is_unauthorized());
+        let identity = connection.identity.filter(|_| error.code() == Some(401));
         if let (Some(HubIdentity { issued, .. }), Ok(Some(run))) = (identity, self.run()) {
             drop(self.cache.report(run, &issued.generation.to_string(), &CacheRequest::default()).await);
         }
     }
 
-    /// The run of the plugin of the hub's user, if there is one.
     fn run(&self) -> Result<Option<PluginSpec>, HubError> {
         let Some(plugin) = self.plugins.iter().next() else { return Ok(None) };
         let entry = self.plugins.entry(&ProviderRef::named(&*plugin.name))?;

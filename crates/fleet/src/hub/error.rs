@@ -31,10 +31,6 @@ pub(super) enum Excess {
         "the list does not end: the hub sent {0} pages in a row without a new ClusterProfile, each with a `continue` token"
     )]
     EmptyPages(u32),
-    #[error("the list does not end: the hub sent a page whose `continue` token leads to the same page")]
-    RepeatedPage,
-    #[error("the list has more than {0} pages, which is the limit")]
-    Pages(u32),
     #[error(
         "the hub has more than {PROFILES} ClusterProfiles, which is the limit; select fewer with `namespaces` or `labelSelector`"
     )]
@@ -72,13 +68,9 @@ pub(super) enum HubError {
     )]
     AuthProvider,
     #[error(
-        "the hub's kubeconfig was changed and its user now runs an exec plugin, which is used when the broker has read the file again"
+        "the hub's kubeconfig was changed and its user runs an exec plugin now, or none, which applies when the broker has read the file again"
     )]
-    NewPlugin,
-    #[error(
-        "the hub's kubeconfig was changed and its user no longer runs an exec plugin, which applies when the broker has read the file again"
-    )]
-    NoPlugin,
+    OtherPlugin,
     #[error("the plugin of the hub's user cannot be run")]
     Plugin(#[from] ResolveError),
     #[error("the plugin of the hub's user returned no credential")]
@@ -122,16 +114,6 @@ impl HubError {
         one_line(&chain(self)).chars().take(LONGEST).collect()
     }
 
-    /// Whether the hub rejected the credential.
-    pub(super) fn is_unauthorized(&self) -> bool {
-        self.code() == Some(401)
-    }
-
-    /// Whether the hub no longer has the events since the last read. This is normal; a new list follows.
-    pub(super) fn is_expired(&self) -> bool {
-        self.code() == Some(410)
-    }
-
     /// The exceeded limit, if that is the cause.
     pub(super) fn excess(&self) -> Option<Excess> {
         let mut cause: Option<&(dyn Error + 'static)> = Some(self);
@@ -147,7 +129,7 @@ impl HubError {
     }
 
     /// The HTTP status of the hub's response.
-    fn code(&self) -> Option<u16> {
+    pub(super) fn code(&self) -> Option<u16> {
         use kube::{Error::Api, runtime::watcher::Error as Watch};
         let Self::Watch(error) = self else { return None };
         match error {

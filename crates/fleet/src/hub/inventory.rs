@@ -18,7 +18,6 @@ use credbroker_config::Prewarm;
 use credbroker_plugin::{ProfileError, ProfileName, Target, cluster_profile::ClusterProfile};
 use credbroker_runner::PluginRunner;
 
-/// Writes the fleet.
 #[derive(Debug)]
 pub(super) struct Inventory<R> {
     parts: Arc<HubParts<R>>,
@@ -27,21 +26,21 @@ pub(super) struct Inventory<R> {
 }
 
 impl<R: PluginRunner> Inventory<R> {
-    /// `prewarm` has the rules for fetching ahead.
     pub(super) fn new(prewarm: Vec<Prewarm>, parts: Arc<HubParts<R>>) -> Self {
         Self { prewarmer: Prewarmer::new(prewarm, Arc::clone(&parts)), parts, counts: Mutex::default() }
     }
 
-    /// A list begins. The known profiles stay until it ends, also if it fails in the middle.
-    pub(super) fn begin(&self, namespace: Option<&str>) {
-        self.counts().lists.insert(namespace.map(str::to_owned));
-    }
-
-    /// Writes a new or changed object, unless that exceeds a limit, and returns its name.
-    pub(super) fn apply(&self, object: &DynamicObject) -> Result<Option<ProfileName>, Excess> {
-        let Some(profile) = read(object) else { return Ok(None) };
-        let name = profile.name.clone();
-        self.counts().put(&name, size(&object.data))?;
+    /// Writes a new or changed object, unless that exceeds a limit, and returns its name. `is_listed`: what is known from
+    /// before stays until the list ends, also if it fails in the middle, so the limits are doubled.
+    pub(super) fn apply(
+        &self,
+        object: &DynamicObject,
+        is_listed: bool,
+    ) -> Result<Option<ProfileName>, Excess> {
+        let Some(name) = name(object) else { return Ok(None) };
+        self.counts().put(&name, size(&object.data), if is_listed { 2 } else { 1 })?;
+        let part = |key| object.data.get(key).unwrap_or(&Value::Null);
+        let profile = ClusterProfile::read(name.clone(), part("spec"), part("status"));
         let before = self.parts.fleet.get(&name);
         let change = self.parts.fleet.apply(profile);
         self.follow_up(&name, before.as_deref(), change);
@@ -71,7 +70,6 @@ impl<R: PluginRunner> Inventory<R> {
         }
     }
 
-    /// The object was deleted.
     pub(super) fn delete(&self, object: &DynamicObject) {
         if let Some(name) = name(object) {
             // A list that already returned its name needs no change: at its end only known profiles are removed.
@@ -81,7 +79,6 @@ impl<R: PluginRunner> Inventory<R> {
 
     /// A list ended: profiles that are not `listed` are removed.
     pub(super) fn end(&self, namespace: Option<&str>, listed: &HashSet<ProfileName>) {
-        self.counts().lists.remove(&namespace.map(str::to_owned));
         for known in self.parts.fleet.list(namespace) {
             if !listed.contains(&known.profile.name) {
                 self.remove(&known.profile.name);
@@ -132,31 +129,21 @@ impl<R: PluginRunner> Inventory<R> {
     }
 }
 
-fn read(object: &DynamicObject) -> Option<ClusterProfile> {
-    let part = |key| object.data.get(key).unwrap_or(&Value::Null);
-    Some(ClusterProfile::read(name(object)?, part("spec"), part("status")))
-}
-
 fn name(object: &DynamicObject) -> Option<ProfileName> {
     let metadata = &object.metadata;
     ProfileName::of_object(metadata.namespace.as_deref()?, metadata.name.as_deref()?)
 }
 
-/// What limits count: the lists that are being read, and the sizes of the known profiles.
 #[derive(Debug, Default)]
 struct Counts {
-    /// The scopes (a namespace, or all) whose lists have not ended.
-    lists: HashSet<Option<String>>,
     /// The sizes of the known profiles in memory, in bytes.
     sizes: HashMap<ProfileName, usize>,
     total: usize,
 }
 
 impl Counts {
-    /// Notes the size of a profile, unless that exceeds a limit. While a list is read, the profiles that it replaces are
-    /// still counted, so the limits are doubled.
-    fn put(&mut self, name: &ProfileName, size: usize) -> Result<(), Excess> {
-        let scale = if self.lists.is_empty() { 1 } else { 2 };
+    /// Notes the size of a profile, unless that exceeds a limit, times `scale`.
+    fn put(&mut self, name: &ProfileName, size: usize, scale: usize) -> Result<(), Excess> {
         let before = self.sizes.get(name).copied();
         if before.is_none() && self.sizes.len() >= scale * PROFILES {
             return Err(Excess::Profiles);

@@ -1,7 +1,5 @@
 //! The hub is the API server whose ClusterProfiles are the inventory of the fleet. This module reads them into the
-//! [`Fleet`](crate::Fleet) while the broker runs, and fetches credentials ahead where the configuration asks for it.
-//!
-//! When the hub fails, the profiles that were read stay in use.
+//! [`Fleet`](crate::Fleet), and fetches credentials ahead. When the hub fails, the profiles that were read stay in use.
 
 mod client;
 mod error;
@@ -9,16 +7,18 @@ mod inventory;
 mod prewarm;
 mod session;
 
-use std::{future::pending, pin::pin, sync::Arc, time::Duration};
+use std::{future::pending, sync::Arc, time::Duration};
 
-use tokio::{sync::watch, time::sleep};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
 use tracing::{debug, info, warn};
 
 use self::{
-    client::HubConnector,
+    client::{HubConnector, HubTimeouts},
     error::{Excess, HubError},
     inventory::Inventory,
-    session::Progress,
 };
 use crate::fleet::HubState;
 use credbroker_config::ClusterProfiles;
@@ -30,10 +30,11 @@ pub use prewarm::HubParts;
 
 /// The first wait after a failure is at most this long. It doubles with each failure in a row.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// No wait is longer.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// No wait is shorter: a hub that fails at once is not asked in a loop.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
+
+/// A session that lasts this long after everything was read is steady.
+const STEADY: Duration = Duration::from_secs(30);
 
 /// Profiles per page: kube's default, and a number so small that a page of the largest objects fits the limit.
 const PAGES: (u32, u32) = (500, 8);
@@ -42,8 +43,6 @@ const PAGES: (u32, u32) = (500, 8);
 #[derive(Debug)]
 struct Hub<R> {
     section: ClusterProfiles,
-    /// The plugin of the hub's user, if it has one.
-    plugins: Arc<Providers>,
     access: HubConnector<R>,
     inventory: Inventory<R>,
     parts: Arc<HubParts<R>>,
@@ -52,35 +51,26 @@ struct Hub<R> {
 impl<R: PluginRunner> Hub<R> {
     /// A reader of the hub that `section` names, whose plugin is the only one of `plugins`. It does not connect yet.
     fn new(section: ClusterProfiles, plugins: Arc<Providers>, parts: Arc<HubParts<R>>) -> Self {
-        let access = HubConnector::new(section.hub.clone(), Arc::clone(&plugins), parts.cache.clone());
+        let (hub, timeouts, cache) = (section.hub.clone(), HubTimeouts::default(), parts.cache.clone());
+        let access = HubConnector { hub, timeouts, plugins, cache };
         let inventory = Inventory::new(section.prewarm.clone(), Arc::clone(&parts));
-        Self { section, plugins, access, inventory, parts }
+        Self { section, access, inventory, parts }
     }
 
-    /// Reads and watches the hub. After a failure it starts again, with back-off. Returns only if a task that fetches
-    /// ahead has ended.
+    /// Reads and watches the hub. After a failure it starts again, with back-off.
     async fn run(&self) {
         self.inventory.take_over(&self.section.namespaces);
-        tokio::select! {
-            () = self.read() => {}
-            () = self.inventory.prewarmer.ended() => {}
-        }
-    }
-
-    async fn read(&self) {
-        let (fleet, mut failures, mut page) = (&self.parts.fleet, 0, PAGES.0);
+        let (mut failures, mut page) = (0, PAGES.0);
         loop {
             let error = match self.access.connect().await {
                 Ok(mut connection) => {
-                    // The back-off ends only after a steady session, so that a hub that answers and then fails is listed
-                    // less and less often.
-                    let note = |progress| match progress {
-                        Progress::Read => self.is_read(),
-                        Progress::Steady => failures = 0,
-                    };
                     let (access, section, inventory) = (&self.access, &self.section, &self.inventory);
-                    let ended = session::follow(&mut connection, access, section, page, inventory, note);
-                    let Some(error) = ended.await else {
+                    let unread = watch::Sender::new(section.namespaces.len().max(1));
+                    let ended = tokio::select! {
+                        ended = session::follow(&mut connection, access, section, page, inventory, &unread) => ended,
+                        excess = self.watch_over(unread.subscribe(), &mut failures) => Some(excess.into()),
+                    };
+                    let Some(error) = ended else {
                         debug!("the hub's kubeconfig leads to another server or user: listing again");
                         continue;
                     };
@@ -95,17 +85,30 @@ impl<R: PluginRunner> Hub<R> {
             failures = u32::saturating_add(failures, 1);
             let pause = full_jitter(failures, FIRST_PAUSE, LONGEST_PAUSE, (self.parts.jitter)());
             let pause = pause.max(SHORTEST_PAUSE);
-            if error.is_expired() && failures == 1 {
+            if error.code() == Some(410) && failures == 1 {
+                // This is normal.
                 debug!("the hub no longer has the events since the last read: listing again");
             } else {
                 self.is_lost(&error, failures, pause);
             }
-            fleet.end_read(Some(pause));
+            self.parts.fleet.end_read(Some(pause));
             sleep(pause).await;
         }
     }
 
-    /// Every profile was read once, and the watches run.
+    /// Notes how far a session comes, of whose scopes `unread` were not listed yet. The back-off ends only when it is steady,
+    /// so that a hub that answers and then fails is listed less and less often.
+    async fn watch_over(&self, mut unread: watch::Receiver<usize>, failures: &mut u32) -> Excess {
+        let limit = self.access.timeouts.list;
+        if timeout(limit, unread.wait_for(|unread| *unread == 0)).await.is_err() {
+            return Excess::Time(limit);
+        }
+        self.is_read();
+        sleep(STEADY).await;
+        *failures = 0;
+        pending().await
+    }
+
     fn is_read(&self) {
         let fleet = &self.parts.fleet;
         let HubState { synced, problem, .. } = fleet.hub();
@@ -147,7 +150,7 @@ impl<R: PluginRunner> HubReader<R> {
         Self { parts, current: watch::Sender::new(hub) }
     }
 
-    /// Reads the newest hub until the future is dropped. Returns only if a task that fetches ahead has ended.
+    /// Reads the newest hub until the future is dropped.
     pub async fn run(&self) {
         let (mut hubs, mut before) = (self.current.subscribe(), None::<Arc<Hub<R>>>);
         loop {
@@ -160,14 +163,14 @@ impl<R: PluginRunner> HubReader<R> {
                 before.inventory.clear();
             }
             before.clone_from(&hub);
-            let mut reading = pin!(async {
+            let reading = async {
                 match &hub {
                     Some(hub) => hub.run().await,
                     None => pending().await,
                 }
-            });
+            };
             tokio::select! {
-                () = &mut reading => return,
+                () = reading => {}
                 // Never an error: `self` holds the sender.
                 changed = hubs.changed() => drop(changed),
             }
@@ -196,7 +199,7 @@ impl<R: PluginRunner> HubReader<R> {
             (None, Some(_)) => {}
         }
         // A changed plugin of the hub's user starts cold.
-        let old = before.map(|hub| Arc::clone(&hub.plugins)).unwrap_or_default();
+        let old = before.map(|hub| Arc::clone(&hub.access.plugins)).unwrap_or_default();
         let update = ProviderUpdate::of(
             Providers::new(section.as_ref().and_then(ClusterProfiles::plugin).cloned()),
             &old,

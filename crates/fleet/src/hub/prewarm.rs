@@ -1,19 +1,17 @@
 //! Fetches credentials before they are requested, within a budget.
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
-    panic::AssertUnwindSafe,
-    sync::{Arc, Mutex, PoisonError},
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use tokio::{
-    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
-    time::{MissedTickBehavior, interval, sleep},
+    sync::{self, Semaphore, SemaphorePermit},
+    time::{Interval, MissedTickBehavior, interval, sleep},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tracing::{debug, error};
+use tracing::debug;
 
 use crate::{
     fleet::Fleet,
@@ -44,123 +42,91 @@ pub struct HubParts<R> {
     pub draining: CancellationToken,
 }
 
-/// Fetches the credentials that the rules cover. Each rule has a budget for each provider.
+/// Fetches the credentials that the rules cover, each in a task: a panic ends one fetch alone.
 #[derive(Debug)]
 pub(super) struct Prewarmer<R> {
     rules: Vec<Prewarm>,
     parts: Arc<HubParts<R>>,
-    queues: Mutex<Queues>,
-    /// Cancelled when the task of a queue ends, which it does not while this exists.
-    ended: CancellationToken,
+    budgets: Mutex<Budgets>,
 }
 
 /// By rule and provider.
-type Queues = HashMap<(usize, Arc<str>), UnboundedSender<ProfileName>>;
-
-/// A profile to fetch, and how many attempts have failed.
-type Wanted = (ProfileName, u32);
+type Budgets = HashMap<(usize, Arc<str>), Arc<Budget>>;
 
 impl<R: PluginRunner> Prewarmer<R> {
     pub(super) fn new(rules: Vec<Prewarm>, parts: Arc<HubParts<R>>) -> Self {
-        Self { rules, parts, queues: Mutex::default(), ended: CancellationToken::new() }
+        Self { rules, parts, budgets: Mutex::default() }
     }
 
-    /// Resolves if the task of a queue has ended, also after a panic.
-    pub(super) async fn ended(&self) {
-        self.ended.cancelled().await;
-    }
-
-    /// A profile leads to a new target. Queues it for the first rule that covers it, if any.
+    /// A profile leads to a new target. Fetches its credential by the first rule that covers it, if any.
     pub(super) fn offer(&self, target: &Arc<Target>) {
         let (profile, provider) = (&target.profile, &target.provider.name);
         let covering = self.rules.iter().enumerate().find(|(_, rule)| rule.covers(profile, provider));
         let Some((index, rule)) = covering else { return };
-        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        let queue = queues.entry((index, Arc::clone(provider))).or_insert_with(|| self.start(rule.clone()));
-        // Closed only when the broker drains.
-        drop(queue.send(profile.clone()));
-    }
-
-    fn start(&self, rule: Prewarm) -> UnboundedSender<ProfileName> {
-        let (sender, offers) = unbounded_channel();
-        let (parts, ended) = (Arc::clone(&self.parts), self.ended.clone().drop_guard());
-        self.parts.tasks.spawn(async move {
-            let _ended = ended;
-            parts.draining.run_until_cancelled(work(&parts, &rule, offers)).await;
-        });
-        sender
-    }
-}
-
-/// Works through one queue with the rule's `concurrency` and `runsPerSecond`. The scheduler runs requests of callers
-/// first.
-async fn work<R: PluginRunner>(
-    parts: &HubParts<R>,
-    rule: &Prewarm,
-    mut offers: UnboundedReceiver<ProfileName>,
-) {
-    let mut pace =
-        interval(Duration::from_secs(1) / u32::try_from(rule.runs_per_second.get()).unwrap_or(u32::MAX));
-    pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (mut running, mut later) = (FuturesUnordered::new(), FuturesUnordered::new());
-    // Each profile waits at most once, however often it changes meanwhile: the queue is never longer than the fleet, and a
-    // profile that changes often does not delay the others.
-    let (mut queue, mut waiting) = (VecDeque::<Wanted>::new(), HashSet::new());
-    loop {
-        let has_turn = running.len() < rule.concurrency.get() && !queue.is_empty();
-        let wanted = tokio::select! {
-            Some(wanted) = later.next() => wanted,
-            Some(profile) = offers.recv() => (profile, 0),
-            Some(retry) = running.next() => {
-                later.extend(retry);
-                continue;
-            }
-            _ = pace.tick(), if has_turn => {
-                if let Some(wanted) = queue.pop_front() {
-                    // It can be offered again from now on, because its target is looked up later.
-                    waiting.remove(&wanted.0);
-                    running.push(fetch_or_log(parts, wanted));
-                }
-                continue;
-            }
-            else => return,
-        };
-        if waiting.insert(wanted.0.clone()) {
-            queue.push_back(wanted);
+        let mut budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
+        let budget = budgets.entry((index, Arc::clone(provider))).or_insert_with(|| Budget::of(rule).into());
+        if budget.waiting().insert(profile.clone()) {
+            let (parts, budget, profile) = (Arc::clone(&self.parts), Arc::clone(budget), profile.clone());
+            self.parts.tasks.spawn(async move {
+                parts.draining.run_until_cancelled(fetch(&parts, &budget, profile)).await;
+            });
         }
     }
 }
 
-/// One fetch. A panic ends it, and no other.
-async fn fetch_or_log<R: PluginRunner>(
-    parts: &HubParts<R>,
-    wanted: Wanted,
-) -> Option<BoxFuture<'static, Wanted>> {
-    let profile = wanted.0.clone();
-    // What fetches share is consistent whenever its lock is free.
-    let fetched = AssertUnwindSafe(fetch(parts, wanted)).catch_unwind().await;
-    fetched.unwrap_or_else(|_panic| {
-        error!(%profile, "a bug in the broker ended fetching ahead for this ClusterProfile; please report it");
-        None
-    })
+/// What a rule allows for one provider. The scheduler runs requests of callers first.
+#[derive(Debug)]
+struct Budget {
+    /// As many as the rule's `concurrency`.
+    slots: Semaphore,
+    /// Ticks as often as the rule's `runsPerSecond`.
+    pace: sync::Mutex<Interval>,
+    /// The profiles that wait for their turn. Each waits at most once, so one that changes often does not delay the others.
+    waiting: Mutex<HashSet<ProfileName>>,
 }
 
-/// One fetch. Returns the retry, if there is to be one.
-async fn fetch<R: PluginRunner>(
-    parts: &HubParts<R>,
-    (profile, failures): Wanted,
-) -> Option<BoxFuture<'static, Wanted>> {
-    let source = Source::ClusterProfile(profile.clone());
-    // A profile that has changed in the meantime was offered again.
-    let spec = parts.resolver.resolve(CredentialRequest { source, ..CredentialRequest::default() }).ok()?;
-    let failed = parts.cache.fetch_ahead(spec).await.err()?;
-    let attempts = failures + 1;
-    debug!(%profile, attempts, "fetching ahead failed: {failed}");
-    let again = async move {
-        sleep(failed.retry_after).await;
-        (profile, attempts)
-    };
-    (attempts < ATTEMPTS).then(|| again.boxed())
+impl Budget {
+    fn of(rule: &Prewarm) -> Self {
+        let per_second = u32::try_from(rule.runs_per_second.get()).unwrap_or(u32::MAX);
+        let mut pace = interval((Duration::from_secs(1) / per_second).max(Duration::from_nanos(1)));
+        pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let slots = Semaphore::new(rule.concurrency.get().min(Semaphore::MAX_PERMITS));
+        Self { slots, pace: pace.into(), waiting: Mutex::default() }
+    }
+
+    /// Waits until `profile` has its turn, which lasts until the permit is dropped. It can be offered again from then on,
+    /// because its target is looked up later.
+    async fn turn(&self, profile: &ProfileName) -> Option<SemaphorePermit<'_>> {
+        let slot = self.slots.acquire().await.ok();
+        self.pace.lock().await.tick().await;
+        self.waiting().remove(profile);
+        slot
+    }
+
+    /// Every update is complete when the lock is released, so a poisoned lock is usable.
+    fn waiting(&self) -> MutexGuard<'_, HashSet<ProfileName>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Fetches the credential of `profile`, which waits for its turn.
+async fn fetch<R: PluginRunner>(parts: &HubParts<R>, budget: &Budget, profile: ProfileName) {
+    for attempts in 1..=ATTEMPTS {
+        let turn = budget.turn(&profile).await;
+        let source = Source::ClusterProfile(profile.clone());
+        let ask = CredentialRequest { source, ..CredentialRequest::default() };
+        // A profile that has changed in the meantime was offered again.
+        let Ok(spec) = parts.resolver.resolve(ask) else { return };
+        let Err(failed) = parts.cache.fetch_ahead(spec).await else { return };
+        drop(turn);
+        debug!(%profile, attempts, "fetching ahead failed: {failed}");
+        if attempts < ATTEMPTS {
+            sleep(failed.retry_after).await;
+            if !budget.waiting().insert(profile.clone()) {
+                return; // it was offered again
+            }
+        }
+    }
 }
 
 #[cfg(test)]

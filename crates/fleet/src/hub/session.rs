@@ -3,12 +3,12 @@
 //! Each scope, which is a namespace or all of them, has its own reader. Unlike kube's `watcher`, it takes another client
 //! between two requests, and it ends a list that makes no progress.
 
-use std::{collections::HashSet, convert::Infallible, future::pending, mem, pin::pin, time::Duration};
+use std::{collections::HashSet, convert::Infallible, future::pending, pin::pin, time::Duration};
 
 use futures_util::{FutureExt as _, TryStreamExt as _, future::select_all};
 use kube::{
     Api, Client,
-    api::{ApiResource, DynamicObject, ListParams, WatchEvent, WatchParams},
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, WatchEvent, WatchParams},
     runtime::watcher,
 };
 use tokio::{
@@ -18,41 +18,37 @@ use tokio::{
 use tracing::debug;
 
 use super::{
-    client::{HubConnection, HubConnector, HubIdentity, HubTimeouts},
+    client::{HubConnection, HubConnector, HubTimeouts},
     error::{Excess, HubError, PROFILES},
     inventory::Inventory,
 };
 use credbroker_config::ClusterProfiles;
 use credbroker_runner::PluginRunner;
 
-/// A session that lasts this long after everything was read is steady.
-const STEADY: Duration = Duration::from_secs(30);
+/// A watch that goes on for this long after its end was due is started again.
+const MARGIN: Duration = Duration::from_secs(5);
+/// Pages in a row without a new profile that end the list. One of them is legal: the hub may filter after it has read a
+/// page.
+const IDLE: u32 = 6;
+/// The pause after the first of them. It doubles with each further one.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
-/// How far a session has come.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Progress {
-    /// Every scope was listed.
-    Read,
-    /// It has gone on for [`STEADY`] since.
-    Steady,
-}
-
-/// Writes what the hub has into the inventory, until the hub fails. `page` is the number of profiles per page. `None`: the
-/// hub is reached in another way, or as another user.
+/// Writes what the hub has into the inventory, until the hub fails. `page` is the number of profiles per page, `unread` that
+/// of the scopes that were not listed yet. `None`: the hub is reached in another way, or as another user.
 pub(super) async fn follow<R: PluginRunner>(
     connection: &mut HubConnection<R>,
     connector: &HubConnector<R>,
     section: &ClusterProfiles,
     page: u32,
     inventory: &Inventory<R>,
-    note: impl FnMut(Progress),
+    unread: &watch::Sender<usize>,
 ) -> Option<HubError> {
     let HubConnection { client, identity } = connection;
     let namespaces: Vec<_> = match &*section.namespaces {
         [] => vec![None],
         namespaces => namespaces.iter().map(|namespace| Some(&**namespace)).collect(),
     };
-    let (clients, unread) = (watch::Sender::new(client.clone()), watch::Sender::new(namespaces.len()));
+    let clients = watch::Sender::new(client.clone());
     let selector = Some(section.label_selector.clone()).filter(|selector| !selector.is_empty());
     let limits = connector.timeouts;
     let readers = namespaces.into_iter().map(|namespace| {
@@ -61,57 +57,27 @@ pub(super) async fn follow<R: PluginRunner>(
         let list =
             ListParams { label_selector: selector.clone(), limit: Some(page), ..ListParams::default() };
         let reader = ScopeReader { clients: clients.subscribe(), namespace, list, watch, limits, inventory };
-        reader.read(&unread).boxed()
+        reader.read(unread).boxed()
     });
     // A rotation that has begun continues while events come.
     let renewed = async {
-        match identity {
-            Some(identity) => renew(identity, connector, &clients).await,
-            None => pending().await,
+        let Some(identity) = identity else { return pending().await };
+        loop {
+            match connector.renewed(identity).await {
+                Ok(Some(client)) => {
+                    debug!("the hub's credential rotated: the watches continue with the new one");
+                    clients.send_replace(client);
+                }
+                Ok(None) => return None,
+                Err(error) => return Some(error),
+            }
         }
     };
     tokio::select! {
         end = renewed => end,
         (Err(error), ..) = select_all(readers) => Some(error),
-        excess = watch_over(unread.subscribe(), limits.list, note) => Some(excess.into()),
     }
 }
-
-/// Gives the readers each newer credential of the hub's plugin. Returns only if the session must end.
-async fn renew<R: PluginRunner>(
-    identity: &mut HubIdentity<R>,
-    connector: &HubConnector<R>,
-    clients: &watch::Sender<Client>,
-) -> Option<HubError> {
-    loop {
-        match connector.renewed(identity).await {
-            Ok(Some(client)) => {
-                debug!("the hub's credential rotated: the watches continue with the new one");
-                clients.send_replace(client);
-            }
-            Ok(None) => return None,
-            Err(error) => return Some(error),
-        }
-    }
-}
-
-/// Notes how far the session comes. `unread` is the number of scopes that were not listed yet, which may take `limit`.
-async fn watch_over(
-    mut unread: watch::Receiver<usize>,
-    limit: Duration,
-    mut note: impl FnMut(Progress),
-) -> Excess {
-    if timeout(limit, unread.wait_for(|unread| *unread == 0)).await.is_err() {
-        return Excess::Time(limit);
-    }
-    note(Progress::Read);
-    sleep(STEADY).await;
-    note(Progress::Steady);
-    pending().await
-}
-
-/// A watch that goes on for this long after its end was due is started again.
-const MARGIN: Duration = Duration::from_secs(5);
 
 /// Reads one scope.
 struct ScopeReader<'a, R> {
@@ -135,31 +101,35 @@ impl<R: PluginRunner> ScopeReader<'_, R> {
 
     /// Lists the scope, and returns the version of the list.
     async fn list(&mut self) -> Result<String, HubError> {
-        self.inventory.begin(self.namespace);
-        let (mut pages, mut listed) = (Pages::default(), HashSet::new());
+        let (mut listed, mut idle) = (HashSet::new(), 0);
         loop {
-            sleep(pages.pause()).await;
-            self.list.continue_token.clone_from(&pages.next);
             let page = timeout(self.limits.page, self.api().list(&self.list)).await;
             let page = page.map_err(|_elapsed| Excess::Time(self.limits.page))?;
             let page = page.map_err(watcher::Error::InitialListFailed)?;
             let filled = |text: &String| !text.is_empty();
-            let (next, version) = (page.metadata.continue_, page.metadata.resource_version);
-            let (next, version) = (next.filter(filled), version.filter(filled));
-            if next.is_none() && version.is_none() {
-                return Err(watcher::Error::NoResourceVersion.into());
-            }
+            let before = listed.len();
             for object in page.items {
-                listed.extend(self.inventory.apply(&object)?);
+                listed.extend(self.inventory.apply(&object, true)?);
                 if listed.len() > PROFILES {
                     return Err(Excess::Profiles.into());
                 }
             }
-            pages.turn(listed.len(), next)?;
-            if let (None, Some(version)) = (&pages.next, version) {
+            self.list.continue_token = page.metadata.continue_.filter(filled);
+            if self.list.continue_token.is_none() {
+                let version = page.metadata.resource_version.filter(filled);
+                let version = version.ok_or(watcher::Error::NoResourceVersion)?;
                 self.inventory.end(self.namespace, &listed);
                 return Ok(version);
             }
+            if listed.len() > before {
+                idle = 0;
+                continue;
+            }
+            idle += 1;
+            if idle == IDLE {
+                return Err(Excess::EmptyPages(IDLE).into());
+            }
+            sleep(FIRST_PAUSE * (1 << (idle - 1))).await;
         }
     }
 
@@ -202,19 +172,13 @@ impl<R: PluginRunner> ScopeReader<'_, R> {
             self.inventory.delete(&object);
             return Ok(());
         }
-        self.inventory.apply(&object)?;
+        self.inventory.apply(&object, false)?;
         Ok(())
     }
 
-    /// The newest client's.
     fn api(&mut self) -> Api<DynamicObject> {
-        let resource = ApiResource {
-            group: "multicluster.x-k8s.io".to_owned(),
-            version: "v1alpha1".to_owned(),
-            api_version: "multicluster.x-k8s.io/v1alpha1".to_owned(),
-            kind: "ClusterProfile".to_owned(),
-            plural: "clusterprofiles".to_owned(),
-        };
+        let kind = GroupVersionKind::gvk("multicluster.x-k8s.io", "v1alpha1", "ClusterProfile");
+        let resource = ApiResource::from_gvk_with_plural(&kind, "clusterprofiles");
         let client = self.clients.borrow_and_update().clone();
         match self.namespace {
             Some(namespace) => Api::namespaced_with(client, namespace, &resource),
@@ -222,49 +186,3 @@ impl<R: PluginRunner> ScopeReader<'_, R> {
         }
     }
 }
-
-/// Pages in a row without a new profile that end the list. One of them is legal: the hub may filter after it has read a
-/// page.
-const IDLE: u32 = 6;
-/// The pause after the first of them. It doubles with each further one.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// Pages of one list: twice as many as the largest fleet has if the broker asks for the smallest ones.
-const PAGES: u32 = 5_000;
-
-/// The progress of one list.
-#[derive(Debug, Default)]
-struct Pages {
-    /// The `continue` token of the next request; `None`: it asks for the first page.
-    next: Option<String>,
-    received: u32,
-    /// Different names so far.
-    names: usize,
-    /// Pages in a row without a new name.
-    idle: u32,
-}
-
-impl Pages {
-    /// How long to wait before the next request.
-    fn pause(&self) -> Duration {
-        self.idle.checked_sub(1).map_or(Duration::ZERO, |before| FIRST_PAUSE * (1 << before))
-    }
-
-    /// A page came, with the token of the `next` one; `None`: it is the last. There are `names` different names now. Fails
-    /// if the list would not end.
-    fn turn(&mut self, names: usize, next: Option<String>) -> Result<(), Excess> {
-        let before = mem::replace(&mut self.names, names);
-        self.idle = if names > before { 0 } else { self.idle + 1 };
-        self.received += 1;
-        let asked = mem::replace(&mut self.next, next);
-        match &self.next {
-            None => Ok(()),
-            next if *next == asked => Err(Excess::RepeatedPage),
-            Some(_) if self.idle >= IDLE => Err(Excess::EmptyPages(IDLE)),
-            Some(_) if self.received >= PAGES => Err(Excess::Pages(PAGES)),
-            Some(_) => Ok(()),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -349,5 +349,5 @@ the cluster's proxy-url is not a URL
 the cluster's server is not an https URL without a user
 ");
     let unreachable = Cluster { server: user.into(), ..cluster };
-    assert_eq!(host(&unreachable), None, "what a server's URL may hide is not logged");
+    assert_eq!(crate::verify::server(&unreachable), None, "what a server's URL may hide is not logged");
 }

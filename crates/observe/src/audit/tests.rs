@@ -12,18 +12,21 @@ use crate::clock::SystemClock;
 
 const AGES: Duration = Duration::from_secs(60);
 
-fn decision(target: &str) -> Decision<'_> {
-    let more = vec![
+fn fields(target: &str) -> Fields {
+    vec![
         ("target", Some(target.into())),
         ("reason", Some("PEER_DENIED".into())),
         ("uid", Some(1001.into())),
         ("pid", None),
-    ];
-    Decision { uid: 1001, call: "get", outcome: RequestOutcome::Denied, more }
+    ]
+}
+
+fn deny(audit: &Audit, target: &str) {
+    audit.decision(audit.begin(), 1001, ("get", RequestOutcome::Denied), fields(target));
 }
 
 /// Keeps the lines.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 struct Lines(Arc<Mutex<Vec<String>>>);
 
 impl AuditSink for Lines {
@@ -56,8 +59,8 @@ fn audit() -> (Audit, Lines) {
 #[test]
 fn a_record_says_who_asked_for_what_and_how_it_was_decided() {
     let (audit, lines) = audit();
-    audit.decision(audit.begin(), decision("provider/gke"));
-    audit.hit(|| Decision { outcome: RequestOutcome::Allowed, ..decision("provider/gke") });
+    deny(&audit, "provider/gke");
+    audit.hit("get", || fields("provider/gke"));
     audit.run(vec![("provider", Some("gke".into())), ("reason", None)]);
     audit.flush(AGES);
     let mut records = lines.records();
@@ -74,8 +77,8 @@ fn a_record_says_who_asked_for_what_and_how_it_was_decided() {
 fn without_a_destination_nothing_is_made() {
     let audit = Audit::default();
     assert_eq!(audit.begin(), None);
-    audit.hit(|| panic!("made"));
-    audit.decision(None, decision("x"));
+    audit.hit("get", || panic!("made"));
+    deny(&audit, "x");
     audit.flush(AGES);
 }
 
@@ -84,9 +87,9 @@ fn hits_over_the_limit_are_counted_in_the_next_record() {
     let (audit, lines) = audit();
     let hits = 10_000;
     for _ in 0..hits {
-        audit.hit(|| decision("provider/gke"));
+        audit.hit("get", || fields("provider/gke"));
     }
-    audit.decision(audit.begin(), decision("last"));
+    deny(&audit, "last");
     audit.flush(AGES);
     let records = lines.records();
     let counted: u64 = records.iter().filter_map(|record| record["hits_not_recorded"].as_u64()).sum();
@@ -101,10 +104,7 @@ async fn requests_over_the_limit_are_counted_within_a_second_even_if_no_other_fo
     let tasks = tokio_util::task::TaskTracker::new();
     tasks.spawn(async move { counter.count_omitted().await });
     let ask = |uid, outcome| {
-        audit.decision(
-            audit.begin(),
-            Decision { uid, outcome, more: vec![("uid", Some(uid.into()))], ..decision("provider/gke") },
-        );
+        audit.decision(audit.begin(), uid, ("get", outcome), vec![("uid", Some(uid.into()))]);
     };
     for second in 1..=2_usize {
         for _ in 0..100 {
@@ -132,8 +132,8 @@ async fn requests_over_the_limit_are_counted_within_a_second_even_if_no_other_fo
 fn what_is_not_counted_yet_is_counted_when_the_broker_ends() {
     let (audit, lines) = audit();
     for _ in 0..1000 {
-        audit.decision(audit.begin(), decision("provider/gke"));
-        audit.hit(|| decision("provider/gke"));
+        deny(&audit, "provider/gke");
+        audit.hit("get", || fields("provider/gke"));
     }
     audit.flush(AGES);
     let sum = |name: &str| lines.records().iter().filter_map(|record| record[name].as_u64()).sum::<u64>();
@@ -146,7 +146,7 @@ fn the_log_has_the_same_counts() {
     let expected = "omitted uid=1001 denials_not_recorded=3 failures_not_recorded=4";
     assert_eq!(text("omitted", omitted.fields()), expected);
     let expected = "denied get target=provider/gke reason=PEER_DENIED uid=1001";
-    assert_eq!(text("denied get", decision("provider/gke").more), expected);
+    assert_eq!(text("denied get", fields("provider/gke")), expected);
 }
 
 fn recorded(budgets: &Budgets, uid: u32, outcome: RequestOutcome, requests: u64) -> usize {

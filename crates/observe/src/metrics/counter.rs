@@ -77,7 +77,6 @@ impl Histogram {
 }
 
 impl Observed {
-    /// The number of values.
     pub(super) fn count(&self) -> u64 {
         self.buckets.iter().map(|(_, count)| count).sum()
     }
@@ -93,7 +92,6 @@ impl EncodeMetric for Observed {
     }
 }
 
-/// Microseconds as seconds.
 pub(super) fn seconds(micros: u64) -> f64 {
     Duration::from_micros(micros).as_secs_f64()
 }

@@ -44,7 +44,7 @@ pub struct Metrics {
 
 /// Warnings about events that a peer can cause as often as it likes: the first of many equal ones passes, and the others
 /// are counted.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Sparse<K> {
     seen: Mutex<HashMap<Option<K>, LastSeen>>,
 }
@@ -54,12 +54,6 @@ struct LastSeen {
     /// Time since boot from which on the next event passes.
     until: Duration,
     suppressed: u64,
-}
-
-impl<K> Default for Sparse<K> {
-    fn default() -> Self {
-        Self { seen: Mutex::default() }
-    }
 }
 
 impl<K: Eq + Hash> Sparse<K> {

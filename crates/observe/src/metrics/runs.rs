@@ -1,9 +1,7 @@
 //! Plugin runs: of all providers as client-go counts them, and of each provider by their reason and outcome.
 //!
-//! The names of client-go and their labels are for dashboards that exist. Source of the names:
-//! `k8s.io/component-base/metrics/prometheus/restclient`; of the meaning:
-//! `k8s.io/client-go/plugin/pkg/client/auth/exec/metrics.go`. Providers are named by the configuration, so the number of
-//! series is bounded.
+//! The names of client-go are for dashboards that exist, and from `k8s.io/component-base/metrics/prometheus/restclient`; their
+//! meaning is in `k8s.io/client-go/plugin/pkg/client/auth/exec/metrics.go`. The configuration bounds the number of series.
 
 use std::{
     collections::BTreeMap,
@@ -18,20 +16,9 @@ use super::{
     exposition::{ConstGauge, Exposition, families},
 };
 
-/// client-go's buckets: from ten minutes to four years.
-const AGES: [f64; 11] = [
-    600.0,
-    1_800.0,
-    3_600.0,
-    14_400.0,
-    86_400.0,
-    604_800.0,
-    2_592_000.0,
-    7_776_000.0,
-    15_552_000.0,
-    31_104_000.0,
-    124_416_000.0,
-];
+/// client-go's buckets in seconds: from ten minutes to four years.
+const AGES: [f64; 11] =
+    [600.0, 1.8e3, 3.6e3, 1.44e4, 8.64e4, 6.048e5, 2.592e6, 7.776e6, 1.5552e7, 3.1104e7, 1.244_16e8];
 
 named! {
     /// client-go's label `call_status`.
@@ -108,11 +95,9 @@ pub struct ProviderTable {
 /// The counts of one provider.
 #[derive(Debug, Default)]
 pub struct ProviderMetrics {
-    /// Requests that were answered from memory.
     served: Counter,
-    /// Requests that waited and got a credential, and how long.
+    /// Requests that waited and got a credential, and those that got none.
     waited: Histogram,
-    /// Requests that waited and got none, and how long.
     failed: Histogram,
     /// Microseconds that plugins would have run for the requests that were answered from memory.
     saved: Counter,

@@ -77,30 +77,25 @@ fn provider(
     endpoint: &str,
     environment: &Environment,
 ) -> Result<SdkTracerProvider, opentelemetry_otlp::ExporterBuildError> {
-    let builder = SpanExporter::builder().with_tonic().with_endpoint(endpoint);
-    let is_plain = endpoint.starts_with("http://");
-    let exporter = if is_plain {
-        builder.build()
-    } else {
-        builder.with_tls_config(ClientTlsConfig::new().with_enabled_roots()).build()
-    }?;
-    let exporter = Reporting { exporter, failures: AtomicU64::new(0) };
+    let mut builder = SpanExporter::builder().with_tonic().with_endpoint(endpoint);
+    if !endpoint.starts_with("http://") {
+        builder = builder.with_tls_config(ClientTlsConfig::new().with_enabled_roots());
+    }
+    let exporter = Reporting { exporter: builder.build()?, failures: AtomicU64::new(0) };
     let builder = SdkTracerProvider::builder().with_batch_exporter(exporter);
     Ok(builder.with_resource(resource(environment)).build())
 }
 
 /// What sends the spans: the name and version of the broker, and the attributes that the environment sets.
 fn resource(environment: &Environment) -> Resource {
-    let builder = Resource::builder_empty()
+    let mut builder = Resource::builder_empty()
         .with_service_name("credbroker")
         .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
         .with_detectors(&[Box::new(TelemetryResourceDetector), Box::new(EnvResourceDetector::new())]);
-    let name = environment.set("OTEL_SERVICE_NAME").and_then(OsStr::to_str).map(ToOwned::to_owned);
-    match name {
-        Some(name) => builder.with_service_name(name),
-        None => builder,
+    if let Some(name) = environment.set("OTEL_SERVICE_NAME").and_then(OsStr::to_str) {
+        builder = builder.with_service_name(name.to_owned());
     }
-    .build()
+    builder.build()
 }
 
 /// Logs when sending begins to fail, and when it works again.
@@ -119,11 +114,10 @@ impl ExportSpans for Reporting {
                 0 => {}
                 lost => info!(lost, "traces are sent again"),
             },
-            Err(error) => {
-                if self.failures.fetch_add(1, Ordering::Relaxed) == 0 {
-                    warn!("traces cannot be sent, and are lost until the collector takes them: {error}");
-                }
+            Err(error) if self.failures.fetch_add(1, Ordering::Relaxed) == 0 => {
+                warn!("traces cannot be sent, and are lost until the collector takes them: {error}");
             }
+            Err(_) => {}
         }
         sent
     }

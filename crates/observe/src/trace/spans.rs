@@ -16,10 +16,7 @@ use credbroker_plugin::PluginSpec;
 
 /// Set once, when the broker starts to send spans.
 pub(super) static TRACER: OnceLock<BoxedTracer> = OnceLock::new();
-/// The result of a request without an error.
-const OK: &str = "OK";
-/// Longest `tracestate` that is continued. The specification asks for 512 characters; a caller could send 16 KiB, and
-/// each span would keep them.
+/// Longest `tracestate` that is continued, as the specification asks: each span keeps it.
 const LONGEST: usize = 512;
 
 /// The span of one request, until the answer begins.
@@ -27,11 +24,10 @@ const LONGEST: usize = 512;
 pub struct RequestSpan(Option<Context>);
 
 impl RequestSpan {
-    /// Starts the span of a request for the method `path`. It continues the trace that `headers` name.
-    pub fn start(path: &str, headers: &HeaderMap) -> Self {
+    /// Starts the span of a request. It continues the trace that `headers` name.
+    pub fn start(rpc: Rpc, headers: &HeaderMap) -> Self {
         let Some(tracer) = TRACER.get() else { return Self(None) };
-        // Not the path itself, which the caller chooses.
-        let rpc = Rpc::of(path).name();
+        let rpc = rpc.name();
         let builder = tracer.span_builder(rpc).with_kind(SpanKind::Server);
         let builder =
             builder.with_attributes([KeyValue::new("rpc.system", "grpc"), KeyValue::new("rpc.method", rpc)]);
@@ -62,7 +58,7 @@ pub fn answered(result: &'static str) {
     if let Some(context) = recorded() {
         let span = context.span();
         span.set_attribute(KeyValue::new("credbroker.result", result));
-        if result != OK {
+        if result != "OK" {
             span.set_status(Status::error(result));
         }
     }
@@ -126,7 +122,6 @@ impl RunSpan {
     }
 }
 
-/// What names a credential in a span.
 fn credential(spec: &PluginSpec) -> [KeyValue; 2] {
     let provider = KeyValue::new("credbroker.provider", spec.provider.name.to_string());
     [provider, KeyValue::new("credbroker.key", spec.key.to_string())]

@@ -34,7 +34,7 @@ fn attending_is_for_the_brokers_own_user_and_for_the_verb_login() {
 #[test]
 fn a_message_has_lines_and_how_long_the_run_may_take() {
     let news = AttendanceNews { lines: vec!["code".into()], time_left: Some(Duration::from_secs(3)) };
-    let sent = preencoded::message(&lines(news)).unwrap();
+    let sent = preencoded::message(&lines(news, true)).unwrap();
     let sent = pb::AttendCredentialResponse::decode(sent).unwrap();
     assert_eq!((sent.stderr_lines, sent.time_left.unwrap().seconds), (vec!["code".to_owned()], 3));
     assert!(sent.credential.is_none());
@@ -116,6 +116,6 @@ fn only_the_holder_brings_the_output_and_only_while_it_holds_the_lease() {
     let (offer, mut deposited) = self::offer();
     let (lease, command) = leases.grant(&peer(7), offer);
     drop(lease);
-    assert!(deposited.try_recv().is_err() && leases.lock().is_empty(), "the run is free at once");
+    assert!(deposited.try_recv().is_err() && leases.lock().held.is_empty(), "the run is free at once");
     assert!(leases.deposit(&peer(7), output(command.id)).is_err());
 }

@@ -1,20 +1,13 @@
 //! Lists and watches of the fleet's clusters.
 //!
-//! Watchers share their messages. A task makes a [`Snapshot`] when the fleet or the hub changes. While watches exist,
-//! it also makes one every second, because changes of credentials send no notification. Each watch remembers which
-//! snapshot its peer has, and a message is encoded once for all peers that have the same one. Lists show the newest
-//! snapshot; they make one only if something has changed since.
+//! A task makes a [`Snapshot`] when the fleet or the hub changes, and every second while there are watches. Each watch
+//! remembers which snapshot its peer has, and a message is encoded once for all peers that have the same one. Lists show the
+//! newest snapshot; they make one only if something has changed since.
 
 mod readiness;
 mod snapshot;
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use credbroker_proto::v1 as pb;
@@ -27,10 +20,11 @@ use tonic::{Response, Status};
 
 use self::{
     readiness::Readiness,
-    snapshot::{DiffPosition, MESSAGE, Snapshot, View},
+    snapshot::{DiffPosition, Snapshot, View},
 };
 use crate::{
     access::{Access, Policies},
+    convert,
     paging::Paging,
     preencoded::{Follow, MessageStream},
     status,
@@ -64,8 +58,6 @@ pub struct Clusters<R> {
     snapshots: watch::Sender<Arc<Snapshot>>,
     /// The lock ensures that one snapshot is made at a time.
     making: Mutex<Option<SnapshotBasis>>,
-    /// Number of snapshots that were begun.
-    begun: AtomicU64,
     /// Notified when a watch begins.
     wanted: Notify,
 }
@@ -85,16 +77,8 @@ impl<R: PluginRunner> Clusters<R> {
             clock,
             snapshots: watch::Sender::new(Arc::default()),
             making: Mutex::default(),
-            begun: AtomicU64::new(0),
             wanted: Notify::new(),
         }
-    }
-
-    /// The newest snapshot, and each that follows it. It is kept current while there are readers.
-    fn subscribe(&self) -> watch::Receiver<Arc<Snapshot>> {
-        let snapshots = self.snapshots.subscribe();
-        self.wanted.notify_one();
-        snapshots
     }
 
     /// Keeps the watched snapshot current. Returns only if no snapshot can be made.
@@ -109,7 +93,7 @@ impl<R: PluginRunner> Clusters<R> {
             }
             revisions.mark_unchanged();
             hubs.mark_unchanged();
-            if self.make(|_| false).await.is_err() {
+            if self.make(true).await.is_err() {
                 return;
             }
             let changed = async {
@@ -127,21 +111,18 @@ impl<R: PluginRunner> Clusters<R> {
         }
     }
 
-    /// Returns the newest snapshot if it was begun after the call, or if it `is_enough`, otherwise a new one.
-    async fn make(
-        self: &Arc<Self>,
-        is_enough: impl Fn(&SnapshotBasis) -> bool,
-    ) -> Result<Arc<Snapshot>, Status> {
-        let earlier = self.begun.load(Ordering::Acquire);
+    /// Returns the newest snapshot if it was begun after the call, or if it is current and need not be `new`; otherwise a
+    /// new one.
+    async fn make(self: &Arc<Self>, new: bool) -> Result<Arc<Snapshot>, Status> {
+        let called = self.clock.now().boot;
         let mut made = self.making.lock().await;
         if let Some(last) = &*made {
-            if self.begun.load(Ordering::Acquire) > earlier || is_enough(last) {
+            if last.0 > called || !new && self.is_current(last) {
                 return Ok(Arc::clone(&self.snapshots.borrow()));
             }
             // Not more than one each [`GATHER`], however many callers there are.
             sleep(GATHER.saturating_sub(self.age(last))).await;
         }
-        self.begun.fetch_add(1, Ordering::AcqRel);
         // Before anything is read.
         let basis = (self.clock.now().boot, self.shown());
         let (this, before) = (Arc::clone(self), Arc::clone(&self.snapshots.borrow()));
@@ -153,7 +134,7 @@ impl<R: PluginRunner> Clusters<R> {
         // Set only after success: a cancelled call must not mark a snapshot as made.
         *made = Some(basis);
         self.snapshots.send_if_modified(|current| {
-            let is_news = next.number() != current.number();
+            let is_news = next.number != current.number;
             *current = Arc::clone(&next);
             is_news
         });
@@ -177,12 +158,7 @@ impl<R: PluginRunner> Clusters<R> {
 
     /// Whether a snapshot has all changes until now, except those that time alone causes: they may be a second late.
     fn is_current(&self, last: &SnapshotBasis) -> bool {
-        self.is_recent(last) && last.1 == self.shown()
-    }
-
-    /// Whether a snapshot is at most a second old.
-    fn is_recent(&self, last: &SnapshotBasis) -> bool {
-        self.age(last) <= LOOK_EVERY
+        self.age(last) <= LOOK_EVERY && last.1 == self.shown()
     }
 
     fn age(&self, (begun, _): &SnapshotBasis) -> Duration {
@@ -196,16 +172,14 @@ impl<R: PluginRunner> Clusters<R> {
         rights: Arc<Rights>,
     ) -> Result<pb::ListClustersResponse, Status> {
         let pb::ListClustersRequest { namespace, page_size, page_token } = request;
-        let (paging, after) = Paging::read("clusters", &namespace, MESSAGE, page_size, &page_token)?;
+        let (paging, after) = Paging::read("clusters", &namespace, page_size, &page_token)?;
         let after = after.map(|(namespace, name): (String, String)| ProfileName::new(namespace, name));
-        // The first page is current, also after a refresh or an evict. The others follow soon and may be a second old.
-        let is_enough = |last: &_| if after.is_none() { self.is_current(last) } else { self.is_recent(last) };
-        let snapshot = self.make(is_enough).await?;
+        let snapshot = self.make(false).await?;
         let view = View { namespace: namespace.map(Arc::from), rights };
         let rows = snapshot.after(after.as_ref(), &view);
         let rows = rows.map(|row| (row.message(&view.rights), (&*row.name().namespace, &*row.name().name)));
         let (clusters, next_page_token) = paging.fill(rows);
-        Ok(pb::ListClustersResponse { clusters, next_page_token, hub: Some(snapshot.hub()) })
+        Ok(pb::ListClustersResponse { clusters, next_page_token, hub: Some(convert::hub(&snapshot.hub)) })
     }
 
     /// Sends the current clusters, then changes.
@@ -215,9 +189,11 @@ impl<R: PluginRunner> Clusters<R> {
         access: Arc<Access>,
         slot: WatchSlot,
     ) -> Response<MessageStream<pb::WatchClustersResponse>> {
-        let snapshots = self.subscribe();
+        // Kept current from now on.
+        let snapshots = self.snapshots.subscribe();
+        self.wanted.notify_one();
         // Later changes are sent as changes. Without a snapshot, the task that makes them has ended too.
-        drop(self.make(|last| self.is_recent(last)).await);
+        drop(self.make(false).await);
         // Before the rights are read: a change in between is not lost.
         let policies = access.changes();
         let view = View { namespace: namespace.map(Arc::from), rights: access.rights() };
@@ -226,12 +202,10 @@ impl<R: PluginRunner> Clusters<R> {
     }
 }
 
-/// The state of one watch.
 struct ClusterStream {
     snapshots: watch::Receiver<Arc<Snapshot>>,
     view: View,
     access: Arc<Access>,
-    /// Notified when the access rules change.
     policies: Policies,
     /// The snapshot that the peer has, and the view that it was shown in.
     known: Option<(Arc<Snapshot>, View)>,
@@ -268,7 +242,7 @@ impl Follow for ClusterStream {
             }
             let newest = Arc::clone(&self.snapshots.borrow_and_update());
             let is_current = |(known, had): &(Arc<Snapshot>, View)| {
-                known.number() == newest.number() && had.rights.view == self.view.rights.view
+                known.number == newest.number && had.rights.view == self.view.rights.view
             };
             if !self.known.as_ref().is_some_and(is_current) {
                 self.sending = Some((newest, DiffPosition::default()));

@@ -32,7 +32,6 @@ pub(super) const MESSAGE: usize = 256 * 1024;
 /// Messages that are encoded at the same time. Each needs a thread, and memory for its clusters.
 const ENCODERS: usize = 4;
 
-/// One cluster.
 #[derive(Debug)]
 pub(super) struct Row {
     known: Arc<KnownProfile>,
@@ -52,7 +51,6 @@ pub(super) struct View {
 }
 
 impl View {
-    /// Whether it has this cluster.
     fn shows(&self, row: &Row) -> bool {
         let provider = row.known.target().map(|target| &*target.provider.name);
         self.namespace.as_ref().is_none_or(|namespace| row.name().namespace == *namespace)
@@ -61,7 +59,7 @@ impl View {
 }
 
 impl Row {
-    /// The state of `known` in the snapshot `number`, after its `earlier` one.
+    /// Of the snapshot `number`, after the `earlier` one.
     pub(super) fn of(
         known: Arc<KnownProfile>,
         readiness: &Readiness,
@@ -124,12 +122,12 @@ impl Row {
 #[derive(Debug)]
 pub(super) struct Snapshot {
     /// Increases with every change that watchers must see.
-    number: u64,
+    pub(super) number: u64,
     /// The number of the previous snapshot.
     before: u64,
     /// Sorted by name.
     rows: Vec<Arc<Row>>,
-    hub: HubState,
+    pub(super) hub: HubState,
     /// Those of all snapshots of one number. The lock is held to find a cell only. A cell is filled by one watch, and the
     /// others that need it wait for it.
     encoded: Arc<Mutex<HashMap<PageKey, Arc<OnceCell<Page>>>>>,
@@ -137,12 +135,10 @@ pub(super) struct Snapshot {
     pub(super) encoders: Arc<Semaphore>,
 }
 
-/// Identifies a message: the namespace, the view of the rights, the number of the snapshot that the peer has, and the start
-/// position.
+/// The namespace, the view of the rights, the number of the snapshot that the peer has, and the start position.
 type PageKey = (Option<Arc<str>>, u64, u64, DiffPosition);
 
-/// Progress of a watch through the difference of two snapshots: positions among the rows of its namespace in the newer one
-/// and in the older one.
+/// Progress of a watch through the difference of two snapshots: positions among the rows of its namespace.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub(super) struct DiffPosition {
     newer: usize,
@@ -199,14 +195,6 @@ impl Snapshot {
         Self { number, before, rows, hub, encoded, encoders: Arc::clone(&self.encoders) }
     }
 
-    pub(super) fn number(&self) -> u64 {
-        self.number
-    }
-
-    pub(super) fn hub(&self) -> pb::HubState {
-        convert::hub(&self.hub)
-    }
-
     /// The rows after `name` that `view` shows.
     pub(super) fn after<'a>(
         &'a self,
@@ -219,7 +207,6 @@ impl Snapshot {
         rest.filter(|row| view.shows(row))
     }
 
-    /// The rows of the view's namespace, or all.
     fn rows_of(&self, view: &View) -> &[Arc<Row>] {
         let Some(namespace) = &view.namespace else { return &self.rows };
         let (_, rest) =
@@ -311,7 +298,8 @@ impl Snapshot {
             return Page { frame: None, rest };
         }
         let complete = !is_first || rest.is_none();
-        let message = pb::WatchClustersResponse { changed, removed, complete, hub: Some(self.hub()) };
+        let message =
+            pb::WatchClustersResponse { changed, removed, complete, hub: Some(convert::hub(&self.hub)) };
         Page { frame: Some(preencoded::frame(&message)), rest }
     }
 }

@@ -5,7 +5,7 @@ use credbroker_proto::Reason;
 use credbroker_cache::CacheError;
 use credbroker_credential::{DecodeError, ExecInfoError, LifetimeError, PairError};
 use credbroker_plugin::{ProfileError, ProviderProblem, ResolveError};
-use credbroker_runner::{RunError, RunErrorKind};
+use credbroker_runner::RunErrorKind;
 
 /// The stable reason why a request leads to no run.
 pub(crate) fn resolve_reason(error: &ResolveError) -> Reason {
@@ -15,26 +15,24 @@ pub(crate) fn resolve_reason(error: &ResolveError) -> Reason {
         ResolveError::Profile(_, source) => profile_reason(source),
         ResolveError::ProfileNotAllowed(_) | ResolveError::ProviderNotAllowed(_) => Reason::PeerDenied,
         ResolveError::ProfileUnread(..) => Reason::HubUnavailable,
-        ResolveError::Provider(_, problem) => problem_reason(problem),
+        ResolveError::Provider(_, problem) => match problem {
+            ProviderProblem::ClusterConfig(..)
+            | ProviderProblem::ClusterServer
+            | ProviderProblem::InvalidVariable(_)
+            | ProviderProblem::NoCluster(_) => Reason::InvalidRequest,
+            ProviderProblem::ClusterMismatch { .. } => Reason::ClusterMismatch,
+            ProviderProblem::ClusterUnread(..) => Reason::HubUnavailable,
+            ProviderProblem::IdentityConflict { .. } => Reason::IdentityConflict,
+            ProviderProblem::NeedsTerminal => Reason::InteractionRequired,
+            ProviderProblem::PluginNotAllowed(..) => Reason::PluginNotAllowed,
+            ProviderProblem::PluginNotFound(..) | ProviderProblem::PluginUnreadable(..) => {
+                Reason::PluginNotFound
+            }
+            ProviderProblem::VariableNotAllowed { .. } => Reason::VariableNotAllowed,
+        },
         ResolveError::UnknownDefinition { .. } => Reason::UnknownDefinition,
         ResolveError::UnknownProfile(_) => Reason::UnknownClusterProfile,
         ResolveError::UnknownProvider(..) => Reason::UnknownProvider,
-    }
-}
-
-fn problem_reason(problem: &ProviderProblem) -> Reason {
-    match problem {
-        ProviderProblem::ClusterConfig(..)
-        | ProviderProblem::ClusterServer
-        | ProviderProblem::InvalidVariable(_)
-        | ProviderProblem::NoCluster(_) => Reason::InvalidRequest,
-        ProviderProblem::ClusterMismatch { .. } => Reason::ClusterMismatch,
-        ProviderProblem::ClusterUnread(..) => Reason::HubUnavailable,
-        ProviderProblem::IdentityConflict { .. } => Reason::IdentityConflict,
-        ProviderProblem::NeedsTerminal => Reason::InteractionRequired,
-        ProviderProblem::PluginNotAllowed(..) => Reason::PluginNotAllowed,
-        ProviderProblem::PluginNotFound(..) | ProviderProblem::PluginUnreadable(..) => Reason::PluginNotFound,
-        ProviderProblem::VariableNotAllowed { .. } => Reason::VariableNotAllowed,
     }
 }
 
@@ -57,42 +55,38 @@ pub(crate) fn cache_reason(error: &CacheError) -> Reason {
         CacheError::Lifetime { source: LifetimeError::Certificate { .. }, .. } => Reason::CertExpired,
         CacheError::Lifetime { source: LifetimeError::Credential { .. }, .. } => Reason::ExpiredOutput,
         CacheError::Lifetime { source: LifetimeError::NotYetValid { .. }, .. } => Reason::OutputInvalid,
-        CacheError::Run(error) => run_reason(error),
-    }
-}
-
-fn run_reason(error: &RunError) -> Reason {
-    match &error.kind {
-        RunErrorKind::Decode(source) => decode_reason(source),
-        RunErrorKind::ArgumentsTooLong(_) | RunErrorKind::ExecInfo(ExecInfoError::TooLarge { .. }) => {
-            Reason::ExecInfoTooLarge
-        }
-        RunErrorKind::ExecInfo(ExecInfoError::Config(..)) => Reason::InvalidRequest,
-        RunErrorKind::Exit(_) => Reason::PluginExit,
-        RunErrorKind::NeedsTerminal | RunErrorKind::TerminalLost(_) => Reason::InteractionRequired,
-        RunErrorKind::NotAllowed(_) => Reason::PluginNotAllowed,
-        RunErrorKind::NotFound(_) | RunErrorKind::Unreadable(_) => Reason::PluginNotFound,
-        RunErrorKind::OutputTooLarge(_) => Reason::OutputTooLarge,
-        RunErrorKind::Directory(..)
-        | RunErrorKind::Panicked
-        | RunErrorKind::Spawn(_)
-        | RunErrorKind::Unanswered => Reason::SpawnFailed,
-        RunErrorKind::Recursion => Reason::Recursion,
-        RunErrorKind::Signal(_) => Reason::PluginSignal,
-        RunErrorKind::Throttled { .. } => Reason::IssuerThrottled,
-        RunErrorKind::Timeout(..) => Reason::PluginTimeout,
-    }
-}
-
-fn decode_reason(error: &DecodeError) -> Reason {
-    match error {
-        DecodeError::BadTimestamp { .. } => Reason::BadTimestamp,
-        DecodeError::HalfPair { .. } | DecodeError::NoCredential | DecodeError::NoStatus => {
-            Reason::NoCredential
-        }
-        DecodeError::Pair(PairError::KeyMismatch | PairError::LeafNotFirst { .. }) => Reason::KeyMismatch,
-        DecodeError::VersionMismatch { .. } | DecodeError::VersionMissing { .. } => Reason::VersionMismatch,
-        // The plugin printed something else than a valid credential.
-        _ => Reason::OutputInvalid,
+        CacheError::Run(error) => match &error.kind {
+            RunErrorKind::Decode(source) => match source {
+                DecodeError::BadTimestamp { .. } => Reason::BadTimestamp,
+                DecodeError::HalfPair { .. } | DecodeError::NoCredential | DecodeError::NoStatus => {
+                    Reason::NoCredential
+                }
+                DecodeError::Pair(PairError::KeyMismatch | PairError::LeafNotFirst { .. }) => {
+                    Reason::KeyMismatch
+                }
+                DecodeError::VersionMismatch { .. } | DecodeError::VersionMissing { .. } => {
+                    Reason::VersionMismatch
+                }
+                // The plugin printed something else than a valid credential.
+                _ => Reason::OutputInvalid,
+            },
+            RunErrorKind::ArgumentsTooLong(_) | RunErrorKind::ExecInfo(ExecInfoError::TooLarge { .. }) => {
+                Reason::ExecInfoTooLarge
+            }
+            RunErrorKind::ExecInfo(ExecInfoError::Config(..)) => Reason::InvalidRequest,
+            RunErrorKind::Exit(_) => Reason::PluginExit,
+            RunErrorKind::NeedsTerminal | RunErrorKind::TerminalLost(_) => Reason::InteractionRequired,
+            RunErrorKind::NotAllowed(_) => Reason::PluginNotAllowed,
+            RunErrorKind::NotFound(_) | RunErrorKind::Unreadable(_) => Reason::PluginNotFound,
+            RunErrorKind::OutputTooLarge(_) => Reason::OutputTooLarge,
+            RunErrorKind::Directory(..)
+            | RunErrorKind::Panicked
+            | RunErrorKind::Spawn(_)
+            | RunErrorKind::Unanswered => Reason::SpawnFailed,
+            RunErrorKind::Recursion => Reason::Recursion,
+            RunErrorKind::Signal(_) => Reason::PluginSignal,
+            RunErrorKind::Throttled { .. } => Reason::IssuerThrottled,
+            RunErrorKind::Timeout(..) => Reason::PluginTimeout,
+        },
     }
 }

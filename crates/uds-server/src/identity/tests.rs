@@ -22,23 +22,22 @@ async fn the_kernel_says_who_it_is() {
 #[tokio::test]
 async fn without_proc_only_uid_and_gid_are_known() {
     let (ours, _theirs) = UnixStream::pair().unwrap();
-    let users = Users { own: geteuid().as_raw(), overflow: [None; 2] };
-    let identity = Arc::new(Identities { home: None, users }).of(&ours, 0).unwrap();
+    let identities = Identities { home: None, own: geteuid().as_raw(), overflow: [None; 2] };
+    let identity = Arc::new(identities).of(&ours, 0).unwrap();
     assert!(identity.uid.is_some() && identity.process.is_none());
 }
 
 #[test]
 fn a_number_for_everyone_identifies_no_user_and_a_mapped_one_does() {
-    let in_namespace = Users { own: 65_534, overflow: [Some(65_534), Some(65_533)] };
+    let in_namespace = Identities { home: None, own: 65_534, overflow: [Some(65_534), Some(65_533)] };
     assert_eq!(in_namespace.user(65_534), None);
     assert_eq!((in_namespace.user(0), in_namespace.user(65_533)), (Some(0), Some(65_533)));
     assert_eq!((in_namespace.group(65_533), in_namespace.group(65_534)), (None, Some(65_534)));
-    let identifies_own = |users| Identities { home: None, users }.identify_own();
-    assert!(!identifies_own(in_namespace));
-    let host = Users { own: 65_534, overflow: [None; 2] };
+    assert!(!in_namespace.identify_own());
+    let host = Identities { home: None, own: 65_534, overflow: [None; 2] };
     assert_eq!((host.user(65_534), host.group(65_534)), (Some(65_534), Some(65_534)));
-    assert!(identifies_own(host));
-    for users in [in_namespace, host] {
+    assert!(host.identify_own());
+    for users in [&in_namespace, &host] {
         assert_eq!(
             (users.user(u32::MAX), users.group(u32::MAX)),
             (None, None),

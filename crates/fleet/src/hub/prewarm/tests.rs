@@ -80,18 +80,6 @@ async fn the_first_rule_that_covers_a_profile_counts() {
     assert!(uncovered.runner.ran().is_empty());
 }
 
-/// So that the broker can end: the queue would take offers and never fetch.
-#[tokio::test(start_paused = true)]
-async fn the_end_of_a_task_that_fetches_is_noticed() {
-    let setup = Setup::new(SECOND, false);
-    // More than the configuration accepts: the task panics.
-    let prewarmer = prewarming(&setup, vec![rule("fleet/a", 1, 1), rule("fleet/b", 1, 2_000_000_000)]);
-    offer(&setup, &prewarmer, &["a"]);
-    tokio::time::timeout(10 * SECOND, prewarmer.ended()).await.expect_err("it goes on");
-    offer(&setup, &prewarmer, &["b"]);
-    tokio::time::timeout(10 * SECOND, prewarmer.ended()).await.expect("the end is noticed");
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_panic_ends_one_fetch_alone() {
     let setup = Setup::new(SECOND, false);

@@ -5,7 +5,6 @@ use tempfile::TempDir;
 use tokio::time::timeout;
 
 use super::*;
-use crate::hub::client::HubTimeouts;
 use credbroker_config::{HUB_PROVIDER, HubKubeconfig};
 
 /// Longer than any step of these tests takes, on any machine.
@@ -64,13 +63,39 @@ fn is_well(state: &HubState) -> bool {
 async fn what_is_read_ends_the_problem_and_stays_known_after_the_next() {
     let Read { hub, setup, .. } = hub(false);
     let pause = Duration::from_secs(1);
-    hub.is_lost(&HubError::NewPlugin, 1, pause);
+    hub.is_lost(&HubError::OtherPlugin, 1, pause);
     let HubState { synced, problem, .. } = setup.fleet.hub();
     assert!(!synced && problem.is_some());
     hub.is_read();
     assert!(is_well(&setup.fleet.hub()));
-    hub.is_lost(&HubError::NewPlugin, 1, pause);
+    hub.is_lost(&HubError::OtherPlugin, 1, pause);
     assert!(setup.fleet.hub().synced, "what was read stays known");
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_is_read_when_each_scope_was_listed_and_steady_a_while_later() {
+    let Read { hub, setup, .. } = hub(false);
+    let limit = hub.access.timeouts.list;
+    // Of two scopes, so many are listed after a second.
+    for (listed, lasts, is_read, failures, excess) in [
+        (1, limit / 2, false, 3, None),
+        (1, limit * 2, false, 3, Some(Excess::Time(limit))),
+        (2, STEADY / 2, true, 3, None),
+        (2, STEADY * 2, true, 0, None),
+    ] {
+        let (unread, mut failed) = (watch::Sender::new(2), 3);
+        setup.fleet.set_hub(false, None);
+        let listing = async {
+            sleep(Duration::from_secs(1)).await;
+            unread.send_modify(|unread| *unread -= listed);
+            sleep(lasts).await;
+        };
+        let found = tokio::select! {
+            () = listing => None,
+            excess = hub.watch_over(unread.subscribe(), &mut failed) => Some(excess),
+        };
+        assert_eq!((setup.fleet.hub().synced, failed, found), (is_read, failures, excess));
+    }
 }
 
 #[tokio::test]
@@ -270,8 +295,9 @@ async fn profiles_that_are_large_are_read_a_few_at_a_time() {
 async fn a_list_without_progress_is_given_up_after_a_few_pages() {
     for (flood, requests, problem) in [
         (Flood::EmptyPages, 6, "6 pages in a row without a new ClusterProfile"),
-        (Flood::SamePage, 2, "a page whose `continue` token leads to the same page"),
+        (Flood::SamePage, 6, "6 pages in a row without a new ClusterProfile"),
     ] {
+        let begun = Instant::now();
         let Read { server, setup, mut hub, _directory } = hub(false);
         // No second attempt in this test.
         let parts = Arc::into_inner(setup.parts()).unwrap();
@@ -285,6 +311,7 @@ async fn a_list_without_progress_is_given_up_after_a_few_pages() {
             tested = timeout(AGES, tested) => tested.expect("it is given up"),
         }
         assert_eq!(server.lists(Collection::ClusterProfiles), requests);
+        assert!(begun.elapsed() >= Duration::from_millis(100 + 200 + 400 + 800 + 1600), "each after a pause");
     }
 }
 
