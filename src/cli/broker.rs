@@ -11,13 +11,10 @@ use std::{
 use anyhow::Context as _;
 use clap::ArgGroup;
 use credbroker_client::{
-    Client, ClusterProfileRef, Error, Failure as Reported, HubState, Reason, Socket, SocketError,
-    admin::Selector,
+    Client, ClusterProfileRef, Error, Failure as Reported, Reason, Socket, SocketError, admin::Selector,
 };
 use credbroker_exec::{Failure, Source, duration, socket};
-use serde_json::{Value, json};
 
-use super::screen::rfc3339;
 use credbroker_plugin::Environment;
 
 /// Where the broker listens.
@@ -182,11 +179,6 @@ impl fmt::Display for SelectionArgs {
     }
 }
 
-/// A failure that the broker reports, as every command prints it in JSON.
-pub(super) fn failure_json(failure: &Reported) -> Value {
-    json!({"reason": reason(failure), "message": failure.message})
-}
-
 /// The name of a state, a verdict or a readiness, in tables and in JSON: that of its variant, which is one word.
 pub(super) fn name(variant: impl Debug) -> String {
     format!("{variant:?}").to_lowercase()
@@ -195,18 +187,4 @@ pub(super) fn name(variant: impl Debug) -> String {
 /// The name of a failure's reason.
 pub(super) fn reason(failure: &Reported) -> &'static str {
     failure.reason.map_or("ERROR_REASON_UNSPECIFIED", Reason::name)
-}
-
-/// A ClusterProfile, as every command prints it in JSON.
-pub(super) fn profile_json(profile: &ClusterProfileRef) -> Value {
-    json!({"namespace": profile.namespace, "name": profile.name})
-}
-
-/// The hub, as every command prints it in JSON.
-pub(super) fn hub_json(hub: &HubState) -> Value {
-    json!({
-        "synced": hub.synced,
-        "failure": hub.failure.as_ref().map(failure_json),
-        "sinceTime": hub.since.map(rfc3339),
-    })
 }

@@ -5,12 +5,11 @@ use std::{
     io::{self, Write},
 };
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
-use credbroker_client::{Client, Cluster, ClusterProfileRef, ClusterState, Failure, HubState, Readiness};
+use credbroker_client::{Client, ClusterProfileRef, ClusterState, Failure, HubState, Readiness};
 use serde_json::{Value, json};
 
 use super::{
-    broker::{BrokerArgs, failure_json, hub_json, name, profile_json, reason},
+    broker::{BrokerArgs, name, reason},
     console::{Console, OutputFormat},
     screen::{shortened, unfitted},
 };
@@ -99,44 +98,7 @@ fn cell(text: &str, most: usize) -> String {
 }
 
 fn document(list: &ClusterList) -> Value {
-    json!({
-        "clusters": list.clusters.values().map(one).collect::<Vec<_>>(),
-        "hub": list.hub.as_ref().map(hub_json),
-    })
-}
-
-fn one(cluster: &ClusterState) -> Value {
-    json!({
-        "clusterProfile": profile_json(&cluster.profile),
-        "displayName": cluster.display_name,
-        "clusterManager": cluster.cluster_manager,
-        "kubernetesVersion": cluster.kubernetes_version,
-        "properties": cluster.properties.iter().map(|property| json!({
-            "name": property.name,
-            "value": property.value,
-        })).collect::<Vec<_>>(),
-        "provider": cluster.provider,
-        "skippedProviders": cluster.skipped_providers.iter().map(|skipped| json!({
-            "name": skipped.name,
-            "message": skipped.message,
-        })).collect::<Vec<_>>(),
-        "cluster": cluster.cluster.as_ref().map(endpoint),
-        "readiness": name(cluster.readiness),
-        "failure": cluster.failure.as_ref().map(failure_json),
-    })
-}
-
-/// With the field names of `spec.cluster` of an ExecCredential.
-fn endpoint(cluster: &Cluster) -> Value {
-    json!({
-        "server": cluster.server,
-        "tlsServerName": cluster.tls_server_name,
-        "insecureSkipTlsVerify": cluster.insecure_skip_tls_verify,
-        "certificateAuthorityData": cluster.certificate_authority_data.as_ref().map(|data| STANDARD.encode(data)),
-        "proxyUrl": cluster.proxy_url,
-        "disableCompression": cluster.disable_compression,
-        "config": cluster.config.as_ref().and_then(|config| serde_json::from_slice::<Value>(config).ok()),
-    })
+    json!({ "clusters": list.clusters.values().collect::<Vec<_>>(), "hub": list.hub })
 }
 
 /// The clusters to list, and the broker to ask.

@@ -62,19 +62,13 @@ fn document(groups: &[&[CredentialState]]) -> Value {
     for group in groups {
         let differing = differing(group);
         let part = |part: &KeyPart| {
-            json!({
-                "kind": part.kind,
-                "name": part.name,
-                "origin": part.origin,
-                "valueNumber": part.value_number,
-                "differs": differing.contains(&name(part)),
-            })
+            let mut document = json!(part);
+            document["differs"] = differing.contains(&name(part)).into();
+            document
         };
         credentials.extend(group.iter().map(|held| {
             let mut document = state_json(held);
-            if let Some(fields) = document.as_object_mut() {
-                fields.insert("keyParts".to_owned(), held.key_parts.iter().map(part).collect());
-            }
+            document["keyParts"] = held.key_parts.iter().map(part).collect();
             document
         }));
     }

@@ -14,7 +14,7 @@ use credbroker_client::{
 use serde_json::{Value, json};
 
 use super::{
-    broker::{failure_json, hub_json, name, profile_json, reason},
+    broker::{name, reason},
     console::{Console, OutputFormat},
     screen::{Screen, Tone, ahead, counted, dated, fitted, rfc3339, span, wrapped},
 };
@@ -113,30 +113,10 @@ fn header(broker: &BrokerInfo, screen: Screen, now: SystemTime) -> String {
 }
 
 pub(super) fn document(overview: &Overview) -> Value {
-    let broker = &overview.broker;
     json!({
-        "broker": {
-            "version": broker.version,
-            "commit": broker.commit,
-            "startTime": broker.started_at.map(rfc3339),
-            "configFiles": broker.config_files,
-            "sockets": broker.sockets,
-            "hub": broker.hub.as_ref().map(hub_json),
-        },
-        "configuration": broker.configuration.as_ref().map(|state| json!({
-            "readTime": state.read_at.map(rfc3339),
-            "reloads": state.reloads,
-            "problems": state.problems,
-            "problemsSinceTime": state.problems_since.map(rfc3339),
-            "restartNeeded": state.restart_needed,
-        })),
-        "providers": overview.providers.iter().map(|provider| json!({
-            "name": provider.name,
-            "definition": provider.definition,
-            "command": provider.command,
-            "servesClusterProfiles": provider.serves_cluster_profiles,
-            "failure": provider.failure.as_ref().map(failure_json),
-        })).collect::<Vec<_>>(),
+        "broker": overview.broker,
+        "configuration": overview.broker.configuration,
+        "providers": overview.providers,
         "credentials": overview.credentials.iter().map(state_json).collect::<Vec<_>>(),
     })
 }
@@ -264,34 +244,14 @@ pub(super) fn provider(held: &CredentialState) -> String {
 
 /// A credential for programs.
 pub(super) fn state_json(held: &CredentialState) -> Value {
-    json!({
-        "provider": held.provider,
-        "definition": held.definition,
-        "clusterProfile": held.cluster_profile.as_ref().map(profile_json),
-        "key": held.key,
-        "server": held.server,
-        "callerEnv": held.caller_env,
-        "state": name(held.state),
-        "generation": held.generation,
-        "expirationTime": held.expires_at.map(rfc3339),
-        "nextRefreshTime": held.next_refresh.map(rfc3339),
-        "watchers": held.watchers,
-        "runs": held.runs,
-        "lastFailure": held.last_failure.as_ref().map(failure_json),
-        "failedAttempts": held.failed_attempts,
-        "rejections": held.rejections.as_ref().map(|rejections| json!({
-            "rejections": rejections.rejections,
-            "verifications": rejections.verifications,
-            "lastVerdict": rejections.last_verdict.map(name),
-            "nextRunTime": rejections.next_run.map(rfc3339),
-        })),
-        "lifetime": held.bound.as_ref().map(|bound| json!({
-            "fetchTime": held.fetched_at.map(rfc3339),
-            "seconds": lifetime(held).map(|lifetime| lifetime.as_secs()),
-            "bound": bound,
-        })),
-        "nextRun": {"cause": held.next_run_cause, "time": held.next_run.map(rfc3339)},
-    })
+    let mut document = json!(held);
+    document["lifetime"] = json!(held.bound.as_ref().map(|bound| json!({
+        "fetchTime": held.fetched_at.map(rfc3339),
+        "seconds": lifetime(held).map(|lifetime| lifetime.as_secs()),
+        "bound": bound,
+    })));
+    document["nextRun"] = json!({"cause": held.next_run_cause, "time": held.next_run.map(rfc3339)});
+    document
 }
 
 /// From when the broker received the credential to its expiry.
