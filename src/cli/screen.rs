@@ -152,36 +152,9 @@ pub(super) fn shortened(text: &str, most: usize) -> String {
 /// `text` in lines of at most `width` characters; all but the first begin with `indent` blanks. A word that is longer is
 /// divided.
 pub(super) fn wrapped(text: &str, indent: usize, width: usize) -> String {
-    let words = text.trim_start_matches(' ');
-    let blanks = |count: usize| " ".repeat(if count + 10 > width { 0 } else { count });
-    let mut line = blanks(text.len() - words.len());
-    let (mut lines, mut start, mut length) = (String::new(), line.len(), line.len());
-    for mut word in words.split(' ') {
-        loop {
-            let blank = usize::from(length > start);
-            let count = word.chars().count();
-            if length + blank + count <= width {
-                line.extend(std::iter::repeat_n(' ', blank));
-                line.push_str(word);
-                length += blank + count;
-                break;
-            }
-            if blank == 0 {
-                let (first, rest) = split(word, width - length);
-                line.push_str(first);
-                word = rest;
-            }
-            lines.push_str(&std::mem::replace(&mut line, blanks(indent)));
-            lines.push('\n');
-            (start, length) = (line.len(), line.len());
-        }
-    }
-    lines + &line + "\n"
-}
-
-fn split(text: &str, at: usize) -> (&str, &str) {
-    let at = text.char_indices().nth(at).map_or(text.len(), |(at, _)| at);
-    text.split_at_checked(at).unwrap_or((text, ""))
+    let blanks = " ".repeat(if indent + 10 > width { 0 } else { indent });
+    let options = textwrap::Options::new(width).subsequent_indent(&blanks);
+    textwrap::fill(text, options.word_splitter(textwrap::WordSplitter::NoHyphenation)) + "\n"
 }
 
 /// `2026-11-20T10:00:00Z`: the only format of times in JSON.
