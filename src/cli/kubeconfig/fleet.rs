@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use clap::builder::{PossibleValue, PossibleValuesParser};
-use credbroker_client::{Cluster, ClusterState};
+use credbroker_client::{Cluster, ClusterList, ClusterState};
 
 use super::{
     paths,
     wrap::{entry, string},
 };
 use crate::cli::{
-    clusters::{ClusterList, ClusterQuery, problem},
+    clusters::{ClusterQuery, problem, warn},
     console::Console,
 };
 use credbroker_config::kubeconfig::{Shim, extension, is_shim, yaml};
@@ -57,8 +57,8 @@ pub(in crate::cli) struct FleetArgs {
 pub(super) fn run(args: &FleetArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
     let shim = paths::shim(console, &args.query.broker.socket, args.bare)?;
     let fleet = args.query.ask(console.environment)?;
-    fleet.warn(console.err)?;
-    for state in fleet.clusters.values().filter(|state| endpoint(state).is_none()) {
+    warn(&fleet, console.err)?;
+    for state in fleet.clusters.iter().filter(|state| endpoint(state).is_none()) {
         let why = problem(state).unwrap_or_else(|| "its ClusterProfile names no server".to_owned());
         writeln!(console.err, "credbroker: skipped {}: {why}", one_line(&state.profile.to_string()))?;
     }
@@ -140,7 +140,7 @@ fn is_ours(kubeconfig: &Node) -> bool {
 
 /// Each cluster that has an endpoint, by the name of its context.
 fn reachable(fleet: &ClusterList) -> impl Iterator<Item = (String, &Cluster)> {
-    fleet.clusters.iter().filter_map(|(name, state)| Some((name.to_string(), endpoint(state)?)))
+    fleet.clusters.iter().filter_map(|state| Some((state.profile.to_string(), endpoint(state)?)))
 }
 
 /// The cluster, if its server is known.
