@@ -61,8 +61,8 @@ pub enum LogFormat {
 }
 
 /// Starts logging: times in UTC, colours only on a terminal and without `NO_COLOR`, levels from the number of `-v` flags,
-/// `CREDBROKER_LOG` or `RUST_LOG`. Panics are logged too. Nothing waits for a reader of the log. Without a `format`, it is
-/// the fields of the journal if stderr leads to it, else lines for people.
+/// `CREDBROKER_LOG` or `RUST_LOG`. Without a `format`, it is the fields of the journal if stderr leads to it, else lines for
+/// people.
 ///
 /// Also returns what is wrong with `CREDBROKER_LOG`, if the broker must not start.
 pub fn start(
@@ -70,13 +70,15 @@ pub fn start(
     verbose: u8,
     environment: &Environment,
 ) -> (LogQueue, Option<String>) {
-    let (filter, problem) = choose(verbose, environment);
+    let (filter, ignored, problem) = match choose(verbose, environment) {
+        Ok((filter, ignored)) => (filter, ignored, None),
+        Err(problem) => (ours(LevelFilter::INFO), None, Some(problem)),
+    };
     let stderr = io::stderr();
     let is_journal = format.is_none() && is_journal(&stderr, environment);
     let journal = is_journal.then(|| JournalSink::open(Path::new(SOCKET)).ok()).flatten();
-    let plain = environment.get("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let text = LogForm::Text { colours: !plain && stderr.is_terminal() };
-    let form = if format == Some(LogFormat::Json) { LogForm::Json } else { text };
+    let colours = environment.set("NO_COLOR").is_none() && stderr.is_terminal();
+    let form = if format == Some(LogFormat::Json) { LogForm::Json } else { LogForm::Text { colours } };
     let queue = match journal {
         Some(journal) => LogQueue::start(journal, LogForm::Journal, report_dropped),
         None => LogQueue::start(stderr, form, report_dropped),
@@ -84,15 +86,10 @@ pub fn start(
     // In tests, another subscriber may exist already.
     let _already = dispatcher::set_global_default(subscriber(&queue, filter));
     panic::set_hook(Box::new(log_panic));
-    match problem {
-        Ok(ignored) => {
-            if let Some(problem) = ignored {
-                warn!("{problem}");
-            }
-            (queue, None)
-        }
-        Err(fatal) => (queue, Some(fatal)),
+    if let Some(ignored) = ignored {
+        warn!("{ignored}");
     }
+    (queue, problem)
 }
 
 fn subscriber(queue: &LogQueue, filter: Targets) -> Dispatch {
@@ -118,34 +115,29 @@ fn log_panic(panic: &panic::PanicHookInfo<'_>) {
     error!(place, "panic: {message}; please report it");
 }
 
-/// The filter of `-v` flags, else of `CREDBROKER_LOG`, else of `RUST_LOG`, else the default; and what is wrong with the
-/// variable that should have set it.
+/// The filter of `-v` flags, else of `CREDBROKER_LOG`, else of `RUST_LOG`, else the default; and what is wrong with
+/// `RUST_LOG`, which may be set for other programs, and is ignored then. A problem of `CREDBROKER_LOG` is an error.
 ///
 /// A plain level is for our own modules; the libraries below write warnings and errors then. `RUST_LOG` means what it
 /// means to every Rust program: a plain level is for all modules.
-///
-/// A problem of `CREDBROKER_LOG`, which only credbroker reads, is an error: the broker does not start. `RUST_LOG` may be set
-/// for other programs, and is ignored then.
-fn choose(flags: u8, environment: &Environment) -> (Targets, Result<Option<String>, String>) {
+fn choose(flags: u8, environment: &Environment) -> Result<(Targets, Option<String>), String> {
     let value = |name| {
         let text = environment.get(name).map(|value| value.to_string_lossy().into_owned());
         text.filter(|text| !text.trim().is_empty())
     };
-    let mut problem = Ok(None);
-    let chosen = match (flags, value("CREDBROKER_LOG"), value("RUST_LOG")) {
-        (1, ..) => Some(ours(LevelFilter::DEBUG)),
-        (2, ..) => Some(ours(LevelFilter::TRACE)),
-        (3.., ..) => Some(Targets::new().with_default(LevelFilter::TRACE)),
-        (0, Some(value), _) => configured(&value).map_err(|fatal| problem = Err(fatal)).ok(),
-        (0, None, Some(value)) => Targets::from_str(&value)
-            .map_err(|error| {
-                problem = Ok(Some(format!("RUST_LOG is not valid and has no effect: {error}")));
-            })
-            .ok(),
-        (0, None, None) => None,
+    let mut ignored = None;
+    let filter = match (flags, value("CREDBROKER_LOG"), value("RUST_LOG")) {
+        (1, ..) => ours(LevelFilter::DEBUG),
+        (2, ..) => ours(LevelFilter::TRACE),
+        (3.., ..) => Targets::new().with_default(LevelFilter::TRACE),
+        (0, Some(value), _) => configured(&value)?,
+        (0, None, Some(value)) => Targets::from_str(&value).unwrap_or_else(|error| {
+            ignored = Some(format!("RUST_LOG is not valid and has no effect: {error}"));
+            ours(LevelFilter::INFO)
+        }),
+        (0, None, None) => ours(LevelFilter::INFO),
     };
-    let filter = chosen.unwrap_or_else(|| ours(LevelFilter::INFO));
-    (filter.with_target(FATAL, LevelFilter::ERROR), problem)
+    Ok((filter.with_target(FATAL, LevelFilter::ERROR), ignored))
 }
 
 /// Our own events from `level` on, and warnings and errors of libraries.
@@ -166,12 +158,9 @@ fn configured(value: &str) -> Result<Targets, String> {
             Some((target, level)) => (Some(target.trim()), level.trim()),
         };
         let is_valid = target.is_none_or(is_target) && !level.is_empty();
-        let level = level.parse().ok().filter(|_| is_valid).ok_or_else(|| {
-            format!(
-                "CREDBROKER_LOG: `{}` is not valid; it must be one of off, error, warn, info, debug, trace, or MODULE=LEVEL",
-                shown(directive)
-            )
-        })?;
+        let why = "is not valid; it must be one of off, error, warn, info, debug, trace, or MODULE=LEVEL";
+        let level = level.parse().ok().filter(|_| is_valid);
+        let level = level.ok_or_else(|| format!("CREDBROKER_LOG: `{}` {why}", shown(directive)))?;
         match target {
             None => default = level,
             Some(target) => named.push((target, level)),
@@ -312,10 +301,9 @@ const SOCKET: &str = "/run/systemd/journal/socket";
 /// Whether `stderr` is the stream to the journal that systemd opened: `JOURNAL_STREAM` has its device and inode. A process
 /// that was started by the service with another stderr inherits the variable, too.
 fn is_journal(stderr: impl AsFd, environment: &Environment) -> bool {
-    let Some(named) = environment.get("JOURNAL_STREAM").and_then(|value| value.to_str()) else {
-        return false;
-    };
-    rustix::fs::fstat(stderr).is_ok_and(|stat| format!("{}:{}", stat.st_dev, stat.st_ino) == named)
+    let named = environment.get("JOURNAL_STREAM");
+    let found = rustix::fs::fstat(stderr).map(|stat| format!("{}:{}", stat.st_dev, stat.st_ino));
+    named.is_some_and(|named| found.is_ok_and(|found| named == found.as_str()))
 }
 
 /// The fields of a datagram for journald: `NAME=VALUE` in lines of text. Every field of the event and of its spans is
@@ -404,8 +392,7 @@ struct JournalSink {
 impl JournalSink {
     /// Fails if journald does not take records there.
     fn open(path: &Path) -> io::Result<Self> {
-        let socket = UnixDatagram::unbound()?;
-        socket.connect(path)?;
+        UnixDatagram::unbound()?.connect(path)?;
         Ok(Self { socket: UnixDatagram::unbound()?, path: path.to_owned() })
     }
 }

@@ -225,7 +225,7 @@ fn stop(program: &Path, environment: &Environment) {
     let Some(runtime) = environment.set("XDG_RUNTIME_DIR").map(Path::new) else { return };
     // The broker hides the link to its program; its command line is what the shim gave it.
     let command = [program.as_os_str().as_bytes(), b"\0serve\0--detached\0"].concat();
-    app::terminate_listener(&runtime.join("credbroker/credbroker.sock"), &command);
+    let _not_running = app::terminate_listener(&runtime.join("credbroker/credbroker.sock"), &command);
 }
 
 #[cfg(test)]
