@@ -7,7 +7,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use credbroker_client::{Cluster, ClusterList, ClusterState};
 
 use super::{
-    paths,
+    shared,
     wrap::{entry, string},
 };
 use crate::cli::{
@@ -55,7 +55,7 @@ pub(in crate::cli) struct FleetArgs {
 }
 
 pub(super) fn run(args: &FleetArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
-    let shim = paths::shim(console, &args.query.broker.socket, args.bare)?;
+    let shim = shared::shim(console, &args.query.broker.socket, args.bare)?;
     let fleet = args.query.ask(console.environment)?;
     warn(&fleet, console.err)?;
     for state in fleet.clusters.iter().filter(|state| endpoint(state).is_none()) {
@@ -74,13 +74,13 @@ pub(super) fn run(args: &FleetArgs, console: &mut Console<'_>) -> anyhow::Result
         1 => "1 context, which is not current".to_owned(),
         count => format!("{count} contexts, none of them current"),
     };
-    let Some(path) = paths::output(args.output.as_deref()) else {
+    let Some(path) = shared::output(args.output.as_deref()) else {
         console.out.write_all(text.as_bytes())?;
         console.out.flush()?;
         writeln!(console.err, "credbroker: {contexts}: use `kubectl --context {first} …`")?;
         return Ok(0);
     };
-    let (output, _) = paths::open(path, &[], "fleet", |found| args.force || found.is_some_and(is_ours))?;
+    let (output, _) = shared::open(path, &[], "fleet", |found| args.force || found.is_some_and(is_ours))?;
     output.write_private(&text)?;
     output.say_if_link("written", console.out)?;
     let path = path.display();

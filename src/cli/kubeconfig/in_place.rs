@@ -13,8 +13,7 @@ use credbroker_exec::Failure;
 
 use super::{
     broker_config::BrokerConfig,
-    definitions::{missing, record},
-    paths::{self, Input, summarise},
+    shared::{self, Input, missing, record, summarise},
 };
 use crate::cli::{
     broker::BrokerArgs,
@@ -98,7 +97,7 @@ pub(in crate::cli) fn inject(args: &InjectArgs, console: &mut Console<'_>) -> an
     let Some(Input { kubeconfig, mut definitions, .. }) = input else { return Ok(EX_CONFIG) };
     let wanted = users_of(&kubeconfig, &args.contexts)?;
     definitions.served.retain(|(name, _)| wanted.is_empty() || wanted.contains(name));
-    let shim = paths::shim(console, &args.broker.socket, args.bare)?;
+    let shim = shared::shim(console, &args.broker.socket, args.bare)?;
     let brokered = |file: &KubeFile, text: &str| {
         let is_it = |of: &(String, Definition), name: &str| of.0 == name && of.1.file() == file.identity;
         let is_wanted = |name: &str| definitions.served.iter().any(|of| is_it(of, name));

@@ -114,19 +114,12 @@ impl<'a> AlternateScreen<'a> {
     /// Replaces the picture. Lines that do not fit are left out.
     fn draw(&mut self, frame: &str, screen: Screen) {
         let rows = screen.size.map_or(usize::MAX, |(_, rows)| rows).max(2);
-        let count = frame.lines().count();
-        let mut text = "\x1b[H".to_owned();
-        for (index, line) in frame.lines().take(rows).enumerate() {
-            let is_last = index + 1 == rows;
-            if is_last && count > rows {
-                text.extend(["… ", &(count - rows + 1).to_string(), " more lines"]);
-            } else {
-                text.push_str(line);
-            }
-            text.push_str(if is_last { "\x1b[K" } else { "\x1b[K\r\n" });
+        let (mut lines, count): (Vec<_>, _) = (frame.lines().take(rows).collect(), frame.lines().count());
+        let more = format!("… {} more lines", (count + 1).saturating_sub(rows));
+        if let (true, Some(last)) = (count > rows, lines.last_mut()) {
+            *last = &more;
         }
-        text.push_str("\x1b[J");
-        self.write(&text);
+        self.write(&format!("\x1b[H{}\x1b[K\x1b[J", lines.join("\x1b[K\r\n")));
     }
 
     fn write(&mut self, text: &str) {
@@ -154,11 +147,8 @@ impl Runs {
         let now: HashMap<_, _> = credentials.iter().map(|held| (held.key.clone(), held.runs)).collect();
         if let Some(known) = &self.known {
             // A key that was forgotten begins at 0 again.
-            let since = |key: &String, runs: u64| match known.get(key) {
-                Some(before) if runs >= *before => runs - before,
-                _ => runs,
-            };
-            let runs = now.iter().map(|(key, runs)| since(key, *runs)).sum();
+            let before = |key: &String| known.get(key).copied().unwrap_or_default();
+            let runs = now.iter().map(|(key, runs)| runs.checked_sub(before(key)).unwrap_or(*runs)).sum();
             self.history.push_back(runs);
             self.total += runs;
         }

@@ -1,9 +1,8 @@
 //! `credbroker doctor`: checks of the running broker, the programs, the kubeconfig and the machine.
 
-mod finding;
-
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
+    fmt::Write as _,
     path::{Path, PathBuf},
 };
 
@@ -12,11 +11,9 @@ use credbroker_client::{
     admin::{Selector, State},
 };
 use credbroker_exec::Failure;
+use serde_json::{Value, json};
 
-use self::finding::{
-    Findings,
-    Level::{self, Note, Ok as Good, Warning},
-};
+use self::Level::{Note, Ok as Good, Warning};
 use super::{
     broker::BrokerArgs,
     console::{Console, EX_CONFIG, OutputFormat},
@@ -30,7 +27,7 @@ use credbroker_config::{
 };
 use credbroker_credential::{
     document::Node,
-    text::{listed, shown},
+    text::{listed, one_line, shown},
 };
 use credbroker_plugin::{Command, Definition, Environment};
 use credbroker_runner::find_in_path;
@@ -359,3 +356,90 @@ fn is_command_there(exec: &Node, file: &Path, environment: &Environment) -> bool
     }
     file.parent().unwrap_or(Path::new("/")).join(command).is_file()
 }
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Level {
+    /// As it should be.
+    Ok,
+    /// It cannot be checked here, or it is only worth knowing.
+    Note,
+    /// It works, but not as a person may expect.
+    Warning,
+    /// It does not work. The exit code of the command.
+    Error(u8),
+}
+
+impl Level {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Note => "note",
+            Self::Warning => "warning",
+            Self::Error(_) => "error",
+        }
+    }
+}
+
+/// The result of one check.
+#[derive(Debug)]
+struct Finding {
+    /// What was checked.
+    check: &'static str,
+    level: Level,
+    /// What was found.
+    text: String,
+    /// What to do about it; empty: nothing, or the text says it.
+    remedy: String,
+}
+
+/// The results of all checks, in their order.
+#[derive(Debug, Default)]
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    /// Adds what `check` has found, and what to do about it, if the text does not say it.
+    fn add(&mut self, check: &'static str, level: Level, text: impl Into<String>, remedy: impl Into<String>) {
+        self.0.push(Finding { check, level, text: text.into(), remedy: remedy.into() });
+    }
+
+    /// Adds this at `level`, if `check` has found nothing.
+    fn or(&mut self, check: &'static str, level: Level, text: impl FnOnce() -> String) {
+        if !self.0.iter().any(|finding| finding.check == check) {
+            self.add(check, level, text(), "");
+        }
+    }
+
+    /// The exit code: that of the first error, else 0. A warning does not change it.
+    fn exit_code(&self) -> u8 {
+        let code = |finding: &Finding| match finding.level {
+            Level::Error(code) => Some(code),
+            _ => None,
+        };
+        self.0.iter().find_map(code).unwrap_or_default()
+    }
+
+    /// One line for each finding, and one for its remedy.
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for Finding { check, level, text: found, remedy } in &self.0 {
+            let _infallible = writeln!(text, "{:<7}  {check:<13}  {}", level.name(), one_line(found));
+            if !remedy.is_empty() {
+                let _infallible = writeln!(text, "{:24}-> {}", "", one_line(remedy));
+            }
+        }
+        text
+    }
+
+    /// The same for programs.
+    fn document(&self) -> Value {
+        let findings = self.0.iter().map(|Finding { check, level, text, remedy }| {
+            let remedy = Some(remedy).filter(|remedy| !remedy.is_empty());
+            json!({"check": check, "level": level.name(), "text": text, "remedy": remedy})
+        });
+        json!({ "findings": findings.collect::<Vec<_>>() })
+    }
+}
+
+#[cfg(test)]
+mod tests;
