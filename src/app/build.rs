@@ -70,12 +70,10 @@ pub struct Bound {
     sockets: Vec<OpenSocket>,
     acceptor: Arc<Acceptor<Gate<ProcessRunner>>>,
     audit: Audit,
-    /// Which configuration is in force.
     configuration: watch::Sender<Arc<ReloadState>>,
     reload: Arc<Notify>,
     /// Cancelled first: the health of the broker says that it stops.
     stopping: CancellationToken,
-    /// Those that run when it serves.
     essentials: Essentials,
     tasks: TaskTracker,
     draining: CancellationToken,
@@ -250,7 +248,6 @@ pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> any
     Ok(Bound { sockets, acceptor, audit, configuration, reload, stopping, essentials, tasks, draining })
 }
 
-/// Where `to` says.
 fn audit(to: &AuditTo, edges: &Edges, essentials: &mut Essentials) -> anyhow::Result<Audit> {
     let clock = Arc::clone(&edges.clock);
     let audit = match to {
@@ -274,7 +271,6 @@ fn runner((launcher, scratch): (PathBuf, PathBuf), tasks: &TaskTracker, live: &L
     ProcessRunner::new(RunnerParts { limits, launcher, scratch, tasks, live })
 }
 
-/// What keeps credentials and clusters as they should be.
 fn working(adopter: &Arc<Adopter>, clusters: Arc<Clusters<ProcessRunner>>, beat: Beat) -> Essentials {
     let (cache, resolver) = (adopter.cache.clone(), Arc::clone(&adopter.resolver));
     let hub = Arc::clone(adopter);
@@ -295,7 +291,6 @@ async fn notify_manager(
     systemd::report(connect, manager.watchdog, systemd::notify).await;
 }
 
-/// What serves callers at `sockets`.
 fn serving(sockets: &[OpenSocket], acceptor: &Arc<Acceptor<Gate<ProcessRunner>>>, beat: Beat) -> Essentials {
     if !acceptor.identifies_its_own() {
         warn!(

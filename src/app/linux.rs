@@ -86,7 +86,6 @@ pub fn terminate_listener(socket: &Path, command: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// What happened to a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Touch {
     /// It was written, and may be incomplete until it is closed.
@@ -95,13 +94,11 @@ pub(super) enum Touch {
     Settled,
 }
 
-/// Reports touches of the followed files.
 #[derive(Debug)]
 pub(super) struct Watcher {
     /// `None`: the kernel refuses one.
     inotify: Option<Arc<OwnedFd>>,
     watches: ByNumber,
-    /// The kernel has dropped events.
     has_lost_events: bool,
 }
 
@@ -114,7 +111,6 @@ struct Watched {
     is_remote: bool,
 }
 
-/// By the numbers of the kernel.
 type ByNumber = HashMap<i32, Watched>;
 
 #[derive(Debug, Default)]
@@ -168,7 +164,6 @@ fn is_remote(path: &Path) -> bool {
 }
 
 impl Watcher {
-    /// A watcher of no files. Must be called within a tokio runtime.
     pub(super) fn start() -> Self {
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok();
         let inotify = inotify.map(Arc::new).filter(|inotify| registered(inotify).is_some());
@@ -179,7 +174,6 @@ impl Watcher {
         self.inotify.clone()
     }
 
-    /// Follows the files of `newer` instead of those before.
     pub(super) fn replace(&mut self, newer: Watches) {
         let older = mem::replace(&mut self.watches, newer.by_number);
         let Some(inotify) = &self.inotify else { return };
@@ -315,7 +309,6 @@ fn places(files: &[PathBuf]) -> BTreeMap<PathBuf, Names> {
     places
 }
 
-/// The parts of a path that lead somewhere.
 fn parts(path: &Path) -> VecDeque<OsString> {
     let parts = path.components().filter(|part| matches!(part, Component::Normal(_) | Component::ParentDir));
     parts.map(|part| part.as_os_str().to_owned()).collect()

@@ -42,7 +42,6 @@ use credbroker_plugin::Environment;
 
 /// The target of errors that end the process. Every filter lets them pass.
 pub(super) const FATAL: &str = "credbroker::fatal";
-/// The prefix of the targets of our own crates.
 const OURS: &str = "credbroker";
 /// kube logs each failed request as an ERROR without its server, and quotes responses that it cannot decode; the hub's
 /// reader logs these failures itself, without repeating them.
@@ -181,14 +180,14 @@ pub struct LogQueue {
     form: LogForm,
 }
 
-/// What the sink takes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum LogForm {
     /// Lines for people.
-    Text { colours: bool },
+    Text {
+        colours: bool,
+    },
     /// JSON objects, one per line.
     Json,
-    /// Records for the journal.
     Journal,
 }
 
@@ -295,7 +294,6 @@ fn one_line(event: &str, colours: bool) -> String {
 /// Ends each record in the queue. A value can have any other byte.
 const END: char = '\0';
 
-/// Where journald takes records.
 const SOCKET: &str = "/run/systemd/journal/socket";
 
 /// Whether `stderr` is the stream to the journal that systemd opened: `JOURNAL_STREAM` has its device and inode. A process
@@ -354,7 +352,6 @@ impl<'w> FormatFields<'w> for JournalFormat {
     }
 }
 
-/// Writes each field as a line `name=value`.
 struct FieldLines<'w>(Writer<'w>);
 
 impl Visit for FieldLines<'_> {
@@ -371,7 +368,6 @@ impl Visit for FieldLines<'_> {
     }
 }
 
-/// The levels of syslog.
 fn priority(level: Level) -> &'static str {
     match level {
         Level::ERROR => "3",

@@ -76,7 +76,6 @@ impl Listening {
     }
 }
 
-/// A socket that is open.
 #[derive(Debug)]
 pub(super) struct OpenSocket {
     pub(super) listener: usize,
@@ -101,7 +100,6 @@ pub fn socket_options(listen: &Listen, path: &Path) -> anyhow::Result<SocketOpti
     Ok(SocketOptions { path, mode: listen.mode, group, shared_directory: listen.shared_directory })
 }
 
-/// tokio cannot use the listener.
 const UNUSABLE: &str = "cannot listen on the socket";
 /// Permission bits of a Unix socket: the broker's user and group.
 const MODE: u32 = 0o660;

@@ -26,7 +26,6 @@ const CHECK: &str = "http://localhost/grpc.health.v1.Health/Check";
 /// An empty message: the health of the broker itself.
 const EMPTY: &[u8] = &[0; 5];
 
-/// Time for an answer if systemd sets no limit.
 const LONGEST: Duration = Duration::from_secs(20);
 /// Time between two calls of a broker that has not answered one yet.
 const SOON: Duration = Duration::from_secs(1);

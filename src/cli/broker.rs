@@ -31,7 +31,6 @@ pub(super) struct SocketArg {
 }
 
 impl SocketArg {
-    /// The socket, from the flags and from `environment`.
     pub(super) fn locate(&self, environment: &Environment) -> Result<Socket, SocketError> {
         let is_root = || rustix::process::geteuid().is_root();
         socket(self.path.as_deref(), self.server_uid.as_deref(), &(&environment.0).into(), is_root)
@@ -91,12 +90,10 @@ impl BrokerArgs {
     }
 }
 
-/// Parses the value of `--timeout`, in the syntax of `credbroker-exec`.
 pub(super) fn timeout(text: &str) -> Result<Duration, &'static str> {
     duration(text).ok_or("expected a time such as 500ms, 10s or 2m, more than 0 and at most 24h")
 }
 
-/// A connection on which each answer may take `limit`.
 pub(super) async fn connect(socket: &Socket, limit: Duration) -> Result<Client, Error> {
     let patience = if limit < CONNECT { limit } else { Duration::MAX };
     let connecting = tokio::time::timeout(patience, Client::connect(socket)).await;
@@ -184,7 +181,6 @@ pub(super) fn name(variant: impl Debug) -> String {
     format!("{variant:?}").to_lowercase()
 }
 
-/// The name of a failure's reason.
 pub(super) fn reason(failure: &Reported) -> &'static str {
     failure.reason.map_or("ERROR_REASON_UNSPECIFIED", Reason::name)
 }

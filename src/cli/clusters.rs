@@ -108,7 +108,6 @@ pub(super) struct ClusterQuery {
 }
 
 impl ClusterQuery {
-    /// Requests all pages.
     pub(super) fn ask(&self, environment: &Environment) -> anyhow::Result<ClusterList> {
         let mut namespaces: BTreeSet<Option<&str>> =
             self.namespaces.iter().map(|name| Some(name.as_str())).collect();

@@ -34,20 +34,16 @@ use credbroker_uds_server::SocketOptions;
 #[derive(Debug, clap::Args)]
 pub(super) struct DemoArgs {}
 
-/// The only provider.
 const PROVIDER: &str = "sample";
 const AT_ONCE: usize = 50;
 /// Exit code after Ctrl-C, as shells have it.
 const INTERRUPTED: u8 = 130;
-/// Interval at which the demo checks whether the credential was renewed.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A line of the table.
 struct DemoStep {
     what: &'static str,
     calls: usize,
     took: Duration,
-    /// Plugin runs during this step.
     runs: usize,
     remark: String,
 }
@@ -182,7 +178,6 @@ impl Stage {
         Ok(config::load(Some(&file), environment)?.config)
     }
 
-    /// The number of plugin runs so far.
     fn runs(&self) -> usize {
         fs::read_to_string(&self.runs_file).map(|text| text.lines().count()).unwrap_or_default()
     }

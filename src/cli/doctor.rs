@@ -83,12 +83,10 @@ pub(super) fn run(args: &DoctorArgs, console: &mut Console<'_>) -> anyhow::Resul
     Ok(findings.exit_code())
 }
 
-/// The checks, each of which adds what it finds.
 struct Checks<'a> {
     environment: &'a Environment,
     /// `None`: no broker answers on a socket that is trusted.
     running: Option<Overview>,
-    /// The files of the configuration as they are now.
     loaded: Result<Loaded, ConfigError>,
     findings: Findings,
 }
@@ -156,7 +154,6 @@ impl<'a> Checks<'a> {
         findings.or(CHECK, Good, || format!("in force: {}", listed(&info.config_files)));
     }
 
-    /// Whether the plugins are there and may run.
     fn plugins(&mut self) {
         const CHECK: &str = "plugins";
         if let Some(Overview { providers, .. }) = &self.running {
@@ -176,7 +173,6 @@ impl<'a> Checks<'a> {
         }
     }
 
-    /// The credentials whose last run failed.
     fn failures(&mut self) {
         const CHECK: &str = "failures";
         let Some(Overview { credentials, .. }) = &self.running else { return };
@@ -332,7 +328,6 @@ impl<'a> Checks<'a> {
     }
 }
 
-/// The shim, and the version that it prints.
 fn shim(beside: &Path, environment: &Environment) -> Option<(String, Option<String>)> {
     let (path, is_subcommand) = programs::shim(beside, environment);
     let name = path.to_str().filter(|_| path.is_file())?.to_owned();
@@ -342,7 +337,6 @@ fn shim(beside: &Path, environment: &Environment) -> Option<(String, Option<Stri
     Some((name, version))
 }
 
-/// The value of the flag `name` in the arguments of a stanza.
 fn argument<'a>(exec: &'a Node, name: &str) -> Option<&'a str> {
     let args = exec.get("args")?.as_sequence()?;
     let at = args.iter().position(|arg| arg.as_str() == Some(name))?;
@@ -357,10 +351,8 @@ fn is_command_there(exec: &Node, file: &Path, environment: &Environment) -> bool
     file.parent().unwrap_or(Path::new("/")).join(command).is_file()
 }
 
-/// How bad it is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Level {
-    /// As it should be.
     Ok,
     /// It cannot be checked here, or it is only worth knowing.
     Note,
@@ -381,19 +373,15 @@ impl Level {
     }
 }
 
-/// The result of one check.
 #[derive(Debug)]
 struct Finding {
-    /// What was checked.
     check: &'static str,
     level: Level,
-    /// What was found.
     text: String,
     /// What to do about it; empty: nothing, or the text says it.
     remedy: String,
 }
 
-/// The results of all checks, in their order.
 #[derive(Debug, Default)]
 struct Findings(Vec<Finding>);
 
@@ -403,7 +391,6 @@ impl Findings {
         self.0.push(Finding { check, level, text: text.into(), remedy: remedy.into() });
     }
 
-    /// Adds this at `level`, if `check` has found nothing.
     fn or(&mut self, check: &'static str, level: Level, text: impl FnOnce() -> String) {
         if !self.0.iter().any(|finding| finding.check == check) {
             self.add(check, level, text(), "");
@@ -431,7 +418,6 @@ impl Findings {
         text
     }
 
-    /// The same for programs.
     fn document(&self) -> Value {
         let findings = self.0.iter().map(|Finding { check, level, text, remedy }| {
             let remedy = Some(remedy).filter(|remedy| !remedy.is_empty());

@@ -56,7 +56,6 @@ pub(super) fn run(args: &ExplainArgs, console: &mut Console<'_>) -> anyhow::Resu
     Ok(0)
 }
 
-/// For programs. Each of `groups` has the credentials of one provider.
 fn document(groups: &[&[CredentialState]]) -> Value {
     let mut credentials = Vec::new();
     for group in groups {
@@ -75,7 +74,6 @@ fn document(groups: &[&[CredentialState]]) -> Value {
     json!({ "credentials": credentials })
 }
 
-/// Kind and name of a part.
 type PartName<'a> = (&'a str, &'a str);
 
 fn name(part: &KeyPart) -> PartName<'_> {
@@ -96,7 +94,6 @@ fn differing(group: &[CredentialState]) -> Vec<PartName<'_>> {
     names.filter(differs).collect()
 }
 
-/// The whole text. Each of `groups` has the credentials of one provider.
 fn text(groups: &[&[CredentialState]], screen: Screen, now: SystemTime) -> String {
     groups.iter().map(|group| of_provider(group, screen, now)).collect::<Vec<_>>().join("\n")
 }
@@ -145,7 +142,6 @@ fn table(value: &str, rows: impl Iterator<Item = [String; 3]>, screen: Screen) -
     fitted(["  PART", "FROM", value], &rows, (1, &[]), screen)
 }
 
-/// The credential, its lifetime and its next run.
 fn head(held: &CredentialState, now: SystemTime) -> Vec<String> {
     let mut lines = vec![format!("{} {}: {}", provider(held), held.key, broker::name(held.state))];
     let mut add = |label: &str, text: &str| lines.push(format!("  {label:<8}  {text}"));
@@ -208,7 +204,6 @@ fn next_run(held: &CredentialState, now: SystemTime) -> String {
     format!("{when}: {why}")
 }
 
-/// The command with which a person logs in.
 fn login(state: &CredentialState) -> String {
     match &state.cluster_profile {
         Some(profile) => one_line(&format!("credbroker login --cluster-profile {profile}")),

@@ -57,7 +57,6 @@ impl Locked {
         read_if_there(&self.real)
     }
 
-    /// The same as text.
     pub(super) fn read_text(&self) -> anyhow::Result<Option<String>> {
         let text = self.read()?.map(String::from_utf8).transpose();
         text.ok().with_context(|| format!("{} is not UTF-8", self.name.display()))
@@ -68,7 +67,6 @@ impl Locked {
         write_private(&self.real, text)
     }
 
-    /// Replaces the contents. Owner and mode stay the same.
     pub(super) fn rewrite(&self, text: &str) -> anyhow::Result<()> {
         let like = fs::metadata(&self.real).ok();
         replace(&self.real, text, like.as_ref())
@@ -76,7 +74,6 @@ impl Locked {
     }
 }
 
-/// kubectl's lock of a file.
 #[derive(Debug)]
 struct KubectlLock(PathBuf);
 
@@ -171,7 +168,6 @@ fn replace(path: &Path, text: &str, like: Option<&fs::Metadata>) -> io::Result<(
     File::open(dir)?.sync_all()
 }
 
-/// Paths in one line.
 pub(super) fn joined(paths: impl IntoIterator<Item: AsRef<Path>>, separator: &str) -> String {
     paths.into_iter().map(|path| path.as_ref().display().to_string()).collect::<Vec<_>>().join(separator)
 }

@@ -129,7 +129,6 @@ pub(super) fn noticed<T>(
     with_notice(command, source, console.err, |notice| call(&request, Some(notice)))
 }
 
-/// The line and the exit code of a failure.
 fn failed(failure: &Failure, source: &Source) -> (String, u8) {
     (failure.line(Some(source)), failure.exit_code())
 }
@@ -161,7 +160,6 @@ fn rendered(
     }
 }
 
-/// The kind of the source and its name.
 fn named(source: &Source) -> [String; 2] {
     match source {
         Source::Provider { name, .. } => ["provider".to_owned(), name.clone()],

@@ -158,7 +158,6 @@ async fn forget(source: &Source, client: &Client) -> Result<(u32, Vec<String>), 
     Ok((evicted, commands))
 }
 
-/// How to log out of the plugins that keep their own login.
 const PLUGINS: [(&str, &str); 6] = [
     ("aws", "`aws sso logout`"),
     ("gcloud", "`gcloud auth revoke`"),

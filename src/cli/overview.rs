@@ -30,7 +30,6 @@ pub(super) struct Overview {
 }
 
 impl Overview {
-    /// Reads what `selector` selects.
     pub(super) async fn read(client: &Client, selector: &Selector) -> Result<Self, Error> {
         let admin = client.admin();
         let credentials = admin.credentials(selector).await?;
@@ -60,7 +59,6 @@ impl Overview {
     }
 }
 
-/// The whole text.
 pub(super) fn text(overview: &Overview, screen: Screen, now: SystemTime) -> String {
     let mut text = header(&overview.broker, screen, now);
     text.push('\n');
@@ -139,7 +137,6 @@ fn configuration_lines(state: &ConfigurationState) -> Vec<String> {
     lines
 }
 
-/// Prints `states` without secrets.
 pub(super) fn print(
     states: &[CredentialState],
     format: OutputFormat,
@@ -156,7 +153,6 @@ pub(super) fn print(
 pub(super) struct CredentialRow {
     tone: Tone,
     cells: [String; 7],
-    /// Lines below the table.
     notes: Vec<String>,
 }
 
@@ -165,7 +161,6 @@ const HEAD: [&str; 7] = ["PROVIDER", "STATE", "EXPIRES", "NEXT RUN", "RUNS", "WA
 const LAYOUT: (usize, &[usize]) = (1, &[5, 4, 6, 3]);
 
 impl CredentialRow {
-    /// A credential in the cache.
     pub(super) fn of(held: &CredentialState, now: SystemTime) -> Self {
         let time =
             |at: Option<SystemTime>, past| at.map_or_else(|| "-".to_owned(), |at| ahead(at, now, past));
@@ -190,7 +185,6 @@ impl CredentialRow {
         Self { tone, cells, notes: failure.into_iter().chain(rejections).collect() }
     }
 
-    /// A provider without a credential.
     pub(super) fn idle(provider: &ProviderState) -> Self {
         let (tone, state) = match &provider.failure {
             None => (Tone::Faint, "idle"),
@@ -242,7 +236,6 @@ pub(super) fn provider(held: &CredentialState) -> String {
     }
 }
 
-/// A credential for programs.
 pub(super) fn state_json(held: &CredentialState) -> Value {
     let mut document = json!(held);
     document["lifetime"] = json!(held.bound.as_ref().map(|bound| json!({

@@ -49,7 +49,6 @@ pub(super) struct CompletionsArgs {
     shell: String,
 }
 
-/// Prints the script of `credbroker` in `PATH`.
 pub(super) fn run(args: &CompletionsArgs, out: &mut dyn Write) -> anyhow::Result<u8> {
     out.write_all(script(&args.shell, "credbroker").as_bytes())?;
     Ok(0)
@@ -86,7 +85,6 @@ fn candidates(arg: &Arg) -> Option<ArgValueCandidates> {
     }
 }
 
-/// A name and what it is.
 type Candidate = (String, Option<String>);
 
 /// What the broker has for the argument `id`.
@@ -168,7 +166,6 @@ pub(super) struct ManArgs {
     directory: PathBuf,
 }
 
-/// Writes the pages of `command` and all commands below it.
 pub(super) fn write_pages(args: &ManArgs, command: Command, out: &mut dyn Write) -> anyhow::Result<u8> {
     let pages = pages(command);
     for (name, text) in &pages {
@@ -181,7 +178,6 @@ pub(super) fn write_pages(args: &ManArgs, command: Command, out: &mut dyn Write)
     Ok(0)
 }
 
-/// The names of the pages and their texts.
 pub(super) fn pages(command: Command) -> Vec<(String, String)> {
     let mut command = command.disable_help_subcommand(true);
     // Gives the commands below their whole names.

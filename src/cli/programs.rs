@@ -14,19 +14,15 @@ use tokio::{
 use credbroker_plugin::{Command as PluginCommand, Environment};
 use credbroker_runner::find_in_path;
 
-/// How long a program may take.
 const LIMIT: Duration = Duration::from_secs(10);
 /// How long systemctl may take: to stop a broker, it waits until the broker has drained.
 const SYSTEMCTL: Duration = Duration::from_secs(30);
-/// Most output that is read, in bytes.
 const MOST: u64 = 1 << 20;
 
-/// What a program printed on standard output.
 #[derive(Debug)]
 pub(super) struct Ran {
     pub(super) succeeded: bool,
     pub(super) stdout: String,
-    /// Standard error, to quote.
     pub(super) stderr: String,
 }
 

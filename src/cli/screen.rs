@@ -18,19 +18,15 @@ const USUAL: usize = 80;
 const NARROWEST: usize = 20;
 /// The most characters of a first column before other columns are left out.
 const NAME: usize = 20;
-/// The fewest characters of it.
 const SHORT_NAME: usize = 8;
 
-/// Where a command writes its output.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Screen {
     /// The columns and rows of the terminal. `None`: it is not a terminal, and lines may have any length.
     pub(super) size: Option<(usize, usize)>,
-    /// Whether colours are shown.
     pub(super) colors: bool,
 }
 
-/// What a text says.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) enum Tone {
     #[default]
@@ -38,12 +34,10 @@ pub(super) enum Tone {
     Good,
     Pending,
     Bad,
-    /// Less important than the rest.
     Faint,
 }
 
 impl Screen {
-    /// The standard output of this process.
     pub(super) fn of_stdout(environment: &Environment) -> Self {
         let stdout = io::stdout();
         if !stdout.is_terminal() {
@@ -62,12 +56,10 @@ impl Screen {
         Self { size: Some((columns, rows)), colors }
     }
 
-    /// The most characters of a line.
     pub(super) fn width(self) -> usize {
         self.size.map_or(usize::MAX, |(columns, _)| columns)
     }
 
-    /// `text` in the colour of `tone`.
     pub(super) fn paint(self, tone: Tone, text: &str) -> String {
         let code = match tone {
             Tone::Plain => 0,
@@ -206,7 +198,6 @@ impl Progress {
         Self { shown: io::stderr().is_terminal() }
     }
 
-    /// Replaces the line by `what`.
     pub(super) fn show(&self, what: &str) {
         if self.shown {
             let _ignored = write!(io::stderr(), "\r\x1b[K{what}");

@@ -88,7 +88,6 @@ fn failed(error: &anyhow::Error) -> Failed {
     (format!("credbroker: {error:#}"), 1)
 }
 
-/// Runs the broker until it ends.
 fn start(
     inherited: Vec<(String, UnixListener)>,
     args: &ServeArgs,
@@ -159,7 +158,6 @@ async fn serve(
     Ok(code)
 }
 
-/// Decides where to listen.
 fn listening(
     inherited: Vec<(String, UnixListener)>,
     args: &ServeArgs,

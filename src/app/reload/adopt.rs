@@ -24,11 +24,9 @@ pub(crate) struct Adopter {
     pub(crate) policies: watch::Sender<Arc<Policy>>,
     /// What the broker started with, for the settings that it cannot change while it runs.
     pub(crate) started: Config,
-    /// The limits in force.
     pub(crate) limits: Mutex<Limits>,
 }
 
-/// What a newer configuration has changed.
 #[derive(Debug)]
 pub(super) struct Adopted {
     pub(super) providers: ProviderChanges,
@@ -107,7 +105,6 @@ fn is_shared(provider: &Provider, policy: &Policy) -> bool {
     !policy.is_alone(geteuid().as_raw(), &provider.name)
 }
 
-/// The issuers of all plugins.
 fn issuers(providers: &Providers, section: Option<&ClusterProfiles>) -> Vec<Arc<Issuer>> {
     let hub = section.and_then(ClusterProfiles::plugin).map(|plugin| Arc::clone(&plugin.issuer));
     providers.iter().map(|provider| Arc::clone(&provider.issuer)).chain(hub).collect()

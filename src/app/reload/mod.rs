@@ -31,7 +31,6 @@ use credbroker_server::ReloadState;
 pub(super) use adopt::{Adopter, note_shared};
 pub use reading::ConfigPlace;
 
-/// The most names of providers in one line of the log.
 const MOST_NAMES: usize = 20;
 
 /// Interval between looks at the files where inotify reports every change, and where it does not.
@@ -41,7 +40,6 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// Wait after a reading that could not be used because its files changed meanwhile.
 const AGAIN: Duration = Duration::from_millis(250);
 
-/// Follows the files of one broker.
 #[derive(Debug)]
 pub(super) struct Follower {
     place: ConfigPlace,
@@ -50,7 +48,6 @@ pub(super) struct Follower {
     /// Asks for a reading, as SIGHUP does. Requests until the files are read are one.
     requests: Arc<Notify>,
     state: watch::Sender<Arc<ReloadState>>,
-    /// The files of the configuration in force.
     in_force: Sources,
     followed: Vec<PathBuf>,
     watcher: Watcher,
@@ -92,7 +89,6 @@ impl Follower {
         }
     }
 
-    /// Runs until the future is dropped.
     pub(super) async fn run(mut self) {
         // A file may have changed since the start.
         self.pending.ask(Duration::ZERO);
@@ -131,7 +127,6 @@ impl Follower {
         }
     }
 
-    /// Looks for changes that were not reported.
     async fn look(&mut self) {
         let followed = self.followed.clone();
         if let Some(marks) = within(&self.turn, move || Marks::of(&followed)).await {

@@ -28,7 +28,6 @@ pub(super) const PUT_OFF: Duration = Duration::from_secs(5);
 pub(super) struct PendingChanges {
     /// From when on each touched file counts as complete.
     files: BTreeMap<PathBuf, Duration>,
-    /// When the first of them was touched.
     since: Option<Duration>,
     /// When a reading was asked for that no file is the reason of.
     asked: Option<Duration>,
@@ -37,7 +36,6 @@ pub(super) struct PendingChanges {
 }
 
 impl PendingChanges {
-    /// Notes that `file` was touched at `now`.
     pub(super) fn touch(&mut self, file: PathBuf, touch: Touch, now: Duration) {
         let wait = match touch {
             Touch::Written => PUT_OFF,
@@ -96,13 +94,11 @@ pub(super) struct Marks(Vec<(PathBuf, u64)>);
 type Permissions = HashMap<PathBuf, Option<(u32, u32, u32)>>;
 
 impl Marks {
-    /// Looks at `files`. May block.
     pub(super) fn of(files: &[PathBuf]) -> Self {
         let mut known = Permissions::new();
         Self(files.iter().map(|file| (file.clone(), mark(file, &mut known))).collect())
     }
 
-    /// The files that are not as `self` says.
     pub(super) fn changed_in(&self, newer: &Self) -> Vec<PathBuf> {
         let pairs = newer.0.iter().filter(|pair| !self.0.contains(pair));
         pairs.map(|(file, _)| file.clone()).collect()
@@ -170,7 +166,6 @@ pub struct ConfigPlace {
     pub environment: Arc<Environment>,
 }
 
-/// One reading.
 #[derive(Debug)]
 pub(super) struct Reading {
     pub(super) result: Result<Loaded, ConfigError>,

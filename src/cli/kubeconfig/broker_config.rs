@@ -22,7 +22,6 @@ pub(in crate::cli) struct BrokerConfig<'a> {
 }
 
 impl<'a> BrokerConfig<'a> {
-    /// As `credbroker serve` finds it.
     pub(in crate::cli) fn find(flag: Option<&Path>, environment: &'a Environment) -> anyhow::Result<Self> {
         let (path, exists) = config::place(flag, environment)
             .context("there is no place for a configuration: HOME is not set; name one with --config")?;
@@ -54,7 +53,6 @@ impl<'a> BrokerConfig<'a> {
         Ok(true)
     }
 
-    /// Removes those of `kubeconfigs` that it names.
     pub(in crate::cli) fn remove(&self, kubeconfigs: &[PathBuf]) -> anyhow::Result<()> {
         if !self.named()?.iter().any(|named| kubeconfigs.contains(named)) {
             return Ok(());

@@ -89,12 +89,9 @@ pub(super) fn run(args: &FleetArgs, console: &mut Console<'_>) -> anyhow::Result
     Ok(0)
 }
 
-/// The mark of a file that this command writes.
 const MARK: &str = "credbroker.io/fleet";
-/// The flag of the shim that the users of such a file have.
 const CLUSTER_PROFILE: &str = "--cluster-profile";
 
-/// The versions of the exec protocol, and the clients that support them.
 fn versions() -> PossibleValuesParser {
     PossibleValuesParser::new([
         PossibleValue::new("v1").help("kubectl 1.22 or newer, and all other current clients"),
@@ -143,7 +140,6 @@ fn reachable(fleet: &ClusterList) -> impl Iterator<Item = (String, &Cluster)> {
     fleet.clusters.iter().filter_map(|state| Some((state.profile.to_string(), endpoint(state)?)))
 }
 
-/// The cluster, if its server is known.
 fn endpoint(state: &ClusterState) -> Option<&Cluster> {
     state.cluster.as_ref().filter(|cluster| !cluster.server.is_empty())
 }

@@ -174,7 +174,6 @@ pub(in crate::cli) fn restore(args: &RestoreArgs, console: &mut Console<'_>) -> 
     Ok(code)
 }
 
-/// Returns whether it had anything to restore.
 fn restore_file(path: &Path, console: &mut Console<'_>) -> anyhow::Result<bool> {
     let text = read(path)?;
     match kubeconfig::restore(&text, |_| true) {

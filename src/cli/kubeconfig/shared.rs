@@ -28,7 +28,6 @@ use credbroker_credential::document::Node;
 use credbroker_observe::clock::{Clock as _, SystemClock};
 use credbroker_plugin::{Definition, Environment};
 
-/// What a command reads.
 pub(super) struct Input {
     pub(super) paths: Vec<PathBuf>,
     pub(super) kubeconfig: Kubeconfig,
@@ -51,7 +50,6 @@ impl Input {
         Ok(Some(Self { paths, kubeconfig, definitions }))
     }
 
-    /// Why nothing can be wrapped.
     pub(super) fn nothing(&self) -> String {
         let list = joined(&self.paths, ":");
         match (list.as_str(), self.kubeconfig.files()) {
@@ -96,7 +94,6 @@ pub(super) fn open(
     Ok((file, earlier))
 }
 
-/// Names the users of `path` that use the broker now.
 pub(super) fn summarise(path: &Path, names: &[String], out: &mut dyn Write) -> io::Result<()> {
     let users =
         if names.len() == 1 { "user requests its credential" } else { "users request their credentials" };

@@ -162,7 +162,6 @@ fn merged(kubeconfig: &Kubeconfig) -> Node {
     Value::Mapping(entries).into()
 }
 
-/// Makes the paths of a cluster or a user absolute.
 fn relocate(item: &mut Node, dir: &Path) {
     const COMMAND: &[&str] = &["user", "exec", "command"];
     const AUTHORITY: &[&str] = &["cluster", "certificate-authority"];
@@ -181,13 +180,11 @@ fn relocate(item: &mut Node, dir: &Path) {
     }
 }
 
-/// The value of `key`, when `of` is a map that has it.
 fn child<'a>(of: &'a mut Node, key: &str) -> Option<&'a mut Node> {
     let Value::Mapping(entries) = &mut of.value else { return None };
     entries.iter_mut().find_map(|(name, node)| (name.name == key).then_some(node))
 }
 
-/// The name of an item.
 fn name(item: &Node) -> Option<&str> {
     item.get("name").and_then(Node::as_str)
 }

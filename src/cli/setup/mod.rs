@@ -98,7 +98,6 @@ fn confirmed(title: &str, lines: &[String], yes: bool, console: &mut Console<'_>
     Ok(is_yes)
 }
 
-/// Does what is planned.
 fn apply(plan: &Plan, manifest: &mut Manifest, console: &mut Console<'_>) -> anyhow::Result<()> {
     let environment = console.environment;
     let is_ours = manifest.may_write(&plan.config);
@@ -143,7 +142,6 @@ fn apply(plan: &Plan, manifest: &mut Manifest, console: &mut Console<'_>) -> any
     Ok(writeln!(console.out, "{next}")?)
 }
 
-/// Runs `systemctl --user`.
 fn systemctl(args: &[&str], environment: &Environment) -> anyhow::Result<()> {
     let shown = args.join(" ");
     let ran = programs::systemctl(args, environment);
@@ -153,7 +151,6 @@ fn systemctl(args: &[&str], environment: &Environment) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// For a person, one line each.
 fn undo_lines(manifest: &Manifest) -> Vec<String> {
     let mut lines = vec!["credbroker-exec from your kubeconfigs".to_owned()];
     if manifest.units {

@@ -24,14 +24,12 @@ use credbroker_plugin::{Environment, Globs, Sha256};
 const RECORDED: [&str; 2] = ["XDG_RUNTIME_DIR", "XDG_CONFIG_HOME"];
 const SERVICE: &str = include_str!("../../../systemd/user/credbroker.service");
 const SOCKET: &str = include_str!("../../../systemd/user/credbroker.socket");
-/// The directory of the units in a configuration directory.
 const UNITS: &str = "systemd/user";
 const START: &str = "ExecStart=/usr/bin/credbroker serve\n";
 
 /// Everything that is done, in this order.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// The directory of credbroker in the home of the user.
     pub(super) own: PathBuf,
     /// The configuration, and the kubeconfigs that it must name; none: there is nothing to serve.
     pub(super) config: PathBuf,
@@ -89,7 +87,6 @@ impl Plan {
         !self.kubeconfigs.is_empty() && !matches!(self.start, Start::ByHand(_))
     }
 
-    /// For a person, one line each.
     pub(super) fn lines(&self) -> Vec<String> {
         let (mut lines, kubeconfigs) = (Vec::new(), joined(&self.kubeconfigs, ", "));
         if !self.kubeconfigs.is_empty() {
@@ -134,7 +131,6 @@ impl Plan {
     }
 }
 
-/// How the broker is started.
 #[derive(Debug)]
 pub(super) enum Start {
     /// By systemd, when a client connects.
@@ -146,7 +142,6 @@ pub(super) enum Start {
 }
 
 impl Start {
-    /// As it can be started here.
     fn of(
         environment: &Environment,
         program: &Path,
@@ -194,7 +189,6 @@ impl Start {
     }
 }
 
-/// The paths of the completions and their contents.
 fn completions(data: &Path, config: &Path) -> [(PathBuf, String); 3] {
     [
         (data.join("bash-completion/completions/credbroker"), "bash"),
@@ -218,7 +212,6 @@ fn quoted(word: &str) -> String {
     json!(word).to_string().replace('%', "%%").replace('$', "$$")
 }
 
-/// The file `setup.json`.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Manifest {
@@ -227,9 +220,7 @@ pub(super) struct Manifest {
     pub(super) files: BTreeMap<PathBuf, BTreeSet<String>>,
     /// A configuration that was there before, and the kubeconfigs that were added to it.
     pub(super) added: Option<(PathBuf, Vec<PathBuf>)>,
-    /// Whether the socket unit was enabled.
     pub(super) units: bool,
-    /// The program that the shim starts.
     pub(super) on_demand: Option<PathBuf>,
 }
 

@@ -20,13 +20,10 @@ use crate::cli::{
 use credbroker_credential::text::one_line;
 use credbroker_observe::clock::{Clock as _, SystemClock};
 
-/// The time between two frames.
 const INTERVAL: Duration = Duration::from_secs(1);
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// The longest history.
 const MOST: usize = 200;
 
-/// Draws until a signal ends it.
 pub(super) fn run(broker: &BrokerArgs, selector: &Selector, console: &mut Console<'_>) -> anyhow::Result<u8> {
     let environment = console.environment;
     let socket = broker.socket.locate(environment);
@@ -100,7 +97,6 @@ fn is_running(held: &CredentialState) -> bool {
 /// The other screen of the terminal. The first one is shown again when this is dropped.
 struct AlternateScreen<'a> {
     out: &'a mut dyn Write,
-    /// Whether the terminal is gone.
     is_gone: bool,
 }
 
@@ -133,7 +129,6 @@ impl Drop for AlternateScreen<'_> {
     }
 }
 
-/// The runs between two readings, of the last readings.
 #[derive(Debug, Default)]
 struct Runs {
     /// Of each key, the runs until the last reading. `None`: there was no reading yet.
