@@ -3,7 +3,6 @@
 use std::{
     future::pending,
     mem::take,
-    path::PathBuf,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -23,7 +22,7 @@ use super::{
     limits,
     reload::{Adopter, Follower, note_shared},
     sockets::{Listening, OpenSocket, serve_metrics},
-    systemd::{self, ServiceManager},
+    systemd,
 };
 use credbroker_cache::{CacheParts, CredentialCache};
 use credbroker_config::{AuditTo, Config};
@@ -163,7 +162,13 @@ pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> any
     let scheduler = Scheduler::new(limits::runs(&bounds), Arc::clone(&clock), jitter);
     scheduler.set_interactive(bounds.interactive_runs.get());
     let cache = CredentialCache::new(CacheParts {
-        runner: runner((edges.launcher, edges.scratch), &tasks, &live_runs),
+        runner: ProcessRunner::new(RunnerParts {
+            limits: RunLimits::default(),
+            launcher: edges.launcher,
+            scratch: edges.scratch,
+            tasks: tasks.clone(),
+            live: live_runs.clone(),
+        }),
         scheduler: scheduler.clone(),
         encode,
         verify: ApiVerifier::function(),
@@ -199,6 +204,7 @@ pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> any
     let (now, reload) = (clock.now().wall, Arc::<Notify>::default());
     let configuration = watch::Sender::new(Arc::new(ReloadState::started(take(&mut config.files), now)));
     let paths: Vec<_> = sockets.iter().filter_map(|socket| socket.path.clone()).collect();
+    let broker_socket = paths.first().cloned();
     let broker = Arc::new(Broker {
         cache: cache.clone(),
         resolver: Arc::clone(&resolver),
@@ -236,8 +242,9 @@ pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> any
     let log = edges.log.map(|log| ("log writer", async move { log.ended().await }.boxed()));
     essentials.extend(orphans.into_iter().chain(log));
     if let Some(manager) = edges.service_manager {
-        let path = sockets.iter().find_map(|socket| socket.path.clone());
-        let notifying = notify_manager(manager, path, Arc::clone(&acceptor));
+        let (path, acceptor) = (broker_socket, Arc::clone(&acceptor));
+        let connect = move || systemd::connect(path.clone(), Arc::clone(&acceptor));
+        let notifying = systemd::report(connect, manager.watchdog, systemd::notify);
         essentials.push(("systemd notifier", notifying.boxed()));
     }
     if let Some((place, sources)) = edges.follow {
@@ -266,11 +273,6 @@ fn audit(to: &AuditTo, edges: &Edges, essentials: &mut Essentials) -> anyhow::Re
     Ok(audit)
 }
 
-fn runner((launcher, scratch): (PathBuf, PathBuf), tasks: &TaskTracker, live: &LiveRuns) -> ProcessRunner {
-    let (limits, tasks, live) = (RunLimits::default(), tasks.clone(), live.clone());
-    ProcessRunner::new(RunnerParts { limits, launcher, scratch, tasks, live })
-}
-
 fn working(adopter: &Arc<Adopter>, clusters: Arc<Clusters<ProcessRunner>>, beat: Beat) -> Essentials {
     let (cache, resolver) = (adopter.cache.clone(), Arc::clone(&adopter.resolver));
     let hub = Arc::clone(adopter);
@@ -280,15 +282,6 @@ fn working(adopter: &Arc<Adopter>, clusters: Arc<Clusters<ProcessRunner>>, beat:
         ("hub reader", async move { hub.hub.run().await }.boxed()),
         ("readiness reporter", async move { clusters.run().await }.boxed()),
     ]
-}
-
-async fn notify_manager(
-    manager: ServiceManager,
-    socket: Option<PathBuf>,
-    acceptor: Arc<Acceptor<Gate<ProcessRunner>>>,
-) {
-    let connect = || systemd::connect(socket.as_deref(), &acceptor);
-    systemd::report(connect, manager.watchdog, systemd::notify).await;
 }
 
 fn serving(sockets: &[OpenSocket], acceptor: &Arc<Acceptor<Gate<ProcessRunner>>>, beat: Beat) -> Essentials {

@@ -1,8 +1,6 @@
 //! Logs: for people or programs on stderr, or for the journal of systemd. Nothing waits for a reader of the log.
 
 use std::{
-    error::Error,
-    fmt::{self, Write as _},
     io::{self, IsTerminal as _, Write},
     os::{
         fd::{AsFd, BorrowedFd},
@@ -18,26 +16,17 @@ use rustix::{
     event::{PollFd, PollFlags, poll},
     io::{Errno, retry_on_intr},
 };
-use tracing::{
-    Dispatch, Event, Level, Subscriber, dispatcher, error,
-    field::{Field, Visit},
-    warn,
-};
+use serde_json::{Map, Value};
+use tracing::{Dispatch, dispatcher, error, warn};
 use tracing_subscriber::{
-    field::RecordFields,
     filter::{LevelFilter, Targets},
-    fmt::{
-        FmtContext, FormattedFields,
-        format::{FormatEvent, FormatFields, Writer},
-        layer,
-    },
+    fmt::layer,
     layer::{Layer as _, SubscriberExt as _},
     registry,
-    registry::{LookupSpan, Scope},
 };
 
 use super::queue::{Batch, ByteQueue};
-use credbroker_credential::text::{chain, escape_json, shown};
+use credbroker_credential::text::{escape_json, shown};
 use credbroker_plugin::Environment;
 
 /// The target of errors that end the process. Every filter lets them pass.
@@ -98,7 +87,7 @@ fn subscriber(queue: &LogQueue, filter: Targets) -> Dispatch {
     let events = match form {
         LogForm::Text { colours } => events.with_target(false).with_ansi(colours).boxed(),
         LogForm::Json => events.json().flatten_event(true).boxed(),
-        LogForm::Journal => events.fmt_fields(JournalFormat).event_format(JournalFormat).boxed(),
+        LogForm::Journal => events.json().flatten_event(true).with_current_span(false).boxed(),
     };
     Dispatch::new(registry().with(events).with(filter))
 }
@@ -264,7 +253,10 @@ impl Write for LogQueue {
         match (self.form, str::from_utf8(event)) {
             (LogForm::Text { colours }, Ok(text)) => self.bytes.push(one_line(text, colours).as_bytes()),
             (LogForm::Json, Ok(text)) => self.bytes.push(escape_json(text).as_bytes()),
-            (LogForm::Journal, _) | (_, Err(_)) => self.bytes.push(event),
+            (LogForm::Journal, Ok(text)) => {
+                self.bytes.push(journal_record(text).unwrap_or_default().as_bytes());
+            }
+            (_, Err(_)) => self.bytes.push(event),
         }
         Ok(event.len())
     }
@@ -304,77 +296,34 @@ fn is_journal(stderr: impl AsFd, environment: &Environment) -> bool {
     named.is_some_and(|named| found.is_ok_and(|found| named == found.as_str()))
 }
 
-/// The fields of a datagram for journald: `NAME=VALUE` in lines of text. Every field of the event and of its spans is
-/// `CREDBROKER_NAME`, so that `journalctl CREDBROKER_PROVIDER=gke` finds it. The message repeats them for people, since
-/// `journalctl` shows only the message.
-#[derive(Debug)]
-struct JournalFormat;
-
-impl<S, N> FormatEvent<S, N> for JournalFormat
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-    N: for<'a> FormatFields<'a> + 'static,
-{
-    fn format_event(
-        &self,
-        context: &FmtContext<'_, S, N>,
-        mut writer: Writer<'_>,
-        event: &Event<'_>,
-    ) -> fmt::Result {
-        let mut lines = String::new();
-        for span in context.event_scope().into_iter().flat_map(Scope::from_root) {
-            lines.push_str(span.extensions().get::<FormattedFields<N>>().map_or("", |fields| fields));
-        }
-        context.format_fields(Writer::new(&mut lines), event)?;
-        let (mut message, mut fields) = (String::new(), String::new());
-        // The subscriber puts a space before what is recorded late.
-        for (name, value) in lines.lines().filter_map(|line| line.trim_start().split_once('=')) {
-            if name == "message" {
-                message.insert_str(0, value);
-            } else {
-                write!(message, " {name}={value}")?;
-                writeln!(fields, "CREDBROKER_{}={value}", name.to_ascii_uppercase())?;
-            }
-        }
-        let (priority, target) = (priority(*event.metadata().level()), event.metadata().target());
-        writeln!(
-            writer,
-            "MESSAGE={message}\nPRIORITY={priority}\nSYSLOG_IDENTIFIER=credbroker\nTARGET={target}"
-        )?;
-        write!(writer, "{fields}{END}")
+/// The fields of a datagram for journald, of an event in JSON: `NAME=VALUE` in lines of text. Every field of the event and of
+/// its spans is `CREDBROKER_NAME`, so that `journalctl CREDBROKER_PROVIDER=gke` finds it. The message repeats them for
+/// people, since `journalctl` shows only the message.
+fn journal_record(event: &str) -> Option<String> {
+    let mut event: Map<String, Value> = serde_json::from_str(event).ok()?;
+    let text = |value: &Value| {
+        value.as_str().map_or_else(|| value.to_string(), |text| text.replace(['\n', END], " "))
+    };
+    let mut take = |name| event.remove(name).unwrap_or_default();
+    let (message, level, target, spans) = (take("message"), take("level"), take("target"), take("spans"));
+    drop(take("timestamp"));
+    let priority = match level.as_str() {
+        Some("ERROR") => 3,
+        Some("WARN") => 4,
+        Some("INFO") => 6,
+        _ => 7,
+    };
+    let (mut message, mut fields) = (text(&message), String::new());
+    let of_spans = spans.as_array().into_iter().flatten().filter_map(Value::as_object).flatten();
+    for (name, value) in of_spans.filter(|(name, _)| *name != "name").chain(&event) {
+        let value = text(value);
+        message.extend([" ", name, "=", &value]);
+        fields.extend(["CREDBROKER_", &name.to_ascii_uppercase(), "=", &value, "\n"]);
     }
-}
-
-impl<'w> FormatFields<'w> for JournalFormat {
-    fn format_fields<R: RecordFields>(&self, writer: Writer<'w>, fields: R) -> fmt::Result {
-        fields.record(&mut FieldLines(writer));
-        Ok(())
-    }
-}
-
-struct FieldLines<'w>(Writer<'w>);
-
-impl Visit for FieldLines<'_> {
-    fn record_str(&mut self, field: &Field, value: &str) {
-        let _infallible = writeln!(self.0, "{field}={}", value.replace(['\n', END], " "));
-    }
-
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.record_str(field, &format!("{value:?}"));
-    }
-
-    fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
-        self.record_str(field, &chain(value));
-    }
-}
-
-fn priority(level: Level) -> &'static str {
-    match level {
-        Level::ERROR => "3",
-        Level::WARN => "4",
-        Level::INFO => "6",
-        _ => "7",
-    }
+    let target = text(&target);
+    Some(format!(
+        "MESSAGE={message}\nPRIORITY={priority}\nSYSLOG_IDENTIFIER=credbroker\nTARGET={target}\n{fields}{END}"
+    ))
 }
 
 /// Sends one datagram per record. Only the thread of the log queue waits for journald.

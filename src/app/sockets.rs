@@ -110,19 +110,18 @@ pub(super) fn serve_metrics(
     address: &MetricsAddress,
     monitor: Monitor<ProcessRunner>,
 ) -> anyhow::Result<impl Future<Output = ()> + Send + 'static> {
-    let failed = |address: &str| format!("cannot serve metrics on {address}");
     let (listener, publication, address) = match address {
         MetricsAddress::Loopback(address) => {
-            let (listener, address) = loopback(address).with_context(|| failed(&address.to_string()))?;
+            let bound = loopback(address).with_context(|| format!("cannot serve metrics on {address}"));
+            let (listener, address) = bound?;
             (listener, None, address)
         }
         MetricsAddress::Unix(path) => {
-            let (path, group, shared_directory) = (path.clone(), None, false);
-            let address = format!("unix://{}", path.display());
-            let (listener, publication) =
-                publish(&SocketOptions { path, mode: MODE, group, shared_directory })?;
-            listener.set_nonblocking(true).with_context(|| failed(&address))?;
-            let listener = UnixListener::from_std(listener).with_context(|| failed(&address))?;
+            let (address, path) = (format!("unix://{}", path.display()), path.clone());
+            let options = SocketOptions { path, mode: MODE, group: None, shared_directory: false };
+            let (listener, publication) = publish(&options)?;
+            listener.set_nonblocking(true).context(UNUSABLE)?;
+            let listener = UnixListener::from_std(listener).context(UNUSABLE)?;
             (MonitorListener::Unix(listener), Some(publication), address)
         }
     };

@@ -13,7 +13,6 @@ use credbroker_client::{
 use credbroker_exec::Failure;
 use serde_json::{Value, json};
 
-use self::Level::{Note, Ok as Good, Warning};
 use super::{
     broker::BrokerArgs,
     console::{Console, EX_CONFIG, OutputFormat},
@@ -34,7 +33,6 @@ use credbroker_runner::find_in_path;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const KUBECONFIG: &str = "kubeconfig";
-const BAD: Level = Level::Error(1);
 const INJECT: &str = "run `credbroker kubeconfig inject`";
 const OUTDATED: &str = "were edited, and the arguments of their credbroker-exec do not describe them";
 const ADD: &str = "add the kubeconfig that they were written from to `kubeconfigs` of the broker's configuration, or write \
@@ -106,9 +104,9 @@ impl<'a> Checks<'a> {
             Ok(Overview { broker: info, .. }) => {
                 let sockets = info.sockets.join(", ");
                 let text = format!("a broker that is trusted answers; it listens on {sockets}");
-                findings.add(CHECK, Good, text, "");
+                findings.add(CHECK, GOOD, text, "");
             }
-            Err(failure) => findings.add(CHECK, Level::Error(failure.exit_code()), failure.line(None), ""),
+            Err(failure) => findings.add(CHECK, ("error", failure.exit_code()), failure.line(None), ""),
         }
         let user = rustix::process::geteuid();
         let is_own =
@@ -122,7 +120,7 @@ impl<'a> Checks<'a> {
             let text = "XDG_RUNTIME_DIR is not set, so your own broker is not looked for; it is not set after su and in cron";
             let remedy =
                 format!("run `export XDG_RUNTIME_DIR=/run/user/{}`, or log in with a session", user.as_raw());
-            findings.add("session", Warning, text, remedy);
+            findings.add("session", WARNING, text, remedy);
         }
         Ok(Self { environment, running: answer.ok(), loaded: config::load(file, environment), findings })
     }
@@ -130,12 +128,12 @@ impl<'a> Checks<'a> {
     /// Whether the files of the configuration are in force.
     fn configuration(&mut self) {
         const CHECK: &str = "configuration";
-        let (findings, bad) = (&mut self.findings, Level::Error(EX_CONFIG));
+        let findings = &mut self.findings;
         let remedy = "correct the files; `credbroker validate` lists all problems";
         let Some(Overview { broker: info, .. }) = &self.running else {
             return match &self.loaded {
-                Ok(loaded) => findings.add(CHECK, Good, format!("{}: ok", loaded.source), ""),
-                Err(error) => findings.add(CHECK, bad, error.to_string(), remedy),
+                Ok(loaded) => findings.add(CHECK, GOOD, format!("{}: ok", loaded.source), ""),
+                Err(error) => findings.add(CHECK, BAD_CONFIG, error.to_string(), remedy),
             };
         };
         let state = info.configuration.clone().unwrap_or_default();
@@ -144,14 +142,14 @@ impl<'a> Checks<'a> {
             let text = format!(
                 "the broker continues with an earlier version, because its files have problems: {problems}"
             );
-            findings.add(CHECK, bad, text, remedy);
+            findings.add(CHECK, BAD_CONFIG, text, remedy);
         }
         if !state.restart_needed.is_empty() {
             let keys = listed(&state.restart_needed);
             let text = format!("changed, but not in force until a restart: {keys}");
-            findings.add(CHECK, Warning, text, RESTART);
+            findings.add(CHECK, WARNING, text, RESTART);
         }
-        findings.or(CHECK, Good, || format!("in force: {}", listed(&info.config_files)));
+        findings.or(CHECK, GOOD, || format!("in force: {}", listed(&info.config_files)));
     }
 
     fn plugins(&mut self) {
@@ -161,7 +159,7 @@ impl<'a> Checks<'a> {
                 self.findings.add(CHECK, BAD, &failure.message, "");
             }
             let text = || format!("the plugins of all {} providers can run", providers.len());
-            return self.findings.or(CHECK, Good, text);
+            return self.findings.or(CHECK, GOOD, text);
         }
         let Ok(loaded) = &self.loaded else { return };
         for provider in loaded.config.providers.iter() {
@@ -178,12 +176,12 @@ impl<'a> Checks<'a> {
         let Some(Overview { credentials, .. }) = &self.running else { return };
         for credential in credentials {
             let Some(failure) = &credential.last_failure else { continue };
-            let level = if credential.state == State::Failed { BAD } else { Warning };
+            let level = if credential.state == State::Failed { BAD } else { WARNING };
             let remedy = format!("then run `credbroker refresh {}`", shown(&credential.provider));
             self.findings.add(CHECK, level, &failure.message, remedy);
         }
         let text = || format!("the last runs of all {} credentials succeeded", credentials.len());
-        self.findings.or(CHECK, Good, text);
+        self.findings.or(CHECK, GOOD, text);
     }
 
     /// Whether the broker, this program and the shim, which may be the one at `beside`, are of one version.
@@ -193,7 +191,7 @@ impl<'a> Checks<'a> {
         let running = self.running.as_ref().map(|running| &running.broker.version);
         if let Some(version) = running.filter(|version| *version != VERSION) {
             let text = format!("the running broker has version {version}, this program {VERSION}");
-            findings.add(CHECK, Warning, text, RESTART);
+            findings.add(CHECK, WARNING, text, RESTART);
         }
         match shim {
             None => {
@@ -205,11 +203,11 @@ impl<'a> Checks<'a> {
             }
             Some((path, Some(version))) if version != VERSION => {
                 let text = format!("{path} has version {version}, this program {VERSION}");
-                findings.add(CHECK, Warning, text, "install both from one release");
+                findings.add(CHECK, WARNING, text, "install both from one release");
             }
             Some(_) => {}
         }
-        findings.or(CHECK, Good, || format!("the programs have version {VERSION}"));
+        findings.or(CHECK, GOOD, || format!("the programs have version {VERSION}"));
     }
 
     /// Whether the users of the kubeconfigs, or of `file`, request their credentials from the broker and it knows them.
@@ -218,12 +216,11 @@ impl<'a> Checks<'a> {
         let list = joined(&paths, ":");
         match config::read_kubeconfig(&paths, mode) {
             Ok(kubeconfig) if kubeconfig.files().is_empty() => {
-                self.findings.add(KUBECONFIG, Note, format!("there is none: {list}"), "");
+                self.findings.add(KUBECONFIG, NOTE, format!("there is none: {list}"), "");
             }
             Ok(kubeconfig) => self.users(&kubeconfig, &list),
             Err(error) => {
-                let bad = Level::Error(EX_CONFIG);
-                self.findings.add(KUBECONFIG, bad, error.to_string(), "correct the file");
+                self.findings.add(KUBECONFIG, BAD_CONFIG, error.to_string(), "correct the file");
             }
         }
     }
@@ -266,17 +263,17 @@ impl<'a> Checks<'a> {
                 format!("these users of {list} name a credbroker-exec that does not exist"),
                 INSTALL,
             ),
-            (Good, brokered, format!("{list}: these users use the broker"), ""),
-            (Warning, plain, format!("these users of {list} run their plugin themselves"), INJECT),
+            (GOOD, brokered, format!("{list}: these users use the broker"), ""),
+            (WARNING, plain, format!("these users of {list} run their plugin themselves"), INJECT),
         ] {
             if !names.is_empty() {
                 self.findings.add(KUBECONFIG, level, format!("{text}: {}", listed(&names)), remedy);
             }
         }
         for problem in warnings {
-            self.findings.add(KUBECONFIG, Warning, problem.to_string(), "correct the kubeconfig");
+            self.findings.add(KUBECONFIG, WARNING, problem.to_string(), "correct the kubeconfig");
         }
-        self.findings.or(KUBECONFIG, Note, || format!("no user of {list} runs an exec plugin"));
+        self.findings.or(KUBECONFIG, NOTE, || format!("no user of {list} runs an exec plugin"));
     }
 
     /// Whether programs that a desktop starts find what a shell finds: they have the environment of the user manager.
@@ -284,7 +281,7 @@ impl<'a> Checks<'a> {
         const CHECK: &str = "desktop PATH";
         let shown = programs::systemctl(&["show-environment"], self.environment);
         let Some(shown) = shown.filter(|ran| ran.succeeded) else {
-            return self.findings.add(CHECK, Note, "there is no systemd user manager here", "");
+            return self.findings.add(CHECK, NOTE, "there is no systemd user manager here", "");
         };
         let path = shown.stdout.lines().find_map(|line| line.strip_prefix("PATH=")).unwrap_or_default();
         let own = self.environment.get("PATH").unwrap_or_default();
@@ -301,13 +298,13 @@ impl<'a> Checks<'a> {
             let missing = listed(&missing);
             self.findings.add(
                 CHECK,
-                Warning,
+                WARNING,
                 format!("programs that the desktop or systemd starts do not find {missing}, which your shell does"),
                 "run `systemctl --user import-environment PATH`, or set PATH in ~/.config/environment.d/, and restart the broker",
             );
         }
         let text = "programs that the desktop or systemd starts find the plugins too";
-        self.findings.or(CHECK, Good, || text.to_owned());
+        self.findings.or(CHECK, GOOD, || text.to_owned());
     }
 
     /// Whether the wall clock is synchronised: with a wrong one, every credential looks expired or lives too long.
@@ -316,14 +313,14 @@ impl<'a> Checks<'a> {
         let args = ["show", "--property=NTPSynchronized", "--value"];
         let ran = programs::run("timedatectl", &args, self.environment).filter(|ran| ran.succeeded);
         match ran.as_ref().map(|ran| ran.stdout.trim()) {
-            Some("yes") => self.findings.add(CHECK, Good, "synchronised", ""),
+            Some("yes") => self.findings.add(CHECK, GOOD, "synchronised", ""),
             Some("no") => self.findings.add(
                 CHECK,
-                Warning,
+                WARNING,
                 "not synchronised; with a wrong clock, credentials seem to be expired or live too long",
                 "start a time service, for example with `timedatectl set-ntp true`",
             ),
-            _ => self.findings.add(CHECK, Note, "cannot determine whether the clock is synchronised", ""),
+            _ => self.findings.add(CHECK, NOTE, "cannot determine whether the clock is synchronised", ""),
         }
     }
 }
@@ -351,27 +348,15 @@ fn is_command_there(exec: &Node, file: &Path, environment: &Environment) -> bool
     file.parent().unwrap_or(Path::new("/")).join(command).is_file()
 }
 
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Level {
-    Ok,
-    /// It cannot be checked here, or it is only worth knowing.
-    Note,
-    /// It works, but not as a person may expect.
-    Warning,
-    /// It does not work. The exit code of the command.
-    Error(u8),
-}
-
-impl Level {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Note => "note",
-            Self::Warning => "warning",
-            Self::Error(_) => "error",
-        }
-    }
-}
+/// The name of a level, and the exit code of the command.
+type Level = (&'static str, u8);
+const GOOD: Level = ("ok", 0);
+/// It cannot be checked here, or it is only worth knowing.
+const NOTE: Level = ("note", 0);
+/// It works, but not as a person may expect.
+const WARNING: Level = ("warning", 0);
+const BAD: Level = ("error", 1);
+const BAD_CONFIG: Level = ("error", EX_CONFIG);
 
 #[derive(Debug)]
 struct Finding {
@@ -399,18 +384,14 @@ impl Findings {
 
     /// The exit code: that of the first error, else 0. A warning does not change it.
     fn exit_code(&self) -> u8 {
-        let code = |finding: &Finding| match finding.level {
-            Level::Error(code) => Some(code),
-            _ => None,
-        };
-        self.0.iter().find_map(code).unwrap_or_default()
+        self.0.iter().map(|finding| finding.level.1).find(|code| *code > 0).unwrap_or_default()
     }
 
     /// One line for each finding, and one for its remedy.
     fn text(&self) -> String {
         let mut text = String::new();
         for Finding { check, level, text: found, remedy } in &self.0 {
-            let _infallible = writeln!(text, "{:<7}  {check:<13}  {}", level.name(), one_line(found));
+            let _infallible = writeln!(text, "{:<7}  {check:<13}  {}", level.0, one_line(found));
             if !remedy.is_empty() {
                 let _infallible = writeln!(text, "{:24}-> {}", "", one_line(remedy));
             }
@@ -421,7 +402,7 @@ impl Findings {
     fn document(&self) -> Value {
         let findings = self.0.iter().map(|Finding { check, level, text, remedy }| {
             let remedy = Some(remedy).filter(|remedy| !remedy.is_empty());
-            json!({"check": check, "level": level.name(), "text": text, "remedy": remedy})
+            json!({"check": check, "level": level.0, "text": text, "remedy": remedy})
         });
         json!({ "findings": findings.collect::<Vec<_>>() })
     }

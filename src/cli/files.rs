@@ -47,9 +47,10 @@ impl Locked {
     /// Says if the file that was `done`, written or changed, is not the one that they named.
     pub(super) fn say_if_link(&self, done: &str, out: &mut dyn Write) -> io::Result<()> {
         let (name, real) = (self.name.display(), self.real.display());
-        self.of_link.as_ref().map_or(Ok(()), |_| {
-            writeln!(out, "{name} is a symbolic link; the file that it leads to was {done}: {real}")
-        })
+        if self.of_link.is_none() {
+            return Ok(());
+        }
+        writeln!(out, "{name} is a symbolic link; the file that it leads to was {done}: {real}")
     }
 
     /// The contents. `None`: there is no such file.

@@ -28,13 +28,14 @@ pub(super) struct Screen {
 }
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+/// What a text says, and the code of its colour.
 pub(super) enum Tone {
     #[default]
-    Plain,
-    Good,
-    Pending,
-    Bad,
-    Faint,
+    Plain = 0,
+    Faint = 2,
+    Bad = 31,
+    Good = 32,
+    Pending = 33,
 }
 
 impl Screen {
@@ -61,13 +62,7 @@ impl Screen {
     }
 
     pub(super) fn paint(self, tone: Tone, text: &str) -> String {
-        let code = match tone {
-            Tone::Plain => 0,
-            Tone::Good => 32,
-            Tone::Pending => 33,
-            Tone::Bad => 31,
-            Tone::Faint => 2,
-        };
+        let code = tone as u8;
         if self.colors && code > 0 { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 }
@@ -90,19 +85,15 @@ pub(super) fn fitted<const N: usize>(
         let total = widths.iter().map(|(_, width)| width + 2).sum::<usize>().saturating_sub(2);
         total.saturating_sub(screen.width())
     };
-    let shorten = |widths: &mut [(usize, usize)], least: usize| {
-        let excess = excess(widths);
-        if let Some((0, first)) = widths.first_mut() {
-            *first = first.saturating_sub(excess).max(least.min(*first));
-        }
-    };
-    shorten(&mut widths, NAME);
     for left_out in optional {
-        if excess(&widths) > 0 {
+        if excess(&widths) > widest(0).unwrap_or_default().saturating_sub(NAME) {
             widths.retain(|(column, _)| column != left_out);
         }
     }
-    shorten(&mut widths, SHORT_NAME);
+    let excess = excess(&widths);
+    if let Some((0, first)) = widths.first_mut() {
+        *first = first.saturating_sub(excess).max(SHORT_NAME.min(*first));
+    }
     let mut text = String::new();
     for (tone, cells) in lines() {
         let mut blanks = 0;

@@ -129,27 +129,20 @@ fn mark(file: &Path, known: &mut Permissions) -> u64 {
 pub(super) const ABSENCE_GRACE: Duration = Duration::from_secs(10);
 
 /// Since when each such file has been so.
-#[derive(Debug, Default)]
-pub(super) struct Absences {
-    since: BTreeMap<PathBuf, Duration>,
-}
+pub(super) type Absences = BTreeMap<PathBuf, Duration>;
 
-impl Absences {
-    /// Notes that `absent` are all the files in use that are empty or missing at `now`. Returns those whose absence is a
-    /// problem, and when it no longer is one.
-    fn observe(
-        &mut self,
-        absent: impl IntoIterator<Item = PathBuf>,
-        now: Duration,
-    ) -> (Vec<PathBuf>, Option<Duration>) {
-        let before = mem::take(&mut self.since);
-        let since = |file: &PathBuf| before.get(file).copied().unwrap_or(now);
-        self.since = absent.into_iter().map(|file| (file.clone(), since(&file))).collect();
-        let until =
-            self.since.iter().map(|(file, since)| (file.clone(), since.saturating_add(ABSENCE_GRACE)));
-        let (awaited, ends): (Vec<_>, Vec<_>) = until.filter(|(_, until)| now < *until).unzip();
-        (awaited, ends.into_iter().max())
-    }
+/// Notes that `absent` are all the files in use that are empty or missing at `now`. Returns those whose absence is a problem,
+/// and when it no longer is one.
+fn observe(
+    absences: &mut Absences,
+    absent: impl IntoIterator<Item = PathBuf>,
+    now: Duration,
+) -> (Vec<PathBuf>, Option<Duration>) {
+    let before = mem::take(absences);
+    absences.extend(absent.into_iter().map(|file| (file.clone(), before.get(&file).copied().unwrap_or(now))));
+    let until = absences.iter().map(|(file, since)| (file.clone(), since.saturating_add(ABSENCE_GRACE)));
+    let (awaited, ends): (Vec<_>, Vec<_>) = until.filter(|(_, until)| now < *until).unzip();
+    (awaited, ends.into_iter().max())
 }
 
 /// The longest problem that is kept, in characters, and the largest number of them: they are made of keys and names of the
@@ -203,7 +196,7 @@ pub(super) fn judge(
     absences: &mut Absences,
     now: Duration,
 ) -> (Vec<String>, Option<Duration>) {
-    let (absent, again) = absences.observe(sources(result).lost_since(in_force), now);
+    let (absent, again) = observe(absences, sources(result).lost_since(in_force), now);
     let refused = result.as_ref().err().into_iter().flat_map(|error| &error.problems);
     let mut problems: Vec<_> =
         refused.map(|problem| problem.to_string().chars().take(LONGEST).collect()).collect();

@@ -52,9 +52,8 @@ impl Plan {
     ) -> anyhow::Result<Self> {
         let home = environment.set("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
         let home = home.context("HOME is not set, so there is no place for the files; set it")?;
-        let base = |variable: &str, default: &str| {
-            environment.base_directory(variable, default).unwrap_or_else(|| home.join(default))
-        };
+        let base =
+            |variable, default| environment.base_directory(variable, default).unwrap_or(home.join(default));
         let (data, state) = (base("XDG_DATA_HOME", ".local/share"), base("XDG_STATE_HOME", ".local/state"));
         let config = own.join("config.yaml");
         let kubeconfigs = kubeconfig::with_plugins(environment)?;
