@@ -3,6 +3,7 @@
 use std::{
     future::pending,
     mem::take,
+    path::PathBuf,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -162,13 +163,7 @@ pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> any
     let scheduler = Scheduler::new(limits::runs(&bounds), Arc::clone(&clock), jitter);
     scheduler.set_interactive(bounds.interactive_runs.get());
     let cache = CredentialCache::new(CacheParts {
-        runner: ProcessRunner::new(RunnerParts {
-            limits: RunLimits::default(),
-            launcher: edges.launcher,
-            scratch: edges.scratch,
-            tasks: tasks.clone(),
-            live: live_runs.clone(),
-        }),
+        runner: runner((edges.launcher, edges.scratch), &tasks, &live_runs),
         scheduler: scheduler.clone(),
         encode,
         verify: ApiVerifier::function(),
@@ -271,6 +266,11 @@ fn audit(to: &AuditTo, edges: &Edges, essentials: &mut Essentials) -> anyhow::Re
     let counted = audit.clone();
     essentials.push(("counter of audit records", async move { counted.count_omitted().await }.boxed()));
     Ok(audit)
+}
+
+fn runner((launcher, scratch): (PathBuf, PathBuf), tasks: &TaskTracker, live: &LiveRuns) -> ProcessRunner {
+    let (limits, tasks, live) = (RunLimits::default(), tasks.clone(), live.clone());
+    ProcessRunner::new(RunnerParts { limits, launcher, scratch, tasks, live })
 }
 
 fn working(adopter: &Arc<Adopter>, clusters: Arc<Clusters<ProcessRunner>>, beat: Beat) -> Essentials {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{
     broker::{self, BrokerArgs, SelectionArgs},
     console::{Console, OutputFormat},
-    overview::{described, lifetime, provider, state_json, summary},
+    overview::{described, extended, lifetime, provider, state_json, summary},
     screen::{Screen, Tone, dated, fitted, span, wrapped},
 };
 use credbroker_credential::text::{one_line, shown};
@@ -60,15 +60,11 @@ fn document(groups: &[&[CredentialState]]) -> Value {
     let mut credentials = Vec::new();
     for group in groups {
         let differing = differing(group);
-        let part = |part: &KeyPart| {
-            let mut document = json!(part);
-            document["differs"] = differing.contains(&name(part)).into();
-            document
-        };
+        let part =
+            |part: &KeyPart| extended(json!(part), json!({"differs": differing.contains(&name(part))}));
         credentials.extend(group.iter().map(|held| {
-            let mut document = state_json(held);
-            document["keyParts"] = held.key_parts.iter().map(part).collect();
-            document
+            let parts: Vec<_> = held.key_parts.iter().map(part).collect();
+            extended(state_json(held), json!({ "keyParts": parts }))
         }));
     }
     json!({ "credentials": credentials })

@@ -237,13 +237,19 @@ pub(super) fn provider(held: &CredentialState) -> String {
 }
 
 pub(super) fn state_json(held: &CredentialState) -> Value {
-    let mut document = json!(held);
-    document["lifetime"] = json!(held.bound.as_ref().map(|bound| json!({
-        "fetchTime": held.fetched_at.map(rfc3339),
-        "seconds": lifetime(held).map(|lifetime| lifetime.as_secs()),
-        "bound": bound,
-    })));
-    document["nextRun"] = json!({"cause": held.next_run_cause, "time": held.next_run.map(rfc3339)});
+    let lifetime = held.bound.as_ref().map(|bound| {
+        let seconds = lifetime(held).map(|lifetime| lifetime.as_secs());
+        json!({"fetchTime": held.fetched_at.map(rfc3339), "seconds": seconds, "bound": bound})
+    });
+    let next_run = json!({"cause": held.next_run_cause, "time": held.next_run.map(rfc3339)});
+    extended(json!(held), json!({"lifetime": lifetime, "nextRun": next_run}))
+}
+
+/// The document with `more` fields.
+pub(super) fn extended(mut document: Value, more: Value) -> Value {
+    if let (Value::Object(fields), Value::Object(more)) = (&mut document, more) {
+        fields.extend(more);
+    }
     document
 }
 

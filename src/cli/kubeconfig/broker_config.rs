@@ -116,7 +116,7 @@ fn read(text: &str) -> Option<Node> {
 
 /// `text` with `paths` at the end of `kubeconfigs`; `None`: it is not possible.
 pub(super) fn added(text: &str, paths: &[PathBuf]) -> Option<String> {
-    let root = read(text).filter(|root| root.as_mapping().is_some())?;
+    let root = read(text)?;
     let line_break = if text.contains("\r\n") { "\r\n" } else { "\n" };
     let lines = |indentation: usize| -> String {
         let line = |path: &PathBuf| format!("{line_break}{}- {}", " ".repeat(indentation), quoted(path));
@@ -144,10 +144,9 @@ pub(super) fn added(text: &str, paths: &[PathBuf]) -> Option<String> {
         // Not between a value and the comment behind it.
         at += text.get(at..)?.find(['\r', '\n']).unwrap_or(text.len() - at);
     }
-    let (mut meaning, new_items) = (root.to_json(), paths.iter().map(|path| json!(path.to_string_lossy())));
-    let old_items = meaning[KEY].as_array().cloned().unwrap_or_default();
-    meaning[KEY] = old_items.into_iter().chain(new_items).collect();
-    edited(text, (at..at, new), &meaning)
+    let mut list = root.get(KEY).and_then(|list| list.to_json().as_array().cloned()).unwrap_or_default();
+    list.extend(paths.iter().map(|path| json!(path.to_string_lossy())));
+    edited(text, (at..at, new), &root, Some(list))
 }
 
 /// `text` without the items of `kubeconfigs` that `is_it` selects, each with its line; `None`: it is not possible. The line
@@ -157,28 +156,30 @@ pub(super) fn removed(text: &str, is_it: impl Fn(&str) -> bool) -> Option<String
     let (key, list) = root.as_mapping()?.iter().find(|(key, _)| key.name == KEY)?;
     let is_gone = |part: &&Node| part.as_str().is_some_and(&is_it);
     let (gone, kept): (Vec<_>, Vec<_>) = list.as_sequence()?.iter().partition(is_gone);
-    let mut meaning = root.to_json();
-    meaning[KEY] = kept.iter().map(|part| part.to_json()).collect();
+    let meaning = || Some(kept.iter().map(|part| part.to_json()).collect());
     if !list.is_block(text) {
-        let kept = kept.iter().map(|part| text.get(part.range.clone())).collect::<Option<Vec<_>>>()?;
-        return edited(text, (list.range.clone(), format!("[{}]", kept.join(", "))), &meaning);
+        let texts = kept.iter().map(|part| text.get(part.range.clone())).collect::<Option<Vec<_>>>()?;
+        return edited(text, (list.range.clone(), format!("[{}]", texts.join(", "))), &root, meaning());
     }
     let mut lines: Vec<_> = gone.iter().map(|part| part.at.line).collect();
     if kept.is_empty() {
-        meaning.as_object_mut()?.remove(KEY);
         lines.push(key.at.line);
     }
     let rest = text.split_inclusive('\n').zip(1..).filter(|(_, line)| !lines.contains(line));
-    edited(text, (0..text.len(), rest.map(|(line, _)| line).collect()), &meaning)
+    let list = meaning().filter(|_| !kept.is_empty());
+    edited(text, (0..text.len(), rest.map(|(line, _)| line).collect()), &root, list)
 }
 
-/// `text` with this range replaced, if it has that meaning then. Its end stays as it is.
-fn edited(text: &str, edit: (Range<usize>, String), meaning: &Value) -> Option<String> {
+/// `text` with this range replaced, if it then means what `root` does, with this list. Its end stays as it is.
+fn edited(text: &str, edit: (Range<usize>, String), root: &Node, list: Option<Vec<Value>>) -> Option<String> {
+    let Value::Object(mut meaning) = root.to_json() else { return None };
+    meaning.remove(KEY);
+    meaning.extend(list.map(|list| (KEY.to_owned(), list.into())));
     let mut new = document::replaced(text, vec![edit])?;
     if !text.ends_with('\n') {
         new.truncate(new.trim_end_matches(['\r', '\n']).len());
     }
-    read(&new).is_some_and(|found| found.to_json() == *meaning).then_some(new)
+    read(&new).is_some_and(|found| found.to_json() == Value::Object(meaning)).then_some(new)
 }
 
 #[cfg(test)]
