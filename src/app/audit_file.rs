@@ -53,7 +53,6 @@ impl AuditFile {
         Ok(Self(queue))
     }
 
-    /// Resolves when the thread that writes has ended, which happens only if it panics.
     pub(super) async fn ended(&self) {
         self.0.ended().await;
     }

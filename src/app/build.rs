@@ -20,8 +20,7 @@ use tracing::{error, warn};
 use super::{
     audit_file::AuditFile,
     edges::Edges,
-    limits,
-    reload::{Adopter, Follower, note_shared},
+    reload::{Adopter, Follower, connection_limits, entry_limits, note_shared, run_limit},
     sockets::{Listening, OpenSocket, serve_metrics},
     systemd,
 };
@@ -160,7 +159,7 @@ pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> any
 
     let (tasks, draining, jitter) = (TaskTracker::new(), CancellationToken::new(), edges.jitter);
     let (metrics, live_runs, clock) = (Arc::<Metrics>::default(), LiveRuns::default(), edges.clock);
-    let scheduler = Scheduler::new(limits::runs(&bounds), Arc::clone(&clock), jitter);
+    let scheduler = Scheduler::new(run_limit(&bounds), Arc::clone(&clock), jitter);
     scheduler.set_interactive(bounds.interactive_runs.get());
     let cache = CredentialCache::new(CacheParts {
         runner: runner((edges.launcher, edges.scratch), &tasks, &live_runs),
@@ -172,7 +171,7 @@ pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> any
         clock: Arc::clone(&clock),
         jitter,
         epoch: edges.epoch,
-        entries: limits::entries(&bounds),
+        entries: entry_limits(&bounds),
         tasks: tasks.clone(),
         draining: draining.clone(),
     });
@@ -228,7 +227,7 @@ pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> any
         essentials.push(("metrics server", serve_metrics(&listen.address, monitor)?.boxed()));
     }
     let stopping = broker.stopping.clone();
-    let (gate, bounds) = (Gate::new(broker, listeners, live_runs.clone()), limits::connections(&bounds));
+    let (gate, bounds) = (Gate::new(broker, listeners, live_runs.clone()), connection_limits(&bounds));
     let acceptor = Arc::new(Acceptor::new(Arc::new(gate), bounds, tasks.clone(), draining.clone()));
     let beat = Beat::start();
     essentials.extend(working(&adopter, clusters, beat));

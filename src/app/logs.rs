@@ -171,11 +171,7 @@ pub struct LogQueue {
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum LogForm {
-    /// Lines for people.
-    Text {
-        colours: bool,
-    },
-    /// JSON objects, one per line.
+    Text { colours: bool },
     Json,
     Journal,
 }

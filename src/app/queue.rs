@@ -107,11 +107,15 @@ impl ByteQueue {
     fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    /// The bytes that wait, and the number of lost records.
-    #[cfg(test)]
-    pub(super) fn waiting(&self) -> (usize, u64) {
-        let state = self.lock();
-        (state.batch.bytes.len(), state.batch.lost)
+#[cfg(test)]
+mod tests {
+    impl super::ByteQueue {
+        /// The bytes that wait, and the number of lost records.
+        pub(in crate::app) fn waiting(&self) -> (usize, u64) {
+            let state = self.lock();
+            (state.batch.bytes.len(), state.batch.lost)
+        }
     }
 }

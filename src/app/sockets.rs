@@ -1,8 +1,7 @@
 //! The sockets of the broker: those that it publishes for callers, those that systemd holds, and that of metrics and health.
 
 use std::{
-    io,
-    net::{SocketAddr, TcpListener as StdTcpListener},
+    net::TcpListener as StdTcpListener,
     os::unix::net::UnixListener as StdListener,
     path::{Path, PathBuf},
     sync::Arc,
@@ -112,9 +111,12 @@ pub(super) fn serve_metrics(
 ) -> anyhow::Result<impl Future<Output = ()> + Send + 'static> {
     let (listener, publication, address) = match address {
         MetricsAddress::Loopback(address) => {
-            let bound = loopback(address).with_context(|| format!("cannot serve metrics on {address}"));
-            let (listener, address) = bound?;
-            (listener, None, address)
+            let listener = StdTcpListener::bind(address);
+            let listener = listener.with_context(|| format!("cannot serve metrics on {address}"))?;
+            listener.set_nonblocking(true).context(UNUSABLE)?;
+            let address = format!("http://{}", listener.local_addr().context(UNUSABLE)?);
+            let listener = TcpListener::from_std(listener).context(UNUSABLE)?;
+            (MonitorListener::Loopback(listener), None, address)
         }
         MetricsAddress::Unix(path) => {
             let (address, path) = (format!("unix://{}", path.display()), path.clone());
@@ -131,11 +133,4 @@ pub(super) fn serve_metrics(
         // Removes the path of a Unix socket.
         drop(publication);
     })
-}
-
-fn loopback(address: &SocketAddr) -> io::Result<(MonitorListener, String)> {
-    let listener = StdTcpListener::bind(address)?;
-    listener.set_nonblocking(true)?;
-    let address = format!("http://{}", listener.local_addr()?);
-    Ok((MonitorListener::Loopback(TcpListener::from_std(listener)?), address))
 }

@@ -1,5 +1,4 @@
-//! Requests to a running broker: where it listens, one connection per command, which credentials they are about, and how
-//! its state is printed.
+//! Requests to a running broker: where it listens, one connection per command, and which credentials they are about.
 
 use std::{
     ffi::OsString,
@@ -51,7 +50,6 @@ pub(super) struct BrokerArgs {
     pub(super) timeout: Duration,
 }
 
-/// The default of the command line.
 impl Default for BrokerArgs {
     fn default() -> Self {
         Self { socket: SocketArg::default(), timeout: Duration::from_secs(5) }
@@ -122,7 +120,6 @@ pub(super) const HELD_DEFINITION: &str = "Digest of the kubeconfig that defines 
                                           `credbroker status -o json` lists them";
 
 impl SourceArgs {
-    /// What a request names. `None`: nothing is named.
     pub(super) fn source(&self) -> Option<Source> {
         let profile = self.cluster_profile.clone().map(Source::ClusterProfile);
         let definition = self.definition.clone();

@@ -47,7 +47,6 @@ pub(super) struct ClustersArgs {
     query: ClusterQuery,
 }
 
-/// Prints the clusters, and on standard error what may be missing from the list.
 pub(super) fn run(args: &ClustersArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
     let list = args.query.ask(console.environment)?;
     console.print(args.output, || as_table(&list), || json!(list))?;

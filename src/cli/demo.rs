@@ -99,7 +99,6 @@ async fn calls(stage: &Stage, what: &'static str, calls: usize, remark: &str) ->
     Ok(DemoStep { what, calls, took, runs: stage.runs() - before, remark: remark.to_owned() })
 }
 
-/// Waits until the broker has renewed the credential ahead of expiry.
 async fn refresh(stage: &Stage) -> anyhow::Result<DemoStep> {
     let (before, started, progress) = (stage.runs(), SystemClock.now(), Progress::new());
     let client = Client::connect(&Socket::at(&stage.socket)).await?;
@@ -142,7 +141,6 @@ fn print(steps: &[DemoStep], out: &mut dyn Write) -> anyhow::Result<()> {
 struct Stage {
     program: PathBuf,
     directory: TempDir,
-    /// Where the broker listens.
     socket: PathBuf,
     /// Gets a line for each run of the plugin.
     runs_file: PathBuf,

@@ -37,6 +37,7 @@ const INJECT: &str = "run `credbroker kubeconfig inject`";
 const OUTDATED: &str = "were edited, and the arguments of their credbroker-exec do not describe them";
 const ADD: &str = "add the kubeconfig that they were written from to `kubeconfigs` of the broker's configuration, or write \
                    this one again with `credbroker kubeconfig wrap`";
+const ABSENT: &str = "name a credbroker-exec that does not exist";
 const INSTALL: &str =
     "install it there, or write the kubeconfig again with `credbroker kubeconfig wrap` or `inject`";
 const RESTART: &str = "restart the broker, for example with `systemctl --user restart credbroker.service`";
@@ -125,7 +126,6 @@ impl<'a> Checks<'a> {
         Ok(Self { environment, running: answer.ok(), loaded: config::load(file, environment), findings })
     }
 
-    /// Whether the files of the configuration are in force.
     fn configuration(&mut self) {
         const CHECK: &str = "configuration";
         let findings = &mut self.findings;
@@ -257,12 +257,7 @@ impl<'a> Checks<'a> {
         for (level, names, text, remedy) in [
             (BAD, outdated, format!("these users of {list} {OUTDATED}"), INJECT),
             (BAD, unknown, format!("the broker does not know the definitions of these users of {list}"), ADD),
-            (
-                BAD,
-                broken,
-                format!("these users of {list} name a credbroker-exec that does not exist"),
-                INSTALL,
-            ),
+            (BAD, broken, format!("these users of {list} {ABSENT}"), INSTALL),
             (GOOD, brokered, format!("{list}: these users use the broker"), ""),
             (WARNING, plain, format!("these users of {list} run their plugin themselves"), INJECT),
         ] {
@@ -296,12 +291,11 @@ impl<'a> Checks<'a> {
         let missing: Vec<_> = names.into_iter().filter(is_missing).collect();
         if !missing.is_empty() {
             let missing = listed(&missing);
-            self.findings.add(
-                CHECK,
-                WARNING,
-                format!("programs that the desktop or systemd starts do not find {missing}, which your shell does"),
-                "run `systemctl --user import-environment PATH`, or set PATH in ~/.config/environment.d/, and restart the broker",
+            let text = format!(
+                "programs that the desktop or systemd starts do not find {missing}, which your shell does"
             );
+            let remedy = "run `systemctl --user import-environment PATH`, or set PATH in ~/.config/environment.d/, and restart the broker";
+            self.findings.add(CHECK, WARNING, text, remedy);
         }
         let text = "programs that the desktop or systemd starts find the plugins too";
         self.findings.or(CHECK, GOOD, || text.to_owned());
@@ -312,16 +306,14 @@ impl<'a> Checks<'a> {
         const CHECK: &str = "clock";
         let args = ["show", "--property=NTPSynchronized", "--value"];
         let ran = programs::run("timedatectl", &args, self.environment).filter(|ran| ran.succeeded);
-        match ran.as_ref().map(|ran| ran.stdout.trim()) {
-            Some("yes") => self.findings.add(CHECK, GOOD, "synchronised", ""),
-            Some("no") => self.findings.add(
-                CHECK,
-                WARNING,
-                "not synchronised; with a wrong clock, credentials seem to be expired or live too long",
-                "start a time service, for example with `timedatectl set-ntp true`",
-            ),
-            _ => self.findings.add(CHECK, NOTE, "cannot determine whether the clock is synchronised", ""),
-        }
+        let wrong = "not synchronised; with a wrong clock, credentials seem to be expired or live too long";
+        let remedy = "start a time service, for example with `timedatectl set-ntp true`";
+        let (level, text, remedy) = match ran.as_ref().map(|ran| ran.stdout.trim()) {
+            Some("yes") => (GOOD, "synchronised", ""),
+            Some("no") => (WARNING, wrong, remedy),
+            _ => (NOTE, "cannot determine whether the clock is synchronised", ""),
+        };
+        self.findings.add(CHECK, level, text, remedy);
     }
 }
 
@@ -387,7 +379,6 @@ impl Findings {
         self.0.iter().map(|finding| finding.level.1).find(|code| *code > 0).unwrap_or_default()
     }
 
-    /// One line for each finding, and one for its remedy.
     fn text(&self) -> String {
         let mut text = String::new();
         for Finding { check, level, text: found, remedy } in &self.0 {

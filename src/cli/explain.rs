@@ -1,5 +1,4 @@
-//! `credbroker explain`: why credentials are two and not one, why they live as long as they do, and when their plugin runs
-//! next.
+//! `credbroker explain`: why credentials are several, what bounds their lifetime, and when a plugin runs next.
 
 use std::{
     collections::HashSet,
@@ -123,7 +122,6 @@ fn of_provider(group: &[CredentialState], screen: Screen, now: SystemTime) -> St
     text + &table("", equal.map(|[part, origin, _]| [part, origin, String::new()]), screen)
 }
 
-/// A part of the key of `held`: its name, its origin, and its value as a digest or a number.
 fn row(mark: &str, part: PartName<'_>, held: &CredentialState) -> [String; 3] {
     let ((kind, name), found) = (part, find(held, part));
     let name = if name.is_empty() { String::new() } else { format!(" {}", shown(name)) };

@@ -27,8 +27,7 @@ impl Locked {
     /// Locks `path`, which need not exist. Symbolic links are followed; one that leads nowhere is an error.
     pub(super) fn take(path: &Path) -> anyhow::Result<Self> {
         let shown = path.display();
-        let found = path.symlink_metadata().ok();
-        let is_link = found.as_ref().is_some_and(fs::Metadata::is_symlink);
+        let is_link = path.is_symlink();
         let real = if is_link {
             fs::canonicalize(path).with_context(|| {
                 format!("{shown} is a symbolic link that leads nowhere; remove it or name another file")
@@ -53,7 +52,6 @@ impl Locked {
         writeln!(out, "{name} is a symbolic link; the file that it leads to was {done}: {real}")
     }
 
-    /// The contents. `None`: there is no such file.
     pub(super) fn read(&self) -> anyhow::Result<Option<Vec<u8>>> {
         read_if_there(&self.real)
     }

@@ -1,5 +1,4 @@
-//! `credbroker get`: one credential, requested like the shim does, for a person or a script. `credbroker login`: a plugin
-//! run that the person at the terminal attends.
+//! `credbroker get`: one credential, for a person or a script. `credbroker login`: a run that a person attends.
 
 use std::{
     io::{self, IsTerminal as _},
@@ -19,10 +18,8 @@ use super::{
     console::Console,
     screen::{dated, unfitted},
 };
-use credbroker_config as config;
-use credbroker_config::kubeconfig::Kubeconfig;
-use credbroker_credential as credential;
-use credbroker_credential::text::escape_json;
+use credbroker_config::{self as config, kubeconfig::Kubeconfig};
+use credbroker_credential::{self as credential, text::escape_json};
 use credbroker_observe::clock::{Clock as _, SystemClock};
 use credbroker_plugin::Environment;
 
@@ -76,10 +73,8 @@ const NO_TOKEN: &str = "the credential has a certificate instead of a token; use
 /// Prints the credential, or the error. The exit codes are those of the shim.
 pub(super) fn run(args: &GetArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
     let Some(source) = source(args, console.environment) else {
-        writeln!(
-            console.err,
-            "credbroker get: no credential is named; use NAME, --cluster-profile NAMESPACE/NAME, or CREDBROKER_PROVIDER"
-        )?;
+        let remedy = "use NAME, --cluster-profile NAMESPACE/NAME, or CREDBROKER_PROVIDER";
+        writeln!(console.err, "credbroker get: no credential is named; {remedy}")?;
         return Ok(2);
     };
     let cluster = args.cluster.read(console.environment)?;
@@ -260,7 +255,6 @@ struct ClusterArgs {
 }
 
 impl ClusterArgs {
-    /// The cluster. `None`: the arguments name none.
     fn read(&self, environment: &Environment) -> anyhow::Result<Option<Cluster>> {
         if let Some(context) = &self.context {
             let (paths, mode) = Kubeconfig::chosen(self.kubeconfig.as_deref(), environment);

@@ -1,5 +1,4 @@
-//! Commands that change what the broker holds: `credbroker refresh`, `evict`, and `logout`, after which a person learns how
-//! the plugin forgets its own login.
+//! Commands that change what the broker holds: `credbroker refresh`, `evict`, and `logout`.
 
 use std::path::Path;
 
@@ -69,7 +68,6 @@ pub(super) fn refresh(args: &RefreshArgs, console: &mut Console<'_>) -> anyhow::
     Ok(u8::from(states.iter().any(|state| state.last_failure.is_some())))
 }
 
-/// Requests a credential that the broker does not hold.
 fn first_run(args: &RefreshArgs, source: &Source, console: &mut Console<'_>) -> Result<(), Failure> {
     let (socket, timeout) = (args.broker.socket.locate(console.environment)?, Some(args.broker.timeout));
     noticed("credbroker refresh", source, None, console, |request, notice| {

@@ -21,7 +21,6 @@ use super::{
 use credbroker_credential::text::one_line;
 use credbroker_observe::clock::{Clock as _, SystemClock};
 
-/// A broker, and what of it was selected.
 #[derive(Debug)]
 pub(super) struct Overview {
     pub(super) broker: BrokerInfo,
@@ -69,7 +68,6 @@ pub(super) fn text(overview: &Overview, screen: Screen, now: SystemTime) -> Stri
     text
 }
 
-/// The credentials and the providers without one, by the names of the providers.
 fn rows(overview: &Overview, now: SystemTime) -> Vec<CredentialRow> {
     let held = overview.credentials.iter().map(|held| (&held.provider, CredentialRow::of(held, now)));
     let idle = overview.idle().map(|provider| (&provider.name, CredentialRow::idle(provider)));
@@ -245,7 +243,6 @@ pub(super) fn state_json(held: &CredentialState) -> Value {
     extended(json!(held), json!({"lifetime": lifetime, "nextRun": next_run}))
 }
 
-/// The document with `more` fields.
 pub(super) fn extended(mut document: Value, more: Value) -> Value {
     if let (Value::Object(fields), Value::Object(more)) = (&mut document, more) {
         fields.extend(more);

@@ -1,5 +1,4 @@
-//! What is generated from the command line: man pages, and completions, for which the shell calls this program, so that it
-//! can offer the names that a running broker has.
+//! Man pages, and completions, for which the shell calls this program: it offers the names that a running broker has.
 
 use std::{ffi::OsString, fs, io::Write, os::unix::fs::PermissionsExt as _, path::PathBuf, time::Duration};
 
@@ -15,8 +14,10 @@ use tokio::time::timeout;
 
 use super::broker::BrokerArgs;
 use crate::app;
-use credbroker_config as config;
-use credbroker_config::kubeconfig::{Kubeconfig, Mode};
+use credbroker_config::{
+    self as config,
+    kubeconfig::{Kubeconfig, Mode},
+};
 use credbroker_credential::text::one_line;
 
 /// The variable by which the script of a shell calls this program. It has the name of the shell.
@@ -66,23 +67,17 @@ pub(super) fn answer(
 
 /// `command` and all commands below it, whose arguments for names offer those that there are.
 fn with_names(command: Command) -> Command {
-    command
-        .mut_args(|arg| match candidates(&arg) {
-            Some(candidates) => arg.add(candidates),
-            None => arg,
-        })
-        .mut_subcommands(with_names)
-}
-
-fn candidates(arg: &Arg) -> Option<ArgValueCandidates> {
-    let id = arg.get_id().to_string();
-    match id.as_str() {
-        "context" => Some(ArgValueCandidates::new(contexts)),
-        "provider" | "definition" | "cluster_profile" | "namespaces" | "key" => {
-            Some(ArgValueCandidates::new(move || offered(&id)))
+    let with_candidates = |arg: Arg| {
+        let id = arg.get_id().to_string();
+        match id.as_str() {
+            "context" => arg.add(ArgValueCandidates::new(contexts)),
+            "provider" | "definition" | "cluster_profile" | "namespaces" | "key" => {
+                arg.add(ArgValueCandidates::new(move || offered(&id)))
+            }
+            _ => arg,
         }
-        _ => None,
-    }
+    };
+    command.mut_args(with_candidates).mut_subcommands(with_names)
 }
 
 type Candidate = (String, Option<String>);

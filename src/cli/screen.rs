@@ -96,18 +96,14 @@ pub(super) fn fitted<const N: usize>(
     }
     let mut text = String::new();
     for (tone, cells) in lines() {
-        let mut blanks = 0;
+        let mut line = String::new();
         for (column, width) in &widths {
             let cell = cells.get(*column).map_or("", String::as_str);
             let cell = if *column == 0 { shortened(cell, *width) } else { cell.to_owned() };
-            if !cell.is_empty() {
-                text.extend(std::iter::repeat_n(' ', blanks));
-                text.push_str(&screen.paint(if *column == painted { *tone } else { Tone::Plain }, &cell));
-                blanks = 0;
-            }
-            blanks += width + 2 - length(&cell);
+            line.push_str(&screen.paint(if *column == painted { *tone } else { Tone::Plain }, &cell));
+            line.push_str(&" ".repeat(width + 2 - length(&cell)));
         }
-        text.push('\n');
+        text.extend([line.trim_end_matches(' '), "\n"]);
     }
     text
 }
@@ -180,17 +176,15 @@ const DELAY: Duration = Duration::from_secs(1);
 
 /// A line on stderr that is overwritten by the next one and erased at the end; not shown if stderr is not a terminal.
 #[derive(Debug)]
-pub(super) struct Progress {
-    shown: bool,
-}
+pub(super) struct Progress(bool);
 
 impl Progress {
     pub(super) fn new() -> Self {
-        Self { shown: io::stderr().is_terminal() }
+        Self(io::stderr().is_terminal())
     }
 
     pub(super) fn show(&self, what: &str) {
-        if self.shown {
+        if self.0 {
             let _ignored = write!(io::stderr(), "\r\x1b[K{what}");
         }
     }

@@ -17,7 +17,7 @@ use tracing::{debug, error, info, warn};
 
 use self::{
     adopt::Adopted,
-    reading::{Absences, Marks, PendingChanges, Reading, judge, sources},
+    reading::{Absences, Marks, PendingChanges, Reading, changed, judge, marks, sources},
 };
 use super::{
     linux::{Touch, Watcher},
@@ -28,7 +28,7 @@ use credbroker_credential::text::one_line;
 use credbroker_observe::clock::Clock;
 use credbroker_server::ReloadState;
 
-pub(super) use adopt::{Adopter, note_shared};
+pub(super) use adopt::{Adopter, connection_limits, entry_limits, note_shared, run_limit};
 pub use reading::ConfigPlace;
 
 const MOST_NAMES: usize = 20;
@@ -129,8 +129,8 @@ impl Follower {
 
     async fn look(&mut self) {
         let followed = self.followed.clone();
-        if let Some(marks) = within(&self.turn, move || Marks::of(&followed)).await {
-            let changed = self.marks.changed_in(&marks);
+        if let Some(marks) = within(&self.turn, move || marks(&followed)).await {
+            let changed = changed(&self.marks, &marks);
             self.marks = marks;
             self.touch(changed.into_iter().map(|file| (file, Touch::Settled)).collect());
         }
@@ -143,7 +143,12 @@ impl Follower {
         let (followed, inotify) = (self.followed.clone(), self.watcher.instance());
         let read = move || Reading::new(&place, &providers, &followed, inotify.as_deref());
         let Some(reading) = within(&self.turn, read).await else {
-            self.is_stuck();
+            // A file system does not answer. The files are read again when the reading in progress has ended.
+            self.pending.ask(self.clock.now().boot.saturating_add(LONGEST));
+            let limit = LONGEST.as_secs();
+            let problem =
+                format!("the files were not read within {limit} s; check for a network mount that hangs");
+            self.keep(vec![problem]);
             return true;
         };
         let now = self.clock.now().boot;
@@ -170,15 +175,6 @@ impl Follower {
             _ => self.keep(problems),
         }
         true
-    }
-
-    /// A file system does not answer. The files are read again when the reading in progress has ended.
-    fn is_stuck(&mut self) {
-        self.pending.ask(self.clock.now().boot.saturating_add(LONGEST));
-        let limit = LONGEST.as_secs();
-        self.keep(vec![format!(
-            "the files were not read within {limit} s; check for a network mount that hangs"
-        )]);
     }
 
     async fn adopt(&mut self, loaded: Loaded) {

@@ -13,8 +13,7 @@ use std::{
 };
 
 use super::super::linux::{Touch, Watches};
-use credbroker_config as config;
-use credbroker_config::{ConfigError, Loaded, Sources};
+use credbroker_config::{self as config, ConfigError, Loaded, Sources};
 use credbroker_plugin::{Environment, Providers};
 
 /// A file is read when nothing has happened to it for this time.
@@ -87,22 +86,20 @@ impl PendingChanges {
 }
 
 /// The states of some files at one moment, each as a hash of what a change of it changes.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(super) struct Marks(Vec<(PathBuf, u64)>);
+pub(super) type Marks = BTreeMap<PathBuf, u64>;
 
 /// Mode, uid and gid of directories that were looked at; `None`: one cannot be.
 type Permissions = HashMap<PathBuf, Option<(u32, u32, u32)>>;
 
-impl Marks {
-    pub(super) fn of(files: &[PathBuf]) -> Self {
-        let mut known = Permissions::new();
-        Self(files.iter().map(|file| (file.clone(), mark(file, &mut known))).collect())
-    }
+pub(super) fn marks(files: &[PathBuf]) -> Marks {
+    let mut known = Permissions::new();
+    files.iter().map(|file| (file.clone(), mark(file, &mut known))).collect()
+}
 
-    pub(super) fn changed_in(&self, newer: &Self) -> Vec<PathBuf> {
-        let pairs = newer.0.iter().filter(|pair| !self.0.contains(pair));
-        pairs.map(|(file, _)| file.clone()).collect()
-    }
+/// The files that are not in `newer` as they are in `older`.
+pub(super) fn changed(older: &Marks, newer: &Marks) -> Vec<PathBuf> {
+    let changed = newer.iter().filter(|(file, mark)| older.get(*file) != Some(mark));
+    changed.map(|(file, _)| file.clone()).collect()
 }
 
 /// The state of one file; symbolic links are followed. Has the directories above it, by its name and where that leads to: who
@@ -180,10 +177,10 @@ impl Reading {
     ) -> Self {
         // Watched before they are read: a later change is reported.
         let watches = Watches::add(inotify, followed);
-        let before = Marks::of(followed);
+        let before = marks(followed);
         let result = config::reload(place.flag.as_deref(), &place.environment, providers);
         let is_new = |file: &PathBuf| !followed.contains(file);
-        let is_torn = sources(&result).followed.iter().any(is_new) || before != Marks::of(followed);
+        let is_torn = sources(&result).followed.iter().any(is_new) || before != marks(followed);
         Self { result, watches, marks: before, is_torn }
     }
 }

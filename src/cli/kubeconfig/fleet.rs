@@ -135,7 +135,6 @@ fn is_ours(kubeconfig: &Node) -> bool {
     extension(kubeconfig, MARK).is_some() && users.iter().all(is_fleet)
 }
 
-/// Each cluster that has an endpoint, by the name of its context.
 fn reachable(fleet: &ClusterList) -> impl Iterator<Item = (String, &Cluster)> {
     fleet.clusters.iter().filter_map(|state| Some((state.profile.to_string(), endpoint(state)?)))
 }

@@ -20,8 +20,10 @@ use crate::cli::{
     console::{Console, EX_CONFIG, fail},
     files::Locked,
 };
-use credbroker_config as config;
-use credbroker_config::kubeconfig::{self, Edited, KubeFile, Kubeconfig, Mode};
+use credbroker_config::{
+    self as config,
+    kubeconfig::{self, Edited, KubeFile, Kubeconfig, Mode},
+};
 use credbroker_credential::{
     document::{Node, ParseError},
     text::listed,

@@ -1,5 +1,4 @@
-//! What the commands share: the kubeconfigs that they read, the file that they write, the shim that they name there, and the
-//! definitions, which the shim and the broker must have.
+//! What the commands read, the file that they write, the shim that they name there, and what becomes of definitions.
 
 use std::{
     collections::{BTreeSet, HashSet},

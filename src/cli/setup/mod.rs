@@ -76,7 +76,6 @@ pub(super) fn run(
     Ok(0)
 }
 
-/// Shows what will be done, and asks at a terminal, unless `yes` is set.
 fn confirmed(title: &str, lines: &[String], yes: bool, console: &mut Console<'_>) -> anyhow::Result<bool> {
     writeln!(console.out, "{title}")?;
     lines.iter().try_for_each(|line| writeln!(console.out, "  {line}"))?;

@@ -149,9 +149,9 @@ impl Start {
     ) -> anyhow::Result<Self> {
         let user = rustix::process::geteuid();
         if user.is_root() {
-            return Ok(Self::ByHand(
-                "you are root, whose broker is that of the machine; see docs/operations.md for its units",
-            ));
+            let why =
+                "you are root, whose broker is that of the machine; see docs/operations.md for its units";
+            return Ok(Self::ByHand(why));
         }
         let variable = |name| environment.set(name).map(Path::new);
         let runtime = variable("XDG_RUNTIME_DIR").filter(|path| path.is_absolute());

@@ -66,7 +66,10 @@ pub(super) fn run(broker: &BrokerArgs, selector: &Selector, console: &mut Consol
 /// One picture. `lost`: why it is not of now.
 fn frame(overview: &Overview, runs: &Runs, lost: Option<&str>, screen: Screen, now: SystemTime) -> String {
     let width = screen.width();
-    let in_flight = overview.credentials.iter().filter(|held| is_running(held)).count();
+    let is_running = |held: &&CredentialState| {
+        held.state == State::Waiting || (held.state == State::Renewing && held.last_failure.is_none())
+    };
+    let in_flight = overview.credentials.iter().filter(is_running).count();
     let counts = format!(
         "{} credentials, {in_flight} running or waiting, {} runs since this view began",
         overview.credentials.len(),
@@ -88,10 +91,6 @@ fn frame(overview: &Overview, runs: &Runs, lost: Option<&str>, screen: Screen, n
         .chain(overview.idle().map(CredentialRow::idle));
     text.push_str(&table(&rows.collect::<Vec<_>>(), screen));
     text
-}
-
-fn is_running(held: &CredentialState) -> bool {
-    held.state == State::Waiting || (held.state == State::Renewing && held.last_failure.is_none())
 }
 
 /// The other screen of the terminal. The first one is shown again when this is dropped.
@@ -153,7 +152,6 @@ impl Runs {
         self.known = Some(now);
     }
 
-    /// The last `width` readings; the highest bar is the most runs.
     fn bars(&self, width: usize) -> String {
         let shown = self.history.iter().skip(self.history.len().saturating_sub(width));
         let most = shown.clone().copied().max().unwrap_or_default().max(1);

@@ -66,7 +66,7 @@ fn any_item_is_removed_with_one_comma() {
 }
 
 #[test]
-fn a_configuration_that_is_no_map_is_not_edited() {
+fn a_configuration_that_is_not_a_map_is_not_edited() {
     for text in ["", "- /c\n", "kubeconfigs", "kubeconfigs: /c]\n"] {
         assert_eq!((add(text), removed(text, |_| true)), (None, None), "{text}");
     }
