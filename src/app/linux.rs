@@ -102,7 +102,6 @@ pub(super) struct Watcher {
     has_lost_events: bool,
 }
 
-/// A file or directory with a watch.
 #[derive(Debug)]
 struct Watched {
     path: PathBuf,

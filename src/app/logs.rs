@@ -199,7 +199,6 @@ impl LogQueue {
         Self { bytes, form }
     }
 
-    /// Resolves when the thread that writes has ended, which happens only if it panics or could not be started.
     pub(super) async fn ended(&self) {
         self.bytes.ended().await;
     }

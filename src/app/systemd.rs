@@ -61,7 +61,6 @@ pub struct ServiceManager {
 }
 
 impl ServiceManager {
-    /// `None`: no service manager gets notifications.
     pub(super) fn of(environment: &Environment) -> Option<Self> {
         environment.set("NOTIFY_SOCKET").map(|_| Self { watchdog: sd_notify::watchdog_enabled() })
     }

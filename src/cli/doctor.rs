@@ -116,7 +116,6 @@ impl<'a> Checks<'a> {
             && is_own
             && socket.candidates().all(|path| path == Path::new(Socket::SYSTEM))
             && socket.ignored_runtime_directory().is_none()
-        // else the error says it
         {
             let text = "XDG_RUNTIME_DIR is not set, so your own broker is not looked for; it is not set after su and in cron";
             let remedy =

@@ -61,7 +61,6 @@ impl Locked {
         text.ok().with_context(|| format!("{} is not UTF-8", self.name.display()))
     }
 
-    /// Replaces the file by one with `text` that only its owner can read.
     pub(super) fn write_private(&self, text: &str) -> anyhow::Result<()> {
         write_private(&self.real, text)
     }

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context as _;
 use clap::ArgGroup;
-use credbroker_client::{Cluster, Credential, ExposeSecret, blocking::CredentialRequest};
+use credbroker_client::{Cluster, Credential, ExposeSecret, Socket, blocking::CredentialRequest};
 use credbroker_exec::{
     ApiVersion, Failure, Notice, Source, document, log_in_patiently, request, request_patiently, with_notice,
 };
@@ -78,7 +78,11 @@ pub(super) fn run(args: &GetArgs, console: &mut Console<'_>) -> anyhow::Result<u
         return Ok(2);
     };
     let cluster = args.cluster.read(console.environment)?;
-    let credential = ask(args, &source, cluster, console).map_err(|failure| failed(&failure, &source));
+    let wanted = (&source, cluster);
+    let credential = noticed("credbroker get", &args.socket, wanted, console, |socket, request, notice| {
+        request_patiently(socket, request, args.timeout, true, notice)
+    });
+    let credential = credential.map_err(|failure| failed(&failure, &source));
     let text = credential.and_then(|it| rendered(args.output, &source, &it, SystemClock.now().wall));
     Ok(finish("get", text, console)?)
 }
@@ -92,36 +96,24 @@ fn source(args: &GetArgs, environment: &Environment) -> Option<Source> {
     args.source.source().or_else(variable).filter(|source| !is_empty(source))
 }
 
-/// Requests the credential with the retries and error texts for a person at a terminal.
-fn ask(
-    args: &GetArgs,
-    source: &Source,
-    cluster: Option<Cluster>,
-    console: &mut Console<'_>,
-) -> Result<Credential, Failure> {
-    let socket = args.socket.locate(console.environment)?;
-    let credential = noticed("credbroker get", source, cluster, console, |request, notice| {
-        request_patiently(&socket, request, args.timeout, true, notice)
-    })?;
-    // The credential counts, not the note.
-    drop(note_ignored(&socket, console.err));
-    Ok(credential)
-}
-
 /// Calls `call` with the request for a credential of `source`, and with a notice if there is a terminal.
 pub(super) fn noticed<T>(
     command: &str,
-    source: &Source,
-    cluster: Option<Cluster>,
+    socket: &SocketArg,
+    (source, cluster): (&Source, Option<Cluster>),
     console: &mut Console<'_>,
-    call: impl FnOnce(&CredentialRequest, Option<Notice<'_>>) -> Result<T, Failure>,
+    call: impl FnOnce(&Socket, &CredentialRequest, Option<Notice<'_>>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let is_terminal = io::stderr().is_terminal();
+    let (socket, is_terminal) = (socket.locate(console.environment)?, io::stderr().is_terminal());
     let request = request(source.clone(), cluster, &(&console.environment.0).into(), None, is_terminal)?;
-    if !is_terminal {
-        return call(&request, None);
-    }
-    with_notice(command, source, console.err, |notice| call(&request, Some(notice)))
+    let answer = if is_terminal {
+        with_notice(command, source, console.err, |notice| call(&socket, &request, Some(notice)))?
+    } else {
+        call(&socket, &request, None)?
+    };
+    // The answer counts, not the note.
+    drop(note_ignored(&socket, console.err));
+    Ok(answer)
 }
 
 fn failed(failure: &Failure, source: &Source) -> (String, u8) {

@@ -69,10 +69,10 @@ pub(super) fn refresh(args: &RefreshArgs, console: &mut Console<'_>) -> anyhow::
 }
 
 fn first_run(args: &RefreshArgs, source: &Source, console: &mut Console<'_>) -> Result<(), Failure> {
-    let (socket, timeout) = (args.broker.socket.locate(console.environment)?, Some(args.broker.timeout));
-    noticed("credbroker refresh", source, None, console, |request, notice| {
+    let (socket, timeout) = (&args.broker.socket, Some(args.broker.timeout));
+    noticed("credbroker refresh", socket, (source, None), console, |socket, request, notice| {
         let is_terminal = notice.is_some();
-        request_patiently(&socket, request, timeout, is_terminal, notice).map(drop)
+        request_patiently(socket, request, timeout, is_terminal, notice).map(drop)
     })
 }
 

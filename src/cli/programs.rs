@@ -26,7 +26,6 @@ pub(super) struct Ran {
     pub(super) stderr: String,
 }
 
-/// The program of a plugin, if it is there.
 pub(super) fn of_plugin(command: &PluginCommand, environment: &Environment) -> Option<PathBuf> {
     match command {
         PluginCommand::Name(name) => find_in_path(name, environment.get("PATH").unwrap_or_default()),
@@ -43,7 +42,6 @@ pub(super) fn shim(beside: &Path, environment: &Environment) -> (PathBuf, bool) 
     (path, is_subcommand)
 }
 
-/// Runs `systemctl --user` with `args`; see [`run`].
 pub(super) fn systemctl(args: &[&str], environment: &Environment) -> Option<Ran> {
     let all: Vec<_> = ["--user"].iter().chain(args).copied().collect();
     run_within(SYSTEMCTL, "systemctl", &all, environment)

@@ -100,7 +100,6 @@ impl<'a> BrokerConfig<'a> {
 
 const KEY: &str = "kubeconfigs";
 
-/// A new configuration, before kubeconfigs are added.
 const NEW: &str = "apiVersion: credbroker.io/v1alpha1\nkind: BrokerConfig\n";
 
 /// For a list in lines. One between brackets has JSON, which is YAML.

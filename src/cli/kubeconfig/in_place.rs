@@ -235,7 +235,6 @@ fn warn_of_refused(edited: &Edited, path: &Path, console: &mut Console<'_>) -> a
     Ok(())
 }
 
-/// The names of the users of `contexts`; none without one.
 fn users_of(kubeconfig: &Kubeconfig, contexts: &[String]) -> anyhow::Result<HashSet<String>> {
     let all = kubeconfig.contexts();
     let user = |wanted: &String| {

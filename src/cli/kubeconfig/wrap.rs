@@ -81,7 +81,6 @@ pub(super) fn run(args: &WrapArgs, console: &mut Console<'_>) -> anyhow::Result<
     Ok(0)
 }
 
-/// The merged kubeconfig, with the shim in front of the commands of the users that the broker serves.
 fn wrapped(Input { kubeconfig, definitions, .. }: &Input, shim: &Shim) -> Node {
     let served: HashSet<_> = definitions.served.iter().map(|(name, _)| name.as_str()).collect();
     let mut document = merged(kubeconfig);

@@ -192,8 +192,11 @@ fn undo(manifest: &Manifest, own: &Path, console: &mut Console<'_>) -> anyhow::R
     for path in manifest.files.keys() {
         if manifest.may_write(path) { remove(path)? } else { left.push(path.clone()) }
     }
-    if let Some(program) = &manifest.on_demand {
-        stop(program, environment);
+    let runtime = environment.set("XDG_RUNTIME_DIR").map(Path::new);
+    if let (Some(program), Some(runtime)) = (&manifest.on_demand, runtime) {
+        // The broker hides the link to its program; its command line is what the shim gave it.
+        let command = [program.as_os_str().as_bytes(), b"\0serve\0--detached\0"].concat();
+        let _not_running = app::terminate_listener(&runtime.join("credbroker/credbroker.sock"), &command);
     }
     manage(&["daemon-reload"])?;
     remove(&Manifest::path(own))?;
@@ -214,14 +217,6 @@ fn remove(path: &PathBuf) -> anyhow::Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-/// Stops the broker that listens on this user's own socket, if it is `program`.
-fn stop(program: &Path, environment: &Environment) {
-    let Some(runtime) = environment.set("XDG_RUNTIME_DIR").map(Path::new) else { return };
-    // The broker hides the link to its program; its command line is what the shim gave it.
-    let command = [program.as_os_str().as_bytes(), b"\0serve\0--detached\0"].concat();
-    let _not_running = app::terminate_listener(&runtime.join("credbroker/credbroker.sock"), &command);
 }
 
 #[cfg(test)]

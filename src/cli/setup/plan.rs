@@ -252,7 +252,6 @@ impl Manifest {
         self.files.entry(path.to_owned()).or_default().insert(hash(contents.as_bytes()));
     }
 
-    /// Records that `contents` were written to `path`.
     pub(super) fn has_written(&mut self, path: &Path, contents: &str) {
         self.files.insert(path.to_owned(), [hash(contents.as_bytes())].into());
     }
