@@ -4,7 +4,7 @@
 # Also with BLESS=1 it fails if the API has types of prost or tonic, or the error types of rustls and kube.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
-# Without the feature `messages`, which is not a part of the API.
+# Without the features `messages` and `serialize`, which are not a part of the API.
 export CARGO_TARGET_DIR=../target/public-api
 listing=$(cargo +nightly public-api -sss --no-default-features --features async,blocking,rustls,kube,k8s-v1_34)
 [[ $listing == "pub mod credbroker_client"* ]] || { echo "cargo public-api printed no listing" >&2; exit 1; }

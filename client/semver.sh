@@ -14,7 +14,7 @@ tree=$directory/baseline
 rm -rf "$tree"
 mkdir -p "$tree"
 git archive "$baseline" | tar -x -C "$tree"
-# With the features of public-api.sh: without `messages`, which is not a part of the API.
+# With the features of public-api.sh: without `messages` and `serialize`, which are not a part of the API.
 features=()
 for feature in async blocking rustls kube k8s-v1_34; do features+=(--features "$feature"); done
 CARGO_TARGET_DIR=$directory cargo semver-checks --manifest-path client/Cargo.toml --baseline-root "$tree/client" \

@@ -8,9 +8,11 @@ use crate::{cluster::Cluster, failure::Failure, reference::ClusterProfileRef};
 
 /// A `ClusterProfile`, and what the broker knows about it. It holds no secrets.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serialize", derive(serde::Serialize), serde(rename_all = "camelCase"))]
 #[non_exhaustive]
 pub struct ClusterState {
     /// Its namespace and name.
+    #[cfg_attr(feature = "serialize", serde(rename = "clusterProfile"))]
     pub profile: ClusterProfileRef,
     /// `spec.displayName`.
     pub display_name: String,
@@ -34,6 +36,7 @@ pub struct ClusterState {
 
 /// Whether there is a credential for a cluster.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[cfg_attr(feature = "serialize", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum Readiness {
     /// The broker has a valid credential.
@@ -52,6 +55,7 @@ pub enum Readiness {
 
 /// A named property of a cluster.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[cfg_attr(feature = "serialize", derive(serde::Serialize), serde(rename_all = "camelCase"))]
 #[non_exhaustive]
 pub struct Property {
     /// Its name.
@@ -62,6 +66,7 @@ pub struct Property {
 
 /// A provider that was not chosen.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[cfg_attr(feature = "serialize", derive(serde::Serialize), serde(rename_all = "camelCase"))]
 #[non_exhaustive]
 pub struct SkippedProvider {
     /// Its name.
@@ -72,6 +77,7 @@ pub struct SkippedProvider {
 
 /// The API server that the broker reads the `ClusterProfile`s from.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[cfg_attr(feature = "serialize", derive(serde::Serialize), serde(rename_all = "camelCase"))]
 #[non_exhaustive]
 pub struct HubState {
     /// The broker has read all `ClusterProfile`s at least once. Until then some clusters may be missing.
@@ -79,11 +85,16 @@ pub struct HubState {
     /// Why the hub cannot be read now. What is known stays in use.
     pub failure: Option<Failure>,
     /// Since when `synced` is as it is, and `failure` is present or absent.
+    #[cfg_attr(
+        feature = "serialize",
+        serde(rename = "sinceTime", serialize_with = "crate::serialize::time")
+    )]
     pub since: Option<SystemTime>,
 }
 
 /// The clusters of the fleet at one time.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serialize", derive(serde::Serialize), serde(rename_all = "camelCase"))]
 #[non_exhaustive]
 pub struct ClusterList {
     /// Sorted by namespace and name.

@@ -68,6 +68,8 @@ mod reference;
 mod rejection;
 #[doc(hidden)]
 pub mod safety;
+#[cfg(feature = "serialize")]
+mod serialize;
 mod socket;
 #[cfg(feature = "async")]
 mod source;

@@ -8,6 +8,7 @@ use crate::cluster::Cluster;
 
 /// The name of a `ClusterProfile` object (multicluster.x-k8s.io).
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[cfg_attr(feature = "serialize", derive(serde::Serialize))]
 pub struct ClusterProfileRef {
     /// Its namespace.
     pub namespace: String,

@@ -24,7 +24,6 @@ use credbroker_observe::{
 pub(super) struct AuditFile(ByteQueue);
 
 impl AuditFile {
-    /// Opens the file, and starts its thread.
     pub(super) fn start(path: &Path, clock: Arc<dyn Clock>) -> io::Result<Self> {
         Self::write_to(open(path)?, path, clock)
     }
@@ -54,14 +53,12 @@ impl AuditFile {
         Ok(Self(queue))
     }
 
-    /// Resolves when the thread that writes has ended, which happens only if it panics.
     pub(super) async fn ended(&self) {
         self.0.ended().await;
     }
 }
 
 impl AuditSink for AuditFile {
-    /// A line for which there is no room is lost, and counted.
     fn push(&self, line: &str) {
         self.0.push(format!("{line}\n").as_bytes());
     }

@@ -20,10 +20,9 @@ use tracing::{error, warn};
 use super::{
     audit_file::AuditFile,
     edges::Edges,
-    limits,
-    reload::{Adopter, Follower, note_shared},
+    reload::{Adopter, Follower, connection_limits, entry_limits, note_shared, run_limit},
     sockets::{Listening, OpenSocket, serve_metrics},
-    systemd::{self, ServiceManager},
+    systemd,
 };
 use credbroker_cache::{CacheParts, CredentialCache};
 use credbroker_config::{AuditTo, Config};
@@ -70,12 +69,10 @@ pub struct Bound {
     sockets: Vec<OpenSocket>,
     acceptor: Arc<Acceptor<Gate<ProcessRunner>>>,
     audit: Audit,
-    /// Which configuration is in force.
     configuration: watch::Sender<Arc<ReloadState>>,
     reload: Arc<Notify>,
     /// Cancelled first: the health of the broker says that it stops.
     stopping: CancellationToken,
-    /// Those that run when it serves.
     essentials: Essentials,
     tasks: TaskTracker,
     draining: CancellationToken,
@@ -162,7 +159,7 @@ pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> any
 
     let (tasks, draining, jitter) = (TaskTracker::new(), CancellationToken::new(), edges.jitter);
     let (metrics, live_runs, clock) = (Arc::<Metrics>::default(), LiveRuns::default(), edges.clock);
-    let scheduler = Scheduler::new(limits::runs(&bounds), Arc::clone(&clock), jitter);
+    let scheduler = Scheduler::new(run_limit(&bounds), Arc::clone(&clock), jitter);
     scheduler.set_interactive(bounds.interactive_runs.get());
     let cache = CredentialCache::new(CacheParts {
         runner: runner((edges.launcher, edges.scratch), &tasks, &live_runs),
@@ -174,7 +171,7 @@ pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> any
         clock: Arc::clone(&clock),
         jitter,
         epoch: edges.epoch,
-        entries: limits::entries(&bounds),
+        entries: entry_limits(&bounds),
         tasks: tasks.clone(),
         draining: draining.clone(),
     });
@@ -201,6 +198,7 @@ pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> any
     let (now, reload) = (clock.now().wall, Arc::<Notify>::default());
     let configuration = watch::Sender::new(Arc::new(ReloadState::started(take(&mut config.files), now)));
     let paths: Vec<_> = sockets.iter().filter_map(|socket| socket.path.clone()).collect();
+    let broker_socket = paths.first().cloned();
     let broker = Arc::new(Broker {
         cache: cache.clone(),
         resolver: Arc::clone(&resolver),
@@ -229,7 +227,7 @@ pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> any
         essentials.push(("metrics server", serve_metrics(&listen.address, monitor)?.boxed()));
     }
     let stopping = broker.stopping.clone();
-    let (gate, bounds) = (Gate::new(broker, listeners, live_runs.clone()), limits::connections(&bounds));
+    let (gate, bounds) = (Gate::new(broker, listeners, live_runs.clone()), connection_limits(&bounds));
     let acceptor = Arc::new(Acceptor::new(Arc::new(gate), bounds, tasks.clone(), draining.clone()));
     let beat = Beat::start();
     essentials.extend(working(&adopter, clusters, beat));
@@ -238,8 +236,9 @@ pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> any
     let log = edges.log.map(|log| ("log writer", async move { log.ended().await }.boxed()));
     essentials.extend(orphans.into_iter().chain(log));
     if let Some(manager) = edges.service_manager {
-        let path = sockets.iter().find_map(|socket| socket.path.clone());
-        let notifying = notify_manager(manager, path, Arc::clone(&acceptor));
+        let (path, acceptor) = (broker_socket, Arc::clone(&acceptor));
+        let connect = move || systemd::connect(path.clone(), Arc::clone(&acceptor));
+        let notifying = systemd::report(connect, manager.watchdog, systemd::notify);
         essentials.push(("systemd notifier", notifying.boxed()));
     }
     if let Some((place, sources)) = edges.follow {
@@ -250,7 +249,6 @@ pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> any
     Ok(Bound { sockets, acceptor, audit, configuration, reload, stopping, essentials, tasks, draining })
 }
 
-/// Where `to` says.
 fn audit(to: &AuditTo, edges: &Edges, essentials: &mut Essentials) -> anyhow::Result<Audit> {
     let clock = Arc::clone(&edges.clock);
     let audit = match to {
@@ -274,7 +272,6 @@ fn runner((launcher, scratch): (PathBuf, PathBuf), tasks: &TaskTracker, live: &L
     ProcessRunner::new(RunnerParts { limits, launcher, scratch, tasks, live })
 }
 
-/// What keeps credentials and clusters as they should be.
 fn working(adopter: &Arc<Adopter>, clusters: Arc<Clusters<ProcessRunner>>, beat: Beat) -> Essentials {
     let (cache, resolver) = (adopter.cache.clone(), Arc::clone(&adopter.resolver));
     let hub = Arc::clone(adopter);
@@ -286,16 +283,6 @@ fn working(adopter: &Arc<Adopter>, clusters: Arc<Clusters<ProcessRunner>>, beat:
     ]
 }
 
-async fn notify_manager(
-    manager: ServiceManager,
-    socket: Option<PathBuf>,
-    acceptor: Arc<Acceptor<Gate<ProcessRunner>>>,
-) {
-    let connect = || systemd::connect(socket.as_deref(), &acceptor);
-    systemd::report(connect, manager.watchdog, systemd::notify).await;
-}
-
-/// What serves callers at `sockets`.
 fn serving(sockets: &[OpenSocket], acceptor: &Arc<Acceptor<Gate<ProcessRunner>>>, beat: Beat) -> Essentials {
     if !acceptor.identifies_its_own() {
         warn!(

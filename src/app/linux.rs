@@ -8,6 +8,7 @@ use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     ffi::{OsStr, OsString},
     fs::{self, FileType},
+    io,
     mem::{self, MaybeUninit},
     os::{
         fd::OwnedFd,
@@ -25,9 +26,10 @@ use rustix::{
         statfs,
     },
     io::Errno,
+    net::sockopt::socket_peercred,
     process::{
-        DumpableBehavior, Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_open,
-        pidfd_send_signal, set_dumpable_behavior, setrlimit, umask,
+        DumpableBehavior, PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_open, pidfd_send_signal,
+        set_dumpable_behavior, setrlimit, umask,
     },
 };
 use tokio::{
@@ -45,36 +47,10 @@ const BUFFER: usize = 4096;
 const EVENTS: usize = 256;
 /// How long events are collected before they are read.
 const COLLECT: Duration = Duration::from_millis(50);
-/// What shows that a name means another file, or that a directory has other permissions.
-const NAMES: WatchFlags = WatchFlags::CREATE
-    .union(WatchFlags::MOVE)
-    .union(WatchFlags::DELETE)
-    .union(WatchFlags::ATTRIB)
-    .union(WatchFlags::DELETE_SELF)
-    .union(WatchFlags::MOVE_SELF);
-/// What shows that the contents of a file change.
-const CONTENTS: WatchFlags = WatchFlags::MODIFY
-    .union(WatchFlags::CLOSE_WRITE)
-    .union(WatchFlags::ATTRIB)
-    .union(WatchFlags::DELETE_SELF);
-/// File systems on which other machines can change files, which inotify does not report: NFS, SMB, CIFS, FUSE, 9P, AFS,
-/// Ceph, Coda, Lustre, GFS2, OCFS2, GPFS, vboxsf.
-const REMOTE: [u32; 14] = [
-    0x6969,
-    0x517b,
-    0xfe53_4d42,
-    0xff53_4d42,
-    0x6573_5546,
-    0x0102_1997,
-    0x5346_414f,
-    0x00c3_6400,
-    0x7375_7245,
-    0x0bd0_0bd0,
-    0x0116_1970,
-    0x7461_636f,
-    0x4750_4653,
-    0x786f_4256,
-];
+/// File systems on which other machines can change files, which inotify does not report, as `stat -f -c %t` prints them:
+/// NFS, SMB, SMB2, CIFS, FUSE, 9P, AFS, Ceph, Coda, Lustre, GFS2, OCFS2, GPFS, vboxsf.
+const REMOTE: &str = "6969 517b fe534d42 ff534d42 65735546 1021997 5346414f c36400 73757245 bd00bd0 1161970 7461636f \
+                      47504653 786f4256";
 
 /// Symbolic links that are followed, as many as the kernel follows.
 const LINKS: usize = 40;
@@ -100,21 +76,16 @@ pub fn harden() {
 }
 
 /// Asks the process that listens on `socket` to end, if its command line is `command`: words that end with NUL.
-pub fn terminate_listener(socket: &Path, command: &[u8]) {
-    let peer = UnixStream::connect(socket)
-        .ok()
-        .and_then(|stream| Some(rustix::net::sockopt::socket_peercred(stream).ok()?.pid));
-    let is_it = |pid: Pid| {
-        fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).is_ok_and(|found| found == command)
-    };
+pub fn terminate_listener(socket: &Path, command: &[u8]) -> io::Result<()> {
+    let pid = socket_peercred(UnixStream::connect(socket)?)?.pid;
     // Held before the look: its number may be another process's afterwards.
-    let held = peer.and_then(|pid| Some((pid, pidfd_open(pid, PidfdFlags::empty()).ok()?)));
-    if let Some((_, held)) = held.filter(|(pid, _)| is_it(*pid)) {
-        let _gone_already = pidfd_send_signal(held, Signal::TERM);
+    let held = pidfd_open(pid, PidfdFlags::empty())?;
+    if fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero()))? == command {
+        pidfd_send_signal(held, Signal::TERM)?;
     }
+    Ok(())
 }
 
-/// What happened to a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Touch {
     /// It was written, and may be incomplete until it is closed.
@@ -123,17 +94,14 @@ pub(super) enum Touch {
     Settled,
 }
 
-/// Reports touches of the followed files.
 #[derive(Debug)]
 pub(super) struct Watcher {
     /// `None`: the kernel refuses one.
     inotify: Option<Arc<OwnedFd>>,
     watches: ByNumber,
-    /// The kernel has dropped events.
     has_lost_events: bool,
 }
 
-/// A file or directory with a watch.
 #[derive(Debug)]
 struct Watched {
     path: PathBuf,
@@ -142,10 +110,8 @@ struct Watched {
     is_remote: bool,
 }
 
-/// By the numbers of the kernel.
 type ByNumber = HashMap<i32, Watched>;
 
-/// The watches of some files.
 #[derive(Debug, Default)]
 pub(super) struct Watches {
     by_number: ByNumber,
@@ -162,7 +128,10 @@ impl Watches {
             for (name, _) in names.iter().filter(|(_, may_be_file)| **may_be_file) {
                 all.note(watch_file(inotify, &path.join(name)), path.join(name), Names::new());
             }
-            all.note(inotify::add_watch(inotify, &path, NAMES | WatchFlags::ONLYDIR), path, names);
+            // What shows that a name means another file, or that a directory has other permissions.
+            let changes = WatchFlags::CREATE | WatchFlags::MOVE | WatchFlags::DELETE | WatchFlags::ATTRIB;
+            let gone = WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF | WatchFlags::ONLYDIR;
+            all.note(inotify::add_watch(inotify, &path, changes | gone), path, names);
         }
         all
     }
@@ -181,30 +150,29 @@ impl Watches {
 
 /// Watches the contents of a file, also if they are written by another name. Those of a directory would be all of its files.
 fn watch_file(inotify: &OwnedFd, file: &Path) -> Result<i32, Errno> {
-    if fs::metadata(file).is_ok_and(|found| found.is_dir()) {
+    if fs::symlink_metadata(file).is_ok_and(|found| found.is_dir()) {
         return Err(Errno::ISDIR);
     }
-    inotify::add_watch(inotify, file, CONTENTS | WatchFlags::DONT_FOLLOW)
+    let contents = WatchFlags::MODIFY | WatchFlags::CLOSE_WRITE | WatchFlags::ATTRIB;
+    inotify::add_watch(inotify, file, contents | WatchFlags::DELETE_SELF | WatchFlags::DONT_FOLLOW)
 }
 
 fn is_remote(path: &Path) -> bool {
-    statfs(path).is_ok_and(|found| u32::try_from(found.f_type).is_ok_and(|kind| REMOTE.contains(&kind)))
+    let kind = statfs(path).map(|found| format!("{:x}", found.f_type));
+    kind.is_ok_and(|kind| REMOTE.split(' ').any(|remote| remote == kind))
 }
 
 impl Watcher {
-    /// A watcher of no files. Must be called within a tokio runtime.
     pub(super) fn start() -> Self {
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok();
         let inotify = inotify.map(Arc::new).filter(|inotify| registered(inotify).is_some());
         Self { inotify, watches: ByNumber::new(), has_lost_events: false }
     }
 
-    /// The inotify instance, for [`Watches::add`].
     pub(super) fn instance(&self) -> Option<Arc<OwnedFd>> {
         self.inotify.clone()
     }
 
-    /// Follows the files of `newer` instead of those before.
     pub(super) fn replace(&mut self, newer: Watches) {
         let older = mem::replace(&mut self.watches, newer.by_number);
         let Some(inotify) = &self.inotify else { return };
@@ -218,14 +186,13 @@ impl Watcher {
     /// work. Cancel safe.
     pub(super) async fn touches(&mut self) -> Vec<(PathBuf, Touch)> {
         loop {
-            let Some(inotify) = &self.inotify else { return std::future::pending().await };
             // Registered only while it is waited for, because each event would wake the runtime.
-            let Some(events) = registered(inotify) else { return std::future::pending().await };
-            let is_readable = events.readable().await.is_ok();
-            drop(events);
-            if !is_readable {
+            let events = self.inotify.as_ref().and_then(registered);
+            let Some(events) = events else { return std::future::pending().await };
+            if events.readable().await.is_err() {
                 return std::future::pending().await;
             }
+            drop(events);
             sleep(COLLECT).await;
             let touches = self.waiting();
             if !touches.is_empty() || self.has_lost_events {
@@ -286,7 +253,7 @@ impl Watcher {
         if has_appeared
             && may_be_file
             && !is_remote
-            && let Ok(number) = inotify::add_watch(inotify, &path, CONTENTS | WatchFlags::DONT_FOLLOW)
+            && let Ok(number) = watch_file(inotify, &path)
         {
             let watched = Watched { path: path.clone(), names: Names::new(), is_remote: false };
             self.watches.entry(number).or_insert(watched);
@@ -341,7 +308,6 @@ fn places(files: &[PathBuf]) -> BTreeMap<PathBuf, Names> {
     places
 }
 
-/// The parts of a path that lead somewhere.
 fn parts(path: &Path) -> VecDeque<OsString> {
     let parts = path.components().filter(|part| matches!(part, Component::Normal(_) | Component::ParentDir));
     parts.map(|part| part.as_os_str().to_owned()).collect()

@@ -1,8 +1,6 @@
 //! Logs: for people or programs on stderr, or for the journal of systemd. Nothing waits for a reader of the log.
 
 use std::{
-    error::Error,
-    fmt::{self, Write as _},
     io::{self, IsTerminal as _, Write},
     os::{
         fd::{AsFd, BorrowedFd},
@@ -18,31 +16,21 @@ use rustix::{
     event::{PollFd, PollFlags, poll},
     io::{Errno, retry_on_intr},
 };
-use tracing::{
-    Dispatch, Event, Level, Subscriber, dispatcher, error,
-    field::{Field, Visit},
-    warn,
-};
+use serde_json::{Map, Value};
+use tracing::{Dispatch, dispatcher, error, warn};
 use tracing_subscriber::{
-    field::RecordFields,
     filter::{LevelFilter, Targets},
-    fmt::{
-        FmtContext, FormattedFields,
-        format::{FormatEvent, FormatFields, Writer},
-        layer,
-    },
+    fmt::layer,
     layer::{Layer as _, SubscriberExt as _},
     registry,
-    registry::{LookupSpan, Scope},
 };
 
 use super::queue::{Batch, ByteQueue};
-use credbroker_credential::text::{chain, escape_json, shown};
+use credbroker_credential::text::{escape_json, shown};
 use credbroker_plugin::Environment;
 
 /// The target of errors that end the process. Every filter lets them pass.
 pub(super) const FATAL: &str = "credbroker::fatal";
-/// The prefix of the targets of our own crates.
 const OURS: &str = "credbroker";
 /// kube logs each failed request as an ERROR without its server, and quotes responses that it cannot decode; the hub's
 /// reader logs these failures itself, without repeating them.
@@ -61,8 +49,8 @@ pub enum LogFormat {
 }
 
 /// Starts logging: times in UTC, colours only on a terminal and without `NO_COLOR`, levels from the number of `-v` flags,
-/// `CREDBROKER_LOG` or `RUST_LOG`. Panics are logged too. Nothing waits for a reader of the log. Without a `format`, it is
-/// the fields of the journal if stderr leads to it, else lines for people.
+/// `CREDBROKER_LOG` or `RUST_LOG`. Without a `format`, it is the fields of the journal if stderr leads to it, else lines for
+/// people.
 ///
 /// Also returns what is wrong with `CREDBROKER_LOG`, if the broker must not start.
 pub fn start(
@@ -70,13 +58,15 @@ pub fn start(
     verbose: u8,
     environment: &Environment,
 ) -> (LogQueue, Option<String>) {
-    let (filter, problem) = choose(verbose, environment);
+    let (filter, ignored, problem) = match choose(verbose, environment) {
+        Ok((filter, ignored)) => (filter, ignored, None),
+        Err(problem) => (ours(LevelFilter::INFO), None, Some(problem)),
+    };
     let stderr = io::stderr();
     let is_journal = format.is_none() && is_journal(&stderr, environment);
     let journal = is_journal.then(|| JournalSink::open(Path::new(SOCKET)).ok()).flatten();
-    let plain = environment.get("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let text = LogForm::Text { colours: !plain && stderr.is_terminal() };
-    let form = if format == Some(LogFormat::Json) { LogForm::Json } else { text };
+    let colours = environment.set("NO_COLOR").is_none() && stderr.is_terminal();
+    let form = if format == Some(LogFormat::Json) { LogForm::Json } else { LogForm::Text { colours } };
     let queue = match journal {
         Some(journal) => LogQueue::start(journal, LogForm::Journal, report_dropped),
         None => LogQueue::start(stderr, form, report_dropped),
@@ -84,15 +74,10 @@ pub fn start(
     // In tests, another subscriber may exist already.
     let _already = dispatcher::set_global_default(subscriber(&queue, filter));
     panic::set_hook(Box::new(log_panic));
-    match problem {
-        Ok(ignored) => {
-            if let Some(problem) = ignored {
-                warn!("{problem}");
-            }
-            (queue, None)
-        }
-        Err(fatal) => (queue, Some(fatal)),
+    if let Some(ignored) = ignored {
+        warn!("{ignored}");
     }
+    (queue, problem)
 }
 
 fn subscriber(queue: &LogQueue, filter: Targets) -> Dispatch {
@@ -102,7 +87,7 @@ fn subscriber(queue: &LogQueue, filter: Targets) -> Dispatch {
     let events = match form {
         LogForm::Text { colours } => events.with_target(false).with_ansi(colours).boxed(),
         LogForm::Json => events.json().flatten_event(true).boxed(),
-        LogForm::Journal => events.fmt_fields(JournalFormat).event_format(JournalFormat).boxed(),
+        LogForm::Journal => events.json().flatten_event(true).with_current_span(false).boxed(),
     };
     Dispatch::new(registry().with(events).with(filter))
 }
@@ -118,34 +103,29 @@ fn log_panic(panic: &panic::PanicHookInfo<'_>) {
     error!(place, "panic: {message}; please report it");
 }
 
-/// The filter of `-v` flags, else of `CREDBROKER_LOG`, else of `RUST_LOG`, else the default; and what is wrong with the
-/// variable that should have set it.
+/// The filter of `-v` flags, else of `CREDBROKER_LOG`, else of `RUST_LOG`, else the default; and what is wrong with
+/// `RUST_LOG`, which may be set for other programs, and is ignored then. A problem of `CREDBROKER_LOG` is an error.
 ///
 /// A plain level is for our own modules; the libraries below write warnings and errors then. `RUST_LOG` means what it
 /// means to every Rust program: a plain level is for all modules.
-///
-/// A problem of `CREDBROKER_LOG`, which only credbroker reads, is an error: the broker does not start. `RUST_LOG` may be set
-/// for other programs, and is ignored then.
-fn choose(flags: u8, environment: &Environment) -> (Targets, Result<Option<String>, String>) {
+fn choose(flags: u8, environment: &Environment) -> Result<(Targets, Option<String>), String> {
     let value = |name| {
         let text = environment.get(name).map(|value| value.to_string_lossy().into_owned());
         text.filter(|text| !text.trim().is_empty())
     };
-    let mut problem = Ok(None);
-    let chosen = match (flags, value("CREDBROKER_LOG"), value("RUST_LOG")) {
-        (1, ..) => Some(ours(LevelFilter::DEBUG)),
-        (2, ..) => Some(ours(LevelFilter::TRACE)),
-        (3.., ..) => Some(Targets::new().with_default(LevelFilter::TRACE)),
-        (0, Some(value), _) => configured(&value).map_err(|fatal| problem = Err(fatal)).ok(),
-        (0, None, Some(value)) => Targets::from_str(&value)
-            .map_err(|error| {
-                problem = Ok(Some(format!("RUST_LOG is not valid and has no effect: {error}")));
-            })
-            .ok(),
-        (0, None, None) => None,
+    let mut ignored = None;
+    let filter = match (flags, value("CREDBROKER_LOG"), value("RUST_LOG")) {
+        (1, ..) => ours(LevelFilter::DEBUG),
+        (2, ..) => ours(LevelFilter::TRACE),
+        (3.., ..) => Targets::new().with_default(LevelFilter::TRACE),
+        (0, Some(value), _) => configured(&value)?,
+        (0, None, Some(value)) => Targets::from_str(&value).unwrap_or_else(|error| {
+            ignored = Some(format!("RUST_LOG is not valid and has no effect: {error}"));
+            ours(LevelFilter::INFO)
+        }),
+        (0, None, None) => ours(LevelFilter::INFO),
     };
-    let filter = chosen.unwrap_or_else(|| ours(LevelFilter::INFO));
-    (filter.with_target(FATAL, LevelFilter::ERROR), problem)
+    Ok((filter.with_target(FATAL, LevelFilter::ERROR), ignored))
 }
 
 /// Our own events from `level` on, and warnings and errors of libraries.
@@ -166,12 +146,9 @@ fn configured(value: &str) -> Result<Targets, String> {
             Some((target, level)) => (Some(target.trim()), level.trim()),
         };
         let is_valid = target.is_none_or(is_target) && !level.is_empty();
-        let level = level.parse().ok().filter(|_| is_valid).ok_or_else(|| {
-            format!(
-                "CREDBROKER_LOG: `{}` is not valid; it must be one of off, error, warn, info, debug, trace, or MODULE=LEVEL",
-                shown(directive)
-            )
-        })?;
+        let why = "is not valid; it must be one of off, error, warn, info, debug, trace, or MODULE=LEVEL";
+        let level = level.parse().ok().filter(|_| is_valid);
+        let level = level.ok_or_else(|| format!("CREDBROKER_LOG: `{}` {why}", shown(directive)))?;
         match target {
             None => default = level,
             Some(target) => named.push((target, level)),
@@ -192,14 +169,10 @@ pub struct LogQueue {
     form: LogForm,
 }
 
-/// What the sink takes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum LogForm {
-    /// Lines for people.
     Text { colours: bool },
-    /// JSON objects, one per line.
     Json,
-    /// Records for the journal.
     Journal,
 }
 
@@ -226,7 +199,6 @@ impl LogQueue {
         Self { bytes, form }
     }
 
-    /// Resolves when the thread that writes has ended, which happens only if it panics or could not be started.
     pub(super) async fn ended(&self) {
         self.bytes.ended().await;
     }
@@ -276,7 +248,10 @@ impl Write for LogQueue {
         match (self.form, str::from_utf8(event)) {
             (LogForm::Text { colours }, Ok(text)) => self.bytes.push(one_line(text, colours).as_bytes()),
             (LogForm::Json, Ok(text)) => self.bytes.push(escape_json(text).as_bytes()),
-            (LogForm::Journal, _) | (_, Err(_)) => self.bytes.push(event),
+            (LogForm::Journal, Ok(text)) => {
+                self.bytes.push(journal_record(text).unwrap_or_default().as_bytes());
+            }
+            (_, Err(_)) => self.bytes.push(event),
         }
         Ok(event.len())
     }
@@ -306,91 +281,44 @@ fn one_line(event: &str, colours: bool) -> String {
 /// Ends each record in the queue. A value can have any other byte.
 const END: char = '\0';
 
-/// Where journald takes records.
 const SOCKET: &str = "/run/systemd/journal/socket";
 
 /// Whether `stderr` is the stream to the journal that systemd opened: `JOURNAL_STREAM` has its device and inode. A process
 /// that was started by the service with another stderr inherits the variable, too.
 fn is_journal(stderr: impl AsFd, environment: &Environment) -> bool {
-    let Some(named) = environment.get("JOURNAL_STREAM").and_then(|value| value.to_str()) else {
-        return false;
+    let named = environment.get("JOURNAL_STREAM");
+    let found = rustix::fs::fstat(stderr).map(|stat| format!("{}:{}", stat.st_dev, stat.st_ino));
+    named.is_some_and(|named| found.is_ok_and(|found| named == found.as_str()))
+}
+
+/// The fields of a datagram for journald, of an event in JSON: `NAME=VALUE` in lines of text. Every field of the event and of
+/// its spans is `CREDBROKER_NAME`, so that `journalctl CREDBROKER_PROVIDER=gke` finds it. The message repeats them for
+/// people, since `journalctl` shows only the message.
+fn journal_record(event: &str) -> Option<String> {
+    let mut event: Map<String, Value> = serde_json::from_str(event).ok()?;
+    let text = |value: &Value| {
+        value.as_str().map_or_else(|| value.to_string(), |text| text.replace(['\n', END], " "))
     };
-    rustix::fs::fstat(stderr).is_ok_and(|stat| format!("{}:{}", stat.st_dev, stat.st_ino) == named)
-}
-
-/// The fields of a datagram for journald: `NAME=VALUE` in lines of text. Every field of the event and of its spans is
-/// `CREDBROKER_NAME`, so that `journalctl CREDBROKER_PROVIDER=gke` finds it. The message repeats them for people, since
-/// `journalctl` shows only the message.
-#[derive(Debug)]
-struct JournalFormat;
-
-impl<S, N> FormatEvent<S, N> for JournalFormat
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-    N: for<'a> FormatFields<'a> + 'static,
-{
-    fn format_event(
-        &self,
-        context: &FmtContext<'_, S, N>,
-        mut writer: Writer<'_>,
-        event: &Event<'_>,
-    ) -> fmt::Result {
-        let mut lines = String::new();
-        for span in context.event_scope().into_iter().flat_map(Scope::from_root) {
-            lines.push_str(span.extensions().get::<FormattedFields<N>>().map_or("", |fields| fields));
-        }
-        context.format_fields(Writer::new(&mut lines), event)?;
-        let (mut message, mut fields) = (String::new(), String::new());
-        // The subscriber puts a space before what is recorded late.
-        for (name, value) in lines.lines().filter_map(|line| line.trim_start().split_once('=')) {
-            if name == "message" {
-                message.insert_str(0, value);
-            } else {
-                write!(message, " {name}={value}")?;
-                writeln!(fields, "CREDBROKER_{}={value}", name.to_ascii_uppercase())?;
-            }
-        }
-        let (priority, target) = (priority(*event.metadata().level()), event.metadata().target());
-        writeln!(
-            writer,
-            "MESSAGE={message}\nPRIORITY={priority}\nSYSLOG_IDENTIFIER=credbroker\nTARGET={target}"
-        )?;
-        write!(writer, "{fields}{END}")
+    let mut take = |name| event.remove(name).unwrap_or_default();
+    let (message, level, target, spans) = (take("message"), take("level"), take("target"), take("spans"));
+    drop(take("timestamp"));
+    let priority = match level.as_str() {
+        Some("ERROR") => 3,
+        Some("WARN") => 4,
+        Some("INFO") => 6,
+        _ => 7,
+    };
+    let (mut message, mut fields) = (text(&message), String::new());
+    let of_spans = spans.as_array().into_iter().flatten().filter_map(Value::as_object).flatten();
+    for (name, value) in of_spans.filter(|(name, _)| *name != "name").chain(&event) {
+        let value = text(value);
+        message.extend([" ", name, "=", &value]);
+        fields.extend(["CREDBROKER_", &name.to_ascii_uppercase(), "=", &value, "\n"]);
     }
-}
-
-impl<'w> FormatFields<'w> for JournalFormat {
-    fn format_fields<R: RecordFields>(&self, writer: Writer<'w>, fields: R) -> fmt::Result {
-        fields.record(&mut FieldLines(writer));
-        Ok(())
-    }
-}
-
-/// Writes each field as a line `name=value`.
-struct FieldLines<'w>(Writer<'w>);
-
-impl Visit for FieldLines<'_> {
-    fn record_str(&mut self, field: &Field, value: &str) {
-        let _infallible = writeln!(self.0, "{field}={}", value.replace(['\n', END], " "));
-    }
-
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.record_str(field, &format!("{value:?}"));
-    }
-
-    fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
-        self.record_str(field, &chain(value));
-    }
-}
-
-/// The levels of syslog.
-fn priority(level: Level) -> &'static str {
-    match level {
-        Level::ERROR => "3",
-        Level::WARN => "4",
-        Level::INFO => "6",
-        _ => "7",
-    }
+    let target = text(&target);
+    Some(format!(
+        "MESSAGE={message}\nPRIORITY={priority}\nSYSLOG_IDENTIFIER=credbroker\nTARGET={target}\n{fields}{END}"
+    ))
 }
 
 /// Sends one datagram per record. Only the thread of the log queue waits for journald.
@@ -404,8 +332,7 @@ struct JournalSink {
 impl JournalSink {
     /// Fails if journald does not take records there.
     fn open(path: &Path) -> io::Result<Self> {
-        let socket = UnixDatagram::unbound()?;
-        socket.connect(path)?;
+        UnixDatagram::unbound()?.connect(path)?;
         Ok(Self { socket: UnixDatagram::unbound()?, path: path.to_owned() })
     }
 }

@@ -3,7 +3,6 @@
 mod audit_file;
 mod build;
 mod edges;
-mod limits;
 mod linux;
 mod logs;
 mod queue;

@@ -38,7 +38,6 @@ struct QueueState {
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) bytes: Vec<u8>,
-    /// Number of records in `bytes`.
     pub(super) records: u64,
     /// Records that were dropped, or that the writer returned as lost, before the end of this batch.
     pub(super) lost: u64,
@@ -70,7 +69,6 @@ impl ByteQueue {
         started.map(drop)
     }
 
-    /// Queues a record, or counts it as lost if there is no room.
     pub(super) fn push(&self, record: &[u8]) {
         let mut state = self.lock();
         if state.batch.bytes.len() + record.len() > PENDING {
@@ -83,7 +81,6 @@ impl ByteQueue {
         self.shared.changed.notify_all();
     }
 
-    /// Waits until everything is written, at most for `limit`.
     pub(super) fn flush(&self, limit: Duration) {
         let is_busy = |state: &mut QueueState| state.writing || !state.batch.bytes.is_empty();
         drop(self.shared.changed.wait_timeout_while(self.lock(), limit, is_busy));
@@ -110,11 +107,15 @@ impl ByteQueue {
     fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    /// The bytes that wait, and the number of lost records.
-    #[cfg(test)]
-    pub(super) fn waiting(&self) -> (usize, u64) {
-        let state = self.lock();
-        (state.batch.bytes.len(), state.batch.lost)
+#[cfg(test)]
+mod tests {
+    impl super::ByteQueue {
+        /// The bytes that wait, and the number of lost records.
+        pub(in crate::app) fn waiting(&self) -> (usize, u64) {
+            let state = self.lock();
+            (state.batch.bytes.len(), state.batch.lost)
+        }
     }
 }

@@ -1,8 +1,7 @@
 //! The sockets of the broker: those that it publishes for callers, those that systemd holds, and that of metrics and health.
 
 use std::{
-    io,
-    net::{SocketAddr, TcpListener as StdTcpListener},
+    net::TcpListener as StdTcpListener,
     os::unix::net::UnixListener as StdListener,
     path::{Path, PathBuf},
     sync::Arc,
@@ -76,7 +75,6 @@ impl Listening {
     }
 }
 
-/// A socket that is open.
 #[derive(Debug)]
 pub(super) struct OpenSocket {
     pub(super) listener: usize,
@@ -101,7 +99,6 @@ pub fn socket_options(listen: &Listen, path: &Path) -> anyhow::Result<SocketOpti
     Ok(SocketOptions { path, mode: listen.mode, group, shared_directory: listen.shared_directory })
 }
 
-/// tokio cannot use the listener.
 const UNUSABLE: &str = "cannot listen on the socket";
 /// Permission bits of a Unix socket: the broker's user and group.
 const MODE: u32 = 0o660;
@@ -112,19 +109,21 @@ pub(super) fn serve_metrics(
     address: &MetricsAddress,
     monitor: Monitor<ProcessRunner>,
 ) -> anyhow::Result<impl Future<Output = ()> + Send + 'static> {
-    let failed = |address: &str| format!("cannot serve metrics on {address}");
     let (listener, publication, address) = match address {
         MetricsAddress::Loopback(address) => {
-            let (listener, address) = loopback(address).with_context(|| failed(&address.to_string()))?;
-            (listener, None, address)
+            let listener = StdTcpListener::bind(address);
+            let listener = listener.with_context(|| format!("cannot serve metrics on {address}"))?;
+            listener.set_nonblocking(true).context(UNUSABLE)?;
+            let address = format!("http://{}", listener.local_addr().context(UNUSABLE)?);
+            let listener = TcpListener::from_std(listener).context(UNUSABLE)?;
+            (MonitorListener::Loopback(listener), None, address)
         }
         MetricsAddress::Unix(path) => {
-            let (path, group, shared_directory) = (path.clone(), None, false);
-            let address = format!("unix://{}", path.display());
-            let (listener, publication) =
-                publish(&SocketOptions { path, mode: MODE, group, shared_directory })?;
-            listener.set_nonblocking(true).with_context(|| failed(&address))?;
-            let listener = UnixListener::from_std(listener).with_context(|| failed(&address))?;
+            let (address, path) = (format!("unix://{}", path.display()), path.clone());
+            let options = SocketOptions { path, mode: MODE, group: None, shared_directory: false };
+            let (listener, publication) = publish(&options)?;
+            listener.set_nonblocking(true).context(UNUSABLE)?;
+            let listener = UnixListener::from_std(listener).context(UNUSABLE)?;
             (MonitorListener::Unix(listener), Some(publication), address)
         }
     };
@@ -134,11 +133,4 @@ pub(super) fn serve_metrics(
         // Removes the path of a Unix socket.
         drop(publication);
     })
-}
-
-fn loopback(address: &SocketAddr) -> io::Result<(MonitorListener, String)> {
-    let listener = StdTcpListener::bind(address)?;
-    listener.set_nonblocking(true)?;
-    let address = format!("http://{}", listener.local_addr()?);
-    Ok((MonitorListener::Loopback(TcpListener::from_std(listener)?), address))
 }

@@ -1,7 +1,7 @@
 //! systemd: the listeners that it passes, notifications, and calls of the broker to itself. systemd waits for the first
 //! answer, and restarts a broker that does not answer. Without systemd, nothing is done.
 
-use std::{future::pending, io, mem, os::unix::net::UnixListener, path::Path, time::Duration};
+use std::{future::pending, io, mem, os::unix::net::UnixListener, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Request, header::CONTENT_TYPE};
@@ -26,7 +26,6 @@ const CHECK: &str = "http://localhost/grpc.health.v1.Health/Check";
 /// An empty message: the health of the broker itself.
 const EMPTY: &[u8] = &[0; 5];
 
-/// Time for an answer if systemd sets no limit.
 const LONGEST: Duration = Duration::from_secs(20);
 /// Time between two calls of a broker that has not answered one yet.
 const SOON: Duration = Duration::from_secs(1);
@@ -62,7 +61,6 @@ pub struct ServiceManager {
 }
 
 impl ServiceManager {
-    /// `None`: no service manager gets notifications.
     pub(super) fn of(environment: &Environment) -> Option<Self> {
         environment.set("NOTIFY_SOCKET").map(|_| Self { watchdog: sd_notify::watchdog_enabled() })
     }
@@ -114,15 +112,13 @@ pub(super) async fn report<F: Future<Output = io::Result<UnixStream>>>(
 /// Connects as a client does. The socket of a system service may be for other users only: then the acceptor gets the
 /// connection directly.
 pub(super) async fn connect(
-    socket: Option<&Path>,
-    acceptor: &Acceptor<Gate<ProcessRunner>>,
+    socket: Option<PathBuf>,
+    acceptor: Arc<Acceptor<Gate<ProcessRunner>>>,
 ) -> io::Result<UnixStream> {
-    match socket {
-        Some(socket) => match UnixStream::connect(socket).await {
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => acceptor.connect(),
-            connected => connected,
-        },
-        None => acceptor.connect(),
+    let Some(socket) = socket else { return acceptor.connect() };
+    match UnixStream::connect(socket).await {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => acceptor.connect(),
+        connected => connected,
     }
 }
 

@@ -1,5 +1,4 @@
-//! Requests to a running broker: where it listens, one connection per command, which credentials they are about, and how
-//! its state is printed.
+//! Requests to a running broker: where it listens, one connection per command, and which credentials they are about.
 
 use std::{
     ffi::OsString,
@@ -11,13 +10,10 @@ use std::{
 use anyhow::Context as _;
 use clap::ArgGroup;
 use credbroker_client::{
-    Client, ClusterProfileRef, Error, Failure as Reported, HubState, Reason, Socket, SocketError,
-    admin::Selector,
+    Client, ClusterProfileRef, Error, Failure as Reported, Reason, Socket, SocketError, admin::Selector,
 };
 use credbroker_exec::{Failure, Source, duration, socket};
-use serde_json::{Value, json};
 
-use super::screen::rfc3339;
 use credbroker_plugin::Environment;
 
 /// Where the broker listens.
@@ -34,7 +30,6 @@ pub(super) struct SocketArg {
 }
 
 impl SocketArg {
-    /// The socket, from the flags and from `environment`.
     pub(super) fn locate(&self, environment: &Environment) -> Result<Socket, SocketError> {
         let is_root = || rustix::process::geteuid().is_root();
         socket(self.path.as_deref(), self.server_uid.as_deref(), &(&environment.0).into(), is_root)
@@ -55,7 +50,6 @@ pub(super) struct BrokerArgs {
     pub(super) timeout: Duration,
 }
 
-/// The default of the command line.
 impl Default for BrokerArgs {
     fn default() -> Self {
         Self { socket: SocketArg::default(), timeout: Duration::from_secs(5) }
@@ -94,12 +88,10 @@ impl BrokerArgs {
     }
 }
 
-/// Parses the value of `--timeout`, in the syntax of `credbroker-exec`.
 pub(super) fn timeout(text: &str) -> Result<Duration, &'static str> {
     duration(text).ok_or("expected a time such as 500ms, 10s or 2m, more than 0 and at most 24h")
 }
 
-/// A connection on which each answer may take `limit`.
 pub(super) async fn connect(socket: &Socket, limit: Duration) -> Result<Client, Error> {
     let patience = if limit < CONNECT { limit } else { Duration::MAX };
     let connecting = tokio::time::timeout(patience, Client::connect(socket)).await;
@@ -128,7 +120,6 @@ pub(super) const HELD_DEFINITION: &str = "Digest of the kubeconfig that defines 
                                           `credbroker status -o json` lists them";
 
 impl SourceArgs {
-    /// What a request names. `None`: nothing is named.
     pub(super) fn source(&self) -> Option<Source> {
         let profile = self.cluster_profile.clone().map(Source::ClusterProfile);
         let definition = self.definition.clone();
@@ -182,31 +173,11 @@ impl fmt::Display for SelectionArgs {
     }
 }
 
-/// A failure that the broker reports, as every command prints it in JSON.
-pub(super) fn failure_json(failure: &Reported) -> Value {
-    json!({"reason": reason(failure), "message": failure.message})
-}
-
 /// The name of a state, a verdict or a readiness, in tables and in JSON: that of its variant, which is one word.
 pub(super) fn name(variant: impl Debug) -> String {
     format!("{variant:?}").to_lowercase()
 }
 
-/// The name of a failure's reason.
 pub(super) fn reason(failure: &Reported) -> &'static str {
     failure.reason.map_or("ERROR_REASON_UNSPECIFIED", Reason::name)
-}
-
-/// A ClusterProfile, as every command prints it in JSON.
-pub(super) fn profile_json(profile: &ClusterProfileRef) -> Value {
-    json!({"namespace": profile.namespace, "name": profile.name})
-}
-
-/// The hub, as every command prints it in JSON.
-pub(super) fn hub_json(hub: &HubState) -> Value {
-    json!({
-        "synced": hub.synced,
-        "failure": hub.failure.as_ref().map(failure_json),
-        "sinceTime": hub.since.map(rfc3339),
-    })
 }

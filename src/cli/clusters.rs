@@ -5,12 +5,11 @@ use std::{
     io::{self, Write},
 };
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
-use credbroker_client::{Client, Cluster, ClusterProfileRef, ClusterState, Failure, HubState, Readiness};
-use serde_json::{Value, json};
+use credbroker_client::{Client, ClusterList, ClusterState, Readiness};
+use serde_json::json;
 
 use super::{
-    broker::{BrokerArgs, failure_json, hub_json, name, profile_json, reason},
+    broker::{BrokerArgs, name, reason},
     console::{Console, OutputFormat},
     screen::{shortened, unfitted},
 };
@@ -48,11 +47,10 @@ pub(super) struct ClustersArgs {
     query: ClusterQuery,
 }
 
-/// Prints the clusters, and on standard error what may be missing from the list.
 pub(super) fn run(args: &ClustersArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
     let list = args.query.ask(console.environment)?;
-    console.print(args.output, || as_table(&list), || document(&list))?;
-    list.warn(console.err)?;
+    console.print(args.output, || as_table(&list), || json!(list))?;
+    warn(&list, console.err)?;
     Ok(0)
 }
 
@@ -63,7 +61,7 @@ const NARROW: usize = 20;
 fn as_table(list: &ClusterList) -> String {
     let head = ["CLUSTER", "PROVIDER", "SERVER", "STATE", "VERSION", "MANAGER"];
     let profile = |cluster: &ClusterState| one_line(&cluster.profile.to_string());
-    let rows = list.clusters.values().map(|cluster| {
+    let rows = list.clusters.iter().map(|cluster| {
         let server = cluster.cluster.as_ref().map(|cluster| cluster.server.as_str());
         [
             profile(cluster), // not shortened: other commands take it as an argument
@@ -76,7 +74,7 @@ fn as_table(list: &ClusterList) -> String {
     });
     let mut text = unfitted(head, rows);
     let mut blank = "\n";
-    for cluster in list.clusters.values() {
+    for cluster in &list.clusters {
         let is_bad = matches!(cluster.readiness, Readiness::Failed | Readiness::Unusable);
         let failure = cluster.failure.as_ref().filter(|failure| is_bad && !failure.message.is_empty());
         if let Some(failure) = failure {
@@ -98,47 +96,6 @@ fn cell(text: &str, most: usize) -> String {
     if text.is_empty() { "-".to_owned() } else { shortened(&text, most) }
 }
 
-fn document(list: &ClusterList) -> Value {
-    json!({
-        "clusters": list.clusters.values().map(one).collect::<Vec<_>>(),
-        "hub": list.hub.as_ref().map(hub_json),
-    })
-}
-
-fn one(cluster: &ClusterState) -> Value {
-    json!({
-        "clusterProfile": profile_json(&cluster.profile),
-        "displayName": cluster.display_name,
-        "clusterManager": cluster.cluster_manager,
-        "kubernetesVersion": cluster.kubernetes_version,
-        "properties": cluster.properties.iter().map(|property| json!({
-            "name": property.name,
-            "value": property.value,
-        })).collect::<Vec<_>>(),
-        "provider": cluster.provider,
-        "skippedProviders": cluster.skipped_providers.iter().map(|skipped| json!({
-            "name": skipped.name,
-            "message": skipped.message,
-        })).collect::<Vec<_>>(),
-        "cluster": cluster.cluster.as_ref().map(endpoint),
-        "readiness": name(cluster.readiness),
-        "failure": cluster.failure.as_ref().map(failure_json),
-    })
-}
-
-/// With the field names of `spec.cluster` of an ExecCredential.
-fn endpoint(cluster: &Cluster) -> Value {
-    json!({
-        "server": cluster.server,
-        "tlsServerName": cluster.tls_server_name,
-        "insecureSkipTlsVerify": cluster.insecure_skip_tls_verify,
-        "certificateAuthorityData": cluster.certificate_authority_data.as_ref().map(|data| STANDARD.encode(data)),
-        "proxyUrl": cluster.proxy_url,
-        "disableCompression": cluster.disable_compression,
-        "config": cluster.config.as_ref().and_then(|config| serde_json::from_slice::<Value>(config).ok()),
-    })
-}
-
 /// The clusters to list, and the broker to ask.
 #[derive(Debug, Default, clap::Args)]
 pub(super) struct ClusterQuery {
@@ -149,16 +106,7 @@ pub(super) struct ClusterQuery {
     pub(super) broker: BrokerArgs,
 }
 
-/// The requested clusters, sorted, and the state of the hub.
-#[derive(Debug, Default)]
-pub(super) struct ClusterList {
-    pub(super) clusters: BTreeMap<ClusterProfileRef, ClusterState>,
-    /// `None`: the broker reads no ClusterProfiles.
-    pub(super) hub: Option<HubState>,
-}
-
 impl ClusterQuery {
-    /// Requests all pages. The fleet may change between two pages; if a cluster is in both, its later state counts.
     pub(super) fn ask(&self, environment: &Environment) -> anyhow::Result<ClusterList> {
         let mut namespaces: BTreeSet<Option<&str>> =
             self.namespaces.iter().map(|name| Some(name.as_str())).collect();
@@ -169,41 +117,41 @@ impl ClusterQuery {
             let mut list = ClusterList::default();
             for namespace in namespaces {
                 let answer = client.clusters(namespace).await?;
-                list.add(answer.clusters);
+                list.clusters.extend(answer.clusters);
                 list.hub = answer.hub;
             }
-            Ok(list)
+            Ok(sorted(list))
         })
     }
 }
 
-impl ClusterList {
-    pub(super) fn add(&mut self, clusters: Vec<ClusterState>) {
-        self.clusters.extend(clusters.into_iter().map(|cluster| (cluster.profile.clone(), cluster)));
-    }
+/// The fleet may change between two pages; if a cluster is in both, its later state counts.
+fn sorted(mut list: ClusterList) -> ClusterList {
+    let clusters = list.clusters.into_iter().map(|cluster| (cluster.profile.clone(), cluster));
+    list.clusters = clusters.collect::<BTreeMap<_, _>>().into_values().collect();
+    list
+}
 
-    /// Writes one line to `err` if the list may be incomplete or out of date.
-    pub(super) fn warn(&self, err: &mut dyn Write) -> io::Result<()> {
-        self.caveat().map_or(Ok(()), |caveat| writeln!(err, "credbroker: {caveat}"))
-    }
-
-    fn caveat(&self) -> Option<String> {
-        const EMPTY: &str = "the broker has no ClusterProfiles";
-        let Some(hub) = &self.hub else {
-            return self.clusters.is_empty().then(|| NOT_CONFIGURED.to_owned());
-        };
-        let (doubt, if_read) = match (self.clusters.is_empty(), hub.synced) {
-            (true, true) => (EMPTY, Some(NONE_SELECTED)),
-            (true, false) => (EMPTY, Some(NOT_READ)),
-            (false, true) => ("this list may be out of date", None),
-            (false, false) => ("clusters may be missing", Some(PARTLY_READ)),
-        };
-        let failure = hub.failure.as_ref().filter(|failure| !failure.message.is_empty());
-        let failed = |failure: &Failure| {
-            format!("{doubt}, because the hub cannot be read: {}", one_line(&failure.message))
-        };
-        failure.map(failed).or_else(|| if_read.map(str::to_owned))
-    }
+/// Writes one line to `err` if `list` may be incomplete or out of date.
+pub(super) fn warn(list: &ClusterList, err: &mut dyn Write) -> io::Result<()> {
+    const EMPTY: &str = "the broker has no ClusterProfiles";
+    let (doubt, if_read) = match (list.clusters.is_empty(), list.hub.as_ref().map(|hub| hub.synced)) {
+        (true, None) => (EMPTY, Some(NOT_CONFIGURED)),
+        (false, None) => return Ok(()),
+        (true, Some(true)) => (EMPTY, Some(NONE_SELECTED)),
+        (true, Some(false)) => (EMPTY, Some(NOT_READ)),
+        (false, Some(true)) => ("this list may be out of date", None),
+        (false, Some(false)) => ("clusters may be missing", Some(PARTLY_READ)),
+    };
+    let failure = list.hub.as_ref().and_then(|hub| hub.failure.as_ref());
+    let caveat = match failure.filter(|failure| !failure.message.is_empty()) {
+        Some(failure) => {
+            let why = one_line(&failure.message);
+            Some(format!("{doubt}, because the hub cannot be read: {why}"))
+        }
+        None => if_read.map(str::to_owned),
+    };
+    caveat.map_or(Ok(()), |caveat| writeln!(err, "credbroker: {caveat}"))
 }
 
 const NOT_READ: &str = "the broker has not read the ClusterProfiles yet; try again in a few seconds";

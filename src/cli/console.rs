@@ -13,7 +13,6 @@ use serde_json::Value;
 /// Exit code of a bad configuration (`EX_CONFIG`).
 pub(super) const EX_CONFIG: u8 = 78;
 
-/// The variables of a command, and where it writes.
 pub(super) struct Console<'a> {
     pub(super) environment: &'a Environment,
     /// The executable to use if `credbroker-exec` is not on `PATH`: a `credbroker-exec`, or a `credbroker`, which runs as

@@ -34,20 +34,16 @@ use credbroker_uds_server::SocketOptions;
 #[derive(Debug, clap::Args)]
 pub(super) struct DemoArgs {}
 
-/// The only provider.
 const PROVIDER: &str = "sample";
 const AT_ONCE: usize = 50;
 /// Exit code after Ctrl-C, as shells have it.
 const INTERRUPTED: u8 = 130;
-/// Interval at which the demo checks whether the credential was renewed.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A line of the table.
 struct DemoStep {
     what: &'static str,
     calls: usize,
     took: Duration,
-    /// Plugin runs during this step.
     runs: usize,
     remark: String,
 }
@@ -65,7 +61,8 @@ pub(super) fn run(_: &DemoArgs, console: &mut Console<'_>) -> anyhow::Result<u8>
 /// Runs the steps. `None`: a signal came first. In any case the broker and all processes have ended.
 async fn with_broker(stage: &Stage, environment: &Environment) -> anyhow::Result<Option<Vec<DemoStep>>> {
     let mut signals = Signals::catch().context("cannot handle signals")?;
-    let options = SocketOptions { path: stage.socket(), mode: 0o600, group: None, shared_directory: false };
+    let options =
+        SocketOptions { path: stage.socket.clone(), mode: 0o600, group: None, shared_directory: false };
     let (config, edges) = (stage.config(environment)?, Edges::system(environment));
     let mut bound = app::build(config, vec![Listening::at(options)], edges)?;
     let steps = tokio::select! {
@@ -78,17 +75,13 @@ async fn with_broker(stage: &Stage, environment: &Environment) -> anyhow::Result
 }
 
 async fn steps(stage: &Stage) -> anyhow::Result<Vec<DemoStep>> {
-    let progress = Progress::new();
-    progress.show("cold call: the plugin runs ...");
-    let cold = calls(stage, "cold call", 1, "the plugin ran").await?;
-    progress.show("warm call ...");
-    let warm = calls(stage, "warm call", 1, "from memory").await?;
-    progress.show("50 calls at once ...");
-    let many = calls(stage, "50 shims at once", AT_ONCE, "from memory, all the same token").await?;
-    let refresh = refresh(stage, &progress).await?;
-    progress.show("call after the refresh ...");
-    let after = calls(stage, "warm call", 1, "the new token, from memory").await?;
-    Ok(vec![cold, warm, many, refresh, after])
+    Ok(vec![
+        calls(stage, "cold call", 1, "the plugin ran").await?,
+        calls(stage, "warm call", 1, "from memory").await?,
+        calls(stage, "50 shims at once", AT_ONCE, "from memory, all the same token").await?,
+        refresh(stage).await?,
+        calls(stage, "warm call", 1, "the new token, from memory").await?,
+    ])
 }
 
 /// Starts `calls` shims at once, which must print the same token.
@@ -101,15 +94,14 @@ async fn calls(stage: &Stage, what: &'static str, calls: usize, remark: &str) ->
     for Output { status, stderr, .. } in &outputs {
         ensure!(status.success(), "a shim failed: {}", String::from_utf8_lossy(stderr).trim());
     }
-    let is_same = |pair: &[Output]| matches!(pair, [one, other] if token(one) == token(other));
+    let is_same = |pair: &[Output]| matches!(pair, [one, other] if one.stdout == other.stdout);
     ensure!(outputs.windows(2).all(is_same), "two shims printed different credentials");
     Ok(DemoStep { what, calls, took, runs: stage.runs() - before, remark: remark.to_owned() })
 }
 
-/// Waits until the broker has renewed the credential ahead of expiry.
-async fn refresh(stage: &Stage, progress: &Progress) -> anyhow::Result<DemoStep> {
-    let (before, started) = (stage.runs(), SystemClock.now());
-    let client = Client::connect(&Socket::at(stage.socket())).await?;
+async fn refresh(stage: &Stage) -> anyhow::Result<DemoStep> {
+    let (before, started, progress) = (stage.runs(), SystemClock.now(), Progress::new());
+    let client = Client::connect(&Socket::at(&stage.socket)).await?;
     let reference = CredentialRef::provider(PROVIDER);
     let old = client.credential(&reference).await?;
     loop {
@@ -149,6 +141,9 @@ fn print(steps: &[DemoStep], out: &mut dyn Write) -> anyhow::Result<()> {
 struct Stage {
     program: PathBuf,
     directory: TempDir,
+    socket: PathBuf,
+    /// Gets a line for each run of the plugin.
+    runs_file: PathBuf,
 }
 
 impl Stage {
@@ -157,12 +152,9 @@ impl Stage {
         let private = fs::Permissions::from_mode(0o700);
         let directory = tempfile::Builder::new().prefix("credbroker-demo-").permissions(private).tempdir();
         let program = std::env::current_exe().context("cannot find the file of this program")?;
-        Ok(Self { program, directory: directory.context("cannot make a private directory")? })
-    }
-
-    /// Where the broker listens.
-    fn socket(&self) -> PathBuf {
-        self.directory.path().join("credbroker.sock")
+        let directory = directory.context("cannot make a private directory")?;
+        let (socket, runs_file) = (directory.path().join("credbroker.sock"), directory.path().join("runs"));
+        Ok(Self { program, directory, socket, runs_file })
     }
 
     /// A configuration with this binary as the plugin. A group may write to where it was built.
@@ -170,7 +162,7 @@ impl Stage {
         let exec = json!({
             "apiVersion": "client.authentication.k8s.io/v1",
             "command": self.program.to_string_lossy(),
-            "args": ["sample-plugin", "--runs", self.runs_file().to_string_lossy()],
+            "args": ["sample-plugin", "--runs", self.runs_file.to_string_lossy()],
             "interactiveMode": "Never",
         });
         let config = json!({
@@ -184,28 +176,17 @@ impl Stage {
         Ok(config::load(Some(&file), environment)?.config)
     }
 
-    /// The number of plugin runs so far.
     fn runs(&self) -> usize {
-        fs::read_to_string(self.runs_file()).map(|text| text.lines().count()).unwrap_or_default()
-    }
-
-    fn runs_file(&self) -> PathBuf {
-        self.directory.path().join("runs")
+        fs::read_to_string(&self.runs_file).map(|text| text.lines().count()).unwrap_or_default()
     }
 
     /// This binary as the exec plugin that kubectl starts. It is killed when its future is dropped.
     fn shim(&self) -> std::io::Result<Child> {
         #[expect(clippy::disallowed_methods, reason = "the demo starts this program itself, not a plugin")]
         let mut command = Command::new(&self.program);
-        command.args(["shim", "--provider", PROVIDER, "--socket"]).arg(self.socket()).kill_on_drop(true);
+        command.args(["shim", "--provider", PROVIDER, "--socket"]).arg(&self.socket).kill_on_drop(true);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
     }
-}
-
-/// The token in the output of a shim.
-fn token(shim: &Output) -> Option<String> {
-    let document: serde_json::Value = serde_json::from_slice(&shim.stdout).ok()?;
-    document.pointer("/status/token")?.as_str().map(str::to_owned)
 }
 
 /// Print an ExecCredential after a pause, and record the run
@@ -221,12 +202,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 const LIFETIME: Duration = Duration::from_secs(20);
 
 pub(super) fn run_sample(args: &SamplePluginArgs, out: &mut dyn Write) -> anyhow::Result<u8> {
-    let mut runs = fs::OpenOptions::new()
-        .append(true)
-        .create(true)
-        .open(&args.runs)
-        .context("cannot record this run")?;
-    writeln!(runs, "run")?;
+    let runs = fs::OpenOptions::new().append(true).create(true).open(&args.runs);
+    writeln!(runs.context("cannot record this run")?, "run")?;
     std::thread::sleep(PAUSE);
     let expires = Timestamp::from(SystemClock.now().wall + LIFETIME);
     let token = format!("sample-{:016x}", fastrand::u64(..));

@@ -1,5 +1,4 @@
-//! `credbroker explain`: why credentials are two and not one, why they live as long as they do, and when their plugin runs
-//! next.
+//! `credbroker explain`: why credentials are several, what bounds their lifetime, and when a plugin runs next.
 
 use std::{
     collections::HashSet,
@@ -12,7 +11,7 @@ use serde_json::{Value, json};
 use super::{
     broker::{self, BrokerArgs, SelectionArgs},
     console::{Console, OutputFormat},
-    overview::{described, lifetime, provider, state_json, summary},
+    overview::{described, extended, lifetime, provider, state_json, summary},
     screen::{Screen, Tone, dated, fitted, span, wrapped},
 };
 use credbroker_credential::text::{one_line, shown};
@@ -56,32 +55,20 @@ pub(super) fn run(args: &ExplainArgs, console: &mut Console<'_>) -> anyhow::Resu
     Ok(0)
 }
 
-/// For programs. Each of `groups` has the credentials of one provider.
 fn document(groups: &[&[CredentialState]]) -> Value {
     let mut credentials = Vec::new();
     for group in groups {
         let differing = differing(group);
-        let part = |part: &KeyPart| {
-            json!({
-                "kind": part.kind,
-                "name": part.name,
-                "origin": part.origin,
-                "valueNumber": part.value_number,
-                "differs": differing.contains(&name(part)),
-            })
-        };
+        let part =
+            |part: &KeyPart| extended(json!(part), json!({"differs": differing.contains(&name(part))}));
         credentials.extend(group.iter().map(|held| {
-            let mut document = state_json(held);
-            if let Some(fields) = document.as_object_mut() {
-                fields.insert("keyParts".to_owned(), held.key_parts.iter().map(part).collect());
-            }
-            document
+            let parts: Vec<_> = held.key_parts.iter().map(part).collect();
+            extended(state_json(held), json!({ "keyParts": parts }))
         }));
     }
     json!({ "credentials": credentials })
 }
 
-/// Kind and name of a part.
 type PartName<'a> = (&'a str, &'a str);
 
 fn name(part: &KeyPart) -> PartName<'_> {
@@ -102,7 +89,6 @@ fn differing(group: &[CredentialState]) -> Vec<PartName<'_>> {
     names.filter(differs).collect()
 }
 
-/// The whole text. Each of `groups` has the credentials of one provider.
 fn text(groups: &[&[CredentialState]], screen: Screen, now: SystemTime) -> String {
     groups.iter().map(|group| of_provider(group, screen, now)).collect::<Vec<_>>().join("\n")
 }
@@ -136,7 +122,6 @@ fn of_provider(group: &[CredentialState], screen: Screen, now: SystemTime) -> St
     text + &table("", equal.map(|[part, origin, _]| [part, origin, String::new()]), screen)
 }
 
-/// A part of the key of `held`: its name, its origin, and its value as a digest or a number.
 fn row(mark: &str, part: PartName<'_>, held: &CredentialState) -> [String; 3] {
     let ((kind, name), found) = (part, find(held, part));
     let name = if name.is_empty() { String::new() } else { format!(" {}", shown(name)) };
@@ -151,7 +136,6 @@ fn table(value: &str, rows: impl Iterator<Item = [String; 3]>, screen: Screen) -
     fitted(["  PART", "FROM", value], &rows, (1, &[]), screen)
 }
 
-/// The credential, its lifetime and its next run.
 fn head(held: &CredentialState, now: SystemTime) -> Vec<String> {
     let mut lines = vec![format!("{} {}: {}", provider(held), held.key, broker::name(held.state))];
     let mut add = |label: &str, text: &str| lines.push(format!("  {label:<8}  {text}"));
@@ -214,7 +198,6 @@ fn next_run(held: &CredentialState, now: SystemTime) -> String {
     format!("{when}: {why}")
 }
 
-/// The command with which a person logs in.
 fn login(state: &CredentialState) -> String {
     match &state.cluster_profile {
         Some(profile) => one_line(&format!("credbroker login --cluster-profile {profile}")),

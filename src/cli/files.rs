@@ -27,8 +27,7 @@ impl Locked {
     /// Locks `path`, which need not exist. Symbolic links are followed; one that leads nowhere is an error.
     pub(super) fn take(path: &Path) -> anyhow::Result<Self> {
         let shown = path.display();
-        let found = path.symlink_metadata().ok();
-        let is_link = found.as_ref().is_some_and(fs::Metadata::is_symlink);
+        let is_link = path.is_symlink();
         let real = if is_link {
             fs::canonicalize(path).with_context(|| {
                 format!("{shown} is a symbolic link that leads nowhere; remove it or name another file")
@@ -47,28 +46,25 @@ impl Locked {
     /// Says if the file that was `done`, written or changed, is not the one that they named.
     pub(super) fn say_if_link(&self, done: &str, out: &mut dyn Write) -> io::Result<()> {
         let (name, real) = (self.name.display(), self.real.display());
-        self.of_link.as_ref().map_or(Ok(()), |_| {
-            writeln!(out, "{name} is a symbolic link; the file that it leads to was {done}: {real}")
-        })
+        if self.of_link.is_none() {
+            return Ok(());
+        }
+        writeln!(out, "{name} is a symbolic link; the file that it leads to was {done}: {real}")
     }
 
-    /// The contents. `None`: there is no such file.
     pub(super) fn read(&self) -> anyhow::Result<Option<Vec<u8>>> {
         read_if_there(&self.real)
     }
 
-    /// The same as text.
     pub(super) fn read_text(&self) -> anyhow::Result<Option<String>> {
         let text = self.read()?.map(String::from_utf8).transpose();
         text.ok().with_context(|| format!("{} is not UTF-8", self.name.display()))
     }
 
-    /// Replaces the file by one with `text` that only its owner can read.
     pub(super) fn write_private(&self, text: &str) -> anyhow::Result<()> {
         write_private(&self.real, text)
     }
 
-    /// Replaces the contents. Owner and mode stay the same.
     pub(super) fn rewrite(&self, text: &str) -> anyhow::Result<()> {
         let like = fs::metadata(&self.real).ok();
         replace(&self.real, text, like.as_ref())
@@ -76,7 +72,6 @@ impl Locked {
     }
 }
 
-/// kubectl's lock of a file.
 #[derive(Debug)]
 struct KubectlLock(PathBuf);
 
@@ -171,7 +166,6 @@ fn replace(path: &Path, text: &str, like: Option<&fs::Metadata>) -> io::Result<(
     File::open(dir)?.sync_all()
 }
 
-/// Paths in one line.
 pub(super) fn joined(paths: impl IntoIterator<Item: AsRef<Path>>, separator: &str) -> String {
     paths.into_iter().map(|path| path.as_ref().display().to_string()).collect::<Vec<_>>().join(separator)
 }

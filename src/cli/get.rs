@@ -1,5 +1,4 @@
-//! `credbroker get`: one credential, requested like the shim does, for a person or a script. `credbroker login`: a plugin
-//! run that the person at the terminal attends.
+//! `credbroker get`: one credential, for a person or a script. `credbroker login`: a run that a person attends.
 
 use std::{
     io::{self, IsTerminal as _},
@@ -9,7 +8,7 @@ use std::{
 
 use anyhow::Context as _;
 use clap::ArgGroup;
-use credbroker_client::{Cluster, Credential, ExposeSecret, blocking::CredentialRequest};
+use credbroker_client::{Cluster, Credential, ExposeSecret, Socket, blocking::CredentialRequest};
 use credbroker_exec::{
     ApiVersion, Failure, Notice, Source, document, log_in_patiently, request, request_patiently, with_notice,
 };
@@ -19,10 +18,8 @@ use super::{
     console::Console,
     screen::{dated, unfitted},
 };
-use credbroker_config as config;
-use credbroker_config::kubeconfig::Kubeconfig;
-use credbroker_credential as credential;
-use credbroker_credential::text::escape_json;
+use credbroker_config::{self as config, kubeconfig::Kubeconfig};
+use credbroker_credential::{self as credential, text::escape_json};
 use credbroker_observe::clock::{Clock as _, SystemClock};
 use credbroker_plugin::Environment;
 
@@ -76,14 +73,16 @@ const NO_TOKEN: &str = "the credential has a certificate instead of a token; use
 /// Prints the credential, or the error. The exit codes are those of the shim.
 pub(super) fn run(args: &GetArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
     let Some(source) = source(args, console.environment) else {
-        writeln!(
-            console.err,
-            "credbroker get: no credential is named; use NAME, --cluster-profile NAMESPACE/NAME, or CREDBROKER_PROVIDER"
-        )?;
+        let remedy = "use NAME, --cluster-profile NAMESPACE/NAME, or CREDBROKER_PROVIDER";
+        writeln!(console.err, "credbroker get: no credential is named; {remedy}")?;
         return Ok(2);
     };
     let cluster = args.cluster.read(console.environment)?;
-    let credential = ask(args, &source, cluster, console).map_err(|failure| failed(&failure, &source));
+    let wanted = (&source, cluster);
+    let credential = noticed("credbroker get", &args.socket, wanted, console, |socket, request, notice| {
+        request_patiently(socket, request, args.timeout, true, notice)
+    });
+    let credential = credential.map_err(|failure| failed(&failure, &source));
     let text = credential.and_then(|it| rendered(args.output, &source, &it, SystemClock.now().wall));
     Ok(finish("get", text, console)?)
 }
@@ -97,39 +96,26 @@ fn source(args: &GetArgs, environment: &Environment) -> Option<Source> {
     args.source.source().or_else(variable).filter(|source| !is_empty(source))
 }
 
-/// Requests the credential with the retries and error texts for a person at a terminal.
-fn ask(
-    args: &GetArgs,
-    source: &Source,
-    cluster: Option<Cluster>,
-    console: &mut Console<'_>,
-) -> Result<Credential, Failure> {
-    let socket = args.socket.locate(console.environment)?;
-    let credential = noticed("credbroker get", source, cluster, console, |request, notice| {
-        request_patiently(&socket, request, args.timeout, true, notice)
-    })?;
-    // The credential counts, not the note.
-    drop(note_ignored(&socket, console.err));
-    Ok(credential)
-}
-
 /// Calls `call` with the request for a credential of `source`, and with a notice if there is a terminal.
 pub(super) fn noticed<T>(
     command: &str,
-    source: &Source,
-    cluster: Option<Cluster>,
+    socket: &SocketArg,
+    (source, cluster): (&Source, Option<Cluster>),
     console: &mut Console<'_>,
-    call: impl FnOnce(&CredentialRequest, Option<Notice<'_>>) -> Result<T, Failure>,
+    call: impl FnOnce(&Socket, &CredentialRequest, Option<Notice<'_>>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let is_terminal = io::stderr().is_terminal();
+    let (socket, is_terminal) = (socket.locate(console.environment)?, io::stderr().is_terminal());
     let request = request(source.clone(), cluster, &(&console.environment.0).into(), None, is_terminal)?;
-    if !is_terminal {
-        return call(&request, None);
-    }
-    with_notice(command, source, console.err, |notice| call(&request, Some(notice)))
+    let answer = if is_terminal {
+        with_notice(command, source, console.err, |notice| call(&socket, &request, Some(notice)))?
+    } else {
+        call(&socket, &request, None)?
+    };
+    // The answer counts, not the note.
+    drop(note_ignored(&socket, console.err));
+    Ok(answer)
 }
 
-/// The line and the exit code of a failure.
 fn failed(failure: &Failure, source: &Source) -> (String, u8) {
     (failure.line(Some(source)), failure.exit_code())
 }
@@ -161,7 +147,6 @@ fn rendered(
     }
 }
 
-/// The kind of the source and its name.
 fn named(source: &Source) -> [String; 2] {
     match source {
         Source::Provider { name, .. } => ["provider".to_owned(), name.clone()],
@@ -262,7 +247,6 @@ struct ClusterArgs {
 }
 
 impl ClusterArgs {
-    /// The cluster. `None`: the arguments name none.
     fn read(&self, environment: &Environment) -> anyhow::Result<Option<Cluster>> {
         if let Some(context) = &self.context {
             let (paths, mode) = Kubeconfig::chosen(self.kubeconfig.as_deref(), environment);

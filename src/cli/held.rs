@@ -1,5 +1,4 @@
-//! Commands that change what the broker holds: `credbroker refresh`, `evict`, and `logout`, after which a person learns how
-//! the plugin forgets its own login.
+//! Commands that change what the broker holds: `credbroker refresh`, `evict`, and `logout`.
 
 use std::path::Path;
 
@@ -69,12 +68,11 @@ pub(super) fn refresh(args: &RefreshArgs, console: &mut Console<'_>) -> anyhow::
     Ok(u8::from(states.iter().any(|state| state.last_failure.is_some())))
 }
 
-/// Requests a credential that the broker does not hold.
 fn first_run(args: &RefreshArgs, source: &Source, console: &mut Console<'_>) -> Result<(), Failure> {
-    let (socket, timeout) = (args.broker.socket.locate(console.environment)?, Some(args.broker.timeout));
-    noticed("credbroker refresh", source, None, console, |request, notice| {
+    let (socket, timeout) = (&args.broker.socket, Some(args.broker.timeout));
+    noticed("credbroker refresh", socket, (source, None), console, |socket, request, notice| {
         let is_terminal = notice.is_some();
-        request_patiently(&socket, request, timeout, is_terminal, notice).map(drop)
+        request_patiently(socket, request, timeout, is_terminal, notice).map(drop)
     })
 }
 
@@ -158,7 +156,6 @@ async fn forget(source: &Source, client: &Client) -> Result<(u32, Vec<String>), 
     Ok((evicted, commands))
 }
 
-/// How to log out of the plugins that keep their own login.
 const PLUGINS: [(&str, &str); 6] = [
     ("aws", "`aws sso logout`"),
     ("gcloud", "`gcloud auth revoke`"),

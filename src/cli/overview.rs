@@ -14,14 +14,13 @@ use credbroker_client::{
 use serde_json::{Value, json};
 
 use super::{
-    broker::{failure_json, hub_json, name, profile_json, reason},
+    broker::{name, reason},
     console::{Console, OutputFormat},
     screen::{Screen, Tone, ahead, counted, dated, fitted, rfc3339, span, wrapped},
 };
 use credbroker_credential::text::one_line;
 use credbroker_observe::clock::{Clock as _, SystemClock};
 
-/// A broker, and what of it was selected.
 #[derive(Debug)]
 pub(super) struct Overview {
     pub(super) broker: BrokerInfo,
@@ -30,7 +29,6 @@ pub(super) struct Overview {
 }
 
 impl Overview {
-    /// Reads what `selector` selects.
     pub(super) async fn read(client: &Client, selector: &Selector) -> Result<Self, Error> {
         let admin = client.admin();
         let credentials = admin.credentials(selector).await?;
@@ -60,7 +58,6 @@ impl Overview {
     }
 }
 
-/// The whole text.
 pub(super) fn text(overview: &Overview, screen: Screen, now: SystemTime) -> String {
     let mut text = header(&overview.broker, screen, now);
     text.push('\n');
@@ -71,7 +68,6 @@ pub(super) fn text(overview: &Overview, screen: Screen, now: SystemTime) -> Stri
     text
 }
 
-/// The credentials and the providers without one, by the names of the providers.
 fn rows(overview: &Overview, now: SystemTime) -> Vec<CredentialRow> {
     let held = overview.credentials.iter().map(|held| (&held.provider, CredentialRow::of(held, now)));
     let idle = overview.idle().map(|provider| (&provider.name, CredentialRow::idle(provider)));
@@ -113,30 +109,10 @@ fn header(broker: &BrokerInfo, screen: Screen, now: SystemTime) -> String {
 }
 
 pub(super) fn document(overview: &Overview) -> Value {
-    let broker = &overview.broker;
     json!({
-        "broker": {
-            "version": broker.version,
-            "commit": broker.commit,
-            "startTime": broker.started_at.map(rfc3339),
-            "configFiles": broker.config_files,
-            "sockets": broker.sockets,
-            "hub": broker.hub.as_ref().map(hub_json),
-        },
-        "configuration": broker.configuration.as_ref().map(|state| json!({
-            "readTime": state.read_at.map(rfc3339),
-            "reloads": state.reloads,
-            "problems": state.problems,
-            "problemsSinceTime": state.problems_since.map(rfc3339),
-            "restartNeeded": state.restart_needed,
-        })),
-        "providers": overview.providers.iter().map(|provider| json!({
-            "name": provider.name,
-            "definition": provider.definition,
-            "command": provider.command,
-            "servesClusterProfiles": provider.serves_cluster_profiles,
-            "failure": provider.failure.as_ref().map(failure_json),
-        })).collect::<Vec<_>>(),
+        "broker": overview.broker,
+        "configuration": overview.broker.configuration,
+        "providers": overview.providers,
         "credentials": overview.credentials.iter().map(state_json).collect::<Vec<_>>(),
     })
 }
@@ -159,7 +135,6 @@ fn configuration_lines(state: &ConfigurationState) -> Vec<String> {
     lines
 }
 
-/// Prints `states` without secrets.
 pub(super) fn print(
     states: &[CredentialState],
     format: OutputFormat,
@@ -176,7 +151,6 @@ pub(super) fn print(
 pub(super) struct CredentialRow {
     tone: Tone,
     cells: [String; 7],
-    /// Lines below the table.
     notes: Vec<String>,
 }
 
@@ -185,7 +159,6 @@ const HEAD: [&str; 7] = ["PROVIDER", "STATE", "EXPIRES", "NEXT RUN", "RUNS", "WA
 const LAYOUT: (usize, &[usize]) = (1, &[5, 4, 6, 3]);
 
 impl CredentialRow {
-    /// A credential in the cache.
     pub(super) fn of(held: &CredentialState, now: SystemTime) -> Self {
         let time =
             |at: Option<SystemTime>, past| at.map_or_else(|| "-".to_owned(), |at| ahead(at, now, past));
@@ -210,7 +183,6 @@ impl CredentialRow {
         Self { tone, cells, notes: failure.into_iter().chain(rejections).collect() }
     }
 
-    /// A provider without a credential.
     pub(super) fn idle(provider: &ProviderState) -> Self {
         let (tone, state) = match &provider.failure {
             None => (Tone::Faint, "idle"),
@@ -262,36 +234,20 @@ pub(super) fn provider(held: &CredentialState) -> String {
     }
 }
 
-/// A credential for programs.
 pub(super) fn state_json(held: &CredentialState) -> Value {
-    json!({
-        "provider": held.provider,
-        "definition": held.definition,
-        "clusterProfile": held.cluster_profile.as_ref().map(profile_json),
-        "key": held.key,
-        "server": held.server,
-        "callerEnv": held.caller_env,
-        "state": name(held.state),
-        "generation": held.generation,
-        "expirationTime": held.expires_at.map(rfc3339),
-        "nextRefreshTime": held.next_refresh.map(rfc3339),
-        "watchers": held.watchers,
-        "runs": held.runs,
-        "lastFailure": held.last_failure.as_ref().map(failure_json),
-        "failedAttempts": held.failed_attempts,
-        "rejections": held.rejections.as_ref().map(|rejections| json!({
-            "rejections": rejections.rejections,
-            "verifications": rejections.verifications,
-            "lastVerdict": rejections.last_verdict.map(name),
-            "nextRunTime": rejections.next_run.map(rfc3339),
-        })),
-        "lifetime": held.bound.as_ref().map(|bound| json!({
-            "fetchTime": held.fetched_at.map(rfc3339),
-            "seconds": lifetime(held).map(|lifetime| lifetime.as_secs()),
-            "bound": bound,
-        })),
-        "nextRun": {"cause": held.next_run_cause, "time": held.next_run.map(rfc3339)},
-    })
+    let lifetime = held.bound.as_ref().map(|bound| {
+        let seconds = lifetime(held).map(|lifetime| lifetime.as_secs());
+        json!({"fetchTime": held.fetched_at.map(rfc3339), "seconds": seconds, "bound": bound})
+    });
+    let next_run = json!({"cause": held.next_run_cause, "time": held.next_run.map(rfc3339)});
+    extended(json!(held), json!({"lifetime": lifetime, "nextRun": next_run}))
+}
+
+pub(super) fn extended(mut document: Value, more: Value) -> Value {
+    if let (Value::Object(fields), Value::Object(more)) = (&mut document, more) {
+        fields.extend(more);
+    }
+    document
 }
 
 /// From when the broker received the credential to its expiry.

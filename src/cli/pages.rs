@@ -1,5 +1,4 @@
-//! What is generated from the command line: man pages, and completions, for which the shell calls this program, so that it
-//! can offer the names that a running broker has.
+//! Man pages, and completions, for which the shell calls this program: it offers the names that a running broker has.
 
 use std::{ffi::OsString, fs, io::Write, os::unix::fs::PermissionsExt as _, path::PathBuf, time::Duration};
 
@@ -15,8 +14,10 @@ use tokio::time::timeout;
 
 use super::broker::BrokerArgs;
 use crate::app;
-use credbroker_config as config;
-use credbroker_config::kubeconfig::{Kubeconfig, Mode};
+use credbroker_config::{
+    self as config,
+    kubeconfig::{Kubeconfig, Mode},
+};
 use credbroker_credential::text::one_line;
 
 /// The variable by which the script of a shell calls this program. It has the name of the shell.
@@ -49,7 +50,6 @@ pub(super) struct CompletionsArgs {
     shell: String,
 }
 
-/// Prints the script of `credbroker` in `PATH`.
 pub(super) fn run(args: &CompletionsArgs, out: &mut dyn Write) -> anyhow::Result<u8> {
     out.write_all(script(&args.shell, "credbroker").as_bytes())?;
     Ok(0)
@@ -67,26 +67,19 @@ pub(super) fn answer(
 
 /// `command` and all commands below it, whose arguments for names offer those that there are.
 fn with_names(command: Command) -> Command {
-    command
-        .mut_args(|arg| match candidates(&arg) {
-            Some(candidates) => arg.add(candidates),
-            None => arg,
-        })
-        .mut_subcommands(with_names)
-}
-
-fn candidates(arg: &Arg) -> Option<ArgValueCandidates> {
-    let id = arg.get_id().to_string();
-    match id.as_str() {
-        "context" => Some(ArgValueCandidates::new(contexts)),
-        "provider" | "definition" | "cluster_profile" | "namespaces" | "key" => {
-            Some(ArgValueCandidates::new(move || offered(&id)))
+    let with_candidates = |arg: Arg| {
+        let id = arg.get_id().to_string();
+        match id.as_str() {
+            "context" => arg.add(ArgValueCandidates::new(contexts)),
+            "provider" | "definition" | "cluster_profile" | "namespaces" | "key" => {
+                arg.add(ArgValueCandidates::new(move || offered(&id)))
+            }
+            _ => arg,
         }
-        _ => None,
-    }
+    };
+    command.mut_args(with_candidates).mut_subcommands(with_names)
 }
 
-/// A name and what it is.
 type Candidate = (String, Option<String>);
 
 /// What the broker has for the argument `id`.
@@ -168,7 +161,6 @@ pub(super) struct ManArgs {
     directory: PathBuf,
 }
 
-/// Writes the pages of `command` and all commands below it.
 pub(super) fn write_pages(args: &ManArgs, command: Command, out: &mut dyn Write) -> anyhow::Result<u8> {
     let pages = pages(command);
     for (name, text) in &pages {
@@ -181,7 +173,6 @@ pub(super) fn write_pages(args: &ManArgs, command: Command, out: &mut dyn Write)
     Ok(0)
 }
 
-/// The names of the pages and their texts.
 pub(super) fn pages(command: Command) -> Vec<(String, String)> {
     let mut command = command.disable_help_subcommand(true);
     // Gives the commands below their whole names.

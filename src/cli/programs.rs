@@ -14,23 +14,18 @@ use tokio::{
 use credbroker_plugin::{Command as PluginCommand, Environment};
 use credbroker_runner::find_in_path;
 
-/// How long a program may take.
 const LIMIT: Duration = Duration::from_secs(10);
 /// How long systemctl may take: to stop a broker, it waits until the broker has drained.
 const SYSTEMCTL: Duration = Duration::from_secs(30);
-/// Most output that is read, in bytes.
 const MOST: u64 = 1 << 20;
 
-/// What a program printed on standard output.
 #[derive(Debug)]
 pub(super) struct Ran {
     pub(super) succeeded: bool,
     pub(super) stdout: String,
-    /// Standard error, to quote.
     pub(super) stderr: String,
 }
 
-/// The program of a plugin, if it is there.
 pub(super) fn of_plugin(command: &PluginCommand, environment: &Environment) -> Option<PathBuf> {
     match command {
         PluginCommand::Name(name) => find_in_path(name, environment.get("PATH").unwrap_or_default()),
@@ -47,7 +42,6 @@ pub(super) fn shim(beside: &Path, environment: &Environment) -> (PathBuf, bool) 
     (path, is_subcommand)
 }
 
-/// Runs `systemctl --user` with `args`; see [`run`].
 pub(super) fn systemctl(args: &[&str], environment: &Environment) -> Option<Ran> {
     let all: Vec<_> = ["--user"].iter().chain(args).copied().collect();
     run_within(SYSTEMCTL, "systemctl", &all, environment)

@@ -18,32 +18,27 @@ const USUAL: usize = 80;
 const NARROWEST: usize = 20;
 /// The most characters of a first column before other columns are left out.
 const NAME: usize = 20;
-/// The fewest characters of it.
 const SHORT_NAME: usize = 8;
 
-/// Where a command writes its output.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Screen {
     /// The columns and rows of the terminal. `None`: it is not a terminal, and lines may have any length.
     pub(super) size: Option<(usize, usize)>,
-    /// Whether colours are shown.
     pub(super) colors: bool,
 }
 
-/// What a text says.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+/// What a text says, and the code of its colour.
 pub(super) enum Tone {
     #[default]
-    Plain,
-    Good,
-    Pending,
-    Bad,
-    /// Less important than the rest.
-    Faint,
+    Plain = 0,
+    Faint = 2,
+    Bad = 31,
+    Good = 32,
+    Pending = 33,
 }
 
 impl Screen {
-    /// The standard output of this process.
     pub(super) fn of_stdout(environment: &Environment) -> Self {
         let stdout = io::stdout();
         if !stdout.is_terminal() {
@@ -62,20 +57,12 @@ impl Screen {
         Self { size: Some((columns, rows)), colors }
     }
 
-    /// The most characters of a line.
     pub(super) fn width(self) -> usize {
         self.size.map_or(usize::MAX, |(columns, _)| columns)
     }
 
-    /// `text` in the colour of `tone`.
     pub(super) fn paint(self, tone: Tone, text: &str) -> String {
-        let code = match tone {
-            Tone::Plain => 0,
-            Tone::Good => 32,
-            Tone::Pending => 33,
-            Tone::Bad => 31,
-            Tone::Faint => 2,
-        };
+        let code = tone as u8;
         if self.colors && code > 0 { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 }
@@ -98,33 +85,25 @@ pub(super) fn fitted<const N: usize>(
         let total = widths.iter().map(|(_, width)| width + 2).sum::<usize>().saturating_sub(2);
         total.saturating_sub(screen.width())
     };
-    let shorten = |widths: &mut [(usize, usize)], least: usize| {
-        let excess = excess(widths);
-        if let Some((0, first)) = widths.first_mut() {
-            *first = first.saturating_sub(excess).max(least.min(*first));
-        }
-    };
-    shorten(&mut widths, NAME);
     for left_out in optional {
-        if excess(&widths) > 0 {
+        if excess(&widths) > widest(0).unwrap_or_default().saturating_sub(NAME) {
             widths.retain(|(column, _)| column != left_out);
         }
     }
-    shorten(&mut widths, SHORT_NAME);
+    let excess = excess(&widths);
+    if let Some((0, first)) = widths.first_mut() {
+        *first = first.saturating_sub(excess).max(SHORT_NAME.min(*first));
+    }
     let mut text = String::new();
     for (tone, cells) in lines() {
-        let mut blanks = 0;
+        let mut line = String::new();
         for (column, width) in &widths {
             let cell = cells.get(*column).map_or("", String::as_str);
             let cell = if *column == 0 { shortened(cell, *width) } else { cell.to_owned() };
-            if !cell.is_empty() {
-                text.extend(std::iter::repeat_n(' ', blanks));
-                text.push_str(&screen.paint(if *column == painted { *tone } else { Tone::Plain }, &cell));
-                blanks = 0;
-            }
-            blanks += width + 2 - length(&cell);
+            line.push_str(&screen.paint(if *column == painted { *tone } else { Tone::Plain }, &cell));
+            line.push_str(&" ".repeat(width + 2 - length(&cell)));
         }
-        text.push('\n');
+        text.extend([line.trim_end_matches(' '), "\n"]);
     }
     text
 }
@@ -152,36 +131,9 @@ pub(super) fn shortened(text: &str, most: usize) -> String {
 /// `text` in lines of at most `width` characters; all but the first begin with `indent` blanks. A word that is longer is
 /// divided.
 pub(super) fn wrapped(text: &str, indent: usize, width: usize) -> String {
-    let words = text.trim_start_matches(' ');
-    let blanks = |count: usize| " ".repeat(if count + 10 > width { 0 } else { count });
-    let mut line = blanks(text.len() - words.len());
-    let (mut lines, mut start, mut length) = (String::new(), line.len(), line.len());
-    for mut word in words.split(' ') {
-        loop {
-            let blank = usize::from(length > start);
-            let count = word.chars().count();
-            if length + blank + count <= width {
-                line.extend(std::iter::repeat_n(' ', blank));
-                line.push_str(word);
-                length += blank + count;
-                break;
-            }
-            if blank == 0 {
-                let (first, rest) = split(word, width - length);
-                line.push_str(first);
-                word = rest;
-            }
-            lines.push_str(&std::mem::replace(&mut line, blanks(indent)));
-            lines.push('\n');
-            (start, length) = (line.len(), line.len());
-        }
-    }
-    lines + &line + "\n"
-}
-
-fn split(text: &str, at: usize) -> (&str, &str) {
-    let at = text.char_indices().nth(at).map_or(text.len(), |(at, _)| at);
-    text.split_at_checked(at).unwrap_or((text, ""))
+    let blanks = " ".repeat(if indent + 10 > width { 0 } else { indent });
+    let options = textwrap::Options::new(width).subsequent_indent(&blanks);
+    textwrap::fill(text, options.word_splitter(textwrap::WordSplitter::NoHyphenation)) + "\n"
 }
 
 /// `2026-11-20T10:00:00Z`: the only format of times in JSON.
@@ -224,18 +176,15 @@ const DELAY: Duration = Duration::from_secs(1);
 
 /// A line on stderr that is overwritten by the next one and erased at the end; not shown if stderr is not a terminal.
 #[derive(Debug)]
-pub(super) struct Progress {
-    shown: bool,
-}
+pub(super) struct Progress(bool);
 
 impl Progress {
     pub(super) fn new() -> Self {
-        Self { shown: io::stderr().is_terminal() }
+        Self(io::stderr().is_terminal())
     }
 
-    /// Replaces the line by `what`.
     pub(super) fn show(&self, what: &str) {
-        if self.shown {
+        if self.0 {
             let _ignored = write!(io::stderr(), "\r\x1b[K{what}");
         }
     }

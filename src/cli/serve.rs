@@ -16,8 +16,7 @@ use super::console::EX_CONFIG;
 use crate::app::{
     self, ConfigPlace, Drained, Edges, Listening, LogFormat, LogQueue, NotifyState, Signals, SocketSource,
 };
-use credbroker_config as config;
-use credbroker_config::{Listen, Loaded};
+use credbroker_config::{self as config, Listen, Loaded};
 use credbroker_plugin::Environment;
 
 /// How long the process waits for its log to be written when it ends.
@@ -88,7 +87,6 @@ fn failed(error: &anyhow::Error) -> Failed {
     (format!("credbroker: {error:#}"), 1)
 }
 
-/// Runs the broker until it ends.
 fn start(
     inherited: Vec<(String, UnixListener)>,
     args: &ServeArgs,
@@ -127,13 +125,12 @@ async fn serve(
     mut signals: Signals,
 ) -> anyhow::Result<u8> {
     app::start_traces(&place.environment);
-    let address = |listening: &Listening| listening.path().map(|path| path.display().to_string());
-    let addresses: Vec<_> = listening.iter().map(address).collect();
+    let paths: Vec<_> = listening.iter().map(|listening| listening.path().map(Path::to_owned)).collect();
     let edges = Edges { follow: Some((place, loaded.sources)), ..edges };
     let mut bound = app::build(loaded.config, listening, edges)?;
     let reload = bound.reload_request();
-    for address in addresses {
-        info!("listening on {}", address.as_deref().unwrap_or("the socket from systemd"));
+    for path in paths {
+        info!("listening on {}", path.unwrap_or("the socket from systemd".into()).display());
     }
     let code = tokio::select! {
         task = bound.serve() => {
@@ -159,7 +156,6 @@ async fn serve(
     Ok(code)
 }
 
-/// Decides where to listen.
 fn listening(
     inherited: Vec<(String, UnixListener)>,
     args: &ServeArgs,

@@ -24,7 +24,6 @@ pub(super) struct ValidateArgs {
     config: Option<PathBuf>,
 }
 
-/// Prints the problems of the configuration, or a summary if there are none.
 pub(super) fn run(args: &ValidateArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
     let out = &mut *console.out;
     match config::load(args.config.as_deref(), console.environment) {

@@ -196,7 +196,7 @@ fn what_an_unfinished_undo_left_is_removed_by_the_next_one() {
     let before = home.files();
     home.said(&["setup", "--yes"], 0);
     let config = home.read(".config/credbroker/config.yaml");
-    home.own(".config/credbroker/config.yaml", &config.replace("kubeconfigs:\n", "kubeconfigs: &all\n"));
+    home.own(".config/credbroker/config.yaml", &config.replace("kubeconfigs:\n", "? kubeconfigs\n:\n"));
     let mut written = home.files();
     let said = home.said(&["setup", "--undo", "--yes"], 1);
     written.insert(home.path(".kube/config"), before[&home.path(".kube/config")].clone());

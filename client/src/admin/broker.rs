@@ -9,6 +9,7 @@ use crate::{cluster_state::HubState, failure::Failure};
 
 /// A provider of the broker.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serialize", derive(serde::Serialize), serde(rename_all = "camelCase"))]
 #[non_exhaustive]
 pub struct ProviderState {
     /// Its name.
@@ -38,6 +39,7 @@ impl ProviderState {
 
 /// A running broker.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serialize", derive(serde::Serialize), serde(rename_all = "camelCase"))]
 #[non_exhaustive]
 pub struct BrokerInfo {
     /// Its version.
@@ -45,6 +47,10 @@ pub struct BrokerInfo {
     /// The commit that it was built from, if it is known.
     pub commit: Option<String>,
     /// When it started.
+    #[cfg_attr(
+        feature = "serialize",
+        serde(rename = "startTime", serialize_with = "crate::serialize::time")
+    )]
     pub started_at: Option<SystemTime>,
     /// The files that its configuration was read from, kubeconfigs included.
     pub config_files: Vec<String>,
@@ -53,6 +59,7 @@ pub struct BrokerInfo {
     /// The hub. `None`: none is configured.
     pub hub: Option<HubState>,
     /// Which configuration is in force. `None`: the broker does not say.
+    #[cfg_attr(feature = "serialize", serde(skip))]
     pub configuration: Option<ConfigurationState>,
 }
 

@@ -8,15 +8,21 @@ use super::state::time;
 
 /// Which configuration of a broker is in force. The broker follows its files.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[cfg_attr(feature = "serialize", derive(serde::Serialize), serde(rename_all = "camelCase"))]
 #[non_exhaustive]
 pub struct ConfigurationState {
     /// When the files were read last and had no problem.
+    #[cfg_attr(feature = "serialize", serde(rename = "readTime", serialize_with = "crate::serialize::time"))]
     pub read_at: Option<SystemTime>,
     /// Changed configurations that were put in force since the broker started.
     pub reloads: u64,
     /// Problems of the files as they are now, each with its place. Not empty: an earlier configuration is in force.
     pub problems: Vec<String>,
     /// Since when the files have problems.
+    #[cfg_attr(
+        feature = "serialize",
+        serde(rename = "problemsSinceTime", serialize_with = "crate::serialize::time")
+    )]
     pub problems_since: Option<SystemTime>,
     /// Keys that have changed, and whose new value is used after a restart.
     pub restart_needed: Vec<String>,

@@ -8,6 +8,7 @@ use crate::{failure::Failure, reference::ClusterProfileRef};
 
 /// A credential in the broker's cache, without its secrets.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serialize", derive(serde::Serialize), serde(rename_all = "camelCase"))]
 #[non_exhaustive]
 pub struct CredentialState {
     /// The name of its provider.
@@ -27,8 +28,16 @@ pub struct CredentialState {
     /// Its generation. `None`: there is no credential now.
     pub generation: Option<String>,
     /// When the broker stops serving it.
+    #[cfg_attr(
+        feature = "serialize",
+        serde(rename = "expirationTime", serialize_with = "crate::serialize::time")
+    )]
     pub expires_at: Option<SystemTime>,
     /// When the broker renews it, if it is in use.
+    #[cfg_attr(
+        feature = "serialize",
+        serde(rename = "nextRefreshTime", serialize_with = "crate::serialize::time")
+    )]
     pub next_refresh: Option<SystemTime>,
     /// Open watches.
     pub watchers: u32,
@@ -41,21 +50,27 @@ pub struct CredentialState {
     /// Rejections by the API server. `None`: none was reported or suspected.
     pub rejections: Option<Rejections>,
     /// When the broker received it.
+    #[cfg_attr(feature = "serialize", serde(skip))]
     pub fetched_at: Option<SystemTime>,
     /// The earliest of all bounds, which sets `expires_at`: a name such as `tokenExp`, of the contract's
     /// `CredentialState.Bound`. `None`: there is no credential now.
+    #[cfg_attr(feature = "serialize", serde(skip))]
     pub bound: Option<String>,
     /// Why the plugin runs next, or does not: a name such as `refreshPoint`, of the contract's `CredentialState.Cause`.
+    #[cfg_attr(feature = "serialize", serde(skip))]
     pub next_run_cause: String,
     /// No run starts before this time, except for a rejection or when a person asks for one. `None`: the cause does not wait
     /// for a time.
+    #[cfg_attr(feature = "serialize", serde(skip))]
     pub next_run: Option<SystemTime>,
     /// Everything that `key` is made of. Only [`Admin::explain`](super::Admin::explain) sets it.
+    #[cfg_attr(feature = "serialize", serde(skip))]
     pub key_parts: Vec<KeyPart>,
 }
 
 /// A part of a key.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[cfg_attr(feature = "serialize", derive(serde::Serialize), serde(rename_all = "camelCase"))]
 #[non_exhaustive]
 pub struct KeyPart {
     /// What it is: a name such as `variable`, of the contract's `KeyPart.Kind`.
@@ -71,6 +86,7 @@ pub struct KeyPart {
 
 /// Whether a credential can be served.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[cfg_attr(feature = "serialize", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum State {
     /// It is valid.
@@ -89,6 +105,7 @@ pub enum State {
 
 /// Reported and suspected rejections, and what the broker did about them.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[cfg_attr(feature = "serialize", derive(serde::Serialize), serde(rename_all = "camelCase"))]
 #[non_exhaustive]
 pub struct Rejections {
     /// Rejections of all generations.
@@ -98,11 +115,16 @@ pub struct Rejections {
     /// The result of the last verification. `None`: there was none.
     pub last_verdict: Option<Verdict>,
     /// No rejection starts a run before this time. `None`: the next one may.
+    #[cfg_attr(
+        feature = "serialize",
+        serde(rename = "nextRunTime", serialize_with = "crate::serialize::time")
+    )]
     pub next_run: Option<SystemTime>,
 }
 
 /// What an API server says about a credential.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[cfg_attr(feature = "serialize", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum Verdict {
     /// It answered 401.

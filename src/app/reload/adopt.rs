@@ -4,13 +4,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::process::geteuid;
 use tokio::sync::watch;
+use tracing::warn;
 
-use super::super::limits;
-use credbroker_cache::CredentialCache;
+use credbroker_cache::{CredentialCache, EntryLimits};
 use credbroker_config::{ClusterProfiles, Config, Limits};
 use credbroker_fleet::{Fleet, hub::HubReader, resolver::Resolver};
 use credbroker_plugin::{Issuer, Provider, ProviderChanges, ProviderUpdate, Providers, access::Policy};
 use credbroker_runner::{ProcessRunner, Scheduler};
+use credbroker_uds_server as uds;
 
 /// The parts of a running broker that a configuration changes.
 #[derive(Debug)]
@@ -24,11 +25,9 @@ pub(crate) struct Adopter {
     pub(crate) policies: watch::Sender<Arc<Policy>>,
     /// What the broker started with, for the settings that it cannot change while it runs.
     pub(crate) started: Config,
-    /// The limits in force.
     pub(crate) limits: Mutex<Limits>,
 }
 
-/// What a newer configuration has changed.
 #[derive(Debug)]
 pub(super) struct Adopted {
     pub(super) providers: ProviderChanges,
@@ -67,13 +66,11 @@ impl Adopter {
             differs
         });
         note_shared(&providers, &newer);
-        let before = {
-            let mut old = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::replace(&mut *old, in_force)
-        };
-        self.scheduler.set_limits(limits::runs(&in_force), issuers(&providers, cluster_profiles.as_ref()));
+        let before =
+            std::mem::replace(&mut *self.limits.lock().unwrap_or_else(PoisonError::into_inner), in_force);
+        self.scheduler.set_limits(run_limit(&in_force), issuers(&providers, cluster_profiles.as_ref()));
         self.scheduler.set_interactive(in_force.interactive_runs.get());
-        self.cache.set_limits(limits::entries(&in_force));
+        self.cache.set_limits(entry_limits(&in_force));
 
         let fleet = cluster_profiles.is_some().then(|| Arc::clone(&self.fleet));
         self.resolver.replace(Arc::clone(&providers), fleet);
@@ -81,7 +78,6 @@ impl Adopter {
         let is_change = hub || access || before != in_force || !succession.changes.is_empty();
         Adopted { providers: succession.changes, is_change, restart_needed }
     }
-    /// The keys of `newer` that are used after a restart only.
     fn restart_needed(&self, newer: &Config) -> Vec<&'static str> {
         let (old, limits, new_limits) = (&self.started, &self.started.limits, &newer.limits);
         let keys = [
@@ -107,8 +103,31 @@ fn is_shared(provider: &Provider, policy: &Policy) -> bool {
     !policy.is_alone(geteuid().as_raw(), &provider.name)
 }
 
-/// The issuers of all plugins.
 fn issuers(providers: &Providers, section: Option<&ClusterProfiles>) -> Vec<Arc<Issuer>> {
     let hub = section.and_then(ClusterProfiles::plugin).map(|plugin| Arc::clone(&plugin.issuer));
     providers.iter().map(|provider| Arc::clone(&provider.issuer)).chain(hub).collect()
+}
+
+/// The plugin runs at a time: as many as configured, or as the limit of open files allows.
+pub(crate) fn run_limit(limits: &Limits) -> usize {
+    let runs = uds::affordable_runs(limits.plugin_runs.get());
+    if runs < limits.plugin_runs.get() {
+        warn!(
+            runs,
+            "fewer plugins run at a time than `limits.pluginRuns` allows: the limit of open files is low"
+        );
+    }
+    runs
+}
+
+pub(crate) fn entry_limits(limits: &Limits) -> EntryLimits {
+    EntryLimits { entries: limits.entries.get(), bytes: limits.entry_bytes.get() }
+}
+
+pub(crate) fn connection_limits(limits: &Limits) -> uds::Limits {
+    uds::Limits {
+        connections: limits.connections.get(),
+        bytes: limits.bytes.get(),
+        runs: limits.plugin_runs.saturating_add(limits.interactive_runs.get()).get(),
+    }
 }

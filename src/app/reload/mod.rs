@@ -17,7 +17,7 @@ use tracing::{debug, error, info, warn};
 
 use self::{
     adopt::Adopted,
-    reading::{Absences, Marks, PendingChanges, Reading, judge, sources},
+    reading::{Absences, Marks, PendingChanges, Reading, changed, judge, marks, sources},
 };
 use super::{
     linux::{Touch, Watcher},
@@ -28,10 +28,9 @@ use credbroker_credential::text::one_line;
 use credbroker_observe::clock::Clock;
 use credbroker_server::ReloadState;
 
-pub(super) use adopt::{Adopter, note_shared};
+pub(super) use adopt::{Adopter, connection_limits, entry_limits, note_shared, run_limit};
 pub use reading::ConfigPlace;
 
-/// The most names of providers in one line of the log.
 const MOST_NAMES: usize = 20;
 
 /// Interval between looks at the files where inotify reports every change, and where it does not.
@@ -41,7 +40,6 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// Wait after a reading that could not be used because its files changed meanwhile.
 const AGAIN: Duration = Duration::from_millis(250);
 
-/// Follows the files of one broker.
 #[derive(Debug)]
 pub(super) struct Follower {
     place: ConfigPlace,
@@ -50,7 +48,6 @@ pub(super) struct Follower {
     /// Asks for a reading, as SIGHUP does. Requests until the files are read are one.
     requests: Arc<Notify>,
     state: watch::Sender<Arc<ReloadState>>,
-    /// The files of the configuration in force.
     in_force: Sources,
     followed: Vec<PathBuf>,
     watcher: Watcher,
@@ -92,7 +89,6 @@ impl Follower {
         }
     }
 
-    /// Runs until the future is dropped.
     pub(super) async fn run(mut self) {
         // A file may have changed since the start.
         self.pending.ask(Duration::ZERO);
@@ -131,11 +127,10 @@ impl Follower {
         }
     }
 
-    /// Looks for changes that were not reported.
     async fn look(&mut self) {
         let followed = self.followed.clone();
-        if let Some(marks) = within(&self.turn, move || Marks::of(&followed)).await {
-            let changed = self.marks.changed_in(&marks);
+        if let Some(marks) = within(&self.turn, move || marks(&followed)).await {
+            let changed = changed(&self.marks, &marks);
             self.marks = marks;
             self.touch(changed.into_iter().map(|file| (file, Touch::Settled)).collect());
         }
@@ -148,7 +143,12 @@ impl Follower {
         let (followed, inotify) = (self.followed.clone(), self.watcher.instance());
         let read = move || Reading::new(&place, &providers, &followed, inotify.as_deref());
         let Some(reading) = within(&self.turn, read).await else {
-            self.is_stuck();
+            // A file system does not answer. The files are read again when the reading in progress has ended.
+            self.pending.ask(self.clock.now().boot.saturating_add(LONGEST));
+            let limit = LONGEST.as_secs();
+            let problem =
+                format!("the files were not read within {limit} s; check for a network mount that hangs");
+            self.keep(vec![problem]);
             return true;
         };
         let now = self.clock.now().boot;
@@ -175,15 +175,6 @@ impl Follower {
             _ => self.keep(problems),
         }
         true
-    }
-
-    /// A file system does not answer. The files are read again when the reading in progress has ended.
-    fn is_stuck(&mut self) {
-        self.pending.ask(self.clock.now().boot.saturating_add(LONGEST));
-        let limit = LONGEST.as_secs();
-        self.keep(vec![format!(
-            "the files were not read within {limit} s; check for a network mount that hangs"
-        )]);
     }
 
     async fn adopt(&mut self, loaded: Loaded) {

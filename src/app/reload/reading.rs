@@ -13,8 +13,7 @@ use std::{
 };
 
 use super::super::linux::{Touch, Watches};
-use credbroker_config as config;
-use credbroker_config::{ConfigError, Loaded, Sources};
+use credbroker_config::{self as config, ConfigError, Loaded, Sources};
 use credbroker_plugin::{Environment, Providers};
 
 /// A file is read when nothing has happened to it for this time.
@@ -28,7 +27,6 @@ pub(super) const PUT_OFF: Duration = Duration::from_secs(5);
 pub(super) struct PendingChanges {
     /// From when on each touched file counts as complete.
     files: BTreeMap<PathBuf, Duration>,
-    /// When the first of them was touched.
     since: Option<Duration>,
     /// When a reading was asked for that no file is the reason of.
     asked: Option<Duration>,
@@ -37,7 +35,6 @@ pub(super) struct PendingChanges {
 }
 
 impl PendingChanges {
-    /// Notes that `file` was touched at `now`.
     pub(super) fn touch(&mut self, file: PathBuf, touch: Touch, now: Duration) {
         let wait = match touch {
             Touch::Written => PUT_OFF,
@@ -89,24 +86,20 @@ impl PendingChanges {
 }
 
 /// The states of some files at one moment, each as a hash of what a change of it changes.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(super) struct Marks(Vec<(PathBuf, u64)>);
+pub(super) type Marks = BTreeMap<PathBuf, u64>;
 
 /// Mode, uid and gid of directories that were looked at; `None`: one cannot be.
 type Permissions = HashMap<PathBuf, Option<(u32, u32, u32)>>;
 
-impl Marks {
-    /// Looks at `files`. May block.
-    pub(super) fn of(files: &[PathBuf]) -> Self {
-        let mut known = Permissions::new();
-        Self(files.iter().map(|file| (file.clone(), mark(file, &mut known))).collect())
-    }
+pub(super) fn marks(files: &[PathBuf]) -> Marks {
+    let mut known = Permissions::new();
+    files.iter().map(|file| (file.clone(), mark(file, &mut known))).collect()
+}
 
-    /// The files that are not as `self` says.
-    pub(super) fn changed_in(&self, newer: &Self) -> Vec<PathBuf> {
-        let pairs = newer.0.iter().filter(|pair| !self.0.contains(pair));
-        pairs.map(|(file, _)| file.clone()).collect()
-    }
+/// The files that are not in `newer` as they are in `older`.
+pub(super) fn changed(older: &Marks, newer: &Marks) -> Vec<PathBuf> {
+    let changed = newer.iter().filter(|(file, mark)| older.get(*file) != Some(mark));
+    changed.map(|(file, _)| file.clone()).collect()
 }
 
 /// The state of one file; symbolic links are followed. Has the directories above it, by its name and where that leads to: who
@@ -133,27 +126,20 @@ fn mark(file: &Path, known: &mut Permissions) -> u64 {
 pub(super) const ABSENCE_GRACE: Duration = Duration::from_secs(10);
 
 /// Since when each such file has been so.
-#[derive(Debug, Default)]
-pub(super) struct Absences {
-    since: BTreeMap<PathBuf, Duration>,
-}
+pub(super) type Absences = BTreeMap<PathBuf, Duration>;
 
-impl Absences {
-    /// Notes that `absent` are all the files in use that are empty or missing at `now`. Returns those whose absence is a
-    /// problem, and when it no longer is one.
-    fn observe(
-        &mut self,
-        absent: impl IntoIterator<Item = PathBuf>,
-        now: Duration,
-    ) -> (Vec<PathBuf>, Option<Duration>) {
-        let before = mem::take(&mut self.since);
-        let since = |file: &PathBuf| before.get(file).copied().unwrap_or(now);
-        self.since = absent.into_iter().map(|file| (file.clone(), since(&file))).collect();
-        let until =
-            self.since.iter().map(|(file, since)| (file.clone(), since.saturating_add(ABSENCE_GRACE)));
-        let (awaited, ends): (Vec<_>, Vec<_>) = until.filter(|(_, until)| now < *until).unzip();
-        (awaited, ends.into_iter().max())
-    }
+/// Notes that `absent` are all the files in use that are empty or missing at `now`. Returns those whose absence is a problem,
+/// and when it no longer is one.
+fn observe(
+    absences: &mut Absences,
+    absent: impl IntoIterator<Item = PathBuf>,
+    now: Duration,
+) -> (Vec<PathBuf>, Option<Duration>) {
+    let before = mem::take(absences);
+    absences.extend(absent.into_iter().map(|file| (file.clone(), before.get(&file).copied().unwrap_or(now))));
+    let until = absences.iter().map(|(file, since)| (file.clone(), since.saturating_add(ABSENCE_GRACE)));
+    let (awaited, ends): (Vec<_>, Vec<_>) = until.filter(|(_, until)| now < *until).unzip();
+    (awaited, ends.into_iter().max())
 }
 
 /// The longest problem that is kept, in characters, and the largest number of them: they are made of keys and names of the
@@ -170,7 +156,6 @@ pub struct ConfigPlace {
     pub environment: Arc<Environment>,
 }
 
-/// One reading.
 #[derive(Debug)]
 pub(super) struct Reading {
     pub(super) result: Result<Loaded, ConfigError>,
@@ -192,10 +177,10 @@ impl Reading {
     ) -> Self {
         // Watched before they are read: a later change is reported.
         let watches = Watches::add(inotify, followed);
-        let before = Marks::of(followed);
+        let before = marks(followed);
         let result = config::reload(place.flag.as_deref(), &place.environment, providers);
         let is_new = |file: &PathBuf| !followed.contains(file);
-        let is_torn = sources(&result).followed.iter().any(is_new) || before != Marks::of(followed);
+        let is_torn = sources(&result).followed.iter().any(is_new) || before != marks(followed);
         Self { result, watches, marks: before, is_torn }
     }
 }
@@ -208,7 +193,7 @@ pub(super) fn judge(
     absences: &mut Absences,
     now: Duration,
 ) -> (Vec<String>, Option<Duration>) {
-    let (absent, again) = absences.observe(sources(result).lost_since(in_force), now);
+    let (absent, again) = observe(absences, sources(result).lost_since(in_force), now);
     let refused = result.as_ref().err().into_iter().flat_map(|error| &error.problems);
     let mut problems: Vec<_> =
         refused.map(|problem| problem.to_string().chars().take(LONGEST).collect()).collect();

@@ -22,7 +22,6 @@ pub(in crate::cli) struct BrokerConfig<'a> {
 }
 
 impl<'a> BrokerConfig<'a> {
-    /// As `credbroker serve` finds it.
     pub(in crate::cli) fn find(flag: Option<&Path>, environment: &'a Environment) -> anyhow::Result<Self> {
         let (path, exists) = config::place(flag, environment)
             .context("there is no place for a configuration: HOME is not set; name one with --config")?;
@@ -54,7 +53,6 @@ impl<'a> BrokerConfig<'a> {
         Ok(true)
     }
 
-    /// Removes those of `kubeconfigs` that it names.
     pub(in crate::cli) fn remove(&self, kubeconfigs: &[PathBuf]) -> anyhow::Result<()> {
         if !self.named()?.iter().any(|named| kubeconfigs.contains(named)) {
             return Ok(());
@@ -102,10 +100,6 @@ impl<'a> BrokerConfig<'a> {
 
 const KEY: &str = "kubeconfigs";
 
-/// A range of the text, and what replaces it.
-type TextEdit = (Range<usize>, String);
-
-/// A new configuration, before kubeconfigs are added.
 const NEW: &str = "apiVersion: credbroker.io/v1alpha1\nkind: BrokerConfig\n";
 
 /// For a list in lines. One between brackets has JSON, which is YAML.
@@ -149,68 +143,42 @@ pub(super) fn added(text: &str, paths: &[PathBuf]) -> Option<String> {
         // Not between a value and the comment behind it.
         at += text.get(at..)?.find(['\r', '\n']).unwrap_or(text.len() - at);
     }
-    let mut meaning = root.to_json();
-    let list = meaning.as_object_mut()?.entry(KEY).or_insert(Value::Null);
-    if list.is_null() {
-        *list = json!([]);
-    }
-    list.as_array_mut()?.extend(paths.iter().map(|path| json!(path.to_string_lossy())));
-    edited(text, vec![(at..at, new)], &meaning)
+    let mut list = root.get(KEY).and_then(|list| list.to_json().as_array().cloned()).unwrap_or_default();
+    list.extend(paths.iter().map(|path| json!(path.to_string_lossy())));
+    edited(text, (at..at, new), &root, Some(list))
 }
 
-/// `text` without the items of `kubeconfigs` that `is_it` selects; `None`: it is not possible.
+/// `text` without the items of `kubeconfigs` that `is_it` selects, each with its line; `None`: it is not possible. The line
+/// of the key goes with the last one, because a key without items would be null.
 pub(super) fn removed(text: &str, is_it: impl Fn(&str) -> bool) -> Option<String> {
     let root = read(text)?;
-    let (list, mut meaning) = (root.get(KEY)?, root.to_json());
-    let (parts, is_block) = (list.as_sequence()?, list.is_block(text));
-    let is_gone = |part: &Node| part.as_str().is_some_and(&is_it);
-    meaning.get_mut(KEY)?.as_array_mut()?.retain(|item| !item.as_str().is_some_and(&is_it));
-    let first_kept = parts.iter().position(|part| !is_gone(part));
-    // Each goes with its line, or with the comma before it, or if none stays before it, with the one behind it.
-    let edits = parts.iter().enumerate().filter(|(_, part)| is_gone(part)).map(|(index, part)| {
-        let range = if is_block {
-            start_of_line(text, part.range.start)..end_of_line(text, part.range.end)
-        } else if first_kept.is_some_and(|kept| kept < index) {
-            parts.get(index - 1)?.range.end..part.range.end
-        } else {
-            part.range.start..parts.get(index + 1).map_or(part.range.end, |next| next.range.start)
-        };
-        Some((range, String::new()))
-    });
-    let edits = edits.collect::<Option<Vec<TextEdit>>>()?;
-    if !is_block || first_kept.is_some() {
-        return edited(text, edits, &meaning);
+    let (key, list) = root.as_mapping()?.iter().find(|(key, _)| key.name == KEY)?;
+    let is_gone = |part: &&Node| part.as_str().is_some_and(&is_it);
+    let (gone, kept): (Vec<_>, Vec<_>) = list.as_sequence()?.iter().partition(is_gone);
+    let meaning = || Some(kept.iter().map(|part| part.to_json()).collect());
+    if !list.is_block(text) {
+        let texts = kept.iter().map(|part| text.get(part.range.clone())).collect::<Option<Vec<_>>>()?;
+        return edited(text, (list.range.clone(), format!("[{}]", texts.join(", "))), &root, meaning());
     }
-    let with = |edit: TextEdit, meaning: &Value| edited(text, [edits.as_slice(), &[edit]].concat(), meaning);
-    let mut without_key = meaning.clone();
-    without_key.as_object_mut()?.remove(KEY);
-    // A key without items would be null. Its line is removed too, or if it has a comment or nothing else is left, gets an
-    // empty list. A place with the name of the key that is not its own does not lead to that meaning.
-    text.get(..list.range.start)?.match_indices(KEY).find_map(|(at, _)| {
-        let colon = at + text.get(at..)?.find(':')? + 1;
-        let end = end_of_line(text, colon);
-        let is_bare = text.get(colon..end)?.trim().is_empty();
-        let whole = is_bare.then(|| with((start_of_line(text, at)..end, String::new()), &without_key));
-        whole.flatten().or_else(|| with((colon..colon, " []".to_owned()), &meaning))
-    })
+    let mut lines: Vec<_> = gone.iter().map(|part| part.at.line).collect();
+    if kept.is_empty() {
+        lines.push(key.at.line);
+    }
+    let rest = text.split_inclusive('\n').zip(1..).filter(|(_, line)| !lines.contains(line));
+    let list = meaning().filter(|_| !kept.is_empty());
+    edited(text, (0..text.len(), rest.map(|(line, _)| line).collect()), &root, list)
 }
 
-fn start_of_line(text: &str, at: usize) -> usize {
-    text.get(..at).and_then(|before| before.rfind('\n')).map_or(0, |end| end + 1)
-}
-
-/// Behind the line break.
-fn end_of_line(text: &str, at: usize) -> usize {
-    text.get(at..).and_then(|after| after.find('\n')).map_or(text.len(), |more| at + more + 1)
-}
-
-/// `text` with these edits, if it has that meaning then. Its end stays as it is.
-fn edited(text: &str, edits: Vec<TextEdit>, meaning: &Value) -> Option<String> {
-    let mut new = document::replaced(text, edits)?;
+/// `text` with this range replaced, if it then means what `root` does, with this list. Its end stays as it is.
+fn edited(text: &str, edit: (Range<usize>, String), root: &Node, list: Option<Vec<Value>>) -> Option<String> {
+    let Value::Object(mut meaning) = root.to_json() else { return None };
+    meaning.remove(KEY);
+    meaning.extend(list.map(|list| (KEY.to_owned(), list.into())));
+    let mut new = document::replaced(text, vec![edit])?;
     if !text.ends_with('\n') {
         new.truncate(new.trim_end_matches(['\r', '\n']).len());
     }
-    read(&new).is_some_and(|found| found.to_json() == *meaning).then_some(new)
+    read(&new).is_some_and(|found| found.to_json() == Value::Object(meaning)).then_some(new)
 }
 
 #[cfg(test)]

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use clap::builder::{PossibleValue, PossibleValuesParser};
-use credbroker_client::{Cluster, ClusterState};
+use credbroker_client::{Cluster, ClusterList, ClusterState};
 
 use super::{
-    paths,
+    shared,
     wrap::{entry, string},
 };
 use crate::cli::{
-    clusters::{ClusterList, ClusterQuery, problem},
+    clusters::{ClusterQuery, problem, warn},
     console::Console,
 };
 use credbroker_config::kubeconfig::{Shim, extension, is_shim, yaml};
@@ -55,10 +55,10 @@ pub(in crate::cli) struct FleetArgs {
 }
 
 pub(super) fn run(args: &FleetArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
-    let shim = paths::shim(console, &args.query.broker.socket, args.bare)?;
+    let shim = shared::shim(console, &args.query.broker.socket, args.bare)?;
     let fleet = args.query.ask(console.environment)?;
-    fleet.warn(console.err)?;
-    for state in fleet.clusters.values().filter(|state| endpoint(state).is_none()) {
+    warn(&fleet, console.err)?;
+    for state in fleet.clusters.iter().filter(|state| endpoint(state).is_none()) {
         let why = problem(state).unwrap_or_else(|| "its ClusterProfile names no server".to_owned());
         writeln!(console.err, "credbroker: skipped {}: {why}", one_line(&state.profile.to_string()))?;
     }
@@ -74,13 +74,13 @@ pub(super) fn run(args: &FleetArgs, console: &mut Console<'_>) -> anyhow::Result
         1 => "1 context, which is not current".to_owned(),
         count => format!("{count} contexts, none of them current"),
     };
-    let Some(path) = paths::output(args.output.as_deref()) else {
+    let Some(path) = shared::output(args.output.as_deref()) else {
         console.out.write_all(text.as_bytes())?;
         console.out.flush()?;
         writeln!(console.err, "credbroker: {contexts}: use `kubectl --context {first} …`")?;
         return Ok(0);
     };
-    let (output, _) = paths::open(path, &[], "fleet", |found| args.force || found.is_some_and(is_ours))?;
+    let (output, _) = shared::open(path, &[], "fleet", |found| args.force || found.is_some_and(is_ours))?;
     output.write_private(&text)?;
     output.say_if_link("written", console.out)?;
     let path = path.display();
@@ -89,12 +89,9 @@ pub(super) fn run(args: &FleetArgs, console: &mut Console<'_>) -> anyhow::Result
     Ok(0)
 }
 
-/// The mark of a file that this command writes.
 const MARK: &str = "credbroker.io/fleet";
-/// The flag of the shim that the users of such a file have.
 const CLUSTER_PROFILE: &str = "--cluster-profile";
 
-/// The versions of the exec protocol, and the clients that support them.
 fn versions() -> PossibleValuesParser {
     PossibleValuesParser::new([
         PossibleValue::new("v1").help("kubectl 1.22 or newer, and all other current clients"),
@@ -138,12 +135,10 @@ fn is_ours(kubeconfig: &Node) -> bool {
     extension(kubeconfig, MARK).is_some() && users.iter().all(is_fleet)
 }
 
-/// Each cluster that has an endpoint, by the name of its context.
 fn reachable(fleet: &ClusterList) -> impl Iterator<Item = (String, &Cluster)> {
-    fleet.clusters.iter().filter_map(|(name, state)| Some((name.to_string(), endpoint(state)?)))
+    fleet.clusters.iter().filter_map(|state| Some((state.profile.to_string(), endpoint(state)?)))
 }
 
-/// The cluster, if its server is known.
 fn endpoint(state: &ClusterState) -> Option<&Cluster> {
     state.cluster.as_ref().filter(|cluster| !cluster.server.is_empty())
 }

@@ -13,16 +13,17 @@ use credbroker_exec::Failure;
 
 use super::{
     broker_config::BrokerConfig,
-    definitions::{missing, record},
-    paths::{self, Input, summarise},
+    shared::{self, Input, missing, record, summarise},
 };
 use crate::cli::{
     broker::BrokerArgs,
     console::{Console, EX_CONFIG, fail},
     files::Locked,
 };
-use credbroker_config as config;
-use credbroker_config::kubeconfig::{self, Edited, KubeFile, Kubeconfig, Mode};
+use credbroker_config::{
+    self as config,
+    kubeconfig::{self, Edited, KubeFile, Kubeconfig, Mode},
+};
 use credbroker_credential::{
     document::{Node, ParseError},
     text::listed,
@@ -98,7 +99,7 @@ pub(in crate::cli) fn inject(args: &InjectArgs, console: &mut Console<'_>) -> an
     let Some(Input { kubeconfig, mut definitions, .. }) = input else { return Ok(EX_CONFIG) };
     let wanted = users_of(&kubeconfig, &args.contexts)?;
     definitions.served.retain(|(name, _)| wanted.is_empty() || wanted.contains(name));
-    let shim = paths::shim(console, &args.broker.socket, args.bare)?;
+    let shim = shared::shim(console, &args.broker.socket, args.bare)?;
     let brokered = |file: &KubeFile, text: &str| {
         let is_it = |of: &(String, Definition), name: &str| of.0 == name && of.1.file() == file.identity;
         let is_wanted = |name: &str| definitions.served.iter().any(|of| is_it(of, name));
@@ -175,7 +176,6 @@ pub(in crate::cli) fn restore(args: &RestoreArgs, console: &mut Console<'_>) -> 
     Ok(code)
 }
 
-/// Returns whether it had anything to restore.
 fn restore_file(path: &Path, console: &mut Console<'_>) -> anyhow::Result<bool> {
     let text = read(path)?;
     match kubeconfig::restore(&text, |_| true) {
@@ -235,7 +235,6 @@ fn warn_of_refused(edited: &Edited, path: &Path, console: &mut Console<'_>) -> a
     Ok(())
 }
 
-/// The names of the users of `contexts`; none without one.
 fn users_of(kubeconfig: &Kubeconfig, contexts: &[String]) -> anyhow::Result<HashSet<String>> {
     let all = kubeconfig.contexts();
     let user = |wanted: &String| {

@@ -1,10 +1,9 @@
 //! `credbroker kubeconfig`.
 
 mod broker_config;
-mod definitions;
 mod fleet;
 mod in_place;
-mod paths;
+mod shared;
 mod wrap;
 
 use clap::Subcommand;
@@ -13,8 +12,8 @@ use super::console::Console;
 
 pub(super) use self::{
     broker_config::BrokerConfig,
-    definitions::recorded_plugins,
     in_place::{InjectArgs, RestoreArgs, inject, restore, with_plugins},
+    shared::recorded_plugins,
 };
 
 /// Write kubeconfigs whose users request credentials from the broker

@@ -5,10 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{
-    definitions::{advice, record},
-    paths::{self, Input},
-};
+use super::shared::{self, Input, advice, record};
 use crate::cli::{
     broker::BrokerArgs,
     console::{Console, EX_CONFIG},
@@ -60,23 +57,23 @@ pub(super) fn run(args: &WrapArgs, console: &mut Console<'_>) -> anyhow::Result<
         writeln!(console.err, "credbroker: {}", input.nothing())?;
         return Ok(EX_CONFIG);
     }
-    let mut document = wrapped(&input, &paths::shim(console, &args.broker.socket, args.bare)?);
+    let mut document = wrapped(&input, &shared::shim(console, &args.broker.socket, args.bare)?);
     let environment = console.environment;
     let advice = || advice(served, &args.broker, environment);
-    let Some(path) = paths::output(args.output.as_deref()) else {
+    let Some(path) = shared::output(args.output.as_deref()) else {
         console.out.write_all(yaml(&document)?.as_bytes())?;
         record(&input.definitions, environment, console.err)?;
         writeln!(console.err, "credbroker: {}", advice()?)?;
         return Ok(0);
     };
     let may_replace = |earlier: Option<&Node>| args.force || earlier.is_some_and(|it| is_copy(it, &document));
-    let (output, earlier) = paths::open(path, &input.paths, "wrap", may_replace)?;
+    let (output, earlier) = shared::open(path, &input.paths, "wrap", may_replace)?;
     if let Some(earlier) = earlier {
         keep_current_context(&mut document, &earlier);
     }
     output.write_private(&yaml(&document)?)?;
     let names: Vec<_> = served.iter().map(|(name, _)| name.clone()).collect();
-    paths::summarise(path, &names, console.out)?;
+    shared::summarise(path, &names, console.out)?;
     record(&input.definitions, environment, console.out)?;
     output.say_if_link("written", console.out)?;
     writeln!(console.out, "Use it with `KUBECONFIG={} kubectl …`.", path.display())?;
@@ -84,7 +81,6 @@ pub(super) fn run(args: &WrapArgs, console: &mut Console<'_>) -> anyhow::Result<
     Ok(0)
 }
 
-/// The merged kubeconfig, with the shim in front of the commands of the users that the broker serves.
 fn wrapped(Input { kubeconfig, definitions, .. }: &Input, shim: &Shim) -> Node {
     let served: HashSet<_> = definitions.served.iter().map(|(name, _)| name.as_str()).collect();
     let mut document = merged(kubeconfig);
@@ -165,41 +161,29 @@ fn merged(kubeconfig: &Kubeconfig) -> Node {
     Value::Mapping(entries).into()
 }
 
-/// Makes the paths of a cluster or a user absolute.
 fn relocate(item: &mut Node, dir: &Path) {
-    for (body, key) in [
-        ("cluster", "certificate-authority"),
-        ("user", "client-certificate"),
-        ("user", "client-key"),
-        ("user", "tokenFile"),
-    ] {
-        if let Some(path) = child(item, body).and_then(|body| child(body, key)) {
-            absolute(path, dir);
+    const COMMAND: &[&str] = &["user", "exec", "command"];
+    const AUTHORITY: &[&str] = &["cluster", "certificate-authority"];
+    for keys in
+        [AUTHORITY, &["user", "client-certificate"], &["user", "client-key"], &["user", "tokenFile"], COMMAND]
+    {
+        let found = keys.iter().try_fold(&mut *item, |of, key| child(of, key));
+        // A command without a separator is looked up in `PATH`.
+        if let Some(Node { value: Value::String(path), .. }) = found
+            && !path.is_empty()
+            && (keys != COMMAND || path.contains('/'))
+            && let Some(absolute) = dir.join(&*path).components().collect::<PathBuf>().to_str()
+        {
+            absolute.clone_into(path);
         }
     }
-    let command = child(item, "user").and_then(|user| child(child(user, "exec")?, "command"));
-    // A name without a separator is looked up in `PATH`.
-    if let Some(command) = command.filter(|command| command.as_str().is_some_and(|it| it.contains('/'))) {
-        absolute(command, dir);
-    }
 }
 
-fn absolute(path: &mut Node, dir: &Path) {
-    if let Value::String(path) = &mut path.value
-        && !path.is_empty()
-        && let Some(absolute) = dir.join(&*path).components().collect::<PathBuf>().to_str()
-    {
-        absolute.clone_into(path);
-    }
-}
-
-/// The value of `key`, when `of` is a map that has it.
 fn child<'a>(of: &'a mut Node, key: &str) -> Option<&'a mut Node> {
     let Value::Mapping(entries) = &mut of.value else { return None };
     entries.iter_mut().find_map(|(name, node)| (name.name == key).then_some(node))
 }
 
-/// The name of an item.
 fn name(item: &Node) -> Option<&str> {
     item.get("name").and_then(Node::as_str)
 }

@@ -76,7 +76,6 @@ pub(super) fn run(
     Ok(0)
 }
 
-/// Shows what will be done, and asks at a terminal, unless `yes` is set.
 fn confirmed(title: &str, lines: &[String], yes: bool, console: &mut Console<'_>) -> anyhow::Result<bool> {
     writeln!(console.out, "{title}")?;
     lines.iter().try_for_each(|line| writeln!(console.out, "  {line}"))?;
@@ -98,7 +97,6 @@ fn confirmed(title: &str, lines: &[String], yes: bool, console: &mut Console<'_>
     Ok(is_yes)
 }
 
-/// Does what is planned.
 fn apply(plan: &Plan, manifest: &mut Manifest, console: &mut Console<'_>) -> anyhow::Result<()> {
     let environment = console.environment;
     let is_ours = manifest.may_write(&plan.config);
@@ -143,7 +141,6 @@ fn apply(plan: &Plan, manifest: &mut Manifest, console: &mut Console<'_>) -> any
     Ok(writeln!(console.out, "{next}")?)
 }
 
-/// Runs `systemctl --user`.
 fn systemctl(args: &[&str], environment: &Environment) -> anyhow::Result<()> {
     let shown = args.join(" ");
     let ran = programs::systemctl(args, environment);
@@ -153,7 +150,6 @@ fn systemctl(args: &[&str], environment: &Environment) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// For a person, one line each.
 fn undo_lines(manifest: &Manifest) -> Vec<String> {
     let mut lines = vec!["credbroker-exec from your kubeconfigs".to_owned()];
     if manifest.units {
@@ -196,8 +192,11 @@ fn undo(manifest: &Manifest, own: &Path, console: &mut Console<'_>) -> anyhow::R
     for path in manifest.files.keys() {
         if manifest.may_write(path) { remove(path)? } else { left.push(path.clone()) }
     }
-    if let Some(program) = &manifest.on_demand {
-        stop(program, environment);
+    let runtime = environment.set("XDG_RUNTIME_DIR").map(Path::new);
+    if let (Some(program), Some(runtime)) = (&manifest.on_demand, runtime) {
+        // The broker hides the link to its program; its command line is what the shim gave it.
+        let command = [program.as_os_str().as_bytes(), b"\0serve\0--detached\0"].concat();
+        let _not_running = app::terminate_listener(&runtime.join("credbroker/credbroker.sock"), &command);
     }
     manage(&["daemon-reload"])?;
     remove(&Manifest::path(own))?;
@@ -218,14 +217,6 @@ fn remove(path: &PathBuf) -> anyhow::Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-/// Stops the broker that listens on this user's own socket, if it is `program`.
-fn stop(program: &Path, environment: &Environment) {
-    let Some(runtime) = environment.set("XDG_RUNTIME_DIR").map(Path::new) else { return };
-    // The broker hides the link to its program; its command line is what the shim gave it.
-    let command = [program.as_os_str().as_bytes(), b"\0serve\0--detached\0"].concat();
-    app::terminate_listener(&runtime.join("credbroker/credbroker.sock"), &command);
 }
 
 #[cfg(test)]

@@ -24,14 +24,12 @@ use credbroker_plugin::{Environment, Globs, Sha256};
 const RECORDED: [&str; 2] = ["XDG_RUNTIME_DIR", "XDG_CONFIG_HOME"];
 const SERVICE: &str = include_str!("../../../systemd/user/credbroker.service");
 const SOCKET: &str = include_str!("../../../systemd/user/credbroker.socket");
-/// The directory of the units in a configuration directory.
 const UNITS: &str = "systemd/user";
 const START: &str = "ExecStart=/usr/bin/credbroker serve\n";
 
 /// Everything that is done, in this order.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// The directory of credbroker in the home of the user.
     pub(super) own: PathBuf,
     /// The configuration, and the kubeconfigs that it must name; none: there is nothing to serve.
     pub(super) config: PathBuf,
@@ -54,9 +52,8 @@ impl Plan {
     ) -> anyhow::Result<Self> {
         let home = environment.set("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
         let home = home.context("HOME is not set, so there is no place for the files; set it")?;
-        let base = |variable: &str, default: &str| {
-            environment.base_directory(variable, default).unwrap_or_else(|| home.join(default))
-        };
+        let base =
+            |variable, default| environment.base_directory(variable, default).unwrap_or(home.join(default));
         let (data, state) = (base("XDG_DATA_HOME", ".local/share"), base("XDG_STATE_HOME", ".local/state"));
         let config = own.join("config.yaml");
         let kubeconfigs = kubeconfig::with_plugins(environment)?;
@@ -89,7 +86,6 @@ impl Plan {
         !self.kubeconfigs.is_empty() && !matches!(self.start, Start::ByHand(_))
     }
 
-    /// For a person, one line each.
     pub(super) fn lines(&self) -> Vec<String> {
         let (mut lines, kubeconfigs) = (Vec::new(), joined(&self.kubeconfigs, ", "));
         if !self.kubeconfigs.is_empty() {
@@ -134,7 +130,6 @@ impl Plan {
     }
 }
 
-/// How the broker is started.
 #[derive(Debug)]
 pub(super) enum Start {
     /// By systemd, when a client connects.
@@ -146,7 +141,6 @@ pub(super) enum Start {
 }
 
 impl Start {
-    /// As it can be started here.
     fn of(
         environment: &Environment,
         program: &Path,
@@ -155,9 +149,9 @@ impl Start {
     ) -> anyhow::Result<Self> {
         let user = rustix::process::geteuid();
         if user.is_root() {
-            return Ok(Self::ByHand(
-                "you are root, whose broker is that of the machine; see docs/operations.md for its units",
-            ));
+            let why =
+                "you are root, whose broker is that of the machine; see docs/operations.md for its units";
+            return Ok(Self::ByHand(why));
         }
         let variable = |name| environment.set(name).map(Path::new);
         let runtime = variable("XDG_RUNTIME_DIR").filter(|path| path.is_absolute());
@@ -194,7 +188,6 @@ impl Start {
     }
 }
 
-/// The paths of the completions and their contents.
 fn completions(data: &Path, config: &Path) -> [(PathBuf, String); 3] {
     [
         (data.join("bash-completion/completions/credbroker"), "bash"),
@@ -218,7 +211,6 @@ fn quoted(word: &str) -> String {
     json!(word).to_string().replace('%', "%%").replace('$', "$$")
 }
 
-/// The file `setup.json`.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Manifest {
@@ -227,9 +219,7 @@ pub(super) struct Manifest {
     pub(super) files: BTreeMap<PathBuf, BTreeSet<String>>,
     /// A configuration that was there before, and the kubeconfigs that were added to it.
     pub(super) added: Option<(PathBuf, Vec<PathBuf>)>,
-    /// Whether the socket unit was enabled.
     pub(super) units: bool,
-    /// The program that the shim starts.
     pub(super) on_demand: Option<PathBuf>,
 }
 
@@ -262,7 +252,6 @@ impl Manifest {
         self.files.entry(path.to_owned()).or_default().insert(hash(contents.as_bytes()));
     }
 
-    /// Records that `contents` were written to `path`.
     pub(super) fn has_written(&mut self, path: &Path, contents: &str) {
         self.files.insert(path.to_owned(), [hash(contents.as_bytes())].into());
     }

@@ -20,13 +20,10 @@ use crate::cli::{
 use credbroker_credential::text::one_line;
 use credbroker_observe::clock::{Clock as _, SystemClock};
 
-/// The time between two frames.
 const INTERVAL: Duration = Duration::from_secs(1);
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// The longest history.
 const MOST: usize = 200;
 
-/// Draws until a signal ends it.
 pub(super) fn run(broker: &BrokerArgs, selector: &Selector, console: &mut Console<'_>) -> anyhow::Result<u8> {
     let environment = console.environment;
     let socket = broker.socket.locate(environment);
@@ -69,7 +66,10 @@ pub(super) fn run(broker: &BrokerArgs, selector: &Selector, console: &mut Consol
 /// One picture. `lost`: why it is not of now.
 fn frame(overview: &Overview, runs: &Runs, lost: Option<&str>, screen: Screen, now: SystemTime) -> String {
     let width = screen.width();
-    let in_flight = overview.credentials.iter().filter(|held| is_running(held)).count();
+    let is_running = |held: &&CredentialState| {
+        held.state == State::Waiting || (held.state == State::Renewing && held.last_failure.is_none())
+    };
+    let in_flight = overview.credentials.iter().filter(is_running).count();
     let counts = format!(
         "{} credentials, {in_flight} running or waiting, {} runs since this view began",
         overview.credentials.len(),
@@ -93,14 +93,9 @@ fn frame(overview: &Overview, runs: &Runs, lost: Option<&str>, screen: Screen, n
     text
 }
 
-fn is_running(held: &CredentialState) -> bool {
-    held.state == State::Waiting || (held.state == State::Renewing && held.last_failure.is_none())
-}
-
 /// The other screen of the terminal. The first one is shown again when this is dropped.
 struct AlternateScreen<'a> {
     out: &'a mut dyn Write,
-    /// Whether the terminal is gone.
     is_gone: bool,
 }
 
@@ -114,19 +109,12 @@ impl<'a> AlternateScreen<'a> {
     /// Replaces the picture. Lines that do not fit are left out.
     fn draw(&mut self, frame: &str, screen: Screen) {
         let rows = screen.size.map_or(usize::MAX, |(_, rows)| rows).max(2);
-        let count = frame.lines().count();
-        let mut text = "\x1b[H".to_owned();
-        for (index, line) in frame.lines().take(rows).enumerate() {
-            let is_last = index + 1 == rows;
-            if is_last && count > rows {
-                text.extend(["… ", &(count - rows + 1).to_string(), " more lines"]);
-            } else {
-                text.push_str(line);
-            }
-            text.push_str(if is_last { "\x1b[K" } else { "\x1b[K\r\n" });
+        let (mut lines, count): (Vec<_>, _) = (frame.lines().take(rows).collect(), frame.lines().count());
+        let more = format!("… {} more lines", (count + 1).saturating_sub(rows));
+        if let (true, Some(last)) = (count > rows, lines.last_mut()) {
+            *last = &more;
         }
-        text.push_str("\x1b[J");
-        self.write(&text);
+        self.write(&format!("\x1b[H{}\x1b[K\x1b[J", lines.join("\x1b[K\r\n")));
     }
 
     fn write(&mut self, text: &str) {
@@ -140,7 +128,6 @@ impl Drop for AlternateScreen<'_> {
     }
 }
 
-/// The runs between two readings, of the last readings.
 #[derive(Debug, Default)]
 struct Runs {
     /// Of each key, the runs until the last reading. `None`: there was no reading yet.
@@ -154,11 +141,8 @@ impl Runs {
         let now: HashMap<_, _> = credentials.iter().map(|held| (held.key.clone(), held.runs)).collect();
         if let Some(known) = &self.known {
             // A key that was forgotten begins at 0 again.
-            let since = |key: &String, runs: u64| match known.get(key) {
-                Some(before) if runs >= *before => runs - before,
-                _ => runs,
-            };
-            let runs = now.iter().map(|(key, runs)| since(key, *runs)).sum();
+            let before = |key: &String| known.get(key).copied().unwrap_or_default();
+            let runs = now.iter().map(|(key, runs)| runs.checked_sub(before(key)).unwrap_or(*runs)).sum();
             self.history.push_back(runs);
             self.total += runs;
         }
@@ -168,7 +152,6 @@ impl Runs {
         self.known = Some(now);
     }
 
-    /// The last `width` readings; the highest bar is the most runs.
     fn bars(&self, width: usize) -> String {
         let shown = self.history.iter().skip(self.history.len().saturating_sub(width));
         let most = shown.clone().copied().max().unwrap_or_default().max(1);

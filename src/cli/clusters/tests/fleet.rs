@@ -18,7 +18,7 @@ use tokio::{
 };
 use tonic::{Request, Response, Status};
 
-use super::super::{ClusterList, ClusterQuery, Environment};
+use super::super::{ClusterList, ClusterQuery, Environment, sorted, warn};
 use crate::cli::{
     broker::{BrokerArgs, SocketArg},
     console::fail,
@@ -33,9 +33,10 @@ pub(in crate::cli) struct Fleet {
 
 impl From<Fleet> for ClusterList {
     fn from(fleet: Fleet) -> Self {
-        let mut list = Self { hub: fleet.hub.map(Into::into), ..Self::default() };
-        list.add(fleet.clusters.into_iter().map(Into::into).collect());
-        list
+        let mut list = Self::default();
+        list.hub = fleet.hub.map(Into::into);
+        list.clusters = fleet.clusters.into_iter().map(Into::into).collect();
+        sorted(list)
     }
 }
 
@@ -182,7 +183,7 @@ pub(in crate::cli) fn unusable(reason: Reason, message: &str) -> ClusterState {
 }
 
 fn names(fleet: &ClusterList) -> Vec<String> {
-    fleet.clusters.keys().map(ToString::to_string).collect()
+    fleet.clusters.iter().map(|state| state.profile.to_string()).collect()
 }
 
 fn five() -> Fleet {
@@ -195,7 +196,7 @@ fn all_pages_of_all_namespaces_are_requested_and_sorted() {
     let fleet = broker.query(&[]).ask(&Environment::default()).unwrap();
     assert_eq!(names(&fleet), ["a/y", "a/z", "a-b/x", "b/x", "c/x"]);
     assert_eq!(fleet.hub, Some(hub(true, "").into()));
-    assert!(fleet.clusters.values().all(|cluster| cluster.provider.as_deref() == Some("gke")));
+    assert!(fleet.clusters.iter().all(|cluster| cluster.provider.as_deref() == Some("gke")));
 }
 
 #[test]
@@ -209,7 +210,7 @@ fn each_named_namespace_is_requested_once() {
 fn the_later_state_of_a_repeated_cluster_counts() {
     let fleet = ClusterList::from(fleet([("a/x", ready("https://old")), ("a/x", ready("https://new"))]));
     let servers: Vec<_> =
-        fleet.clusters.values().map(|state| &state.cluster.as_ref().unwrap().server).collect();
+        fleet.clusters.iter().map(|state| &state.cluster.as_ref().unwrap().server).collect();
     assert_eq!(servers, ["https://new"]);
 }
 
@@ -243,7 +244,7 @@ fn a_list_that_may_be_incomplete_has_one_line_that_says_why() {
         for (size, mut fleet) in [("some", five()), ("empty", Fleet::default())] {
             fleet.hub.clone_from(&state);
             let mut err = Vec::new();
-            ClusterList::from(fleet).warn(&mut err).unwrap();
+            warn(&fleet.into(), &mut err).unwrap();
             let line = String::from_utf8(err).unwrap();
             lines.push(format!("{what}, {size}: {line}").trim_end().to_owned());
         }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use self::fleet::{FakeBroker, Fleet, fleet, hub, ready, unusable};
 use super::{
     super::console::{fail, tests::console},
-    ClusterList, ClustersArgs, Environment, as_table, document, run,
+    ClusterList, ClustersArgs, Environment, as_table, run,
 };
 
 #[derive(Debug, Parser)]
@@ -129,7 +129,7 @@ fn json_has_every_field_with_the_names_of_the_api() {
     let mut fleet =
         fleet([("fleet/paris", profile), ("fleet/rome", unusable(Reason::NoMatchingProvider, "m"))]);
     fleet.hub = Some(hub(false, "down"));
-    insta::assert_snapshot!(format!("{:#}", document(&ClusterList::from(fleet))), @r#"
+    insta::assert_snapshot!(format!("{:#}", json!(ClusterList::from(fleet))), @r#"
     {
       "clusters": [
         {
@@ -203,7 +203,7 @@ fn json_has_every_field_with_the_names_of_the_api() {
 
 #[test]
 fn without_a_hub_the_list_in_json_is_empty() {
-    assert_eq!(document(&ClusterList::default()), json!({"clusters": [], "hub": null}));
+    assert_eq!(json!(ClusterList::default()), json!({"clusters": [], "hub": null}));
 }
 
 #[test]

@@ -44,14 +44,14 @@ fn a_configuration_without_the_list_gets_one_and_loses_it_again() {
 }
 
 #[test]
-fn a_list_that_becomes_empty_is_not_null() {
+fn the_key_goes_with_the_last_item_because_it_would_be_null() {
     for (text, expected) in [
-        ("kind: x\nkubeconfigs: # mine\n- /c\n", "kind: x\nkubeconfigs: [] # mine\n"),
-        ("kubeconfigs:\n- /c\n- /c\n", "kubeconfigs: []\n"),
-        ("'kubeconfigs':\r\n# kubeconfigs:\r\n- /c # 1\r\nkind: x", "# kubeconfigs:\r\nkind: x"),
-        ("{\"kubeconfigs\": [/c]}", "{\"kubeconfigs\": []}"),
+        ("kind: x\nkubeconfigs: # mine\n- /c\n", Some("kind: x\n")),
+        ("'kubeconfigs':\r\n# kubeconfigs:\r\n- /c # 1\r\nkind: x", Some("# kubeconfigs:\r\nkind: x")),
+        ("{\"kubeconfigs\": [/c]}", Some("{\"kubeconfigs\": []}")),
+        ("kubeconfigs:\n- /c\n- /c\n", None),
     ] {
-        assert_eq!(removed(text, |item| item == "/c").as_deref(), Some(expected));
+        assert_eq!(removed(text, |item| item == "/c").as_deref(), expected);
     }
 }
 
@@ -63,4 +63,11 @@ fn any_item_is_removed_with_one_comma() {
     assert_eq!(without(&["/a", "/b"]).unwrap(), "kubeconfigs: [/c] # x");
     assert_eq!(without(&["/a", "/c"]).unwrap(), "kubeconfigs: [/b] # x");
     assert_eq!(without(&["/b", "/c"]).unwrap(), "kubeconfigs: [/a] # x");
+}
+
+#[test]
+fn a_configuration_that_is_not_a_map_is_not_edited() {
+    for text in ["", "- /c\n", "kubeconfigs", "kubeconfigs: /c]\n"] {
+        assert_eq!((add(text), removed(text, |_| true)), (None, None), "{text}");
+    }
 }

@@ -25,7 +25,7 @@ fn bin() -> (TempDir, Environment) {
 
 /// The kubeconfig that is at `path`.
 fn written(path: &Path) -> Node {
-    paths::open(path, &[], "fleet", |_| true).unwrap().1.unwrap()
+    shared::open(path, &[], "fleet", |_| true).unwrap().1.unwrap()
 }
 
 fn bare_shim() -> Shim {

@@ -29,9 +29,9 @@ fn a_table_fits_its_screen() {
     }
     assert_eq!(
         text(40, false),
-        "PROVIDER              STATE  EXPIRES\n\
-         gke                   valid  in 42m\n\
-         arn:aws:ek…roduction  valid  in 42m\n"
+        "PROVIDER                  STATE  EXPIRES\n\
+         gke                       valid  in 42m\n\
+         arn:aws:eks:…/production  valid  in 42m\n"
     );
     assert!(text(40, true).contains("\x1b[32mvalid\x1b[0m  in 42m"));
     let unlimited = fitted(["PROVIDER", "STATE", "EXPIRES", "RUNS"], &rows, (1, &[3, 2]), Screen::default());

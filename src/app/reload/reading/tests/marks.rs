@@ -32,10 +32,10 @@ fn every_change_of_a_file_is_seen_and_no_other() {
         }),
     ];
     for (what, change) in changes {
-        let before = Marks::of(&files);
-        assert_eq!(before.changed_in(&Marks::of(&files)), [""; 0].map(PathBuf::from), "{what}");
+        let before = marks(&files);
+        assert_eq!(changed(&before, &marks(&files)), [""; 0].map(PathBuf::from), "{what}");
         change();
-        assert_eq!(before.changed_in(&Marks::of(&files)), [file.clone(), link.clone()], "{what}");
+        assert_eq!(changed(&before, &marks(&files)), [file.clone(), link.clone()], "{what}");
     }
 }
 
@@ -51,8 +51,8 @@ fn other_permissions_of_a_directory_on_the_way_are_a_change() {
     let files = [root.join("names/link/deep/file")];
     // `names` is above the name alone, and `places` above the place alone.
     for directory in ["", "names", "places", "places/real", "places/real/deep"] {
-        let before = Marks::of(&files);
+        let before = marks(&files);
         fs::set_permissions(root.join(directory), fs::Permissions::from_mode(0o750)).unwrap();
-        assert_eq!(before.changed_in(&Marks::of(&files)), files, "{directory:?}");
+        assert_eq!(changed(&before, &marks(&files)), files, "{directory:?}");
     }
 }

@@ -3,12 +3,12 @@ use super::*;
 #[test]
 fn each_finding_is_a_line_with_its_remedy_below_and_the_first_error_decides() {
     let mut findings = Findings::default();
-    findings.or("socket", Level::Ok, || "/run/x.sock".to_owned());
-    findings.add("clock", Level::Warning, "it is not synchronised", "start a time service");
-    findings.or("clock", Level::Ok, || "synchronised".to_owned());
+    findings.or("socket", GOOD, || "/run/x.sock".to_owned());
+    findings.add("clock", WARNING, "it is not synchronised", "start a time service");
+    findings.or("clock", GOOD, || "synchronised".to_owned());
     assert_eq!(findings.exit_code(), 0);
-    findings.add("kubeconfig", Level::Error(78), "\x1b[31mbroken\n", "repair it");
-    findings.add("plugins", Level::Error(1), "missing", "");
+    findings.add("kubeconfig", BAD_CONFIG, "\x1b[31mbroken\n", "repair it");
+    findings.add("plugins", BAD, "missing", "");
     assert_eq!(findings.exit_code(), 78);
     insta::assert_snapshot!(findings.text(), @r"
     ok       socket         /run/x.sock

@@ -1,9 +1,8 @@
 //! `credbroker doctor`: checks of the running broker, the programs, the kubeconfig and the machine.
 
-mod finding;
-
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
+    fmt::Write as _,
     path::{Path, PathBuf},
 };
 
@@ -12,11 +11,8 @@ use credbroker_client::{
     admin::{Selector, State},
 };
 use credbroker_exec::Failure;
+use serde_json::{Value, json};
 
-use self::finding::{
-    Findings,
-    Level::{self, Note, Ok as Good, Warning},
-};
 use super::{
     broker::BrokerArgs,
     console::{Console, EX_CONFIG, OutputFormat},
@@ -30,18 +26,18 @@ use credbroker_config::{
 };
 use credbroker_credential::{
     document::Node,
-    text::{listed, shown},
+    text::{listed, one_line, shown},
 };
 use credbroker_plugin::{Command, Definition, Environment};
 use credbroker_runner::find_in_path;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const KUBECONFIG: &str = "kubeconfig";
-const BAD: Level = Level::Error(1);
 const INJECT: &str = "run `credbroker kubeconfig inject`";
 const OUTDATED: &str = "were edited, and the arguments of their credbroker-exec do not describe them";
 const ADD: &str = "add the kubeconfig that they were written from to `kubeconfigs` of the broker's configuration, or write \
                    this one again with `credbroker kubeconfig wrap`";
+const ABSENT: &str = "name a credbroker-exec that does not exist";
 const INSTALL: &str =
     "install it there, or write the kubeconfig again with `credbroker kubeconfig wrap` or `inject`";
 const RESTART: &str = "restart the broker, for example with `systemctl --user restart credbroker.service`";
@@ -86,12 +82,10 @@ pub(super) fn run(args: &DoctorArgs, console: &mut Console<'_>) -> anyhow::Resul
     Ok(findings.exit_code())
 }
 
-/// The checks, each of which adds what it finds.
 struct Checks<'a> {
     environment: &'a Environment,
     /// `None`: no broker answers on a socket that is trusted.
     running: Option<Overview>,
-    /// The files of the configuration as they are now.
     loaded: Result<Loaded, ConfigError>,
     findings: Findings,
 }
@@ -111,9 +105,9 @@ impl<'a> Checks<'a> {
             Ok(Overview { broker: info, .. }) => {
                 let sockets = info.sockets.join(", ");
                 let text = format!("a broker that is trusted answers; it listens on {sockets}");
-                findings.add(CHECK, Good, text, "");
+                findings.add(CHECK, GOOD, text, "");
             }
-            Err(failure) => findings.add(CHECK, Level::Error(failure.exit_code()), failure.line(None), ""),
+            Err(failure) => findings.add(CHECK, ("error", failure.exit_code()), failure.line(None), ""),
         }
         let user = rustix::process::geteuid();
         let is_own =
@@ -122,25 +116,23 @@ impl<'a> Checks<'a> {
             && is_own
             && socket.candidates().all(|path| path == Path::new(Socket::SYSTEM))
             && socket.ignored_runtime_directory().is_none()
-        // else the error says it
         {
             let text = "XDG_RUNTIME_DIR is not set, so your own broker is not looked for; it is not set after su and in cron";
             let remedy =
                 format!("run `export XDG_RUNTIME_DIR=/run/user/{}`, or log in with a session", user.as_raw());
-            findings.add("session", Warning, text, remedy);
+            findings.add("session", WARNING, text, remedy);
         }
         Ok(Self { environment, running: answer.ok(), loaded: config::load(file, environment), findings })
     }
 
-    /// Whether the files of the configuration are in force.
     fn configuration(&mut self) {
         const CHECK: &str = "configuration";
-        let (findings, bad) = (&mut self.findings, Level::Error(EX_CONFIG));
+        let findings = &mut self.findings;
         let remedy = "correct the files; `credbroker validate` lists all problems";
         let Some(Overview { broker: info, .. }) = &self.running else {
             return match &self.loaded {
-                Ok(loaded) => findings.add(CHECK, Good, format!("{}: ok", loaded.source), ""),
-                Err(error) => findings.add(CHECK, bad, error.to_string(), remedy),
+                Ok(loaded) => findings.add(CHECK, GOOD, format!("{}: ok", loaded.source), ""),
+                Err(error) => findings.add(CHECK, BAD_CONFIG, error.to_string(), remedy),
             };
         };
         let state = info.configuration.clone().unwrap_or_default();
@@ -149,17 +141,16 @@ impl<'a> Checks<'a> {
             let text = format!(
                 "the broker continues with an earlier version, because its files have problems: {problems}"
             );
-            findings.add(CHECK, bad, text, remedy);
+            findings.add(CHECK, BAD_CONFIG, text, remedy);
         }
         if !state.restart_needed.is_empty() {
             let keys = listed(&state.restart_needed);
             let text = format!("changed, but not in force until a restart: {keys}");
-            findings.add(CHECK, Warning, text, RESTART);
+            findings.add(CHECK, WARNING, text, RESTART);
         }
-        findings.or(CHECK, Good, || format!("in force: {}", listed(&info.config_files)));
+        findings.or(CHECK, GOOD, || format!("in force: {}", listed(&info.config_files)));
     }
 
-    /// Whether the plugins are there and may run.
     fn plugins(&mut self) {
         const CHECK: &str = "plugins";
         if let Some(Overview { providers, .. }) = &self.running {
@@ -167,7 +158,7 @@ impl<'a> Checks<'a> {
                 self.findings.add(CHECK, BAD, &failure.message, "");
             }
             let text = || format!("the plugins of all {} providers can run", providers.len());
-            return self.findings.or(CHECK, Good, text);
+            return self.findings.or(CHECK, GOOD, text);
         }
         let Ok(loaded) = &self.loaded else { return };
         for provider in loaded.config.providers.iter() {
@@ -179,18 +170,17 @@ impl<'a> Checks<'a> {
         }
     }
 
-    /// The credentials whose last run failed.
     fn failures(&mut self) {
         const CHECK: &str = "failures";
         let Some(Overview { credentials, .. }) = &self.running else { return };
         for credential in credentials {
             let Some(failure) = &credential.last_failure else { continue };
-            let level = if credential.state == State::Failed { BAD } else { Warning };
+            let level = if credential.state == State::Failed { BAD } else { WARNING };
             let remedy = format!("then run `credbroker refresh {}`", shown(&credential.provider));
             self.findings.add(CHECK, level, &failure.message, remedy);
         }
         let text = || format!("the last runs of all {} credentials succeeded", credentials.len());
-        self.findings.or(CHECK, Good, text);
+        self.findings.or(CHECK, GOOD, text);
     }
 
     /// Whether the broker, this program and the shim, which may be the one at `beside`, are of one version.
@@ -200,7 +190,7 @@ impl<'a> Checks<'a> {
         let running = self.running.as_ref().map(|running| &running.broker.version);
         if let Some(version) = running.filter(|version| *version != VERSION) {
             let text = format!("the running broker has version {version}, this program {VERSION}");
-            findings.add(CHECK, Warning, text, RESTART);
+            findings.add(CHECK, WARNING, text, RESTART);
         }
         match shim {
             None => {
@@ -212,11 +202,11 @@ impl<'a> Checks<'a> {
             }
             Some((path, Some(version))) if version != VERSION => {
                 let text = format!("{path} has version {version}, this program {VERSION}");
-                findings.add(CHECK, Warning, text, "install both from one release");
+                findings.add(CHECK, WARNING, text, "install both from one release");
             }
             Some(_) => {}
         }
-        findings.or(CHECK, Good, || format!("the programs have version {VERSION}"));
+        findings.or(CHECK, GOOD, || format!("the programs have version {VERSION}"));
     }
 
     /// Whether the users of the kubeconfigs, or of `file`, request their credentials from the broker and it knows them.
@@ -225,12 +215,11 @@ impl<'a> Checks<'a> {
         let list = joined(&paths, ":");
         match config::read_kubeconfig(&paths, mode) {
             Ok(kubeconfig) if kubeconfig.files().is_empty() => {
-                self.findings.add(KUBECONFIG, Note, format!("there is none: {list}"), "");
+                self.findings.add(KUBECONFIG, NOTE, format!("there is none: {list}"), "");
             }
             Ok(kubeconfig) => self.users(&kubeconfig, &list),
             Err(error) => {
-                let bad = Level::Error(EX_CONFIG);
-                self.findings.add(KUBECONFIG, bad, error.to_string(), "correct the file");
+                self.findings.add(KUBECONFIG, BAD_CONFIG, error.to_string(), "correct the file");
             }
         }
     }
@@ -267,23 +256,18 @@ impl<'a> Checks<'a> {
         for (level, names, text, remedy) in [
             (BAD, outdated, format!("these users of {list} {OUTDATED}"), INJECT),
             (BAD, unknown, format!("the broker does not know the definitions of these users of {list}"), ADD),
-            (
-                BAD,
-                broken,
-                format!("these users of {list} name a credbroker-exec that does not exist"),
-                INSTALL,
-            ),
-            (Good, brokered, format!("{list}: these users use the broker"), ""),
-            (Warning, plain, format!("these users of {list} run their plugin themselves"), INJECT),
+            (BAD, broken, format!("these users of {list} {ABSENT}"), INSTALL),
+            (GOOD, brokered, format!("{list}: these users use the broker"), ""),
+            (WARNING, plain, format!("these users of {list} run their plugin themselves"), INJECT),
         ] {
             if !names.is_empty() {
                 self.findings.add(KUBECONFIG, level, format!("{text}: {}", listed(&names)), remedy);
             }
         }
         for problem in warnings {
-            self.findings.add(KUBECONFIG, Warning, problem.to_string(), "correct the kubeconfig");
+            self.findings.add(KUBECONFIG, WARNING, problem.to_string(), "correct the kubeconfig");
         }
-        self.findings.or(KUBECONFIG, Note, || format!("no user of {list} runs an exec plugin"));
+        self.findings.or(KUBECONFIG, NOTE, || format!("no user of {list} runs an exec plugin"));
     }
 
     /// Whether programs that a desktop starts find what a shell finds: they have the environment of the user manager.
@@ -291,7 +275,7 @@ impl<'a> Checks<'a> {
         const CHECK: &str = "desktop PATH";
         let shown = programs::systemctl(&["show-environment"], self.environment);
         let Some(shown) = shown.filter(|ran| ran.succeeded) else {
-            return self.findings.add(CHECK, Note, "there is no systemd user manager here", "");
+            return self.findings.add(CHECK, NOTE, "there is no systemd user manager here", "");
         };
         let path = shown.stdout.lines().find_map(|line| line.strip_prefix("PATH=")).unwrap_or_default();
         let own = self.environment.get("PATH").unwrap_or_default();
@@ -306,15 +290,14 @@ impl<'a> Checks<'a> {
         let missing: Vec<_> = names.into_iter().filter(is_missing).collect();
         if !missing.is_empty() {
             let missing = listed(&missing);
-            self.findings.add(
-                CHECK,
-                Warning,
-                format!("programs that the desktop or systemd starts do not find {missing}, which your shell does"),
-                "run `systemctl --user import-environment PATH`, or set PATH in ~/.config/environment.d/, and restart the broker",
+            let text = format!(
+                "programs that the desktop or systemd starts do not find {missing}, which your shell does"
             );
+            let remedy = "run `systemctl --user import-environment PATH`, or set PATH in ~/.config/environment.d/, and restart the broker";
+            self.findings.add(CHECK, WARNING, text, remedy);
         }
         let text = "programs that the desktop or systemd starts find the plugins too";
-        self.findings.or(CHECK, Good, || text.to_owned());
+        self.findings.or(CHECK, GOOD, || text.to_owned());
     }
 
     /// Whether the wall clock is synchronised: with a wrong one, every credential looks expired or lives too long.
@@ -322,20 +305,17 @@ impl<'a> Checks<'a> {
         const CHECK: &str = "clock";
         let args = ["show", "--property=NTPSynchronized", "--value"];
         let ran = programs::run("timedatectl", &args, self.environment).filter(|ran| ran.succeeded);
-        match ran.as_ref().map(|ran| ran.stdout.trim()) {
-            Some("yes") => self.findings.add(CHECK, Good, "synchronised", ""),
-            Some("no") => self.findings.add(
-                CHECK,
-                Warning,
-                "not synchronised; with a wrong clock, credentials seem to be expired or live too long",
-                "start a time service, for example with `timedatectl set-ntp true`",
-            ),
-            _ => self.findings.add(CHECK, Note, "cannot determine whether the clock is synchronised", ""),
-        }
+        let wrong = "not synchronised; with a wrong clock, credentials seem to be expired or live too long";
+        let remedy = "start a time service, for example with `timedatectl set-ntp true`";
+        let (level, text, remedy) = match ran.as_ref().map(|ran| ran.stdout.trim()) {
+            Some("yes") => (GOOD, "synchronised", ""),
+            Some("no") => (WARNING, wrong, remedy),
+            _ => (NOTE, "cannot determine whether the clock is synchronised", ""),
+        };
+        self.findings.add(CHECK, level, text, remedy);
     }
 }
 
-/// The shim, and the version that it prints.
 fn shim(beside: &Path, environment: &Environment) -> Option<(String, Option<String>)> {
     let (path, is_subcommand) = programs::shim(beside, environment);
     let name = path.to_str().filter(|_| path.is_file())?.to_owned();
@@ -345,7 +325,6 @@ fn shim(beside: &Path, environment: &Environment) -> Option<(String, Option<Stri
     Some((name, version))
 }
 
-/// The value of the flag `name` in the arguments of a stanza.
 fn argument<'a>(exec: &'a Node, name: &str) -> Option<&'a str> {
     let args = exec.get("args")?.as_sequence()?;
     let at = args.iter().position(|arg| arg.as_str() == Some(name))?;
@@ -359,3 +338,65 @@ fn is_command_there(exec: &Node, file: &Path, environment: &Environment) -> bool
     }
     file.parent().unwrap_or(Path::new("/")).join(command).is_file()
 }
+
+/// The name of a level, and the exit code of the command.
+type Level = (&'static str, u8);
+const GOOD: Level = ("ok", 0);
+/// It cannot be checked here, or it is only worth knowing.
+const NOTE: Level = ("note", 0);
+/// It works, but not as a person may expect.
+const WARNING: Level = ("warning", 0);
+const BAD: Level = ("error", 1);
+const BAD_CONFIG: Level = ("error", EX_CONFIG);
+
+#[derive(Debug)]
+struct Finding {
+    check: &'static str,
+    level: Level,
+    text: String,
+    /// What to do about it; empty: nothing, or the text says it.
+    remedy: String,
+}
+
+#[derive(Debug, Default)]
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    /// Adds what `check` has found, and what to do about it, if the text does not say it.
+    fn add(&mut self, check: &'static str, level: Level, text: impl Into<String>, remedy: impl Into<String>) {
+        self.0.push(Finding { check, level, text: text.into(), remedy: remedy.into() });
+    }
+
+    fn or(&mut self, check: &'static str, level: Level, text: impl FnOnce() -> String) {
+        if !self.0.iter().any(|finding| finding.check == check) {
+            self.add(check, level, text(), "");
+        }
+    }
+
+    /// The exit code: that of the first error, else 0. A warning does not change it.
+    fn exit_code(&self) -> u8 {
+        self.0.iter().map(|finding| finding.level.1).find(|code| *code > 0).unwrap_or_default()
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for Finding { check, level, text: found, remedy } in &self.0 {
+            let _infallible = writeln!(text, "{:<7}  {check:<13}  {}", level.0, one_line(found));
+            if !remedy.is_empty() {
+                let _infallible = writeln!(text, "{:24}-> {}", "", one_line(remedy));
+            }
+        }
+        text
+    }
+
+    fn document(&self) -> Value {
+        let findings = self.0.iter().map(|Finding { check, level, text, remedy }| {
+            let remedy = Some(remedy).filter(|remedy| !remedy.is_empty());
+            json!({"check": check, "level": level.0, "text": text, "remedy": remedy})
+        });
+        json!({ "findings": findings.collect::<Vec<_>>() })
+    }
+}
+
+#[cfg(test)]
+mod tests;
