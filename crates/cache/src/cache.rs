@@ -1,7 +1,6 @@
 //! The cache, what it is made of, and what its clones share.
 
 use std::{
-    fmt,
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
@@ -33,9 +32,11 @@ pub(super) const AT_A_TIME: usize = 256;
 pub type RunEndFn = Arc<dyn Fn(&PluginSpec, Result<&Issued, Option<&CacheError>>, Duration) + Send + Sync>;
 
 /// The parts of a cache.
+#[derive(derive_more::Debug)]
+#[debug("CacheParts({entries:?})")]
 pub struct CacheParts<R> {
     /// Runs plugins.
-    pub runner: R,
+    pub runner: Arc<R>,
     /// Decides when they run.
     pub scheduler: Scheduler,
     /// Encodes a credential once, when it arrives.
@@ -58,12 +59,6 @@ pub struct CacheParts<R> {
     pub tasks: TaskTracker,
     /// When cancelled, no more runs start and the current ones are ended.
     pub draining: CancellationToken,
-}
-
-impl<R> fmt::Debug for CacheParts<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CacheParts").field("entries", &self.entries).finish_non_exhaustive()
-    }
 }
 
 /// Serves credentials from memory and runs plugins for those that are missing or due. Clones share the memory.

@@ -18,7 +18,7 @@ use super::{
     run::Run,
     state::{Current, Decision, KeyState, renewal},
 };
-use credbroker_credential::{Draft, Generation, Issued, lifetime, rfc3339, text::chain};
+use credbroker_credential::{Draft, Generation, lifetime, rfc3339, text::chain};
 use credbroker_observe::{
     clock::Now,
     metrics::{CallStatus, Metrics, RunOutcome, RunReason},
@@ -261,25 +261,8 @@ impl<R: PluginRunner> Claim<R> {
                 Generation::new(Arc::clone(&parts.epoch), number)
             }
         };
-        // Encoded once, for all responses.
-        let (token, pair) = Draft::secrets(material);
-        let fingerprint = material.pair.as_ref().map(|pair| pair.fingerprint);
-        let (expires_at, left, cluster) =
-            (lifetime.expires_at, lifetime.left(now.wall), entry.spec.endpoint());
-        let draft =
-            Draft { generation: &generation, token, pair, fingerprint, expires_at, lifetime: left, cluster };
-        let encoded = (parts.encode)(&draft);
-        let certificate = material.pair.as_ref().map(|pair| pair.validity);
-        let issued = Issued {
-            generation,
-            encoded,
-            fingerprint,
-            certificate,
-            fetched: now,
-            expires_at,
-            lifetime: left,
-            bound: lifetime.bound,
-        };
+        let draft = Draft { generation, material, fetched: now, lifetime, cluster: entry.spec.endpoint() };
+        let issued = draft.issue(parts.encode);
         Ok((outcome, Current::new(Arc::new(issued), due_in, now, output.file_version)))
     }
 

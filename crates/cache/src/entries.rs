@@ -148,7 +148,7 @@ impl KeyEntries {
                 let mut entries = self.after(Some(provider), after, usize::MAX);
                 entries.retain(|entry| {
                     let found = entry.spec.provider.definition.as_ref();
-                    found.is_some_and(|found| found.digest() == &**definition)
+                    found.is_some_and(|found| found.digest == *definition)
                 });
                 entries
             }

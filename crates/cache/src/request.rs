@@ -1,6 +1,6 @@
 //! What callers ask for: a credential, or an operation on keys.
 
-use std::{fmt, str::FromStr, sync::Arc, time::Duration};
+use std::{str::FromStr, sync::Arc, time::Duration};
 
 use tokio::sync::watch;
 
@@ -115,7 +115,7 @@ pub enum Selector {
 }
 
 /// The first hexadecimal digits of a [`PluginKey`], at least as many as its `Display` shows.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, derive_more::Display, Eq, PartialEq)]
 pub struct KeyPrefix(Box<str>);
 
 /// The text is not a key as the broker shows it.
@@ -140,12 +140,6 @@ impl FromStr for KeyPrefix {
             && text.len().is_multiple_of(2)
             && text.bytes().all(|digit| digit.is_ascii_hexdigit());
         is_key.then(|| Self(text.to_ascii_lowercase().into())).ok_or(InvalidKey)
-    }
-}
-
-impl fmt::Display for KeyPrefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 

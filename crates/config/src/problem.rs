@@ -12,7 +12,8 @@ use credbroker_credential::{document::Position, text::nearest};
 use credbroker_plugin::{Definition, Providers};
 
 /// A problem of a configuration. Its message names keys and never contains a secret.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, derive_more::Display, Eq, PartialEq)]
+#[display("{}: {message}", self.place())]
 pub struct Problem {
     /// The file.
     pub file: PathBuf,
@@ -26,12 +27,6 @@ impl Problem {
     /// `file:line:column`, as far as it is known.
     pub fn place(&self) -> impl fmt::Display {
         Location { file: &self.file, at: self.at }
-    }
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place(), self.message)
     }
 }
 
@@ -119,13 +114,13 @@ impl Report {
     /// For a broker that runs with `providers`.
     pub(super) fn running(providers: &Providers) -> Self {
         let definitions = providers.iter().filter_map(|provider| provider.definition.as_ref());
-        let identities = definitions.map(|definition| definition.identity().clone());
+        let identities = definitions.map(|definition| definition.identity.clone());
         Self { running: Some(identities.collect()), ..Self::default() }
     }
 
     /// Whether the broker runs with this definition: then it must not be left out because of a problem with it.
     pub(super) fn runs(&self, definition: &Definition) -> bool {
-        self.running.as_ref().is_some_and(|known| known.contains(definition.identity()))
+        self.running.as_ref().is_some_and(|known| known.contains(&definition.identity))
     }
 
     /// A problem for a broker that starts. A broker that runs must be able to lose its last users, so it is only warned.

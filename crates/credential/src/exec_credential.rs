@@ -7,7 +7,7 @@ use base64::{
     alphabet::URL_SAFE,
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 use serde::de::IgnoredAny;
 
 use crate::{
@@ -24,6 +24,18 @@ pub struct Material {
     pub token: Option<Token>,
     /// Client certificate and key.
     pub pair: Option<ClientPair>,
+}
+
+impl Material {
+    /// The text of the token.
+    pub fn token(&self) -> Option<&str> {
+        self.token.as_ref().map(|token| token.secret.expose_secret())
+    }
+
+    /// The PEM chain and its key.
+    pub fn pem(&self) -> Option<[&[u8]; 2]> {
+        self.pair.as_ref().map(|pair| [pair.chain_pem.expose_secret(), pair.key_pem.expose_secret()])
+    }
 }
 
 /// A bearer token.

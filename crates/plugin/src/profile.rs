@@ -1,11 +1,13 @@
 //! Names of ClusterProfiles, and why a profile leads to no plugin.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use credbroker_credential::text::listed;
 
 /// Namespace and name of a `ClusterProfile`. Cheap to clone; sorts by namespace, then name.
-#[derive(Clone, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, derive_more::Debug, derive_more::Display, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[debug("{self}")]
+#[display("{namespace}/{name}")]
 pub struct ProfileName {
     /// Namespace of the profile.
     pub namespace: Arc<str>,
@@ -34,18 +36,6 @@ fn is_subdomain(name: &str) -> bool {
         !label.is_empty() && !label.starts_with('-') && !label.ends_with('-') && label.bytes().all(inner)
     };
     name.len() <= 253 && name.split('.').all(is_label)
-}
-
-impl fmt::Display for ProfileName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
-
-impl fmt::Debug for ProfileName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self}")
-    }
 }
 
 /// Why a profile leads to no plugin. The profile or the broker's configuration must change.

@@ -1,7 +1,6 @@
 //! Providers: the configuration of a plugin, which no request changes.
 
 use std::{
-    fmt,
     num::NonZeroUsize,
     sync::{
         Arc, OnceLock,
@@ -19,8 +18,9 @@ use super::{
 use credbroker_credential::{ApiVersion, Cluster, LifetimeLimits, Sha256};
 use credbroker_proto::Globs;
 
-/// One configured plugin, validated and immutable.
-#[derive(Clone, PartialEq)]
+/// One configured plugin, validated and immutable. `Debug` shows no argument and no variable: they may be secrets.
+#[derive(Clone, derive_more::Debug, PartialEq)]
+#[debug("Provider({name}, {command})")]
 pub struct Provider {
     /// Name that callers use.
     pub name: Arc<str>,
@@ -111,18 +111,8 @@ impl Provider {
     /// Whether both are one provider: they have the same name, and their definitions have one file and name.
     pub(super) fn has_identity_of(&self, other: &Self) -> bool {
         let [own, others] =
-            [self, other].map(|provider| provider.definition.as_ref().map(Definition::identity));
+            [self, other].map(|provider| provider.definition.as_ref().map(|known| &known.identity));
         self.name == other.name && own == others
-    }
-}
-
-/// Shows the names of variables and the number of arguments: the values may be secrets.
-impl fmt::Debug for Provider {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let env: Vec<_> = self.env.iter().map(|(name, _)| name).collect();
-        let mut shown = f.debug_struct("Provider");
-        shown.field("name", &self.name).field("command", &self.command).field("args", &self.args.len());
-        shown.field("env", &env).finish_non_exhaustive()
     }
 }
 
@@ -195,11 +185,13 @@ pub struct ProfileSourced {
 }
 
 /// Why a provider is no longer used.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, derive_more::Display, Eq, PartialEq)]
 pub enum Retirement {
     /// Another definition has its name, or its kubeconfig defines it in another way.
+    #[display("changed")]
     Changed,
     /// The configuration no longer has it.
+    #[display("was removed")]
     Removed,
 }
 
@@ -240,15 +232,6 @@ impl ProviderState {
 impl PartialEq for ProviderState {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
-impl fmt::Display for Retirement {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Changed => "changed",
-            Self::Removed => "was removed",
-        })
     }
 }
 

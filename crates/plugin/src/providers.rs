@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    definition::{Definition, ProviderRef},
+    definition::ProviderRef,
     error::{ProviderProblem, ResolveError},
     file::{FileError, FileQuery, PluginFile, PluginPolicy},
     key::PluginKey,
@@ -38,8 +38,8 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Checks whether a run could start.
-    fn runnable(&self) -> Result<(), ResolveError> {
+    /// Whether a run could start: the last look-up found its plugin. Reads memory only.
+    pub fn runnable(&self) -> Result<(), ResolveError> {
         let command = self.provider.command.clone();
         let problem = match self.file.found() {
             Err(FileError::Unanswered) => return Ok(()),
@@ -57,7 +57,7 @@ impl Entry {
 
     /// The digest of its definition.
     fn digest(&self) -> Option<&str> {
-        self.provider.definition.as_ref().map(Definition::digest)
+        self.provider.definition.as_ref().map(|known| &*known.digest)
     }
 }
 
@@ -102,12 +102,7 @@ impl Providers {
         first.map(|entry| &entry.provider).ok_or_else(|| self.unknown(name))
     }
 
-    /// Whether a run of that configured provider could start: the last look-up found its plugin. Reads memory only.
-    pub fn runnable(&self, name: &str) -> Result<(), ResolveError> {
-        self.configured(name)?.runnable()
-    }
-
-    /// As [`runnable`](Self::runnable), for a provider of [`iter`](Self::iter) with any definition.
+    /// As [`Entry::runnable`], for a provider of [`iter`](Self::iter).
     pub fn is_runnable(&self, provider: &Provider) -> Result<(), ResolveError> {
         self.same_identity(provider).map_or(Ok(()), Entry::runnable)
     }

@@ -1,6 +1,6 @@
 //! Attending a run: what a plugin run shares with those who watch it, and how long it may take because of them.
 
-use std::{fmt, future::pending, sync::Arc, time::Duration};
+use std::{future::pending, sync::Arc, time::Duration};
 
 use tokio::{
     sync::watch,
@@ -219,7 +219,8 @@ impl Drop for Attending {
 }
 
 /// What is new about a run. The lines may have a device code, so `Debug` does not show them.
-#[derive(Default)]
+#[derive(derive_more::Debug, Default)]
+#[debug("AttendanceNews({time_left:?})")]
 pub struct AttendanceNews {
     /// Lines of its stderr, sanitised.
     pub lines: Vec<Arc<str>>,
@@ -231,12 +232,6 @@ impl AttendanceNews {
     /// Whether nothing is new.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty() && self.time_left.is_none()
-    }
-}
-
-impl fmt::Debug for AttendanceNews {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AttendanceNews").field("time_left", &self.time_left).finish_non_exhaustive()
     }
 }
 

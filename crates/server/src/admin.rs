@@ -214,7 +214,7 @@ fn provider_state(providers: &Providers, provider: &Provider) -> ProviderState {
     });
     ProviderState {
         name: provider.name.to_string(),
-        definition: provider.definition.as_ref().map(|definition| definition.digest().to_owned()),
+        definition: provider.definition.as_ref().map(|definition| definition.digest.to_string()),
         command: provider.command.to_string(),
         serves_cluster_profiles: provider.profile_sourced.is_some(),
         failure,
@@ -228,7 +228,7 @@ fn credential_state(held: &KeyStatus) -> CredentialState {
     let (cause, next_run) = held.next_run;
     CredentialState {
         provider: spec.provider.name.to_string(),
-        definition: spec.provider.definition.as_ref().map(|definition| definition.digest().to_owned()),
+        definition: spec.provider.definition.as_ref().map(|definition| definition.digest.to_string()),
         key: spec.key.to_string(),
         server: spec.endpoint().map(|cluster| cluster.server.clone()),
         caller_env: spec.caller_env.keys().cloned().collect(),

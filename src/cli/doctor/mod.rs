@@ -32,7 +32,7 @@ use credbroker_credential::{
     document::Node,
     text::{listed, shown},
 };
-use credbroker_plugin::{Command, Definition, Environment};
+use credbroker_plugin::{Command, Environment};
 use credbroker_runner::find_in_path;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -249,7 +249,7 @@ impl<'a> Checks<'a> {
                 plain.extend(definition.map(|_| name));
                 continue;
             }
-            let digest = definition.map(Definition::digest).or_else(|| argument(exec, "--definition"));
+            let digest = definition.map(|known| &*known.digest).or_else(|| argument(exec, "--definition"));
             let is_unknown = |digest| known.as_ref().is_some_and(|known| !known.contains(digest));
             if definition.is_some_and(|definition| definition.is_outdated) {
                 outdated.push(name.clone());

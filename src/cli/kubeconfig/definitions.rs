@@ -35,7 +35,7 @@ pub(super) fn record(
     let Some(path) = recorded_plugins(environment) else { return Ok(()) };
     let (mut lines, mut programs) = (Vec::new(), BTreeSet::new());
     let current = definitions.served.iter().filter(|(_, definition)| !definition.is_outdated);
-    for digest in current.map(|(_, definition)| definition.digest()) {
+    for digest in current.map(|(_, definition)| &*definition.digest) {
         let command = definitions.commands.get(digest);
         let program = command.and_then(|command| programs::of_plugin(command, environment));
         lines.extend(program.as_ref().and_then(|program| Some((digest, original_line(digest, program)?))));
@@ -66,7 +66,7 @@ pub(super) fn missing<'a>(
     broker: &BrokerArgs,
     environment: &Environment,
 ) -> anyhow::Result<Result<Option<String>, Failure>> {
-    let digests: HashSet<_> = definitions.into_iter().map(Definition::digest).collect();
+    let digests: HashSet<_> = definitions.into_iter().map(|known| &*known.digest).collect();
     let explanation = "credbroker: waiting until the broker has read the definitions ...";
     let until = SystemClock.now().boot + patience;
     let ask = async |client: Client| loop {

@@ -58,8 +58,8 @@ fn selectors() -> [(Selector, &'static [&'static str]); 9] {
         definition: definition.into(),
     };
     [
-        (defined("aws", definition().digest()), &["two"]),
-        (defined("gke", definition().digest()), &[]),
+        (defined("aws", &definition().digest), &["two"]),
+        (defined("gke", &definition().digest), &[]),
         (Selector::All, &["one", "two", "other", "paris 1", "paris 2"]),
         (of("aws"), &["one", "two"]),
         (of("gke"), &["other", "paris 1", "paris 2"]),

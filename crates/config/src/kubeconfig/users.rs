@@ -71,7 +71,7 @@ pub fn definitions(kubeconfig: &Kubeconfig, env: &Environment) -> Definitions {
     for Provider { name, definition, command, .. } in providers {
         if let Some(definition) = definition.filter(|definition| first.contains(&(&*name, definition.file())))
         {
-            commands.insert(definition.digest().to_owned(), command);
+            commands.insert(definition.digest.to_string(), command);
             served.push((name.to_string(), definition));
         }
     }

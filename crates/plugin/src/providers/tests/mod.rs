@@ -6,7 +6,7 @@ use crate::{Command, Environment, testing::provider};
 #[test]
 fn nothing_is_known_against_a_file_that_was_not_looked_up() {
     let providers = Providers::new([provider("one", Command::Name("one".into()))]);
-    assert!(providers.runnable("one").is_ok());
+    assert!(providers.configured("one").unwrap().runnable().is_ok());
     assert_eq!(providers.entry(&ProviderRef::named("one")).unwrap().file.version(), 0);
 }
 
