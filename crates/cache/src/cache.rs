@@ -74,7 +74,6 @@ pub(super) struct Inner<R> {
     /// Wakes the maintenance when the first entry is made.
     pub(super) occupied: Notify,
     pub(super) generations: AtomicU64,
-    /// Increases with each change of what the cache holds.
     changes: AtomicU64,
 }
 

@@ -245,7 +245,7 @@ impl<R: PluginRunner> Claim<R> {
             warn!(command = %entry.spec.command(), "{warning}");
         }
         let lifetime = lifetime(decoded, entry.spec.provider.lifetime, now.wall)
-            .map_err(|source| CacheError::Lifetime { command: entry.spec.command(), source })?;
+            .map_err(|source| CacheError::Lifetime(entry.spec.command(), source))?;
         if lifetime.within_skew {
             warn!("the credential had already expired when it arrived; check the clock of this machine");
         }
@@ -317,7 +317,7 @@ impl<R: PluginRunner> Claim<R> {
             Some(Ok((outcome, _))) => *outcome,
             Some(Err(failure)) => match (&failure.error, self.run.throttled_by.get()) {
                 (_, Some(error)) | (CacheError::Run(error), None) => failed_run(error).0,
-                (CacheError::Lifetime { .. }, None) => RunOutcome::ExpiredOutput,
+                (CacheError::Lifetime(..), None) => RunOutcome::ExpiredOutput,
                 (_, None) => RunOutcome::Cancelled,
             },
         }

@@ -29,7 +29,6 @@ pub struct Request {
 }
 
 impl Request {
-    /// Whom a run of `spec` starts for.
     pub(super) fn asker(&self, spec: &PluginSpec) -> Asker {
         // A lender that has taken an offer is one no longer, and no terminal is borrowed for other users.
         let lends = self.lender.as_ref().is_some_and(|lender| lender.is_free());
@@ -99,13 +98,8 @@ pub enum Selector {
     All,
     /// The keys of all providers of this name, in whichever files they are defined.
     Provider(Arc<str>),
-    /// The keys of one definition of a provider.
-    Definition {
-        /// Name of the provider.
-        provider: Arc<str>,
-        /// Digest of the definition.
-        definition: Arc<str>,
-    },
+    /// The keys of one definition of a provider: its name, and the digest.
+    Definition(Arc<str>, Arc<str>),
     /// The keys of one ClusterProfile.
     ClusterProfile(ProfileName),
     /// The keys that begin with these digits: one, unless two hashes collide.

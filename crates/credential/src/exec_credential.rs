@@ -107,18 +107,9 @@ pub enum DecodeError {
     /// Another kind of object.
     #[error("the output's `kind` is not ExecCredential{}", .0.suffix())]
     WrongKind(Position),
-    /// A field has the wrong type.
-    #[error("`{field}`: expected {expected}, found {found}{}", at.suffix())]
-    WrongType {
-        /// The field.
-        field: &'static str,
-        /// What it must be.
-        expected: &'static str,
-        /// What it is.
-        found: &'static str,
-        /// Where it is, if known.
-        at: Position,
-    },
+    /// A field has the wrong type: the field, what it must be, what it is, and where.
+    #[error("`{}`: expected {}, found {}{}", .0, .1, .2, .3.suffix())]
+    WrongType(&'static str, &'static str, &'static str, Position),
 }
 
 /// Decodes the stdout of a plugin: one JSON or YAML document.
@@ -217,7 +208,7 @@ fn text<'a>(
 }
 
 fn wrong_type(field: &'static str, expected: &'static str, node: &Node) -> DecodeError {
-    DecodeError::WrongType { field, expected, found: node.value.kind(), at: node.at }
+    DecodeError::WrongType(field, expected, node.value.kind(), node.at)
 }
 
 const BASE64URL: GeneralPurpose = GeneralPurpose::new(

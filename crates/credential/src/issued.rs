@@ -97,7 +97,6 @@ impl Draft<'_> {
 }
 
 impl EncodedCredential {
-    /// The bytes of `range`; empty if there is none.
     pub(super) fn slice(&self, range: Option<&Range<usize>>) -> Option<&[u8]> {
         self.frame.get(range?.clone())
     }

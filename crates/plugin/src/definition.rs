@@ -47,15 +47,9 @@ pub struct ProviderRef {
     pub definition: Option<String>,
 }
 
-impl ProviderRef {
-    /// The only provider of that name.
-    pub fn named(name: impl Into<String>) -> Self {
-        Self { name: name.into(), definition: None }
-    }
-}
-
+/// The only provider of that name.
 impl From<&str> for ProviderRef {
     fn from(name: &str) -> Self {
-        Self::named(name)
+        Self { name: name.to_owned(), definition: None }
     }
 }

@@ -53,7 +53,6 @@ impl<N: Into<OsString>, V: Into<OsString>> FromIterator<(N, V)> for Environment 
 
 /// Variables that lead to a screen. Without a person, no plugin gets them: it would open a window that nothing answers.
 const SCREENS: [&str; 3] = ["DISPLAY", "WAYLAND_DISPLAY", "BROWSER"];
-/// The longest value in bytes.
 const LONGEST: usize = 4096;
 /// The address of a bus. Some kinds of address name a program that the library of the plugin starts.
 const BUS: &str = "DBUS_SESSION_BUS_ADDRESS";

@@ -128,11 +128,6 @@ impl Refusal {
     pub fn is_of_policy(&self) -> bool {
         matches!(self, Self::DenyAll | Self::NotListed(_))
     }
-
-    /// Whether the compatible sandbox starts the plugin nevertheless.
-    pub(super) fn is_tolerable(&self) -> bool {
-        matches!(self, Self::Owner(..) | Self::Writable(..))
-    }
 }
 
 /// A file that the last look-up found.

@@ -37,7 +37,10 @@ impl PluginKey {
         caller_env: impl Iterator<Item = (&'a String, &'a String)>,
     ) -> Self {
         let fields = cluster.into_iter().flat_map(|cluster| KeyPart::of_cluster(cluster, PartOrigin::Caller));
-        let mut parts = fields.chain(caller_env.map(KeyPart::of_caller)).peekable();
+        let variable = |(name, value): (&'a String, &'a String)| {
+            KeyPart::new(PartKind::Variable, name.as_bytes(), PartOrigin::CallerEnv, value.as_bytes())
+        };
+        let mut parts = fields.chain(caller_env.map(variable)).peekable();
         if parts.peek().is_none() {
             return self;
         }
@@ -142,10 +145,6 @@ impl<'a> KeyPart<'a> {
         let variable = |(name, (origin, value))| Self::new(PartKind::Variable, name, origin, value);
         parts.extend(variables.into_iter().map(variable));
         parts
-    }
-
-    fn of_caller((name, value): (&'a String, &'a String)) -> Self {
-        Self::new(PartKind::Variable, name.as_bytes(), PartOrigin::CallerEnv, value.as_bytes())
     }
 
     /// The part of a run for `profile`. With the length of the namespace, no two names have one value.

@@ -44,14 +44,9 @@ pub enum ProfileError {
     /// A value that the endpoint, a plugin or the kernel cannot take: its path in the object, what is wrong, what to do.
     #[error("{0}")]
     Invalid(String),
-    /// The profile lists no configured provider.
-    #[error("no provider matches: the profile lists {}; the broker has {}", listed(.profile), listed(.configured))]
-    NoMatch {
-        /// Names of providers in the profile.
-        profile: Vec<String>,
-        /// Names of providers in the configuration, in its order.
-        configured: Vec<String>,
-    },
+    /// The profile lists no configured provider. With the names in the profile, and those in the configuration, in its order.
+    #[error("no provider matches: the profile lists {}; the broker has {}", listed(.0), listed(.1))]
+    NoMatch(Vec<String>, Vec<String>),
 }
 
 impl ProfileError {
@@ -64,7 +59,7 @@ impl ProfileError {
     #[must_use]
     pub fn without_configured(&self, shows: impl Fn(&str) -> bool) -> Self {
         let mut error = self.clone();
-        if let Self::NoMatch { configured, .. } = &mut error {
+        if let Self::NoMatch(_, configured) = &mut error {
             configured.retain(|name| shows(name));
         }
         error

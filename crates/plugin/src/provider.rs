@@ -79,8 +79,11 @@ impl Provider {
     /// Why this provider does not start its plugin; `file` is the one that was found for its command.
     pub fn refusal(&self, file: Option<&FoundFile>) -> Option<Refusal> {
         let policy = self.policy.refusal(&self.command, file);
-        let is_tolerated = |refusal: &Refusal| self.sandbox == Sandbox::Compatible && refusal.is_tolerable();
-        policy.or_else(|| file?.refusal.clone().filter(|refusal| !is_tolerated(refusal)))
+        // The compatible sandbox starts a plugin that others can replace.
+        let is_strict = self.sandbox == Sandbox::Strict;
+        let counts =
+            |refusal: &Refusal| is_strict || !matches!(refusal, Refusal::Owner(..) | Refusal::Writable(..));
+        policy.or_else(|| file?.refusal.clone().filter(counts))
     }
 
     /// The error for a request that leads to no run of it.
@@ -198,34 +201,28 @@ pub enum Retirement {
 /// What changes of a provider while it is used. Copies of the provider share it, also those that ClusterProfiles have added
 /// to, so that one store retires all of them: a request that was resolved before cannot enter the cache afterwards.
 #[derive(Clone, Debug, Default)]
-pub struct ProviderState(Arc<Flags>);
-
-#[derive(Debug, Default)]
-struct Flags {
-    retired: OnceLock<Retirement>,
-    is_shared: AtomicBool,
-}
+pub struct ProviderState(Arc<(OnceLock<Retirement>, AtomicBool)>);
 
 impl ProviderState {
     /// Why the provider is no longer used; `None`: it is.
     pub fn retirement(&self) -> Option<Retirement> {
-        self.0.retired.get().copied()
+        self.0.0.get().copied()
     }
 
     /// Retires the provider. It is never used again; a later definition has its own state.
     pub(super) fn retire(&self, why: Retirement) {
         // A retired provider stays so, for the first reason.
-        let _is_retired = self.0.retired.set(why);
+        let _is_retired = self.0.0.set(why);
     }
 
     /// Whether rules give its credentials to other users than the broker's own and root.
     pub fn is_shared(&self) -> bool {
-        self.0.is_shared.load(Ordering::Acquire)
+        self.0.1.load(Ordering::Acquire)
     }
 
     /// Sets whether rules give its credentials to others.
     pub fn set_shared(&self, is_shared: bool) {
-        self.0.is_shared.store(is_shared, Ordering::Release);
+        self.0.1.store(is_shared, Ordering::Release);
     }
 }
 

@@ -33,7 +33,6 @@ pub struct Entry {
     /// The key of its runs to which no caller adds.
     pub(super) key: PluginKey,
     pub(super) file: Arc<PluginFile>,
-    /// Its position in the configuration.
     position: usize,
 }
 
@@ -55,7 +54,6 @@ impl Entry {
         Err(self.provider.error(problem))
     }
 
-    /// The digest of its definition.
     fn digest(&self) -> Option<&str> {
         self.provider.definition.as_ref().map(|known| &*known.digest)
     }
@@ -126,7 +124,7 @@ impl Providers {
             (first, _) => {
                 let digest = || first.and_then(Entry::digest).unwrap_or_default().to_owned();
                 let definition = definition.clone().unwrap_or_else(digest);
-                Err(ResolveError::UnknownDefinition { name: name.clone(), definition, known: known() })
+                Err(ResolveError::UnknownDefinition(name.clone(), definition, known()))
             }
         }
     }
@@ -141,7 +139,6 @@ impl Providers {
         self.by_name.values().flatten()
     }
 
-    /// The provider with the name and the definition of `provider`.
     fn same_identity(&self, provider: &Provider) -> Option<&Entry> {
         let mut entries = self.by_name.get(&provider.name).into_iter().flatten();
         entries.find(|entry| entry.provider.has_identity_of(provider))

@@ -98,7 +98,6 @@ pub struct Target {
     pub(super) configured: Arc<Provider>,
     /// The cluster and how to reach it.
     pub endpoint: Arc<Cluster>,
-    /// The key of its runs to which no caller adds.
     pub(super) key: PluginKey,
 }
 

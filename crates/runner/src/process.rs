@@ -114,7 +114,6 @@ impl Run {
         Err(RunErrorKind::Signal(Signal::KILL.as_raw()))
     }
 
-    /// Asks the plugin's process group to end.
     pub(crate) fn terminate(&self) {
         if let Some(launcher) = &self.launcher {
             launcher.instruct(Instruction::Terminate);
@@ -144,7 +143,6 @@ impl Drop for Run {
     }
 }
 
-/// A launcher that runs.
 #[derive(Debug)]
 pub(crate) struct Launcher {
     pub(crate) child: Child,
@@ -240,7 +238,6 @@ impl Launcher {
     }
 }
 
-/// What starts `launcher` for the `plugin` of `provider`.
 pub(crate) fn command(launcher: &Path, provider: &Provider, plugin: &PluginCommand) -> Command {
     #[expect(clippy::disallowed_methods, reason = "the place that starts launchers")]
     let mut command = Command::new(launcher);

@@ -1,8 +1,6 @@
 //! Runs plugins as processes.
 
 use std::{
-    collections::BTreeMap,
-    ffi::OsString,
     future::{Future, pending},
     io,
     os::unix::{ffi::OsStrExt as _, process::ExitStatusExt as _},
@@ -24,7 +22,7 @@ use crate::{
     process::{Run, RunnerParts, command},
 };
 use credbroker_credential::{Decoded, decode, exec_info, text::sanitize};
-use credbroker_plugin::{FileError, PluginSpec, Sandbox, Session};
+use credbroker_plugin::{FileError, PluginSpec, Sandbox};
 
 const EXEC_INFO_VARIABLE: &str = "KUBERNETES_EXEC_INFO";
 /// Our own variables, of which a plugin gets none.
@@ -94,7 +92,10 @@ impl ProcessRunner {
             return Err(RunError::of(spec, RunErrorKind::NotAllowed(refusal)));
         }
         let file = file.ok_or_else(|| RunError::no_file(spec, FileError::NotFound))?;
-        let environment = environment(spec, attendance.session.as_deref(), exec_info);
+        let mut environment = spec.environment(attendance.session.as_deref());
+        // They would configure a shim that the plugin calls.
+        environment.retain(|name, _| !name.as_bytes().starts_with(OWN_PREFIX));
+        environment.insert(EXEC_INFO_VARIABLE.into(), exec_info.into());
         let (program, args) = (file.executable.path.clone(), provider.args.clone());
         let plugin = PluginCommand { program, args, environment };
         if let Some(lender) = &attendance.lender {
@@ -119,18 +120,6 @@ impl PluginRunner for ProcessRunner {
             .map_err(|source| RunError::of(&spec, RunErrorKind::Decode(source)))?;
         Ok(RunOutput { decoded, file_version })
     }
-}
-
-/// The environment of the plugin. It has none of our own variables, which would configure a shim that the plugin calls.
-fn environment(
-    spec: &PluginSpec,
-    session: Option<&Session>,
-    exec_info: String,
-) -> BTreeMap<OsString, OsString> {
-    let mut environment = spec.environment(session);
-    environment.retain(|name, _| !name.as_bytes().starts_with(OWN_PREFIX));
-    environment.insert(EXEC_INFO_VARIABLE.into(), exec_info.into());
-    environment
 }
 
 /// Runs `plugin` in `directory` and returns what it printed. Ends all of its processes; in the compatible sandbox, those

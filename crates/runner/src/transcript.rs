@@ -62,7 +62,6 @@ impl Transcript {
         }
     }
 
-    /// The number of lines so far.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }

@@ -142,7 +142,7 @@ impl<R: PluginRunner> BrokerService<R> {
         };
         let providers = resolver.providers();
         let known = |name: &str| {
-            let source = Source::Provider(ProviderRef::named(name));
+            let source = Source::Provider(ProviderRef::from(name));
             allowed(&source)?;
             let hidden = |error| if permit.hides_unknown() { source.not_allowed() } else { error };
             providers.find(name).map_err(|error| status::unresolved(&hidden(error), &source))
@@ -163,7 +163,7 @@ impl<R: PluginRunner> BrokerService<R> {
                 let wanted = ProviderRef { name, definition: Some(definition.clone()) };
                 let entry = providers.entry(&wanted).map(drop);
                 entry.map_err(|error| status::unresolved(&error, &Source::Provider(wanted)))?;
-                Selector::Definition { provider, definition: definition.into() }
+                Selector::Definition(provider, definition.into())
             }
             Some(Selected::ClusterProfile(profile)) => {
                 let profile = convert::profile_name(profile, "selector.cluster_profile")?;

@@ -224,7 +224,7 @@ impl<'a> Checks<'a> {
         let (paths, mode) = Kubeconfig::chosen(file, self.environment);
         let list = joined(&paths, ":");
         match config::read_kubeconfig(&paths, mode) {
-            Ok(kubeconfig) if kubeconfig.files().is_empty() => {
+            Ok(kubeconfig) if kubeconfig.files.is_empty() => {
                 self.findings.add(KUBECONFIG, Note, format!("there is none: {list}"), "");
             }
             Ok(kubeconfig) => self.users(&kubeconfig, &list),

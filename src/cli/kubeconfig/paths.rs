@@ -47,7 +47,7 @@ impl Input {
     /// Why nothing can be wrapped.
     pub(super) fn nothing(&self) -> String {
         let list = joined(&self.paths, ":");
-        match (list.as_str(), self.kubeconfig.files()) {
+        match (list.as_str(), self.kubeconfig.files.as_slice()) {
             ("", _) => {
                 "no kubeconfig: neither KUBECONFIG nor HOME is set; name one with --kubeconfig".to_owned()
             }
@@ -80,7 +80,7 @@ pub(super) fn open(
     let file = Locked::take(path)?;
     let contents = file.read()?.unwrap_or_default();
     let found = config::read_kubeconfig(&[std::path::absolute(path)?], Mode::Named).ok();
-    let earlier = found.and_then(|found| Some(found.files().first()?.root.clone()));
+    let earlier = found.and_then(|found| Some(found.files.first()?.root.clone()));
     anyhow::ensure!(
         contents.trim_ascii().is_empty() || may_replace(earlier.as_ref()),
         "{} has contents that `credbroker kubeconfig {command}` did not write; name another file, or overwrite it with --force",

@@ -38,7 +38,6 @@ pub struct HubKubeconfig {
 }
 
 impl HubKubeconfig {
-    /// Whether `newer` leads to the same hub in the same way.
     pub(crate) fn is_alike(&self, newer: &Self) -> bool {
         let is_same_plugin = match (&self.plugin, &newer.plugin) {
             (Some(plugin), Some(newer)) => plugin.is_same_definition(newer),

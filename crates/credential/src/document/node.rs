@@ -46,7 +46,6 @@ impl Position {
         Self { line: number(line), column: number(column) }
     }
 
-    /// The position after `text`.
     pub(super) fn after(text: &str) -> Self {
         let last = text.rsplit('\n').next().unwrap_or_default();
         Self::new(text.matches('\n').count() + 1, last.chars().count() + 1)

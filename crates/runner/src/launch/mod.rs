@@ -4,8 +4,6 @@
 //! starts; it adopts every process that the plugin leaves behind, and kills all of them when the broker says so or is gone.
 //! It talks to the broker over its standard input, which is a socket: one byte for each `Instruction`, five for each
 //! `LauncherReport`. The plugin has the launcher's output, arguments, environment and working directory.
-//!
-//! It runs before anything else of this program is set up, because each plugin run waits for it.
 
 mod confine;
 mod protocol;
@@ -15,7 +13,6 @@ use std::{ffi::OsString, process::ExitCode};
 
 pub(crate) use protocol::{Instruction, LauncherReport, Order};
 
-/// Why the launcher does nothing: it was not started by a broker.
 const MISUSED: u8 = 2;
 
 /// Runs the launcher that the arguments of this process ask for, until the plugin and all of its descendants have ended, or

@@ -56,7 +56,6 @@ impl Instruction {
     }
 }
 
-/// What a launcher says to the broker.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum LauncherReport {
     /// The plugin runs, with this process id.
@@ -72,7 +71,6 @@ pub(crate) enum LauncherReport {
 }
 
 impl LauncherReport {
-    /// The length of every report.
     pub(crate) const LENGTH: usize = 5;
 
     pub(super) fn bytes(self) -> [u8; Self::LENGTH] {

@@ -16,7 +16,7 @@ pub(crate) fn resolve_reason(error: &ResolveError) -> Reason {
         ResolveError::ProfileNotAllowed(_) | ResolveError::ProviderNotAllowed(_) => Reason::PeerDenied,
         ResolveError::ProfileUnread(..) => Reason::HubUnavailable,
         ResolveError::Provider(_, problem) => problem_reason(problem),
-        ResolveError::UnknownDefinition { .. } => Reason::UnknownDefinition,
+        ResolveError::UnknownDefinition(..) => Reason::UnknownDefinition,
         ResolveError::UnknownProfile(_) => Reason::UnknownClusterProfile,
         ResolveError::UnknownProvider(..) => Reason::UnknownProvider,
     }
@@ -28,20 +28,20 @@ fn problem_reason(problem: &ProviderProblem) -> Reason {
         | ProviderProblem::ClusterServer
         | ProviderProblem::InvalidVariable(_)
         | ProviderProblem::NoCluster(_) => Reason::InvalidRequest,
-        ProviderProblem::ClusterMismatch { .. } => Reason::ClusterMismatch,
+        ProviderProblem::ClusterMismatch(..) => Reason::ClusterMismatch,
         ProviderProblem::ClusterUnread(..) => Reason::HubUnavailable,
         ProviderProblem::IdentityConflict { .. } => Reason::IdentityConflict,
         ProviderProblem::NeedsTerminal => Reason::InteractionRequired,
         ProviderProblem::PluginNotAllowed(..) => Reason::PluginNotAllowed,
         ProviderProblem::PluginNotFound(..) | ProviderProblem::PluginUnreadable(..) => Reason::PluginNotFound,
-        ProviderProblem::VariableNotAllowed { .. } => Reason::VariableNotAllowed,
+        ProviderProblem::VariableNotAllowed(..) => Reason::VariableNotAllowed,
     }
 }
 
 /// The stable reason why a profile cannot be used.
 pub(crate) fn profile_reason(error: &ProfileError) -> Reason {
     match error {
-        ProfileError::NoMatch { .. } => Reason::NoMatchingProvider,
+        ProfileError::NoMatch(..) => Reason::NoMatchingProvider,
         ProfileError::Invalid(_) => Reason::ClusterProfileInvalid,
     }
 }
@@ -54,9 +54,9 @@ pub(crate) fn cache_reason(error: &CacheError) -> Reason {
         CacheError::Pending(_) => Reason::RunPending,
         CacheError::Retired(_) => Reason::ProviderChanged,
         CacheError::Unattended(_) => Reason::InteractionRequired,
-        CacheError::Lifetime { source: LifetimeError::Certificate { .. }, .. } => Reason::CertExpired,
-        CacheError::Lifetime { source: LifetimeError::Credential { .. }, .. } => Reason::ExpiredOutput,
-        CacheError::Lifetime { source: LifetimeError::NotYetValid { .. }, .. } => Reason::OutputInvalid,
+        CacheError::Lifetime(_, LifetimeError::Certificate(_)) => Reason::CertExpired,
+        CacheError::Lifetime(_, LifetimeError::Credential(_)) => Reason::ExpiredOutput,
+        CacheError::Lifetime(_, LifetimeError::NotYetValid(_)) => Reason::OutputInvalid,
         CacheError::Run(error) => run_reason(error),
     }
 }
@@ -64,7 +64,7 @@ pub(crate) fn cache_reason(error: &CacheError) -> Reason {
 fn run_reason(error: &RunError) -> Reason {
     match &error.kind {
         RunErrorKind::Decode(source) => decode_reason(source),
-        RunErrorKind::ArgumentsTooLong(_) | RunErrorKind::ExecInfo(ExecInfoError::TooLarge { .. }) => {
+        RunErrorKind::ArgumentsTooLong(_) | RunErrorKind::ExecInfo(ExecInfoError::TooLarge(..)) => {
             Reason::ExecInfoTooLarge
         }
         RunErrorKind::ExecInfo(ExecInfoError::Config(..)) => Reason::InvalidRequest,
