@@ -12,8 +12,8 @@ static ALLOCATOR: zeroizing_alloc::ZeroAlloc<std::alloc::System> =
 
 fn main() -> ExitCode {
     // Before anything else is set up: each plugin run waits for its launcher.
-    if let Some(order) = launch::requested(std::env::args_os()) {
-        return launch::run(order);
+    if let Some(code) = launch::requested(std::env::args_os()) {
+        return code;
     }
     if let Some(code) = cli::complete(std::env::args_os()) {
         return code;

@@ -9,7 +9,7 @@ use std::{
 
 use credbroker_config as config;
 use credbroker_config::kubeconfig::Mode;
-use credbroker_credential::{ApiVersion, Cluster, Draft, decode, exec_info};
+use credbroker_credential::{ApiVersion, Cluster, decode, exec_info};
 use credbroker_fleet::Fleet;
 use credbroker_plugin::{
     Environment, ProfileName, Providers,
@@ -31,10 +31,10 @@ pub fn output(bytes: &[u8]) {
     for version in [ApiVersion::V1, ApiVersion::V1Beta1, ApiVersion::V1Alpha1] {
         match decode(bytes, version) {
             Ok(decoded) => {
-                let (token, pair) = Draft::secrets(&decoded.material);
-                assert!(token.is_some() || pair.is_some(), "accepted without a credential");
+                let (token, pem) = (decoded.material.token(), decoded.material.pem());
+                assert!(token.is_some() || pem.is_some(), "accepted without a credential");
                 let shown = format!("{decoded:?}");
-                let key = pair.and_then(|(_, key)| std::str::from_utf8(key).ok());
+                let key = pem.and_then(|[_, key]| std::str::from_utf8(key).ok());
                 for secret in token.into_iter().chain(key).filter(|secret| secret.len() > 40) {
                     assert!(!shown.contains(secret), "a secret is shown");
                 }

@@ -162,7 +162,7 @@ pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> any
     let scheduler = Scheduler::new(run_limit(&bounds), Arc::clone(&clock), jitter);
     scheduler.set_interactive(bounds.interactive_runs.get());
     let cache = CredentialCache::new(CacheParts {
-        runner: runner((edges.launcher, edges.scratch), &tasks, &live_runs),
+        runner: runner((edges.launcher, edges.scratch), &tasks, &live_runs).into(),
         scheduler: scheduler.clone(),
         encode,
         verify: ApiVerifier::function(),

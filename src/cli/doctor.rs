@@ -28,7 +28,7 @@ use credbroker_credential::{
     document::Node,
     text::{listed, one_line, shown},
 };
-use credbroker_plugin::{Command, Definition, Environment};
+use credbroker_plugin::{Command, Environment};
 use credbroker_runner::find_in_path;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -214,7 +214,7 @@ impl<'a> Checks<'a> {
         let (paths, mode) = Kubeconfig::chosen(file, self.environment);
         let list = joined(&paths, ":");
         match config::read_kubeconfig(&paths, mode) {
-            Ok(kubeconfig) if kubeconfig.files().is_empty() => {
+            Ok(kubeconfig) if kubeconfig.files.is_empty() => {
                 self.findings.add(KUBECONFIG, NOTE, format!("there is none: {list}"), "");
             }
             Ok(kubeconfig) => self.users(&kubeconfig, &list),
@@ -238,7 +238,7 @@ impl<'a> Checks<'a> {
                 plain.extend(definition.map(|_| name));
                 continue;
             }
-            let digest = definition.map(Definition::digest).or_else(|| argument(exec, "--definition"));
+            let digest = definition.map(|known| &*known.digest).or_else(|| argument(exec, "--definition"));
             let is_unknown = |digest| known.as_ref().is_some_and(|known| !known.contains(digest));
             if definition.is_some_and(|definition| definition.is_outdated) {
                 outdated.push(name.clone());

@@ -164,7 +164,7 @@ fn a_command_selects_one_of_two_definitions() {
         let [(_, definition)] = &config::definitions(&read, &Environment::default()).served[..] else {
             panic!()
         };
-        definition.digest().to_owned()
+        definition.digest.to_string()
     });
     let run = |args: &[&str]| program(args).arg("--socket").arg(broker.socket()).output().unwrap();
     let explained = |args: &[&str]| -> Value {

@@ -8,7 +8,6 @@ use credbroker_plugin::Interactive;
 /// Prompts in a row without an answer, after which a person must act.
 pub(crate) const UNANSWERED: u8 = 3;
 
-/// For whom a run starts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Asker {
     /// No caller: the refresh of a credential.
@@ -24,7 +23,6 @@ pub(crate) enum Asker {
 /// Which persons a key needs, as far as that is known.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Attention {
-    /// What the stanza says.
     mode: Interactive,
     /// The plugin tried to use a terminal, which it did not have.
     insists: bool,
@@ -55,14 +53,12 @@ pub(crate) enum EndResult {
 }
 
 impl Asker {
-    /// Whether the plugin can run in its terminal.
     pub(crate) fn lends(self) -> bool {
         matches!(self, Self::Person { lends: true } | Self::Login { lends: true })
     }
 }
 
 impl Attention {
-    /// That of a new key.
     pub(crate) fn of(mode: Interactive) -> Self {
         Self { mode, ..Self::default() }
     }

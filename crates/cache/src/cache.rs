@@ -1,7 +1,6 @@
 //! The cache, what it is made of, and what its clones share.
 
 use std::{
-    fmt,
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
@@ -33,9 +32,11 @@ pub(super) const AT_A_TIME: usize = 256;
 pub type RunEndFn = Arc<dyn Fn(&PluginSpec, Result<&Issued, Option<&CacheError>>, Duration) + Send + Sync>;
 
 /// The parts of a cache.
+#[derive(derive_more::Debug)]
+#[debug("CacheParts({entries:?})")]
 pub struct CacheParts<R> {
     /// Runs plugins.
-    pub runner: R,
+    pub runner: Arc<R>,
     /// Decides when they run.
     pub scheduler: Scheduler,
     /// Encodes a credential once, when it arrives.
@@ -60,12 +61,6 @@ pub struct CacheParts<R> {
     pub draining: CancellationToken,
 }
 
-impl<R> fmt::Debug for CacheParts<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CacheParts").field("entries", &self.entries).finish_non_exhaustive()
-    }
-}
-
 /// Serves credentials from memory and runs plugins for those that are missing or due. Clones share the memory.
 #[derive(Debug)]
 pub struct CredentialCache<R> {
@@ -79,7 +74,6 @@ pub(super) struct Inner<R> {
     /// Wakes the maintenance when the first entry is made.
     pub(super) occupied: Notify,
     pub(super) generations: AtomicU64,
-    /// Increases with each change of what the cache holds.
     changes: AtomicU64,
 }
 

@@ -18,7 +18,7 @@ use super::{
     run::Run,
     state::{Current, Decision, KeyState, renewal},
 };
-use credbroker_credential::{Draft, Generation, Issued, lifetime, rfc3339, text::chain};
+use credbroker_credential::{Draft, Generation, lifetime, rfc3339, text::chain};
 use credbroker_observe::{
     clock::Now,
     metrics::{CallStatus, Metrics, RunOutcome, RunReason},
@@ -245,7 +245,7 @@ impl<R: PluginRunner> Claim<R> {
             warn!(command = %entry.spec.command(), "{warning}");
         }
         let lifetime = lifetime(decoded, entry.spec.provider.lifetime, now.wall)
-            .map_err(|source| CacheError::Lifetime { command: entry.spec.command(), source })?;
+            .map_err(|source| CacheError::Lifetime(entry.spec.command(), source))?;
         if lifetime.within_skew {
             warn!("the credential had already expired when it arrived; check the clock of this machine");
         }
@@ -261,25 +261,8 @@ impl<R: PluginRunner> Claim<R> {
                 Generation::new(Arc::clone(&parts.epoch), number)
             }
         };
-        // Encoded once, for all responses.
-        let (token, pair) = Draft::secrets(material);
-        let fingerprint = material.pair.as_ref().map(|pair| pair.fingerprint);
-        let (expires_at, left, cluster) =
-            (lifetime.expires_at, lifetime.left(now.wall), entry.spec.endpoint());
-        let draft =
-            Draft { generation: &generation, token, pair, fingerprint, expires_at, lifetime: left, cluster };
-        let encoded = (parts.encode)(&draft);
-        let certificate = material.pair.as_ref().map(|pair| pair.validity);
-        let issued = Issued {
-            generation,
-            encoded,
-            fingerprint,
-            certificate,
-            fetched: now,
-            expires_at,
-            lifetime: left,
-            bound: lifetime.bound,
-        };
+        let draft = Draft { generation, material, fetched: now, lifetime, cluster: entry.spec.endpoint() };
+        let issued = draft.issue(parts.encode);
         Ok((outcome, Current::new(Arc::new(issued), due_in, now, output.file_version)))
     }
 
@@ -334,7 +317,7 @@ impl<R: PluginRunner> Claim<R> {
             Some(Ok((outcome, _))) => *outcome,
             Some(Err(failure)) => match (&failure.error, self.run.throttled_by.get()) {
                 (_, Some(error)) | (CacheError::Run(error), None) => failed_run(error).0,
-                (CacheError::Lifetime { .. }, None) => RunOutcome::ExpiredOutput,
+                (CacheError::Lifetime(..), None) => RunOutcome::ExpiredOutput,
                 (_, None) => RunOutcome::Cancelled,
             },
         }

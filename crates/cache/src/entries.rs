@@ -144,11 +144,11 @@ impl KeyEntries {
         let mut found: Vec<_> = match selector {
             Selector::All => return self.after(None, after, count),
             Selector::Provider(name) => return self.after(Some(name), after, count),
-            Selector::Definition { provider, definition } => {
+            Selector::Definition(provider, definition) => {
                 let mut entries = self.after(Some(provider), after, usize::MAX);
                 entries.retain(|entry| {
                     let found = entry.spec.provider.definition.as_ref();
-                    found.is_some_and(|found| found.digest() == &**definition)
+                    found.is_some_and(|found| found.digest == *definition)
                 });
                 entries
             }

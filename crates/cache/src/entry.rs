@@ -22,7 +22,6 @@ use credbroker_plugin::PluginSpec;
 /// Whose an entry is: a uid's, or the broker's (`None`).
 pub(crate) type Party = Option<u32>;
 
-/// An entry that is not listed as idle.
 pub(crate) const NOT_LISTED: u64 = u64::MAX;
 
 #[derive(Debug)]

@@ -23,13 +23,8 @@ pub enum CacheError {
     #[error("{0}")]
     Full(Full),
     /// The plugin's credential had expired when it arrived, or is not valid yet.
-    #[error("plugin `{command}` printed {}", source.found())]
-    Lifetime {
-        /// The plugin's executable.
-        command: Arc<str>,
-        /// What had expired or is not valid yet, and when.
-        source: LifetimeError,
-    },
+    #[error("plugin `{}` printed {}", .0, .1.found())]
+    Lifetime(Arc<str>, #[source] LifetimeError),
     /// The caller's deadline passed before the end of the run, which continues.
     #[error("{0}; try again, the run continues")]
     Pending(String),

@@ -24,7 +24,6 @@ use credbroker_observe::{clock::Now, metrics::RunReason};
 use credbroker_plugin::{PluginKey, PluginSpec, Retirement};
 use credbroker_runner::{PluginRunner, Urgency};
 
-/// How long a caller without a deadline waits.
 const WITHOUT_DEADLINE: Duration = Duration::from_secs(60);
 
 impl<R: PluginRunner> CredentialCache<R> {

@@ -178,7 +178,6 @@ pub(crate) struct Rejections {
     doubts: Option<(u64, Duration, u8)>,
 }
 
-/// The evidence that a credential is rejected.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Evidence {
     /// A caller reports that an API server answered 401.

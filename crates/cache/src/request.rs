@@ -1,6 +1,6 @@
 //! What callers ask for: a credential, or an operation on keys.
 
-use std::{fmt, str::FromStr, sync::Arc, time::Duration};
+use std::{str::FromStr, sync::Arc, time::Duration};
 
 use tokio::sync::watch;
 
@@ -29,7 +29,6 @@ pub struct Request {
 }
 
 impl Request {
-    /// Whom a run of `spec` starts for.
     pub(super) fn asker(&self, spec: &PluginSpec) -> Asker {
         // A lender that has taken an offer is one no longer, and no terminal is borrowed for other users.
         let lends = self.lender.as_ref().is_some_and(|lender| lender.is_free());
@@ -99,13 +98,8 @@ pub enum Selector {
     All,
     /// The keys of all providers of this name, in whichever files they are defined.
     Provider(Arc<str>),
-    /// The keys of one definition of a provider.
-    Definition {
-        /// Name of the provider.
-        provider: Arc<str>,
-        /// Digest of the definition.
-        definition: Arc<str>,
-    },
+    /// The keys of one definition of a provider: its name, and the digest.
+    Definition(Arc<str>, Arc<str>),
     /// The keys of one ClusterProfile.
     ClusterProfile(ProfileName),
     /// The keys that begin with these digits: one, unless two hashes collide.
@@ -115,7 +109,7 @@ pub enum Selector {
 }
 
 /// The first hexadecimal digits of a [`PluginKey`], at least as many as its `Display` shows.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, derive_more::Display, Eq, PartialEq)]
 pub struct KeyPrefix(Box<str>);
 
 /// The text is not a key as the broker shows it.
@@ -140,12 +134,6 @@ impl FromStr for KeyPrefix {
             && text.len().is_multiple_of(2)
             && text.bytes().all(|digit| digit.is_ascii_hexdigit());
         is_key.then(|| Self(text.to_ascii_lowercase().into())).ok_or(InvalidKey)
-    }
-}
-
-impl fmt::Display for KeyPrefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 

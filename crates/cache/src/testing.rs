@@ -19,7 +19,7 @@ impl EntryLimits {
 impl<R> CacheParts<R> {
     /// Parts without an API server, and with the epoch `test`.
     pub fn for_tests(
-        runner: R,
+        runner: impl Into<Arc<R>>,
         clock: Arc<dyn Clock>,
         tasks: &TaskTracker,
         draining: &CancellationToken,
@@ -27,7 +27,7 @@ impl<R> CacheParts<R> {
         let scheduler = Scheduler::new(10_000, Arc::clone(&clock), || 0.5);
         scheduler.set_interactive(10_000);
         Self {
-            runner,
+            runner: runner.into(),
             scheduler,
             encode: plain,
             verify: Arc::new(|_, _| Box::pin(std::future::ready(Verdict::Unverifiable))),

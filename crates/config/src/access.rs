@@ -13,7 +13,6 @@ use credbroker_plugin::{
     access::{Grant, Peers, ProfileGlobs, Rule, Verb},
 };
 
-/// Reads the section. `root` is the whole configuration.
 pub(super) fn rules(root: &Cursor<'_>) -> Vec<Rule> {
     let mut places: HashMap<String, Location<'_>> = HashMap::new();
     let mut rules = Vec::new();

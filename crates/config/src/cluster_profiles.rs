@@ -76,7 +76,6 @@ impl Prewarm {
     }
 }
 
-/// Reads the section of the configuration `root`, whose providers these are.
 pub(super) fn cluster_profiles(
     root: &Cursor<'_>,
     providers: &[Provider],

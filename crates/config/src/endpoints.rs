@@ -118,7 +118,6 @@ pub struct MetricsListen {
     pub provider_names: Option<bool>,
 }
 
-/// Reads the section `metrics`. `has_rules`: the configuration has access rules.
 pub(super) fn metrics_section(root: &Cursor<'_>, has_rules: bool) -> Option<MetricsListen> {
     let fields = root::METRICS.read(root)?;
     let provider_names = metrics::PROVIDER_NAMES.read(&fields);
@@ -153,7 +152,6 @@ pub enum AuditTo {
     File(PathBuf),
 }
 
-/// Reads the section `audit`. `has_rules`: the configuration has access rules.
 pub(super) fn audit_section(root: &Cursor<'_>, has_rules: bool, env: &Environment) -> AuditTo {
     let Some(fields) = root::AUDIT.read(root) else {
         return if has_rules { AuditTo::Log } else { AuditTo::Nowhere };

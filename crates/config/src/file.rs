@@ -23,7 +23,6 @@ const MAX_KUBECONFIG: u64 = 16 << 20;
 /// What other users could do with a file that they can change.
 const SO: &str = "run programs as the broker";
 
-/// Reads our own configuration.
 pub(super) fn config(path: &Path, report: &Report) -> Option<Vec<u8>> {
     report.follow(path);
     read(path, MAX, report)
@@ -84,7 +83,6 @@ pub fn authorities(path: &Path) -> io::Result<Vec<u8>> {
     bytes.ok_or_else(|| unusable(format!("it has more than {MAX} bytes")))
 }
 
-/// The document in `bytes`.
 pub(super) fn tree(path: &Path, bytes: &[u8], report: &Report) -> Option<Node> {
     match yaml(bytes, Aliases::Follow) {
         Ok(node) => Some(node),

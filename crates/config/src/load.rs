@@ -77,8 +77,8 @@ fn load_with(flag: Option<&Path>, env: &Environment, report: Report) -> Result<L
     if config.listen.is_empty() {
         config.listen.push(Listen::default());
     }
-    let Findings { files, warnings, sources, .. } = report.finish()?;
-    config.files = files;
+    let Findings { warnings, sources, .. } = report.finish()?;
+    config.files.clone_from(&sources.filled);
     Ok(Loaded { config, source, warnings, sources })
 }
 
@@ -131,7 +131,7 @@ fn ambient(env: &Environment, report: &Report) -> (Config, String) {
     let source = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(":");
     if providers.is_empty() && report.problems() == 0 {
         let first = paths.first().map_or(Path::new("~/.kube/config"), PathBuf::as_path);
-        let problem = if kubeconfig.files().is_empty() {
+        let problem = if kubeconfig.files.is_empty() {
             format!(
                 "there is neither a credbroker config nor a kubeconfig{}; specify one with `--config FILE` or KUBECONFIG",
                 if paths.len() > 1 { format!(" ({source})") } else { String::new() }

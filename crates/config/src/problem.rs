@@ -12,7 +12,8 @@ use credbroker_credential::{document::Position, text::nearest};
 use credbroker_plugin::{Definition, Providers};
 
 /// A problem of a configuration. Its message names keys and never contains a secret.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, derive_more::Display, Eq, PartialEq)]
+#[display("{}: {message}", self.place())]
 pub struct Problem {
     /// The file.
     pub file: PathBuf,
@@ -29,12 +30,6 @@ impl Problem {
     }
 }
 
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place(), self.message)
-    }
-}
-
 /// A place as editors read it: `file:line:column`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Location<'a> {
@@ -43,7 +38,6 @@ pub(super) struct Location<'a> {
 }
 
 impl<'a> Location<'a> {
-    /// A place in `file` without a position.
     pub(super) fn whole(file: &'a Path) -> Self {
         Self { file, at: Position::UNKNOWN }
     }
@@ -107,25 +101,21 @@ pub(super) struct Findings {
     pub(super) warnings: Vec<Problem>,
     /// Files that other users decide. They are problems wherever others are only warnings.
     pub(super) refused: Vec<Problem>,
-    /// Every file that was read, once.
-    pub(super) files: Vec<PathBuf>,
-    /// Every file that matters.
     pub(super) sources: Sources,
     /// Where the first provider of each name is, and whether it is a kubeconfig's user.
     names: HashMap<String, (PathBuf, Position, bool)>,
 }
 
 impl Report {
-    /// For a broker that runs with `providers`.
     pub(super) fn running(providers: &Providers) -> Self {
         let definitions = providers.iter().filter_map(|provider| provider.definition.as_ref());
-        let identities = definitions.map(|definition| definition.identity().clone());
+        let identities = definitions.map(|definition| definition.identity.clone());
         Self { running: Some(identities.collect()), ..Self::default() }
     }
 
     /// Whether the broker runs with this definition: then it must not be left out because of a problem with it.
     pub(super) fn runs(&self, definition: &Definition) -> bool {
-        self.running.as_ref().is_some_and(|known| known.contains(definition.identity()))
+        self.running.as_ref().is_some_and(|known| known.contains(&definition.identity))
     }
 
     /// A problem for a broker that starts. A broker that runs must be able to lose its last users, so it is only warned.
@@ -146,7 +136,6 @@ impl Report {
         self.findings.borrow_mut().refused.push(place.problem(message));
     }
 
-    /// The number of problems, to see whether more are found.
     pub(super) fn problems(&self) -> usize {
         self.findings.borrow().problems.len()
     }
@@ -171,10 +160,8 @@ impl Report {
 
     /// `file` was opened, and these are its contents, if it could be read.
     pub(super) fn read(&self, file: &Path, contents: Option<&[u8]>) {
-        let mut findings = self.findings.borrow_mut();
-        add(&mut findings.files, file);
         if contents.is_some_and(|contents| !contents.trim_ascii().is_empty()) {
-            add(&mut findings.sources.filled, file);
+            add(&mut self.findings.borrow_mut().sources.filled, file);
         }
     }
 

@@ -42,10 +42,8 @@ const IDENTITIES: [(&str, &str, &str); 3] = [
 /// Variables of terminals and desktops, which set them for every program.
 const UNRELATED: [&str; 3] = ["ITERM_PROFILE", "KONSOLE_PROFILE_NAME", "XDG_ACTIVATION_TOKEN"];
 
-/// Where a provider's environment comes from.
 #[derive(Clone, Debug)]
 pub(super) struct Variables<'a> {
-    /// The broker's own.
     pub(super) broker: &'a Environment,
     pub(super) pass_env: Globs,
     pub(super) caller_env: Globs,
@@ -120,7 +118,6 @@ pub(super) fn stanza(
     })
 }
 
-/// The issuer of that name without a section.
 pub(super) fn default_issuer(name: Arc<str>) -> Issuer {
     let (runs_per_second, concurrency) = (issuer::RUNS_PER_SECOND.absent.0, issuer::CONCURRENCY.absent.0);
     Issuer { name, runs_per_second, concurrency }

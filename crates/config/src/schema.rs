@@ -108,7 +108,6 @@ impl<'a> Cursor<'a> {
         (!node.is_null()).then(|| self.below(path, node))
     }
 
-    /// The items of the list `key`; none without the key.
     pub(super) fn items_of(&self, key: &str) -> Vec<Self> {
         self.get(key).and_then(|list| list.items()).unwrap_or_default()
     }
@@ -137,7 +136,6 @@ impl<'a> Cursor<'a> {
         if self.path.is_empty() { message.to_owned() } else { format!("{}: {message}", self.path) }
     }
 
-    /// Whether `key` of the document is the key `known`.
     fn is(&self, key: &str, known: &str) -> bool {
         key == known || (self.dialect == Dialect::Stock && key.eq_ignore_ascii_case(known))
     }
@@ -277,9 +275,7 @@ fn mode(text: &str) -> Option<u32> {
 pub(super) struct TimeSpan(pub(super) Duration);
 
 impl TimeSpan {
-    /// How long a plugin runs.
     pub(super) const RUN: Self = Self(Duration::from_secs(24 * 3600));
-    /// How old a credential becomes.
     pub(super) const AGE: Self = Self(Duration::from_secs(8760 * 3600));
 }
 
@@ -377,7 +373,6 @@ impl<K: Kind> Kind for ListOf<K> {
     }
 }
 
-/// A map with these keys.
 pub(super) type Map = &'static Section;
 
 impl Kind for Map {

@@ -36,13 +36,11 @@ fn is_dns_label(text: &str) -> bool {
     (1..64).contains(&text.len()) && letters && !text.starts_with('-') && !text.ends_with('-')
 }
 
-/// Whether this is `NAMESPACE/NAME`.
 fn is_profile(text: &str) -> bool {
     let parts = text.split_once('/');
     parts.is_some_and(|(namespace, name)| !namespace.is_empty() && !name.is_empty() && !name.contains('/'))
 }
 
-/// The values of `credentialPluginPolicy`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum PolicyType {
     AllowAll,

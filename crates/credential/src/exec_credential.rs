@@ -7,7 +7,7 @@ use base64::{
     alphabet::URL_SAFE,
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 use serde::de::IgnoredAny;
 
 use crate::{
@@ -24,6 +24,18 @@ pub struct Material {
     pub token: Option<Token>,
     /// Client certificate and key.
     pub pair: Option<ClientPair>,
+}
+
+impl Material {
+    /// The text of the token.
+    pub fn token(&self) -> Option<&str> {
+        self.token.as_ref().map(|token| token.secret.expose_secret())
+    }
+
+    /// The PEM chain and its key.
+    pub fn pem(&self) -> Option<[&[u8]; 2]> {
+        self.pair.as_ref().map(|pair| [pair.chain_pem.expose_secret(), pair.key_pem.expose_secret()])
+    }
 }
 
 /// A bearer token.
@@ -95,18 +107,9 @@ pub enum DecodeError {
     /// Another kind of object.
     #[error("the output's `kind` is not ExecCredential{}", .0.suffix())]
     WrongKind(Position),
-    /// A field has the wrong type.
-    #[error("`{field}`: expected {expected}, found {found}{}", at.suffix())]
-    WrongType {
-        /// The field.
-        field: &'static str,
-        /// What it must be.
-        expected: &'static str,
-        /// What it is.
-        found: &'static str,
-        /// Where it is, if known.
-        at: Position,
-    },
+    /// A field has the wrong type: the field, what it must be, what it is, and where.
+    #[error("`{}`: expected {}, found {}{}", .0, .1, .2, .3.suffix())]
+    WrongType(&'static str, &'static str, &'static str, Position),
 }
 
 /// Decodes the stdout of a plugin: one JSON or YAML document.
@@ -205,7 +208,7 @@ fn text<'a>(
 }
 
 fn wrong_type(field: &'static str, expected: &'static str, node: &Node) -> DecodeError {
-    DecodeError::WrongType { field, expected, found: node.value.kind(), at: node.at }
+    DecodeError::WrongType(field, expected, node.value.kind(), node.at)
 }
 
 const BASE64URL: GeneralPurpose = GeneralPurpose::new(

@@ -82,16 +82,11 @@ pub enum ExecInfoError {
     /// The extension is not JSON. With the line and column of the error.
     #[error("the cluster's exec extension is not valid JSON (line {0}, column {1})")]
     Config(usize, usize),
-    /// Linux limits one environment variable to 128 KiB.
+    /// Linux limits one environment variable to 128 KiB. With its bytes, name included, and those of the authorities in it.
     #[error(
-        "KUBERNETES_EXEC_INFO would have {size} bytes, of which the certificate authorities are {authorities}; the kernel allows {LIMIT}"
+        "KUBERNETES_EXEC_INFO would have {0} bytes, of which the certificate authorities are {1}; the kernel allows {LIMIT}"
     )]
-    TooLarge {
-        /// Bytes of the variable, name included.
-        size: usize,
-        /// Bytes of `certificate-authority-data` in it.
-        authorities: usize,
-    },
+    TooLarge(usize, usize),
 }
 
 /// The value of `KUBERNETES_EXEC_INFO`, in the shape client-go writes. `interactive`: the plugin has a terminal.
@@ -109,7 +104,7 @@ pub fn exec_info(
     if size > LIMIT {
         let authorities =
             cluster.map_or(0, |cluster| cluster.certificate_authority_data.len().div_ceil(3) * 4);
-        return Err(ExecInfoError::TooLarge { size, authorities });
+        return Err(ExecInfoError::TooLarge(size, authorities));
     }
     Ok(value)
 }

@@ -1,7 +1,6 @@
 //! A credential that the broker serves, with its generation and its validity: encoded once, and the only copy in memory.
 
 use std::{
-    fmt,
     ops::Range,
     str,
     sync::Arc,
@@ -9,10 +8,13 @@ use std::{
 };
 
 use bytes::Bytes;
-use secrecy::ExposeSecret as _;
 
 use crate::{
-    exec_credential::Material, exec_info::Cluster, lifetime::LifetimeBound, pair::Validity, sha256::Sha256,
+    exec_credential::Material,
+    exec_info::Cluster,
+    lifetime::{Lifetime, LifetimeBound},
+    pair::Validity,
+    sha256::Sha256,
 };
 
 /// One reading of both clocks.
@@ -25,7 +27,8 @@ pub struct Now {
 }
 
 /// Identifies a credential among all that this broker had. Equal generations have the same material.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Debug, derive_more::Display, Eq, Hash, PartialEq)]
+#[display("{epoch}-{number}")]
 pub struct Generation {
     /// Random for each start of the broker, so that no two starts use the same generation.
     epoch: Arc<str>,
@@ -44,33 +47,24 @@ impl Generation {
     }
 }
 
-impl fmt::Display for Generation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.epoch, self.number)
-    }
-}
-
-/// The contents of a response with a credential. Not `Debug`: it borrows secrets.
-#[expect(missing_debug_implementations, reason = "its fields are secrets")]
+/// A credential before it is encoded.
+#[derive(Clone, Debug)]
 pub struct Draft<'a> {
-    /// Which credential it is.
-    pub generation: &'a Generation,
-    /// The bearer token.
-    pub token: Option<&'a str>,
-    /// PEM chain and key.
-    pub pair: Option<(&'a [u8], &'a [u8])>,
-    /// The fingerprint of the chain.
-    pub fingerprint: Option<Sha256>,
-    /// The effective expiry.
-    pub expires_at: SystemTime,
-    /// From arrival to `expires_at`.
-    pub lifetime: Duration,
-    /// The cluster that the credential is for, if known.
+    /// Identifies the credential.
+    pub generation: Generation,
+    /// Its token and its pair.
+    pub material: &'a Material,
+    /// When the broker received it.
+    pub fetched: Now,
+    /// How long it may be served.
+    pub lifetime: Lifetime,
+    /// The cluster that it is for, if known.
     pub cluster: Option<&'a Cluster>,
 }
 
 /// An encoded response, and the positions of the secrets in it. `Debug` shows only its length.
-#[derive(Clone, Default)]
+#[derive(Clone, derive_more::Debug, Default)]
+#[debug("EncodedCredential({} bytes)", frame.len())]
 pub struct EncodedCredential {
     /// The whole response with its gRPC header. The allocator wipes it when the last clone is dropped.
     pub frame: Bytes,
@@ -85,26 +79,26 @@ pub struct EncodedCredential {
 /// Encodes a [`Draft`]. The server defines the wire format, so it passes this function to the cache.
 pub type EncodeFn = fn(&Draft<'_>) -> EncodedCredential;
 
-impl<'a> Draft<'a> {
-    /// The token and the pair of `material`.
-    #[expect(clippy::type_complexity, reason = "the types of two fields")]
-    pub fn secrets(material: &'a Material) -> (Option<&'a str>, Option<(&'a [u8], &'a [u8])>) {
-        let token = material.token.as_ref().map(|token| token.secret.expose_secret());
-        let pair = material.pair.as_ref();
-        (token, pair.map(|pair| (pair.chain_pem.expose_secret(), pair.key_pem.expose_secret())))
+impl Draft<'_> {
+    /// Encodes it once, for all responses.
+    pub fn issue(self, encode: EncodeFn) -> Issued {
+        let pair = self.material.pair.as_ref();
+        Issued {
+            encoded: encode(&self),
+            fingerprint: pair.map(|pair| pair.fingerprint),
+            certificate: pair.map(|pair| pair.validity),
+            fetched: self.fetched,
+            expires_at: self.lifetime.expires_at,
+            lifetime: self.lifetime.left(self.fetched.wall),
+            bound: self.lifetime.bound,
+            generation: self.generation,
+        }
     }
 }
 
 impl EncodedCredential {
-    /// The bytes of `range`; empty if there is none.
     pub(super) fn slice(&self, range: Option<&Range<usize>>) -> Option<&[u8]> {
         self.frame.get(range?.clone())
-    }
-}
-
-impl fmt::Debug for EncodedCredential {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "EncodedCredential({} bytes)", self.frame.len())
     }
 }
 
@@ -161,8 +155,8 @@ impl Issued {
     /// Whether `material` is the same credential: the same token and the same certificate chain, to which the key belongs.
     /// A different PEM text of the same chain is not a rotation.
     pub fn is_same_as(&self, material: &Material) -> bool {
-        let (token, _) = Draft::secrets(material);
-        self.token() == token && self.fingerprint == material.pair.as_ref().map(|pair| pair.fingerprint)
+        self.token() == material.token()
+            && self.fingerprint == material.pair.as_ref().map(|pair| pair.fingerprint)
     }
 }
 

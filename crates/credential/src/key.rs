@@ -9,7 +9,6 @@ use x509_parser::{
     x509::SubjectPublicKeyInfo,
 };
 
-/// A private key.
 pub(super) enum PrivateKey {
     /// Its public key; several candidates for a SEC1 key that does not name its curve.
     Known(Vec<PublicKey>),
@@ -19,7 +18,6 @@ pub(super) enum PrivateKey {
     Unknown,
 }
 
-/// The public key of a supported private key.
 pub(super) enum PublicKey {
     Ec(Vec<u8>),
     Ed25519(Vec<u8>),
@@ -65,14 +63,12 @@ const EC: Oid<'static> = oid!(1.2.840.10045.2.1);
 const SECP256K1: Oid<'static> = oid!(1.3.132.0.10);
 const JUDGED_CURVES: [Oid<'static>; 3] = [oid!(1.2.840.10045.3.1.7), oid!(1.3.132.0.34), oid!(1.3.132.0.35)];
 
-/// Whether a certificate has a key on the curve secp256k1.
 pub(super) fn is_secp256k1(certificate: &SubjectPublicKeyInfo<'_>) -> bool {
     let algorithm = &certificate.algorithm;
     let curve = || algorithm.parameters.as_ref().and_then(|curve| Oid::try_from(curve).ok());
     algorithm.algorithm == EC && curve() == Some(SECP256K1)
 }
 
-/// Whether a private key in PKCS#8 or SEC1 names the curve secp256k1.
 fn names_secp256k1(content: &[u8]) -> bool {
     let Some(items) = items(content) else { return false };
     let is_it = |der: &[u8]| Oid::from_der(der).is_ok_and(|(_, curve)| curve == SECP256K1);

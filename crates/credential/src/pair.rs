@@ -192,7 +192,6 @@ fn time(time: ASN1Time) -> SystemTime {
 
 /// One PEM block, found by its label as in Go: text around blocks is skipped.
 struct Block<'a> {
-    /// The label after `BEGIN`.
     label: &'a str,
     /// The line of `BEGIN`, counted from 1.
     line: usize,
@@ -208,13 +207,11 @@ impl Block<'_> {
         self.label.strip_suffix("PRIVATE KEY").is_some_and(|kind| kind.is_empty() || kind.ends_with(' '))
     }
 
-    /// Whether it contains a certificate.
     fn is_certificate(&self) -> bool {
         self.label == "CERTIFICATE"
     }
 }
 
-/// The blocks of `text` in their order.
 fn blocks(text: &str) -> Vec<Block<'_>> {
     let mut lines = text.lines().enumerate().peekable();
     let mut blocks = Vec::new();

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::{Draft, EncodedCredential, Generation, Issued, LifetimeBound, Material, Now, Token};
+use crate::{Draft, EncodedCredential, Generation, Issued, Lifetime, LifetimeBound, Material, Now, Token};
 
 /// A token that lives a minute.
 pub fn with_token(token: &str) -> Issued {
@@ -13,17 +13,11 @@ pub fn with_token(token: &str) -> Issued {
 /// What a plugin issued at an arbitrary time; it lives a minute.
 pub fn issued(material: &Material) -> Issued {
     let wall = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
-    let generation = Generation::new("e".into(), 7);
-    let (expires_at, lifetime) = (wall + Duration::from_secs(60), Duration::from_secs(60));
-    let (token, pair) = Draft::secrets(material);
-    let fingerprint = material.pair.as_ref().map(|pair| pair.fingerprint);
-    let draft =
-        Draft { generation: &generation, token, pair, fingerprint, expires_at, lifetime, cluster: None };
-    let encoded = plain(&draft);
-    let fetched = Now { wall, boot: Duration::from_secs(500) };
-    let certificate = None;
-    let bound = LifetimeBound::UnknownExpiry;
-    Issued { generation, encoded, fingerprint, certificate, fetched, expires_at, lifetime, bound }
+    let (expires_at, bound) = (wall + Duration::from_secs(60), LifetimeBound::UnknownExpiry);
+    let lifetime = Lifetime { expires_at, within_skew: false, bound };
+    let (generation, fetched) =
+        (Generation::new("e".into(), 7), Now { wall, boot: Duration::from_secs(500) });
+    Draft { generation, material, fetched, lifetime, cluster: None }.issue(plain)
 }
 
 /// The secrets one after the other, without a wire format.
@@ -34,7 +28,7 @@ pub fn plain(draft: &Draft<'_>) -> EncodedCredential {
         frame.extend_from_slice(bytes);
         start..frame.len()
     };
-    let token = draft.token.map(|token| put(token.as_bytes()));
-    let (certificate, key) = draft.pair.map(|(chain, key)| (put(chain), put(key))).unzip();
+    let token = draft.material.token().map(|token| put(token.as_bytes()));
+    let (certificate, key) = draft.material.pem().map(|[chain, key]| (put(chain), put(key))).unzip();
     EncodedCredential { frame: frame.into(), token, certificate, key }
 }

@@ -219,7 +219,7 @@ impl World {
                 source.not_allowed()
             }
             // Without a known definition there is no provider of that name.
-            ResolveError::UnknownDefinition { known, .. } if permit.hides_unknown() && known.is_empty() => {
+            ResolveError::UnknownDefinition(.., known) if permit.hides_unknown() && known.is_empty() => {
                 source.not_allowed()
             }
             ResolveError::Profile(profile, error) => {
@@ -251,7 +251,7 @@ impl World {
                 source.check(permit, &target.provider.name, None)?;
                 if let Some(difference) = sent.and_then(|sent| difference(sent, &target.endpoint)) {
                     let profile = Some(profile.clone());
-                    let mismatch = ProviderProblem::ClusterMismatch { profile, difference };
+                    let mismatch = ProviderProblem::ClusterMismatch(profile, difference);
                     return Err(target.provider.error(mismatch));
                 }
                 self.providers.configured(&target.provider.name)?.of_target(target)
@@ -280,8 +280,7 @@ impl World {
         permit: &Permit,
     ) -> Result<Route<'a>, ResolveError> {
         let provider = &entry.provider;
-        let mismatch =
-            |difference| provider.error(ProviderProblem::ClusterMismatch { profile: None, difference });
+        let mismatch = |difference| provider.error(ProviderProblem::ClusterMismatch(None, difference));
         let mut fitting = provider.clusters.iter().filter(|known| difference(sent, known).is_none());
         if let Some(known) = fitting.next() {
             if provider.provide_cluster_info && fitting.next().is_some() {

@@ -88,7 +88,7 @@ impl Rights {
 
     /// Whether the peer may do `verb` with `target`.
     pub fn allows(&self, verb: Verb, target: CallTarget<'_>) -> bool {
-        self.rules.is_none() || self.covering(verb, target).is_some()
+        self.rules.is_none() || self.rule(verb, target).is_some()
     }
 
     /// Whether the peer has any right to `target`.
@@ -112,12 +112,8 @@ impl Rights {
     }
 
     /// The first rule that allows `verb` for `target`. `None`: no rule is needed, or none allows it.
-    pub fn rule(&self, verb: Verb, target: CallTarget<'_>) -> Option<&Arc<str>> {
-        self.covering(verb, target).map(|rule| &rule.name)
-    }
-
-    fn covering(&self, verb: Verb, target: CallTarget<'_>) -> Option<&Arc<Rule>> {
-        self.rules.as_ref()?.iter().find(|rule| rule.allow.covers(verb, target))
+    pub fn rule(&self, verb: Verb, target: CallTarget<'_>) -> Option<&Rule> {
+        self.rules.as_ref()?.iter().map(AsRef::as_ref).find(|rule: &&Rule| rule.allow.covers(verb, target))
     }
 }
 

@@ -1,7 +1,6 @@
 //! Definitions: which provider a name means.
 
 use std::{
-    fmt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -9,10 +8,13 @@ use std::{
 use credbroker_credential::text::shown_path;
 
 /// Which stanza of which kubeconfig defines a provider. File and name are its identity; a changed stanza has another digest.
-#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Debug, derive_more::Display, Eq, Ord, PartialEq, PartialOrd)]
+#[display("{} (--definition {digest})", self.shown_file())]
 pub struct Definition {
-    identity: (PathBuf, Arc<str>),
-    digest: Arc<str>,
+    /// The kubeconfig that defines the provider, and the name in it.
+    pub identity: (PathBuf, Arc<str>),
+    /// With which a request names it.
+    pub digest: Arc<str>,
     /// Whether the arguments of the shim do not describe the stanza, because that was edited. No request is answered with
     /// such a definition, or with another one that has its digest.
     pub is_outdated: bool,
@@ -34,16 +36,6 @@ impl Definition {
     pub fn shown_file(&self) -> String {
         shown_path(self.file())
     }
-
-    /// The digest, with which a request names it.
-    pub fn digest(&self) -> &str {
-        &self.digest
-    }
-
-    /// The file and the name in it.
-    pub fn identity(&self) -> &(PathBuf, Arc<str>) {
-        &self.identity
-    }
 }
 
 /// A provider as a request names it.
@@ -55,21 +47,9 @@ pub struct ProviderRef {
     pub definition: Option<String>,
 }
 
-impl ProviderRef {
-    /// The only provider of that name.
-    pub fn named(name: impl Into<String>) -> Self {
-        Self { name: name.into(), definition: None }
-    }
-}
-
+/// The only provider of that name.
 impl From<&str> for ProviderRef {
     fn from(name: &str) -> Self {
-        Self::named(name)
-    }
-}
-
-impl fmt::Display for Definition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (--definition {})", self.shown_file(), self.digest)
+        Self { name: name.to_owned(), definition: None }
     }
 }

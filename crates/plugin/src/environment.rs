@@ -3,7 +3,6 @@
 use std::{
     collections::BTreeMap,
     ffi::{OsStr, OsString},
-    fmt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -13,7 +12,8 @@ use credbroker_proto::{Globs, SESSION_VARIABLES};
 use super::variables::{is_denied, is_standing};
 
 /// A set of environment variables. `Debug` shows names only: values are often secrets.
-#[derive(Clone, Default, Eq, PartialEq)]
+#[derive(Clone, derive_more::Debug, Default, Eq, PartialEq)]
+#[debug("{:?}", _0.keys())]
 pub struct Environment(pub BTreeMap<OsString, OsString>);
 
 impl Environment {
@@ -51,15 +51,8 @@ impl<N: Into<OsString>, V: Into<OsString>> FromIterator<(N, V)> for Environment 
     }
 }
 
-impl fmt::Debug for Environment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
-    }
-}
-
 /// Variables that lead to a screen. Without a person, no plugin gets them: it would open a window that nothing answers.
 const SCREENS: [&str; 3] = ["DISPLAY", "WAYLAND_DISPLAY", "BROWSER"];
-/// The longest value in bytes.
 const LONGEST: usize = 4096;
 /// The address of a bus. Some kinds of address name a program that the library of the plugin starts.
 const BUS: &str = "DBUS_SESSION_BUS_ADDRESS";
@@ -79,7 +72,8 @@ pub enum Origin {
 /// The variables of one person's session. `Debug` shows names only.
 ///
 /// They are in no key, and reach only the run that the person's request starts. Only `BROWSER` may name a program.
-#[derive(Eq, PartialEq)]
+#[derive(derive_more::Debug, Eq, PartialEq)]
+#[debug("{:?}", _0.keys())]
 pub struct Session(BTreeMap<String, String>);
 
 impl Session {
@@ -120,12 +114,6 @@ impl Session {
 /// Whether a plugin that follows this bus address, a list of alternatives, starts no program (`unixexec:`, `autolaunch:`).
 fn only_connects(address: &str) -> bool {
     address.split(';').all(|part| part.is_empty() || BUS_KINDS.iter().any(|kind| part.starts_with(kind)))
-}
-
-impl fmt::Debug for Session {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
-    }
 }
 
 #[cfg(test)]

@@ -51,19 +51,12 @@ pub enum ResolveError {
         shown(&.0.to_string())
     )]
     UnknownProfile(ProfileName),
-    /// The broker has not read the definition.
+    /// The broker has not read the definition of the provider with this digest, but these, sorted by file.
     #[error(
         "provider `{}`: unknown definition {}: {}",
-        shown(.name), shown(.definition), known_definitions(.known)
+        shown(.0), shown(.1), known_definitions(.2)
     )]
-    UnknownDefinition {
-        /// Name of the provider.
-        name: String,
-        /// Digest in the request.
-        definition: String,
-        /// Definitions of that name that the broker has read, sorted by file.
-        known: Vec<Definition>,
-    },
+    UnknownDefinition(String, String, Vec<Definition>),
     /// The broker has no provider of that name. With every configured name, sorted.
     #[error("provider `{}` not found{}; known: {}", shown(.0), did_you_mean(.0, .1), listed(.1))]
     UnknownProvider(String, Vec<String>),
@@ -81,17 +74,14 @@ pub enum ProviderProblem {
     #[error("the caller sent a cluster whose `server` is empty")]
     ClusterServer,
     /// The caller's cluster is not the one that the broker knows.
+    /// With the profile that the request names (`None`: it names the provider, whose known clusters were compared), and how
+    /// the clusters differ.
     #[error(
-        "the caller sent a cluster that differs from {}: {difference}; the plugin was not run. If that is from an old \
+        "the caller sent a cluster that differs from {}: {}; the plugin was not run. If that is from an old \
          kubeconfig, write it again with `credbroker kubeconfig`",
-        known_cluster(.profile.as_ref())
+        known_cluster(.0.as_ref()), .1
     )]
-    ClusterMismatch {
-        /// The profile that the request names. `None`: it names the provider, and its known clusters were compared.
-        profile: Option<ProfileName>,
-        /// How the clusters differ.
-        difference: &'static str,
-    },
+    ClusterMismatch(Option<ProfileName>, &'static str),
     /// The caller's cluster may be a profile's, and the hub was not read yet. As [`ResolveError::ProfileUnread`].
     #[error("the cluster that the caller sent is not known yet: {0}")]
     ClusterUnread(Arc<str>, Duration),
@@ -124,23 +114,15 @@ pub enum ProviderProblem {
     /// The plugin's file cannot be looked up.
     #[error("plugin `{0}` cannot be looked up")]
     PluginUnreadable(Command, #[source] Arc<io::Error>),
-    /// Callers may not send the variable.
+    /// Callers may not send the variable. With the effect that it could have, and a further remedy, which begins with a comma.
     #[error(
-        "the caller's variable `{}` is not allowed: {danger}; unset it, or set it in `env` of the provider's `exec` stanza{remedy}",
-        shown(.variable)
+        "the caller's variable `{}` is not allowed: {}; unset it, or set it in `env` of the provider's `exec` stanza{}",
+        shown(.0), .1, .2
     )]
-    VariableNotAllowed {
-        /// Name of the variable.
-        variable: String,
-        /// Effect that the variable could have.
-        danger: &'static str,
-        /// Further remedy; begins with a comma.
-        remedy: &'static str,
-    },
+    VariableNotAllowed(String, &'static str, &'static str),
 }
 
 impl ProviderProblem {
-    /// What comes between the name of the provider and the problem.
     fn separator(&self) -> &'static str {
         if matches!(self, Self::NoCluster(_)) { " " } else { ": " }
     }

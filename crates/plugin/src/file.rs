@@ -16,12 +16,13 @@ use tokio::sync::Mutex;
 use credbroker_credential::{Sha256, text::shown_path};
 
 /// How a plugin's executable is named.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Debug, derive_more::Display, Eq, Hash, PartialEq)]
 pub enum Command {
     /// A bare name, looked up in the `PATH` that the plugin inherits. As with client-go, a `PATH` in the stanza's own
     /// `env` reaches the plugin but does not change the look-up.
     Name(String),
     /// An absolute path.
+    #[display("{}", _0.display())]
     Path(PathBuf),
 }
 
@@ -41,15 +42,6 @@ impl Command {
     pub fn not_installed(&self, install_hint: Option<&str>) -> String {
         let place = if let Self::Name(_) = self { " in the broker's PATH" } else { "" };
         install_hint.map_or_else(|| place.to_owned(), |hint| format!("{place}. {hint}"))
-    }
-}
-
-impl fmt::Display for Command {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Name(name) => f.write_str(name),
-            Self::Path(path) => write!(f, "{}", path.display()),
-        }
     }
 }
 
@@ -136,11 +128,6 @@ impl Refusal {
     pub fn is_of_policy(&self) -> bool {
         matches!(self, Self::DenyAll | Self::NotListed(_))
     }
-
-    /// Whether the compatible sandbox starts the plugin nevertheless.
-    pub(super) fn is_tolerable(&self) -> bool {
-        matches!(self, Self::Owner(..) | Self::Writable(..))
-    }
 }
 
 /// A file that the last look-up found.
@@ -185,6 +172,8 @@ pub struct FileQuery {
 pub type FileIdentity = (u64, u64, u64, (i64, i64), (i64, i64));
 
 /// The file of a plugin: the result of the last look-up, and the number of replacements. Reads memory only.
+#[derive(derive_more::Debug)]
+#[debug("PluginFile({self})")]
 pub struct PluginFile {
     /// What a look-up is to find out.
     pub query: FileQuery,
@@ -255,15 +244,6 @@ impl fmt::Display for PluginFile {
             Some(executable) => write!(f, "{}", executable.path.display()),
             None => write!(f, "{}", self.query.command),
         }
-    }
-}
-
-/// Without the environment's `PATH`.
-impl fmt::Debug for PluginFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("PluginFile");
-        shown.field("command", &self.query.command).field("seen", &self.seen);
-        shown.field("version", &self.version).finish_non_exhaustive()
     }
 }
 

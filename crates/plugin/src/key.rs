@@ -11,7 +11,8 @@ pub use credbroker_proto::v1::key_part::{Kind as PartKind, Origin as PartOrigin}
 /// SHA-256 over everything in a request and the configuration that can change a plugin's answer, and nothing else.
 ///
 /// The plugin's file is not a part: an upgraded plugin returns the same credential. Nor are install hint and limits.
-#[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, derive_more::Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[debug("PluginKey({self})")]
 pub struct PluginKey(pub [u8; 32]);
 
 impl PluginKey {
@@ -36,7 +37,10 @@ impl PluginKey {
         caller_env: impl Iterator<Item = (&'a String, &'a String)>,
     ) -> Self {
         let fields = cluster.into_iter().flat_map(|cluster| KeyPart::of_cluster(cluster, PartOrigin::Caller));
-        let mut parts = fields.chain(caller_env.map(KeyPart::of_caller)).peekable();
+        let variable = |(name, value): (&'a String, &'a String)| {
+            KeyPart::new(PartKind::Variable, name.as_bytes(), PartOrigin::CallerEnv, value.as_bytes())
+        };
+        let mut parts = fields.chain(caller_env.map(variable)).peekable();
         if parts.peek().is_none() {
             return self;
         }
@@ -67,14 +71,10 @@ impl fmt::Display for PluginKey {
     }
 }
 
-impl fmt::Debug for PluginKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PluginKey({self})")
-    }
-}
-
-/// One part of a [`PluginKey`]. Two runs of a provider have one key if and only if their parts are equal.
-#[derive(Clone, Eq, PartialEq)]
+/// One part of a [`PluginKey`]. Two runs of a provider have one key if and only if their parts are equal. `Debug` shows no
+/// value.
+#[derive(Clone, derive_more::Debug, Eq, PartialEq)]
+#[debug("{kind:?} {:?} {origin:?}", String::from_utf8_lossy(name))]
 pub struct KeyPart<'a> {
     /// What it is.
     pub kind: PartKind,
@@ -109,7 +109,7 @@ impl<'a> KeyPart<'a> {
             Command::Path(path) => path.as_os_str().as_bytes(),
         };
         let with_cluster = if provider.provide_cluster_info { "true" } else { "false" };
-        let definition = provider.definition.as_ref().map(|definition| definition.digest().as_bytes());
+        let definition = provider.definition.as_ref().map(|definition| definition.digest.as_bytes());
         let stanza = [
             (PartKind::Provider, Some(provider.name.as_bytes())),
             (PartKind::Definition, definition),
@@ -147,10 +147,6 @@ impl<'a> KeyPart<'a> {
         parts
     }
 
-    fn of_caller((name, value): (&'a String, &'a String)) -> Self {
-        Self::new(PartKind::Variable, name.as_bytes(), PartOrigin::CallerEnv, value.as_bytes())
-    }
-
     /// The part of a run for `profile`. With the length of the namespace, no two names have one value.
     pub(super) fn of_profile(profile: &ProfileName) -> Self {
         let name = format!("{}:{profile}", profile.namespace.len());
@@ -181,15 +177,6 @@ impl<'a> KeyPart<'a> {
         ];
         let set = fields.into_iter().filter(|(name, value)| *name == "server" || !value.is_empty());
         set.map(move |(name, value)| Self::new(PartKind::Cluster, name.as_bytes(), origin, value))
-    }
-}
-
-/// Shows no value.
-impl fmt::Debug for KeyPart<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kind, name, origin, value: _ } = self;
-        let name = String::from_utf8_lossy(name);
-        f.debug_struct("KeyPart").field("kind", kind).field("name", &name).field("origin", origin).finish()
     }
 }
 

@@ -1,11 +1,13 @@
 //! Names of ClusterProfiles, and why a profile leads to no plugin.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use credbroker_credential::text::listed;
 
 /// Namespace and name of a `ClusterProfile`. Cheap to clone; sorts by namespace, then name.
-#[derive(Clone, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, derive_more::Debug, derive_more::Display, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[debug("{self}")]
+#[display("{namespace}/{name}")]
 pub struct ProfileName {
     /// Namespace of the profile.
     pub namespace: Arc<str>,
@@ -36,32 +38,15 @@ fn is_subdomain(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(is_label)
 }
 
-impl fmt::Display for ProfileName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
-
-impl fmt::Debug for ProfileName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self}")
-    }
-}
-
 /// Why a profile leads to no plugin. The profile or the broker's configuration must change.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ProfileError {
     /// A value that the endpoint, a plugin or the kernel cannot take: its path in the object, what is wrong, what to do.
     #[error("{0}")]
     Invalid(String),
-    /// The profile lists no configured provider.
-    #[error("no provider matches: the profile lists {}; the broker has {}", listed(.profile), listed(.configured))]
-    NoMatch {
-        /// Names of providers in the profile.
-        profile: Vec<String>,
-        /// Names of providers in the configuration, in its order.
-        configured: Vec<String>,
-    },
+    /// The profile lists no configured provider. With the names in the profile, and those in the configuration, in its order.
+    #[error("no provider matches: the profile lists {}; the broker has {}", listed(.0), listed(.1))]
+    NoMatch(Vec<String>, Vec<String>),
 }
 
 impl ProfileError {
@@ -74,7 +59,7 @@ impl ProfileError {
     #[must_use]
     pub fn without_configured(&self, shows: impl Fn(&str) -> bool) -> Self {
         let mut error = self.clone();
-        if let Self::NoMatch { configured, .. } = &mut error {
+        if let Self::NoMatch(_, configured) = &mut error {
             configured.retain(|name| shows(name));
         }
         error

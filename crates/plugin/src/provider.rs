@@ -1,7 +1,6 @@
 //! Providers: the configuration of a plugin, which no request changes.
 
 use std::{
-    fmt,
     num::NonZeroUsize,
     sync::{
         Arc, OnceLock,
@@ -19,8 +18,9 @@ use super::{
 use credbroker_credential::{ApiVersion, Cluster, LifetimeLimits, Sha256};
 use credbroker_proto::Globs;
 
-/// One configured plugin, validated and immutable.
-#[derive(Clone, PartialEq)]
+/// One configured plugin, validated and immutable. `Debug` shows no argument and no variable: they may be secrets.
+#[derive(Clone, derive_more::Debug, PartialEq)]
+#[debug("Provider({name}, {command})")]
 pub struct Provider {
     /// Name that callers use.
     pub name: Arc<str>,
@@ -79,8 +79,11 @@ impl Provider {
     /// Why this provider does not start its plugin; `file` is the one that was found for its command.
     pub fn refusal(&self, file: Option<&FoundFile>) -> Option<Refusal> {
         let policy = self.policy.refusal(&self.command, file);
-        let is_tolerated = |refusal: &Refusal| self.sandbox == Sandbox::Compatible && refusal.is_tolerable();
-        policy.or_else(|| file?.refusal.clone().filter(|refusal| !is_tolerated(refusal)))
+        // The compatible sandbox starts a plugin that others can replace.
+        let is_strict = self.sandbox == Sandbox::Strict;
+        let counts =
+            |refusal: &Refusal| is_strict || !matches!(refusal, Refusal::Owner(..) | Refusal::Writable(..));
+        policy.or_else(|| file?.refusal.clone().filter(counts))
     }
 
     /// The error for a request that leads to no run of it.
@@ -111,18 +114,8 @@ impl Provider {
     /// Whether both are one provider: they have the same name, and their definitions have one file and name.
     pub(super) fn has_identity_of(&self, other: &Self) -> bool {
         let [own, others] =
-            [self, other].map(|provider| provider.definition.as_ref().map(Definition::identity));
+            [self, other].map(|provider| provider.definition.as_ref().map(|known| &known.identity));
         self.name == other.name && own == others
-    }
-}
-
-/// Shows the names of variables and the number of arguments: the values may be secrets.
-impl fmt::Debug for Provider {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let env: Vec<_> = self.env.iter().map(|(name, _)| name).collect();
-        let mut shown = f.debug_struct("Provider");
-        shown.field("name", &self.name).field("command", &self.command).field("args", &self.args.len());
-        shown.field("env", &env).finish_non_exhaustive()
     }
 }
 
@@ -195,60 +188,47 @@ pub struct ProfileSourced {
 }
 
 /// Why a provider is no longer used.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, derive_more::Display, Eq, PartialEq)]
 pub enum Retirement {
     /// Another definition has its name, or its kubeconfig defines it in another way.
+    #[display("changed")]
     Changed,
     /// The configuration no longer has it.
+    #[display("was removed")]
     Removed,
 }
 
 /// What changes of a provider while it is used. Copies of the provider share it, also those that ClusterProfiles have added
 /// to, so that one store retires all of them: a request that was resolved before cannot enter the cache afterwards.
 #[derive(Clone, Debug, Default)]
-pub struct ProviderState(Arc<Flags>);
-
-#[derive(Debug, Default)]
-struct Flags {
-    retired: OnceLock<Retirement>,
-    is_shared: AtomicBool,
-}
+pub struct ProviderState(Arc<(OnceLock<Retirement>, AtomicBool)>);
 
 impl ProviderState {
     /// Why the provider is no longer used; `None`: it is.
     pub fn retirement(&self) -> Option<Retirement> {
-        self.0.retired.get().copied()
+        self.0.0.get().copied()
     }
 
     /// Retires the provider. It is never used again; a later definition has its own state.
     pub(super) fn retire(&self, why: Retirement) {
         // A retired provider stays so, for the first reason.
-        let _is_retired = self.0.retired.set(why);
+        let _is_retired = self.0.0.set(why);
     }
 
     /// Whether rules give its credentials to other users than the broker's own and root.
     pub fn is_shared(&self) -> bool {
-        self.0.is_shared.load(Ordering::Acquire)
+        self.0.1.load(Ordering::Acquire)
     }
 
     /// Sets whether rules give its credentials to others.
     pub fn set_shared(&self, is_shared: bool) {
-        self.0.is_shared.store(is_shared, Ordering::Release);
+        self.0.1.store(is_shared, Ordering::Release);
     }
 }
 
 impl PartialEq for ProviderState {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
-impl fmt::Display for Retirement {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Changed => "changed",
-            Self::Removed => "was removed",
-        })
     }
 }
 

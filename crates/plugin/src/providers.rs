@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    definition::{Definition, ProviderRef},
+    definition::ProviderRef,
     error::{ProviderProblem, ResolveError},
     file::{FileError, FileQuery, PluginFile, PluginPolicy},
     key::PluginKey,
@@ -33,13 +33,12 @@ pub struct Entry {
     /// The key of its runs to which no caller adds.
     pub(super) key: PluginKey,
     pub(super) file: Arc<PluginFile>,
-    /// Its position in the configuration.
     position: usize,
 }
 
 impl Entry {
-    /// Checks whether a run could start.
-    fn runnable(&self) -> Result<(), ResolveError> {
+    /// Whether a run could start: the last look-up found its plugin. Reads memory only.
+    pub fn runnable(&self) -> Result<(), ResolveError> {
         let command = self.provider.command.clone();
         let problem = match self.file.found() {
             Err(FileError::Unanswered) => return Ok(()),
@@ -55,9 +54,8 @@ impl Entry {
         Err(self.provider.error(problem))
     }
 
-    /// The digest of its definition.
     fn digest(&self) -> Option<&str> {
-        self.provider.definition.as_ref().map(Definition::digest)
+        self.provider.definition.as_ref().map(|known| &*known.digest)
     }
 }
 
@@ -102,12 +100,7 @@ impl Providers {
         first.map(|entry| &entry.provider).ok_or_else(|| self.unknown(name))
     }
 
-    /// Whether a run of that configured provider could start: the last look-up found its plugin. Reads memory only.
-    pub fn runnable(&self, name: &str) -> Result<(), ResolveError> {
-        self.configured(name)?.runnable()
-    }
-
-    /// As [`runnable`](Self::runnable), for a provider of [`iter`](Self::iter) with any definition.
+    /// As [`Entry::runnable`], for a provider of [`iter`](Self::iter).
     pub fn is_runnable(&self, provider: &Provider) -> Result<(), ResolveError> {
         self.same_identity(provider).map_or(Ok(()), Entry::runnable)
     }
@@ -131,7 +124,7 @@ impl Providers {
             (first, _) => {
                 let digest = || first.and_then(Entry::digest).unwrap_or_default().to_owned();
                 let definition = definition.clone().unwrap_or_else(digest);
-                Err(ResolveError::UnknownDefinition { name: name.clone(), definition, known: known() })
+                Err(ResolveError::UnknownDefinition(name.clone(), definition, known()))
             }
         }
     }
@@ -146,7 +139,6 @@ impl Providers {
         self.by_name.values().flatten()
     }
 
-    /// The provider with the name and the definition of `provider`.
     fn same_identity(&self, provider: &Provider) -> Option<&Entry> {
         let mut entries = self.by_name.get(&provider.name).into_iter().flatten();
         entries.find(|entry| entry.provider.has_identity_of(provider))

@@ -111,41 +111,45 @@ fn reaches(name: &str, provider: &Provider) -> bool {
 /// Checks a variable of a caller. One that the provider does not take is refused only if it may select another identity.
 fn check(name: &str, value: &str, origin: Origin, provider: &Provider) -> Result<(), ProviderProblem> {
     if !provider.caller_env.matches(name) {
-        if provider.refuses_other_identities && conflicts(name, value, provider) {
-            let runs_with = run_value(name, provider).is_some_and(|value| !value.is_empty());
-            return Err(ProviderProblem::IdentityConflict(name.to_owned(), runs_with));
+        // The plugin would not receive the value.
+        let run_value = || run_value(name, provider).unwrap_or_default();
+        if provider.refuses_other_identities && selects_identity(name) && run_value() != OsStr::new(value) {
+            return Err(ProviderProblem::IdentityConflict(name.to_owned(), !run_value().is_empty()));
         }
     } else if is_set(name, provider) {
         // The stanza's value reaches the plugin.
     } else if !is_possible(name, value) {
         return Err(ProviderProblem::InvalidVariable(name.to_owned()));
-    } else if !value.is_empty() && !is_allowed(name, origin, provider) {
+    } else if !value.is_empty()
+        && let Some((danger, remedy)) = danger(name, origin, provider)
+    {
         // An empty value would name no file or program.
-        return Err(not_allowed(name));
+        return Err(ProviderProblem::VariableNotAllowed(name.to_owned(), danger, remedy));
     }
     Ok(())
 }
 
-/// Whether a caller at `origin` may send the variable, which `callerEnv` names.
-fn is_allowed(name: &str, origin: Origin, provider: &Provider) -> bool {
+/// Why a caller at `origin` may not send the variable, which `callerEnv` names, and a further remedy.
+fn danger(name: &str, origin: Origin, provider: &Provider) -> Option<(&'static str, &'static str)> {
     match effect(name) {
-        Effect::Program => false,
+        Effect::Program => Some(("it can make the plugin run another program", "")),
         // The variable reaches no plugin.
-        _ if is_denied(name) => true,
-        Effect::Place => origin == Origin::Beside,
-        Effect::Unknown => origin == Origin::Beside || provider.caller_env.lists(name),
-        Effect::Identity | Effect::Value => true,
+        _ if is_denied(name) || origin == Origin::Beside => None,
+        Effect::Place => Some((
+            "it names a file or a service, which only a process of the broker's own user, mount namespace and PID namespace may choose",
+            "",
+        )),
+        Effect::Unknown if !provider.caller_env.lists(name) => Some((
+            "the broker does not know what it can change, and the caller is not a process of the broker's own user, mount namespace and PID namespace",
+            ", or name it in `callerEnv` without a `*`",
+        )),
+        Effect::Unknown | Effect::Identity | Effect::Value => None,
     }
 }
 
 /// Whether the kernel can give a process this variable.
 fn is_possible(name: &str, value: &str) -> bool {
     !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
-}
-
-/// Whether the caller selects an identity with a value that the plugin would not receive.
-fn conflicts(name: &str, value: &str, provider: &Provider) -> bool {
-    selects_identity(name) && run_value(name, provider).unwrap_or_default() != OsStr::new(value)
 }
 
 /// Whether a caller may select an identity with the variable. One that is in no table counts if it looks so, and if callers
@@ -167,22 +171,6 @@ fn run_value<'a>(name: &str, provider: &'a Provider) -> Option<&'a OsStr> {
 
 fn is_set(name: &str, provider: &Provider) -> bool {
     provider.env.iter().any(|(set, _)| set == name)
-}
-
-/// The error for a variable that `callerEnv` names and that the caller may not send.
-fn not_allowed(name: &str) -> ProviderProblem {
-    let (danger, remedy) = match effect(name) {
-        Effect::Program => ("it can make the plugin run another program", ""),
-        Effect::Place => (
-            "it names a file or a service, which only a process of the broker's own user, mount namespace and PID namespace may choose",
-            "",
-        ),
-        Effect::Unknown | Effect::Identity | Effect::Value => (
-            "the broker does not know what it can change, and the caller is not a process of the broker's own user, mount namespace and PID namespace",
-            ", or name it in `callerEnv` without a `*`",
-        ),
-    };
-    ProviderProblem::VariableNotAllowed { variable: name.to_owned(), danger, remedy }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! One run of a plugin, resolved for a request, and what its key is made of.
 
-use std::{collections::BTreeMap, ffi::OsString, fmt, sync::Arc};
+use std::{collections::BTreeMap, ffi::OsString, sync::Arc};
 
 use super::{
     environment::Session,
@@ -11,7 +11,9 @@ use super::{
 };
 use credbroker_credential::Cluster;
 
-/// Everything that a run needs, resolved for one request. Equal keys mean equal runs.
+/// Everything that a run needs, resolved for one request. Equal keys mean equal runs. `Debug` shows no variable.
+#[derive(derive_more::Debug)]
+#[debug("PluginSpec({key}, {provider:?})")]
 pub struct PluginSpec {
     /// Key of the run: a hash of everything that can change the answer, and nothing else.
     pub key: PluginKey,
@@ -25,18 +27,6 @@ pub struct PluginSpec {
     pub caller_env: BTreeMap<String, String>,
     /// ClusterProfile that the run is for; `None`: the request named the provider.
     pub target: Option<Arc<Target>>,
-}
-
-/// Shows the names of variables, never their values.
-impl fmt::Debug for PluginSpec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("PluginSpec");
-        shown.field("key", &self.key).field("provider", &self.provider.name);
-        shown.field("profile", &self.target.as_ref().map(|target| &target.profile));
-        shown.field("file", &self.file);
-        shown.field("cluster", &self.cluster.as_ref().map(|cluster| &cluster.server));
-        shown.field("caller_env", &self.caller_env.keys()).finish()
-    }
 }
 
 impl PluginSpec {
@@ -108,7 +98,6 @@ pub struct Target {
     pub(super) configured: Arc<Provider>,
     /// The cluster and how to reach it.
     pub endpoint: Arc<Cluster>,
-    /// The key of its runs to which no caller adds.
     pub(super) key: PluginKey,
 }
 

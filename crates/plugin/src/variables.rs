@@ -20,7 +20,6 @@ pub(super) enum Effect {
     Unknown,
 }
 
-/// The effect of the variable `name`.
 pub(super) fn effect(name: &str) -> Effect {
     static PATTERNS: LazyLock<EffectRows> = LazyLock::new(|| rows(|name| name.contains('*')));
     // This is on the way of every request: a name is found more quickly than it is compared with all patterns.
@@ -57,7 +56,6 @@ pub fn may_select_identity(name: &str) -> bool {
     LIKELY.matches(&name.to_ascii_uppercase())
 }
 
-/// Whether a variable of that name reaches every plugin from the broker.
 pub(super) fn is_standing(name: &str) -> bool {
     static GLOBS: LazyLock<Globs> = LazyLock::new(|| globs(STANDING));
     GLOBS.matches(name)
@@ -98,8 +96,8 @@ const TABLE: [(Effect, &str); 9] = [
     (Effect::Program, PROGRAM_ENDINGS),
     (Effect::Place, PLACES),
     (Effect::Place, PLACE_ENDINGS),
-    (Effect::Identity, IDENTITY_ENDINGS),
-    (Effect::Value, VALUE_ENDINGS),
+    (Effect::Identity, "*_PROFILE *_TENANT *_TENANT_ID"),
+    (Effect::Value, "*_NAMESPACE *_REGION"),
 ];
 
 /// Variables that select an identity by its name and have no other effect.
@@ -176,12 +174,6 @@ const PLACE_ENDINGS: &str = "
     *_DIRECTORY *_DOMAIN *_ENDPOINT* *_FILE *_FILES *_FOLDER *_HOME *_HOST *_HOSTS *_ISSUER* *_PROXY* *_SERVER
     *_SOCK *_SOCKET *_URI *_URL *_URLS
 ";
-
-/// Endings that name an identity.
-const IDENTITY_ENDINGS: &str = "*_PROFILE *_TENANT *_TENANT_ID";
-
-/// Endings that name neither a program, a file or a service, nor an identity.
-const VALUE_ENDINGS: &str = "*_NAMESPACE *_REGION";
 
 /// Variables that reach every plugin from the broker: a program needs them to run and to reach its issuer.
 const STANDING: &str = "

@@ -1,6 +1,6 @@
 //! Attending a run: what a plugin run shares with those who watch it, and how long it may take because of them.
 
-use std::{fmt, future::pending, sync::Arc, time::Duration};
+use std::{future::pending, sync::Arc, time::Duration};
 
 use tokio::{
     sync::watch,
@@ -33,7 +33,6 @@ struct State {
     attendants: usize,
     /// When the plugin started; `None`: it has not.
     started: Option<Instant>,
-    /// Those of its provider.
     timeout: Duration,
     interactive_timeout: Duration,
     /// It counts as an interactive run.
@@ -88,22 +87,18 @@ impl Attendance {
         });
     }
 
-    /// Adds what the plugin wrote to stderr.
     pub(crate) fn wrote(&self, bytes: &[u8]) {
         self.state.send_modify(|state| state.transcript.push(bytes));
     }
 
-    /// Whether the plugin has begun a line and not ended it.
     pub(crate) fn has_partial_line(&self) -> bool {
         self.state.borrow().transcript.has_partial()
     }
 
-    /// The last lines of stderr, in one line of at most about `most` bytes.
     pub(crate) fn last_lines(&self, most: usize) -> String {
         self.state.borrow().transcript.last(most)
     }
 
-    /// Shows a line that has no end, such as a prompt.
     pub(crate) fn show_partial_line(&self) {
         self.state.send_modify(|state| state.transcript.flush());
     }
@@ -126,7 +121,6 @@ impl Attendance {
         }
     }
 
-    /// What happened to a run that has used up `limit`.
     pub(crate) fn timed_out(&self, limit: Duration) -> RunErrorKind {
         let is_longer = limit > self.state.borrow().timeout;
         RunErrorKind::Timeout(limit, if is_longer { "interactiveTimeout" } else { "timeout" })
@@ -219,25 +213,13 @@ impl Drop for Attending {
 }
 
 /// What is new about a run. The lines may have a device code, so `Debug` does not show them.
-#[derive(Default)]
+#[derive(derive_more::Debug, Default)]
+#[debug("AttendanceNews({time_left:?})")]
 pub struct AttendanceNews {
     /// Lines of its stderr, sanitised.
     pub lines: Vec<Arc<str>>,
     /// How long it may still take, if that is not what it was before.
     pub time_left: Option<Duration>,
-}
-
-impl AttendanceNews {
-    /// Whether nothing is new.
-    pub fn is_empty(&self) -> bool {
-        self.lines.is_empty() && self.time_left.is_none()
-    }
-}
-
-impl fmt::Debug for AttendanceNews {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AttendanceNews").field("time_left", &self.time_left).finish_non_exhaustive()
-    }
 }
 
 /// Reads a run as it goes on.
@@ -246,9 +228,7 @@ pub struct AttendanceReader {
     /// Keeps the sender of `changes` alive.
     _attendance: Arc<Attendance>,
     changes: watch::Receiver<State>,
-    /// The number of lines that were read.
     seen: u64,
-    /// The limit that was read.
     end: Option<Instant>,
 }
 
@@ -257,7 +237,7 @@ impl AttendanceReader {
     pub async fn next(&mut self) -> AttendanceNews {
         loop {
             let news = self.news();
-            if !news.is_empty() {
+            if !news.lines.is_empty() || news.time_left.is_some() {
                 return news;
             }
             drop(self.changes.changed().await);

@@ -28,7 +28,6 @@ pub fn check_scratch(base: &Path) -> io::Result<()> {
     make(base)?.close()
 }
 
-/// Makes and removes the directories of runs.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     pub(crate) base: Arc<Path>,

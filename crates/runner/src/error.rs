@@ -119,28 +119,21 @@ impl fmt::Display for RunError {
         let plugin = format!("plugin `{}`", self.command);
         let tail = if self.stderr.is_empty() { "" } else { &format!("; its stderr ends: {}", self.stderr) };
         f.write_str(&match &self.kind {
-            Kind::ArgumentsTooLong(size) => format!("{plugin} cannot be started: its arguments and environment have {size} bytes, more than the kernel allows (128 KiB for each, about 2 MiB in total); pass fewer variables in `passEnv`, `callerEnv` or `env`"
-            ),
+            Kind::ArgumentsTooLong(size) => format!("{plugin} cannot be started: its arguments and environment have {size} bytes, more than the kernel allows (128 KiB for each, about 2 MiB in total); pass fewer variables in `passEnv`, `callerEnv` or `env`"),
             Kind::Decode(_) => format!("{plugin} did not print a valid ExecCredential"),
-            Kind::Directory(base, cause) => format!("cannot make a working directory for {plugin} in {}: {cause}; check that it exists, is writable, and that the disk is not full",
-                base.display()
-            ),
+            Kind::Directory(base, cause) => format!("cannot make a working directory for {plugin} in {}: {cause}; check that it exists, is writable, and that the disk is not full", base.display()),
             Kind::ExecInfo(_) => format!("cannot pass the cluster to {plugin}"),
             Kind::Exit(code) => format!("{plugin} failed with exit code {code}{tail}"),
-            Kind::NeedsTerminal => format!("{plugin} needs a login: it tried to use a terminal, and a broker has none{tail}"
-            ),
+            Kind::NeedsTerminal => format!("{plugin} needs a login: it tried to use a terminal, and a broker has none{tail}"),
             Kind::NotAllowed(refusal) => format!("{plugin} is not allowed: {refusal}"),
             Kind::NotFound(rest) => format!("{plugin} is not installed{rest}"),
             Kind::OutputTooLarge(limit) => {
                 format!("{plugin} printed more than {limit} bytes on stdout and was ended")
             }
-            Kind::Panicked => format!("the run of {plugin} ended without a result; this is a bug in the broker, please report it"
-            ),
-            Kind::Recursion => format!("{plugin} called credbroker-exec: it reads a kubeconfig whose user runs the shim; set another kubeconfig for the provider (`env: [{{name: KUBECONFIG, value: …}}]`)"
-            ),
+            Kind::Panicked => format!("the run of {plugin} ended without a result; this is a bug in the broker, please report it"),
+            Kind::Recursion => format!("{plugin} called credbroker-exec: it reads a kubeconfig whose user runs the shim; set another kubeconfig for the provider (`env: [{{name: KUBECONFIG, value: …}}]`)"),
             Kind::Signal(signal) => format!("{plugin} was ended by signal {signal}{tail}"),
-            Kind::Spawn(cause) => format!("{plugin} cannot be started: {cause}; check that it is executable and that its interpreter is installed"
-            ),
+            Kind::Spawn(cause) => format!("{plugin} cannot be started: {cause}; check that it is executable and that its interpreter is installed"),
             Kind::TerminalLost(process) => {
                 format!("process {process}, whose terminal {plugin} used, has exited")
             }
@@ -151,8 +144,7 @@ impl fmt::Display for RunError {
             Kind::Timeout(limit, key) => {
                 format!("{plugin} ran longer than {limit:?} (the provider's `{key}`) and was ended{tail}")
             }
-            Kind::Unanswered => format!("{plugin} was not started: its file system did not respond in time; check for a network mount that hangs"
-            ),
+            Kind::Unanswered => format!("{plugin} was not started: its file system did not respond in time; check for a network mount that hangs"),
             Kind::Unreadable(_) => format!("the file of {plugin} cannot be read"),
         })
     }

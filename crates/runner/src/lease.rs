@@ -3,7 +3,6 @@
 use std::{
     collections::BTreeMap,
     ffi::OsString,
-    fmt,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -32,6 +31,8 @@ pub struct Offer {
 }
 
 /// A plugin to start. `Debug` shows no argument and no variable: they may be secrets.
+#[derive(derive_more::Debug)]
+#[debug("PluginCommand({program:?})")]
 pub struct PluginCommand {
     /// Its path.
     pub program: PathBuf,
@@ -42,6 +43,8 @@ pub struct PluginCommand {
 }
 
 /// What a plugin printed in the terminal of a caller.
+#[derive(derive_more::Debug)]
+#[debug("Deposit({exit_code})")]
 pub struct Deposit {
     /// Everything that it wrote to stdout.
     pub stdout: Zeroizing<Vec<u8>>,
@@ -90,18 +93,6 @@ impl PluginCommand {
         let args = self.args.iter().map(|arg| arg.len() + 1);
         let variables = self.environment.iter().map(|(name, value)| name.len() + value.len() + 2);
         args.chain(variables).sum()
-    }
-}
-
-impl fmt::Debug for PluginCommand {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PluginCommand").field("program", &self.program).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Deposit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Deposit").field("exit_code", &self.exit_code).finish_non_exhaustive()
     }
 }
 

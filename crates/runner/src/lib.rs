@@ -17,7 +17,6 @@ mod process;
 mod removal;
 mod runner;
 mod schedule;
-mod supervise;
 mod transcript;
 
 pub use attendance::{Attendance, AttendanceNews, AttendanceReader, Attending};

@@ -24,7 +24,6 @@ const SWEEPS: usize = 100;
 /// The most processes whose open files are looked at.
 const MOST: usize = 256;
 
-/// A process, as `/proc` shows it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Process {
     id: ProcessId,
@@ -69,39 +68,9 @@ pub(crate) fn forbid_new_privileges() -> io::Result<()> {
     Ok(set_no_new_privs(true)?)
 }
 
-/// How early the kernel ends this process where memory runs out, relative to others; `None`: it does not say.
-pub(crate) fn oom_score() -> Option<String> {
-    fs::read_to_string("/proc/self/oom_score_adj").ok()
-}
-
-/// Sets the same for the process `pid`, if the kernel allows it.
-pub(crate) fn set_oom_score(pid: Pid, score: &str) {
-    let _unchanged = fs::write(format!("/proc/{}/oom_score_adj", pid.as_raw_nonzero()), score);
-}
-
 /// Sets a limit of the process `pid`, unless it has ended by now or changed its user.
 pub(crate) fn set_limit(pid: Pid, resource: Resource, limit: Rlimit) {
     let _unchanged = prlimit(Some(pid), resource, limit);
-}
-
-/// The signals that this process ignores; all signals where the kernel does not say.
-pub(crate) fn ignored_signals() -> Vec<i32> {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(u64::MAX);
-    (1..=64).filter(|signal| mask >> (signal - 1) & 1 == 1).collect()
-}
-
-/// What root's files seem to belong to in a user namespace without root; `None`: root is here.
-pub(crate) fn unmapped_root() -> Option<u32> {
-    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let overflow = read("/proc/sys/kernel/overflowuid").trim().parse().unwrap_or(65_534);
-    (!maps_root(&read("/proc/self/uid_map"))).then_some(overflow)
-}
-
-/// Whether a `/proc/PID/uid_map` has root. Without the file there are no user namespaces.
-fn maps_root(map: &str) -> bool {
-    map.lines().any(|line| line.split_whitespace().next() == Some("0")) || map.trim().is_empty()
 }
 
 /// Reaps a child of this process that has ended, if it `may` be reaped. Returns whether it did.
@@ -207,7 +176,6 @@ fn holds_socket(pid: Pid) -> bool {
     open.filter_map(Result::ok).any(|file| may_be_unix(&file.path()))
 }
 
-/// The processes below `root` in `all`.
 fn below(all: &[Process], root: Pid) -> impl Iterator<Item = ProcessId> + use<> {
     let mut children: HashMap<Pid, Vec<ProcessId>> = HashMap::new();
     for process in all {

@@ -100,7 +100,6 @@ fn launchers(runs: &[Arc<CallingRun>]) -> Vec<u32> {
     runs.iter().map(|run| run.launcher).collect()
 }
 
-/// A run in the list.
 #[derive(Debug)]
 pub(crate) struct LiveRun {
     pub(crate) run: Arc<CallingRun>,

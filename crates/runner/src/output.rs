@@ -10,7 +10,7 @@ use tokio::{
 };
 use zeroize::Zeroizing;
 
-use crate::attendance::Attendance;
+use crate::{attendance::Attendance, error::RunErrorKind};
 
 const FIRST: usize = 16 << 10;
 /// Bytes of stderr that are read at a time.
@@ -19,10 +19,6 @@ const PIECE: usize = 16 << 10;
 const PIPE: usize = 1 << 20;
 /// A line of stderr without an end is shown when nothing follows for so long.
 const QUIET: Duration = Duration::from_millis(100);
-
-/// The plugin wrote more than the limit.
-#[derive(Debug)]
-pub(crate) struct TooLarge;
 
 /// Stdout. It may contain a token, so every buffer that held a part of it is wiped.
 #[derive(Debug)]
@@ -37,8 +33,8 @@ impl<R: AsyncRead + Unpin> Capped<R> {
         Self { pipe, bytes: Zeroizing::new(Vec::with_capacity(FIRST.min(limit) + 1)), limit }
     }
 
-    /// Reads to the end. Cancel safe.
-    pub(crate) async fn fill(&mut self) -> Result<(), TooLarge> {
+    /// Reads to the end, or until the plugin has written more than the limit. Cancel safe.
+    pub(crate) async fn fill(&mut self) -> Result<(), RunErrorKind> {
         while self.bytes.len() <= self.limit {
             if self.bytes.len() == self.bytes.capacity() {
                 self.grow();
@@ -49,7 +45,7 @@ impl<R: AsyncRead + Unpin> Capped<R> {
                 Ok(0) | Err(_) => return Ok(()), // an unreadable pipe counts as ended
             }
         }
-        Err(TooLarge)
+        Err(RunErrorKind::OutputTooLarge(self.limit))
     }
 
     pub(crate) fn into_bytes(self) -> Zeroizing<Vec<u8>> {

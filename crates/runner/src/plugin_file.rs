@@ -14,7 +14,6 @@ use rustix::process::geteuid;
 use tokio::{task::spawn_blocking, time::timeout};
 use tracing::warn;
 
-use crate::linux;
 use credbroker_client::paths::{Exposed, first_on_the_way};
 use credbroker_plugin::{
     Command, Executable, FileError, FileIdentity, FoundFile, PluginFile, Providers, Refusal, Sha256,
@@ -24,7 +23,6 @@ use credbroker_plugin::{
 const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 const STICKY: u32 = 0o1000;
 
-/// The digest of the contents that were read last.
 type LastDigest = Option<(FileIdentity, Sha256)>;
 
 /// Looks up each of the plugins' files once, on this thread, except those whose last look-up has not ended. A file on a
@@ -153,7 +151,7 @@ fn identity(metadata: &Metadata) -> FileIdentity {
 /// Nothing on a mount that is read-only for the broker can be changed through this path.
 fn distrust(path: &Path) -> io::Result<Option<Refusal>> {
     static OWNERS: LazyLock<Owners> =
-        LazyLock::new(|| Owners { own: geteuid().as_raw(), unmapped_root: linux::unmapped_root() });
+        LazyLock::new(|| Owners { own: geteuid().as_raw(), unmapped_root: unmapped_root() });
     let is_shared =
         |directory: &Path| directory.symlink_metadata().is_ok_and(|found| is_writable(found.mode()));
     let found = first_on_the_way(path, |at, found| {
@@ -189,7 +187,6 @@ struct Found {
 #[derive(Debug)]
 struct Owners {
     own: u32,
-    /// What root's files seem to belong to in a user namespace without root.
     unmapped_root: Option<u32>,
 }
 
@@ -211,6 +208,18 @@ impl Owners {
         let is_protected = is_directory && mode & STICKY != 0 && self.are_root(owner);
         self.include(owner) && (!is_writable(mode) || is_protected)
     }
+}
+
+/// What root's files seem to belong to in a user namespace without root; `None`: root is here.
+fn unmapped_root() -> Option<u32> {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let overflow = read("/proc/sys/kernel/overflowuid").trim().parse().unwrap_or(65_534);
+    (!maps_root(&read("/proc/self/uid_map"))).then_some(overflow)
+}
+
+/// Whether a `/proc/PID/uid_map` has root. Without the file there are no user namespaces.
+fn maps_root(map: &str) -> bool {
+    map.lines().any(|line| line.split_whitespace().next() == Some("0")) || map.trim().is_empty()
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@ use std::{
     os::{fd::OwnedFd, unix::net::UnixStream as StdUnixStream},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus},
-    sync::Arc,
     time::Duration,
 };
 
@@ -19,13 +18,13 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    attendance::Attendance,
+    error::RunErrorKind,
     launch::{Instruction, LauncherReport, Order},
     lease::PluginCommand,
     linux,
     live::{LiveRun, LiveRuns},
 };
-use credbroker_plugin::{PluginSpec, Provider};
+use credbroker_plugin::Provider;
 
 /// How long a start may take: the kernel reads the file, which may be on a mount that does not respond.
 const START: Duration = Duration::from_secs(5);
@@ -67,33 +66,6 @@ pub struct RunnerParts {
     pub live: LiveRuns,
 }
 
-/// A plugin to start.
-#[derive(Debug)]
-pub(crate) struct Invocation<'a> {
-    pub(crate) parts: &'a RunnerParts,
-    pub(crate) spec: &'a PluginSpec,
-    pub(crate) plugin: PluginCommand,
-    pub(crate) directory: &'a Path,
-    pub(crate) attendance: &'a Arc<Attendance>,
-}
-
-/// How a run ended, or what ends it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum RunEnd {
-    /// The plugin has ended.
-    Exited(ExitStatus),
-    /// The launcher was killed. Only a process of this user does that, such as the plugin, which ends too.
-    Lost,
-    /// The broker refused a request of one of its processes.
-    Recursion,
-    /// The kernel stopped the plugin because it used a terminal.
-    Stopped,
-    /// It used up this time.
-    TimedOut(Duration),
-    /// It wrote more than the limit to stdout.
-    TooLarge,
-}
-
 /// A plugin that runs, and all of its descendants. Dropping it kills them.
 #[derive(Debug)]
 pub(crate) struct Run {
@@ -108,13 +80,12 @@ pub(crate) struct Run {
 type Output = (Receiver, Receiver);
 
 impl Run {
-    /// Starts the plugin. An error is that of the kernel for the plugin, or for its launcher.
-    pub(crate) async fn start(invocation: &Invocation<'_>) -> io::Result<(Self, Output)> {
-        let (live, tasks) = (invocation.parts.live.clone(), invocation.parts.tasks.clone());
-        let command = command(invocation);
+    /// Starts a launcher with the `command` of a plugin. An error is that of the kernel for the plugin, or for its launcher.
+    pub(crate) async fn start(parts: &RunnerParts, command: Command) -> io::Result<(Self, Output)> {
+        let (live, tasks) = (parts.live.clone(), parts.tasks.clone());
         let starting = async {
             // If no caller waits for the start, the run is dropped, which ends it.
-            let started = invocation.parts.tasks.spawn_blocking(move || {
+            let started = parts.tasks.spawn_blocking(move || {
                 let (launcher, output) = Launcher::start(command, &live)?;
                 let refused = launcher.live.run.refused.clone();
                 io::Result::Ok((Self { launcher: Some(launcher), refused, tasks }, output))
@@ -130,19 +101,19 @@ impl Run {
         timeout(START, starting).await.map_err(|_elapsed| io::Error::from(io::ErrorKind::TimedOut))?
     }
 
-    /// Waits for the next event of the plugin. Cancel safe.
-    pub(crate) async fn next(&mut self) -> RunEnd {
+    /// Waits for the end of the plugin. An error: the kernel stopped it because it used a terminal, or it is lost. Cancel safe.
+    pub(crate) async fn next(&mut self) -> Result<ExitStatus, RunErrorKind> {
         while let Some(report) = self.report().await {
             match report {
-                LauncherReport::Ended(status) => return RunEnd::Exited(status),
-                LauncherReport::Stopped => return RunEnd::Stopped,
+                LauncherReport::Ended(status) => return Ok(status),
+                LauncherReport::Stopped => return Err(RunErrorKind::NeedsTerminal),
                 _ => {}
             }
         }
-        RunEnd::Lost
+        // Only a process of this user kills the launcher, such as the plugin, which ends too.
+        Err(RunErrorKind::Signal(Signal::KILL.as_raw()))
     }
 
-    /// Asks the plugin's process group to end.
     pub(crate) fn terminate(&self) {
         if let Some(launcher) = &self.launcher {
             launcher.instruct(Instruction::Terminate);
@@ -172,7 +143,6 @@ impl Drop for Run {
     }
 }
 
-/// A launcher that runs.
 #[derive(Debug)]
 pub(crate) struct Launcher {
     pub(crate) child: Child,
@@ -268,18 +238,14 @@ impl Launcher {
     }
 }
 
-fn command(invocation: &Invocation<'_>) -> Command {
-    let PluginCommand { program, args, environment } = &invocation.plugin;
-    let Provider { sandbox, timeout, .. } = *invocation.spec.provider;
+pub(crate) fn command(launcher: &Path, provider: &Provider, plugin: &PluginCommand) -> Command {
     #[expect(clippy::disallowed_methods, reason = "the place that starts launchers")]
-    let mut command = Command::new(&invocation.parts.launcher);
+    let mut command = Command::new(launcher);
     command
-        .args(Order::arguments(sandbox, timeout))
-        .arg(program)
-        .args(args)
-        .env_clear()
-        .envs(environment)
-        .current_dir(invocation.directory);
+        .args(Order::arguments(provider.sandbox, provider.timeout))
+        .arg(&plugin.program)
+        .args(&plugin.args);
+    command.env_clear().envs(&plugin.environment);
     command
 }
 

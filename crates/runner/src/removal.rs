@@ -18,8 +18,7 @@ use rustix::{
     path::Arg,
 };
 
-/// How many directories are open at a time. What is deeper moves up first: a plugin can make directories so deep that a
-/// recursion would use up the stack and the file descriptors.
+/// How many directories are open at a time. What is deeper moves up first.
 const OPEN: usize = 32;
 /// Limits the removal of a directory that a process fills again and again.
 const PASSES: usize = 100_000;
@@ -39,7 +38,6 @@ pub(crate) fn remove_tree(top: &Path) -> io::Result<()> {
 
 struct Removal {
     top: OwnedFd,
-    /// How many directories have moved up.
     moved: u64,
 }
 

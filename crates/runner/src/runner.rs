@@ -1,24 +1,36 @@
 //! Runs plugins as processes.
 
-use std::{collections::BTreeMap, ffi::OsString, future::Future, os::unix::ffi::OsStrExt as _, sync::Arc};
+use std::{
+    future::{Future, pending},
+    io,
+    os::unix::{ffi::OsStrExt as _, process::ExitStatusExt as _},
+    path::Path,
+    sync::Arc,
+};
 
+use tokio::{net::unix::pipe::Receiver, time::sleep};
 use zeroize::Zeroizing;
 
 use crate::{
     attendance::Attendance,
     directory::Scratch,
     error::{RunError, RunErrorKind},
+    launch::Instruction,
     lease::PluginCommand,
+    output::{Capped, Stderr},
     plugin_file::find,
-    process::{Invocation, RunnerParts},
-    supervise::supervise,
+    process::{Run, RunnerParts, command},
 };
 use credbroker_credential::{Decoded, decode, exec_info, text::sanitize};
-use credbroker_plugin::{FileError, PluginSpec, Session};
+use credbroker_plugin::{FileError, PluginSpec, Sandbox};
 
 const EXEC_INFO_VARIABLE: &str = "KUBERNETES_EXEC_INFO";
 /// Our own variables, of which a plugin gets none.
 const OWN_PREFIX: &[u8] = b"CREDBROKER_";
+/// The bytes of stderr that an error shows.
+const SHOWN: usize = 2 << 10;
+/// What the stderr of a plugin has that tried to use a terminal: the path of its terminal, or the message of ENOTTY.
+const TERMINAL: [&str; 2] = ["/dev/tty", "nappropriate ioctl for device"];
 
 /// The output of a successful run.
 #[derive(Debug)]
@@ -41,16 +53,6 @@ pub trait PluginRunner: Send + Sync + 'static {
         spec: Arc<PluginSpec>,
         attendance: Arc<Attendance>,
     ) -> impl Future<Output = Result<RunOutput, RunError>> + Send;
-}
-
-impl<R: PluginRunner> PluginRunner for Arc<R> {
-    fn run(
-        &self,
-        spec: Arc<PluginSpec>,
-        attendance: Arc<Attendance>,
-    ) -> impl Future<Output = Result<RunOutput, RunError>> + Send {
-        R::run(self, spec, attendance)
-    }
 }
 
 /// Runs plugins as processes. The scheduler decides when.
@@ -90,7 +92,10 @@ impl ProcessRunner {
             return Err(RunError::of(spec, RunErrorKind::NotAllowed(refusal)));
         }
         let file = file.ok_or_else(|| RunError::no_file(spec, FileError::NotFound))?;
-        let environment = environment(spec, attendance.session.as_deref(), exec_info);
+        let mut environment = spec.environment(attendance.session.as_deref());
+        // They would configure a shim that the plugin calls.
+        environment.retain(|name, _| !name.as_bytes().starts_with(OWN_PREFIX));
+        environment.insert(EXEC_INFO_VARIABLE.into(), exec_info.into());
         let (program, args) = (file.executable.path.clone(), provider.args.clone());
         let plugin = PluginCommand { program, args, environment };
         if let Some(lender) = &attendance.lender {
@@ -103,9 +108,8 @@ impl ProcessRunner {
         let directory = self.scratch.directory().await.map_err(|cause| {
             RunError::of(spec, RunErrorKind::Directory(Arc::clone(&self.scratch.base), cause.into()))
         })?;
-        let (parts, directory) = (&self.parts, &*directory.working);
-        let invocation = Invocation { parts, spec, plugin, directory, attendance: &attendance };
-        Ok((supervise(invocation).await?, file.version))
+        let stdout = supervise(&self.parts, spec, (plugin, &directory.working), &attendance).await?;
+        Ok((stdout, file.version))
     }
 }
 
@@ -118,14 +122,107 @@ impl PluginRunner for ProcessRunner {
     }
 }
 
-/// The environment of the plugin. It has none of our own variables, which would configure a shim that the plugin calls.
-fn environment(
+/// Runs `plugin` in `directory` and returns what it printed. Ends all of its processes; in the compatible sandbox, those
+/// that outlive a success live on. Dropping the future kills them.
+async fn supervise(
+    parts: &RunnerParts,
     spec: &PluginSpec,
-    session: Option<&Session>,
-    exec_info: String,
-) -> BTreeMap<OsString, OsString> {
-    let mut environment = spec.environment(session);
-    environment.retain(|name, _| !name.as_bytes().starts_with(OWN_PREFIX));
-    environment.insert(EXEC_INFO_VARIABLE.into(), exec_info.into());
-    environment
+    (plugin, directory): (PluginCommand, &Path),
+    attendance: &Arc<Attendance>,
+) -> Result<Zeroizing<Vec<u8>>, RunError> {
+    let limits = &parts.limits;
+    let mut command = command(&parts.launcher, &spec.provider, &plugin);
+    command.current_dir(directory);
+    let (mut run, (stdout, stderr)) = match Run::start(parts, command).await {
+        Ok(started) => started,
+        Err(cause) => return Err(not_started(spec, &plugin, cause).await),
+    };
+    let (mut stdout, refused) = (Capped::new(stdout, limits.stdout), run.refused.clone());
+    attendance.started(&spec.provider);
+    let mut stderr = Stderr::new(stderr, Arc::clone(attendance));
+    let mut watched = tokio::select! {
+        biased; // a plugin that writes without end must not starve the other branches
+        limit = attendance.used_up() => Err(attendance.timed_out(limit)),
+        end = run.next() => end,
+        () = refused.cancelled() => Err(RunErrorKind::Recursion),
+        kind = overflow(&mut stdout, &mut stderr) => Err(kind),
+    };
+    match watched {
+        Ok(status) => {
+            watched = tokio::select! {
+                biased;
+                () = sleep(limits.stdout_grace) => Ok(status),
+                end = end_of_stdout(&mut stdout, &mut stderr) => end.map(|()| status),
+            };
+        }
+        Err(RunErrorKind::Recursion | RunErrorKind::Timeout(..)) => {
+            // The answer to a plugin that calls the broker is on its way, and most of them end with it.
+            if let Err(RunErrorKind::Timeout(..)) = watched {
+                run.terminate();
+            }
+            tokio::select! {
+                biased;
+                () = sleep(limits.terminate_grace) => {}
+                () = async { while let Err(RunErrorKind::NeedsTerminal) = run.next().await {} } => {}
+                _ = overflow(&mut stdout, &mut stderr) => {}
+            }
+        }
+        Err(_) => {}
+    }
+    let is_success = matches!(&watched, Ok(status) if status.success());
+    let may_leave = is_success && spec.provider.sandbox == Sandbox::Compatible && !refused.is_cancelled();
+    run.end(if may_leave { Instruction::Leave } else { Instruction::End }).await;
+    stderr.drain_now();
+    tracing::debug!(ended = ?watched, "plugin ended");
+    let end = if refused.is_cancelled() { Err(RunErrorKind::Recursion) } else { watched };
+    let stderr: Arc<str> = attendance.last_lines(SHOWN).into();
+    // A run has no terminal: it cannot open one, and its standard input is not one.
+    let names_terminal = TERMINAL.iter().any(|words| stderr.contains(words));
+    let stdout = stdout.into_bytes();
+    let kind = match end {
+        Ok(status) => match status.code() {
+            Some(_) if names_terminal && stdout.trim_ascii().is_empty() => RunErrorKind::NeedsTerminal,
+            Some(0) => return Ok(stdout),
+            Some(code) => RunErrorKind::Exit(code),
+            // Without an exit code, a signal ended the process.
+            None => RunErrorKind::Signal(status.signal().unwrap_or_default()),
+        },
+        Err(kind) => kind,
+    };
+    Err(RunError { stderr, ..RunError::of(spec, kind) })
+}
+
+/// Why the kernel did not start it.
+async fn not_started(spec: &PluginSpec, plugin: &PluginCommand, cause: io::Error) -> RunError {
+    let kind = match cause.kind() {
+        io::ErrorKind::ArgumentListTooLong => RunErrorKind::ArgumentsTooLong(plugin.size()),
+        io::ErrorKind::TimedOut => RunErrorKind::Unanswered,
+        // A missing interpreter of a script gives the same error.
+        io::ErrorKind::NotFound if matches!(find(&spec.file).await, Err(FileError::NotFound)) => {
+            return RunError::no_file(spec, FileError::NotFound);
+        }
+        _ => RunErrorKind::Spawn(cause.into()),
+    };
+    RunError::of(spec, kind)
+}
+
+/// Reads both pipes until stdout exceeds its limit; never returns if it does not.
+async fn overflow(stdout: &mut Capped<Receiver>, stderr: &mut Stderr<Receiver>) -> RunErrorKind {
+    if let Err(kind) = end_of_stdout(stdout, stderr).await {
+        return kind;
+    }
+    stderr.drain().await;
+    pending().await
+}
+
+/// Reads both pipes until stdout ends. The end of stderr is not an event.
+async fn end_of_stdout(
+    stdout: &mut Capped<Receiver>,
+    stderr: &mut Stderr<Receiver>,
+) -> Result<(), RunErrorKind> {
+    tokio::select! {
+        biased;
+        end = stdout.fill() => end,
+        () = async { stderr.drain().await; pending().await } => Ok(()),
+    }
 }

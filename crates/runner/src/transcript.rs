@@ -1,6 +1,6 @@
 //! The lines that a plugin writes to stderr, sanitised, for those who attend its run and for errors. Pure.
 
-use std::{collections::VecDeque, fmt, sync::Arc};
+use std::{collections::VecDeque, sync::Arc};
 
 use credbroker_credential::text::sanitize;
 
@@ -14,7 +14,8 @@ const LAST: usize = 3;
 const EACH: usize = 32;
 
 /// The last lines of a plugin's stderr. They may have a device code, so `Debug` does not show them.
-#[derive(Default)]
+#[derive(derive_more::Debug, Default)]
+#[debug("Transcript({count} lines)")]
 pub(crate) struct Transcript {
     /// Each with whether it goes on with the line before it, which was cut.
     lines: VecDeque<(Arc<str>, bool)>,
@@ -61,7 +62,6 @@ impl Transcript {
         }
     }
 
-    /// The number of lines so far.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
@@ -102,12 +102,6 @@ impl Transcript {
             let Some(oldest) = self.lines.pop_front() else { break };
             self.bytes -= oldest.0.len() + EACH;
         }
-    }
-}
-
-impl fmt::Debug for Transcript {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Transcript").field("count", &self.count).finish_non_exhaustive()
     }
 }
 

@@ -15,21 +15,7 @@ pub(crate) fn forbid_new_privileges() -> io::Result<()> {
     Err(Errno::NOSYS.into())
 }
 
-pub(crate) fn oom_score() -> Option<String> {
-    None
-}
-
-pub(crate) fn set_oom_score(_pid: Pid, _score: &str) {}
-
 pub(crate) fn set_limit(_pid: Pid, _resource: Resource, _limit: Rlimit) {}
-
-pub(crate) fn ignored_signals() -> Vec<i32> {
-    (1..=64).collect()
-}
-
-pub(crate) fn unmapped_root() -> Option<u32> {
-    None
-}
 
 pub(crate) fn reap(_may: impl Fn(u32) -> bool) -> bool {
     false

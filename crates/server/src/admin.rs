@@ -141,7 +141,7 @@ impl<R: PluginRunner> BrokerService<R> {
         };
         let providers = resolver.providers();
         let known = |name: &str| {
-            let source = Source::Provider(ProviderRef::named(name));
+            let source = Source::Provider(ProviderRef::from(name));
             allowed(&source)?;
             let hidden = |error| if permit.hides_unknown() { source.not_allowed() } else { error };
             providers.find(name).map_err(|error| status::unresolved(&hidden(error), &source))
@@ -162,7 +162,7 @@ impl<R: PluginRunner> BrokerService<R> {
                 let wanted = ProviderRef { name, definition: Some(definition.clone()) };
                 let entry = providers.entry(&wanted).map(drop);
                 entry.map_err(|error| status::unresolved(&error, &Source::Provider(wanted)))?;
-                Selector::Definition { provider, definition: definition.into() }
+                Selector::Definition(provider, definition.into())
             }
             Some(Selected::ClusterProfile(profile)) => {
                 let profile = convert::profile_name(profile, "selector.cluster_profile")?;
@@ -212,7 +212,7 @@ fn provider_state(providers: &Providers, provider: &Provider) -> ProviderState {
     });
     ProviderState {
         name: provider.name.to_string(),
-        definition: provider.definition.as_ref().map(|definition| definition.digest().to_owned()),
+        definition: provider.definition.as_ref().map(|definition| definition.digest.to_string()),
         command: provider.command.to_string(),
         serves_cluster_profiles: provider.profile_sourced.is_some(),
         failure,
@@ -225,7 +225,7 @@ fn credential_state(held: &KeyStatus) -> CredentialState {
     let (cause, next_run) = held.next_run;
     CredentialState {
         provider: spec.provider.name.to_string(),
-        definition: spec.provider.definition.as_ref().map(|definition| definition.digest().to_owned()),
+        definition: spec.provider.definition.as_ref().map(|definition| definition.digest.to_string()),
         key: spec.key.to_string(),
         server: spec.endpoint().map(|cluster| cluster.server.clone()),
         caller_env: spec.caller_env.keys().cloned().collect(),

@@ -112,7 +112,7 @@ fn fields(access: &Access, [target, reason, generation]: [Option<String>; 3]) ->
 }
 
 fn rule(access: &Access, verb: Verb, source: &Source) -> Option<String> {
-    access.rights().rule(verb, source.target()).map(ToString::to_string)
+    access.rights().rule(verb, source.target()).map(|rule| rule.name.to_string())
 }
 
 fn target(source: &Source) -> String {
@@ -166,7 +166,7 @@ mod tests {
         let policies = watch::Sender::new(Arc::new(Policy::new([]))).subscribe();
         let (access, lines) = (Arc::new(Access::new(peer, principal, policies)), Lines::default());
         let audit = Audit::new(Some(Box::new(lines.clone())), Arc::new(SystemClock));
-        let source = |name: &str| Source::Provider(ProviderRef::named(name));
+        let source = |name: &str| Source::Provider(ProviderRef::from(name));
         let asked = Asked::credential(&audit, &access, Verb::Get, &source("gke\n\u{202e}"));
         asked.decided(Err::<(), _>(status::verb_denied(Verb::Get))).unwrap_err();
         hit(&audit, &access, &source("gke"), || "e-1".into());

@@ -36,15 +36,16 @@ const HEAD: usize = 5;
 
 /// Encodes `draft` as a `GetCredentialResponse`, framed for gRPC.
 pub fn encode(draft: &Draft<'_>) -> EncodedCredential {
-    let (chain, key) = draft.pair.unzip();
+    let Draft { material, lifetime, .. } = draft;
+    let pem = material.pem();
     let credential = pb::Credential {
         generation: draft.generation.to_string(),
-        token: draft.token.map(str::to_owned),
-        client_certificate_data: chain.map(<[u8]>::to_vec),
-        client_key_data: key.map(<[u8]>::to_vec),
-        expiration_time: Some(draft.expires_at.into()),
-        certificate_fingerprint: draft.fingerprint.map(|print| print.to_string()),
-        lifetime: convert::duration(draft.lifetime),
+        token: material.token().map(str::to_owned),
+        client_certificate_data: pem.map(|[chain, _]| chain.to_vec()),
+        client_key_data: pem.map(|[_, key]| key.to_vec()),
+        expiration_time: Some(lifetime.expires_at.into()),
+        certificate_fingerprint: material.pair.as_ref().map(|pair| pair.fingerprint.to_string()),
+        lifetime: convert::duration(lifetime.left(draft.fetched.wall)),
     };
     // prost writes fields in the order of their numbers, each as tag, length and bytes, and omits absent ones.
     let mut end = HEAD + head(credential.encoded_len());

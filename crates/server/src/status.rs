@@ -55,7 +55,7 @@ pub(super) fn unresolved(error: &ResolveError, source: &Source) -> Status {
         ResolveError::Provider(provider, _) => Some(provider.to_string()),
         ResolveError::AmbiguousProvider(name, _)
         | ResolveError::ProviderNotAllowed(name)
-        | ResolveError::UnknownDefinition { name, .. }
+        | ResolveError::UnknownDefinition(name, ..)
         | ResolveError::UnknownProvider(name, _) => Some(name.clone()),
         _ => None,
     };

@@ -15,4 +15,4 @@ mod definition;
 mod prefix;
 
 pub use definition::Definition;
-pub use prefix::{Changed, Prefix, PrefixError};
+pub use prefix::{Prefix, PrefixError};

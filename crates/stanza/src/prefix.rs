@@ -27,24 +27,10 @@ pub struct Prefix {
     pub env: Vec<String>,
     /// Whether the original asked for the cluster.
     pub cluster_info: bool,
-    /// Keys whose value is another one now.
-    pub changed: Vec<Changed>,
+    /// Keys whose value is another one now, and their original texts; [`ABSENT`](Self::ABSENT): the stanza did not have the key.
+    pub changed: Vec<(String, String)>,
     /// Flags of the shim that say nothing about the original, with their values.
     pub others: Vec<(String, String)>,
-}
-
-/// A key that was changed, and its original text.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Changed {
-    /// Name of the key.
-    pub key: String,
-    /// Its text; [`Changed::ABSENT`]: the stanza did not have the key.
-    pub was: String,
-}
-
-impl Changed {
-    /// The text of a key that was not there.
-    pub const ABSENT: &'static str = "absent";
 }
 
 /// Why arguments cannot be read as those of a brokered stanza. `Display` is one clause.
@@ -65,6 +51,9 @@ pub enum PrefixError {
 }
 
 impl Prefix {
+    /// The text of a key that was not there.
+    pub const ABSENT: &'static str = "absent";
+
     /// Reads the arguments of a stanza that runs the shim; with them, the original command and its arguments. `None`: they
     /// have no separator, so there is no original.
     ///
@@ -98,7 +87,7 @@ impl Prefix {
                     let value = value()?;
                     let missing = || PrefixError::ValueMissing(format!("{WAS} {value}"));
                     let (key, was) = value.split_once('=').ok_or_else(missing)?;
-                    prefix.changed.push(Changed { key: key.to_owned(), was: was.to_owned() });
+                    prefix.changed.push((key.to_owned(), was.to_owned()));
                 }
                 _ if OTHERS.contains(&flag) => prefix.others.push((flag.to_owned(), value()?)),
                 _ => return Err(PrefixError::Unknown(arg.to_owned())),
@@ -118,7 +107,7 @@ impl Prefix {
         add(API_VERSION, &self.api_version);
         self.dir.iter().for_each(|dir| add(DIR, dir));
         self.env.iter().for_each(|name| add(ENV, name));
-        self.changed.iter().for_each(|changed| add(WAS, &format!("{}={}", changed.key, changed.was)));
+        self.changed.iter().for_each(|(key, was)| add(WAS, &format!("{key}={was}")));
         self.others.iter().for_each(|(flag, value)| add(flag, value));
         args.extend(self.cluster_info.then(|| CLUSTER_INFO.to_owned()));
         args.push(SEPARATOR.to_owned());
@@ -127,7 +116,7 @@ impl Prefix {
 
     /// The original text of `key`; `None`: it was not changed.
     pub fn was(&self, key: &str) -> Option<&str> {
-        self.changed.iter().find_map(|changed| (changed.key == key).then_some(changed.was.as_str()))
+        self.changed.iter().find_map(|(changed, was)| (changed == key).then_some(was.as_str()))
     }
 }
 

@@ -107,7 +107,7 @@ pub(in crate::cli) fn inject(args: &InjectArgs, console: &mut Console<'_>) -> an
         parsed(&file.path, kubeconfig::broker(text, dir, &shim, is_wanted))
     };
     let mut changes = Vec::new();
-    for file in kubeconfig.files() {
+    for file in &kubeconfig.files {
         let edited = brokered(file, &read(&file.path)?)?;
         warn_of_refused(&edited, &file.path, console)?;
         if !edited.changed.is_empty() {
@@ -122,7 +122,7 @@ pub(in crate::cli) fn inject(args: &InjectArgs, console: &mut Console<'_>) -> an
     }
     let config = BrokerConfig::find(args.config.as_deref(), environment)?;
     // A new configuration replaces the default of the broker, which is all of these files.
-    let all = kubeconfig.files().iter().collect();
+    let all = kubeconfig.files.iter().collect();
     let mentioned = if config.exists { &changes } else { &all };
     let mentioned: Vec<_> = mentioned.iter().map(|file| file.path.clone()).collect();
     if config.add(&mentioned, |_, _| Ok(()))? {
@@ -197,7 +197,7 @@ fn restore_file(path: &Path, console: &mut Console<'_>) -> anyhow::Result<bool> 
 pub(in crate::cli) fn with_plugins(environment: &Environment) -> anyhow::Result<Vec<PathBuf>> {
     let kubeconfig = config::read_kubeconfig(&Kubeconfig::default_paths(environment), Mode::Ambient)?;
     let is_served = !config::definitions(&kubeconfig, environment).served.is_empty();
-    let files = kubeconfig.files().iter().map(|file| file.path.clone());
+    let files = kubeconfig.files.iter().map(|file| file.path.clone());
     Ok(if is_served { files.collect() } else { Vec::new() })
 }
 

@@ -51,7 +51,7 @@ impl Input {
 
     pub(super) fn nothing(&self) -> String {
         let list = joined(&self.paths, ":");
-        match (list.as_str(), self.kubeconfig.files()) {
+        match (list.as_str(), self.kubeconfig.files.as_slice()) {
             ("", _) => {
                 "no kubeconfig: neither KUBECONFIG nor HOME is set; name one with --kubeconfig".to_owned()
             }
@@ -84,7 +84,7 @@ pub(super) fn open(
     let file = Locked::take(path)?;
     let contents = file.read()?.unwrap_or_default();
     let found = config::read_kubeconfig(&[std::path::absolute(path)?], Mode::Named).ok();
-    let earlier = found.and_then(|found| Some(found.files().first()?.root.clone()));
+    let earlier = found.and_then(|found| Some(found.files.first()?.root.clone()));
     anyhow::ensure!(
         contents.trim_ascii().is_empty() || may_replace(earlier.as_ref()),
         "{} has contents that `credbroker kubeconfig {command}` did not write; name another file, or overwrite it with --force",
@@ -147,7 +147,7 @@ pub(super) fn record(
     let Some(path) = recorded_plugins(environment) else { return Ok(()) };
     let (mut lines, mut programs) = (Vec::new(), BTreeSet::new());
     let current = definitions.served.iter().filter(|(_, definition)| !definition.is_outdated);
-    for digest in current.map(|(_, definition)| definition.digest()) {
+    for digest in current.map(|(_, definition)| &*definition.digest) {
         let command = definitions.commands.get(digest);
         let program = command.and_then(|command| programs::of_plugin(command, environment));
         lines.extend(program.as_ref().and_then(|program| Some((digest, original_line(digest, program)?))));
@@ -178,7 +178,7 @@ pub(super) fn missing<'a>(
     broker: &BrokerArgs,
     environment: &Environment,
 ) -> anyhow::Result<Result<Option<String>, Failure>> {
-    let digests: HashSet<_> = definitions.into_iter().map(Definition::digest).collect();
+    let digests: HashSet<_> = definitions.into_iter().map(|known| &*known.digest).collect();
     let explanation = "credbroker: waiting until the broker has read the definitions ...";
     let until = SystemClock.now().boot + patience;
     let ask = async |client: Client| loop {

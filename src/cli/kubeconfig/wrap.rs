@@ -131,7 +131,7 @@ fn keep_current_context(new: &mut Node, old: &Node) {
 fn merged(kubeconfig: &Kubeconfig) -> Node {
     let mut entries = vec![entry("apiVersion", string("v1")), entry("kind", string("Config"))];
     let mut seen = HashSet::new();
-    for file in kubeconfig.files() {
+    for file in &kubeconfig.files {
         let dir = file.path.parent().unwrap_or(Path::new("/"));
         for (key, node) in file.root.as_mapping().unwrap_or_default() {
             let list = key.name.as_str();

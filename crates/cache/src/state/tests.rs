@@ -52,28 +52,9 @@ fn lifetime(expires: u64) -> Lifetime {
 }
 
 fn issued(number: u64, text: &str, fetched: u64, expires: u64) -> Arc<Issued> {
-    let generation = Generation::new("e".into(), number);
-    let (expires_at, left) = (wall() + secs(expires), secs(expires - fetched));
-    let draft = Draft {
-        generation: &generation,
-        token: Some(text),
-        pair: None,
-        fingerprint: None,
-        expires_at,
-        lifetime: left,
-        cluster: None,
-    };
-    let (encoded, fetched) = (plain(&draft), after(fetched));
-    Arc::new(Issued {
-        generation,
-        encoded,
-        fingerprint: None,
-        certificate: None,
-        fetched,
-        expires_at,
-        lifetime: left,
-        bound: LifetimeBound::ExpirationTimestamp,
-    })
+    let (generation, material) = (Generation::new("e".into(), number), material(text));
+    let (fetched, lifetime) = (after(fetched), lifetime(expires));
+    Arc::new(Draft { generation, material: &material, fetched, lifetime, cluster: None }.issue(plain))
 }
 
 /// Version of the plugin's file.

@@ -122,7 +122,7 @@ async fn a_scheduler_that_fails_ends_the_task_that_keeps_credentials_fresh() {
         }
     }
     let Setup { runner, clock, tasks, draining, .. } = setup(&[Token(mins(10))]);
-    let parts = CacheParts::for_tests(runner, clock as Arc<dyn Clock>, &tasks, &draining);
+    let parts = CacheParts::<FakeRunner>::for_tests(runner, clock as Arc<dyn Clock>, &tasks, &draining);
     let scheduler = Scheduler::new(1, Arc::new(Broken), || 0.5);
     let cache = CredentialCache::new(CacheParts { scheduler, ..parts });
     let keeper =

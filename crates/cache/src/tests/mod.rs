@@ -93,7 +93,7 @@ pub(super) struct FakeClock {
 }
 
 struct Setup {
-    cache: CredentialCache<Arc<FakeRunner>>,
+    cache: CredentialCache<FakeRunner>,
     runner: Arc<FakeRunner>,
     clock: Arc<FakeClock>,
     /// The plugin's file in some tests.

@@ -25,7 +25,7 @@ fn watch(
     setup: &Setup,
     count: usize,
     request: &Request,
-) -> (Vec<super::super::CredentialWatch<Arc<FakeRunner>>>, Option<CacheError>) {
+) -> (Vec<super::super::CredentialWatch<FakeRunner>>, Option<CacheError>) {
     let mut watches = Vec::new();
     for number in 0..count {
         match setup.cache.watch(variant(&format!("w{number}")), request.caller) {

@@ -92,7 +92,7 @@ async fn a_credential_that_had_just_expired_is_served_for_ten_seconds() {
 async fn a_credential_that_expired_long_ago_is_refused_and_held() {
     let setup = setup(&[Expired(mins(6))]);
     let failed = setup.ask().await.unwrap_err();
-    assert!(matches!(failed.error, crate::CacheError::Lifetime { .. }), "{failed:?}");
+    assert!(matches!(failed.error, crate::CacheError::Lifetime(..)), "{failed:?}");
     assert_eq!((setup.ask().await.is_err(), setup.runs()), (true, 1));
 }
 

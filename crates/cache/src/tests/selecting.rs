@@ -53,13 +53,10 @@ fn key(text: &str) -> Selector {
 
 /// Each selector, and the first bytes of the keys that it selects.
 fn selectors() -> [(Selector, &'static [&'static str]); 9] {
-    let defined = |provider: &str, definition: &str| Selector::Definition {
-        provider: provider.into(),
-        definition: definition.into(),
-    };
+    let defined = |provider: &str, definition: &str| Selector::Definition(provider.into(), definition.into());
     [
-        (defined("aws", definition().digest()), &["two"]),
-        (defined("gke", definition().digest()), &[]),
+        (defined("aws", &definition().digest), &["two"]),
+        (defined("gke", &definition().digest), &[]),
         (Selector::All, &["one", "two", "other", "paris 1", "paris 2"]),
         (of("aws"), &["one", "two"]),
         (of("gke"), &["other", "paris 1", "paris 2"]),

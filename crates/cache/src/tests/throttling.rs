@@ -127,7 +127,7 @@ impl PluginRunner for Quoting {
 }
 
 struct Scene {
-    cache: CredentialCache<Arc<Quoting>>,
+    cache: CredentialCache<Quoting>,
     runner: Arc<Quoting>,
     provider: Arc<Provider>,
     tasks: TaskTracker,

@@ -6,7 +6,7 @@ use super::{Script::*, *};
 use crate::CacheError;
 
 /// The generation of the next value.
-async fn next(watch: &mut super::super::CredentialWatch<Arc<FakeRunner>>) -> Result<String, Failed> {
+async fn next(watch: &mut super::super::CredentialWatch<FakeRunner>) -> Result<String, Failed> {
     watch.next().await.map(|issued| issued.generation.to_string())
 }
 

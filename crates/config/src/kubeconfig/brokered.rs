@@ -8,7 +8,7 @@ use std::{
 };
 
 use credbroker_credential::document::{Key, Node, Position, Value};
-use credbroker_stanza::{Changed, Definition, Prefix, PrefixError};
+use credbroker_stanza::{Definition, Prefix, PrefixError};
 
 /// How a kubeconfig names the shim.
 #[derive(Clone, Debug)]
@@ -21,7 +21,6 @@ pub struct Shim {
     pub flags: Vec<(String, String)>,
 }
 
-/// Keys of a stanza.
 pub(super) const COMMAND: &str = "command";
 pub(super) const ARGS: &str = "args";
 pub(super) const INFO: &str = "provideClusterInfo";
@@ -43,15 +42,15 @@ pub(super) fn prefix<'a>(
     let env: BTreeSet<_> = variables(exec).map(|(name, _)| name.to_owned()).collect();
     let was = |key: &str, node: &Node| literal(key).map_or_else(|| node.to_json().to_string(), str::to_owned);
     let mut changed = Vec::new();
-    let mut change = |key: &str, was: String| changed.push(Changed { key: key.to_owned(), was });
+    let mut change = |key: &str, was: String| changed.push((key.to_owned(), was));
     let cluster_info = cluster_info(exec);
     match exec.get(INFO) {
-        None => change(INFO, Changed::ABSENT.to_owned()),
+        None => change(INFO, Prefix::ABSENT.to_owned()),
         Some(node) if !cluster_info => change(INFO, was(INFO, node)),
         Some(_) => {}
     }
     match exec.get(ARGS) {
-        None => change(ARGS, Changed::ABSENT.to_owned()),
+        None => change(ARGS, Prefix::ABSENT.to_owned()),
         Some(node) if node.is_null() => change(ARGS, was(ARGS, node)),
         Some(_) => {}
     }
@@ -80,7 +79,6 @@ pub fn with_shim(name: &str, exec: &Node, dir: &Path, shim: &Shim) -> Option<Nod
     with_prefix(original, &prefix(name, original, dir, shim, |_| None)?, shim)
 }
 
-/// The stanza with the shim and `prefix` in front of its command.
 pub(super) fn with_prefix(exec: &Node, prefix: &Prefix, shim: &Shim) -> Option<Node> {
     let command = exec.get(COMMAND)?.clone();
     let mut entries = exec.as_mapping()?.to_vec();
@@ -129,12 +127,12 @@ pub fn brokered(exec: &Node) -> Result<Option<Brokered>, PrefixError> {
     let mut entries = exec.as_mapping().unwrap_or_default().to_vec();
     set(&mut entries, COMMAND, command.map_or(Value::Null, |command| command.value));
     match prefix.was(ARGS) {
-        Some(Changed::ABSENT) if args.is_empty() => entries.retain(|(key, _)| key.name != ARGS),
+        Some(Prefix::ABSENT) if args.is_empty() => entries.retain(|(key, _)| key.name != ARGS),
         Some(_) if args.is_empty() => set(&mut entries, ARGS, Value::Null),
         _ => set(&mut entries, ARGS, Value::Sequence(args)),
     }
     match prefix.was(INFO) {
-        Some(Changed::ABSENT) => entries.retain(|(key, _)| key.name != INFO),
+        Some(Prefix::ABSENT) => entries.retain(|(key, _)| key.name != INFO),
         Some("false" | "False" | "FALSE") => set(&mut entries, INFO, Value::Bool(false)),
         Some(_) => set(&mut entries, INFO, Value::Null),
         None => {}
@@ -188,7 +186,6 @@ fn cluster_info(exec: &Node) -> bool {
     exec.get(INFO).and_then(Node::as_bool) == Some(true)
 }
 
-/// The variables that a stanza sets, in its order.
 fn variables(exec: &Node) -> impl Iterator<Item = (&str, &[u8])> {
     let items = exec.get("env").and_then(Node::as_sequence).unwrap_or_default();
     items.iter().filter_map(|item| {

@@ -73,8 +73,8 @@ impl<'a> ContextClusters<'a> {
                 by_user.entry(reference(user)).or_default().push(*cluster);
             }
         };
-        let (users, clusters) = (by_name(kubeconfig.users()), by_name(kubeconfig.clusters()));
-        for file in kubeconfig.files() {
+        let (users, clusters) = (by_name(kubeconfig.users()), by_name(kubeconfig.first_of_each("clusters")));
+        for file in &kubeconfig.files {
             let (mut users, mut clusters) = (users.clone(), clusters.clone());
             users.extend(by_name(file.items("users")));
             clusters.extend(by_name(file.items("clusters")));

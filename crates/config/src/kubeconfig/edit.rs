@@ -10,7 +10,7 @@ use credbroker_credential::{
     document::{self, Aliases, Node, ParseError},
     text::escape_json,
 };
-use credbroker_stanza::{Changed, Prefix};
+use credbroker_stanza::Prefix;
 
 use super::{
     brokered::{
@@ -19,7 +19,6 @@ use super::{
     files::yaml,
 };
 
-/// A range of the text, and what replaces it.
 type Edit = (Range<usize>, String);
 
 /// A kubeconfig after an edit.
@@ -84,7 +83,6 @@ pub fn restore(text: &str, is_wanted: impl Fn(&str) -> bool) -> Result<Edited, P
     edited(text, change, |_| true)
 }
 
-/// How the stanza of one user changes.
 struct Change {
     /// Edits that do it, the ones that keep most of the text first.
     ways: Vec<Vec<Edit>>,
@@ -150,7 +148,6 @@ fn stanzas(root: &Node) -> impl Iterator<Item = (usize, &str, &Node)> {
     })
 }
 
-/// A stanza in the text.
 struct Place<'a> {
     text: &'a str,
     exec: &'a Node,
@@ -165,7 +162,7 @@ impl<'a> Place<'a> {
 
     fn with_prefix(&self, name: &str, dir: &Path, shim: &Shim) -> Option<Change> {
         let mut prefix = prefix(name, self.exec, dir, shim, |key| self.literal(key))?;
-        let was = |key: &str| prefix.was(key).filter(|was| *was != Changed::ABSENT);
+        let was = |key: &str| prefix.was(key).filter(|was| *was != Prefix::ABSENT);
         let is_plain =
             |was: &str| matches!(was, "" | "~" | "null" | "Null" | "NULL" | "false" | "False" | "FALSE");
         if [ARGS, INFO].into_iter().filter_map(was).any(|was| !is_plain(was)) {
@@ -182,7 +179,7 @@ impl<'a> Place<'a> {
             && command.contains([',', '[', ']', '{', '}', '#', ':'])
         {
             item = json(self.exec.get(COMMAND)?.as_str()?);
-            prefix.changed.push(Changed { key: COMMAND.to_owned(), was: command.to_owned() });
+            prefix.changed.push((COMMAND.to_owned(), command.to_owned()));
         }
         let own = self.part(ARGS).and_then(Node::as_sequence).map_or(0, <[_]>::len);
         let command = if self.is_block() { scalar(&shim.command) } else { json(&shim.command) };
@@ -234,11 +231,11 @@ impl<'a> Place<'a> {
         let mut edits = vec![(self.part(COMMAND)?.range.clone(), command)];
         edits.push(edit(self.head(), "", &head)?);
         match prefix.was(ARGS) {
-            Some(Changed::ABSENT) => {}
+            Some(Prefix::ABSENT) => {}
             Some(was) => edits.push(edit(value(ARGS, was)?, was, &args)?),
             None => edits.push(edit(self.first_arg()?, "", &args)?),
         }
-        if let Some(was) = prefix.was(INFO).filter(|was| *was != Changed::ABSENT) {
+        if let Some(was) = prefix.was(INFO).filter(|was| *was != Prefix::ABSENT) {
             edits.push(edit(value(INFO, was)?, was, &format!("{}true", space_after(was)))?);
         }
         if prefix.was(MODE).is_some() {
@@ -261,11 +258,11 @@ impl<'a> Place<'a> {
         let (quote, end) =
             if self.is_block() { ("", self.next_line(self.head())) } else { ("\"", ", ".to_owned()) };
         let mut head = String::new();
-        if prefix.was(INFO) == Some(Changed::ABSENT) {
+        if prefix.was(INFO) == Some(Prefix::ABSENT) {
             head = format!("{quote}{INFO}{quote}: true{end}");
         }
         let args = match prefix.was(ARGS) {
-            Some(Changed::ABSENT) => {
+            Some(Prefix::ABSENT) => {
                 head = format!("{head}{quote}{ARGS}{quote}: [{}]{end}", flow());
                 String::new()
             }
@@ -286,7 +283,6 @@ impl<'a> Place<'a> {
         self.exec.get(key).filter(|part| whole.start <= part.range.start && part.range.end <= whole.end)
     }
 
-    /// The text of the value of `key`.
     fn literal(&self, key: &str) -> Option<&'a str> {
         self.text.get(self.part(key)?.range.clone())
     }

@@ -36,7 +36,8 @@ pub enum Mode {
 pub struct Kubeconfig {
     /// As they were named, whether they are there or not.
     pub(super) list: Vec<PathBuf>,
-    pub(super) files: Vec<KubeFile>,
+    /// In the order of the list.
+    pub files: Vec<KubeFile>,
 }
 
 /// One kubeconfig.
@@ -68,12 +69,10 @@ pub struct Named<'a> {
 }
 
 impl<'a> Named<'a> {
-    /// The place in its file.
     pub(super) fn place(&self) -> Location<'a> {
         Location { file: self.file, at: self.at }
     }
 
-    /// The text of `key`; empty if there is none.
     pub(super) fn text(&self, key: &str) -> &'a str {
         self.body.get(key).and_then(Node::as_str).unwrap_or_default()
     }
@@ -101,7 +100,6 @@ impl Kubeconfig {
         absolute.filter(|path| seen.insert(path.clone())).collect()
     }
 
-    /// Reads what of `paths` is there.
     pub(crate) fn read(paths: &[PathBuf], mode: Mode, report: &Report) -> Self {
         let mut seen = HashSet::new();
         let files = paths.iter().map(|path| (path, defining_file(path)));
@@ -110,22 +108,13 @@ impl Kubeconfig {
         Self { list: paths.to_vec(), files }
     }
 
-    /// In the order of the list.
-    pub fn files(&self) -> &[KubeFile] {
-        &self.files
-    }
-
     /// The users; of one name the first.
     pub fn users(&self) -> Vec<Named<'_>> {
         self.first_of_each("users")
     }
 
-    pub(super) fn clusters(&self) -> Vec<Named<'_>> {
-        self.first_of_each("clusters")
-    }
-
     pub(super) fn cluster(&self, name: &str) -> Option<Named<'_>> {
-        self.clusters().into_iter().find(|item| item.name == name)
+        self.first_of_each("clusters").into_iter().find(|item| item.name == name)
     }
 
     /// The contexts; of one name the first.
@@ -133,7 +122,7 @@ impl Kubeconfig {
         self.first_of_each("contexts")
     }
 
-    fn first_of_each(&self, list: &'static str) -> Vec<Named<'_>> {
+    pub(super) fn first_of_each(&self, list: &'static str) -> Vec<Named<'_>> {
         let mut seen = HashSet::new();
         let all = self.files.iter().flat_map(|file| file.items(list));
         all.filter(|item| seen.insert(item.name)).collect()

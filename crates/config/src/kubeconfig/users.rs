@@ -38,7 +38,6 @@ pub struct HubKubeconfig {
 }
 
 impl HubKubeconfig {
-    /// Whether `newer` leads to the same hub in the same way.
     pub(crate) fn is_alike(&self, newer: &Self) -> bool {
         let is_same_plugin = match (&self.plugin, &newer.plugin) {
             (Some(plugin), Some(newer)) => plugin.is_same_definition(newer),
@@ -71,7 +70,7 @@ pub fn definitions(kubeconfig: &Kubeconfig, env: &Environment) -> Definitions {
     for Provider { name, definition, command, .. } in providers {
         if let Some(definition) = definition.filter(|definition| first.contains(&(&*name, definition.file())))
         {
-            commands.insert(definition.digest().to_owned(), command);
+            commands.insert(definition.digest.to_string(), command);
             served.push((name.to_string(), definition));
         }
     }

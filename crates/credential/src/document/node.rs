@@ -18,7 +18,8 @@ pub(super) const MAX_ADDED: usize = 200_000;
 pub(super) const MAX_ADDED_BYTES: usize = 4 << 20;
 
 /// A place in a document: 1-based, columns in characters. Zero for what is not in one.
-#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Default, derive_more::Display, Eq, Ord, PartialEq, PartialOrd)]
+#[display("line {line}, column {column}")]
 pub struct Position {
     /// Line.
     pub line: u32,
@@ -45,16 +46,9 @@ impl Position {
         Self { line: number(line), column: number(column) }
     }
 
-    /// The position after `text`.
     pub(super) fn after(text: &str) -> Self {
         let last = text.rsplit('\n').next().unwrap_or_default();
         Self::new(text.matches('\n').count() + 1, last.chars().count() + 1)
-    }
-}
-
-impl fmt::Display for Position {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}, column {}", self.line, self.column)
     }
 }
 
@@ -133,7 +127,8 @@ pub(super) fn text(bytes: &[u8]) -> Result<(&str, usize), ParseError> {
 }
 
 /// A value and its position. Its `Debug` shows its kind and its position only.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("{}:{} {}", at.line, at.column, value.kind())]
 pub struct Node {
     /// Where it starts.
     pub at: Position,
@@ -162,7 +157,8 @@ pub enum Value {
 }
 
 /// A key of a map and its position.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("{}:{} a key", at.line, at.column)]
 pub struct Key {
     /// Its text.
     pub name: String,
@@ -270,20 +266,8 @@ fn json_number(text: &str) -> Option<Number> {
     integer.or_else(|| Number::from_f64(text.parse().ok()?))
 }
 
-impl fmt::Debug for Node {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{} {:?}", self.at.line, self.at.column, self.value)
-    }
-}
-
 impl fmt::Debug for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.kind())
-    }
-}
-
-impl fmt::Debug for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{} a key", self.at.line, self.at.column)
     }
 }

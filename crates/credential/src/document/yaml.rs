@@ -243,9 +243,7 @@ impl<'a> Reader<'a> {
 /// What a tree takes.
 #[derive(Default)]
 struct Size {
-    /// Keys and values.
     nodes: usize,
-    /// Bytes of text.
     bytes: usize,
     /// Collections inside each other.
     height: usize,

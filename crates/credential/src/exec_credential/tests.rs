@@ -132,13 +132,10 @@ fn a_wrong_type_is_refused_with_the_name_of_its_field() {
     ];
     for (name, status) in cases {
         let error = status_refused(&status);
-        assert!(
-            matches!(error, DecodeError::WrongType { field, .. } if field == name),
-            "{status}: {error:?}"
-        );
+        assert!(matches!(error, DecodeError::WrongType(field, ..) if field == name), "{status}: {error:?}");
     }
     for text in [r#"{"kind":1}"#, r#"{"apiVersion":["client.authentication.k8s.io/v1"]}"#] {
-        assert!(matches!(refused(text), DecodeError::WrongType { .. }));
+        assert!(matches!(refused(text), DecodeError::WrongType(..)));
     }
     for text in [r#"["x"]"#, "null", "1", "\"x\"", "logged in", "~"] {
         assert!(matches!(refused(text), DecodeError::NotAnObject { .. }), "{text}");
@@ -147,10 +144,7 @@ fn a_wrong_type_is_refused_with_the_name_of_its_field() {
         let yaml = format!("apiVersion: client.authentication.k8s.io/v1\nstatus:\n  token: {word}\n");
         let at = Position { line: 3, column: 10 };
         let error = refused(&yaml);
-        assert!(
-            matches!(error, DecodeError::WrongType { at: place, .. } if place == at),
-            "{word}: {error:?}"
-        );
+        assert!(matches!(error, DecodeError::WrongType(.., place) if place == at), "{word}: {error:?}");
     }
 }
 

@@ -129,7 +129,7 @@ impl<R: PluginRunner> HubConnector<R> {
 
     fn run(&self) -> Result<Option<PluginSpec>, HubError> {
         let Some(plugin) = self.plugins.iter().next() else { return Ok(None) };
-        let entry = self.plugins.entry(&ProviderRef::named(&*plugin.name))?;
+        let entry = self.plugins.entry(&ProviderRef::from(&*plugin.name))?;
         Ok(Some(entry.of_provider(None)?.spec(BTreeMap::new())?))
     }
 

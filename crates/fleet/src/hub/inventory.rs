@@ -185,7 +185,7 @@ fn log(known: &KnownProfile, before: Option<&KnownProfile>) {
         Ok(_) => {}
         Err(error) if Some(error) == logged => {}
         // Normal for a new object: its status is written later.
-        Err(ProfileError::NoMatch { profile: listed, .. }) if listed.is_empty() => {
+        Err(ProfileError::NoMatch(listed, _)) if listed.is_empty() => {
             debug!(%profile, "ClusterProfile does not list an access provider yet");
         }
         Err(error) => warn!(%profile, "ClusterProfile cannot be used: {error}"),

@@ -114,7 +114,7 @@ impl Clock for TokioClock {
 pub(super) struct Setup {
     pub(super) runner: Arc<Runner>,
     pub(super) clock: Arc<TokioClock>,
-    pub(super) cache: CredentialCache<Arc<Runner>>,
+    pub(super) cache: CredentialCache<Runner>,
     pub(super) fleet: Arc<Fleet>,
     pub(super) resolver: Arc<Resolver>,
     pub(super) tasks: TaskTracker,
@@ -153,11 +153,11 @@ impl Setup {
         Self { runner, clock, cache, fleet, resolver, tasks, draining }
     }
 
-    pub(super) fn prewarmer(&self, rules: Vec<Prewarm>) -> Prewarmer<Arc<Runner>> {
+    pub(super) fn prewarmer(&self, rules: Vec<Prewarm>) -> Prewarmer<Runner> {
         Prewarmer::new(rules, self.parts())
     }
 
-    pub(super) fn parts(&self) -> Arc<HubParts<Arc<Runner>>> {
+    pub(super) fn parts(&self) -> Arc<HubParts<Runner>> {
         Arc::new(HubParts {
             fleet: Arc::clone(&self.fleet),
             resolver: Arc::clone(&self.resolver),
@@ -168,7 +168,7 @@ impl Setup {
         })
     }
 
-    pub(super) fn inventory(&self, rules: Vec<Prewarm>) -> Inventory<Arc<Runner>> {
+    pub(super) fn inventory(&self, rules: Vec<Prewarm>) -> Inventory<Runner> {
         Inventory::new(rules, self.parts())
     }
 

@@ -10,7 +10,9 @@ use serde_json::json;
 use tokio::time::{pause, resume};
 
 use super::*;
-use credbroker_credential::{ApiVersion, Draft, Generation, LifetimeBound, Now, decode, testing::plain};
+use credbroker_credential::{
+    ApiVersion, Draft, Generation, Lifetime, LifetimeBound, Now, decode, testing::plain,
+};
 use server::{Answer, Authority, Event, Proxy, Server, Speaks};
 
 /// Longer than any step takes, also on a slow machine.
@@ -23,23 +25,11 @@ fn issued(status: &serde_json::Value) -> Arc<Issued> {
     let api_version = ApiVersion::V1;
     let document = json!({"apiVersion": api_version.as_str(), "kind": "ExecCredential", "status": status});
     let decoded = decode(document.to_string().as_bytes(), api_version).unwrap();
-    let lifetime = Duration::from_secs(3600);
-    let now = Now { wall: SystemTime::UNIX_EPOCH, boot: Duration::ZERO };
-    let (generation, expires_at) = (Generation::new("e".into(), 1), now.wall + lifetime);
-    let (token, pair) = Draft::secrets(&decoded.material);
-    let (fingerprint, cluster) = (None, None);
-    let encoded =
-        plain(&Draft { generation: &generation, token, pair, fingerprint, expires_at, lifetime, cluster });
-    Arc::new(Issued {
-        generation,
-        encoded,
-        fingerprint,
-        certificate: None,
-        fetched: now,
-        expires_at,
-        lifetime,
-        bound: LifetimeBound::ExpirationTimestamp,
-    })
+    let fetched = Now { wall: SystemTime::UNIX_EPOCH, boot: Duration::ZERO };
+    let (expires_at, bound) = (fetched.wall + Duration::from_secs(3600), LifetimeBound::ExpirationTimestamp);
+    let lifetime = Lifetime { expires_at, within_skew: false, bound };
+    let generation = Generation::new("e".into(), 1);
+    Arc::new(Draft { generation, material: &decoded.material, fetched, lifetime, cluster: None }.issue(plain))
 }
 
 pub(super) fn token(token: &str) -> Arc<Issued> {

@@ -165,7 +165,7 @@ fn rules_add_up_and_the_first_that_allows_is_named() {
     let policy = Policy::new([first, second]);
     let named = |uid, provider| {
         let rights = policy.rights(&principal(uid));
-        rights.rule(Verb::Get, CallTarget::Provider(provider)).map(ToString::to_string)
+        rights.rule(Verb::Get, CallTarget::Provider(provider)).map(|rule| rule.name.to_string())
     };
     assert_eq!(named(7, "a").as_deref(), Some("first"));
     assert_eq!(named(7, "b").as_deref(), Some("second"));

@@ -17,9 +17,8 @@ use credbroker_credential::text::shown;
 
 /// Reserved by client-go: becomes `spec.cluster.config` in `KUBERNETES_EXEC_INFO`.
 const CONFIG: &str = "client.authentication.k8s.io/exec";
-/// Reserved by KEP-4322.
+/// Reserved by KEP-4322, as the next one is.
 const ARGS: &str = "clusterprofiles.multicluster.x-k8s.io/exec/additional-args";
-/// Reserved by KEP-4322.
 const ENVS: &str = "clusterprofiles.multicluster.x-k8s.io/exec/additional-envs";
 
 /// The reserved extensions of an object. `null` means absent.
@@ -30,7 +29,6 @@ pub(super) struct Extensions<'a> {
     envs: Option<Extension<'a>>,
 }
 
-/// The value of an extension, and its path.
 #[derive(Debug)]
 struct Extension<'a> {
     value: &'a Value,
@@ -118,7 +116,6 @@ impl Extension<'_> {
         Ok(args)
     }
 
-    /// Variables for the plugin of `provider`.
     fn variables(&self, provider: &Provider) -> Result<BTreeMap<String, String>, ProfileError> {
         let texts = |map: &Map<String, Value>| {
             map.iter()

@@ -37,9 +37,10 @@ pub fn resolve(profile: &ClusterProfile, configured: &[Arc<Provider>], rules: En
     let outcome = profile.access.as_ref().map_err(ProfileError::clone).and_then(|listed| {
         let (chosen, others) = choose(configured, listed);
         skipped = others;
-        let (provider, access) = chosen.ok_or_else(|| ProfileError::NoMatch {
-            profile: listed.iter().map(|access| access.name.clone()).collect(),
-            configured: configured.iter().map(|provider| provider.name.to_string()).collect(),
+        let (provider, access) = chosen.ok_or_else(|| {
+            let configured = configured.iter().map(|provider| provider.name.to_string());
+            let listed = listed.iter().map(|access| access.name.clone());
+            ProfileError::NoMatch(listed.collect(), configured.collect())
         })?;
         let (target, problems) = target(&profile.name, provider, access, rules)?;
         warnings = problems;

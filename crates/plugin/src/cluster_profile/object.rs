@@ -99,7 +99,6 @@ pub struct EndpointRules {
     pub allow_http: bool,
 }
 
-/// Schemes of proxies that clients support.
 const PROXY_SCHEMES: [&str; 3] = ["http", "https", "socks5"];
 
 /// The endpoint that the `cluster` of an access provider names, without its extension. `at` is its path in the object.
@@ -107,37 +106,44 @@ pub(super) fn endpoint(cluster: &Value, at: &str, rules: EndpointRules) -> Resul
     if !matches!(cluster, Value::Null | Value::Object(_)) {
         return Err(ProfileError::at(at, "must be a map"));
     }
-    let read = ClusterFields { cluster, at };
-    let server = read.text("server")?;
-    server_is_usable(server, rules).map_err(|problem| read.wrong("server", problem))?;
+    let wrong = |key: &str, problem: &str| ProfileError::at(&format!("{at}.{key}"), problem);
+    let value = |key| cluster.get(key).filter(|value| !value.is_null());
+    let text =
+        |key| value(key).map_or(Ok(""), |value| value.as_str().ok_or_else(|| wrong(key, "must be a string")));
+    let flag = |key| {
+        value(key)
+            .map_or(Ok(false), |value| value.as_bool().ok_or_else(|| wrong(key, "must be true or false")))
+    };
+    let server = text("server")?;
+    server_is_usable(server, rules).map_err(|problem| wrong("server", problem))?;
     // The path would name a file of the broker, and the writer of a profile must not choose one.
-    if !read.text("certificate-authority")?.is_empty() {
-        return Err(read.wrong(
+    if !text("certificate-authority")?.is_empty() {
+        return Err(wrong(
             "certificate-authority",
             "is a path, which means nothing here; the profile must carry `certificate-authority-data`",
         ));
     }
     // Go accepts line breaks in base64.
-    let authorities = read.text("certificate-authority-data")?.replace(['\r', '\n'], "");
+    let authorities = text("certificate-authority-data")?.replace(['\r', '\n'], "");
     let authorities = STANDARD
         .decode(authorities)
-        .map_err(|_quotes_it| read.wrong("certificate-authority-data", "is not base64"))?;
-    let proxy_url = read.text("proxy-url")?;
+        .map_err(|_quotes_it| wrong("certificate-authority-data", "is not base64"))?;
+    let proxy_url = text("proxy-url")?;
     if !proxy_url.is_empty() {
         let proxy = url(proxy_url, &PROXY_SCHEMES)
-            .ok_or_else(|| read.wrong("proxy-url", "must be a URL of scheme http, https or socks5"))?;
+            .ok_or_else(|| wrong("proxy-url", "must be a URL of scheme http, https or socks5"))?;
         // Every caller that can list the fleet would see it.
         if has_user(&proxy) {
-            return Err(read.wrong("proxy-url", "names a user; a ClusterProfile holds no secrets"));
+            return Err(wrong("proxy-url", "names a user; a ClusterProfile holds no secrets"));
         }
     }
     Ok(Cluster {
         server: server.to_owned(),
-        tls_server_name: read.text("tls-server-name")?.to_owned(),
-        insecure_skip_tls_verify: read.flag("insecure-skip-tls-verify")?,
+        tls_server_name: text("tls-server-name")?.to_owned(),
+        insecure_skip_tls_verify: flag("insecure-skip-tls-verify")?,
         certificate_authority_data: authorities.into(),
         proxy_url: proxy_url.to_owned(),
-        disable_compression: read.flag("disable-compression")?,
+        disable_compression: flag("disable-compression")?,
         config: Bytes::new(),
     })
 }
@@ -170,33 +176,4 @@ fn url(text: &str, schemes: &[&str]) -> Option<Uri> {
 
 fn has_user(url: &Uri) -> bool {
     url.authority().is_some_and(|authority| authority.as_str().contains('@'))
-}
-
-struct ClusterFields<'a> {
-    cluster: &'a Value,
-    at: &'a str,
-}
-
-impl<'a> ClusterFields<'a> {
-    fn text(&self, key: &str) -> Result<&'a str, ProfileError> {
-        self.read(key, Value::as_str, "must be a string")
-    }
-
-    fn flag(&self, key: &str) -> Result<bool, ProfileError> {
-        self.read(key, Value::as_bool, "must be true or false")
-    }
-
-    fn read<T: Default>(
-        &self,
-        key: &str,
-        read: impl Fn(&'a Value) -> Option<T>,
-        problem: &str,
-    ) -> Result<T, ProfileError> {
-        let value = self.cluster.get(key).filter(|value| !value.is_null());
-        value.map_or_else(|| Ok(T::default()), |value| read(value).ok_or_else(|| self.wrong(key, problem)))
-    }
-
-    fn wrong(&self, key: &str, problem: &str) -> ProfileError {
-        ProfileError::at(&format!("{}.{key}", self.at), problem)
-    }
 }

@@ -7,5 +7,5 @@ fn debug_shows_no_values_and_no_arguments() {
     let args = vec!["--secret=canary".to_owned()];
     let provider = Provider { args, env, ..provider("p", Command::Name("x".into())) };
     let shown = format!("{provider:?}");
-    assert!(shown.contains("NAME") && !shown.contains("canary"), "{shown}");
+    assert!(!shown.contains("canary"), "{shown}");
 }

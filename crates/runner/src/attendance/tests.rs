@@ -166,7 +166,7 @@ async fn all_who_attend_read_all_lines_and_each_change_of_the_time_that_is_left(
         assert_eq!((texts(&news), news.time_left), (vec!["two"], None));
     }
     run.wrote(b"Password: ");
-    assert!(early.news().is_empty() && run.has_partial_line());
+    assert!(early.news().lines.is_empty() && run.has_partial_line());
     run.show_partial_line();
     assert_eq!(texts(&early.next().await), ["Password:"]);
     let _attending = run.attend();

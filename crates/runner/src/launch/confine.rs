@@ -1,7 +1,7 @@
 //! What a launcher does to itself before it starts a plugin. The plugin inherits all of it.
 
 use std::{
-    io,
+    fs, io,
     os::unix::net::UnixStream,
     sync::{Arc, atomic::AtomicBool},
 };
@@ -28,7 +28,6 @@ const OOM_SCORE: &str = "1000";
 /// The seconds between SIGXCPU and SIGKILL.
 const PROCESSOR_GRACE: u64 = 5;
 
-/// A confined launcher.
 pub(super) struct Confined {
     /// Readable after a child has changed its state.
     pub(super) children: UnixStream,
@@ -45,8 +44,8 @@ pub(super) fn confine(order: &Order) -> io::Result<Confined> {
     // Later descriptors are closed on exec anyway.
     close_fds::set_fds_cloexec(3, &[]);
     umask(Mode::RWXG | Mode::RWXO);
-    let oom_score = linux::oom_score();
-    linux::set_oom_score(getpid(), OOM_SCORE);
+    let oom_score = oom_score();
+    set_oom_score(getpid(), OOM_SCORE);
     let mut lifted = Vec::new();
     let processor_time = (Resource::Cpu, order.processor_time);
     for (resource, most) in LIMITS.into_iter().chain([processor_time]) {
@@ -78,7 +77,7 @@ impl Confined {
             linux::set_limit(pid, *resource, *before);
         }
         if let Some(before) = &self.oom_score {
-            linux::set_oom_score(pid, before);
+            set_oom_score(pid, before);
         }
     }
 }
@@ -92,7 +91,7 @@ impl Confined {
 fn restore_signals() -> io::Result<UnixStream> {
     let caught = Arc::new(AtomicBool::new(false));
     let ending = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2];
-    let ignored = linux::ignored_signals().into_iter().filter(|signal| !ending.contains(signal));
+    let ignored = ignored_signals().into_iter().filter(|signal| !ending.contains(signal));
     for signal in ending.into_iter().chain(ignored) {
         let is_possible = ![SIGCHLD, SIGPIPE].contains(&signal) && !FORBIDDEN.contains(&signal);
         if is_possible {
@@ -104,4 +103,22 @@ fn restore_signals() -> io::Result<UnixStream> {
     signal_hook::low_level::pipe::register(SIGCHLD, ended)?;
     children.set_nonblocking(true)?;
     Ok(children)
+}
+
+/// How early the kernel ends this process where memory runs out, relative to others; `None`: it does not say.
+fn oom_score() -> Option<String> {
+    fs::read_to_string("/proc/self/oom_score_adj").ok()
+}
+
+/// Sets the same for the process `pid`, if the kernel allows it.
+fn set_oom_score(pid: Pid, score: &str) {
+    let _unchanged = fs::write(format!("/proc/{}/oom_score_adj", pid.as_raw_nonzero()), score);
+}
+
+/// The signals that this process ignores; all signals where the kernel does not say.
+fn ignored_signals() -> Vec<i32> {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(u64::MAX);
+    (1..=64).filter(|signal| mask >> (signal - 1) & 1 == 1).collect()
 }

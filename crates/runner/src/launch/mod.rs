@@ -4,8 +4,6 @@
 //! starts; it adopts every process that the plugin leaves behind, and kills all of them when the broker says so or is gone.
 //! It talks to the broker over its standard input, which is a socket: one byte for each `Instruction`, five for each
 //! `LauncherReport`. The plugin has the launcher's output, arguments, environment and working directory.
-//!
-//! It runs before anything else of this program is set up, because each plugin run waits for it.
 
 mod confine;
 mod protocol;
@@ -13,54 +11,40 @@ mod supervise;
 
 use std::{ffi::OsString, process::ExitCode};
 
-pub use protocol::Order;
-pub(crate) use protocol::{Instruction, LauncherReport};
+pub(crate) use protocol::{Instruction, LauncherReport, Order};
 
-/// Why the launcher does nothing: it was not started by a broker.
 const MISUSED: u8 = 2;
 
-/// What a broker asks the launcher for in the arguments of this process; `None`: this process is not a launcher.
-pub fn requested(mut args: impl Iterator<Item = OsString>) -> Option<Result<Order, MisusedError>> {
+/// Runs the launcher that the arguments of this process ask for, until the plugin and all of its descendants have ended, or
+/// are left alone; `None`: this process is not a launcher.
+pub fn requested(mut args: impl Iterator<Item = OsString>) -> Option<ExitCode> {
+    use std::io::Write as _;
     let _program = args.next();
-    (args.next()? == Order::SUBCOMMAND).then(|| Order::parse(args).ok_or(MisusedError))
-}
-
-/// The arguments are not those of a broker.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("`credbroker launch` is for the broker, which starts plugins with it")]
-pub struct MisusedError;
-
-/// Runs the launcher until the plugin and all of its descendants have ended, or are left alone.
-pub fn run(order: Result<Order, MisusedError>) -> ExitCode {
-    let ended = order.map_err(|error| error.to_string()).and_then(|order| {
-        supervise::run(&order).map_err(|error| format!("cannot supervise a plugin: {error}"))
-    });
-    match ended {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(problem) => {
-            use std::io::Write as _;
-            // If stderr is closed, there is no other place for the error.
-            let _unheard = writeln!(std::io::stderr(), "credbroker: {problem}");
-            ExitCode::from(MISUSED)
-        }
+    if args.next()? != Order::SUBCOMMAND {
+        return None;
     }
+    let problem = match Order::parse(args).map(|order| supervise::run(&order)) {
+        Some(Ok(())) => return Some(ExitCode::SUCCESS),
+        Some(Err(error)) => format!("cannot supervise a plugin: {error}"),
+        None => "`credbroker launch` is for the broker, which starts plugins with it".to_owned(),
+    };
+    // If stderr is closed, there is no other place for the error.
+    let _unheard = writeln!(std::io::stderr(), "credbroker: {problem}");
+    Some(ExitCode::from(MISUSED))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn requested_by(args: &[&str]) -> Option<Result<Order, MisusedError>> {
-        requested(args.iter().map(OsString::from))
-    }
-
     #[test]
     fn only_the_first_argument_makes_a_launcher() {
-        assert_eq!(requested_by(&[]), None);
-        assert_eq!(requested_by(&["credbroker"]), None);
-        assert_eq!(requested_by(&["launch", "serve"]), None);
-        assert_eq!(requested_by(&["credbroker", "serve", "launch"]), None);
-        assert_eq!(requested_by(&["credbroker", "launch"]), Some(Err(MisusedError)));
-        assert_eq!(requested_by(&["credbroker", "launch", "--help"]), Some(Err(MisusedError)));
+        let requested = |args: &[&str]| requested(args.iter().map(OsString::from));
+        for args in [&[][..], &["credbroker"], &["launch", "serve"], &["credbroker", "serve", "launch"]] {
+            assert_eq!(requested(args), None, "{args:?}");
+        }
+        for args in [&["credbroker", "launch"][..], &["credbroker", "launch", "--help"]] {
+            assert_eq!(requested(args), Some(ExitCode::from(MISUSED)), "{args:?}");
+        }
     }
 }

@@ -1,15 +1,15 @@
 //! What the broker and a launcher say to each other: an order in arguments, instructions, and reports.
 
-use std::{ffi::OsString, fmt, os::unix::process::ExitStatusExt as _, process::ExitStatus, time::Duration};
+use std::{ffi::OsString, os::unix::process::ExitStatusExt as _, process::ExitStatus, time::Duration};
 
 use credbroker_plugin::Sandbox;
 
 /// The seconds of processor time that each process of a run may use, if the run's timeout is not longer.
 const LEAST_PROCESSOR_TIME: u64 = 120;
 
-/// A plugin to start, and how to confine it.
-#[derive(Clone, Eq, PartialEq)]
-pub struct Order {
+/// A plugin to start, and how to confine it. Not `Debug`: arguments may be secrets.
+#[cfg_attr(test, derive(Debug, PartialEq))]
+pub(crate) struct Order {
     pub(super) sandbox: Sandbox,
     /// The most seconds of processor time of each process.
     pub(super) processor_time: u64,
@@ -21,7 +21,7 @@ impl Order {
     pub(super) const SUBCOMMAND: &str = "launch";
 
     /// The arguments of a launcher, before the plugin's path and its arguments.
-    pub fn arguments(sandbox: Sandbox, timeout: Duration) -> [String; 3] {
+    pub(crate) fn arguments(sandbox: Sandbox, timeout: Duration) -> [String; 3] {
         let processor_time = timeout.as_secs().max(LEAST_PROCESSOR_TIME);
         [Self::SUBCOMMAND.to_owned(), sandbox.as_str().to_owned(), processor_time.to_string()]
     }
@@ -31,13 +31,6 @@ impl Order {
         let sandbox = Sandbox::from_name(args.next()?.to_str()?)?;
         let processor_time = args.next()?.to_str()?.parse().ok()?;
         Some(Self { sandbox, processor_time, program: args.next()?, args: args.collect() })
-    }
-}
-
-/// Shows no arguments: they may be secrets.
-impl fmt::Debug for Order {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Order").field("program", &self.program).finish_non_exhaustive()
     }
 }
 
@@ -63,7 +56,6 @@ impl Instruction {
     }
 }
 
-/// What a launcher says to the broker.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum LauncherReport {
     /// The plugin runs, with this process id.
@@ -79,7 +71,6 @@ pub(crate) enum LauncherReport {
 }
 
 impl LauncherReport {
-    /// The length of every report.
     pub(crate) const LENGTH: usize = 5;
 
     pub(super) fn bytes(self) -> [u8; Self::LENGTH] {

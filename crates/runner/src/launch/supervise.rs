@@ -78,7 +78,6 @@ fn release_output() -> io::Result<()> {
     Ok(dup2_stderr(&nothing)?)
 }
 
-/// The connection to the broker.
 struct Broker<'a>(BorrowedFd<'a>);
 
 impl Broker<'_> {
@@ -87,7 +86,6 @@ impl Broker<'_> {
         let _unheard = rustix::io::write(self.0, &report.bytes());
     }
 
-    /// Waits for the next instruction.
     fn next(&self) -> Instruction {
         let mut byte = [0];
         loop {
@@ -158,7 +156,6 @@ impl Supervised<'_> {
         }
     }
 
-    /// The state of the leader has changed.
     fn has_changed(&mut self, status: WaitStatus) {
         let terminal = [Signal::TTIN, Signal::TTOU].map(|signal| Some(signal.as_raw()));
         if !status.stopped() {
@@ -169,7 +166,6 @@ impl Supervised<'_> {
         }
     }
 
-    /// Signals the plugin's process group.
     fn signal(&self, signal: Signal) {
         if !self.has_ended {
             // The group exists, because its leader is not reaped.

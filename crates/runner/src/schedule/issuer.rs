@@ -21,7 +21,6 @@ pub const PROBE_EVERY: Duration = Duration::from_secs(15);
 const MEMORY: Duration = Duration::from_secs(120);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Whether a run may start.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Gate {
     Open,
@@ -44,7 +43,6 @@ pub(super) enum Outcome {
     Unknown,
 }
 
-/// What an outcome changed for the issuer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum PaceChange {
     /// A pause of this length began.
@@ -53,7 +51,6 @@ pub(super) enum PaceChange {
     Resumed,
 }
 
-/// A run in progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StartedRun {
     pub(super) class: Class,
@@ -126,7 +123,6 @@ pub(super) struct Pace {
     /// When the next background run may start.
     background: Duration,
     pause: Option<Pause>,
-    /// The number of pauses so far.
     pauses: u64,
     /// The last throttled runs since the issuer worked. A caller can make the plugin of its run write anything, so one uid
     /// shows nothing about the issuer. Two keys that the configuration alone defines do, and so do two uids.
@@ -154,7 +150,6 @@ impl Pace {
         (self.rate, self.concurrency) = (issuer.runs_per_second.get(), issuer.concurrency.get());
     }
 
-    /// How long the pause still lasts at `now`.
     pub(super) fn paused(&self, now: Duration) -> Option<Duration> {
         let left = self.pause?.until.saturating_sub(now);
         (left > Duration::ZERO).then_some(left)

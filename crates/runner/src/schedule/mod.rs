@@ -50,7 +50,6 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct Scheduler(Arc<SharedScheduler>);
 
-/// What the clones of a scheduler share.
 #[derive(Debug)]
 struct SharedScheduler {
     state: Mutex<SchedulerState>,
@@ -268,7 +267,6 @@ impl Drop for RunPermit {
     }
 }
 
-/// What the end of a run says about its issuer.
 fn outcome<T>(result: &Result<T, RunError>, foreign: impl FnOnce() -> ForeignTexts) -> Outcome {
     match result {
         Ok(_) => Outcome::Success,

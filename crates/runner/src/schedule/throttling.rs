@@ -3,7 +3,7 @@
 //! `ExecCredential` has no field for that, and the text can only reduce the number of runs. Plugins quote what they
 //! received in their errors, so text from a caller or a ClusterProfile says nothing about the issuer.
 
-use std::{collections::HashMap, fmt, ops::Range, time::Duration};
+use std::{collections::HashMap, ops::Range, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::Value;
@@ -108,7 +108,8 @@ const SHORTEST_BASE64: usize = 16;
 const MOST: usize = 512 << 10;
 
 /// What the plugin of a run received from a caller or a ClusterProfile. Variables may be secrets, so the copies are wiped.
-#[derive(Default)]
+#[derive(derive_more::Debug, Default)]
+#[debug("ForeignTexts({bytes} bytes)")]
 pub struct ForeignTexts {
     /// Each with the length of its shortest piece.
     texts: Vec<(Zeroizing<Vec<u8>>, usize)>,
@@ -198,13 +199,6 @@ impl ForeignTexts {
             }
         }
         marks
-    }
-}
-
-/// Shows no text.
-impl fmt::Debug for ForeignTexts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ForeignTexts").field("bytes", &self.bytes).finish_non_exhaustive()
     }
 }
 

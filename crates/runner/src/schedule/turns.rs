@@ -53,7 +53,6 @@ impl RunSource {
     }
 }
 
-/// Why a run waits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Cause {
     /// Other runs are next, or have all slots: as many as this.
@@ -69,7 +68,6 @@ pub(super) enum Cause {
 }
 
 impl Cause {
-    /// The cause as a clause of an answer to a caller.
     pub(super) fn clause(self, issuer: &str) -> String {
         match self {
             Self::Slots(runs) => format!("all run slots are in use (`limits.pluginRuns`: {runs})"),
@@ -92,7 +90,6 @@ impl Cause {
     }
 }
 
-/// The classes of runs.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) enum Class {
     /// Takes turns with [`First`](Self::First). Of its issuer, only the configured limits apply.
@@ -136,7 +133,6 @@ impl Party {
 #[derive(Debug, Default)]
 pub(super) struct Line(BTreeMap<Party, Member>);
 
-/// The runs of a party.
 #[derive(Debug)]
 struct Member {
     /// Of its group, and its own. The numbers of turns only increase.
@@ -156,7 +152,6 @@ impl Line {
         self.0.entry(party).or_insert_with(new).doors.entry(door).or_default().insert(id);
     }
 
-    /// Removes the run `id` of `party`, if it is queued.
     pub(super) fn remove(&mut self, door: &Door, party: Party, id: u64) {
         let Some(member) = self.0.get_mut(&party) else { return };
         let Some(runs) = member.doors.get_mut(door) else { return };
@@ -216,19 +211,12 @@ impl Line {
         self.0.range(first..).take_while(move |(party, _)| party.group == group)
     }
 
-    /// Whether a run of another group waits.
     pub(super) fn has_other_group(&self, group: Group) -> bool {
         let ends = [self.0.first_key_value(), self.0.last_key_value()];
         ends.into_iter().flatten().any(|(party, _)| party.group != group)
     }
 
-    /// Whether a run of another party of the same group waits.
     pub(super) fn has_other_party(&self, party: Party) -> bool {
         self.of_group(party.group).any(|(other, _)| *other != party)
-    }
-
-    #[cfg(test)]
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 }

@@ -37,7 +37,7 @@ impl Readiness {
         }
         let providers = resolver.providers();
         for provider in &providers.access {
-            if let Err(error) = providers.runnable(&provider.name) {
+            if let Err(error) = providers.is_runnable(provider) {
                 all.broken.insert(Arc::clone(&provider.name), error);
             }
         }

@@ -1,14 +1,13 @@
-use std::{
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http_body_util::BodyStream;
 use tonic::Code;
 
 use super::*;
-use credbroker_credential::{Cluster, Generation, Sha256};
+use credbroker_credential::{
+    ClientPair, Cluster, Generation, Lifetime, LifetimeBound, Material, Now, Sha256, Token, Validity,
+};
 
 /// The messages of a body, and the error that ends it.
 pub(crate) fn messages(body: Body) -> MessageStream<Bytes> {
@@ -22,16 +21,22 @@ pub(crate) fn messages(body: Body) -> MessageStream<Bytes> {
     frames.boxed()
 }
 
-fn draft(generation: &Generation) -> Draft<'_> {
-    Draft {
-        generation,
-        token: Some("a token"),
-        pair: Some((b"chain", b"key")),
-        fingerprint: Some(Sha256([0xab; 32])),
-        expires_at: SystemTime::UNIX_EPOCH + Duration::new(1_060, 5),
-        lifetime: Duration::from_secs(60),
-        cluster: None,
-    }
+fn material(token: Option<&str>, has_pair: bool) -> Material {
+    let token = token.map(|token| Token { secret: token.into(), expires_at: None });
+    let pair = has_pair.then(|| ClientPair {
+        chain_pem: b"chain".to_vec().into(),
+        key_pem: b"key".to_vec().into(),
+        fingerprint: Sha256([0xab; 32]),
+        validity: Validity { from: SystemTime::UNIX_EPOCH, to: SystemTime::UNIX_EPOCH },
+    });
+    Material { token, pair }
+}
+
+fn draft(material: &Material) -> Draft<'_> {
+    let fetched = Now { wall: SystemTime::UNIX_EPOCH + Duration::new(1_000, 5), boot: Duration::ZERO };
+    let (expires_at, bound) = (fetched.wall + Duration::from_secs(60), LifetimeBound::ExpirationTimestamp);
+    let lifetime = Lifetime { expires_at, within_skew: false, bound };
+    Draft { generation: Generation::new("e".into(), 7), material, fetched, lifetime, cluster: None }
 }
 
 fn text<'a>(encoded: &'a EncodedCredential, range: Option<&Range<usize>>) -> Option<&'a str> {
@@ -44,8 +49,7 @@ fn message(encoded: &EncodedCredential) -> Bytes {
 
 #[test]
 fn every_field_of_a_credential_goes_out_and_the_secrets_are_where_it_says() {
-    let generation = Generation::new(Arc::from("e"), 7);
-    let encoded = encode(&draft(&generation));
+    let encoded = encode(&draft(&material(Some("a token"), true)));
     let sent = pb::GetCredentialResponse::decode(message(&encoded)).unwrap();
     let credential = sent.credential.unwrap();
     assert_eq!(credential.generation, "e-7");
@@ -63,22 +67,21 @@ fn every_field_of_a_credential_goes_out_and_the_secrets_are_where_it_says() {
 
 #[test]
 fn secrets_of_any_length_are_found_and_absent_ones_have_no_place() {
-    let generation = Generation::new(Arc::from("e"), 7);
     for length in [1, 100, 127, 128, 200, 16_383, 16_384, 70_000] {
         let token = "t".repeat(length);
-        let encoded = encode(&Draft { token: Some(&token), pair: None, ..draft(&generation) });
+        let encoded = encode(&draft(&material(Some(&token), false)));
         assert_eq!(text(&encoded, encoded.token.as_ref()), Some(token.as_str()));
         assert_eq!((encoded.certificate, encoded.key), (None, None));
     }
-    let encoded = encode(&Draft { token: None, ..draft(&generation) });
+    let encoded = encode(&draft(&material(None, true)));
     assert_eq!((text(&encoded, encoded.key.as_ref()), &encoded.token), (Some("key"), &None));
 }
 
 #[test]
 fn one_encoding_is_the_answer_to_all_four_calls() {
-    let generation = Generation::new(Arc::from("e"), 7);
+    let material = material(Some("a token"), true);
     let cluster = Cluster { server: "https://paris".into(), ..Cluster::default() };
-    let encoded = message(&encode(&Draft { cluster: Some(&cluster), ..draft(&generation) }));
+    let encoded = message(&encode(&Draft { cluster: Some(&cluster), ..draft(&material) }));
     let get = pb::GetCredentialResponse::decode(encoded.clone()).unwrap();
     let watch = pb::WatchCredentialResponse::decode(encoded.clone()).unwrap();
     let attended = pb::AttendCredentialResponse::decode(encoded.clone()).unwrap();

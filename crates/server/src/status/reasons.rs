@@ -20,7 +20,7 @@ pub(crate) fn resolve_reason(error: &ResolveError) -> Reason {
             | ProviderProblem::ClusterServer
             | ProviderProblem::InvalidVariable(_)
             | ProviderProblem::NoCluster(_) => Reason::InvalidRequest,
-            ProviderProblem::ClusterMismatch { .. } => Reason::ClusterMismatch,
+            ProviderProblem::ClusterMismatch(..) => Reason::ClusterMismatch,
             ProviderProblem::ClusterUnread(..) => Reason::HubUnavailable,
             ProviderProblem::IdentityConflict { .. } => Reason::IdentityConflict,
             ProviderProblem::NeedsTerminal => Reason::InteractionRequired,
@@ -28,9 +28,9 @@ pub(crate) fn resolve_reason(error: &ResolveError) -> Reason {
             ProviderProblem::PluginNotFound(..) | ProviderProblem::PluginUnreadable(..) => {
                 Reason::PluginNotFound
             }
-            ProviderProblem::VariableNotAllowed { .. } => Reason::VariableNotAllowed,
+            ProviderProblem::VariableNotAllowed(..) => Reason::VariableNotAllowed,
         },
-        ResolveError::UnknownDefinition { .. } => Reason::UnknownDefinition,
+        ResolveError::UnknownDefinition(..) => Reason::UnknownDefinition,
         ResolveError::UnknownProfile(_) => Reason::UnknownClusterProfile,
         ResolveError::UnknownProvider(..) => Reason::UnknownProvider,
     }
@@ -39,7 +39,7 @@ pub(crate) fn resolve_reason(error: &ResolveError) -> Reason {
 /// The stable reason why a profile cannot be used.
 pub(crate) fn profile_reason(error: &ProfileError) -> Reason {
     match error {
-        ProfileError::NoMatch { .. } => Reason::NoMatchingProvider,
+        ProfileError::NoMatch(..) => Reason::NoMatchingProvider,
         ProfileError::Invalid(_) => Reason::ClusterProfileInvalid,
     }
 }
@@ -52,9 +52,9 @@ pub(crate) fn cache_reason(error: &CacheError) -> Reason {
         CacheError::Pending(_) => Reason::RunPending,
         CacheError::Retired(_) => Reason::ProviderChanged,
         CacheError::Unattended(_) => Reason::InteractionRequired,
-        CacheError::Lifetime { source: LifetimeError::Certificate { .. }, .. } => Reason::CertExpired,
-        CacheError::Lifetime { source: LifetimeError::Credential { .. }, .. } => Reason::ExpiredOutput,
-        CacheError::Lifetime { source: LifetimeError::NotYetValid { .. }, .. } => Reason::OutputInvalid,
+        CacheError::Lifetime(_, LifetimeError::Certificate(_)) => Reason::CertExpired,
+        CacheError::Lifetime(_, LifetimeError::Credential(_)) => Reason::ExpiredOutput,
+        CacheError::Lifetime(_, LifetimeError::NotYetValid(_)) => Reason::OutputInvalid,
         CacheError::Run(error) => match &error.kind {
             RunErrorKind::Decode(source) => match source {
                 DecodeError::BadTimestamp { .. } => Reason::BadTimestamp,
@@ -70,7 +70,7 @@ pub(crate) fn cache_reason(error: &CacheError) -> Reason {
                 // The plugin printed something else than a valid credential.
                 _ => Reason::OutputInvalid,
             },
-            RunErrorKind::ArgumentsTooLong(_) | RunErrorKind::ExecInfo(ExecInfoError::TooLarge { .. }) => {
+            RunErrorKind::ArgumentsTooLong(_) | RunErrorKind::ExecInfo(ExecInfoError::TooLarge(..)) => {
                 Reason::ExecInfoTooLarge
             }
             RunErrorKind::ExecInfo(ExecInfoError::Config(..)) => Reason::InvalidRequest,

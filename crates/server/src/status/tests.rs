@@ -23,10 +23,7 @@ fn run_errors() -> Vec<RunError> {
         RunError::new(command(), RunErrorKind::ArgumentsTooLong(3_000_000)),
         RunError::new(command(), RunErrorKind::Directory(Arc::from(std::path::Path::new("/tmp")), cause())),
         RunError::new(command(), RunErrorKind::ExecInfo(ExecInfoError::Config(1, 2))),
-        RunError::new(
-            command(),
-            RunErrorKind::ExecInfo(ExecInfoError::TooLarge { size: 200_000, authorities: 190_000 }),
-        ),
+        RunError::new(command(), RunErrorKind::ExecInfo(ExecInfoError::TooLarge(200_000, 190_000))),
         RunError { stderr: stderr(), ..RunError::new(command(), RunErrorKind::Exit(3)) },
         RunError { stderr: stderr(), ..RunError::new(command(), RunErrorKind::NeedsTerminal) },
         RunError::new(command(), RunErrorKind::TerminalLost(7)),
@@ -74,7 +71,7 @@ fn decode_errors() -> Vec<DecodeError> {
         DecodeError::VersionMismatch(ApiVersion::V1, Some(ApiVersion::V1Beta1)),
         DecodeError::VersionMissing(ApiVersion::V1),
         DecodeError::WrongKind(AT),
-        DecodeError::WrongType { field: "status.token", expected: "a string", found: "a number", at: AT },
+        DecodeError::WrongType("status.token", "a string", "a number", AT),
     ];
     let pairs = [
         PairError::Base64("clientKeyData"),
@@ -105,9 +102,9 @@ fn cache_errors() -> Vec<CacheError> {
         CacheError::Unattended(Unattended::Unanswered),
         CacheError::Retired(Retirement::Changed),
         CacheError::Retired(Retirement::Removed),
-        CacheError::Lifetime { command: command(), source: LifetimeError::Certificate(ago) },
-        CacheError::Lifetime { command: command(), source: LifetimeError::Credential(ago) },
-        CacheError::Lifetime { command: command(), source: LifetimeError::NotYetValid(ago) },
+        CacheError::Lifetime(command(), LifetimeError::Certificate(ago)),
+        CacheError::Lifetime(command(), LifetimeError::Credential(ago)),
+        CacheError::Lifetime(command(), LifetimeError::NotYetValid(ago)),
     ];
     errors.extend(run_errors().into_iter().map(CacheError::Run));
     let decode = |source| CacheError::Run(RunError::new(command(), RunErrorKind::Decode(source)));
@@ -121,14 +118,8 @@ fn resolve_errors() -> Vec<ResolveError> {
     let of_provider = |problem| ResolveError::Provider("cloud".into(), problem);
     let errors = [
         of_provider(ProviderProblem::ClusterConfig(1, 2)),
-        of_provider(ProviderProblem::ClusterMismatch {
-            profile: Some(profile()),
-            difference: "its server is different",
-        }),
-        of_provider(ProviderProblem::ClusterMismatch {
-            profile: None,
-            difference: "its server is not one of theirs",
-        }),
+        of_provider(ProviderProblem::ClusterMismatch(Some(profile()), "its server is different")),
+        of_provider(ProviderProblem::ClusterMismatch(None, "its server is not one of theirs")),
         of_provider(ProviderProblem::ClusterServer),
         of_provider(ProviderProblem::ClusterUnread("connection refused".into(), Duration::ZERO)),
         ResolveError::AmbiguousProvider(
@@ -138,21 +129,17 @@ fn resolve_errors() -> Vec<ResolveError> {
                 .into(),
         ),
         of_provider(ProviderProblem::IdentityConflict("AWS_PROFILE".into(), true)),
-        ResolveError::UnknownDefinition {
-            name: "cloud".into(),
-            definition: "12ab".into(),
-            known: Vec::new(),
-        },
-        ResolveError::UnknownDefinition {
-            name: "cloud".into(),
-            definition: "12ab".into(),
-            known: vec![Definition::new("/other".into(), "cloud", "34cd")],
-        },
-        of_provider(ProviderProblem::VariableNotAllowed {
-            variable: "CLOUDSDK_PYTHON".into(),
-            danger: "it can make the plugin run another program",
-            remedy: "",
-        }),
+        ResolveError::UnknownDefinition("cloud".into(), "12ab".into(), Vec::new()),
+        ResolveError::UnknownDefinition(
+            "cloud".into(),
+            "12ab".into(),
+            vec![Definition::new("/other".into(), "cloud", "34cd")],
+        ),
+        of_provider(ProviderProblem::VariableNotAllowed(
+            "CLOUDSDK_PYTHON".into(),
+            "it can make the plugin run another program",
+            "",
+        )),
         of_provider(ProviderProblem::InvalidVariable("A=B".into())),
         of_provider(ProviderProblem::NeedsTerminal),
         of_provider(ProviderProblem::NoCluster(2)),
@@ -177,7 +164,7 @@ fn profile_errors() -> [ProfileError; 2] {
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     [
         ProfileError::Invalid("access provider `cloud`: cluster.server is empty".into()),
-        ProfileError::NoMatch { profile: names(&["gke", "eks"]), configured: names(&["cloud"]) },
+        ProfileError::NoMatch(names(&["gke", "eks"]), names(&["cloud"])),
     ]
 }
 

@@ -51,7 +51,6 @@ proptest! {
         original in vec(".*", 1..4),
     ) {
         prop_assume!([&provider].into_iter().chain(others.iter().map(|(_, value)| value)).all(|text| text != SEPARATOR));
-        let changed = changed.into_iter().map(|(key, was)| Changed { key, was }).collect();
         let others = others.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         let prefix = Prefix { is_subcommand, provider, api_version, dir, env, cluster_info, changed, others };
         let args = [prefix.to_args(), original.clone()].concat();

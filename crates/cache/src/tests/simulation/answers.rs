@@ -128,7 +128,7 @@ impl Model {
             CacheError::Pending(_) => asked.limit.is_some_and(|limit| waited + TICK >= limit),
             CacheError::Run(RunError { kind: RunErrorKind::Throttled { .. }, .. }) => now.boot <= paused,
             CacheError::Run(RunError { kind: RunErrorKind::Exit(_) | RunErrorKind::Timeout(..), .. })
-            | CacheError::Lifetime { .. } => {
+            | CacheError::Lifetime(..) => {
                 recent(key.failed.map(|(boot, _)| boot)) || self.jumped + TICK >= now.awake
             }
             _ => false,

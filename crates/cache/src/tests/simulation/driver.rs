@@ -29,7 +29,7 @@ pub(super) const INTERACTIVE: usize = 2;
 
 #[derive(Clone)]
 pub(super) struct World {
-    pub(super) cache: CredentialCache<Arc<Plugins>>,
+    pub(super) cache: CredentialCache<Plugins>,
     pub(super) model: Shared,
     pub(super) catalog: Arc<Catalog>,
     pub(super) tasks: TaskTracker,

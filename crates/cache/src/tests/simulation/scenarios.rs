@@ -38,7 +38,7 @@ struct Idp {
 }
 
 struct Town {
-    cache: CredentialCache<Arc<Idp>>,
+    cache: CredentialCache<Idp>,
     idp: Arc<Idp>,
     provider: Arc<Provider>,
     file: Arc<PluginFile>,

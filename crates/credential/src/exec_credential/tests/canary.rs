@@ -160,7 +160,7 @@ fn every_variant_is_provoked(error: &DecodeError) {
         | DecodeError::VersionMismatch { .. }
         | DecodeError::VersionMissing { .. }
         | DecodeError::WrongKind { .. }
-        | DecodeError::WrongType { .. }
+        | DecodeError::WrongType(..)
         | DecodeError::Pair(
             PairError::Base64 { .. }
             | PairError::CertificateMissing

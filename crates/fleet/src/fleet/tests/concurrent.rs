@@ -64,7 +64,7 @@ fn ask_twice(resolver: &Resolver, number: usize) -> Option<()> {
     match resolver.resolve(CredentialRequest { source, cluster: Some(sent), ..CredentialRequest::default() })
     {
         Ok(found) => assert_eq!((self::id(&found), found.key), (id, spec.key)),
-        Err(ResolveError::Provider(_, ProviderProblem::ClusterMismatch { .. })) => {} // it has moved meanwhile
+        Err(ResolveError::Provider(_, ProviderProblem::ClusterMismatch(..))) => {} // it has moved meanwhile
         Err(error) => panic!("{number}: {error}"),
     }
     Some(())

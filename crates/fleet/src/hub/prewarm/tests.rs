@@ -6,13 +6,13 @@ use crate::hub::tests::{Runner, Setup, rule};
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A prewarmer beside the task that starts queued runs when the rate of their issuer allows them.
-fn prewarming(setup: &Setup, rules: Vec<Prewarm>) -> Prewarmer<Arc<Runner>> {
+fn prewarming(setup: &Setup, rules: Vec<Prewarm>) -> Prewarmer<Runner> {
     let cache = setup.cache.clone();
     setup.tasks.spawn(async move { cache.keep_fresh(credbroker_observe::clock::Beat::start()).await });
     setup.prewarmer(rules)
 }
 
-fn offer(setup: &Setup, prewarmer: &Prewarmer<Arc<Runner>>, names: &[&str]) {
+fn offer(setup: &Setup, prewarmer: &Prewarmer<Runner>, names: &[&str]) {
     for name in names {
         let (name, provider) = name.split_once('@').unwrap_or((name, "p"));
         prewarmer.offer(&setup.target(name, provider));

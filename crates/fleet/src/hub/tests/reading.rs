@@ -15,7 +15,7 @@ struct Read {
     server: ApiServer,
     setup: Setup,
     _directory: TempDir,
-    hub: Hub<Arc<Runner>>,
+    hub: Hub<Runner>,
 }
 
 fn hub(has_plugin: bool) -> Read {

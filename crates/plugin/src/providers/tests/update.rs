@@ -11,7 +11,7 @@ fn provider(name: &str) -> Provider {
 }
 
 fn entry<'a>(providers: &'a Providers, name: &str) -> &'a Entry {
-    providers.entry(&ProviderRef::named(name)).unwrap()
+    providers.entry(&ProviderRef::from(name)).unwrap()
 }
 
 /// From one provider to another one of the same name.

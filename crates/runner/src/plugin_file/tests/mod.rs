@@ -227,20 +227,20 @@ fn what_is_missing_is_named_with_its_remedy_and_is_runnable_once_it_is_there() {
             inherited: Environment::from_iter([("PATH", dir.path())]).into(),
             ..provider("p", command)
         }]);
-        assert!(providers.runnable("p").is_ok(), "it was not looked at yet");
+        assert!(providers.configured("p").unwrap().runnable().is_ok(), "it was not looked at yet");
         look_up_files(&providers);
         providers
     };
-    let missing = |command| of(command).runnable("p").unwrap_err().to_string();
+    let missing = |command| of(command).configured("p").unwrap().runnable().unwrap_err().to_string();
     insta::assert_snapshot!(missing(Command::Name("plugin".into())), @"provider `p`: plugin `plugin` is not installed in the broker's PATH. Install it with `apt install plugin`.");
     insta::assert_snapshot!(missing(Command::Path("/nowhere/plugin".into())), @"provider `p`: plugin `/nowhere/plugin` is not installed. Install it with `apt install plugin`.");
     let named = of(Command::Name("plugin".into()));
     private_file(&dir.path().join("plugin"), "");
-    assert!(named.runnable("p").is_err());
+    assert!(named.configured("p").unwrap().runnable().is_err());
     look_up_files(&named);
-    assert!(named.runnable("p").is_ok());
+    assert!(named.configured("p").unwrap().runnable().is_ok());
     let below_a_file: PathBuf = dir.path().join("plugin/x".repeat(4096));
-    let error = of(Command::Path(below_a_file)).runnable("p").unwrap_err();
+    let error = of(Command::Path(below_a_file)).configured("p").unwrap().runnable().unwrap_err();
     assert!(
         matches!(error, ResolveError::Provider(_, ProviderProblem::PluginUnreadable(..))),
         "too long a name: {error:?}"
@@ -301,6 +301,6 @@ fn an_entry_permits_the_command_as_written_or_the_file_that_runs() {
         let providers = Providers::new([provider]);
         look_up_files(&providers);
         assert_eq!(providers.files[0].found().unwrap().executable.path, *runs);
-        assert_eq!(providers.runnable("p").is_ok(), is_permitted, "{entry} {command}");
+        assert_eq!(providers.configured("p").unwrap().runnable().is_ok(), is_permitted, "{entry} {command}");
     }
 }

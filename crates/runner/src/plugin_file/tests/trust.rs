@@ -61,3 +61,9 @@ fn a_file_or_directory_that_others_can_write_is_named() {
         assert_eq!(found, expected);
     }
 }
+
+#[test]
+fn root_is_in_the_map_of_a_user_namespace_or_there_is_no_map() {
+    assert!(maps_root("         0          0 4294967295\n") && maps_root(""));
+    assert!(!maps_root("      1000       1000          1\n"));
+}
