@@ -17,6 +17,8 @@ use crate::traffic::Traffic;
 
 /// The most bytes of a read, and of one poll: the requests in it are handled before the next read, and others wait for few.
 const READ: usize = 2 * 1024;
+/// The same of a connection with more than so many calls in progress.
+const READ_IF_BUSY: (usize, usize) = (64, 256);
 /// How long a peer is not read after a refused call: longer than the server needs to answer what it has read.
 const REFUSAL_PAUSE: Duration = Duration::from_millis(20);
 /// The most bytes that wait for the first answer. The first frames of HTTP/2 are shorter.
@@ -97,12 +99,13 @@ impl<S: AsyncRead + Unpin> AsyncRead for Noted<S> {
             return Poll::Pending;
         }
         ready!(this.poll_pause(cx));
-        let most = READ.min(buffer.remaining());
+        let (many, little) = READ_IF_BUSY;
+        let most = if this.traffic.calls() > many { little } else { READ }.min(buffer.remaining());
         let mut part = ReadBuf::new(buffer.initialize_unfilled_to(most));
         ready!(Pin::new(&mut this.stream).poll_read(cx, &mut part))?;
         let read = part.filled().len();
         buffer.advance(read);
-        this.traffic.has_read.store(read == READ, Ordering::Relaxed);
+        this.traffic.has_read.store(read == most, Ordering::Relaxed);
         Poll::Ready(Ok(()))
     }
 }
@@ -168,6 +171,7 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
+    use crate::traffic::Call;
 
     #[tokio::test]
     async fn a_full_read_is_handled_before_the_next_one() {
@@ -180,6 +184,10 @@ mod tests {
         assert!(poll!(&mut read).is_pending() && poll!(&mut read).is_pending(), "one read for each poll");
         traffic.has_read.store(false, Ordering::Relaxed);
         assert_eq!(read.await.unwrap(), READ);
+        let _calls: Vec<_> = (0..=READ_IF_BUSY.0).map(|_| Call::of(&traffic)).collect();
+        traffic.has_read.store(false, Ordering::Relaxed);
+        let mut stream = Noted::new(sent.as_slice(), &traffic);
+        assert_eq!(stream.read(&mut buffer).await.unwrap(), READ_IF_BUSY.1);
     }
 
     #[tokio::test(start_paused = true)]
@@ -224,7 +232,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_written_first_goes_out_with_the_first_answer_or_when_none_comes_soon() {
-        let answer = |traffic: &Arc<Traffic>| drop(crate::traffic::Call::of(traffic));
+        let answer = |traffic: &Arc<Traffic>| drop(Call::of(traffic));
         assert_eq!(gets(&[b"settings", b"more", b"answer"], answer).await, b"settingsmoreanswer");
         assert_eq!(gets(&[b"settings", b""], |traffic| traffic.uncork()).await, b"settings");
         let long = [7; CORKED + 1];

