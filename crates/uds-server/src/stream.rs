@@ -100,8 +100,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Noted<S> {
         }
         ready!(this.poll_pause(cx));
         let (many, little) = READ_IF_BUSY;
-        let most = if this.traffic.calls() > many { little } else { READ }.min(buffer.remaining());
-        let mut part = ReadBuf::new(buffer.initialize_unfilled_to(most));
+        let most = if this.traffic.calls() > many { little } else { READ };
+        let mut part = ReadBuf::new(buffer.initialize_unfilled_to(most.min(buffer.remaining())));
         ready!(Pin::new(&mut this.stream).poll_read(cx, &mut part))?;
         let read = part.filled().len();
         buffer.advance(read);
