@@ -1,6 +1,9 @@
 //! What one permitted peer can make the broker hold.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::HashSet,
+    time::{Duration, Instant},
+};
 
 use credbroker_proto::v1 as pb;
 use credbroker_test_support::{Accepts, ApiServer, Broker, FakePlugin, Kubeconfig, private_directory};
@@ -203,7 +206,8 @@ fn watches_of_health() {
             .collect();
         for peer in &peers {
             until("each is answered", || peer.seen(|seen| seen.answered.len() >= 1024));
-            let too_many = peer.seen(|seen| seen.ended.len());
+            // One that is refused before its body has arrived ends, and is reset.
+            let too_many = peer.seen(|seen| seen.ended.iter().collect::<HashSet<_>>().len());
             assert_eq!(too_many, 24, "1,000 on a connection, and no more");
         }
         peers
