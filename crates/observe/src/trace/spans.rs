@@ -127,5 +127,6 @@ fn credential(spec: &PluginSpec) -> [KeyValue; 2] {
     [provider, KeyValue::new("credbroker.key", spec.key.to_string())]
 }
 
-#[cfg(all(test, feature = "otlp"))]
+#[cfg(test)]
+#[cfg(feature = "otlp")]
 mod tests;
