@@ -127,7 +127,7 @@ impl SourceArgs {
     }
 }
 
-/// All that the broker holds of `source`; without a definition those of all its definitions.
+/// All that the broker holds of `source`; without a definition, of all its definitions.
 pub(super) fn held_of(source: Source) -> Selector {
     match source {
         Source::ClusterProfile(profile) => Selector::ClusterProfile(profile),
@@ -173,7 +173,7 @@ impl fmt::Display for SelectionArgs {
     }
 }
 
-/// The name of a state, a verdict or a readiness, in tables and in JSON: that of its variant, which is one word.
+/// The name of a state, a verdict or a readiness, in tables and in JSON: the name of its variant, which is one word.
 pub(super) fn name(variant: impl Debug) -> String {
     format!("{variant:?}").to_lowercase()
 }

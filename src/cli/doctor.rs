@@ -373,7 +373,7 @@ impl Findings {
         }
     }
 
-    /// The exit code: that of the first error, else 0. A warning does not change it.
+    /// The exit code of the first error, else 0. A warning does not change it.
     fn exit_code(&self) -> u8 {
         self.0.iter().map(|finding| finding.level.1).find(|code| *code > 0).unwrap_or_default()
     }

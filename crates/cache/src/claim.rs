@@ -93,7 +93,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         (decision, run, is_new)
     }
 
-    /// Starts a run unless there is one, also beside a valid credential. `None`: the plugin needs a terminal.
+    /// Starts a run unless there is one, also while a credential is valid. `None`: the plugin needs a terminal.
     pub(super) fn force_claim(&self, entry: &Arc<KeyEntry>, urgency: Urgency) -> Option<Arc<Run>> {
         let decide = |state: &mut KeyState| match state.attention.refusal(Asker::Broker) {
             Some(Unattended::NeedsTerminal) if state.run.is_none() => {

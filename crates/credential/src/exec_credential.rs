@@ -94,7 +94,7 @@ pub enum DecodeError {
     /// A character outside ASCII.
     #[error("the token contains a character that is not ASCII, which an HTTP header cannot contain{}", .0.suffix())]
     TokenNotAscii(Position),
-    /// The output has another version than the provider: this one, and that of the output, if it is a known one.
+    /// The output has another version than the provider: the provider's, and the output's if it is a known one.
     #[error(
         "the plugin printed {}, but the provider is configured for {}; set `apiVersion` of the provider to the version that the plugin prints",
         .1.map_or("another version", ApiVersion::as_str),

@@ -36,7 +36,7 @@ impl ApiVersion {
 
 /// The cluster that is passed to a plugin: the seven fields of `spec.cluster`. Empty means absent.
 ///
-/// The order of the fields in JSON, and the omission of empty ones, are those of client-go.
+/// The order of the fields in JSON, and the omission of empty ones, are as in client-go.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Cluster {
@@ -82,7 +82,7 @@ pub enum ExecInfoError {
     /// The extension is not JSON. With the line and column of the error.
     #[error("the cluster's exec extension is not valid JSON (line {0}, column {1})")]
     Config(usize, usize),
-    /// Linux limits one environment variable to 128 KiB. With its bytes, name included, and those of the authorities in it.
+    /// Linux limits one environment variable to 128 KiB. With its bytes, name included, and the bytes of the authorities in it.
     #[error(
         "KUBERNETES_EXEC_INFO would have {0} bytes, of which the certificate authorities are {1}; the kernel allows {LIMIT}"
     )]

@@ -35,7 +35,7 @@ impl Environment {
 
     /// The variables of the broker's environment (`self`) that a plugin inherits: the standard list and `pass_env`.
     ///
-    /// A name in `caller_env` is never inherited: the broker's `AWS_PROFILE` is not that of a caller without one.
+    /// A name in `caller_env` is never inherited: the broker's `AWS_PROFILE` is not for a caller without one.
     #[must_use]
     pub fn inherited(&self, pass_env: &Globs, caller_env: &Globs) -> Self {
         let wanted = |name: &str| is_standing(name) || pass_env.matches(name);

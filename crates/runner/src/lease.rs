@@ -77,7 +77,7 @@ impl Lender {
 }
 
 impl Deposit {
-    /// The output of the plugin. As for any run, only that of a success counts.
+    /// The output of the plugin. As for any run, it counts only after a success.
     pub(crate) fn stdout(self) -> Result<Zeroizing<Vec<u8>>, RunErrorKind> {
         match self.exit_code {
             _ if self.stdout.len() > LEASED_OUTPUT => Err(RunErrorKind::OutputTooLarge(LEASED_OUTPUT)),

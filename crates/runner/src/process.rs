@@ -80,7 +80,7 @@ pub(crate) struct Run {
 type Output = (Receiver, Receiver);
 
 impl Run {
-    /// Starts a launcher with the `command` of a plugin. An error is that of the kernel for the plugin, or for its launcher.
+    /// Starts a launcher with the `command` of a plugin. An error comes from the kernel, for the plugin or for its launcher.
     pub(crate) async fn start(parts: &RunnerParts, command: Command) -> io::Result<(Self, Output)> {
         let (live, tasks) = (parts.live.clone(), parts.tasks.clone());
         let starting = async {

@@ -93,7 +93,7 @@ impl Identities {
         Some(gid).filter(|gid| *gid != u32::MAX && Some(*gid) != self.overflow[1])
     }
 
-    /// Whether `uid` is that of this process or root's.
+    /// Whether `uid` is this process's or root's.
     fn is_owner(&self, uid: u32) -> bool {
         uid == self.own || uid == 0
     }
