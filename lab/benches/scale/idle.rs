@@ -30,7 +30,12 @@ pub(crate) async fn measure(report: &mut Report, directory: &Path) -> Result<()>
     sleep(Duration::from_secs(3)).await;
     figure(&format!("VmRSS with {HELD} keys"), &kib(subject.resident()?));
     let anonymous = memory::anonymous(subject.running.child.id())?;
-    report.limited("anonymous memory of it", &kib(anonymous), &kib(ANONYMOUS_LIMIT), anonymous <= ANONYMOUS_LIMIT);
+    report.limited(
+        "anonymous memory of it",
+        &kib(anonymous),
+        &kib(ANONYMOUS_LIMIT),
+        anonymous <= ANONYMOUS_LIMIT,
+    );
 
     let (connections, each) = WATCHES;
     let mut watches = Vec::new();
