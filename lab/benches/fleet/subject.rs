@@ -42,7 +42,8 @@ impl Subject {
         );
         let kubeconfig = hub.kubeconfig.display();
         let more = format!(
-            "- name: {PROVIDER}\n  execConfig: {exec}\n  profileSourcedEnvVarsPolicy: AppendIfNotExists\n\
+            "- name: {PROVIDER}\n  execConfig: {exec}\n  profileSourcedEnvVarsPolicy: AppendIfNotExists\n  \
+             profileEnv: [CLUSTER_ID]\n\
              clusterProfiles: {{kubeconfig: {kubeconfig}, namespaces: [{namespace}]}}\n"
         );
         let running = broker::start(directory, PLUGIN, &more)?;

@@ -38,7 +38,8 @@ impl Subject {
     /// Starts it in a new `directory`; its first credential is there.
     pub(crate) async fn start(directory: &Path) -> Result<Self> {
         broker::private(directory)?;
-        let running = broker::start(directory, PLUGIN, "")?;
+        // Room for 10,000 watches of one process: the default is a share of 40 MiB.
+        let running = broker::start(directory, PLUGIN, "limits: {bytes: 134217728}\n")?;
         let steering = Client::connect(&Socket::at(&running.socket)).await?;
         steering.credential(&CredentialRef::provider(PROVIDER)).await?;
         Ok(Self { running, steering, rotations: 1 })
