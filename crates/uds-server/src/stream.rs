@@ -17,8 +17,6 @@ use crate::traffic::Traffic;
 
 /// The most bytes of a read, and of one poll: the requests in it are handled before the next read, and others wait for few.
 const READ: usize = 2 * 1024;
-/// The same of a connection with more than so many calls in progress.
-const READ_IF_BUSY: (usize, usize) = (64, 256);
 /// How long a peer is not read after a refused call: longer than the server needs to answer what it has read.
 const REFUSAL_PAUSE: Duration = Duration::from_millis(20);
 /// The most bytes that wait for the first answer. The first frames of HTTP/2 are shorter.
@@ -99,13 +97,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Noted<S> {
             return Poll::Pending;
         }
         ready!(this.poll_pause(cx));
-        let (many, little) = READ_IF_BUSY;
-        let most = if this.traffic.calls() > many { little } else { READ };
-        let mut part = ReadBuf::new(buffer.initialize_unfilled_to(most.min(buffer.remaining())));
+        let mut part = ReadBuf::new(buffer.initialize_unfilled_to(READ.min(buffer.remaining())));
         ready!(Pin::new(&mut this.stream).poll_read(cx, &mut part))?;
         let read = part.filled().len();
         buffer.advance(read);
-        this.traffic.has_read.store(read == most, Ordering::Relaxed);
+        this.traffic.has_read.store(read == READ, Ordering::Relaxed);
         Poll::Ready(Ok(()))
     }
 }
@@ -184,10 +180,6 @@ mod tests {
         assert!(poll!(&mut read).is_pending() && poll!(&mut read).is_pending(), "one read for each poll");
         traffic.has_read.store(false, Ordering::Relaxed);
         assert_eq!(read.await.unwrap(), READ);
-        let _calls: Vec<_> = (0..=READ_IF_BUSY.0).map(|_| Call::of(&traffic)).collect();
-        traffic.has_read.store(false, Ordering::Relaxed);
-        let mut stream = Noted::new(sent.as_slice(), &traffic);
-        assert_eq!(stream.read(&mut buffer).await.unwrap(), READ_IF_BUSY.1);
     }
 
     #[tokio::test(start_paused = true)]
