@@ -1,6 +1,7 @@
 #!/bin/bash
 # Compares the public API of the client library with that of the newest release, by the rules of semantic versioning.
-# Before the first release, the file semver-baseline names the commit to compare with, and only a release renews it.
+# Before the first release, the file semver-baseline names the commit to compare with. Only a release renews it, or a
+# decision that breaks the API and that the commit explains.
 # It needs cargo-semver-checks. Without the history of that commit, as in a shallow clone, it says so and compares nothing.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
