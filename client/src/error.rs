@@ -59,7 +59,7 @@ pub enum Error {
         problem: &'static str,
     },
     /// The process that listens there may be an impostor. Nothing was sent to it. A person has to look at it.
-    #[error("the socket {} is not trusted: {reason}", path.display())]
+    #[error("the socket {} is not trusted: {}", path.display(), reason.of(path))]
     Untrusted {
         /// The socket.
         path: PathBuf,

@@ -1,6 +1,11 @@
 //! Whether a socket may be trusted: a stranger's broker could hand out the stranger's credentials.
 
-use std::{fmt, path::PathBuf};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
+
+use crate::safety::shell_word;
 
 pub(crate) const ROOT: u32 = 0;
 const WRITABLE_BY_OTHERS: u32 = 0o022;
@@ -74,6 +79,14 @@ impl fmt::Display for TrustError {
 }
 
 impl std::error::Error for TrustError {}
+
+impl TrustError {
+    /// The problem of the socket at `path`, with a command that names its directory.
+    pub(crate) fn of(&self, path: &Path) -> String {
+        let directory = shell_word(path.parent().unwrap_or(path));
+        self.to_string().replacen("chmod go-w on it", &format!("`chmod go-w {directory}`"), 1)
+    }
+}
 
 /// Whether only this user and root can create sockets in a directory. `own` is called only where it decides.
 pub(crate) fn is_private(owner: u32, mode: u32, own: impl FnOnce() -> u32) -> bool {

@@ -53,6 +53,7 @@ impl fmt::Debug for AttendCredentialRequest {
             .field("session", &self.session.keys())
             .field("login", &self.login)
             .field("can_run_plugin", &self.can_run_plugin)
+            .field("exec_plugin_caller", &self.exec_plugin_caller)
             .finish()
     }
 }

@@ -12,8 +12,13 @@ use clap::ArgGroup;
 use credbroker_client::{
     Client, ClusterProfileRef, Error, Failure as Reported, Reason, Socket, SocketError, admin::Selector,
 };
-use credbroker_exec::{Failure, Source, duration, socket};
+use credbroker_exec::{Failure, Source, Starter, duration, find_or_start, socket};
+use tokio::time::sleep;
 
+use super::{
+    console::Console,
+    context::{self, Target},
+};
 use credbroker_plugin::Environment;
 
 /// Where the broker listens.
@@ -34,11 +39,20 @@ impl SocketArg {
         let is_root = || rustix::process::geteuid().is_root();
         socket(self.path.as_deref(), self.server_uid.as_deref(), &(&environment.0).into(), is_root)
     }
+
+    /// Starts the user's broker on demand, where that is allowed.
+    pub(super) fn starter(&self, environment: &Environment) -> Option<Starter> {
+        Starter::of(self.path.is_some() || self.server_uid.is_some(), &(&environment.0).into())
+    }
 }
 
 /// What `Client::connect` allows a peer that sends nothing; then there is no broker. A deadline of the same length would
 /// make it a matter of luck which of the two errors is reported.
 const CONNECT: Duration = Duration::from_secs(5);
+/// What `status` and `doctor` say of a broker that the next request starts.
+pub(super) const ON_DEMAND: &str = "not running; starts on demand";
+/// How often a broker that starts is looked for.
+const GLANCE: Duration = Duration::from_millis(20);
 
 /// The broker that a command asks.
 #[derive(Clone, Debug, clap::Args)]
@@ -73,18 +87,44 @@ impl BrokerArgs {
         environment: &Environment,
         request: impl AsyncFnOnce(Client) -> Result<T, Error>,
     ) -> anyhow::Result<Result<T, Failure>> {
+        self.ask_of(None, environment, request)
+    }
+
+    /// As [`try_ask`](Self::try_ask), and starts the user's broker on demand.
+    pub(super) fn start_and_ask<T>(
+        &self,
+        environment: &Environment,
+        request: impl AsyncFnOnce(Client) -> Result<T, Error>,
+    ) -> anyhow::Result<Result<T, Failure>> {
+        self.ask_of(self.socket.starter(environment), environment, request)
+    }
+
+    /// Whether `failure` says that no broker runs, and a request would start one.
+    pub(super) fn starts_on_demand(&self, failure: &Failure, environment: &Environment) -> bool {
+        matches!(failure, Failure::Broker(Error::Unreachable { .. }))
+            && self.socket.starter(environment).is_some_and(|starter| starter.may_start())
+    }
+
+    fn ask_of<T>(
+        &self,
+        starter: Option<Starter>,
+        environment: &Environment,
+        request: impl AsyncFnOnce(Client) -> Result<T, Error>,
+    ) -> anyhow::Result<Result<T, Failure>> {
         let socket = match self.socket.locate(environment) {
             Ok(socket) => socket,
             Err(error) => return Ok(Err(error.into())),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let answer = runtime
-            .context("cannot start the async runtime")?
-            .block_on(async { request(connect(&socket, self.timeout).await?).await });
+        let runtime = runtime.context("cannot start the async runtime")?;
+        let connected = find_or_start(&socket, starter, |socket, start| {
+            Ok(runtime.block_on(connect_within(start.unwrap_or_default(), socket, self.timeout))?)
+        });
+        let answer = connected.and_then(|client| Ok(runtime.block_on(request(client))?));
         if answer.is_ok() {
             note_ignored(&socket, &mut io::stderr())?;
         }
-        Ok(answer.map_err(Failure::from))
+        Ok(answer)
     }
 }
 
@@ -98,26 +138,35 @@ pub(super) async fn connect(socket: &Socket, limit: Duration) -> Result<Client, 
     Ok(connecting.unwrap_or(Err(Error::Timeout { limit }))?.timeout(limit))
 }
 
+/// As [`connect`], and waits for a broker that starts, as long as `start`.
+async fn connect_within(start: Duration, socket: &Socket, limit: Duration) -> Result<Client, Error> {
+    let mut more = start.as_millis() / GLANCE.as_millis();
+    loop {
+        let connected = connect(socket, limit).await;
+        if more == 0 || !connected.as_ref().is_err_and(Error::may_be_starting) {
+            return connected;
+        }
+        more -= 1;
+        sleep(GLANCE).await;
+    }
+}
+
 /// Says that `XDG_RUNTIME_DIR` was ignored. Errors say it themselves.
 pub(super) fn note_ignored(socket: &Socket, err: &mut dyn Write) -> io::Result<()> {
     socket.ignored_runtime_directory().map_or(Ok(()), |ignored| writeln!(err, "credbroker: {ignored}"))
 }
 
-/// A provider, or the one of a cluster.
-#[derive(Clone, Debug, clap::Args)]
+/// A provider, or the one of a context or a cluster.
+#[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct SourceArgs {
     #[arg(value_name = "NAME", conflicts_with = "cluster_profile")]
-    provider: Option<String>,
-    /// Digest of the kubeconfig that defines the provider; needed if several define its name, and listed in that error
+    pub(super) provider: Option<String>,
+    /// Digest of the kubeconfig that defines the provider, if several define the name: `credbroker status -o json` lists them
     #[arg(long, value_name = "DIGEST", requires = "provider")]
     definition: Option<String>,
     #[arg(long, value_name = "NAMESPACE/NAME")]
     cluster_profile: Option<ClusterProfileRef>,
 }
-
-/// The help of the definition, for commands that select what the broker holds.
-pub(super) const HELD_DEFINITION: &str = "Digest of the kubeconfig that defines the provider, if several define the name: \
-                                          `credbroker status -o json` lists them";
 
 impl SourceArgs {
     pub(super) fn source(&self) -> Option<Source> {
@@ -138,12 +187,12 @@ pub(super) fn held_of(source: Source) -> Selector {
     }
 }
 
-/// What a command selects: exactly one of a source, a key, and all.
+/// What a command selects: one of a source, a key, and all.
 #[derive(Debug, clap::Args)]
-#[command(group = ArgGroup::new("selected").args(["provider", "cluster_profile", "key", "all"]).required(true))]
-#[command(mut_arg("provider", |arg| arg.help("Select the credentials of this provider")))]
+#[command(group = ArgGroup::new("selected").args(["provider", "cluster_profile", "key", "all"]))]
+#[command(mut_arg("provider", |arg| arg.help("Select the credentials of this provider, or of the user of this context [default: the current context]")))]
 #[command(mut_arg("cluster_profile", |arg| arg.help("Select the credentials for this cluster, as `credbroker clusters` lists it")))]
-#[command(mut_arg("definition", |arg| arg.help(HELD_DEFINITION).display_order(3)))]
+#[command(mut_arg("definition", |arg| arg.display_order(3)))]
 pub(super) struct SelectionArgs {
     #[command(flatten)]
     pub(super) source: SourceArgs,
@@ -155,20 +204,41 @@ pub(super) struct SelectionArgs {
     all: bool,
 }
 
+/// What the arguments of a command lead to.
+#[derive(Debug)]
+pub(super) struct Selection {
+    pub(super) selector: Selector,
+    /// `None`: it is a key, or all.
+    pub(super) target: Option<Target>,
+}
+
 impl SelectionArgs {
-    pub(super) fn selector(&self) -> Selector {
-        let key = || self.key.clone().map(Selector::Key);
-        self.source.source().map(held_of).or_else(key).unwrap_or(Selector::All)
+    /// As [`context::resolve`].
+    pub(super) fn resolve<T>(
+        &self,
+        console: &mut Console<'_>,
+        mut call: impl FnMut(&Selection, &mut Console<'_>) -> anyhow::Result<Result<T, Failure>>,
+    ) -> anyhow::Result<Result<T, Failure>> {
+        let key = self.key.clone().map(Selector::Key);
+        if let Some(selector) = key.or_else(|| self.all.then_some(Selector::All)) {
+            return call(&Selection { selector, target: None }, console);
+        }
+        let of = |target: &Target| Selection {
+            selector: held_of(target.source.clone()),
+            target: Some(target.clone()),
+        };
+        let call = |target: &Target, console: &mut Console<'_>| call(&of(target), console);
+        Ok(context::resolve(&self.source, (None, None), console, call)?.1)
     }
 }
 
-impl fmt::Display for SelectionArgs {
+impl fmt::Display for Selection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.source.source(), &self.key) {
-            (Some(Source::Provider { name, .. }), _) => f.write_str(&name),
+        match (self.target.as_ref().map(|target| &target.source), &self.selector) {
+            (Some(Source::Provider { name, .. }), _) => f.write_str(name),
             (Some(profile), _) => write!(f, "{profile}"),
-            (None, Some(key)) => write!(f, "key {key}"),
-            (None, None) => f.write_str("all providers"),
+            (None, Selector::Key(key)) => write!(f, "key {key}"),
+            (None, _) => f.write_str("all providers"),
         }
     }
 }

@@ -113,7 +113,7 @@ impl ClusterQuery {
         if namespaces.is_empty() {
             namespaces.insert(None);
         }
-        self.broker.ask(environment, async |client: Client| {
+        let list = self.broker.start_and_ask(environment, async |client: Client| {
             let mut list = ClusterList::default();
             for namespace in namespaces {
                 let answer = client.clusters(namespace).await?;
@@ -121,7 +121,8 @@ impl ClusterQuery {
                 list.hub = answer.hub;
             }
             Ok(sorted(list))
-        })
+        });
+        Ok(list??)
     }
 }
 

@@ -5,6 +5,7 @@ use std::{
     path::Path,
 };
 
+use super::context::Unnamed;
 use credbroker_credential::text::escape_json;
 use credbroker_exec::Failure;
 use credbroker_plugin::Environment;
@@ -52,7 +53,7 @@ pub(super) enum OutputFormat {
 pub(super) fn fail(error: &anyhow::Error, err: &mut dyn Write) -> u8 {
     let (line, code) = match error.downcast_ref::<Failure>() {
         Some(failure) => (failure.line(None), failure.exit_code()),
-        None => (format!("{error:#}"), 1),
+        None => (format!("{error:#}"), if error.is::<Unnamed>() { 2 } else { 1 }),
     };
     // If it cannot be written, there is no other place for the error.
     let _ignored = writeln!(err, "credbroker: {line}");

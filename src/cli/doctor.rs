@@ -14,7 +14,7 @@ use credbroker_exec::Failure;
 use serde_json::{Value, json};
 
 use super::{
-    broker::BrokerArgs,
+    broker::{BrokerArgs, ON_DEMAND},
     console::{Console, EX_CONFIG, OutputFormat},
     files::joined,
     overview::Overview,
@@ -26,7 +26,7 @@ use credbroker_config::{
 };
 use credbroker_credential::{
     document::Node,
-    text::{listed, one_line, shown},
+    text::{listed, one_line, quoted, shown},
 };
 use credbroker_plugin::{Command, Environment};
 use credbroker_runner::find_in_path;
@@ -107,6 +107,9 @@ impl<'a> Checks<'a> {
                 let text = format!("a broker that is trusted answers; it listens on {sockets}");
                 findings.add(CHECK, GOOD, text, "");
             }
+            Err(failure) if broker.starts_on_demand(failure, environment) => {
+                findings.add(CHECK, GOOD, ON_DEMAND, "");
+            }
             Err(failure) => findings.add(CHECK, ("error", failure.exit_code()), failure.line(None), ""),
         }
         let user = rustix::process::geteuid();
@@ -176,7 +179,9 @@ impl<'a> Checks<'a> {
         for credential in credentials {
             let Some(failure) = &credential.last_failure else { continue };
             let level = if credential.state == State::Failed { BAD } else { WARNING };
-            let remedy = format!("then run `credbroker refresh {}`", shown(&credential.provider));
+            let refresh = format!("run `credbroker refresh {}`", quoted(&credential.provider));
+            // The message may begin with a remedy.
+            let remedy = if failure.message.starts_with("run `") { "" } else { &refresh };
             self.findings.add(CHECK, level, &failure.message, remedy);
         }
         let text = || format!("the last runs of all {} credentials succeeded", credentials.len());

@@ -5,7 +5,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use credbroker_client::admin::{CredentialState, KeyPart};
+use credbroker_client::{
+    Client,
+    admin::{CredentialState, KeyPart},
+};
 use serde_json::{Value, json};
 
 use super::{
@@ -14,7 +17,7 @@ use super::{
     overview::{described, extended, lifetime, provider, state_json, summary},
     screen::{Screen, Tone, dated, fitted, span, wrapped},
 };
-use credbroker_credential::text::{one_line, shown};
+use credbroker_credential::text::{one_line, quoted, shown};
 use credbroker_observe::clock::{Clock as _, SystemClock};
 
 /// Explain credentials: why there are several, what limits their lifetime, and when and why the plugin runs next
@@ -26,6 +29,7 @@ use credbroker_observe::clock::{Clock as _, SystemClock};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
+  credbroker explain
   credbroker explain eks
   credbroker explain --cluster-profile fleet/paris -o json")]
 pub(super) struct ExplainArgs {
@@ -39,14 +43,18 @@ pub(super) struct ExplainArgs {
 }
 
 pub(super) fn run(args: &ExplainArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
-    let (selector, environment) = (args.selection.selector(), console.environment);
-    let pages = args.broker.ask(environment, async |client| client.admin().explain(&selector).await)?;
+    let environment = console.environment;
+    let explained = args.selection.resolve(console, |selected, _| {
+        let explain = async |client: Client| client.admin().explain(&selected.selector).await;
+        let pages = args.broker.start_and_ask(environment, explain)?;
+        Ok(pages.map(|pages| (pages, selected.to_string())))
+    })?;
+    let (pages, of) = explained?;
     // Numbers of values can be compared within a page.
     let groups = pages.iter().flat_map(|page| page.chunk_by(|one, other| one.provider == other.provider));
     let groups: Vec<_> = groups.collect();
     let table = || {
         if groups.is_empty() {
-            let of = &args.selection;
             return format!("the broker holds no credential of {of}; the first request runs the plugin\n");
         }
         text(&groups, Screen::of_stdout(environment), SystemClock.now().wall)
@@ -201,7 +209,7 @@ fn next_run(held: &CredentialState, now: SystemTime) -> String {
 fn login(state: &CredentialState) -> String {
     match &state.cluster_profile {
         Some(profile) => one_line(&format!("credbroker login --cluster-profile {profile}")),
-        None => format!("credbroker login {}", shown(&state.provider)),
+        None => format!("credbroker login {}", quoted(&state.provider)),
     }
 }
 

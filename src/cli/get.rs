@@ -1,21 +1,23 @@
 //! `credbroker get`: one credential, for a person or a script. `credbroker login`: a run that a person attends.
 
 use std::{
+    ffi::OsStr,
     io::{self, IsTerminal as _},
     path::PathBuf,
     time::{Duration, SystemTime},
 };
 
 use anyhow::Context as _;
-use clap::ArgGroup;
 use credbroker_client::{Cluster, Credential, ExposeSecret, Socket, blocking::CredentialRequest};
 use credbroker_exec::{
-    ApiVersion, Failure, Notice, Source, document, log_in_patiently, request, request_patiently, with_notice,
+    ApiVersion, Failure, Notice, Source, document, find_or_start, log_in_patiently, request,
+    request_patiently, with_notice,
 };
 
 use super::{
     broker::{SocketArg, SourceArgs, note_ignored, timeout},
     console::Console,
+    context::{Target, resolve},
     screen::{dated, unfitted},
 };
 use credbroker_config::{self as config, kubeconfig::Kubeconfig};
@@ -29,8 +31,9 @@ use credbroker_plugin::Environment;
 /// output describes the credential and leaves out the secret. Like credbroker-exec, this command sends the variables
 /// that choose an identity, such as AWS_PROFILE; the broker uses those that the provider's callerEnv names.
 #[derive(Clone, Debug, clap::Args)]
-#[command(override_usage = USAGE, after_help = "\
+#[command(after_help = "\
 Examples:
+  credbroker get
   credbroker get gke
   credbroker get gke -o token
   credbroker get --cluster-profile fleet/paris
@@ -52,10 +55,8 @@ pub(super) struct GetArgs {
     cluster: ClusterArgs,
 }
 
-const PROVIDER: &str = "Provider of the credential: a name in the broker's configuration, or a user of its kubeconfig \
-                        [env: CREDBROKER_PROVIDER]";
-
-const USAGE: &str = "credbroker get [OPTIONS] <NAME|--cluster-profile <NAMESPACE/NAME>>";
+const PROVIDER: &str = "Provider of the credential: a name in the broker's configuration, a user of its kubeconfig, or the \
+                        context of one [env: CREDBROKER_PROVIDER] [default: the current context]";
 
 /// The output of `credbroker get`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
@@ -72,45 +73,45 @@ const NO_TOKEN: &str = "the credential has a certificate instead of a token; use
 
 /// Prints the credential, or the error. The exit codes are those of the shim.
 pub(super) fn run(args: &GetArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
-    let Some(source) = source(args, console.environment) else {
-        let remedy = "use NAME, --cluster-profile NAMESPACE/NAME, or CREDBROKER_PROVIDER";
-        writeln!(console.err, "credbroker get: no credential is named; {remedy}")?;
-        return Ok(2);
-    };
+    let mut named = args.source.clone();
+    if named.source().is_none() && args.cluster.context.is_none() {
+        let variable = console.environment.set("CREDBROKER_PROVIDER").and_then(OsStr::to_str);
+        named.provider = variable.map(str::to_owned);
+    }
     let cluster = args.cluster.read(console.environment)?;
-    let wanted = (&source, cluster);
-    let credential = noticed("credbroker get", &args.socket, wanted, console, |socket, request, notice| {
-        request_patiently(socket, request, args.timeout, true, notice)
-    });
-    let credential = credential.map_err(|failure| failed(&failure, &source));
-    let text = credential.and_then(|it| rendered(args.output, &source, &it, SystemClock.now().wall));
+    let context = (args.cluster.context.as_deref(), args.cluster.kubeconfig.as_deref());
+    let (target, credential) = resolve(&named, context, console, |target, console| {
+        let cluster = cluster.clone().or_else(|| target.cluster.clone());
+        let target = Target { cluster, ..target.clone() };
+        let call = |socket: &_, request: &_, start, notice: Option<Notice<'_>>| {
+            request_patiently(socket, request, (start, args.timeout), true, notice)
+        };
+        Ok(noticed("credbroker get", &args.socket, &target, console, call))
+    })?;
+    let source = &target.source;
+    let credential = credential.map_err(|failure| failed(&failure, source));
+    let text = credential.and_then(|it| rendered(args.output, source, &it, SystemClock.now().wall));
     Ok(finish("get", text, console)?)
 }
 
-fn source(args: &GetArgs, environment: &Environment) -> Option<Source> {
-    let variable = || {
-        let name = environment.get("CREDBROKER_PROVIDER")?.to_str()?.to_owned();
-        Some(Source::Provider { name, definition: None })
-    };
-    let is_empty = |source: &Source| matches!(source, Source::Provider { name, .. } if name.is_empty());
-    args.source.source().or_else(variable).filter(|source| !is_empty(source))
-}
-
-/// Calls `call` with the request for a credential of `source`, and with a notice if there is a terminal.
+/// Calls `call` with the request for the credential of `target`, how long to wait for a broker to start, and a notice if
+/// there is a terminal.
 pub(super) fn noticed<T>(
     command: &str,
     socket: &SocketArg,
-    (source, cluster): (&Source, Option<Cluster>),
+    Target { source, cluster }: &Target,
     console: &mut Console<'_>,
-    call: impl FnOnce(&Socket, &CredentialRequest, Option<Notice<'_>>) -> Result<T, Failure>,
+    mut call: impl FnMut(&Socket, &CredentialRequest, Option<Duration>, Option<Notice<'_>>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
+    let (environment, starter) = (&(&console.environment.0).into(), socket.starter(console.environment));
     let (socket, is_terminal) = (socket.locate(console.environment)?, io::stderr().is_terminal());
-    let request = request(source.clone(), cluster, &(&console.environment.0).into(), None, is_terminal)?;
-    let answer = if is_terminal {
-        with_notice(command, source, console.err, |notice| call(&socket, &request, Some(notice)))?
-    } else {
-        call(&socket, &request, None)?
-    };
+    let request = request(source.clone(), cluster.clone(), environment, None, is_terminal)?;
+    let answer = find_or_start(&socket, starter, |socket, start| {
+        if !is_terminal {
+            return call(socket, &request, start, None);
+        }
+        with_notice(command, source, console.err, |notice| call(socket, &request, start, Some(notice)))
+    })?;
     // The answer counts, not the note.
     drop(note_ignored(&socket, console.err));
     Ok(answer)
@@ -173,11 +174,12 @@ fn summary(source: &Source, credential: &Credential, now: SystemTime) -> String 
 /// plugin writes, and the run may take the provider's interactiveTimeout. One login serves all callers. If a run is in
 /// progress, this command joins it.
 #[derive(Debug, clap::Args)]
-#[command(group = ArgGroup::new("source").args(["provider", "cluster_profile"]).required(true), after_help = "\
+#[command(after_help = "\
 Examples:
+  credbroker login
   credbroker login azure
   credbroker login --cluster-profile fleet/paris")]
-#[command(mut_arg("provider", |arg| arg.help("Provider to log in to: a name in the broker's configuration, or a user of its kubeconfig")))]
+#[command(mut_arg("provider", |arg| arg.help("Provider to log in to: a name in the broker's configuration, a user of its kubeconfig, or the context of one [default: the current context]")))]
 #[command(mut_arg("cluster_profile", |arg| arg.help("Log in for this cluster, as `credbroker clusters` lists it")))]
 pub(super) struct LoginArgs {
     #[command(flatten)]
@@ -195,29 +197,27 @@ pub(super) fn log_in(args: &LoginArgs, console: &mut Console<'_>) -> anyhow::Res
         writeln!(console.err, "credbroker login: {why}")?;
         return Ok(2);
     }
-    let source = args.source.source().context("no provider is named")?; // clap requires one
-    let logged_in = log_in_to(args, &source, console).map_err(|failure| failed(&failure, &source));
+    let (Target { source, .. }, logged_in) =
+        resolve(&args.source, (None, None), console, |target, console| {
+            let call = |socket: &_, request: &_, start, notice: Option<Notice<'_>>| {
+                let patience = (start, args.timeout);
+                match notice {
+                    Some(notice) => log_in_patiently(socket, request, patience, notice),
+                    None => request_patiently(socket, request, patience, false, None),
+                }
+            };
+            Ok(noticed("credbroker login", &args.socket, target, console, call))
+        })?;
+    let logged_in = logged_in.map_err(|failure| failed(&failure, &source));
     let text = logged_in.map(|credential| summary(&source, &credential, SystemClock.now().wall));
     Ok(finish("login", text, console)?)
-}
-
-fn log_in_to(args: &LoginArgs, source: &Source, console: &mut Console<'_>) -> Result<Credential, Failure> {
-    let environment = console.environment;
-    let socket = args.socket.locate(environment)?;
-    let request = request(source.clone(), None, &(&environment.0).into(), None, true)?;
-    let credential = with_notice("credbroker login", source, console.err, |notice| {
-        log_in_patiently(&socket, &request, args.timeout, notice)
-    })?;
-    // The credential counts, not the note.
-    drop(note_ignored(&socket, console.err));
-    Ok(credential)
 }
 
 /// The cluster that the plugin receives, for providers with provideClusterInfo
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Cluster, for plugins that receive it (provideClusterInfo)")]
 struct ClusterArgs {
-    /// Cluster of this context in a kubeconfig
+    /// Cluster of this context in a kubeconfig; without NAME, also its user
     #[arg(long, value_name = "NAME", conflicts_with = "server")]
     context: Option<String>,
     /// Kubeconfig of --context [default: those of KUBECONFIG, or ~/.kube/config]
@@ -267,7 +267,7 @@ impl ClusterArgs {
     }
 }
 
-fn message(cluster: credential::Cluster) -> Cluster {
+pub(super) fn message(cluster: credential::Cluster) -> Cluster {
     let bytes = |bytes: bytes::Bytes| Some(bytes.to_vec()).filter(|bytes| !bytes.is_empty());
     let text = |text: String| Some(text).filter(|text| !text.is_empty());
     let mut message = Cluster::at(cluster.server);

@@ -2,14 +2,16 @@
 
 use std::path::Path;
 
-use anyhow::Context as _;
-use clap::ArgGroup;
-use credbroker_client::{Client, Error, admin::ProviderState};
+use credbroker_client::{
+    Client, Error,
+    admin::{CredentialState, ProviderState},
+};
 use credbroker_exec::{Failure, Source, request_patiently};
 
 use super::{
-    broker::{BrokerArgs, HELD_DEFINITION, SelectionArgs, SourceArgs, held_of},
+    broker::{BrokerArgs, Selection, SelectionArgs, SourceArgs, held_of},
     console::{Console, OutputFormat},
+    context::{Target, resolve},
     get::noticed,
     overview,
     screen::{counted, explained},
@@ -41,38 +43,44 @@ pub(super) struct RefreshArgs {
 const TIMEOUT: &str = "Longest time to wait for the runs, such as 500ms, 10s, 2m, or a number of seconds";
 
 pub(super) fn refresh(args: &RefreshArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
-    let (selector, environment) = (args.selection.selector(), console.environment);
-    let refreshed = args.broker.try_ask(environment, async |client| {
-        let what = format!("credbroker: waiting for the plugin runs of {} ...", args.selection);
-        let admin = client.admin();
-        explained(&what, admin.refresh(&selector)).await?;
-        admin.credentials(&selector).await
-    })?;
-    let mut states = match refreshed {
-        Err(failure @ Failure::Broker(Error::Timeout { .. })) => {
-            let remedy = "see `credbroker status`, or wait longer with --timeout";
-            writeln!(console.err, "credbroker: {failure}; the plugin runs continue: {remedy}")?;
-            return Ok(failure.exit_code());
-        }
-        refreshed => refreshed?,
-    };
-    if let ([], Some(source)) = (states.as_slice(), args.selection.source.source()) {
-        let first = first_run(args, &source, console);
-        let held = async |client: Client| client.admin().credentials(&selector).await;
-        states = args.broker.ask(environment, held)?;
-        if states.is_empty() {
-            first?;
-        }
-    }
+    let states =
+        match args.selection.resolve(console, |selected, console| refreshed(args, selected, console))? {
+            Err(failure @ Failure::Broker(Error::Timeout { .. })) => {
+                let remedy = "see `credbroker status`, or wait longer with --timeout";
+                writeln!(console.err, "credbroker: {failure}; the plugin runs continue: {remedy}")?;
+                return Ok(failure.exit_code());
+            }
+            refreshed => refreshed?,
+        };
     overview::print(&states, args.output, console)?;
     Ok(u8::from(states.iter().any(|state| state.last_failure.is_some())))
 }
 
-fn first_run(args: &RefreshArgs, source: &Source, console: &mut Console<'_>) -> Result<(), Failure> {
-    let (socket, timeout) = (&args.broker.socket, Some(args.broker.timeout));
-    noticed("credbroker refresh", socket, (source, None), console, |socket, request, notice| {
+fn refreshed(
+    args: &RefreshArgs,
+    selected: &Selection,
+    console: &mut Console<'_>,
+) -> anyhow::Result<Result<Vec<CredentialState>, Failure>> {
+    let (selector, environment) = (&selected.selector, console.environment);
+    let held = args.broker.start_and_ask(environment, async |client| {
+        let what = format!("credbroker: waiting for the plugin runs of {selected} ...");
+        let admin = client.admin();
+        explained(&what, admin.refresh(selector)).await?;
+        admin.credentials(selector).await
+    })?;
+    let (true, Some(target)) = (held.as_ref().is_ok_and(Vec::is_empty), &selected.target) else {
+        return Ok(held);
+    };
+    let first = first_run(args, target, console);
+    let held = args.broker.try_ask(environment, async |client| client.admin().credentials(selector).await)?;
+    Ok(held.and_then(|held| if held.is_empty() { first.map(|()| held) } else { Ok(held) }))
+}
+
+fn first_run(args: &RefreshArgs, target: &Target, console: &mut Console<'_>) -> Result<(), Failure> {
+    let (socket, total) = (&args.broker.socket, Some(args.broker.timeout));
+    noticed("credbroker refresh", socket, target, console, |socket, request, start, notice| {
         let is_terminal = notice.is_some();
-        request_patiently(socket, request, timeout, is_terminal, notice).map(drop)
+        request_patiently(socket, request, (start, total), is_terminal, notice).map(drop)
     })
 }
 
@@ -93,9 +101,11 @@ pub(super) struct EvictArgs {
 }
 
 pub(super) fn evict(args: &EvictArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
-    let selector = args.selection.selector();
-    let evicted = async |client: Client| client.admin().evict(&selector).await;
-    let count = args.broker.ask(console.environment, evicted)?;
+    let evicted = args.selection.resolve(console, |selected, console| {
+        let evict = async |client: Client| client.admin().evict(&selected.selector).await;
+        args.broker.try_ask(console.environment, evict)
+    })?;
+    let count = evicted?;
     writeln!(console.out, "evicted {}", counted(count.into(), "credential"))?;
     Ok(0)
 }
@@ -105,12 +115,12 @@ pub(super) fn evict(args: &EvictArgs, console: &mut Console<'_>) -> anyhow::Resu
 /// The broker overwrites the credentials in memory. Many plugins keep their own login on disk, which the broker does not
 /// change: the next request would use it.
 #[derive(Debug, clap::Args)]
-#[command(group = ArgGroup::new("source").args(["provider", "cluster_profile"]).required(true), after_help = "\
+#[command(after_help = "\
 Examples:
+  credbroker logout
   credbroker logout azure
   credbroker logout --cluster-profile fleet/paris")]
-#[command(mut_arg("provider", |arg| arg.help("Provider to log out of")))]
-#[command(mut_arg("definition", |arg| arg.help(HELD_DEFINITION)))]
+#[command(mut_arg("provider", |arg| arg.help("Provider to log out of, or context whose user it is [default: the current context]")))]
 #[command(mut_arg("cluster_profile", |arg| arg.help("Forget only the credentials for this cluster, as `credbroker clusters` lists it")))]
 pub(super) struct LogoutArgs {
     #[command(flatten)]
@@ -120,9 +130,11 @@ pub(super) struct LogoutArgs {
 }
 
 pub(super) fn log_out(args: &LogoutArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
-    let source = args.source.source().context("no provider is named")?; // clap requires one
-    let (evicted, commands) =
-        args.broker.ask(console.environment, async |client| forget(&source, &client).await)?;
+    let (Target { source, .. }, forgotten) =
+        resolve(&args.source, (None, None), console, |target, console| {
+            args.broker.try_ask(console.environment, async |client| forget(&target.source, &client).await)
+        })?;
+    let (evicted, commands) = forgotten?;
     let what = match &source {
         Source::Provider { name, .. } => format!("provider {}", shown(name)),
         Source::ClusterProfile(profile) => format!("cluster {}", shown(&profile.to_string())),

@@ -5,6 +5,7 @@
 mod broker;
 mod clusters;
 mod console;
+mod context;
 mod demo;
 mod doctor;
 mod explain;

@@ -67,10 +67,14 @@ pub(super) fn answer(
 
 /// `command` and all commands below it, whose arguments for names offer those that there are.
 fn with_names(command: Command) -> Command {
+    let takes_contexts = command.get_name() != "status";
     let with_candidates = |arg: Arg| {
         let id = arg.get_id().to_string();
         match id.as_str() {
             "context" => arg.add(ArgValueCandidates::new(contexts)),
+            "provider" if takes_contexts => {
+                arg.add(ArgValueCandidates::new(move || offered(&id).into_iter().chain(contexts()).collect()))
+            }
             "provider" | "definition" | "cluster_profile" | "namespaces" | "key" => {
                 arg.add(ArgValueCandidates::new(move || offered(&id)))
             }

@@ -3,9 +3,10 @@
 mod watch;
 
 use credbroker_client::{ClusterProfileRef, admin::Selector};
+use serde_json::json;
 
 use super::{
-    broker::BrokerArgs,
+    broker::{BrokerArgs, ON_DEMAND},
     console::{Console, OutputFormat},
     overview::{Overview, document, text},
     screen::Screen,
@@ -72,7 +73,14 @@ pub(super) fn run(args: &StatusArgs, console: &mut Console<'_>) -> anyhow::Resul
         return watch::run(&args.broker, &selector, console);
     }
     let read = async |client| Overview::read(&client, &selector).await;
-    let overview = args.broker.ask(console.environment, read)?;
+    let overview = match args.broker.try_ask(console.environment, read)? {
+        Err(failure) if args.broker.starts_on_demand(&failure, console.environment) => {
+            let none = || json!({"broker": null, "startsOnDemand": true, "providers": [], "credentials": []});
+            console.print(args.output, || format!("{ON_DEMAND}\n"), none)?;
+            return Ok(0);
+        }
+        overview => overview?,
+    };
     let table = || text(&overview, screen, SystemClock.now().wall);
     console.print(args.output, table, || document(&overview))?;
     Ok(u8::from(args.exit_code && overview.has_failed()))

@@ -22,12 +22,6 @@ fn append_help(command: &mut clap::Command, text: &mut String) {
 }
 
 #[test]
-fn evict_without_a_selection_names_the_way_to_evict_everything() {
-    let error = Cli::try_parse_from(["credbroker", "evict"]).unwrap_err().to_string();
-    assert!(error.contains("--all"), "{error}");
-}
-
-#[test]
 fn a_timeout_has_a_unit_or_is_in_seconds() {
     for value in ["500ms", "2s", "2", "1h"] {
         assert!(Cli::try_parse_from(["credbroker", "status", "--timeout", value]).is_ok(), "{value}");

@@ -117,7 +117,7 @@ fn each_problem_is_named_with_its_remedy() {
         "warning kubeconfig:",
         "run their plugin themselves: dev -> run `credbroker kubeconfig inject`",
     );
-    has(&findings, "error failures:", "-> then run `credbroker refresh dev`");
+    has(&findings, "error failures:", "-> run `credbroker refresh dev`");
     has(&findings, "warning desktop PATH:", "do not find credbroker-exec");
     has(&findings, "warning desktop PATH:", "import-environment PATH");
     has(&findings, "warning clock:", "timedatectl set-ntp true");

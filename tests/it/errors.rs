@@ -19,7 +19,7 @@ Exit codes of `credbroker-exec` and `credbroker`:
 | 0 | success | |
 | 1 | the broker answered with a failure, cannot start, or lost a task that it depends on; or the output cannot be written | read the line on stderr, which names provider, cause and remedy |
 | 2 | wrong usage | `--help` |
-| 69 | no broker answers: `credbroker-exec` and `credbroker get` try for 2 s at a terminal and for 5 s elsewhere, other commands once; or the broker accepted the connection and sent nothing for 5 s; or it is shutting down. A stanza whose plugin `credbroker kubeconfig inject` recorded runs that instead, see [kubeconfig.md](kubeconfig.md#without-a-broker) | start it with `credbroker serve`, or `systemctl --user start credbroker.socket` |
+| 69 | no broker answers: `credbroker-exec` and `credbroker get` try for 2 s at a terminal and for 5 s elsewhere, other commands once; or the broker accepted the connection and sent nothing for 5 s; or it is shutting down. A stanza whose plugin `credbroker kubeconfig inject` recorded runs that instead, see [kubeconfig.md](kubeconfig.md#without-a-broker) | start it with `credbroker serve`, or run `credbroker setup` once |
 | 75 | timeout: `--timeout`, by default 45 s for `credbroker-exec` and `credbroker get` (at a terminal as long as the plugin may run, as for `credbroker login`), one hour for `credbroker refresh`, 30 s for `credbroker kubeconfig inject`, and 5 s per request for other commands | read the line on stderr, and the log of the broker |
 | 77 | the broker denied this user, or the client does not trust the socket or the process behind it | read the line on stderr; for `PEER_DENIED`, add an access rule or run a separate broker for this user |
 | 78 | the configuration or an environment variable is not valid | `credbroker validate`, or correct the variable that the line names |
@@ -29,7 +29,8 @@ Exit codes of `credbroker-exec` and `credbroker`:
 Each gRPC error of the broker carries `google.rpc.ErrorInfo` with the domain `credbroker.io` and one of these reasons.
 Reasons are stable; messages can change. For clients that do not decode details, the message ends with the reason. Errors
 with the code UNAVAILABLE, and some with RESOURCE_EXHAUSTED, carry `google.rpc.RetryInfo` as well. After a failed plugin
-run, the broker returns the same failure until that time and does not run the plugin. Requests that are not valid gRPC or
+run, the broker returns the same failure until that time and does not run the plugin, except for
+[a user at a terminal](credentials.md#one-plugin-run-for-all-callers). Requests that are not valid gRPC or
 name an unknown method, and the status INTERNAL, which is a bug in the broker, have no reason.
 
 | Reason | gRPC code | Exit code | What happened | What to do |
@@ -81,7 +82,7 @@ fn screaming(code: &str) -> String {
 fn remedy(reason: Reason) -> &'static str {
     match reason {
         Reason::AmbiguousProvider => {
-            "run `credbroker kubeconfig inject`, or name the definition in the request"
+            "name a context instead, or set KUBECONFIG to the file that is meant; programs name the definition in the request"
         }
         Reason::BadTimestamp | Reason::OutputInvalid | Reason::OutputTooLarge | Reason::NoCredential => {
             "run the plugin by hand and check its output"

@@ -256,6 +256,33 @@ fn without_systemd_the_first_client_starts_the_broker_and_undo_stops_it() {
 }
 
 #[test]
+fn without_systemd_a_command_that_needs_the_broker_starts_it_and_the_others_say_so() {
+    let Some(home) = Person::new() else { return };
+    let socket = home.path("run/credbroker/credbroker.sock");
+    for args in [&["get"][..], &["refresh"], &["explain", "dev"], &["clusters"]] {
+        home.said(&["setup", "--yes", "--no-systemd"], 0);
+        for idle in ["status", "doctor"] {
+            let said = home.said(&[idle], 0);
+            assert!(said.contains("not running; starts on demand"), "{said}");
+        }
+        assert!(home.said(&["status", "-o", "json"], 0).contains("\"startsOnDemand\": true"));
+        for other in ["evict", "logout"] {
+            home.said(&[other, "dev"], 69);
+        }
+        assert!(!socket.exists(), "{}", home.log());
+        let output = home.program(args).output().unwrap();
+        assert_ne!(output.status.code(), Some(69), "{args:?}: {output:?}");
+        assert!(socket.exists() && home.said(&["status"], 0).contains("credbroker"), "{}", home.log());
+        home.said(&["setup", "--undo", "--yes"], 0);
+        let is_gone = || {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            !socket.exists()
+        };
+        assert!((0..3000).any(|_| is_gone()), "{}", home.log());
+    }
+}
+
+#[test]
 fn without_a_place_for_the_socket_the_message_says_what_to_do() {
     let Some(home) = Person::new() else { return };
     let output = home.program(&["setup", "--yes"]).env_remove("XDG_RUNTIME_DIR").output().unwrap();

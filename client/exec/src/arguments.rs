@@ -83,6 +83,14 @@ impl Arguments {
     }
 }
 
+/// What the shim requests with these arguments, in this environment. `None`: they are not valid.
+pub fn requested(args: impl Iterator<Item = OsString>, environment: &Environment) -> Option<Source> {
+    match parse(args, environment.get("CREDBROKER_PROVIDER")) {
+        Ok(Command::Ask(arguments)) => Some(arguments.requested(environment)),
+        _ => None,
+    }
+}
+
 /// An error in the command line. Its remedy is `--help`.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]

@@ -60,7 +60,7 @@ impl Failure {
     /// Source, cause and remedy in one line without a newline, safe to show on a terminal.
     pub fn line(&self, source: Option<&Source>) -> String {
         let mut text = self.to_string();
-        if let Some(source) = source.filter(|source| !begins_with(&text, source)) {
+        if let Some(source) = source.filter(|source| !names(&text, source)) {
             text = format!("{source}: {text}");
         }
         let mut below = self.source();
@@ -85,7 +85,7 @@ impl Failure {
             Self::Broker(Unreachable { socket, .. }) => {
                 let own = if is_only_the_systems(socket) { OWN } else { "" };
                 format!(
-                    "; start it with `credbroker serve` or `systemctl --user start credbroker.socket`, or name its socket with --socket or CREDBROKER_SOCKET{own}"
+                    "; start it with `credbroker serve`, or run `credbroker setup` once, or name its socket with --socket or CREDBROKER_SOCKET{own}"
                 )
             }
             Self::Broker(Timeout { .. }) => "; try again later, or wait longer with --timeout".into(),
@@ -95,7 +95,9 @@ impl Failure {
             Self::Broker(Failed(failure)) => {
                 let (reason, retry_after) = (failure.reason, failure.retry_after);
                 let reason = reason.map(|reason| format!(" ({})", reason.name())).unwrap_or_default();
-                let retry = retry_after.map(|after| format!("; try again in {} s", after.as_secs().max(1)));
+                let retry = retry_after
+                    .filter(|after| !after.is_zero())
+                    .map(|after| format!("; try again in {} s", after.as_secs().max(1)));
                 reason + &retry.unwrap_or_default()
             }
             _ => String::new(),
@@ -114,12 +116,9 @@ fn hangs(error: &(dyn Error + 'static)) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
 }
 
-/// Whether the broker's message names the provider first.
-fn begins_with(text: &str, source: &Source) -> bool {
-    let Source::Provider { name, .. } = source else { return false };
-    text.strip_prefix("provider `")
-        .and_then(|rest| rest.strip_prefix(name.as_str()))
-        .is_some_and(|rest| rest.starts_with("`: "))
+/// Whether the broker's message names the provider.
+fn names(text: &str, source: &Source) -> bool {
+    matches!(source, Source::Provider { name, .. } if text.contains(&format!("provider `{name}`")))
 }
 
 /// Replaces line breaks and control characters by spaces: a message may quote a plugin's stderr.

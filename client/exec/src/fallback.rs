@@ -68,10 +68,7 @@ impl<'a> Fallback<'a> {
         environment: &Environment,
         parent: fn() -> Option<Vec<u8>>,
     ) -> Option<PathBuf> {
-        let named = &self.original.env;
-        if named.iter().any(|name| decides_what_runs(name))
-            || !is_of_the_client(environment, &parent()?, named)
-        {
+        if !is_clients_choice(&self.original.env, environment, parent) {
             return None;
         }
         let variable = |name| environment.get(name).map(Path::new);
@@ -102,11 +99,22 @@ impl<'a> Fallback<'a> {
     }
 }
 
+/// Whether `environment` is that of the client, `parent`, but for the variables `named` of a stanza, which choose nothing here.
+pub(crate) fn is_clients_choice(
+    named: &[OsString],
+    environment: &Environment,
+    parent: fn() -> Option<Vec<u8>>,
+) -> bool {
+    !named.iter().any(|name| decides_what_runs(name))
+        && parent().is_some_and(|parent| is_of_the_client(environment, &parent, named))
+}
+
 /// Whether a stanza that sets this variable could choose what runs, or which broker is asked.
 fn decides_what_runs(name: &OsStr) -> bool {
     let name = name.as_bytes();
     let begins = |prefix: &&[u8]| name.starts_with(prefix);
-    [&b"PATH"[..], b"HOME"].contains(&name) || [&b"LD_"[..], b"XDG_", b"CREDBROKER_"].iter().any(begins)
+    [&b"PATH"[..], b"HOME", b"SUDO_UID"].contains(&name)
+        || [&b"LD_"[..], b"XDG_", b"CREDBROKER_"].iter().any(begins)
 }
 
 /// Whether the client had each variable of this process, but those that the stanza names and that the start sets.
@@ -162,7 +170,15 @@ mod tests {
 
     #[test]
     fn a_stanza_that_could_choose_what_runs_has_no_fallback() {
-        for name in ["PATH", "HOME", "LD_PRELOAD", "LD_LIBRARY_PATH", "XDG_STATE_HOME", "CREDBROKER_SOCKET"] {
+        for name in [
+            "PATH",
+            "HOME",
+            "LD_PRELOAD",
+            "LD_LIBRARY_PATH",
+            "XDG_STATE_HOME",
+            "CREDBROKER_SOCKET",
+            "SUDO_UID",
+        ] {
             assert!(decides_what_runs(OsStr::new(name)), "{name}");
         }
         for name in ["AWS_PROFILE", "PATHS", "HOMEPAGE", "CLOUDSDK_CONFIG"] {

@@ -1,4 +1,4 @@
-//! Starts a person's broker where there is no systemd, and only where `credbroker setup` left its mark. It is looked at
+//! Starts a user's broker where there is no systemd, and only where `credbroker setup` left its mark. It is looked at
 //! only after connecting has failed.
 
 use std::{
@@ -22,7 +22,7 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{arguments::Arguments, edges::Environment};
+use crate::{edges::Environment, request::is_named};
 
 /// Largest mark, in bytes.
 const MOST: u64 = 64 * 1024;
@@ -57,37 +57,32 @@ pub struct OnDemandError {
 }
 
 /// Starts the broker of this user, if that is allowed.
-#[derive(Debug)]
-pub(crate) struct Starter {
+#[derive(Clone, Debug)]
+pub struct Starter {
     mark: PathBuf,
     runtime_directory: PathBuf,
 }
 
 impl Starter {
-    /// `None`: a socket or a broker was named, or there is no runtime directory of the user. Makes no system call.
-    pub(crate) fn of(arguments: &Arguments, environment: &Environment) -> Option<Self> {
+    /// `None`: a socket or a broker is named, by a flag (`is_flagged`) or a variable, or there is no runtime directory of the
+    /// user. Makes no system call.
+    pub fn of(is_flagged: bool, environment: &Environment) -> Option<Self> {
         let variable = |name| environment.get(name).filter(|value| !value.is_empty()).map(Path::new);
-        let is_named = arguments.socket.is_some()
-            || arguments.server_uid.is_some()
-            || variable("CREDBROKER_SOCKET").is_some()
-            || variable("CREDBROKER_SERVER_UID").is_some();
-        let runtime_directory = variable("XDG_RUNTIME_DIR").filter(|path| !is_named && path.is_absolute())?;
+        let is_own = |path: &&Path| path.is_absolute() && !is_named(is_flagged, environment);
+        let runtime_directory = variable("XDG_RUNTIME_DIR").filter(is_own)?;
         let mark = OnDemand::path(variable("XDG_CONFIG_HOME"), variable("HOME"))?;
         Some(Self { mark, runtime_directory: runtime_directory.to_owned() })
     }
 
-    /// Starts the broker, if there is a mark and this user is not root. Returns its socket at once, or `None` if it was not
-    /// started.
+    /// Whether the broker does not run, and [`start`](Self::start) would start it.
+    pub fn may_start(&self) -> bool {
+        matches!(self.stopped(), Ok(Some(_)))
+    }
+
+    /// Starts the broker, if there is a mark and this user is not root. Returns its socket without waiting, or `None` if it
+    /// was not started.
     pub(crate) fn start(&self) -> Result<Option<Socket>, OnDemandError> {
-        let (user, own) = (geteuid(), self.runtime_directory.join("credbroker/credbroker.sock"));
-        let is_own = |found: Metadata| found.uid() == user.as_raw();
-        if user.is_root() || !self.runtime_directory.metadata().is_ok_and(is_own) || !is_absent(&own) {
-            return Ok(None);
-        }
-        let Some((mark, recorded)) = self.recorded()? else { return Ok(None) };
-        if recorded.environment.get("XDG_RUNTIME_DIR").map(Path::new) != Some(&self.runtime_directory) {
-            return Ok(None);
-        }
+        let Some((mark, recorded)) = self.stopped()? else { return Ok(None) };
         // Of many shims one starts the broker; the lock ends with its process.
         if flock(&mark, FlockOperation::NonBlockingLockExclusive).is_ok() {
             std::mem::forget(mark);
@@ -95,7 +90,27 @@ impl Starter {
             safe(&recorded.log, || unsafe_way(recorded.log.parent().unwrap_or(Path::new("/"))))?;
             spawn(&recorded).map_err(|error| problem(&recorded.program, &error.to_string()))?;
         }
-        Ok(Some(Socket::at(own)))
+        Ok(Some(Socket::at(self.socket())))
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.runtime_directory.join("credbroker/credbroker.sock")
+    }
+
+    /// The mark, and what it says, if the broker does not run.
+    fn stopped(&self) -> Result<Option<(File, OnDemand)>, OnDemandError> {
+        let user = geteuid();
+        let is_own = |found: Metadata| found.uid() == user.as_raw();
+        if user.is_root()
+            || !self.runtime_directory.metadata().is_ok_and(is_own)
+            || !is_absent(&self.socket())
+        {
+            return Ok(None);
+        }
+        let is_for_this = |(_, recorded): &(File, OnDemand)| {
+            recorded.environment.get("XDG_RUNTIME_DIR").map(Path::new) == Some(&*self.runtime_directory)
+        };
+        Ok(self.recorded()?.filter(is_for_this))
     }
 
     fn recorded(&self) -> Result<Option<(File, OnDemand)>, OnDemandError> {

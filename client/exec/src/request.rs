@@ -42,6 +42,12 @@ pub fn request(
     Ok(request.exec_plugin_caller(caller, without_exec_info))
 }
 
+/// Whether a socket or a broker is named, by a flag (`is_flagged`) or a variable.
+pub(crate) fn is_named(is_flagged: bool, environment: &Environment) -> bool {
+    let is_set = |name: &&str| environment.get(name).is_some_and(|value| !value.is_empty());
+    is_flagged || ["CREDBROKER_SOCKET", "CREDBROKER_SERVER_UID"].iter().any(is_set)
+}
+
 /// The broker's socket: `flag`, else `CREDBROKER_SOCKET`, else the default paths. `server_uid`, else
 /// `CREDBROKER_SERVER_UID`, is the only user whose process is trusted there.
 ///

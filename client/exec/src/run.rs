@@ -20,6 +20,7 @@ use crate::{
     request::{request, socket},
     running::is_running,
     source::Source,
+    sudo,
 };
 
 /// Default of `--timeout`: longer than a plugin may run by default, so that its error arrives.
@@ -52,9 +53,9 @@ pub fn run(args: impl Iterator<Item = OsString>, edges: &mut Edges) -> u8 {
     }
 }
 
-/// Requests the credential with the timeouts of the shim: 2 s for a broker to start if a person waits, else 5 s, and
-/// `total` for everything (`None`: 45 s, or as long as a run may take that it attends). Blocks, and gives `notice`. It is for
-/// a process that ends with the answer: the connection stays open until then.
+/// Requests the credential with the timeouts of the shim: `start` for a broker to start (`None`: 2 s if a user waits, else
+/// 5 s), and `total` for everything (`None`: 45 s, or as long as a run may take that it attends). Blocks, and gives `notice`. It
+/// is for a process that ends with the answer: the connection stays open until then.
 ///
 /// # Errors
 ///
@@ -62,11 +63,12 @@ pub fn run(args: impl Iterator<Item = OsString>, edges: &mut Edges) -> u8 {
 pub fn request_patiently(
     socket: &Socket,
     request: &CredentialRequest,
-    total: Option<Duration>,
+    (start, total): (Option<Duration>, Option<Duration>),
     at_terminal: bool,
     notice: Option<Notice<'_>>,
 ) -> Result<Credential, Failure> {
-    request_credential(socket, request, timeouts(usual_start(at_terminal), total), notice)
+    let start = start.unwrap_or_else(|| usual_start(at_terminal));
+    request_credential(socket, request, timeouts(start, total), notice)
 }
 
 fn usual_start(at_terminal: bool) -> Duration {
@@ -97,11 +99,11 @@ fn request_credential(
 pub fn log_in_patiently(
     socket: &Socket,
     request: &CredentialRequest,
-    total: Option<Duration>,
+    (start, total): (Option<Duration>, Option<Duration>),
     notice: Notice<'_>,
 ) -> Result<Credential, Failure> {
-    let (credential, connection) =
-        log_in(socket, request, timeouts(BROKER_START_AT_TERMINAL, total), notice)?;
+    let timeouts = timeouts(start.unwrap_or(BROKER_START_AT_TERMINAL), total);
+    let (credential, connection) = log_in(socket, request, timeouts, notice)?;
     forget(connection);
     Ok(credential)
 }
@@ -113,12 +115,18 @@ fn credential_line(arguments: &Arguments, edges: &mut Edges) -> Result<String, F
     let of_start = info.as_ref().map(|info| (info.version, info.interactive));
     let cluster = info.and_then(|info| info.cluster).or_else(from_argument);
     let (flag, server_uid) = (arguments.socket.as_deref(), arguments.server_uid.as_deref());
-    let socket = socket(flag, server_uid, &edges.environment, edges.is_root)?;
+    let mut socket = socket(flag, server_uid, &edges.environment, edges.is_root)?;
     let terminal = edges.terminal;
+    let sudo = sudo::Caller::of(arguments, &socket, edges);
     let caller = caller_of(edges);
     let source = arguments.requested(&edges.environment);
     let fallback = Fallback::of(arguments, &source);
-    let request = request(source.clone(), cluster, &edges.environment, caller, terminal)?;
+    let sent = sudo.as_ref().map_or(&edges.environment, |sudo| &sudo.environment);
+    let request = request(source.clone(), cluster, sent, caller, terminal)?;
+    if let Some(sudo::Caller { uid, socket: of_user, .. }) = &sudo {
+        edges.complain(&format!("credbroker-exec: asks the broker of uid {uid}, who called sudo\n"));
+        socket.clone_from(of_user);
+    }
     let ask = |socket: &Socket, patience: Patience| {
         let timeouts = timeouts(patience.start.unwrap_or_else(|| usual_start(terminal)), arguments.timeout)
             .silence(patience.silence);
@@ -132,7 +140,18 @@ fn credential_line(arguments: &Arguments, edges: &mut Edges) -> Result<String, F
     let (environment, parent) = (&edges.environment, edges.parent_environment);
     let program = || fallback.as_ref()?.program(environment, parent);
     let original = fallback.is_some().then_some(&program as &dyn Fn() -> _);
-    let found = find(&socket, Starter::of(arguments, environment), original, ask);
+    let is_named = flag.is_some() || server_uid.is_some();
+    let found = find(&socket, Starter::of(is_named, environment), original, ask);
+    let found = match found {
+        // The user's broker does not serve root.
+        Err(Failure::Broker(why)) if sudo.is_some() && why.reason() == Some(Reason::PeerDenied) => {
+            match program() {
+                Some(program) => Ok(Found::Original(program, why)),
+                None => Err(why.into()),
+            }
+        }
+        found => found,
+    };
     let credential = match (found, &fallback) {
         (Ok(Found::Original(program, why)), Some(fallback)) => {
             if terminal {
@@ -157,6 +176,23 @@ fn credential_line(arguments: &Arguments, edges: &mut Edges) -> Result<String, F
     // The process ends now, and what is printed has the same secret.
     forget((credential, request));
     Ok(line)
+}
+
+/// Asks with `ask`, which gets how long to wait for a broker to start (`None`: as usual). If no broker serves this user, starts
+/// the user's own one where `starter` may, and asks again.
+///
+/// # Errors
+///
+/// That of `ask`, or why the broker cannot be started.
+pub fn find_or_start<T>(
+    socket: &Socket,
+    starter: Option<Starter>,
+    mut ask: impl FnMut(&Socket, Option<Duration>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    match find(socket, starter, None, |socket, patience| ask(socket, patience.start))? {
+        Found::Answer(answer) => Ok(answer),
+        Found::Original(_, why) => Err(why.into()),
+    }
 }
 
 /// How long a broker is waited for.

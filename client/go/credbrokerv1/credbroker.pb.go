@@ -1292,7 +1292,8 @@ type GetCredentialRequest struct {
 	// Only exec plugins, such as credbroker-exec, set this. All other clients must leave it unset and call ReportRejected
 	// instead; see ExecPluginCaller.
 	ExecPluginCaller *ExecPluginCaller `protobuf:"bytes,2,opt,name=exec_plugin_caller,json=execPluginCaller,proto3" json:"exec_plugin_caller,omitempty"`
-	// A person waits for the response at a terminal: a failure of the plugin is cached for at most three seconds.
+	// A user waits for the response at a terminal: the last failure of the plugin is the response only if the same caller has
+	// received it in the last ten seconds. Otherwise the plugin runs.
 	AtTerminal bool `protobuf:"varint,3,opt,name=at_terminal,json=atTerminal,proto3" json:"at_terminal,omitempty"`
 	// Variables of the session of that person: DISPLAY, WAYLAND_DISPLAY, XAUTHORITY, DBUS_SESSION_BUS_ADDRESS,
 	// SSH_AUTH_SOCK, BROWSER and TERM. Others are ignored, and all are unless `at_terminal` is set and the caller has the
@@ -1592,9 +1593,11 @@ type AttendCredentialRequest struct {
 	Login bool `protobuf:"varint,3,opt,name=login,proto3" json:"login,omitempty"`
 	// The caller can run the plugin in its own terminal, if the plugin reads from one; see Lease. Ignored unless the caller
 	// has the broker's own uid, mount namespace and PID namespace, and no access rule lets another user get the credential.
-	CanRunPlugin  bool `protobuf:"varint,4,opt,name=can_run_plugin,json=canRunPlugin,proto3" json:"can_run_plugin,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	CanRunPlugin bool `protobuf:"varint,4,opt,name=can_run_plugin,json=canRunPlugin,proto3" json:"can_run_plugin,omitempty"`
+	// As in GetCredentialRequest.
+	ExecPluginCaller *ExecPluginCaller `protobuf:"bytes,5,opt,name=exec_plugin_caller,json=execPluginCaller,proto3" json:"exec_plugin_caller,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *AttendCredentialRequest) Reset() {
@@ -1653,6 +1656,13 @@ func (x *AttendCredentialRequest) GetCanRunPlugin() bool {
 		return x.CanRunPlugin
 	}
 	return false
+}
+
+func (x *AttendCredentialRequest) GetExecPluginCaller() *ExecPluginCaller {
+	if x != nil {
+		return x.ExecPluginCaller
+	}
+	return nil
 }
 
 // One message of AttendCredential. The last one has the credential.
@@ -3897,12 +3907,13 @@ const file_credbroker_v1_credbroker_proto_rawDesc = "" +
 	"\n" +
 	"credential\x18\x01 \x01(\v2\x19.credbroker.v1.CredentialR\n" +
 	"credential\x120\n" +
-	"\acluster\x18\x02 \x01(\v2\x16.credbroker.v1.ClusterR\acluster\"\x95\x02\n" +
+	"\acluster\x18\x02 \x01(\v2\x16.credbroker.v1.ClusterR\acluster\"\xe4\x02\n" +
 	"\x17AttendCredentialRequest\x12.\n" +
 	"\x03ref\x18\x01 \x01(\v2\x1c.credbroker.v1.CredentialRefR\x03ref\x12R\n" +
 	"\asession\x18\x02 \x03(\v23.credbroker.v1.AttendCredentialRequest.SessionEntryB\x03\x80\x01\x01R\asession\x12\x14\n" +
 	"\x05login\x18\x03 \x01(\bR\x05login\x12$\n" +
-	"\x0ecan_run_plugin\x18\x04 \x01(\bR\fcanRunPlugin\x1a:\n" +
+	"\x0ecan_run_plugin\x18\x04 \x01(\bR\fcanRunPlugin\x12M\n" +
+	"\x12exec_plugin_caller\x18\x05 \x01(\v2\x1f.credbroker.v1.ExecPluginCallerR\x10execPluginCaller\x1a:\n" +
 	"\fSessionEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x93\x02\n" +
@@ -4305,85 +4316,86 @@ var file_credbroker_v1_credbroker_proto_depIdxs = []int32{
 	13, // 15: credbroker.v1.WatchCredentialResponse.cluster:type_name -> credbroker.v1.Cluster
 	10, // 16: credbroker.v1.AttendCredentialRequest.ref:type_name -> credbroker.v1.CredentialRef
 	50, // 17: credbroker.v1.AttendCredentialRequest.session:type_name -> credbroker.v1.AttendCredentialRequest.SessionEntry
-	14, // 18: credbroker.v1.AttendCredentialResponse.credential:type_name -> credbroker.v1.Credential
-	13, // 19: credbroker.v1.AttendCredentialResponse.cluster:type_name -> credbroker.v1.Cluster
-	54, // 20: credbroker.v1.AttendCredentialResponse.time_left:type_name -> google.protobuf.Duration
-	22, // 21: credbroker.v1.AttendCredentialResponse.lease:type_name -> credbroker.v1.Lease
-	10, // 22: credbroker.v1.ReportRejectedRequest.ref:type_name -> credbroker.v1.CredentialRef
-	14, // 23: credbroker.v1.ReportRejectedResponse.credential:type_name -> credbroker.v1.Credential
-	13, // 24: credbroker.v1.ReportRejectedResponse.cluster:type_name -> credbroker.v1.Cluster
-	1,  // 25: credbroker.v1.ReportRejectedResponse.outcome:type_name -> credbroker.v1.ReportRejectedResponse.Outcome
-	54, // 26: credbroker.v1.ReportRejectedResponse.retry_after:type_name -> google.protobuf.Duration
-	32, // 27: credbroker.v1.ListClustersResponse.clusters:type_name -> credbroker.v1.ClusterState
-	31, // 28: credbroker.v1.ListClustersResponse.hub:type_name -> credbroker.v1.HubState
-	32, // 29: credbroker.v1.WatchClustersResponse.changed:type_name -> credbroker.v1.ClusterState
-	12, // 30: credbroker.v1.WatchClustersResponse.removed:type_name -> credbroker.v1.ClusterProfileRef
-	31, // 31: credbroker.v1.WatchClustersResponse.hub:type_name -> credbroker.v1.HubState
-	9,  // 32: credbroker.v1.HubState.failure:type_name -> credbroker.v1.Failure
-	55, // 33: credbroker.v1.HubState.since_time:type_name -> google.protobuf.Timestamp
-	12, // 34: credbroker.v1.ClusterState.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
-	51, // 35: credbroker.v1.ClusterState.properties:type_name -> credbroker.v1.ClusterState.Property
-	52, // 36: credbroker.v1.ClusterState.skipped_providers:type_name -> credbroker.v1.ClusterState.SkippedProvider
-	13, // 37: credbroker.v1.ClusterState.cluster:type_name -> credbroker.v1.Cluster
-	2,  // 38: credbroker.v1.ClusterState.readiness:type_name -> credbroker.v1.ClusterState.Readiness
-	9,  // 39: credbroker.v1.ClusterState.failure:type_name -> credbroker.v1.Failure
-	12, // 40: credbroker.v1.CredentialSelector.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
-	11, // 41: credbroker.v1.CredentialSelector.definition:type_name -> credbroker.v1.ProviderRef
-	33, // 42: credbroker.v1.ListCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
-	36, // 43: credbroker.v1.ListCredentialsResponse.credentials:type_name -> credbroker.v1.CredentialState
-	12, // 44: credbroker.v1.CredentialState.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
-	3,  // 45: credbroker.v1.CredentialState.state:type_name -> credbroker.v1.CredentialState.State
-	55, // 46: credbroker.v1.CredentialState.expiration_time:type_name -> google.protobuf.Timestamp
-	55, // 47: credbroker.v1.CredentialState.next_refresh_time:type_name -> google.protobuf.Timestamp
-	9,  // 48: credbroker.v1.CredentialState.last_failure:type_name -> credbroker.v1.Failure
-	53, // 49: credbroker.v1.CredentialState.rejections:type_name -> credbroker.v1.CredentialState.Rejections
-	55, // 50: credbroker.v1.CredentialState.fetch_time:type_name -> google.protobuf.Timestamp
-	5,  // 51: credbroker.v1.CredentialState.bound:type_name -> credbroker.v1.CredentialState.Bound
-	6,  // 52: credbroker.v1.CredentialState.next_run_cause:type_name -> credbroker.v1.CredentialState.Cause
-	55, // 53: credbroker.v1.CredentialState.next_run_time:type_name -> google.protobuf.Timestamp
-	37, // 54: credbroker.v1.CredentialState.key_parts:type_name -> credbroker.v1.KeyPart
-	7,  // 55: credbroker.v1.KeyPart.kind:type_name -> credbroker.v1.KeyPart.Kind
-	8,  // 56: credbroker.v1.KeyPart.origin:type_name -> credbroker.v1.KeyPart.Origin
-	33, // 57: credbroker.v1.RefreshCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
-	33, // 58: credbroker.v1.EvictCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
-	44, // 59: credbroker.v1.ListProvidersResponse.providers:type_name -> credbroker.v1.ProviderState
-	9,  // 60: credbroker.v1.ProviderState.failure:type_name -> credbroker.v1.Failure
-	55, // 61: credbroker.v1.GetBrokerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
-	31, // 62: credbroker.v1.GetBrokerInfoResponse.hub:type_name -> credbroker.v1.HubState
-	47, // 63: credbroker.v1.GetBrokerInfoResponse.configuration:type_name -> credbroker.v1.ConfigurationState
-	55, // 64: credbroker.v1.ConfigurationState.read_time:type_name -> google.protobuf.Timestamp
-	55, // 65: credbroker.v1.ConfigurationState.problems_since_time:type_name -> google.protobuf.Timestamp
-	4,  // 66: credbroker.v1.CredentialState.Rejections.last_verdict:type_name -> credbroker.v1.CredentialState.Verdict
-	55, // 67: credbroker.v1.CredentialState.Rejections.next_run_time:type_name -> google.protobuf.Timestamp
-	15, // 68: credbroker.v1.CredentialBroker.GetCredential:input_type -> credbroker.v1.GetCredentialRequest
-	18, // 69: credbroker.v1.CredentialBroker.WatchCredential:input_type -> credbroker.v1.WatchCredentialRequest
-	20, // 70: credbroker.v1.CredentialBroker.AttendCredential:input_type -> credbroker.v1.AttendCredentialRequest
-	23, // 71: credbroker.v1.CredentialBroker.DepositOutput:input_type -> credbroker.v1.DepositOutputRequest
-	25, // 72: credbroker.v1.CredentialBroker.ReportRejected:input_type -> credbroker.v1.ReportRejectedRequest
-	27, // 73: credbroker.v1.CredentialBroker.ListClusters:input_type -> credbroker.v1.ListClustersRequest
-	29, // 74: credbroker.v1.CredentialBroker.WatchClusters:input_type -> credbroker.v1.WatchClustersRequest
-	34, // 75: credbroker.v1.CredentialBrokerAdmin.ListCredentials:input_type -> credbroker.v1.ListCredentialsRequest
-	38, // 76: credbroker.v1.CredentialBrokerAdmin.RefreshCredentials:input_type -> credbroker.v1.RefreshCredentialsRequest
-	40, // 77: credbroker.v1.CredentialBrokerAdmin.EvictCredentials:input_type -> credbroker.v1.EvictCredentialsRequest
-	42, // 78: credbroker.v1.CredentialBrokerAdmin.ListProviders:input_type -> credbroker.v1.ListProvidersRequest
-	45, // 79: credbroker.v1.CredentialBrokerAdmin.GetBrokerInfo:input_type -> credbroker.v1.GetBrokerInfoRequest
-	17, // 80: credbroker.v1.CredentialBroker.GetCredential:output_type -> credbroker.v1.GetCredentialResponse
-	19, // 81: credbroker.v1.CredentialBroker.WatchCredential:output_type -> credbroker.v1.WatchCredentialResponse
-	21, // 82: credbroker.v1.CredentialBroker.AttendCredential:output_type -> credbroker.v1.AttendCredentialResponse
-	24, // 83: credbroker.v1.CredentialBroker.DepositOutput:output_type -> credbroker.v1.DepositOutputResponse
-	26, // 84: credbroker.v1.CredentialBroker.ReportRejected:output_type -> credbroker.v1.ReportRejectedResponse
-	28, // 85: credbroker.v1.CredentialBroker.ListClusters:output_type -> credbroker.v1.ListClustersResponse
-	30, // 86: credbroker.v1.CredentialBroker.WatchClusters:output_type -> credbroker.v1.WatchClustersResponse
-	35, // 87: credbroker.v1.CredentialBrokerAdmin.ListCredentials:output_type -> credbroker.v1.ListCredentialsResponse
-	39, // 88: credbroker.v1.CredentialBrokerAdmin.RefreshCredentials:output_type -> credbroker.v1.RefreshCredentialsResponse
-	41, // 89: credbroker.v1.CredentialBrokerAdmin.EvictCredentials:output_type -> credbroker.v1.EvictCredentialsResponse
-	43, // 90: credbroker.v1.CredentialBrokerAdmin.ListProviders:output_type -> credbroker.v1.ListProvidersResponse
-	46, // 91: credbroker.v1.CredentialBrokerAdmin.GetBrokerInfo:output_type -> credbroker.v1.GetBrokerInfoResponse
-	80, // [80:92] is the sub-list for method output_type
-	68, // [68:80] is the sub-list for method input_type
-	68, // [68:68] is the sub-list for extension type_name
-	68, // [68:68] is the sub-list for extension extendee
-	0,  // [0:68] is the sub-list for field type_name
+	16, // 18: credbroker.v1.AttendCredentialRequest.exec_plugin_caller:type_name -> credbroker.v1.ExecPluginCaller
+	14, // 19: credbroker.v1.AttendCredentialResponse.credential:type_name -> credbroker.v1.Credential
+	13, // 20: credbroker.v1.AttendCredentialResponse.cluster:type_name -> credbroker.v1.Cluster
+	54, // 21: credbroker.v1.AttendCredentialResponse.time_left:type_name -> google.protobuf.Duration
+	22, // 22: credbroker.v1.AttendCredentialResponse.lease:type_name -> credbroker.v1.Lease
+	10, // 23: credbroker.v1.ReportRejectedRequest.ref:type_name -> credbroker.v1.CredentialRef
+	14, // 24: credbroker.v1.ReportRejectedResponse.credential:type_name -> credbroker.v1.Credential
+	13, // 25: credbroker.v1.ReportRejectedResponse.cluster:type_name -> credbroker.v1.Cluster
+	1,  // 26: credbroker.v1.ReportRejectedResponse.outcome:type_name -> credbroker.v1.ReportRejectedResponse.Outcome
+	54, // 27: credbroker.v1.ReportRejectedResponse.retry_after:type_name -> google.protobuf.Duration
+	32, // 28: credbroker.v1.ListClustersResponse.clusters:type_name -> credbroker.v1.ClusterState
+	31, // 29: credbroker.v1.ListClustersResponse.hub:type_name -> credbroker.v1.HubState
+	32, // 30: credbroker.v1.WatchClustersResponse.changed:type_name -> credbroker.v1.ClusterState
+	12, // 31: credbroker.v1.WatchClustersResponse.removed:type_name -> credbroker.v1.ClusterProfileRef
+	31, // 32: credbroker.v1.WatchClustersResponse.hub:type_name -> credbroker.v1.HubState
+	9,  // 33: credbroker.v1.HubState.failure:type_name -> credbroker.v1.Failure
+	55, // 34: credbroker.v1.HubState.since_time:type_name -> google.protobuf.Timestamp
+	12, // 35: credbroker.v1.ClusterState.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
+	51, // 36: credbroker.v1.ClusterState.properties:type_name -> credbroker.v1.ClusterState.Property
+	52, // 37: credbroker.v1.ClusterState.skipped_providers:type_name -> credbroker.v1.ClusterState.SkippedProvider
+	13, // 38: credbroker.v1.ClusterState.cluster:type_name -> credbroker.v1.Cluster
+	2,  // 39: credbroker.v1.ClusterState.readiness:type_name -> credbroker.v1.ClusterState.Readiness
+	9,  // 40: credbroker.v1.ClusterState.failure:type_name -> credbroker.v1.Failure
+	12, // 41: credbroker.v1.CredentialSelector.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
+	11, // 42: credbroker.v1.CredentialSelector.definition:type_name -> credbroker.v1.ProviderRef
+	33, // 43: credbroker.v1.ListCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
+	36, // 44: credbroker.v1.ListCredentialsResponse.credentials:type_name -> credbroker.v1.CredentialState
+	12, // 45: credbroker.v1.CredentialState.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
+	3,  // 46: credbroker.v1.CredentialState.state:type_name -> credbroker.v1.CredentialState.State
+	55, // 47: credbroker.v1.CredentialState.expiration_time:type_name -> google.protobuf.Timestamp
+	55, // 48: credbroker.v1.CredentialState.next_refresh_time:type_name -> google.protobuf.Timestamp
+	9,  // 49: credbroker.v1.CredentialState.last_failure:type_name -> credbroker.v1.Failure
+	53, // 50: credbroker.v1.CredentialState.rejections:type_name -> credbroker.v1.CredentialState.Rejections
+	55, // 51: credbroker.v1.CredentialState.fetch_time:type_name -> google.protobuf.Timestamp
+	5,  // 52: credbroker.v1.CredentialState.bound:type_name -> credbroker.v1.CredentialState.Bound
+	6,  // 53: credbroker.v1.CredentialState.next_run_cause:type_name -> credbroker.v1.CredentialState.Cause
+	55, // 54: credbroker.v1.CredentialState.next_run_time:type_name -> google.protobuf.Timestamp
+	37, // 55: credbroker.v1.CredentialState.key_parts:type_name -> credbroker.v1.KeyPart
+	7,  // 56: credbroker.v1.KeyPart.kind:type_name -> credbroker.v1.KeyPart.Kind
+	8,  // 57: credbroker.v1.KeyPart.origin:type_name -> credbroker.v1.KeyPart.Origin
+	33, // 58: credbroker.v1.RefreshCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
+	33, // 59: credbroker.v1.EvictCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
+	44, // 60: credbroker.v1.ListProvidersResponse.providers:type_name -> credbroker.v1.ProviderState
+	9,  // 61: credbroker.v1.ProviderState.failure:type_name -> credbroker.v1.Failure
+	55, // 62: credbroker.v1.GetBrokerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
+	31, // 63: credbroker.v1.GetBrokerInfoResponse.hub:type_name -> credbroker.v1.HubState
+	47, // 64: credbroker.v1.GetBrokerInfoResponse.configuration:type_name -> credbroker.v1.ConfigurationState
+	55, // 65: credbroker.v1.ConfigurationState.read_time:type_name -> google.protobuf.Timestamp
+	55, // 66: credbroker.v1.ConfigurationState.problems_since_time:type_name -> google.protobuf.Timestamp
+	4,  // 67: credbroker.v1.CredentialState.Rejections.last_verdict:type_name -> credbroker.v1.CredentialState.Verdict
+	55, // 68: credbroker.v1.CredentialState.Rejections.next_run_time:type_name -> google.protobuf.Timestamp
+	15, // 69: credbroker.v1.CredentialBroker.GetCredential:input_type -> credbroker.v1.GetCredentialRequest
+	18, // 70: credbroker.v1.CredentialBroker.WatchCredential:input_type -> credbroker.v1.WatchCredentialRequest
+	20, // 71: credbroker.v1.CredentialBroker.AttendCredential:input_type -> credbroker.v1.AttendCredentialRequest
+	23, // 72: credbroker.v1.CredentialBroker.DepositOutput:input_type -> credbroker.v1.DepositOutputRequest
+	25, // 73: credbroker.v1.CredentialBroker.ReportRejected:input_type -> credbroker.v1.ReportRejectedRequest
+	27, // 74: credbroker.v1.CredentialBroker.ListClusters:input_type -> credbroker.v1.ListClustersRequest
+	29, // 75: credbroker.v1.CredentialBroker.WatchClusters:input_type -> credbroker.v1.WatchClustersRequest
+	34, // 76: credbroker.v1.CredentialBrokerAdmin.ListCredentials:input_type -> credbroker.v1.ListCredentialsRequest
+	38, // 77: credbroker.v1.CredentialBrokerAdmin.RefreshCredentials:input_type -> credbroker.v1.RefreshCredentialsRequest
+	40, // 78: credbroker.v1.CredentialBrokerAdmin.EvictCredentials:input_type -> credbroker.v1.EvictCredentialsRequest
+	42, // 79: credbroker.v1.CredentialBrokerAdmin.ListProviders:input_type -> credbroker.v1.ListProvidersRequest
+	45, // 80: credbroker.v1.CredentialBrokerAdmin.GetBrokerInfo:input_type -> credbroker.v1.GetBrokerInfoRequest
+	17, // 81: credbroker.v1.CredentialBroker.GetCredential:output_type -> credbroker.v1.GetCredentialResponse
+	19, // 82: credbroker.v1.CredentialBroker.WatchCredential:output_type -> credbroker.v1.WatchCredentialResponse
+	21, // 83: credbroker.v1.CredentialBroker.AttendCredential:output_type -> credbroker.v1.AttendCredentialResponse
+	24, // 84: credbroker.v1.CredentialBroker.DepositOutput:output_type -> credbroker.v1.DepositOutputResponse
+	26, // 85: credbroker.v1.CredentialBroker.ReportRejected:output_type -> credbroker.v1.ReportRejectedResponse
+	28, // 86: credbroker.v1.CredentialBroker.ListClusters:output_type -> credbroker.v1.ListClustersResponse
+	30, // 87: credbroker.v1.CredentialBroker.WatchClusters:output_type -> credbroker.v1.WatchClustersResponse
+	35, // 88: credbroker.v1.CredentialBrokerAdmin.ListCredentials:output_type -> credbroker.v1.ListCredentialsResponse
+	39, // 89: credbroker.v1.CredentialBrokerAdmin.RefreshCredentials:output_type -> credbroker.v1.RefreshCredentialsResponse
+	41, // 90: credbroker.v1.CredentialBrokerAdmin.EvictCredentials:output_type -> credbroker.v1.EvictCredentialsResponse
+	43, // 91: credbroker.v1.CredentialBrokerAdmin.ListProviders:output_type -> credbroker.v1.ListProvidersResponse
+	46, // 92: credbroker.v1.CredentialBrokerAdmin.GetBrokerInfo:output_type -> credbroker.v1.GetBrokerInfoResponse
+	81, // [81:93] is the sub-list for method output_type
+	69, // [69:81] is the sub-list for method input_type
+	69, // [69:69] is the sub-list for extension type_name
+	69, // [69:69] is the sub-list for extension extendee
+	0,  // [0:69] is the sub-list for field type_name
 }
 
 func init() { file_credbroker_v1_credbroker_proto_init() }

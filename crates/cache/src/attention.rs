@@ -14,8 +14,8 @@ pub(crate) enum Asker {
     Broker,
     /// A caller without a terminal.
     Program,
-    /// A caller at a terminal, in which the plugin can run if it `lends` it.
-    Person { lends: bool },
+    /// A caller at a terminal, in which the plugin can run if it `lends` it; `caller`: its [name](super::Caller::id).
+    Person { lends: bool, caller: u64 },
     /// The same, who asked for this very run, as with `credbroker login`.
     Login { lends: bool },
 }
@@ -54,7 +54,7 @@ pub(crate) enum EndResult {
 
 impl Asker {
     pub(crate) fn lends(self) -> bool {
-        matches!(self, Self::Person { lends: true } | Self::Login { lends: true })
+        matches!(self, Self::Person { lends: true, .. } | Self::Login { lends: true })
     }
 }
 
@@ -78,7 +78,7 @@ impl Attention {
             // After a login, its renewal is tried once without a person.
             Asker::Broker => self.mode == Interactive::Always && !self.needs_person,
             Asker::Program => self.mode == Interactive::Always,
-            Asker::Person { lends } | Asker::Login { lends } => self.reads_terminal() && !lends,
+            Asker::Person { lends, .. } | Asker::Login { lends } => self.reads_terminal() && !lends,
         };
         match asker {
             _ if needs_terminal => Some(Unattended::NeedsTerminal),

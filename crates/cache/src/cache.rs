@@ -128,7 +128,7 @@ impl<R: PluginRunner> CredentialCache<R> {
             if let Some(why) = spec.provider.state.retirement() {
                 return Err(CacheError::Retired(why).into());
             }
-            let full = |full| Failed { error: CacheError::Full(full), retry_after: EVICTABLE_AFTER };
+            let full = |full| Failed { retry_after: EVICTABLE_AFTER, ..CacheError::Full(full).into() };
             entries.enter(spec, peer, now).map_err(full)
         });
         self.inner.occupied.notify_one();

@@ -98,7 +98,8 @@ impl<R: PluginRunner> CredentialCache<R> {
         let decide = |state: &mut KeyState| match state.attention.refusal(Asker::Broker) {
             Some(Unattended::NeedsTerminal) if state.run.is_none() => {
                 let why = CacheError::Unattended(Unattended::NeedsTerminal);
-                let failure = self.reject(state.failure.as_deref(), why.clone(), state.current.as_ref());
+                let failure =
+                    self.reject(state.failure.as_deref(), why.clone(), state.current.as_ref(), false);
                 state.failure = Some(failure);
                 self.changed();
                 Decision::Fail(why.into())
@@ -109,10 +110,17 @@ impl<R: PluginRunner> CredentialCache<R> {
     }
 
     /// The failure that `error` becomes beside the credential `held`.
-    fn reject(&self, last: Option<&Failure>, error: CacheError, held: Option<&Current>) -> Arc<Failure> {
+    fn reject(
+        &self,
+        last: Option<&Failure>,
+        error: CacheError,
+        held: Option<&Current>,
+        is_interactive: bool,
+    ) -> Arc<Failure> {
         let now = self.now();
         let holds = held.is_some_and(|held| held.issued.is_valid_at(now));
-        Arc::new(Failure::after(last, error, holds, now, (self.inner.parts.jitter)()))
+        let failure = Failure::after(last, error, holds, now, (self.inner.parts.jitter)());
+        Arc::new(Failure { is_interactive, ..failure })
     }
 }
 
@@ -195,7 +203,8 @@ impl<R: PluginRunner> Claim<R> {
         };
         let effect = result.map(|result| {
             let accepted = result.and_then(|output| self.accept(held.as_ref(), &output));
-            accepted.map_err(|error| cache.reject(last.as_deref(), error, held.as_ref()))
+            let is_interactive = run.attendance.needed_person();
+            accepted.map_err(|error| cache.reject(last.as_deref(), error, held.as_ref(), is_interactive))
         });
         self.account(held.as_ref(), &effect);
         if let (Some(failure), Some(Ok(_))) = (&last, &effect) {

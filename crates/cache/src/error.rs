@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::attention::Unattended;
+use super::{
+    attention::{Asker, Unattended},
+    rejection::{Callers, PAUSE},
+};
 use credbroker_credential::{LifetimeError, Now};
 use credbroker_observe::clock::full_jitter;
 use credbroker_plugin::{PluginSpec, Retirement};
@@ -100,24 +103,27 @@ pub struct Failed {
     pub error: CacheError,
     /// How long the failure is held: an earlier request gets it again without a run.
     pub retry_after: Duration,
+    /// A user took part in the run that failed, and only a user can repeat it.
+    pub is_interactive: bool,
 }
 
 /// A failure that is not held.
 impl From<CacheError> for Failed {
     fn from(error: CacheError) -> Self {
-        Self { error, retry_after: Duration::ZERO }
+        Self { error, retry_after: Duration::ZERO, is_interactive: false }
     }
 }
 
 impl Failed {
     /// The issuer of `spec` is paused for this time.
     pub(crate) fn paused(spec: &PluginSpec, retry_after: Duration) -> Self {
-        Self { error: RunError::throttled(spec, false, retry_after).into(), retry_after }
+        let error = CacheError::from(RunError::throttled(spec, false, retry_after));
+        Self { retry_after, ..error.into() }
     }
 }
 
 /// Why the last run brought no credential. Times are since boot: a step of the wall clock must not extend them.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Failure {
     pub error: CacheError,
     pub failed_at: Duration,
@@ -129,30 +135,39 @@ pub(crate) struct Failure {
     pub refresh_at: Duration,
     /// A caller gets the failure again before this time.
     pub ask_at: Duration,
-    /// The same for a caller at a terminal.
-    pub terminal_at: Duration,
+    /// As in [`Failed`].
+    pub is_interactive: bool,
+    /// The callers at terminals that have received it.
+    pub notified: Callers,
 }
 
 impl Failure {
     /// What a caller gets at `now`: a pause is shorter by then.
     pub(crate) fn at(&self, now: Now, at_terminal: bool) -> Failed {
-        let (mut error, mut left) =
-            (self.error.clone(), self.held_until(at_terminal).saturating_sub(now.boot));
+        let held = if at_terminal { Duration::ZERO } else { self.ask_at.saturating_sub(now.boot) };
+        let (mut error, mut left) = (self.error.clone(), held);
         if let CacheError::Run(RunError { kind: RunErrorKind::Throttled { retry_after, .. }, .. }) =
             &mut error
         {
             *retry_after = retry_after.saturating_sub(now.boot.saturating_sub(self.failed_at));
             left = *retry_after;
         }
-        Failed { error, retry_after: left }
+        Failed { error, retry_after: left, is_interactive: self.is_interactive }
     }
 
-    pub(crate) fn is_held(&self, now: Now, at_terminal: bool) -> bool {
-        now.boot < self.held_until(at_terminal)
+    pub(crate) fn is_held(&self, now: Now) -> bool {
+        now.boot < self.ask_at
     }
 
-    fn held_until(&self, at_terminal: bool) -> Duration {
-        if at_terminal { self.terminal_at } else { self.ask_at }
+    /// Whether it is the answer to `asker` at `now`. A user who asks again at a terminal may have removed the cause. But a program
+    /// that runs its plugin again asks for the same command.
+    pub(crate) fn answers(&self, asker: Asker, now: Now) -> bool {
+        match asker {
+            Asker::Person { caller, .. } if self.error.pause().is_none() => {
+                now.boot < self.failed_at.saturating_add(PAUSE) && self.notified.has(caller)
+            }
+            _ => self.is_held(now),
+        }
     }
 
     /// The failure that follows `last`. A pause is not an attempt. Only that of the key is held here: the scheduler knows when
@@ -160,17 +175,17 @@ impl Failure {
     pub(crate) fn after(last: Option<&Self>, error: CacheError, holds: bool, now: Now, u: f64) -> Self {
         let (mut attempts, mut throttled) = last.map_or((0, 0), |last| (last.attempts, last.throttled));
         let until = |held: Duration| now.boot.saturating_add(held);
-        let [refresh_at, ask_at, terminal_at] = if let Some((pause, of_key)) = error.pause() {
+        let [refresh_at, ask_at] = if let Some((pause, of_key)) = error.pause() {
             throttled = throttled.saturating_add(u32::from(of_key));
             let at = if of_key { until(pause) } else { now.boot };
-            [if holds { at.min(until(PROBE_EVERY)) } else { at }, at, at]
+            [if holds { at.min(until(PROBE_EVERY)) } else { at }, at]
         } else {
             attempts = attempts.saturating_add(1);
             let back_off = back_off(attempts, u);
-            let (ask, terminal) = hold(attempts, back_off);
-            [back_off, ask, terminal].map(until)
+            [back_off, hold(attempts, back_off)].map(until)
         };
-        Self { error, failed_at: now.boot, attempts, throttled, refresh_at, ask_at, terminal_at }
+        let (failed_at, is_interactive, notified) = (now.boot, false, Callers::default());
+        Self { error, failed_at, attempts, throttled, refresh_at, ask_at, is_interactive, notified }
     }
 }
 
@@ -179,10 +194,9 @@ pub(crate) fn back_off(attempts: u32, u: f64) -> Duration {
     full_jitter(attempts, Duration::from_secs(2), Duration::from_secs(60), u).max(Duration::from_secs(1))
 }
 
-/// How long a caller, and a caller at a terminal, get the same failure again without a run. The time is short, so that a
-/// login takes effect immediately, and longer from the sixth failure on, so that a wrong password does not lock the account.
-fn hold(attempts: u32, back_off: Duration) -> (Duration, Duration) {
-    let short = back_off.min(HELD);
+/// How long a caller without a terminal gets the same failure again without a run. The time is short, so that a login takes
+/// effect immediately, and longer from the sixth failure on, so that a wrong password does not lock the account.
+fn hold(attempts: u32, back_off: Duration) -> Duration {
     let doubled = HELD * 2_u32.saturating_pow(attempts.saturating_sub(5).min(8));
-    (if attempts <= 5 { short } else { doubled.min(HELD_LONGEST) }, short)
+    if attempts <= 5 { back_off.min(HELD) } else { doubled.min(HELD_LONGEST) }
 }

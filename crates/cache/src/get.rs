@@ -177,7 +177,13 @@ impl<R: PluginRunner> CredentialCache<R> {
                         if failure.error.needs_terminal()
                             && request.asker(&entry.spec).lends()
                             && entry.cell.borrow().attention.reads_terminal() => {}
-                    Some(Err(failure)) => return Err(failure.at(self.now(), caller.at_terminal)),
+                    Some(Err(failure)) => {
+                        let now = self.now();
+                        if caller.at_terminal {
+                            failure.notified.repeats(caller.id(), 0, now.boot);
+                        }
+                        return Err(failure.at(now, caller.at_terminal));
+                    }
                     Some(Ok(_)) | None => {} // expired by now, or abandoned: decide again
                 }
             }

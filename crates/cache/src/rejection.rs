@@ -43,6 +43,11 @@ impl Default for Caller {
 impl Caller {
     /// The peer that is the broker itself: no process has this uid.
     pub const BROKER: u64 = credbroker_runner::BROKER;
+
+    /// Its name; of one without a name, its process.
+    pub(crate) fn id(&self) -> u64 {
+        if self.name == 0 { self.peer } else { self.name }
+    }
 }
 
 /// The generation that each caller received last, sorted by name. Each caller takes 16 bytes.
@@ -94,6 +99,12 @@ impl Callers {
         false
     }
 
+    /// Whether the caller `name` has received something.
+    pub(crate) fn has(&self, name: u64) -> bool {
+        let callers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        callers.binary_search_by_key(&name, |given| given.name).is_ok()
+    }
+
     /// Whether `generation` was used successfully: a caller that had asked again for the previous one did not ask again
     /// for ten seconds, or two other callers did not.
     pub(crate) fn accepted(&self, generation: u64, now: Duration) -> bool {
@@ -136,7 +147,8 @@ pub enum Verdict {
     Unverifiable,
 }
 
-/// The shortest time between two runs for rejections, and between two logins that succeed. An unverified rejection of a
+/// The shortest time between two runs for rejections, between two logins that succeed, and between a failure and a run for a
+/// process that has received it. An unverified rejection of a
 /// younger generation starts no run.
 pub(crate) const PAUSE: Duration = Duration::from_secs(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);

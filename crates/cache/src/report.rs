@@ -195,7 +195,7 @@ fn respond(state: &mut KeyState, held: Arc<Issued>, caller: &Caller, evidence: E
     }
     let failure = state.failure.as_ref();
     // A held failure protects an account that a wrong password would lock.
-    if let Some(failure) = failure.filter(|failure| failure.is_held(now, caller.at_terminal)) {
+    if let Some(failure) = failure.filter(|failure| failure.is_held(now)) {
         let failed = failure.at(now, caller.at_terminal);
         return Reply { answer: Some(Err(failed)), ..Reply::default() };
     }

@@ -35,7 +35,7 @@ impl Request {
         let lends = lends && !spec.provider.state.is_shared();
         match (self.is_login, self.caller.at_terminal) {
             (true, _) => Asker::Login { lends },
-            (false, true) => Asker::Person { lends },
+            (false, true) => Asker::Person { lends, caller: self.caller.id() },
             (false, false) => Asker::Program,
         }
     }

@@ -63,7 +63,7 @@ impl KeyState {
     pub(crate) fn paused(&self, now: Now) -> Option<Failed> {
         let is_of_key = |failure: &&Arc<Failure>| failure.error.pause().is_some_and(|(_, of_key)| of_key);
         let failure = self.failure.as_ref().filter(is_of_key)?;
-        failure.is_held(now, false).then(|| failure.at(now, false))
+        failure.is_held(now).then(|| failure.at(now, false))
     }
 
     /// Why a run that starts at `now` is needed, if the plugin's file has the version `file`.
@@ -182,9 +182,10 @@ pub(crate) fn decide(state: &KeyState, asker: Asker, file: u64, now: Now) -> Dec
         if let Some(refusal) = refusal {
             return Decision::Fail(CacheError::Unattended(refusal).into());
         }
-        // Programs ask again and again.
-        let at_terminal = asker != Asker::Program;
-        let held = state.failure.as_ref().filter(|failure| failure.is_held(now, at_terminal));
+        let at_terminal = matches!(asker, Asker::Person { .. });
+        // A user rather waits for a run in progress.
+        let held = state.failure.as_ref().filter(|_| !at_terminal || state.run.is_none());
+        let held = held.filter(|failure| failure.answers(asker, now));
         // That there was no terminal says nothing about a run that has one.
         let held = held.filter(|failure| !(asker.lends() && failure.error.needs_terminal()));
         return held.map_or(Decision::Wait, |failure| Decision::Fail(failure.at(now, at_terminal)));

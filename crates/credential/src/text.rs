@@ -91,6 +91,15 @@ pub fn shown(name: &str) -> String {
     shown
 }
 
+/// A name as one word of a shell's command line, safe to print.
+pub fn quoted(name: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./:@+,".contains(letter);
+    if !name.is_empty() && name.chars().all(is_plain) {
+        return name.to_owned();
+    }
+    format!("'{}'", sanitize(name).replace('\'', r"'\''"))
+}
+
 /// A path that is safe to print. A long path is cut to its end, where paths differ most.
 pub fn shown_path(path: &Path) -> String {
     const MOST: usize = 120;

@@ -14,8 +14,8 @@ use credbroker_credential::text::{listed, listed_all, nearest, shown, shown_path
 pub enum ResolveError {
     /// Several kubeconfigs define a provider of that name. Their definitions are sorted by file.
     #[error(
-        "provider `{}`: several kubeconfigs define it: {}; name the definition, or run `credbroker kubeconfig inject`",
-        shown(.0), listed_all(.1.iter().map(ToString::to_string))
+        "provider `{}`: several kubeconfigs define it: {}; name a context instead, or set KUBECONFIG to one of these files",
+        shown(.0), listed_all(.1.iter().map(Definition::shown_file))
     )]
     AmbiguousProvider(String, Vec<Definition>),
     /// The broker reads no profiles.

@@ -2,7 +2,10 @@
 
 use std::{error::Error, fmt, io, path::Path, sync::Arc, time::Duration};
 
-use credbroker_credential::{DecodeError, ExecInfoError, text::sanitize};
+use credbroker_credential::{
+    DecodeError, ExecInfoError,
+    text::{quoted, sanitize},
+};
 use credbroker_plugin::{FileError, PluginSpec, Refusal};
 
 /// Why a plugin run brought no credential. Never contains stdout, which may be a token.
@@ -96,6 +99,11 @@ impl RunError {
         }
     }
 
+    /// Whether the plugin failed by itself, and its words may say why.
+    pub fn ends_with_stderr(&self) -> bool {
+        matches!(self.kind, RunErrorKind::Exit(_) | RunErrorKind::Signal(_)) && !self.stderr.is_empty()
+    }
+
     /// Whether a plugin that took too long may have waited for a person: it wrote something.
     pub fn may_wait_for_person(&self) -> bool {
         matches!(self.kind, RunErrorKind::Timeout(..)) && !self.stderr.is_empty()
@@ -152,7 +160,7 @@ impl fmt::Display for RunError {
 
 /// How long a pause still lasts, and what runs the plugin.
 fn pause(of_key: bool, left: Duration, provider: &str) -> String {
-    let refresh = format!("`credbroker refresh {provider}`");
+    let refresh = format!("`credbroker refresh {}`", quoted(provider));
     let paused = if of_key { ", and this credential" } else { " and" };
     match left {
         Duration::ZERO => format!("; the pause has ended, and the next request or {refresh} runs it"),

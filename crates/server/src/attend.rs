@@ -45,10 +45,16 @@ impl<R: PluginRunner> Broker<R> {
     ) -> Result<Response<MessageStream<pb::AttendCredentialResponse>>, Status> {
         let (access, slot) = (Arc::clone(Access::of(&request)?), watch_slot(&request)?);
         let (peer, deadline) = (access.peer, deadline(request.metadata().as_ref()));
-        let pb::AttendCredentialRequest { r#ref, session, login: is_login, can_run_plugin } =
-            request.into_inner();
+        let pb::AttendCredentialRequest {
+            r#ref,
+            session,
+            login: is_login,
+            can_run_plugin,
+            exec_plugin_caller,
+        } = request.into_inner();
         let session = convert::session(session, &access);
-        let caller = Caller { at_terminal: true, ..named(&peer, "") };
+        let pb::ExecPluginCaller { id, without_exec_info } = exec_plugin_caller.unwrap_or_default();
+        let caller = Caller { without_exec_info, at_terminal: true, ..named(&peer, &id) };
         let ask = convert::ask(r#ref, &access, Verb::Get)?;
         let (asked, source) =
             (Asked::credential(&self.audit, &access, Verb::Login, &ask.source), ask.source.clone());

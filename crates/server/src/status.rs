@@ -4,7 +4,7 @@ mod reasons;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::HashMap, fmt::Write as _, sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use credbroker_proto::{CLUSTER, DOMAIN, KEY, LIMIT, PROVIDER, Reason, to_tonic};
 use tokio::task::JoinError;
@@ -13,9 +13,10 @@ use tonic_types::{ErrorDetails, StatusExt as _};
 
 pub(super) use self::reasons::{cache_reason, profile_reason, resolve_reason};
 use credbroker_cache::{CacheError, Failed};
-use credbroker_credential::text::{chain, shown};
+use credbroker_credential::text::{chain, quoted, shown};
 use credbroker_fleet::resolver::Source;
 use credbroker_plugin::{PluginKey, PluginSpec, ProfileName, ProviderProblem, ResolveError, access::Verb};
+use credbroker_runner::RunError;
 use credbroker_uds_server::{Full, Limit, Refusal, Who};
 
 /// Retry delay when the broker drains or is busy.
@@ -85,17 +86,30 @@ pub(super) fn failed(subject: &Subject, failed: &Failed) -> Status {
         CacheError::Draining | CacheError::Pending(_) => SUCCESSOR,
         _ => failed.retry_after,
     };
-    let mut message = format!("provider `{provider}`: {}", chain(&failed.error));
     let reason = cache_reason(&failed.error);
     let may_wait = matches!(&failed.error, CacheError::Run(error) if error.may_wait_for_person());
-    if reason == Reason::InteractionRequired || may_wait {
-        let _infallible = write!(message, "; run `credbroker login {provider}` at a terminal");
-    }
+    let needs_login = reason == Reason::InteractionRequired || may_wait || failed.is_interactive;
     // The error of a throttled issuer already names the command.
-    let held = matches!(failed.error, CacheError::Run(_)) && !may_wait && reason != Reason::IssuerThrottled;
-    if held && to_tonic(reason.code()) == Code::Unavailable && !retry.is_zero() {
-        let _infallible = write!(message, "; to run it now, use `credbroker refresh {provider}`");
-    }
+    let held = matches!(failed.error, CacheError::Run(_)) && reason != Reason::IssuerThrottled;
+    let name = subject.profile.as_ref().map(|profile| format!("--cluster-profile {profile}"));
+    let name = name.unwrap_or_else(|| quoted(provider));
+    let login = format!("run `credbroker login {name}` at a terminal: ");
+    let refresh = format!("; to run it now, use `credbroker refresh {name}`");
+    let bare = |error: &RunError| chain(&RunError { stderr: Arc::default(), ..error.clone() });
+    // What to do comes before a long cause, and the plugin knows it best.
+    let (first, cause) = match &failed.error {
+        // The code that it has printed is of no more use.
+        CacheError::Run(error) if may_wait => (login, bare(error)),
+        error if needs_login => (login, chain(error)),
+        CacheError::Run(error) if error.ends_with_stderr() => {
+            let plugin = error.command.rsplit('/').next().unwrap_or_default();
+            (format!("{plugin} wrote: {}; ", error.stderr), bare(error))
+        }
+        error => (String::new(), chain(error)),
+    };
+    let may_refresh = held && !needs_login && to_tonic(reason.code()) == Code::Unavailable;
+    let last = if may_refresh && !retry.is_zero() { &refresh } else { "" };
+    let message = format!("{first}provider `{provider}`: {cause}{last}");
     let limit = match failed.error {
         CacheError::Full(full) => Some(full.key()),
         _ => None,

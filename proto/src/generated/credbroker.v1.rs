@@ -135,7 +135,8 @@ pub struct GetCredentialRequest {
     /// instead; see ExecPluginCaller.
     #[prost(message, optional, tag = "2")]
     pub exec_plugin_caller: ::core::option::Option<ExecPluginCaller>,
-    /// A person waits for the response at a terminal: a failure of the plugin is cached for at most three seconds.
+    /// A user waits for the response at a terminal: the last failure of the plugin is the response only if the same caller has
+    /// received it in the last ten seconds. Otherwise the plugin runs.
     #[prost(bool, tag = "3")]
     pub at_terminal: bool,
     /// Variables of the session of that person: DISPLAY, WAYLAND_DISPLAY, XAUTHORITY, DBUS_SESSION_BUS_ADDRESS,
@@ -214,6 +215,9 @@ pub struct AttendCredentialRequest {
     /// has the broker's own uid, mount namespace and PID namespace, and no access rule lets another user get the credential.
     #[prost(bool, tag = "4")]
     pub can_run_plugin: bool,
+    /// As in GetCredentialRequest.
+    #[prost(message, optional, tag = "5")]
+    pub exec_plugin_caller: ::core::option::Option<ExecPluginCaller>,
 }
 /// One message of AttendCredential. The last one has the credential.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

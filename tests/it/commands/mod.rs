@@ -4,6 +4,7 @@
 #[path = "../../../build.rs"]
 mod build;
 mod clusters;
+mod contexts;
 mod demo;
 mod explain;
 mod names;

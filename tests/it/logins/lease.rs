@@ -99,6 +99,31 @@ fn a_login_asks_again_although_there_is_a_credential() {
 }
 
 #[test]
+fn after_a_wrong_password_the_next_command_asks_again_and_the_same_one_does_not() {
+    let plugin = Reading::new(PASSWORD, "Always");
+    let broker = plugin.broker();
+    let socket = broker.socket();
+    let variables = [("CREDBROKER_SOCKET", socket.as_os_str()), ("TERM", "xterm".as_ref())];
+    // As kubectl, which runs its plugin again. With more arguments, the shell itself counts as the client.
+    let script = format!("{PROGRAM} shim --provider p; {PROGRAM} shim --provider p; exit $?");
+    let mut first = Terminal::start("/bin/sh", ["-c", &script, "sh"], variables);
+    first.wait_for(PROMPT);
+    first.types("no\n");
+    let (status, stdout, shown) = first.end();
+    assert_eq!((status.code(), stdout.as_str(), plugin.runs()), (Some(1), "", 1), "{shown}");
+    assert_eq!(
+        shown.matches("credbroker-exec: run `credbroker login p` at a terminal: ").count(),
+        2,
+        "{shown}"
+    );
+    assert!(!shown.contains("credbroker refresh") && !shown.contains("try again in"), "{shown}");
+    let mut second = shim(&broker);
+    enter(&mut second);
+    let (status, stdout, shown) = second.end();
+    assert!(status.success() && stdout.contains("token-2"), "{shown}");
+}
+
+#[test]
 fn without_a_terminal_there_is_an_error_and_nothing_else() {
     for mode in ["Always", "IfAvailable"] {
         let plugin = Reading::new(PASSWORD, mode);

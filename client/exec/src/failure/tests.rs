@@ -40,6 +40,8 @@ fn a_provider_that_the_broker_names_is_named_once() {
         Failure::from(failure).line(Some(&gke()))
     };
     assert_eq!(said("provider `gke`: it failed"), "provider `gke`: it failed");
+    let login = "run `credbroker login gke`: provider `gke`: it failed";
+    assert_eq!(said(login), login);
     assert_eq!(said("provider `gke2`: it failed"), "provider gke: provider `gke2`: it failed");
 }
 
@@ -63,7 +65,9 @@ fn no_broker_says_where_it_was_looked_for_and_how_to_start_it() {
         ),
         "{line}"
     );
-    assert!(line.contains("credbroker serve") && line.contains("systemctl") && line.contains("--socket"));
+    assert!(
+        line.contains("credbroker serve") && line.contains("credbroker setup") && line.contains("--socket")
+    );
     assert_eq!(failure.exit_code(), 69);
 }
 

@@ -81,7 +81,7 @@ fn a_socket_in_a_directory_that_others_can_write_to_is_not_trusted() {
     set_mode(broker.directory.path(), 0o777);
     let line = complaint(&mut asking(&broker), 77);
     assert!(
-        line.contains("is not trusted: its directory is writable by others (mode 0777); run chmod"),
+        line.contains("is not trusted: its directory is writable by others (mode 0777); run `chmod go-w /"),
         "{line}"
     );
     assert!(broker.requests().is_empty(), "nothing was sent");

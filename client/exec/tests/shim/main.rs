@@ -14,5 +14,6 @@ mod requests;
 mod sharing;
 mod shim;
 mod success;
+mod sudo;
 mod trust;
 mod waiting;

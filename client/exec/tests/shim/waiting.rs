@@ -45,7 +45,7 @@ fn without_a_broker_the_error_names_the_socket_and_how_to_start_one() {
     let broker = Broker::absent();
     let line = complaint(&mut asking(&broker), 69);
     assert!(line.contains(&broker.socket().display().to_string()), "{line}");
-    assert!(line.contains("credbroker serve") && line.contains("systemctl"), "{line}");
+    assert!(line.contains("credbroker serve") && line.contains("credbroker setup"), "{line}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-use credbroker_proto::v1::{AttendCredentialRequest, Credential, CredentialRef};
+use credbroker_proto::v1::{AttendCredentialRequest, Credential, CredentialRef, ExecPluginCaller};
 
 use super::*;
 
@@ -36,13 +36,16 @@ fn the_message_of_an_attending_call_is_that_of_its_type() {
     for (r#ref, login, can_run_plugin) in
         [(None, false, false), (Some(r#ref), true, false), (None, false, true)]
     {
+        let caller = ExecPluginCaller { id: "me".into(), without_exec_info: true };
+        let exec_plugin_caller = login.then_some(caller);
         let get = GetCredentialRequest {
             r#ref: r#ref.clone(),
             at_terminal: true,
             session: session.clone(),
-            ..GetCredentialRequest::default()
+            exec_plugin_caller: exec_plugin_caller.clone(),
         };
-        let attend = AttendCredentialRequest { r#ref, session: session.clone(), login, can_run_plugin };
+        let session = session.clone();
+        let attend = AttendCredentialRequest { r#ref, session, login, can_run_plugin, exec_plugin_caller };
         assert_eq!(attending(&get, login, can_run_plugin), framed(&attend));
     }
 }

@@ -3,9 +3,9 @@ use super::*;
 const ASKERS: [(&str, Asker); 6] = [
     ("Broker", Asker::Broker),
     ("Program", Asker::Program),
-    ("Person", Asker::Person { lends: false }),
+    ("Person", Asker::Person { lends: false, caller: 7 }),
     ("Login", Asker::Login { lends: false }),
-    ("lending", Asker::Person { lends: true }),
+    ("lending", Asker::Person { lends: true, caller: 7 }),
     ("lending-login", Asker::Login { lends: true }),
 ];
 const SUCCESS: Ending = Ending { result: EndResult::Credential, is_attended: false, needed_person: false };

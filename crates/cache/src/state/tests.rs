@@ -7,7 +7,10 @@ use std::time::SystemTime;
 use proptest::prelude::*;
 
 use super::{
-    super::error::{Failure, back_off},
+    super::{
+        error::{Failure, back_off},
+        rejection::Callers,
+    },
     *,
 };
 use credbroker_credential::{Draft, Generation, Lifetime, LifetimeBound, Material, Token, testing::plain};
@@ -15,6 +18,7 @@ use credbroker_observe::clock::Clock;
 use credbroker_runner::{Attendance, RunError, RunErrorKind, RunSource, Scheduler, Urgency};
 
 const BOOT: Duration = Duration::from_secs(1_000);
+const PERSON: Asker = Asker::Person { lends: false, caller: 7 };
 
 fn wall() -> SystemTime {
     SystemTime::UNIX_EPOCH + secs(1_800_000_000)
@@ -77,7 +81,8 @@ pub(crate) fn state(current: Option<Current>, retry_at: Option<u64>, running: bo
             throttled: 0,
             refresh_at: at,
             ask_at: at,
-            terminal_at: at,
+            is_interactive: false,
+            notified: Callers::default(),
         })
     });
     let run = running.then(|| {
@@ -241,22 +246,22 @@ fn a_failure_holds_callers_shortly_and_refreshes_longer() {
     for _ in 0..10 {
         let failure = Failure::after(last.as_ref(), CacheError::Draining, false, after(0), 0.999);
         let left = |until: Duration| until.saturating_sub(after(0).boot).as_secs();
-        held.push((left(failure.refresh_at), left(failure.ask_at), left(failure.terminal_at)));
+        held.push((left(failure.refresh_at), left(failure.ask_at)));
         last = Some(failure);
     }
-    let expected = [
-        (1, 1, 1),
-        (3, 3, 3),
-        (7, 3, 3),
-        (15, 3, 3),
-        (31, 3, 3),
-        (59, 6, 3),
-        (59, 12, 3),
-        (59, 24, 3),
-        (59, 30, 3),
-        (59, 30, 3),
-    ];
+    let expected =
+        [(1, 1), (3, 3), (7, 3), (15, 3), (31, 3), (59, 6), (59, 12), (59, 24), (59, 30), (59, 30)];
     assert_eq!(held, expected);
+}
+
+#[test]
+fn a_failure_answers_a_user_at_a_terminal_only_through_the_process_that_got_it() {
+    let failure = Failure::after(None, CacheError::Draining, false, after(0), 0.999);
+    assert!(failure.answers(Asker::Program, after(0)) && !failure.answers(PERSON, after(0)));
+    failure.notified.repeats(7, 0, after(0).boot);
+    assert!(failure.answers(PERSON, after(9)) && !failure.answers(PERSON, after(10)));
+    assert!(!failure.answers(Asker::Person { lends: false, caller: 8 }, after(0)));
+    assert_eq!(failure.at(after(0), true).retry_after, secs(0));
 }
 
 #[test]
@@ -273,7 +278,7 @@ fn a_pause_of_the_issuer_is_not_an_attempt_and_is_the_schedulers_to_hold() {
     let first = Failure::after(None, CacheError::Draining, false, after(0), 0.5);
     let second = Failure::after(Some(&first), throttled, false, after(0), 0.5);
     assert_eq!((second.attempts, second.at(after(0), false).retry_after), (1, secs(60)));
-    assert!(!second.is_held(after(0), false), "the issuer may be free again before");
+    assert!(!second.is_held(after(0)), "the issuer may be free again before");
     assert_eq!(second.at(after(20), false).retry_after, secs(40), "it becomes shorter");
     assert!(second.at(after(20), false).to_string().contains("paused for another 40 s"));
 }
@@ -293,8 +298,8 @@ fn a_pause_of_the_key_is_held_and_its_renewal_is_tried_every_fifteen_seconds() {
     };
     for (holds, refresh_in) in [(false, 60), (true, 15)] {
         let first = Failure::after(None, throttled(60), holds, after(0), 0.5);
-        assert!(first.is_held(after(59), false) && first.is_held(after(59), true));
-        assert!(!first.is_held(after(60), false));
+        assert!(first.is_held(after(59)) && first.answers(PERSON, after(59)));
+        assert!(!first.is_held(after(60)) && !first.answers(PERSON, after(60)));
         assert_eq!(first.refresh_at, after(refresh_in).boot);
         assert_eq!(first.at(after(20), false).retry_after, secs(40));
         let other = Failure::after(Some(&first), CacheError::Draining, holds, after(0), 0.5);

@@ -62,6 +62,15 @@ async fn a_credential_of_a_terminal_is_forgotten_if_others_may_get_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_failure_says_whether_its_run_had_the_terminal_of_a_user() {
+    for (mode, expected) in [(Interactive::Always, true), (Interactive::Never, false)] {
+        let (setup, reading, (request, _offered)) = (setup(&[Fail]), Reading::new(mode), lending());
+        let failed = setup.cache.get(reading.spec(), &request).await.unwrap_err();
+        assert_eq!(failed.is_interactive, expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_credential_of_the_brokers_own_run_stays() {
     let (setup, reading, (request, _offered)) =
         (setup(&[Token(mins(60))]), Reading::new(Interactive::Never), lending());

@@ -134,6 +134,31 @@ async fn after_a_login_it_works_at_once() {
     assert!(asked.elapsed() <= secs(3) + RUN, "{:?}", asked.elapsed());
 }
 
+/// kubectl runs its plugin again and again, and its user runs kubectl again.
+#[tokio::test(start_paused = true)]
+async fn a_failure_is_the_answer_to_the_command_that_got_it_and_not_to_the_next_one() {
+    let setup = setup(&[Fail]);
+    let command = |name, at_terminal| Request {
+        caller: Caller { name, at_terminal, ..Caller::default() },
+        ..Request::default()
+    };
+    let fails = async |request: &Request| setup.cache.get(spec("a"), request).await.unwrap_err();
+    let (first, second, program) = (command(7, true), command(8, true), command(9, false));
+    assert_eq!(fails(&first).await.retry_after, Duration::ZERO);
+    assert!(!fails(&program).await.retry_after.is_zero());
+    for _ in 0..5 {
+        fails(&first).await;
+    }
+    assert_eq!(setup.runs(), 1);
+    let together = tokio::join!(fails(&second), fails(&first));
+    assert_eq!(setup.runs(), 2, "{together:?}");
+    tokio::join!(fails(&second), fails(&first));
+    assert_eq!(setup.runs(), 2, "it was the failure of both");
+    sleep(secs(10)).await;
+    fails(&first).await;
+    assert_eq!(setup.runs(), 3);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_wrong_password_is_not_tried_again_and_again() {
     let setup = setup(&[Fail]);

@@ -29,6 +29,18 @@ impl Kubeconfig {
         self.contexts().iter().map(|context| context.name.to_owned()).collect()
     }
 
+    /// The context that kubectl uses without another one.
+    pub fn current_context(&self) -> Option<&str> {
+        let mut named = self.files.iter().filter_map(|file| file.root.get("current-context")?.as_str());
+        named.find(|name| !name.is_empty())
+    }
+
+    /// The user of `context`, as client-go finds it.
+    pub fn user_of(&self, context: &str) -> Option<Named<'_>> {
+        let context = self.contexts().into_iter().find(|found| found.name == context)?;
+        self.users().into_iter().find(|user| user.name == context.text("user"))
+    }
+
     /// The cluster of `context`, as client-go gives it to a plugin.
     pub fn cluster_of(&self, context: &str) -> Result<Cluster, ContextError> {
         let Some(found) = self.contexts().into_iter().find(|found| found.name == context) else {

@@ -161,8 +161,7 @@ impl Kubeconfig {
             }
             return None;
         };
-        let current = file.root.get("current-context").and_then(Node::as_str).filter(|name| !name.is_empty());
-        let Some(wanted) = context.or(current) else {
+        let Some(wanted) = context.or(self.current_context()) else {
             return at.reject("the kubeconfig has no current context; name one in `clusterProfiles.context`");
         };
         let found = self.contexts().into_iter().find(|context| context.name == wanted);

@@ -103,3 +103,17 @@ fn a_path_that_is_shown_keeps_its_end_and_steers_no_terminal() {
     assert!(shown.starts_with('…') && shown.ends_with("/\\u{1b}[2J/config"), "{shown}");
     assert_eq!(shown.chars().count(), 121);
 }
+
+#[test]
+fn a_quoted_name_is_one_word_of_a_shell() {
+    for (name, word) in [
+        ("arn:aws:eks:eu-west-3:1:cluster/prod", "arn:aws:eks:eu-west-3:1:cluster/prod"),
+        ("Ann Müller / on-call", "'Ann Müller / on-call'"),
+        ("it's $(me)", r"'it'\''s $(me)'"),
+        ("~", "'~'"),
+        ("", "''"),
+        ("a\u{202e}b", "'aU+202Eb'"),
+    ] {
+        assert_eq!(quoted(name), word);
+    }
+}

@@ -177,7 +177,7 @@ fn paris() -> Source {
     Source::ClusterProfile(ProfileName::new("fleet", "paris"))
 }
 
-/// One line about `status`, whose message begins with the provider or the ClusterProfile if it `has_subject`.
+/// One line about `status`, whose message names the provider or the ClusterProfile if it `has_subject`.
 fn line(status: &Status, has_subject: bool) -> String {
     let info = status.get_details_error_info().expect("every status carries ErrorInfo");
     assert_eq!(info.domain, "credbroker.io");
@@ -189,7 +189,7 @@ fn line(status: &Status, has_subject: bool) -> String {
         .find_map(|(key, noun)| Some(format!("{noun} `{}`", info.metadata.get(key)?)));
     assert_eq!(subject.is_some(), has_subject, "{}", status.message());
     if let Some(subject) = subject {
-        assert!(status.message().starts_with(&subject), "{subject}: {}", status.message());
+        assert!(status.message().contains(&subject), "{subject}: {}", status.message());
     }
     let retry = status.get_details_retry_info().and_then(|info| info.retry_delay);
     if status.code() == Code::Unavailable {
@@ -202,7 +202,8 @@ fn line(status: &Status, has_subject: bool) -> String {
 #[test]
 fn every_error_has_its_reason_code_and_text() {
     let retry_after = Duration::from_secs(4);
-    let failed = cache_errors().into_iter().map(|error| failed(&cloud(), &Failed { error, retry_after }));
+    let failed =
+        cache_errors().into_iter().map(|error| failed(&cloud(), &Failed { retry_after, ..error.into() }));
     let unresolved = resolve_errors().into_iter().map(|error| unresolved(&error, &paris()));
     let without_subject = [
         draining(),
@@ -222,11 +223,26 @@ fn every_error_has_its_reason_code_and_text() {
     insta::assert_snapshot!(lines.join("\n"));
 }
 
+#[test]
+fn the_remedy_of_a_run_with_a_user_is_a_login_and_a_shell_reads_it() {
+    let subject = Subject { provider: "Ann Müller / on-call".into(), profile: None, ..cloud() };
+    let error =
+        RunError { stderr: "wrong".into(), ..RunError::new("/opt/ldap-login", RunErrorKind::Exit(3)) };
+    let message = |is_interactive, retry_after| {
+        let error = CacheError::from(error.clone());
+        failed(&subject, &Failed { retry_after, is_interactive, ..error.into() }).message().to_owned()
+    };
+    insta::assert_snapshot!(message(true, Duration::from_secs(1)), @"run `credbroker login 'Ann Müller / on-call'` at a terminal: provider `Ann Müller / on-call`: plugin `/opt/ldap-login` failed with exit code 3; its stderr ends: wrong (PLUGIN_EXIT)");
+    insta::assert_snapshot!(message(false, Duration::from_secs(1)), @"ldap-login wrote: wrong; provider `Ann Müller / on-call`: plugin `/opt/ldap-login` failed with exit code 3; to run it now, use `credbroker refresh 'Ann Müller / on-call'` (PLUGIN_EXIT)");
+    insta::assert_snapshot!(message(false, Duration::ZERO), @"ldap-login wrote: wrong; provider `Ann Müller / on-call`: plugin `/opt/ldap-login` failed with exit code 3 (PLUGIN_EXIT)");
+}
+
 /// The cache's tests cover [`Reason::RunPending`]: only a run can produce that error.
 #[test]
 fn every_reason_is_reachable() {
     let retry_after = Duration::ZERO;
-    let failed = cache_errors().into_iter().map(|error| failed(&cloud(), &Failed { error, retry_after }));
+    let failed =
+        cache_errors().into_iter().map(|error| failed(&cloud(), &Failed { retry_after, ..error.into() }));
     let unresolved = resolve_errors().into_iter().map(|error| unresolved(&error, &paris()));
     let reached: std::collections::HashSet<_> = failed
         .chain(unresolved)
@@ -277,7 +293,10 @@ fn every_status_fits_the_headers_that_clients_take() {
         let long = || "x".repeat(LONGEST_VALUE / 2);
         let profile = Some(ProfileName::new(long(), long()));
         let subject = Subject { provider: "p".repeat(LONGEST_VALUE).into(), profile, ..cloud() };
-        let failed = failed(&subject, &Failed { error: error.into(), retry_after: Duration::from_secs(1) });
+        let failed = failed(
+            &subject,
+            &Failed { retry_after: Duration::from_secs(1), ..CacheError::from(error).into() },
+        );
         let mut headers = http::HeaderMap::new();
         failed.add_header(&mut headers).unwrap();
         let size: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum();

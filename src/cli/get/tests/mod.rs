@@ -96,9 +96,10 @@ fn run_with(args: &GetArgs, environment: &[(&str, &str)]) -> (u8, String, String
 
 #[test]
 fn a_command_without_a_provider_is_a_usage_error() {
-    let (code, out, err) = run_with(&args(&[]), &[]);
-    assert_eq!((code, out.as_str()), (2, ""));
-    assert!(err.contains("or CREDBROKER_PROVIDER"), "{err}");
+    let (environment, mut out, mut err) = (Environment::default(), Vec::new(), Vec::new());
+    let error = run(&args(&[]), &mut console(&environment, &mut out, &mut err)).unwrap_err();
+    assert!(error.to_string().contains("no credential is named"), "{error}");
+    assert_eq!((crate::cli::console::fail(&error, &mut err), out.as_slice()), (2, &b""[..]));
 }
 
 #[test]

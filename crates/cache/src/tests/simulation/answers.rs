@@ -134,7 +134,20 @@ impl Model {
             _ => false,
         };
         if !true_error {
-            self.broken(|| format!("#{id}, for key {index}, got an error without a reason: {failed:?}"));
+            return self
+                .broken(|| format!("#{id}, for key {index}, got an error without a reason: {failed:?}"));
         }
+        let is_of_plugin = matches!(
+            &failed.error,
+            CacheError::Run(RunError { kind: RunErrorKind::Exit(_) | RunErrorKind::Timeout(..), .. })
+        );
+        let Some(user) = asked.user.filter(|_| is_of_plugin) else { return };
+        let before = key.failed.map(|(_, awake)| awake).filter(|failed| *failed < asked.at.awake);
+        let is_notified = key.notified.get(&user).copied() >= before;
+        if asked.evictions == key.evictions && !is_notified {
+            return self
+                .broken(|| format!("#{id}, for key {index}, got the failure of another command: {failed}"));
+        }
+        self.keys[index].notified.insert(user, now.awake);
     }
 }

@@ -148,6 +148,10 @@ pub(super) struct KeyModel {
     /// When the last run failed whose outcome is kept: time since boot, and time awake.
     pub(super) failed: Option<(Duration, Duration)>,
     pub(super) back_off_since: Option<Duration>,
+    /// When a user at a terminal asked last: time since boot.
+    pub(super) user_asked: Option<Duration>,
+    /// When users at terminals last got the failure of a run: time awake.
+    pub(super) notified: BTreeMap<u64, Duration>,
     /// The latest end of the pause that its last run led to: time since boot.
     pub(super) throttled_until: Duration,
     /// Failed runs since the last success. A run for a person at a terminal ignores the back-off.

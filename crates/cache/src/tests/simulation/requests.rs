@@ -84,7 +84,7 @@ impl World {
         self.watches.lock().unwrap().push(closing.clone());
         // Watches of one key wake in any order. The hub watches as the broker.
         let peer = if key.is_multiple_of(11) { Caller::BROKER } else { PEERS[key % PEERS.len()] };
-        let caller = Caller { peer, ..caller() };
+        let caller = Caller { peer, at_terminal: false, ..caller() };
         self.tasks.spawn(async move {
             while !closing.is_cancelled() {
                 world.watches(key, caller, &closing).await;

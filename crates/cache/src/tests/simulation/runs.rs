@@ -37,7 +37,8 @@ impl Model {
         let key = &self.keys[index];
         let version = self.catalog.plugins[key.plugin].file.version();
         let waited = key.back_off_since.map(|failed| now.boot.saturating_sub(failed));
-        let backs_off = waited.is_some_and(|waited| waited < secs(1));
+        // A user at a terminal does not wait for the end of the back-off.
+        let backs_off = waited.is_some_and(|waited| waited < secs(1)) && key.user_asked < key.back_off_since;
         let held = key.held(now);
         let suspected = key.suspected.reason.is_some_and(|at| at >= key.ended);
         let is_due = held.is_none_or(|held| held.has_passed(held.due_in.0, now) || held.version != version);
