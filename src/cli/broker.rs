@@ -10,9 +10,10 @@ use std::{
 use anyhow::Context as _;
 use clap::ArgGroup;
 use credbroker_client::{
-    Client, ClusterProfileRef, Error, Failure as Reported, Reason, Socket, SocketError, admin::Selector,
+    Client, ClusterProfileRef, CredentialRef, Error, Failure as Reported, Reason, Socket, SocketError,
+    admin::{Admin, Selector},
 };
-use credbroker_exec::{Failure, Source, duration, socket};
+use credbroker_exec::{Failure, Source, duration, socket, with_variables};
 
 use credbroker_plugin::Environment;
 
@@ -96,6 +97,13 @@ pub(super) async fn connect(socket: &Socket, limit: Duration) -> Result<Client, 
     let patience = if limit < CONNECT { limit } else { Duration::MAX };
     let connecting = tokio::time::timeout(patience, Client::connect(socket)).await;
     Ok(connecting.unwrap_or(Err(Error::Timeout { limit }))?.timeout(limit))
+}
+
+/// The administrative calls, which mark the credentials that the shim would get with this environment.
+pub(super) fn admin(client: &Client, environment: &Environment) -> Admin {
+    // The shim could not send a variable, so it gets none.
+    let caller = with_variables(CredentialRef::provider(""), &(&environment.0).into());
+    caller.map_or_else(|_failed| client.admin(), |caller| client.admin().for_caller(&caller))
 }
 
 /// Says that `XDG_RUNTIME_DIR` was ignored. Errors say it themselves.

@@ -8,7 +8,7 @@ use credbroker_client::{Client, Error, admin::ProviderState};
 use credbroker_exec::{Failure, Source, request_patiently};
 
 use super::{
-    broker::{BrokerArgs, HELD_DEFINITION, SelectionArgs, SourceArgs, held_of},
+    broker::{BrokerArgs, HELD_DEFINITION, SelectionArgs, SourceArgs, admin, held_of},
     console::{Console, OutputFormat},
     get::noticed,
     overview,
@@ -44,7 +44,7 @@ pub(super) fn refresh(args: &RefreshArgs, console: &mut Console<'_>) -> anyhow::
     let (selector, environment) = (args.selection.selector(), console.environment);
     let refreshed = args.broker.try_ask(environment, async |client| {
         let what = format!("credbroker: waiting for the plugin runs of {} ...", args.selection);
-        let admin = client.admin();
+        let admin = admin(&client, environment);
         explained(&what, admin.refresh(&selector)).await?;
         admin.credentials(&selector).await
     })?;
