@@ -99,6 +99,14 @@ impl CredentialRef {
         self
     }
 
+    /// Adds a variable that the caller sends only because its name looks like that of an account, such as `SCW_PROFILE`. A
+    /// provider that does not take it ignores it.
+    #[must_use]
+    pub fn account_env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.0.account_env.insert(name.into(), value.into());
+        self
+    }
+
     /// Adds the cluster that the credential is for. The broker passes it to a plugin with `provideClusterInfo`.
     #[must_use]
     pub fn cluster(mut self, cluster: Cluster) -> Self {

@@ -40,6 +40,32 @@ pub fn is_identity_variable(name: &[u8]) -> bool {
     })
 }
 
+/// Words of names that select an account, in any program.
+const ACCOUNT_WORDS: [&[u8]; 7] =
+    [b"PROFILE", b"ACCOUNT", b"CONTEXT", b"TENANT", b"PROJECT", b"SUBSCRIPTION", b"REGION"];
+/// Words of names whose values may be secret. Kubernetes gives each container variables with the word `PORT` for each Service.
+const OTHER_WORDS: &str = "KEY TOKEN SECRET PASS PASSWORD CREDENTIAL CREDENTIALS JSON PORT";
+/// How names begin that CI systems, tools, desktops and terminals set for every program.
+const OF_ALL_PROGRAMS: &str = "CI_ GITHUB_ DOCKER_ NIX_ XDG_ACTIVATION_ GNOME_TERMINAL_ ITERM_ KONSOLE_ PTYXIS_ TERMINATOR_ \
+                               TILIX_ VSCODE_ WT_";
+
+/// Whether a program that is not known probably selects its account with a variable of this name, such as `SCW_PROFILE`: a
+/// word between underscores says so. The shim sends these variables, and the users of a kubeconfig take them from the caller.
+pub fn is_account_variable(name: &[u8]) -> bool {
+    let words = || name.split(|byte| *byte == b'_');
+    let is_other = |word: &[u8]| OTHER_WORDS.split(' ').any(|other| other.as_bytes() == word);
+    words().any(|word| ACCOUNT_WORDS.contains(&word))
+        && !words().any(is_other)
+        && !name.ends_with(b"_SERVICE_HOST")
+        && !is_of_all_programs(name)
+        && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
+}
+
+/// Whether a CI system, a tool, a desktop or a terminal sets a variable of this name for every program.
+pub fn is_of_all_programs(name: &[u8]) -> bool {
+    OF_ALL_PROGRAMS.split(' ').any(|prefix| name.starts_with(prefix.as_bytes()))
+}
+
 /// The variables of a person's session: how a plugin reaches the screen, the browser and the agents of the person who waits
 /// for it. The shim sends them at a terminal, and they reach only the run that its request starts.
 pub const SESSION_VARIABLES: [&str; 7] = [

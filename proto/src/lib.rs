@@ -14,7 +14,10 @@ mod redacted;
 pub use code::Code;
 #[cfg(feature = "tonic")]
 pub use code::{from_tonic, to_tonic};
-pub use globs::{Globs, IDENTITY_VARIABLES, SESSION_VARIABLES, is_identity_variable};
+pub use globs::{
+    Globs, IDENTITY_VARIABLES, SESSION_VARIABLES, is_account_variable, is_identity_variable,
+    is_of_all_programs,
+};
 pub use reason::{CLUSTER, DOMAIN, KEY, LIMIT, PROVIDER, Reason};
 
 /// The most bytes of stdout of a plugin that a caller runs in its own terminal. A request to the broker has at most 256 KiB.

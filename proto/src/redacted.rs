@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::v1::{
-    AttendCredentialRequest, AttendCredentialResponse, Cluster, Credential, CredentialRef,
+    AccountVariable, AttendCredentialRequest, AttendCredentialResponse, Cluster, Credential, CredentialRef,
     DepositOutputRequest, GetCredentialRequest, Lease, credential_ref::Source,
 };
 
@@ -99,7 +99,14 @@ impl fmt::Debug for CredentialRef {
             .field("source", &self.source)
             .field("cluster", &self.cluster)
             .field("env", &self.env.keys())
+            .field("account_env", &self.account_env.keys())
             .finish()
+    }
+}
+
+impl fmt::Debug for AccountVariable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AccountVariable").field("name", &self.name).finish_non_exhaustive()
     }
 }
 

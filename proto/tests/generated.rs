@@ -8,7 +8,8 @@ use prost::Message as _;
 use prost_types::FileDescriptorSet;
 
 /// Messages that hold a secret: their `Debug` is written by hand in `src/redacted.rs`.
-const SECRET: [&str; 8] = [
+const SECRET: [&str; 9] = [
+    "credbroker.v1.AccountVariable",
     "credbroker.v1.AttendCredentialRequest",
     "credbroker.v1.AttendCredentialResponse",
     "credbroker.v1.Credential",

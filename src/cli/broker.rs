@@ -10,9 +10,10 @@ use std::{
 use anyhow::Context as _;
 use clap::ArgGroup;
 use credbroker_client::{
-    Client, ClusterProfileRef, Error, Failure as Reported, Reason, Socket, SocketError, admin::Selector,
+    Client, ClusterProfileRef, CredentialRef, Error, Failure as Reported, Reason, Socket, SocketError,
+    admin::{Admin, Selector},
 };
-use credbroker_exec::{Failure, Source, Starter, duration, find_or_start, socket};
+use credbroker_exec::{Failure, Source, Starter, duration, find_or_start, socket, with_variables};
 use tokio::time::sleep;
 
 use super::{
@@ -149,6 +150,13 @@ async fn connect_within(start: Duration, socket: &Socket, limit: Duration) -> Re
         more -= 1;
         sleep(GLANCE).await;
     }
+}
+
+/// The administrative calls, which mark the credentials that the shim would get with this environment.
+pub(super) fn admin(client: &Client, environment: &Environment) -> Admin {
+    // The shim could not send a variable, so it gets none.
+    let caller = with_variables(CredentialRef::provider(""), &(&environment.0).into());
+    caller.map_or_else(|_failed| client.admin(), |caller| client.admin().for_caller(&caller))
 }
 
 /// Says that `XDG_RUNTIME_DIR` was ignored. Errors say it themselves.

@@ -1,5 +1,7 @@
 //! `credbroker doctor`: checks of the running broker, the programs, the kubeconfig and the machine.
 
+mod accounts;
+
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
     fmt::Write as _,
@@ -13,8 +15,9 @@ use credbroker_client::{
 use credbroker_exec::Failure;
 use serde_json::{Value, json};
 
+use self::accounts::{not_sent, not_taken};
 use super::{
-    broker::{BrokerArgs, ON_DEMAND},
+    broker::{BrokerArgs, ON_DEMAND, admin},
     console::{Console, EX_CONFIG, OutputFormat},
     files::joined,
     overview::Overview,
@@ -73,6 +76,7 @@ pub(super) fn run(args: &DoctorArgs, console: &mut Console<'_>) -> anyhow::Resul
     checks.versions(console.shim);
     checks.configuration();
     checks.kubeconfig(args.kubeconfig.as_deref());
+    checks.accounts();
     checks.plugins();
     checks.failures();
     checks.graphical_path();
@@ -98,7 +102,7 @@ impl<'a> Checks<'a> {
         environment: &'a Environment,
     ) -> anyhow::Result<Self> {
         const CHECK: &str = "socket";
-        let read = async |client| Overview::read(&client, &Selector::All).await;
+        let read = async |client| Overview::read(&admin(&client, environment), &Selector::All).await;
         let answer = broker.try_ask(environment, read)?;
         let mut findings = Findings::default();
         match &answer {
@@ -152,6 +156,36 @@ impl<'a> Checks<'a> {
             findings.add(CHECK, WARNING, text, RESTART);
         }
         findings.or(CHECK, GOOD, || format!("in force: {}", listed(&info.config_files)));
+    }
+
+    /// Which variables of this shell may select an account, and do not reach the plugins.
+    fn accounts(&mut self) {
+        const CHECK: &str = "accounts";
+        let Ok(Loaded { config, .. }) = &self.loaded else { return };
+        for provider in config.providers.iter() {
+            let (names, provider) = (not_taken(self.environment, provider).join(", "), shown(&provider.name));
+            if !names.is_empty() {
+                let text = format!(
+                    "provider `{provider}` gets the broker's values of variables of this shell that may select an account: {names}"
+                );
+                let remedy = format!(
+                    "add `callerEnv: [{names}]` to the provider to use the caller's, or `callerEnv: []` to use the broker's for every caller"
+                );
+                self.findings.add(CHECK, WARNING, text, remedy);
+            }
+        }
+        let names = not_sent(self.environment);
+        if !names.is_empty() && config.providers.iter().next().is_some() {
+            let text = format!(
+                "plugins get the broker's values of variables of this shell that may select an account: {}",
+                names.join(", ")
+            );
+            let remedy = format!(
+                "if your plugin uses them, run `export CREDBROKER_CALLER_ENV={}`, and name them in `callerEnv` of the configuration",
+                names.join(",")
+            );
+            self.findings.add(CHECK, NOTE, text, remedy);
+        }
     }
 
     fn plugins(&mut self) {

@@ -12,9 +12,9 @@ use credbroker_client::{
 use serde_json::{Value, json};
 
 use super::{
-    broker::{self, BrokerArgs, SelectionArgs},
+    broker::{self, BrokerArgs, SelectionArgs, admin},
     console::{Console, OutputFormat},
-    overview::{described, extended, lifetime, provider, state_json, summary},
+    overview::{account, described, extended, lifetime, provider, state_json, summary},
     screen::{Screen, Tone, dated, fitted, span, wrapped},
 };
 use credbroker_credential::text::{one_line, quoted, shown};
@@ -25,7 +25,8 @@ use credbroker_observe::clock::{Clock as _, SystemClock};
 /// A credential has a key, which is made of everything that can change what the plugin prints: the provider, its command
 /// and arguments, each variable of the plugin's environment, and the cluster. For each part this command shows where it
 /// comes from. Parts that differ between the credentials of a provider are marked with *, and have a number instead of
-/// their value: credentials with equal values have equal numbers. The values stay in the broker.
+/// their value: credentials with equal values have equal numbers. The values stay in the broker, but for those of variables
+/// that select the account.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -45,7 +46,7 @@ pub(super) struct ExplainArgs {
 pub(super) fn run(args: &ExplainArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
     let environment = console.environment;
     let explained = args.selection.resolve(console, |selected, _| {
-        let explain = async |client: Client| client.admin().explain(&selected.selector).await;
+        let explain = async |client: Client| admin(&client, environment).explain(&selected.selector).await;
         let pages = args.broker.start_and_ask(environment, explain)?;
         Ok(pages.map(|pages| (pages, selected.to_string())))
     })?;
@@ -147,6 +148,9 @@ fn table(value: &str, rows: impl Iterator<Item = [String; 3]>, screen: Screen) -
 fn head(held: &CredentialState, now: SystemTime) -> Vec<String> {
     let mut lines = vec![format!("{} {}: {}", provider(held), held.key, broker::name(held.state))];
     let mut add = |label: &str, text: &str| lines.push(format!("  {label:<8}  {text}"));
+    if !held.account.is_empty() {
+        add("account", &account(held));
+    }
     if let Some(bound) = &held.bound {
         add("lifetime", &bounded(held, bound, now));
     }

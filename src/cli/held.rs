@@ -9,7 +9,7 @@ use credbroker_client::{
 use credbroker_exec::{Failure, Source, request_patiently};
 
 use super::{
-    broker::{BrokerArgs, Selection, SelectionArgs, SourceArgs, held_of},
+    broker::{BrokerArgs, Selection, SelectionArgs, SourceArgs, admin, held_of},
     console::{Console, OutputFormat},
     context::{Target, resolve},
     get::noticed,
@@ -64,7 +64,7 @@ fn refreshed(
     let (selector, environment) = (&selected.selector, console.environment);
     let held = args.broker.start_and_ask(environment, async |client| {
         let what = format!("credbroker: waiting for the plugin runs of {selected} ...");
-        let admin = client.admin();
+        let admin = admin(&client, environment);
         explained(&what, admin.refresh(selector)).await?;
         admin.credentials(selector).await
     })?;
@@ -72,7 +72,7 @@ fn refreshed(
         return Ok(held);
     };
     let first = first_run(args, target, console);
-    let held = args.broker.try_ask(environment, async |client| client.admin().credentials(selector).await)?;
+    let held = args.broker.try_ask(environment, async |client| admin(&client, environment).credentials(selector).await)?;
     Ok(held.and_then(|held| if held.is_empty() { first.map(|()| held) } else { Ok(held) }))
 }
 

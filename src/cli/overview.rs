@@ -1,24 +1,27 @@
 //! What a broker is and holds: what commands ask it, and how they show it, as text and as JSON.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     fmt::Write as _,
     io,
+    path::Path,
     time::{Duration, SystemTime},
 };
 
 use credbroker_client::{
-    Client, Error, Failure,
-    admin::{BrokerInfo, ConfigurationState, CredentialState, ProviderState, Rejections, Selector, State},
+    Error, Failure,
+    admin::{
+        Admin, BrokerInfo, ConfigurationState, CredentialState, ProviderState, Rejections, Selector, State,
+    },
 };
 use serde_json::{Value, json};
 
 use super::{
     broker::{name, reason},
     console::{Console, OutputFormat},
-    screen::{Screen, Tone, ahead, counted, dated, fitted, rfc3339, span, wrapped},
+    screen::{Screen, Tone, ahead, counted, dated, fitted, rfc3339, shortened, span, wrapped},
 };
-use credbroker_credential::text::one_line;
+use credbroker_credential::text::{one_line, shown_path};
 use credbroker_observe::clock::{Clock as _, SystemClock};
 
 #[derive(Debug)]
@@ -29,8 +32,7 @@ pub(super) struct Overview {
 }
 
 impl Overview {
-    pub(super) async fn read(client: &Client, selector: &Selector) -> Result<Self, Error> {
-        let admin = client.admin();
+    pub(super) async fn read(admin: &Admin, selector: &Selector) -> Result<Self, Error> {
         let credentials = admin.credentials(selector).await?;
         let mut providers = admin.providers().await?;
         match selector {
@@ -48,6 +50,19 @@ impl Overview {
         self.providers.iter().filter(move |provider| !held.contains(&(&provider.name, &provider.definition)))
     }
 
+    /// A row for each credential, in the given order, and then for each provider without one.
+    pub(super) fn rows<'a>(
+        &'a self,
+        credentials: impl IntoIterator<Item = &'a CredentialState>,
+        now: SystemTime,
+    ) -> Vec<CredentialRow> {
+        let held = self.credentials.iter().map(|held| (&*held.provider, held.definition_file.as_deref()));
+        let idle = self.providers.iter().map(|of| (&*of.name, of.definition_file.as_deref()));
+        let repeated = repeated(held.chain(idle));
+        let held = credentials.into_iter().map(|held| CredentialRow::of(held, &repeated, now));
+        held.chain(self.idle().map(|provider| CredentialRow::idle(provider, &repeated))).collect()
+    }
+
     /// Whether a person should look at it.
     pub(super) fn has_failed(&self) -> bool {
         let failed = |held: &CredentialState| held.state == State::Failed || held.last_failure.is_some();
@@ -61,19 +76,28 @@ impl Overview {
 pub(super) fn text(overview: &Overview, screen: Screen, now: SystemTime) -> String {
     let mut text = header(&overview.broker, screen, now);
     text.push('\n');
-    text.push_str(&table(&rows(overview, now), screen));
+    let mut rows = overview.rows(&overview.credentials, now);
+    rows.sort_by(|one, other| one.cells[0].cmp(&other.cells[0]));
+    text.push_str(&table(&rows, screen));
     let configuration = overview.broker.configuration.as_ref().map(configuration_lines).unwrap_or_default();
     text.push_str(if configuration.is_empty() { "" } else { "\n" });
     text.extend(configuration.iter().map(|line| wrapped(line, 4, screen.width())));
     text
 }
 
-fn rows(overview: &Overview, now: SystemTime) -> Vec<CredentialRow> {
-    let held = overview.credentials.iter().map(|held| (&held.provider, CredentialRow::of(held, now)));
-    let idle = overview.idle().map(|provider| (&provider.name, CredentialRow::idle(provider)));
-    let mut rows: Vec<_> = held.chain(idle).collect();
-    rows.sort_by_key(|(name, _)| *name);
-    rows.into_iter().map(|(_, row)| row).collect()
+/// The names that providers of several files have.
+fn repeated<'a>(providers: impl Iterator<Item = (&'a str, Option<&'a str>)>) -> HashSet<&'a str> {
+    let mut first = HashMap::new();
+    let repeats = |(name, file): &(&'a str, Option<&'a str>)| first.entry(*name).or_insert(*file) != file;
+    providers.filter(repeats).map(|(name, _)| name).collect()
+}
+
+/// The provider, with its file if its name is one of `repeated`.
+fn named(name: &str, file: Option<&str>, repeated: &HashSet<&str>) -> String {
+    match file.filter(|_| repeated.contains(name)) {
+        Some(file) => one_line(&format!("{name} ({})", shown_path(Path::new(file)))),
+        None => one_line(name),
+    }
 }
 
 /// `credbroker 0.1.0 (3f2a9c1), up 3h`.
@@ -141,7 +165,8 @@ pub(super) fn print(
     console: &mut Console<'_>,
 ) -> io::Result<()> {
     let (now, screen) = (SystemClock.now().wall, Screen::of_stdout(console.environment));
-    let rows = || states.iter().map(|held| CredentialRow::of(held, now)).collect::<Vec<_>>();
+    let repeated = repeated(states.iter().map(|held| (&*held.provider, held.definition_file.as_deref())));
+    let rows = || states.iter().map(|held| CredentialRow::of(held, &repeated, now)).collect::<Vec<_>>();
     let document = || json!({ "credentials": states.iter().map(state_json).collect::<Vec<_>>() });
     console.print(format, || table(&rows(), screen), document)
 }
@@ -150,16 +175,16 @@ pub(super) fn print(
 #[derive(Debug)]
 pub(super) struct CredentialRow {
     tone: Tone,
-    cells: [String; 7],
+    cells: [String; 8],
     notes: Vec<String>,
 }
 
-const HEAD: [&str; 7] = ["PROVIDER", "STATE", "EXPIRES", "NEXT RUN", "RUNS", "WATCHES", "KEY"];
+const HEAD: [&str; 8] = ["PROVIDER", "ACCOUNT", "STATE", "EXPIRES", "NEXT RUN", "RUNS", "WATCHES", "KEY"];
 /// The column of the state, and those that a narrow terminal leaves out.
-const LAYOUT: (usize, &[usize]) = (1, &[5, 4, 6, 3]);
+const LAYOUT: (usize, &[usize]) = (2, &[6, 5, 7, 4, 1]);
 
 impl CredentialRow {
-    pub(super) fn of(held: &CredentialState, now: SystemTime) -> Self {
+    fn of(held: &CredentialState, repeated: &HashSet<&str>, now: SystemTime) -> Self {
         let time =
             |at: Option<SystemTime>, past| at.map_or_else(|| "-".to_owned(), |at| ahead(at, now, past));
         let tone = match held.state {
@@ -168,11 +193,16 @@ impl CredentialRow {
             State::Renewing | State::Waiting => Tone::Pending,
             _ => Tone::Plain,
         };
-        let failure = held.last_failure.as_ref().map(|failure| described(&provider(held), failure));
-        let summary = |rejections| format!("{} {}: {}", provider(held), held.key, summary(rejections, now));
-        let rejections = held.rejections.as_ref().map(summary);
+        let provider = match held.cluster_profile {
+            Some(_) => provider(held),
+            None => named(&held.provider, held.definition_file.as_deref(), repeated),
+        };
+        let failure = held.last_failure.as_ref().map(|failure| described(&provider, failure));
+        let summary = |rejections| format!("{provider} {}: {}", held.key, summary(rejections, now));
+        let rejections = held.rejections.as_ref().filter(|known| known.rejections > 0).map(summary);
         let cells = [
-            provider(held),
+            provider,
+            account(held),
             name(held.state),
             time(held.expires_at, "expired"),
             time(held.next_refresh, "now"),
@@ -183,16 +213,24 @@ impl CredentialRow {
         Self { tone, cells, notes: failure.into_iter().chain(rejections).collect() }
     }
 
-    pub(super) fn idle(provider: &ProviderState) -> Self {
+    fn idle(provider: &ProviderState, repeated: &HashSet<&str>) -> Self {
         let (tone, state) = match &provider.failure {
             None => (Tone::Faint, "idle"),
             Some(_) => (Tone::Bad, "unusable"),
         };
-        let name = one_line(&provider.name);
+        let name = named(&provider.name, provider.definition_file.as_deref(), repeated);
         let notes = provider.failure.iter().map(|failure| described(&name, failure)).collect();
-        let cells = [&name, state, "-", "-", "0", "0", "-"].map(str::to_owned);
+        let cells = [&name, "-", state, "-", "-", "0", "0", "-"].map(str::to_owned);
         Self { tone, cells, notes }
     }
+}
+
+/// `AWS_PROFILE=prod`, with a `*` if this shell gets the credential.
+pub(super) fn account(held: &CredentialState) -> String {
+    let variables = held.account.iter().map(|(name, value)| format!("{name}={value}"));
+    let mark = held.is_of_caller.then(|| "*".to_owned());
+    let words: Vec<_> = mark.into_iter().chain(variables).collect();
+    if words.is_empty() { "-".to_owned() } else { one_line(&words.join(" ")) }
 }
 
 pub(super) fn described(name: &str, failure: &Failure) -> String {
@@ -201,7 +239,10 @@ pub(super) fn described(name: &str, failure: &Failure) -> String {
 
 /// `rows` and what there is to say about them, in the width of `screen`.
 pub(super) fn table(rows: &[CredentialRow], screen: Screen) -> String {
-    let cells: Vec<_> = rows.iter().map(|row| (row.tone, row.cells.clone())).collect();
+    let mut cells: Vec<_> = rows.iter().map(|row| (row.tone, row.cells.clone())).collect();
+    for (_, cells) in &mut cells {
+        cells[1] = shortened(&cells[1], screen.width() / 2);
+    }
     let mut text = fitted(HEAD, &cells, LAYOUT, screen);
     let notes: String =
         rows.iter().flat_map(|row| &row.notes).map(|note| wrapped(note, 2, screen.width())).collect();

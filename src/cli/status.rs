@@ -6,7 +6,7 @@ use credbroker_client::{ClusterProfileRef, admin::Selector};
 use serde_json::json;
 
 use super::{
-    broker::{BrokerArgs, ON_DEMAND},
+    broker::{BrokerArgs, ON_DEMAND, admin},
     console::{Console, OutputFormat},
     overview::{Overview, document, text},
     screen::Screen,
@@ -24,6 +24,9 @@ use credbroker_observe::clock::{Clock as _, SystemClock};
 ///   empty      no credential; the next request runs the plugin
 ///   idle       no request for the provider yet
 ///   unusable   the plugin is not installed, or may not run
+///
+/// ACCOUNT has the variables that select the account, for the broker's own user. A * marks the credential that a client
+/// in this shell gets.
 ///
 /// Below the table are the last failures, rejections by API servers, and problems of the configuration.
 /// A narrow terminal hides columns; -o json has everything.
@@ -72,7 +75,7 @@ pub(super) fn run(args: &StatusArgs, console: &mut Console<'_>) -> anyhow::Resul
         }
         return watch::run(&args.broker, &selector, console);
     }
-    let read = async |client| Overview::read(&client, &selector).await;
+    let read = async |client| Overview::read(&admin(&client, console.environment), &selector).await;
     let overview = match args.broker.try_ask(console.environment, read)? {
         Err(failure) if args.broker.starts_on_demand(&failure, console.environment) => {
             let none = || json!({"broker": null, "startsOnDemand": true, "providers": [], "credentials": []});

@@ -1,5 +1,7 @@
 //! Never the credential of another account: real brokers, real shims, and the kubeconfigs that they write and read.
 
+mod variables;
+
 use std::{
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
@@ -321,8 +323,8 @@ fn a_variable_that_may_select_an_identity_and_is_on_no_list_is_warned_about() {
     let files = TwoFiles::new();
     let broker = Broker::builder(PROGRAM)
         .kubeconfig(files.file("first"))
-        .env("SCW_PROFILE", "prod")
+        .env("SCW_TOKEN", "prod")
         .env("AWS_PROFILE", "x");
     let (_, log) = broker.start().stop();
-    assert!(log.contains("[SCW_PROFILE]") && log.contains("callerEnv: [SCW_PROFILE]"), "{log}");
+    assert!(log.contains("[SCW_TOKEN]") && log.contains("callerEnv: [SCW_TOKEN]"), "{log}");
 }

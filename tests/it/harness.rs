@@ -210,6 +210,6 @@ pub(crate) fn request(
     let provider = pb::ProviderRef { name: provider.to_owned(), definition: None };
     let source = Some(pb::credential_ref::Source::Provider(provider));
     let env = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    let reference = Some(pb::CredentialRef { source, cluster, env });
+    let reference = Some(pb::CredentialRef { source, cluster, env, ..Default::default() });
     pb::GetCredentialRequest { r#ref: reference, ..Default::default() }
 }

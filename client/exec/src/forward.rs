@@ -1,8 +1,9 @@
 //! Which of the caller's variables are sent to the broker.
 
-use std::{collections::BTreeMap, ffi::OsStr};
+use std::ffi::OsStr;
 
-use credbroker_proto::{Globs, SESSION_VARIABLES, is_identity_variable};
+use credbroker_client::CredentialRef;
+use credbroker_proto::{Globs, SESSION_VARIABLES, is_account_variable, is_identity_variable};
 
 use crate::edges::Environment;
 
@@ -19,8 +20,16 @@ pub struct ForwardError {
     pub name: String,
 }
 
-/// The variables that match the identity list or a glob of `CREDBROKER_CALLER_ENV`.
-pub(crate) fn forwarded(environment: &Environment) -> Result<BTreeMap<String, String>, ForwardError> {
+/// `reference` with the variables that match the identity list or a glob of `CREDBROKER_CALLER_ENV`, and those whose names look
+/// like that of an account.
+///
+/// # Errors
+///
+/// A value is not UTF-8.
+pub fn with_variables(
+    mut reference: CredentialRef,
+    environment: &Environment,
+) -> Result<CredentialRef, ForwardError> {
     let refused = |name: &str| ForwardError { name: name.to_owned() };
     let more = match environment.get(MORE) {
         Some(globs) => {
@@ -30,14 +39,17 @@ pub(crate) fn forwarded(environment: &Environment) -> Result<BTreeMap<String, St
         None => None,
     };
     let more = |name: &OsStr| Some(more.as_ref()?.matches(name.to_str()?));
-    let mut sent = BTreeMap::new();
     for (name, value) in environment.iter() {
-        if is_identity_variable(name.as_encoded_bytes()) || more(name) == Some(true) {
+        let bytes = name.as_encoded_bytes();
+        let is_chosen = is_identity_variable(bytes) || more(name) == Some(true);
+        if is_chosen || is_account_variable(bytes) {
             let Some(name) = name.to_str() else { continue };
-            sent.insert(name.to_owned(), value.to_str().ok_or_else(|| refused(name))?.to_owned());
+            let value = value.to_str().ok_or_else(|| refused(name))?;
+            reference =
+                if is_chosen { reference.env(name, value) } else { reference.account_env(name, value) };
         }
     }
-    Ok(sent)
+    Ok(reference)
 }
 
 /// The variables of the session of the person at the terminal. Without one that cannot be sent, a login may need another
@@ -59,21 +71,39 @@ mod tests {
         pairs.iter().map(|(name, value)| (OsString::from(name), OsString::from_vec(value.to_vec()))).collect()
     }
 
+    fn sent(pairs: &[(&str, &[u8])]) -> Result<CredentialRef, ForwardError> {
+        with_variables(CredentialRef::provider("p"), &environment(pairs))
+    }
+
     #[test]
-    fn the_identity_list_and_the_callers_globs_are_sent_and_nothing_else() {
-        let all = environment(&[
-            ("AWS_PROFILE", b"dev"),
+    fn the_identity_list_the_callers_globs_and_accounts_are_sent_and_nothing_else() {
+        let all = [
+            ("AWS_PROFILE", &b"dev"[..]),
             ("KUBECONFIG", b"/k"),
             ("HOME", b"/home/me"),
             ("MY_TENANT", b"t"),
+            ("YOUR_TENANT", b"u"),
             ("YOURS", b""),
             ("CREDBROKER_CALLER_ENV", b" MY_* ,,YOURS"),
             ("SECRET", b"\xff"),
-        ]);
-        let sent = forwarded(&all).unwrap();
-        let names: Vec<_> = sent.keys().map(String::as_str).collect();
-        assert_eq!(names, ["AWS_PROFILE", "MY_TENANT", "YOURS"]);
-        assert_eq!(sent["AWS_PROFILE"], "dev");
+        ];
+        let expected = CredentialRef::provider("p").env("AWS_PROFILE", "dev").env("MY_TENANT", "t");
+        assert_eq!(sent(&all), Ok(expected.env("YOURS", "").account_env("YOUR_TENANT", "u")));
+    }
+
+    /// With which a login or a plugin chooses its account, by hand or in the documentation of a tool.
+    #[test]
+    fn no_name_of_an_account_is_dropped() {
+        let names = "AWS_PROFILE AWS_DEFAULT_PROFILE AWS_ROLE_ARN AWS_REGION AWS_ACCESS_KEY_ID AWS_CONFIG_FILE
+            AWS_SHARED_CREDENTIALS_FILE AWS_VAULT CLOUDSDK_ACTIVE_CONFIG_NAME CLOUDSDK_CONFIG CLOUDSDK_CORE_ACCOUNT
+            GOOGLE_APPLICATION_CREDENTIALS AZURE_CONFIG_DIR AZURE_TENANT_ID AZURE_CLIENT_ID ARM_SUBSCRIPTION_ID
+            AAD_LOGIN_METHOD OS_CLOUD OCI_CLI_PROFILE DIGITALOCEAN_CONTEXT IBMCLOUD_ACCOUNT_ID ALIBABA_CLOUD_PROFILE
+            TELEPORT_HOME TSH_USER VAULT_ADDR KUBELOGIN_CACHE OIDC_ISSUER_URL TANZU_CONTEXT PINNIPED_USERNAME
+            DEFAULT_ROLE KRB5CCNAME SCW_PROFILE YC_PROFILE SAML2AWS_PROFILE AWSU_PROFILE ALICLOUD_PROFILE
+            LEAPP_PROFILE NEBIUS_PROFILE EXOSCALE_ACCOUNT HCLOUD_CONTEXT";
+        for name in names.split_whitespace() {
+            assert_ne!(sent(&[(name, b"x")]), sent(&[]), "{name}");
+        }
     }
 
     #[test]
@@ -94,8 +124,8 @@ mod tests {
 
     #[test]
     fn an_identity_that_cannot_be_sent_is_an_error_that_names_it() {
-        let error = forwarded(&environment(&[("AWS_PROFILE", b"c4n4ry\xff")])).unwrap_err();
+        let error = sent(&[("AWS_PROFILE", b"c4n4ry\xff")]).unwrap_err();
         assert!(error.to_string().contains("AWS_PROFILE") && !error.to_string().contains("c4n4ry"));
-        assert!(forwarded(&environment(&[(MORE, b"\xff")])).is_err());
+        assert!(sent(&[(MORE, b"\xff")]).is_err() && sent(&[("SCW_PROFILE", b"\xff")]).is_err());
     }
 }

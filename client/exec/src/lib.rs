@@ -37,7 +37,7 @@ pub use exec_info::ExecInfoError;
 pub use exit_code::exit_code;
 pub use failure::Failure;
 pub use fallback::FallbackError;
-pub use forward::ForwardError;
+pub use forward::{ForwardError, with_variables};
 pub use notice::with_notice;
 pub use on_demand::{OnDemand, OnDemandError, Starter};
 pub use originals::{original_line, original_of, originals};

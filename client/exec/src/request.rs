@@ -8,13 +8,14 @@ use credbroker_client::{
 
 use crate::{
     edges::Environment,
-    forward::{ForwardError, forwarded, session},
+    forward::{ForwardError, session, with_variables},
     source::Source,
 };
 
 /// A request for the credential of `source`, with the variables of `environment` that select an identity: those of
-/// common plugins, and those that `CREDBROKER_CALLER_ENV` matches. `caller` names the process that the credential is for;
-/// `None`: unknown. `at_terminal`: a person waits for the answer, and the request has the variables of the session.
+/// common plugins, those that `CREDBROKER_CALLER_ENV` matches, and those whose names look like that of an account. `caller`
+/// names the process that the credential is for; `None`: unknown. `at_terminal`: a person waits for the answer, and the
+/// request has the variables of the session.
 ///
 /// # Errors
 ///
@@ -32,9 +33,7 @@ pub fn request(
     if let Some(cluster) = cluster {
         reference = reference.cluster(cluster);
     }
-    for (name, value) in forwarded(environment)? {
-        reference = reference.env(name, value);
-    }
+    let reference = with_variables(reference, environment)?;
     let mut request = CredentialRequest::new(reference).at_terminal(at_terminal);
     if at_terminal {
         request = request.session(session(environment));

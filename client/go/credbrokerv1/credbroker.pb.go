@@ -720,7 +720,7 @@ func (x KeyPart_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use KeyPart_Kind.Descriptor instead.
 func (KeyPart_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{28, 0}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{29, 0}
 }
 
 // Where the value of a part comes from.
@@ -793,7 +793,7 @@ func (x KeyPart_Origin) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use KeyPart_Origin.Descriptor instead.
 func (KeyPart_Origin) EnumDescriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{28, 1}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{29, 1}
 }
 
 // Why something failed: the same reason and message as the status of a request that fails for it.
@@ -878,7 +878,11 @@ type CredentialRef struct {
 	// CLUSTER_MISMATCH.
 	Cluster *Cluster `protobuf:"bytes,3,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	// Variables from the caller's environment. The broker uses only those that the provider's `callerEnv` names.
-	Env           map[string]string `protobuf:"bytes,4,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Env map[string]string `protobuf:"bytes,4,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Variables from the caller's environment that it sends because of their names, which look like those of an account,
+	// such as SCW_PROFILE. The broker uses them for providers from a kubeconfig, and those that `callerEnv` of another
+	// provider names. Others never make a request fail. Names without such a word are ignored, and those in `env` count.
+	AccountEnv    map[string]string `protobuf:"bytes,5,rep,name=account_env,json=accountEnv,proto3" json:"account_env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -948,6 +952,13 @@ func (x *CredentialRef) GetCluster() *Cluster {
 func (x *CredentialRef) GetEnv() map[string]string {
 	if x != nil {
 		return x.Env
+	}
+	return nil
+}
+
+func (x *CredentialRef) GetAccountEnv() map[string]string {
+	if x != nil {
+		return x.AccountEnv
 	}
 	return nil
 }
@@ -1292,8 +1303,7 @@ type GetCredentialRequest struct {
 	// Only exec plugins, such as credbroker-exec, set this. All other clients must leave it unset and call ReportRejected
 	// instead; see ExecPluginCaller.
 	ExecPluginCaller *ExecPluginCaller `protobuf:"bytes,2,opt,name=exec_plugin_caller,json=execPluginCaller,proto3" json:"exec_plugin_caller,omitempty"`
-	// A user waits for the response at a terminal: the last failure of the plugin is the response only if the same caller has
-	// received it in the last ten seconds. Otherwise the plugin runs.
+	// A person waits for the response at a terminal: a failure of the plugin is cached for at most three seconds.
 	AtTerminal bool `protobuf:"varint,3,opt,name=at_terminal,json=atTerminal,proto3" json:"at_terminal,omitempty"`
 	// Variables of the session of that person: DISPLAY, WAYLAND_DISPLAY, XAUTHORITY, DBUS_SESSION_BUS_ADDRESS,
 	// SSH_AUTH_SOCK, BROWSER and TERM. Others are ignored, and all are unless `at_terminal` is set and the caller has the
@@ -1593,11 +1603,9 @@ type AttendCredentialRequest struct {
 	Login bool `protobuf:"varint,3,opt,name=login,proto3" json:"login,omitempty"`
 	// The caller can run the plugin in its own terminal, if the plugin reads from one; see Lease. Ignored unless the caller
 	// has the broker's own uid, mount namespace and PID namespace, and no access rule lets another user get the credential.
-	CanRunPlugin bool `protobuf:"varint,4,opt,name=can_run_plugin,json=canRunPlugin,proto3" json:"can_run_plugin,omitempty"`
-	// As in GetCredentialRequest.
-	ExecPluginCaller *ExecPluginCaller `protobuf:"bytes,5,opt,name=exec_plugin_caller,json=execPluginCaller,proto3" json:"exec_plugin_caller,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	CanRunPlugin  bool `protobuf:"varint,4,opt,name=can_run_plugin,json=canRunPlugin,proto3" json:"can_run_plugin,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AttendCredentialRequest) Reset() {
@@ -1656,13 +1664,6 @@ func (x *AttendCredentialRequest) GetCanRunPlugin() bool {
 		return x.CanRunPlugin
 	}
 	return false
-}
-
-func (x *AttendCredentialRequest) GetExecPluginCaller() *ExecPluginCaller {
-	if x != nil {
-		return x.ExecPluginCaller
-	}
-	return nil
 }
 
 // One message of AttendCredential. The last one has the credential.
@@ -2634,7 +2635,9 @@ type ListCredentialsRequest struct {
 	// `next_page_token` of the previous response to the same request. Empty: the first page.
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// The response has `CredentialState.key_parts`.
-	WithKeyParts  bool `protobuf:"varint,4,opt,name=with_key_parts,json=withKeyParts,proto3" json:"with_key_parts,omitempty"`
+	WithKeyParts bool `protobuf:"varint,4,opt,name=with_key_parts,json=withKeyParts,proto3" json:"with_key_parts,omitempty"`
+	// `env` and `account_env` of a caller: the response has `CredentialState.is_of_caller`. Other fields are ignored.
+	Caller        *CredentialRef `protobuf:"bytes,5,opt,name=caller,proto3" json:"caller,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2695,6 +2698,13 @@ func (x *ListCredentialsRequest) GetWithKeyParts() bool {
 		return x.WithKeyParts
 	}
 	return false
+}
+
+func (x *ListCredentialsRequest) GetCaller() *CredentialRef {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
 }
 
 // Response of ListCredentials.
@@ -2797,7 +2807,14 @@ type CredentialState struct {
 	NextRunTime *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=next_run_time,json=nextRunTime,proto3" json:"next_run_time,omitempty"`
 	// Everything that `key` is made of. Credentials whose parts are equal have one key. Empty unless the request sets
 	// `with_key_parts`.
-	KeyParts      []*KeyPart `protobuf:"bytes,20,rep,name=key_parts,json=keyParts,proto3" json:"key_parts,omitempty"`
+	KeyParts []*KeyPart `protobuf:"bytes,20,rep,name=key_parts,json=keyParts,proto3" json:"key_parts,omitempty"`
+	// The variables that select the account, with values of at most 64 characters; a longer one ends with `…`. Only for the
+	// broker's own user.
+	Account []*AccountVariable `protobuf:"bytes,21,rep,name=account,proto3" json:"account,omitempty"`
+	// The kubeconfig that defines the provider. Absent: the broker's configuration defines it.
+	DefinitionFile *string `protobuf:"bytes,22,opt,name=definition_file,json=definitionFile,proto3,oneof" json:"definition_file,omitempty"`
+	// `caller` of the request gets this credential for the same cluster. Only for the broker's own user.
+	IsOfCaller    bool `protobuf:"varint,23,opt,name=is_of_caller,json=isOfCaller,proto3" json:"is_of_caller,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2972,6 +2989,82 @@ func (x *CredentialState) GetKeyParts() []*KeyPart {
 	return nil
 }
 
+func (x *CredentialState) GetAccount() []*AccountVariable {
+	if x != nil {
+		return x.Account
+	}
+	return nil
+}
+
+func (x *CredentialState) GetDefinitionFile() string {
+	if x != nil && x.DefinitionFile != nil {
+		return *x.DefinitionFile
+	}
+	return ""
+}
+
+func (x *CredentialState) GetIsOfCaller() bool {
+	if x != nil {
+		return x.IsOfCaller
+	}
+	return false
+}
+
+// A variable of a plugin that selects its account.
+type AccountVariable struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the variable.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Its value.
+	Value         string `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccountVariable) Reset() {
+	*x = AccountVariable{}
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccountVariable) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccountVariable) ProtoMessage() {}
+
+func (x *AccountVariable) ProtoReflect() protoreflect.Message {
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccountVariable.ProtoReflect.Descriptor instead.
+func (*AccountVariable) Descriptor() ([]byte, []int) {
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *AccountVariable) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AccountVariable) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
 // A part of a key.
 type KeyPart struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2991,7 +3084,7 @@ type KeyPart struct {
 
 func (x *KeyPart) Reset() {
 	*x = KeyPart{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[28]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3003,7 +3096,7 @@ func (x *KeyPart) String() string {
 func (*KeyPart) ProtoMessage() {}
 
 func (x *KeyPart) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[28]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3016,7 +3109,7 @@ func (x *KeyPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyPart.ProtoReflect.Descriptor instead.
 func (*KeyPart) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{28}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *KeyPart) GetKind() KeyPart_Kind {
@@ -3058,7 +3151,7 @@ type RefreshCredentialsRequest struct {
 
 func (x *RefreshCredentialsRequest) Reset() {
 	*x = RefreshCredentialsRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[29]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3070,7 +3163,7 @@ func (x *RefreshCredentialsRequest) String() string {
 func (*RefreshCredentialsRequest) ProtoMessage() {}
 
 func (x *RefreshCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[29]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3083,7 +3176,7 @@ func (x *RefreshCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefreshCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*RefreshCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{29}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RefreshCredentialsRequest) GetSelector() *CredentialSelector {
@@ -3104,7 +3197,7 @@ type RefreshCredentialsResponse struct {
 
 func (x *RefreshCredentialsResponse) Reset() {
 	*x = RefreshCredentialsResponse{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[30]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3116,7 +3209,7 @@ func (x *RefreshCredentialsResponse) String() string {
 func (*RefreshCredentialsResponse) ProtoMessage() {}
 
 func (x *RefreshCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[30]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3129,7 +3222,7 @@ func (x *RefreshCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefreshCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*RefreshCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{30}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RefreshCredentialsResponse) GetRefreshed() uint32 {
@@ -3150,7 +3243,7 @@ type EvictCredentialsRequest struct {
 
 func (x *EvictCredentialsRequest) Reset() {
 	*x = EvictCredentialsRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[31]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3162,7 +3255,7 @@ func (x *EvictCredentialsRequest) String() string {
 func (*EvictCredentialsRequest) ProtoMessage() {}
 
 func (x *EvictCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[31]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3175,7 +3268,7 @@ func (x *EvictCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvictCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*EvictCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{31}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *EvictCredentialsRequest) GetSelector() *CredentialSelector {
@@ -3196,7 +3289,7 @@ type EvictCredentialsResponse struct {
 
 func (x *EvictCredentialsResponse) Reset() {
 	*x = EvictCredentialsResponse{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[32]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3208,7 +3301,7 @@ func (x *EvictCredentialsResponse) String() string {
 func (*EvictCredentialsResponse) ProtoMessage() {}
 
 func (x *EvictCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[32]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3221,7 +3314,7 @@ func (x *EvictCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvictCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*EvictCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{32}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *EvictCredentialsResponse) GetEvicted() uint32 {
@@ -3245,7 +3338,7 @@ type ListProvidersRequest struct {
 
 func (x *ListProvidersRequest) Reset() {
 	*x = ListProvidersRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[33]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3257,7 +3350,7 @@ func (x *ListProvidersRequest) String() string {
 func (*ListProvidersRequest) ProtoMessage() {}
 
 func (x *ListProvidersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[33]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3270,7 +3363,7 @@ func (x *ListProvidersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvidersRequest.ProtoReflect.Descriptor instead.
 func (*ListProvidersRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{33}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListProvidersRequest) GetPageSize() int32 {
@@ -3300,7 +3393,7 @@ type ListProvidersResponse struct {
 
 func (x *ListProvidersResponse) Reset() {
 	*x = ListProvidersResponse{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[34]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3312,7 +3405,7 @@ func (x *ListProvidersResponse) String() string {
 func (*ListProvidersResponse) ProtoMessage() {}
 
 func (x *ListProvidersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[34]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3325,7 +3418,7 @@ func (x *ListProvidersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvidersResponse.ProtoReflect.Descriptor instead.
 func (*ListProvidersResponse) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{34}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListProvidersResponse) GetProviders() []*ProviderState {
@@ -3354,14 +3447,16 @@ type ProviderState struct {
 	// ClusterProfiles can use it.
 	ServesClusterProfiles bool `protobuf:"varint,4,opt,name=serves_cluster_profiles,json=servesClusterProfiles,proto3" json:"serves_cluster_profiles,omitempty"`
 	// Why a run cannot be started. Absent: it can, as far as the broker knows.
-	Failure       *Failure `protobuf:"bytes,5,opt,name=failure,proto3" json:"failure,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Failure *Failure `protobuf:"bytes,5,opt,name=failure,proto3" json:"failure,omitempty"`
+	// The kubeconfig that defines it. Absent: the broker's configuration defines it.
+	DefinitionFile *string `protobuf:"bytes,6,opt,name=definition_file,json=definitionFile,proto3,oneof" json:"definition_file,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ProviderState) Reset() {
 	*x = ProviderState{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[35]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3373,7 +3468,7 @@ func (x *ProviderState) String() string {
 func (*ProviderState) ProtoMessage() {}
 
 func (x *ProviderState) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[35]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3386,7 +3481,7 @@ func (x *ProviderState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProviderState.ProtoReflect.Descriptor instead.
 func (*ProviderState) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{35}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ProviderState) GetName() string {
@@ -3424,6 +3519,13 @@ func (x *ProviderState) GetFailure() *Failure {
 	return nil
 }
 
+func (x *ProviderState) GetDefinitionFile() string {
+	if x != nil && x.DefinitionFile != nil {
+		return *x.DefinitionFile
+	}
+	return ""
+}
+
 // Request of GetBrokerInfo.
 type GetBrokerInfoRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3433,7 +3535,7 @@ type GetBrokerInfoRequest struct {
 
 func (x *GetBrokerInfoRequest) Reset() {
 	*x = GetBrokerInfoRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[36]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3445,7 +3547,7 @@ func (x *GetBrokerInfoRequest) String() string {
 func (*GetBrokerInfoRequest) ProtoMessage() {}
 
 func (x *GetBrokerInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[36]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3458,7 +3560,7 @@ func (x *GetBrokerInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBrokerInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetBrokerInfoRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{36}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{37}
 }
 
 // Response of GetBrokerInfo.
@@ -3484,7 +3586,7 @@ type GetBrokerInfoResponse struct {
 
 func (x *GetBrokerInfoResponse) Reset() {
 	*x = GetBrokerInfoResponse{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[37]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3496,7 +3598,7 @@ func (x *GetBrokerInfoResponse) String() string {
 func (*GetBrokerInfoResponse) ProtoMessage() {}
 
 func (x *GetBrokerInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[37]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3509,7 +3611,7 @@ func (x *GetBrokerInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBrokerInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetBrokerInfoResponse) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{37}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GetBrokerInfoResponse) GetVersion() string {
@@ -3582,7 +3684,7 @@ type ConfigurationState struct {
 
 func (x *ConfigurationState) Reset() {
 	*x = ConfigurationState{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[38]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3594,7 +3696,7 @@ func (x *ConfigurationState) String() string {
 func (*ConfigurationState) ProtoMessage() {}
 
 func (x *ConfigurationState) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[38]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3607,7 +3709,7 @@ func (x *ConfigurationState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigurationState.ProtoReflect.Descriptor instead.
 func (*ConfigurationState) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{38}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ConfigurationState) GetReadTime() *timestamppb.Timestamp {
@@ -3658,7 +3760,7 @@ type ClusterState_Property struct {
 
 func (x *ClusterState_Property) Reset() {
 	*x = ClusterState_Property{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[42]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3670,7 +3772,7 @@ func (x *ClusterState_Property) String() string {
 func (*ClusterState_Property) ProtoMessage() {}
 
 func (x *ClusterState_Property) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[42]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3713,7 +3815,7 @@ type ClusterState_SkippedProvider struct {
 
 func (x *ClusterState_SkippedProvider) Reset() {
 	*x = ClusterState_SkippedProvider{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[43]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3725,7 +3827,7 @@ func (x *ClusterState_SkippedProvider) String() string {
 func (*ClusterState_SkippedProvider) ProtoMessage() {}
 
 func (x *ClusterState_SkippedProvider) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[43]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3758,7 +3860,7 @@ func (x *ClusterState_SkippedProvider) GetMessage() string {
 // Reported and suspected rejections, and what the broker did about them.
 type CredentialState_Rejections struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Number of reported and suspected rejections, of all generations.
+	// Number of rejections of all generations that a client reported or an API server confirmed.
 	Rejections uint64 `protobuf:"varint,1,opt,name=rejections,proto3" json:"rejections,omitempty"`
 	// How often the broker asked the API server whether it accepts the credential.
 	Verifications uint64 `protobuf:"varint,2,opt,name=verifications,proto3" json:"verifications,omitempty"`
@@ -3772,7 +3874,7 @@ type CredentialState_Rejections struct {
 
 func (x *CredentialState_Rejections) Reset() {
 	*x = CredentialState_Rejections{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[44]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3784,7 +3886,7 @@ func (x *CredentialState_Rejections) String() string {
 func (*CredentialState_Rejections) ProtoMessage() {}
 
 func (x *CredentialState_Rejections) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[44]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3837,13 +3939,18 @@ const file_credbroker_v1_credbroker_proto_rawDesc = "" +
 	"\x06reason\x18\x01 \x01(\x0e2\x1a.credbroker.v1.ErrorReasonR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12:\n" +
 	"\vretry_after\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"retryAfter\"\xc8\x02\n" +
+	"retryAfter\"\xdb\x03\n" +
 	"\rCredentialRef\x128\n" +
 	"\bprovider\x18\x01 \x01(\v2\x1a.credbroker.v1.ProviderRefH\x00R\bprovider\x12K\n" +
 	"\x0fcluster_profile\x18\x02 \x01(\v2 .credbroker.v1.ClusterProfileRefH\x00R\x0eclusterProfile\x120\n" +
 	"\acluster\x18\x03 \x01(\v2\x16.credbroker.v1.ClusterR\acluster\x12<\n" +
-	"\x03env\x18\x04 \x03(\v2%.credbroker.v1.CredentialRef.EnvEntryB\x03\x80\x01\x01R\x03env\x1a6\n" +
+	"\x03env\x18\x04 \x03(\v2%.credbroker.v1.CredentialRef.EnvEntryB\x03\x80\x01\x01R\x03env\x12R\n" +
+	"\vaccount_env\x18\x05 \x03(\v2,.credbroker.v1.CredentialRef.AccountEnvEntryB\x03\x80\x01\x01R\n" +
+	"accountEnv\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a=\n" +
+	"\x0fAccountEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\b\n" +
 	"\x06source\"U\n" +
@@ -3907,13 +4014,12 @@ const file_credbroker_v1_credbroker_proto_rawDesc = "" +
 	"\n" +
 	"credential\x18\x01 \x01(\v2\x19.credbroker.v1.CredentialR\n" +
 	"credential\x120\n" +
-	"\acluster\x18\x02 \x01(\v2\x16.credbroker.v1.ClusterR\acluster\"\xe4\x02\n" +
+	"\acluster\x18\x02 \x01(\v2\x16.credbroker.v1.ClusterR\acluster\"\x95\x02\n" +
 	"\x17AttendCredentialRequest\x12.\n" +
 	"\x03ref\x18\x01 \x01(\v2\x1c.credbroker.v1.CredentialRefR\x03ref\x12R\n" +
 	"\asession\x18\x02 \x03(\v23.credbroker.v1.AttendCredentialRequest.SessionEntryB\x03\x80\x01\x01R\asession\x12\x14\n" +
 	"\x05login\x18\x03 \x01(\bR\x05login\x12$\n" +
-	"\x0ecan_run_plugin\x18\x04 \x01(\bR\fcanRunPlugin\x12M\n" +
-	"\x12exec_plugin_caller\x18\x05 \x01(\v2\x1f.credbroker.v1.ExecPluginCallerR\x10execPluginCaller\x1a:\n" +
+	"\x0ecan_run_plugin\x18\x04 \x01(\bR\fcanRunPlugin\x1a:\n" +
 	"\fSessionEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x93\x02\n" +
@@ -4016,16 +4122,17 @@ const file_credbroker_v1_credbroker_proto_rawDesc = "" +
 	"definition\x18\x05 \x01(\v2\x1a.credbroker.v1.ProviderRefH\x00R\n" +
 	"definitionB\n" +
 	"\n" +
-	"\bselector\"\xb9\x01\n" +
+	"\bselector\"\xef\x01\n" +
 	"\x16ListCredentialsRequest\x12=\n" +
 	"\bselector\x18\x01 \x01(\v2!.credbroker.v1.CredentialSelectorR\bselector\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\x12$\n" +
-	"\x0ewith_key_parts\x18\x04 \x01(\bR\fwithKeyParts\"\x83\x01\n" +
+	"\x0ewith_key_parts\x18\x04 \x01(\bR\fwithKeyParts\x124\n" +
+	"\x06caller\x18\x05 \x01(\v2\x1c.credbroker.v1.CredentialRefR\x06caller\"\x83\x01\n" +
 	"\x17ListCredentialsResponse\x12@\n" +
 	"\vcredentials\x18\x01 \x03(\v2\x1e.credbroker.v1.CredentialStateR\vcredentials\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xea\x0f\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x88\x11\n" +
 	"\x0fCredentialState\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12#\n" +
 	"\n" +
@@ -4055,7 +4162,11 @@ const file_credbroker_v1_credbroker_proto_rawDesc = "" +
 	"\x05bound\x18\x11 \x01(\x0e2$.credbroker.v1.CredentialState.BoundH\x03R\x05bound\x88\x01\x01\x12J\n" +
 	"\x0enext_run_cause\x18\x12 \x01(\x0e2$.credbroker.v1.CredentialState.CauseR\fnextRunCause\x12>\n" +
 	"\rnext_run_time\x18\x13 \x01(\v2\x1a.google.protobuf.TimestampR\vnextRunTime\x123\n" +
-	"\tkey_parts\x18\x14 \x03(\v2\x16.credbroker.v1.KeyPartR\bkeyParts\x1a\xf3\x01\n" +
+	"\tkey_parts\x18\x14 \x03(\v2\x16.credbroker.v1.KeyPartR\bkeyParts\x128\n" +
+	"\aaccount\x18\x15 \x03(\v2\x1e.credbroker.v1.AccountVariableR\aaccount\x12,\n" +
+	"\x0fdefinition_file\x18\x16 \x01(\tH\x04R\x0edefinitionFile\x88\x01\x01\x12 \n" +
+	"\fis_of_caller\x18\x17 \x01(\bR\n" +
+	"isOfCaller\x1a\xf3\x01\n" +
 	"\n" +
 	"Rejections\x12\x1e\n" +
 	"\n" +
@@ -4102,7 +4213,11 @@ const file_credbroker_v1_credbroker_proto_rawDesc = "" +
 	"\v_definitionB\t\n" +
 	"\a_serverB\r\n" +
 	"\v_generationB\b\n" +
-	"\x06_bound\"\xc3\x04\n" +
+	"\x06_boundB\x12\n" +
+	"\x10_definition_file\"@\n" +
+	"\x0fAccountVariable\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
+	"\x05value\x18\x02 \x01(\tB\x03\x80\x01\x01R\x05value\"\xc3\x04\n" +
 	"\aKeyPart\x12/\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1b.credbroker.v1.KeyPart.KindR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x125\n" +
@@ -4142,7 +4257,7 @@ const file_credbroker_v1_credbroker_proto_rawDesc = "" +
 	"page_token\x18\x02 \x01(\tR\tpageToken\"{\n" +
 	"\x15ListProvidersResponse\x12:\n" +
 	"\tproviders\x18\x01 \x03(\v2\x1c.credbroker.v1.ProviderStateR\tproviders\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xdb\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x9d\x02\n" +
 	"\rProviderState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12#\n" +
 	"\n" +
@@ -4150,8 +4265,10 @@ const file_credbroker_v1_credbroker_proto_rawDesc = "" +
 	"definition\x88\x01\x01\x12\x18\n" +
 	"\acommand\x18\x03 \x01(\tR\acommand\x126\n" +
 	"\x17serves_cluster_profiles\x18\x04 \x01(\bR\x15servesClusterProfiles\x120\n" +
-	"\afailure\x18\x05 \x01(\v2\x16.credbroker.v1.FailureR\afailureB\r\n" +
-	"\v_definition\"\x16\n" +
+	"\afailure\x18\x05 \x01(\v2\x16.credbroker.v1.FailureR\afailure\x12,\n" +
+	"\x0fdefinition_file\x18\x06 \x01(\tH\x01R\x0edefinitionFile\x88\x01\x01B\r\n" +
+	"\v_definitionB\x12\n" +
+	"\x10_definition_file\"\x16\n" +
 	"\x14GetBrokerInfoRequest\"\xc5\x02\n" +
 	"\x15GetBrokerInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1b\n" +
@@ -4238,7 +4355,7 @@ func file_credbroker_v1_credbroker_proto_rawDescGZIP() []byte {
 }
 
 var file_credbroker_v1_credbroker_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_credbroker_v1_credbroker_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_credbroker_v1_credbroker_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_credbroker_v1_credbroker_proto_goTypes = []any{
 	(ErrorReason)(0),                     // 0: credbroker.v1.ErrorReason
 	(ReportRejectedResponse_Outcome)(0),  // 1: credbroker.v1.ReportRejectedResponse.Outcome
@@ -4277,125 +4394,129 @@ var file_credbroker_v1_credbroker_proto_goTypes = []any{
 	(*ListCredentialsRequest)(nil),       // 34: credbroker.v1.ListCredentialsRequest
 	(*ListCredentialsResponse)(nil),      // 35: credbroker.v1.ListCredentialsResponse
 	(*CredentialState)(nil),              // 36: credbroker.v1.CredentialState
-	(*KeyPart)(nil),                      // 37: credbroker.v1.KeyPart
-	(*RefreshCredentialsRequest)(nil),    // 38: credbroker.v1.RefreshCredentialsRequest
-	(*RefreshCredentialsResponse)(nil),   // 39: credbroker.v1.RefreshCredentialsResponse
-	(*EvictCredentialsRequest)(nil),      // 40: credbroker.v1.EvictCredentialsRequest
-	(*EvictCredentialsResponse)(nil),     // 41: credbroker.v1.EvictCredentialsResponse
-	(*ListProvidersRequest)(nil),         // 42: credbroker.v1.ListProvidersRequest
-	(*ListProvidersResponse)(nil),        // 43: credbroker.v1.ListProvidersResponse
-	(*ProviderState)(nil),                // 44: credbroker.v1.ProviderState
-	(*GetBrokerInfoRequest)(nil),         // 45: credbroker.v1.GetBrokerInfoRequest
-	(*GetBrokerInfoResponse)(nil),        // 46: credbroker.v1.GetBrokerInfoResponse
-	(*ConfigurationState)(nil),           // 47: credbroker.v1.ConfigurationState
-	nil,                                  // 48: credbroker.v1.CredentialRef.EnvEntry
-	nil,                                  // 49: credbroker.v1.GetCredentialRequest.SessionEntry
-	nil,                                  // 50: credbroker.v1.AttendCredentialRequest.SessionEntry
-	(*ClusterState_Property)(nil),        // 51: credbroker.v1.ClusterState.Property
-	(*ClusterState_SkippedProvider)(nil), // 52: credbroker.v1.ClusterState.SkippedProvider
-	(*CredentialState_Rejections)(nil),   // 53: credbroker.v1.CredentialState.Rejections
-	(*durationpb.Duration)(nil),          // 54: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),        // 55: google.protobuf.Timestamp
+	(*AccountVariable)(nil),              // 37: credbroker.v1.AccountVariable
+	(*KeyPart)(nil),                      // 38: credbroker.v1.KeyPart
+	(*RefreshCredentialsRequest)(nil),    // 39: credbroker.v1.RefreshCredentialsRequest
+	(*RefreshCredentialsResponse)(nil),   // 40: credbroker.v1.RefreshCredentialsResponse
+	(*EvictCredentialsRequest)(nil),      // 41: credbroker.v1.EvictCredentialsRequest
+	(*EvictCredentialsResponse)(nil),     // 42: credbroker.v1.EvictCredentialsResponse
+	(*ListProvidersRequest)(nil),         // 43: credbroker.v1.ListProvidersRequest
+	(*ListProvidersResponse)(nil),        // 44: credbroker.v1.ListProvidersResponse
+	(*ProviderState)(nil),                // 45: credbroker.v1.ProviderState
+	(*GetBrokerInfoRequest)(nil),         // 46: credbroker.v1.GetBrokerInfoRequest
+	(*GetBrokerInfoResponse)(nil),        // 47: credbroker.v1.GetBrokerInfoResponse
+	(*ConfigurationState)(nil),           // 48: credbroker.v1.ConfigurationState
+	nil,                                  // 49: credbroker.v1.CredentialRef.EnvEntry
+	nil,                                  // 50: credbroker.v1.CredentialRef.AccountEnvEntry
+	nil,                                  // 51: credbroker.v1.GetCredentialRequest.SessionEntry
+	nil,                                  // 52: credbroker.v1.AttendCredentialRequest.SessionEntry
+	(*ClusterState_Property)(nil),        // 53: credbroker.v1.ClusterState.Property
+	(*ClusterState_SkippedProvider)(nil), // 54: credbroker.v1.ClusterState.SkippedProvider
+	(*CredentialState_Rejections)(nil),   // 55: credbroker.v1.CredentialState.Rejections
+	(*durationpb.Duration)(nil),          // 56: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),        // 57: google.protobuf.Timestamp
 }
 var file_credbroker_v1_credbroker_proto_depIdxs = []int32{
 	0,  // 0: credbroker.v1.Failure.reason:type_name -> credbroker.v1.ErrorReason
-	54, // 1: credbroker.v1.Failure.retry_after:type_name -> google.protobuf.Duration
+	56, // 1: credbroker.v1.Failure.retry_after:type_name -> google.protobuf.Duration
 	11, // 2: credbroker.v1.CredentialRef.provider:type_name -> credbroker.v1.ProviderRef
 	12, // 3: credbroker.v1.CredentialRef.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
 	13, // 4: credbroker.v1.CredentialRef.cluster:type_name -> credbroker.v1.Cluster
-	48, // 5: credbroker.v1.CredentialRef.env:type_name -> credbroker.v1.CredentialRef.EnvEntry
-	55, // 6: credbroker.v1.Credential.expiration_time:type_name -> google.protobuf.Timestamp
-	54, // 7: credbroker.v1.Credential.lifetime:type_name -> google.protobuf.Duration
-	10, // 8: credbroker.v1.GetCredentialRequest.ref:type_name -> credbroker.v1.CredentialRef
-	16, // 9: credbroker.v1.GetCredentialRequest.exec_plugin_caller:type_name -> credbroker.v1.ExecPluginCaller
-	49, // 10: credbroker.v1.GetCredentialRequest.session:type_name -> credbroker.v1.GetCredentialRequest.SessionEntry
-	14, // 11: credbroker.v1.GetCredentialResponse.credential:type_name -> credbroker.v1.Credential
-	13, // 12: credbroker.v1.GetCredentialResponse.cluster:type_name -> credbroker.v1.Cluster
-	10, // 13: credbroker.v1.WatchCredentialRequest.ref:type_name -> credbroker.v1.CredentialRef
-	14, // 14: credbroker.v1.WatchCredentialResponse.credential:type_name -> credbroker.v1.Credential
-	13, // 15: credbroker.v1.WatchCredentialResponse.cluster:type_name -> credbroker.v1.Cluster
-	10, // 16: credbroker.v1.AttendCredentialRequest.ref:type_name -> credbroker.v1.CredentialRef
-	50, // 17: credbroker.v1.AttendCredentialRequest.session:type_name -> credbroker.v1.AttendCredentialRequest.SessionEntry
-	16, // 18: credbroker.v1.AttendCredentialRequest.exec_plugin_caller:type_name -> credbroker.v1.ExecPluginCaller
+	49, // 5: credbroker.v1.CredentialRef.env:type_name -> credbroker.v1.CredentialRef.EnvEntry
+	50, // 6: credbroker.v1.CredentialRef.account_env:type_name -> credbroker.v1.CredentialRef.AccountEnvEntry
+	57, // 7: credbroker.v1.Credential.expiration_time:type_name -> google.protobuf.Timestamp
+	56, // 8: credbroker.v1.Credential.lifetime:type_name -> google.protobuf.Duration
+	10, // 9: credbroker.v1.GetCredentialRequest.ref:type_name -> credbroker.v1.CredentialRef
+	16, // 10: credbroker.v1.GetCredentialRequest.exec_plugin_caller:type_name -> credbroker.v1.ExecPluginCaller
+	51, // 11: credbroker.v1.GetCredentialRequest.session:type_name -> credbroker.v1.GetCredentialRequest.SessionEntry
+	14, // 12: credbroker.v1.GetCredentialResponse.credential:type_name -> credbroker.v1.Credential
+	13, // 13: credbroker.v1.GetCredentialResponse.cluster:type_name -> credbroker.v1.Cluster
+	10, // 14: credbroker.v1.WatchCredentialRequest.ref:type_name -> credbroker.v1.CredentialRef
+	14, // 15: credbroker.v1.WatchCredentialResponse.credential:type_name -> credbroker.v1.Credential
+	13, // 16: credbroker.v1.WatchCredentialResponse.cluster:type_name -> credbroker.v1.Cluster
+	10, // 17: credbroker.v1.AttendCredentialRequest.ref:type_name -> credbroker.v1.CredentialRef
+	52, // 18: credbroker.v1.AttendCredentialRequest.session:type_name -> credbroker.v1.AttendCredentialRequest.SessionEntry
 	14, // 19: credbroker.v1.AttendCredentialResponse.credential:type_name -> credbroker.v1.Credential
 	13, // 20: credbroker.v1.AttendCredentialResponse.cluster:type_name -> credbroker.v1.Cluster
-	54, // 21: credbroker.v1.AttendCredentialResponse.time_left:type_name -> google.protobuf.Duration
+	56, // 21: credbroker.v1.AttendCredentialResponse.time_left:type_name -> google.protobuf.Duration
 	22, // 22: credbroker.v1.AttendCredentialResponse.lease:type_name -> credbroker.v1.Lease
 	10, // 23: credbroker.v1.ReportRejectedRequest.ref:type_name -> credbroker.v1.CredentialRef
 	14, // 24: credbroker.v1.ReportRejectedResponse.credential:type_name -> credbroker.v1.Credential
 	13, // 25: credbroker.v1.ReportRejectedResponse.cluster:type_name -> credbroker.v1.Cluster
 	1,  // 26: credbroker.v1.ReportRejectedResponse.outcome:type_name -> credbroker.v1.ReportRejectedResponse.Outcome
-	54, // 27: credbroker.v1.ReportRejectedResponse.retry_after:type_name -> google.protobuf.Duration
+	56, // 27: credbroker.v1.ReportRejectedResponse.retry_after:type_name -> google.protobuf.Duration
 	32, // 28: credbroker.v1.ListClustersResponse.clusters:type_name -> credbroker.v1.ClusterState
 	31, // 29: credbroker.v1.ListClustersResponse.hub:type_name -> credbroker.v1.HubState
 	32, // 30: credbroker.v1.WatchClustersResponse.changed:type_name -> credbroker.v1.ClusterState
 	12, // 31: credbroker.v1.WatchClustersResponse.removed:type_name -> credbroker.v1.ClusterProfileRef
 	31, // 32: credbroker.v1.WatchClustersResponse.hub:type_name -> credbroker.v1.HubState
 	9,  // 33: credbroker.v1.HubState.failure:type_name -> credbroker.v1.Failure
-	55, // 34: credbroker.v1.HubState.since_time:type_name -> google.protobuf.Timestamp
+	57, // 34: credbroker.v1.HubState.since_time:type_name -> google.protobuf.Timestamp
 	12, // 35: credbroker.v1.ClusterState.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
-	51, // 36: credbroker.v1.ClusterState.properties:type_name -> credbroker.v1.ClusterState.Property
-	52, // 37: credbroker.v1.ClusterState.skipped_providers:type_name -> credbroker.v1.ClusterState.SkippedProvider
+	53, // 36: credbroker.v1.ClusterState.properties:type_name -> credbroker.v1.ClusterState.Property
+	54, // 37: credbroker.v1.ClusterState.skipped_providers:type_name -> credbroker.v1.ClusterState.SkippedProvider
 	13, // 38: credbroker.v1.ClusterState.cluster:type_name -> credbroker.v1.Cluster
 	2,  // 39: credbroker.v1.ClusterState.readiness:type_name -> credbroker.v1.ClusterState.Readiness
 	9,  // 40: credbroker.v1.ClusterState.failure:type_name -> credbroker.v1.Failure
 	12, // 41: credbroker.v1.CredentialSelector.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
 	11, // 42: credbroker.v1.CredentialSelector.definition:type_name -> credbroker.v1.ProviderRef
 	33, // 43: credbroker.v1.ListCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
-	36, // 44: credbroker.v1.ListCredentialsResponse.credentials:type_name -> credbroker.v1.CredentialState
-	12, // 45: credbroker.v1.CredentialState.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
-	3,  // 46: credbroker.v1.CredentialState.state:type_name -> credbroker.v1.CredentialState.State
-	55, // 47: credbroker.v1.CredentialState.expiration_time:type_name -> google.protobuf.Timestamp
-	55, // 48: credbroker.v1.CredentialState.next_refresh_time:type_name -> google.protobuf.Timestamp
-	9,  // 49: credbroker.v1.CredentialState.last_failure:type_name -> credbroker.v1.Failure
-	53, // 50: credbroker.v1.CredentialState.rejections:type_name -> credbroker.v1.CredentialState.Rejections
-	55, // 51: credbroker.v1.CredentialState.fetch_time:type_name -> google.protobuf.Timestamp
-	5,  // 52: credbroker.v1.CredentialState.bound:type_name -> credbroker.v1.CredentialState.Bound
-	6,  // 53: credbroker.v1.CredentialState.next_run_cause:type_name -> credbroker.v1.CredentialState.Cause
-	55, // 54: credbroker.v1.CredentialState.next_run_time:type_name -> google.protobuf.Timestamp
-	37, // 55: credbroker.v1.CredentialState.key_parts:type_name -> credbroker.v1.KeyPart
-	7,  // 56: credbroker.v1.KeyPart.kind:type_name -> credbroker.v1.KeyPart.Kind
-	8,  // 57: credbroker.v1.KeyPart.origin:type_name -> credbroker.v1.KeyPart.Origin
-	33, // 58: credbroker.v1.RefreshCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
-	33, // 59: credbroker.v1.EvictCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
-	44, // 60: credbroker.v1.ListProvidersResponse.providers:type_name -> credbroker.v1.ProviderState
-	9,  // 61: credbroker.v1.ProviderState.failure:type_name -> credbroker.v1.Failure
-	55, // 62: credbroker.v1.GetBrokerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
-	31, // 63: credbroker.v1.GetBrokerInfoResponse.hub:type_name -> credbroker.v1.HubState
-	47, // 64: credbroker.v1.GetBrokerInfoResponse.configuration:type_name -> credbroker.v1.ConfigurationState
-	55, // 65: credbroker.v1.ConfigurationState.read_time:type_name -> google.protobuf.Timestamp
-	55, // 66: credbroker.v1.ConfigurationState.problems_since_time:type_name -> google.protobuf.Timestamp
-	4,  // 67: credbroker.v1.CredentialState.Rejections.last_verdict:type_name -> credbroker.v1.CredentialState.Verdict
-	55, // 68: credbroker.v1.CredentialState.Rejections.next_run_time:type_name -> google.protobuf.Timestamp
-	15, // 69: credbroker.v1.CredentialBroker.GetCredential:input_type -> credbroker.v1.GetCredentialRequest
-	18, // 70: credbroker.v1.CredentialBroker.WatchCredential:input_type -> credbroker.v1.WatchCredentialRequest
-	20, // 71: credbroker.v1.CredentialBroker.AttendCredential:input_type -> credbroker.v1.AttendCredentialRequest
-	23, // 72: credbroker.v1.CredentialBroker.DepositOutput:input_type -> credbroker.v1.DepositOutputRequest
-	25, // 73: credbroker.v1.CredentialBroker.ReportRejected:input_type -> credbroker.v1.ReportRejectedRequest
-	27, // 74: credbroker.v1.CredentialBroker.ListClusters:input_type -> credbroker.v1.ListClustersRequest
-	29, // 75: credbroker.v1.CredentialBroker.WatchClusters:input_type -> credbroker.v1.WatchClustersRequest
-	34, // 76: credbroker.v1.CredentialBrokerAdmin.ListCredentials:input_type -> credbroker.v1.ListCredentialsRequest
-	38, // 77: credbroker.v1.CredentialBrokerAdmin.RefreshCredentials:input_type -> credbroker.v1.RefreshCredentialsRequest
-	40, // 78: credbroker.v1.CredentialBrokerAdmin.EvictCredentials:input_type -> credbroker.v1.EvictCredentialsRequest
-	42, // 79: credbroker.v1.CredentialBrokerAdmin.ListProviders:input_type -> credbroker.v1.ListProvidersRequest
-	45, // 80: credbroker.v1.CredentialBrokerAdmin.GetBrokerInfo:input_type -> credbroker.v1.GetBrokerInfoRequest
-	17, // 81: credbroker.v1.CredentialBroker.GetCredential:output_type -> credbroker.v1.GetCredentialResponse
-	19, // 82: credbroker.v1.CredentialBroker.WatchCredential:output_type -> credbroker.v1.WatchCredentialResponse
-	21, // 83: credbroker.v1.CredentialBroker.AttendCredential:output_type -> credbroker.v1.AttendCredentialResponse
-	24, // 84: credbroker.v1.CredentialBroker.DepositOutput:output_type -> credbroker.v1.DepositOutputResponse
-	26, // 85: credbroker.v1.CredentialBroker.ReportRejected:output_type -> credbroker.v1.ReportRejectedResponse
-	28, // 86: credbroker.v1.CredentialBroker.ListClusters:output_type -> credbroker.v1.ListClustersResponse
-	30, // 87: credbroker.v1.CredentialBroker.WatchClusters:output_type -> credbroker.v1.WatchClustersResponse
-	35, // 88: credbroker.v1.CredentialBrokerAdmin.ListCredentials:output_type -> credbroker.v1.ListCredentialsResponse
-	39, // 89: credbroker.v1.CredentialBrokerAdmin.RefreshCredentials:output_type -> credbroker.v1.RefreshCredentialsResponse
-	41, // 90: credbroker.v1.CredentialBrokerAdmin.EvictCredentials:output_type -> credbroker.v1.EvictCredentialsResponse
-	43, // 91: credbroker.v1.CredentialBrokerAdmin.ListProviders:output_type -> credbroker.v1.ListProvidersResponse
-	46, // 92: credbroker.v1.CredentialBrokerAdmin.GetBrokerInfo:output_type -> credbroker.v1.GetBrokerInfoResponse
-	81, // [81:93] is the sub-list for method output_type
-	69, // [69:81] is the sub-list for method input_type
-	69, // [69:69] is the sub-list for extension type_name
-	69, // [69:69] is the sub-list for extension extendee
-	0,  // [0:69] is the sub-list for field type_name
+	10, // 44: credbroker.v1.ListCredentialsRequest.caller:type_name -> credbroker.v1.CredentialRef
+	36, // 45: credbroker.v1.ListCredentialsResponse.credentials:type_name -> credbroker.v1.CredentialState
+	12, // 46: credbroker.v1.CredentialState.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
+	3,  // 47: credbroker.v1.CredentialState.state:type_name -> credbroker.v1.CredentialState.State
+	57, // 48: credbroker.v1.CredentialState.expiration_time:type_name -> google.protobuf.Timestamp
+	57, // 49: credbroker.v1.CredentialState.next_refresh_time:type_name -> google.protobuf.Timestamp
+	9,  // 50: credbroker.v1.CredentialState.last_failure:type_name -> credbroker.v1.Failure
+	55, // 51: credbroker.v1.CredentialState.rejections:type_name -> credbroker.v1.CredentialState.Rejections
+	57, // 52: credbroker.v1.CredentialState.fetch_time:type_name -> google.protobuf.Timestamp
+	5,  // 53: credbroker.v1.CredentialState.bound:type_name -> credbroker.v1.CredentialState.Bound
+	6,  // 54: credbroker.v1.CredentialState.next_run_cause:type_name -> credbroker.v1.CredentialState.Cause
+	57, // 55: credbroker.v1.CredentialState.next_run_time:type_name -> google.protobuf.Timestamp
+	38, // 56: credbroker.v1.CredentialState.key_parts:type_name -> credbroker.v1.KeyPart
+	37, // 57: credbroker.v1.CredentialState.account:type_name -> credbroker.v1.AccountVariable
+	7,  // 58: credbroker.v1.KeyPart.kind:type_name -> credbroker.v1.KeyPart.Kind
+	8,  // 59: credbroker.v1.KeyPart.origin:type_name -> credbroker.v1.KeyPart.Origin
+	33, // 60: credbroker.v1.RefreshCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
+	33, // 61: credbroker.v1.EvictCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
+	45, // 62: credbroker.v1.ListProvidersResponse.providers:type_name -> credbroker.v1.ProviderState
+	9,  // 63: credbroker.v1.ProviderState.failure:type_name -> credbroker.v1.Failure
+	57, // 64: credbroker.v1.GetBrokerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
+	31, // 65: credbroker.v1.GetBrokerInfoResponse.hub:type_name -> credbroker.v1.HubState
+	48, // 66: credbroker.v1.GetBrokerInfoResponse.configuration:type_name -> credbroker.v1.ConfigurationState
+	57, // 67: credbroker.v1.ConfigurationState.read_time:type_name -> google.protobuf.Timestamp
+	57, // 68: credbroker.v1.ConfigurationState.problems_since_time:type_name -> google.protobuf.Timestamp
+	4,  // 69: credbroker.v1.CredentialState.Rejections.last_verdict:type_name -> credbroker.v1.CredentialState.Verdict
+	57, // 70: credbroker.v1.CredentialState.Rejections.next_run_time:type_name -> google.protobuf.Timestamp
+	15, // 71: credbroker.v1.CredentialBroker.GetCredential:input_type -> credbroker.v1.GetCredentialRequest
+	18, // 72: credbroker.v1.CredentialBroker.WatchCredential:input_type -> credbroker.v1.WatchCredentialRequest
+	20, // 73: credbroker.v1.CredentialBroker.AttendCredential:input_type -> credbroker.v1.AttendCredentialRequest
+	23, // 74: credbroker.v1.CredentialBroker.DepositOutput:input_type -> credbroker.v1.DepositOutputRequest
+	25, // 75: credbroker.v1.CredentialBroker.ReportRejected:input_type -> credbroker.v1.ReportRejectedRequest
+	27, // 76: credbroker.v1.CredentialBroker.ListClusters:input_type -> credbroker.v1.ListClustersRequest
+	29, // 77: credbroker.v1.CredentialBroker.WatchClusters:input_type -> credbroker.v1.WatchClustersRequest
+	34, // 78: credbroker.v1.CredentialBrokerAdmin.ListCredentials:input_type -> credbroker.v1.ListCredentialsRequest
+	39, // 79: credbroker.v1.CredentialBrokerAdmin.RefreshCredentials:input_type -> credbroker.v1.RefreshCredentialsRequest
+	41, // 80: credbroker.v1.CredentialBrokerAdmin.EvictCredentials:input_type -> credbroker.v1.EvictCredentialsRequest
+	43, // 81: credbroker.v1.CredentialBrokerAdmin.ListProviders:input_type -> credbroker.v1.ListProvidersRequest
+	46, // 82: credbroker.v1.CredentialBrokerAdmin.GetBrokerInfo:input_type -> credbroker.v1.GetBrokerInfoRequest
+	17, // 83: credbroker.v1.CredentialBroker.GetCredential:output_type -> credbroker.v1.GetCredentialResponse
+	19, // 84: credbroker.v1.CredentialBroker.WatchCredential:output_type -> credbroker.v1.WatchCredentialResponse
+	21, // 85: credbroker.v1.CredentialBroker.AttendCredential:output_type -> credbroker.v1.AttendCredentialResponse
+	24, // 86: credbroker.v1.CredentialBroker.DepositOutput:output_type -> credbroker.v1.DepositOutputResponse
+	26, // 87: credbroker.v1.CredentialBroker.ReportRejected:output_type -> credbroker.v1.ReportRejectedResponse
+	28, // 88: credbroker.v1.CredentialBroker.ListClusters:output_type -> credbroker.v1.ListClustersResponse
+	30, // 89: credbroker.v1.CredentialBroker.WatchClusters:output_type -> credbroker.v1.WatchClustersResponse
+	35, // 90: credbroker.v1.CredentialBrokerAdmin.ListCredentials:output_type -> credbroker.v1.ListCredentialsResponse
+	40, // 91: credbroker.v1.CredentialBrokerAdmin.RefreshCredentials:output_type -> credbroker.v1.RefreshCredentialsResponse
+	42, // 92: credbroker.v1.CredentialBrokerAdmin.EvictCredentials:output_type -> credbroker.v1.EvictCredentialsResponse
+	44, // 93: credbroker.v1.CredentialBrokerAdmin.ListProviders:output_type -> credbroker.v1.ListProvidersResponse
+	47, // 94: credbroker.v1.CredentialBrokerAdmin.GetBrokerInfo:output_type -> credbroker.v1.GetBrokerInfoResponse
+	83, // [83:95] is the sub-list for method output_type
+	71, // [71:83] is the sub-list for method input_type
+	71, // [71:71] is the sub-list for extension type_name
+	71, // [71:71] is the sub-list for extension extendee
+	0,  // [0:71] is the sub-list for field type_name
 }
 
 func init() { file_credbroker_v1_credbroker_proto_init() }
@@ -4421,16 +4542,16 @@ func file_credbroker_v1_credbroker_proto_init() {
 		(*CredentialSelector_Definition)(nil),
 	}
 	file_credbroker_v1_credbroker_proto_msgTypes[27].OneofWrappers = []any{}
-	file_credbroker_v1_credbroker_proto_msgTypes[35].OneofWrappers = []any{}
-	file_credbroker_v1_credbroker_proto_msgTypes[37].OneofWrappers = []any{}
-	file_credbroker_v1_credbroker_proto_msgTypes[44].OneofWrappers = []any{}
+	file_credbroker_v1_credbroker_proto_msgTypes[36].OneofWrappers = []any{}
+	file_credbroker_v1_credbroker_proto_msgTypes[38].OneofWrappers = []any{}
+	file_credbroker_v1_credbroker_proto_msgTypes[46].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_credbroker_v1_credbroker_proto_rawDesc), len(file_credbroker_v1_credbroker_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   45,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -22,17 +22,27 @@ pub struct ProviderState {
     pub serves_cluster_profiles: bool,
     /// Why a run cannot start.
     pub failure: Option<Failure>,
+    /// The kubeconfig that defines it. `None`: the broker's configuration defines it.
+    pub definition_file: Option<String>,
 }
 
 impl ProviderState {
     pub(crate) fn from_message(message: v1::ProviderState) -> Self {
-        let v1::ProviderState { name, definition, command, serves_cluster_profiles, failure } = message;
+        let v1::ProviderState {
+            name,
+            definition,
+            command,
+            serves_cluster_profiles,
+            failure,
+            definition_file,
+        } = message;
         Self {
             name,
             definition,
             command,
             serves_cluster_profiles,
             failure: failure.map(Failure::from_message),
+            definition_file,
         }
     }
 }

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     client::{ANSWER, Client},
     error::Error,
-    reference::ClusterProfileRef,
+    reference::{ClusterProfileRef, CredentialRef},
     transport::Transport,
 };
 
@@ -61,16 +61,23 @@ pub enum Selector {
 #[derive(Clone, Debug)]
 pub struct Admin {
     client: Client,
+    caller: Option<v1::CredentialRef>,
 }
 
 impl Client {
     /// The administrative calls, over this connection and with this deadline.
     pub fn admin(&self) -> Admin {
-        Admin { client: self.clone() }
+        Admin { client: self.clone(), caller: None }
     }
 }
 
 impl Admin {
+    /// Sets [`CredentialState::is_of_caller`] for a caller with the variables of `reference`, of which nothing else counts.
+    #[must_use]
+    pub fn for_caller(self, reference: &CredentialRef) -> Self {
+        Self { caller: Some(reference.message()), ..self }
+    }
+
     /// The selected credentials, sorted by provider and key. A credential that the broker gets during the call may be
     /// missing. They hold no secrets.
     ///
@@ -99,7 +106,9 @@ impl Admin {
         let (mut pages, mut page_token) = (Vec::new(), String::new());
         loop {
             let selector = Some(selector.message());
-            let request = ListCredentialsRequest { selector, page_size: 0, page_token, with_key_parts };
+            let caller = self.caller.clone();
+            let request =
+                ListCredentialsRequest { selector, page_size: 0, page_token, with_key_parts, caller };
             let deadline = self.client.deadline(ANSWER);
             let (socket, mut rpc) = (&self.client.socket, self.rpc());
             let page = deadline.response(socket, rpc.list_credentials(deadline.request(request))).await?;

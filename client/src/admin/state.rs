@@ -1,6 +1,6 @@
 //! What a broker holds.
 
-use std::time::SystemTime;
+use std::{collections::BTreeMap, time::SystemTime};
 
 use credbroker_proto::v1::{self, credential_state};
 
@@ -66,6 +66,13 @@ pub struct CredentialState {
     /// Everything that `key` is made of. Only [`Admin::explain`](super::Admin::explain) sets it.
     #[cfg_attr(feature = "serialize", serde(skip))]
     pub key_parts: Vec<KeyPart>,
+    /// The variables that select the account, and their values of at most 64 characters. Empty also if this process does not
+    /// run as the broker's user.
+    pub account: BTreeMap<String, String>,
+    /// The kubeconfig that defines the provider. `None`: the broker's configuration defines it.
+    pub definition_file: Option<String>,
+    /// Whether the caller that [`Admin::for_caller`](super::Admin::for_caller) names gets it for the same cluster.
+    pub is_of_caller: bool,
 }
 
 /// A part of a key.
@@ -108,7 +115,7 @@ pub enum State {
 #[cfg_attr(feature = "serialize", derive(serde::Serialize), serde(rename_all = "camelCase"))]
 #[non_exhaustive]
 pub struct Rejections {
-    /// Rejections of all generations.
+    /// Rejections of all generations that a client reported or an API server confirmed.
     pub rejections: u64,
     /// How often the broker asked the API server whether it accepts the credential.
     pub verifications: u64,
@@ -163,6 +170,9 @@ impl CredentialState {
             next_run_cause: _,
             next_run_time,
             key_parts,
+            account,
+            definition_file,
+            is_of_caller,
         } = message;
         Self {
             provider,
@@ -185,6 +195,9 @@ impl CredentialState {
             next_run_cause,
             next_run: time(next_run_time),
             key_parts: key_parts.into_iter().map(KeyPart::from_message).collect(),
+            account: account.into_iter().map(|variable| (variable.name, variable.value)).collect(),
+            definition_file,
+            is_of_caller,
         }
     }
 }

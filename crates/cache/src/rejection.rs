@@ -160,7 +160,7 @@ const DOUBT: Duration = Duration::from_secs(30);
 /// What is known about rejections of one key.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RejectionStatus {
-    /// Reports and suspicions.
+    /// Rejections that a client reported or an API server confirmed.
     pub count: u64,
     /// Verifications with an API server.
     pub verifications: u64,

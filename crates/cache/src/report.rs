@@ -122,7 +122,6 @@ impl<R: PluginRunner> CredentialCache<R> {
                 return Default::default();
             };
             let rejections = state.rejections.get_or_insert_default();
-            rejections.known.count += 1;
             let evidence = rejections.weigh(&held, caller, verdict, accepted, (since, now));
             let plan = evidence.map(|evidence| respond(state, Arc::clone(&held), caller, evidence, now));
             let next_run = state.rejections.as_ref().and_then(|known| known.not_before(Some(&held), now));
@@ -177,6 +176,7 @@ impl<R: PluginRunner> CredentialCache<R> {
             entry.update(|state| {
                 let known = &mut state.rejections.get_or_insert_default().known;
                 (known.verifications, known.verdict) = (known.verifications + 1, Some(verdict));
+                known.count += u64::from(verdict == Verdict::Rejected);
             });
             verdict
         });

@@ -40,7 +40,7 @@ pub struct KeyStatus {
     pub watchers: usize,
     /// Runs so far.
     pub runs: u64,
-    /// What is known about rejections, if there were any.
+    /// What is known about rejections, if one was reported or suspected.
     pub rejections: Option<RejectionStatus>,
 }
 

@@ -17,6 +17,7 @@ use credbroker_credential::{ApiVersion, LifetimeLimits, document::Node, text::sa
 use credbroker_plugin::{
     ClusterInfo, Command, EnvPolicy, Environment, Globs, Interactive, Issuer, PluginPolicy, ProfileSourced,
     Provider, ProviderState, Sandbox, Sha256, cleaned, identity_variables, is_denied, may_select_identity,
+    selects_account,
 };
 
 /// How long credbroker-exec waits for a response by default.
@@ -47,9 +48,18 @@ pub(super) struct Variables<'a> {
     pub(super) broker: &'a Environment,
     pub(super) pass_env: Globs,
     pub(super) caller_env: Globs,
+    /// The provider comes from a kubeconfig, so each account is that of the caller.
+    pub(super) are_of_kubeconfig: bool,
 }
 
 impl Variables<'_> {
+    /// What a plugin inherits from the broker.
+    fn inherited(&self) -> Environment {
+        let mut inherited = self.broker.inherited(&self.pass_env, &self.caller_env);
+        inherited.0.retain(|name, _| !self.are_of_kubeconfig || !name.to_str().is_some_and(selects_account));
+        inherited
+    }
+
     /// The variables of the broker's own environment that a plugin receives for every caller, and that look as if they
     /// selected an identity, although no list names them. Left out is what `pass_env` names without a `*`: that was chosen.
     pub(super) fn unlisted(&self) -> Vec<String> {
@@ -60,7 +70,7 @@ impl Variables<'_> {
                 && !self.pass_env.lists(name)
                 && !UNRELATED.contains(&name)
         };
-        let inherited = self.broker.inherited(&self.pass_env, &self.caller_env);
+        let inherited = self.inherited();
         let names = inherited.0.iter().filter(|(_, value)| !value.is_empty()).map(|(name, _)| name.to_str());
         names.flatten().filter(|name| is_unlisted(name)).map(str::to_owned).collect()
     }
@@ -92,7 +102,7 @@ pub(super) fn stanza(
         command: command?,
         args,
         env,
-        inherited: variables.broker.inherited(&variables.pass_env, &variables.caller_env).into(),
+        inherited: variables.inherited().into(),
         caller_env: variables.caller_env.clone(),
         refuses_other_identities: true,
         api_version: api_version?,
@@ -238,7 +248,7 @@ pub(super) fn section(fields: &Cursor<'_>, broker: &Environment, has_rules: bool
     let max_age = table::MAX_AGE.read(fields);
     let unknown_expiry_max_age = table::UNKNOWN_EXPIRY_MAX_AGE.read(fields);
     let exec = table::EXEC_CONFIG.read(fields)?;
-    let variables = Variables { broker, pass_env, caller_env };
+    let variables = Variables { broker, pass_env, caller_env, are_of_kubeconfig: false };
     let provider = stanza(&exec, accept_v1alpha1, name.as_deref().unwrap_or_default(), &variables)?;
     if variables.caller_env.matches("PATH") {
         fields.warning("callerEnv covers `PATH`: the plugin does not get the broker's `PATH`, so a command without a path is not found");
@@ -315,7 +325,7 @@ fn inventory_item(at: &Cursor<'_>, broker: &Environment) -> Option<Provider> {
     let sourced = profile_sourced(&fields);
     let exec = table::EXEC_CONFIG.read(&fields)?;
     let (caller_env, refuses_other_identities) = caller_env(&fields);
-    let variables = Variables { broker, pass_env: Globs::new(["*"]), caller_env };
+    let variables = Variables { broker, pass_env: Globs::new(["*"]), caller_env, are_of_kubeconfig: false };
     let provider = stanza(&exec, false, name.as_deref().unwrap_or_default(), &variables)?;
     warn_of_unlisted(at, &variables, "");
     name?;

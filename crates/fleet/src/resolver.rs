@@ -6,11 +6,11 @@ use arc_swap::ArcSwap;
 use tokio::{sync::watch, task::spawn_blocking, time::timeout};
 
 use crate::fleet::Fleet;
-use credbroker_credential::Cluster;
+use credbroker_credential::{Cluster, text::chain};
 use credbroker_observe::clock::Beat;
 use credbroker_plugin::{
     ClusterInfo, Entry, Origin, PluginKey, PluginSpec, ProfileName, ProviderProblem, ProviderRef, Providers,
-    ResolveError, Route, Target,
+    ResolveError, Route, Sent, Target,
     access::{CallTarget, Permit},
     difference,
 };
@@ -30,10 +30,17 @@ pub struct CredentialRequest {
     pub cluster: Option<Cluster>,
     /// Variables of the caller's environment, as the caller sent them.
     pub env: BTreeMap<String, String>,
+    /// The names of those that it sent only because these look like the name of an account, sorted.
+    pub by_name: Vec<String>,
     /// Where the caller runs, which decides which variables it may send.
     pub origin: Origin,
     /// What the caller may request.
     pub permit: Permit,
+}
+
+/// Logs why variables of a caller do not reach a plugin.
+fn warn(why: &ResolveError) {
+    tracing::warn!("{}", chain(why));
 }
 
 /// The credential that a request names.
@@ -89,7 +96,7 @@ impl fmt::Debug for CredentialRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("CredentialRequest");
         shown.field("source", &self.source).field("cluster", &self.cluster.as_ref().map(|c| &c.server));
-        shown.field("env", &self.env.keys()).field("origin", &self.origin);
+        shown.field("env", &self.env.keys()).field("by_name", &self.by_name).field("origin", &self.origin);
         shown.field("permit", &self.permit).finish()
     }
 }
@@ -129,10 +136,11 @@ impl Resolver {
     ///
     /// As [`resolve`](Self::resolve), which checks more. The cache has no entry for a request that it refuses.
     pub fn key(&self, ask: &CredentialRequest) -> Result<PluginKey, ResolveError> {
-        let (world, sent) = (self.world.load(), ask.cluster.as_ref());
-        let route = world.permitted(&ask.source, sent, &ask.permit)?;
-        route.check(&ask.env, ask.origin)?;
-        Ok(route.key(&ask.env))
+        let (world, cluster) = (self.world.load(), ask.cluster.as_ref());
+        let sent = Sent { env: &ask.env, by_name: &ask.by_name, origin: ask.origin };
+        let route = world.permitted(&ask.source, cluster, &ask.permit)?;
+        route.check(sent, warn)?;
+        Ok(route.key(sent))
     }
 
     /// Resolves a request to one invocation. Reads memory only; the run looks up the plugin's file.
@@ -141,11 +149,11 @@ impl Resolver {
     ///
     /// The request leads to no run until the configuration or the fleet changes.
     pub fn resolve(&self, ask: CredentialRequest) -> Result<PluginSpec, ResolveError> {
-        let CredentialRequest { source, cluster, env, origin, permit } = ask;
-        let world = self.world.load();
+        let CredentialRequest { source, cluster, env, by_name, origin, permit } = ask;
+        let (world, sent) = (self.world.load(), Sent { env: &env, by_name: &by_name, origin });
         let route = world.permitted(&source, cluster.as_ref(), &permit)?;
-        route.check(&env, origin)?;
-        route.spec(env)
+        route.check(sent, warn)?;
+        route.spec(sent)
     }
 
     /// If the request depends on a hub that was not read yet, waits for the outcome of the attempt to read it that is in

@@ -38,6 +38,6 @@ pub use provider::{
     ClusterInfo, EnvPolicy, Interactive, Issuer, ProfileSourced, Provider, ProviderState, Retirement, Sandbox,
 };
 pub use providers::{Entry, ProviderChanges, ProviderUpdate, Providers};
-pub use route::Route;
+pub use route::{Route, Sent};
 pub use spec::{PluginSpec, Target};
-pub use variables::{identity_variables, is_denied, may_select_identity};
+pub use variables::{identity_variables, is_denied, may_select_identity, selects_account};

@@ -1,9 +1,10 @@
 //! Providers: the configuration of a plugin, which no request changes.
 
 use std::{
+    collections::BTreeSet,
     num::NonZeroUsize,
     sync::{
-        Arc, OnceLock,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -201,7 +202,7 @@ pub enum Retirement {
 /// What changes of a provider while it is used. Copies of the provider share it, also those that ClusterProfiles have added
 /// to, so that one store retires all of them: a request that was resolved before cannot enter the cache afterwards.
 #[derive(Clone, Debug, Default)]
-pub struct ProviderState(Arc<(OnceLock<Retirement>, AtomicBool)>);
+pub struct ProviderState(Arc<(OnceLock<Retirement>, AtomicBool, Mutex<BTreeSet<String>>)>);
 
 impl ProviderState {
     /// Why the provider is no longer used; `None`: it is.
@@ -223,6 +224,13 @@ impl ProviderState {
     /// Sets whether rules give its credentials to others.
     pub fn set_shared(&self, is_shared: bool) {
         self.0.1.store(is_shared, Ordering::Release);
+    }
+
+    /// Whether a variable of callers that the plugin does not get is noticed for the first time. Few of them are.
+    pub(super) fn notices(&self, variable: &str) -> bool {
+        const MOST: usize = 16;
+        let mut noticed = self.0.2.lock().unwrap_or_else(PoisonError::into_inner);
+        noticed.len() < MOST && !noticed.contains(variable) && noticed.insert(variable.to_owned())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::HashMap, sync::LazyLock};
 
-use credbroker_proto::{Globs, IDENTITY_VARIABLES};
+use credbroker_proto::{Globs, IDENTITY_VARIABLES, is_account_variable};
 
 /// What a variable can change in a plugin.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -54,6 +54,15 @@ pub fn may_select_identity(name: &str) -> bool {
     static LIKELY: LazyLock<Globs> =
         LazyLock::new(|| Globs::new(["*PROFILE*", "*ACCOUNT*", "*TOKEN*", "*CONTEXT*"]));
     LIKELY.matches(&name.to_ascii_uppercase())
+}
+
+/// Whether a variable of this name selects an account, as far as its name shows, and no program or file.
+pub fn selects_account(name: &str) -> bool {
+    match effect(name) {
+        Effect::Identity => true,
+        Effect::Program | Effect::Place => false,
+        Effect::Value | Effect::Unknown => is_account_variable(name.as_bytes()),
+    }
 }
 
 pub(super) fn is_standing(name: &str) -> bool {
@@ -152,7 +161,7 @@ const PROGRAMS: &str = "
     LOCPATH NLSPATH MALLOC_* OPENSSL_* PYTHON* NODE_* NPM_* PERL* RUBY* GEM_* BUNDLE_* JAVA_* _JAVA_OPTIONS
     JDK_* CLASSPATH DOTNET_* COMPLUS_* CORECLR_* GIT_* KUBECTL_* LESSCLOSE LESSOPEN EDITOR PAGER VISUAL
     AZURE_EXTENSION_* CLOUDSDK_COMPONENT_MANAGER_* CLOUDSDK_PYTHON* GOOGLE_EXTERNAL_ACCOUNT_ALLOW_EXECUTABLES
-    TELEPORT_CDN_* TELEPORT_TOOLS_*
+    TELEPORT_CDN_* TELEPORT_TOOLS_* R_PROFILE*
 ";
 
 /// Paths of files, not of directories with programs.

@@ -8,6 +8,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use rustix::process::geteuid;
 use tokio::sync::watch;
 use tonic::{Request, Status};
 use tracing::{Span, debug_span};
@@ -136,6 +137,11 @@ impl Access {
     /// Whether the peer may ask whether the broker works, under any rules: the broker's own user and root may.
     pub(super) fn may_ask_for_health(&self) -> bool {
         self.principal.is_owner && self.principal.uid.is_some()
+    }
+
+    /// Whether the peer is the broker's own user.
+    pub(super) fn is_own(&self) -> bool {
+        self.principal.uid == Some(geteuid().as_raw())
     }
 
     /// Whether no other user than `own` and root can get a credential of the provider now.

@@ -20,8 +20,9 @@ use credbroker_cache::{Holding, KeyStatus, ListPosition, Selector, Verdict};
 use credbroker_credential::{LifetimeBound, text::chain};
 use credbroker_fleet::resolver::Source;
 use credbroker_plugin::{
-    KeyPart, PluginKey, PluginSpec, Provider, ProviderRef, Providers, ResolveError,
+    KeyPart, PartKind, PluginKey, PluginSpec, Provider, ProviderRef, Providers, ResolveError, Sent,
     access::{CallTarget, Permit, Rights, Verb},
+    selects_account,
 };
 use credbroker_runner::PluginRunner;
 
@@ -35,8 +36,13 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         request: Request<pb::ListCredentialsRequest>,
     ) -> Result<Response<pb::ListCredentialsResponse>, Status> {
         let rights = self.need(&request, "list_credentials", Verb::List)?;
-        let pb::ListCredentialsRequest { selector, page_size, page_token, with_key_parts } =
+        let access = Arc::clone(Access::of(&request)?);
+        let pb::ListCredentialsRequest { selector, page_size, page_token, with_key_parts, caller } =
             request.into_inner();
+        let is_own = access.is_own();
+        let caller =
+            caller.filter(|_| is_own).map(|caller| convert::variables(caller.env, caller.account_env));
+        let sent = caller.as_ref().map(|(env, by_name)| Sent { env, by_name, origin: access.origin() });
         let selector = match selector {
             None => Selector::All,
             selector => self.selector(selector, &Permit::new(Arc::clone(&rights), Verb::List))?,
@@ -48,6 +54,8 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         let mut numbers = with_key_parts.then(ValueNumbers::default);
         let row = |held: KeyStatus| {
             let mut state = credential_state(&held);
+            state.account = if is_own { account(&held.spec) } else { Vec::new() };
+            state.is_of_caller = sent.is_some_and(|sent| held.spec.is_of(sent));
             if let Some(numbers) = &mut numbers {
                 let (provider, parts) = (&held.spec.provider.name, held.spec.key_parts());
                 state.key_parts = parts.iter().map(|part| numbers.part(provider, part)).collect();
@@ -183,9 +191,7 @@ impl<R: PluginRunner> BrokerService<R> {
 
 /// Place of a provider in the list. A page token has it too, and is valid without that provider.
 fn place(provider: &Provider) -> (String, String) {
-    let file =
-        provider.definition.as_ref().map(|definition| definition.file().to_string_lossy().into_owned());
-    (provider.name.to_string(), file.unwrap_or_default())
+    (provider.name.to_string(), definition_file(provider).unwrap_or_default())
 }
 
 fn count(count: usize) -> u32 {
@@ -204,6 +210,20 @@ fn is_about(rights: &Rights, verb: Verb, spec: &PluginSpec) -> bool {
     }
 }
 
+/// The variables that select the account of `spec`.
+fn account(spec: &PluginSpec) -> Vec<pb::AccountVariable> {
+    const MOST: usize = 64;
+    let selecting = |part: &KeyPart<'_>| {
+        let name = str::from_utf8(&part.name).ok().filter(|_| part.kind == PartKind::Variable)?;
+        let value = String::from_utf8_lossy(&part.value);
+        let is_long = value.chars().nth(MOST).is_some();
+        let value =
+            if is_long { value.chars().take(MOST - 1).chain(['…']).collect() } else { value.into_owned() };
+        selects_account(name).then(|| pb::AccountVariable { name: name.to_owned(), value })
+    };
+    spec.key_parts().iter().filter_map(selecting).collect()
+}
+
 fn provider_state(providers: &Providers, provider: &Provider) -> ProviderState {
     let failure = providers.is_runnable(provider).err().map(|error| Failure {
         reason: status::resolve_reason(&error).into(),
@@ -216,7 +236,12 @@ fn provider_state(providers: &Providers, provider: &Provider) -> ProviderState {
         command: provider.command.to_string(),
         serves_cluster_profiles: provider.profile_sourced.is_some(),
         failure,
+        definition_file: definition_file(provider),
     }
+}
+
+fn definition_file(provider: &Provider) -> Option<String> {
+    Some(provider.definition.as_ref()?.file().to_string_lossy().into_owned())
 }
 
 fn credential_state(held: &KeyStatus) -> CredentialState {
@@ -267,6 +292,9 @@ fn credential_state(held: &KeyStatus) -> CredentialState {
         next_run_cause: cause.into(),
         next_run_time: next_run.map(Into::into),
         key_parts: Vec::new(),
+        account: Vec::new(),
+        definition_file: definition_file(&spec.provider),
+        is_of_caller: false,
     }
 }
 

@@ -102,7 +102,7 @@ fn check(
     provider: &str,
     profile: Option<&ProfileName>,
 ) -> Result<(), Status> {
-    if access.principal.uid == Some(geteuid().as_raw()) {
+    if access.is_own() {
         return Ok(());
     }
     let allowed = source.check(&access.permit(Verb::Login), provider, profile);

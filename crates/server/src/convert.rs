@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use credbroker_proto::{Reason, v1 as pb};
+use credbroker_proto::{Reason, is_account_variable, v1 as pb};
 use http::HeaderMap;
 use tokio::time::Instant;
 use tonic::Status;
@@ -31,7 +31,7 @@ pub(super) fn ask(
     access: &Access,
     verb: Verb,
 ) -> Result<CredentialRequest, Status> {
-    let Some(pb::CredentialRef { source: Some(source), cluster, env }) = reference else {
+    let Some(pb::CredentialRef { source: Some(source), cluster, env, account_env }) = reference else {
         return Err(status::invalid("`ref` is empty: set `ref.provider` or `ref.cluster_profile`"));
     };
     let source = match source {
@@ -48,7 +48,20 @@ pub(super) fn ask(
     // Where the peer runs matters for its variables only, and reading it takes longer than the rest of a call.
     let origin = if env.is_empty() { Origin::default() } else { access.origin() };
     let (cluster, permit) = (cluster.map(self::cluster), access.permit(verb));
-    Ok(CredentialRequest { source, cluster, env, origin, permit })
+    let (env, by_name) = variables(env, account_env);
+    Ok(CredentialRequest { source, cluster, env, by_name, origin, permit })
+}
+
+/// The variables of a caller, and the names of those that it sent because these look like the name of an account.
+pub(super) fn variables(
+    mut env: BTreeMap<String, String>,
+    mut account_env: BTreeMap<String, String>,
+) -> (BTreeMap<String, String>, Vec<String>) {
+    let is_possible = |name: &str, value: &str| is_account_variable(name.as_bytes()) && !value.contains('\0');
+    account_env.retain(|name, value| is_possible(name, value) && !env.contains_key(name));
+    let by_name = account_env.keys().cloned().collect();
+    env.append(&mut account_env);
+    (env, by_name)
 }
 
 /// Reads the session of a person, if the caller runs where it counts.

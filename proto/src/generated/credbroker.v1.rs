@@ -30,6 +30,14 @@ pub struct CredentialRef {
         ::prost::alloc::string::String,
         ::prost::alloc::string::String,
     >,
+    /// Variables from the caller's environment that it sends because of their names, which look like those of an account,
+    /// such as SCW_PROFILE. The broker uses them for providers from a kubeconfig, and those that `callerEnv` of another
+    /// provider names. Others never make a request fail. Names without such a word are ignored, and those in `env` count.
+    #[prost(btree_map = "string, string", tag = "5")]
+    pub account_env: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
     /// What issues the credential. Required.
     #[prost(oneof = "credential_ref::Source", tags = "1, 2")]
     pub source: ::core::option::Option<credential_ref::Source>,
@@ -565,7 +573,7 @@ pub mod credential_selector {
     }
 }
 /// Request of ListCredentials.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListCredentialsRequest {
     /// Which credentials. Absent: all.
     #[prost(message, optional, tag = "1")]
@@ -580,6 +588,9 @@ pub struct ListCredentialsRequest {
     /// The response has `CredentialState.key_parts`.
     #[prost(bool, tag = "4")]
     pub with_key_parts: bool,
+    /// `env` and `account_env` of a caller: the response has `CredentialState.is_of_caller`. Other fields are ignored.
+    #[prost(message, optional, tag = "5")]
+    pub caller: ::core::option::Option<CredentialRef>,
 }
 /// Response of ListCredentials.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -657,13 +668,23 @@ pub struct CredentialState {
     /// `with_key_parts`.
     #[prost(message, repeated, tag = "20")]
     pub key_parts: ::prost::alloc::vec::Vec<KeyPart>,
+    /// The variables that select the account, with values of at most 64 characters; a longer one ends with `…`. Only for the
+    /// broker's own user.
+    #[prost(message, repeated, tag = "21")]
+    pub account: ::prost::alloc::vec::Vec<AccountVariable>,
+    /// The kubeconfig that defines the provider. Absent: the broker's configuration defines it.
+    #[prost(string, optional, tag = "22")]
+    pub definition_file: ::core::option::Option<::prost::alloc::string::String>,
+    /// `caller` of the request gets this credential for the same cluster. Only for the broker's own user.
+    #[prost(bool, tag = "23")]
+    pub is_of_caller: bool,
 }
 /// Nested message and enum types in `CredentialState`.
 pub mod credential_state {
     /// Reported and suspected rejections, and what the broker did about them.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
     pub struct Rejections {
-        /// Number of reported and suspected rejections, of all generations.
+        /// Number of rejections of all generations that a client reported or an API server confirmed.
         #[prost(uint64, tag = "1")]
         pub rejections: u64,
         /// How often the broker asked the API server whether it accepts the credential.
@@ -920,6 +941,17 @@ pub mod credential_state {
         }
     }
 }
+/// A variable of a plugin that selects its account.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[prost(skip_debug)]
+pub struct AccountVariable {
+    /// Name of the variable.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Its value.
+    #[prost(string, tag = "2")]
+    pub value: ::prost::alloc::string::String,
+}
 /// A part of a key.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct KeyPart {
@@ -1142,6 +1174,9 @@ pub struct ProviderState {
     /// Why a run cannot be started. Absent: it can, as far as the broker knows.
     #[prost(message, optional, tag = "5")]
     pub failure: ::core::option::Option<Failure>,
+    /// The kubeconfig that defines it. Absent: the broker's configuration defines it.
+    #[prost(string, optional, tag = "6")]
+    pub definition_file: ::core::option::Option<::prost::alloc::string::String>,
 }
 /// Request of GetBrokerInfo.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

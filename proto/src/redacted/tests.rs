@@ -19,7 +19,9 @@ fn no_message_shows_a_secret() {
             ..Cluster::default()
         }),
         env: [("AWS_PROFILE".to_owned(), canary.to_owned())].into(),
+        account_env: [("SCW_PROFILE".to_owned(), canary.to_owned())].into(),
     };
+    let account = AccountVariable { name: "OS_CLOUD".into(), value: canary.into() };
     let attended = AttendCredentialResponse {
         stderr_lines: vec![canary.into()],
         lease: Some(Lease { id: 7, command: vec![canary.into()], environment: vec![canary.into()] }),
@@ -30,8 +32,13 @@ fn no_message_shows_a_secret() {
     let get = GetCredentialRequest { session: session.clone(), ..GetCredentialRequest::default() };
     let attend = AttendCredentialRequest { session, ..AttendCredentialRequest::default() };
     let text = format!(
-        "{get:?} {attend:?} {deposit:?} {credential:?} {reference:?} {attended:?} {credential:#?} {reference:#?}"
+        "{get:?} {attend:?} {deposit:?} {credential:?} {reference:?} {attended:?} {credential:#?} {reference:#?} {account:?}"
     );
     assert!(!text.contains(canary), "{text}");
-    assert!(text.contains("gke") && text.contains("AWS_PROFILE") && text.contains("[redacted, 6 bytes]"));
+    assert!(
+        text.contains("gke")
+            && text.contains("AWS_PROFILE")
+            && text.contains("SCW_PROFILE")
+            && text.contains("[redacted, 6 bytes]")
+    );
 }

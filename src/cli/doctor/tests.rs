@@ -1,4 +1,5 @@
 use super::*;
+use credbroker_plugin::{Definition, Globs, Provider, testing::provider};
 
 #[test]
 fn each_finding_is_a_line_with_its_remedy_below_and_the_first_error_decides() {
@@ -23,4 +24,26 @@ fn each_finding_is_a_line_with_its_remedy_below_and_the_first_error_decides() {
         (&document["findings"][1]["level"], &document["findings"][3]["remedy"]),
         (&json!("warning"), &json!(null))
     );
+}
+
+/// Of the variables that laptop users set, each that a brokered plugin does not get as one that runs directly.
+#[test]
+fn variables_that_may_select_an_account_and_reach_no_plugin_are_named() {
+    let names = "SCW_PROFILE HCLOUD_CONTEXT AWS_PROFILE GRANTED_SSO CIVO_TOKEN LINODE_CLI_TOKEN RANCHER_TOKEN KUBECACHEDIR
+        XDG_CONFIG_HOME SSL_CERT_FILE HTTPS_PROXY HOME MY_VAR ITERM_PROFILE GITHUB_TOKEN PROJECT_DIR";
+    let names: Vec<_> = names.split_whitespace().chain(["CREDBROKER_CALLER_ENV"]).collect();
+    let environment: Environment =
+        names.iter().map(|name| (*name, "RANCHER_*")).chain([("X_PROFILE", "")]).collect();
+    let of = |name: &str, caller_env: &[&str]| Provider {
+        caller_env: Globs::new(caller_env),
+        ..provider(name, Command::Name("x".into()))
+    };
+    let definition = Some(Definition::new("/k".into(), "scw", "0"));
+    let kubeconfig = Provider { definition, ..of("scw", &["AWS_*", "RANCHER_TOKEN"]) };
+    let brokers = Provider { refuses_other_identities: false, ..of("brokers", &[]) };
+    let set = Provider { env: vec![("SCW_PROFILE".into(), "x".into())], ..of("set", &["*"]) };
+    let providers = [kubeconfig, brokers, set, of("eks", &["AWS_*"])];
+    assert_eq!(not_sent(&environment), ["CIVO_TOKEN", "GRANTED_SSO", "LINODE_CLI_TOKEN", "XDG_CONFIG_HOME"]);
+    let not_taken = providers.each_ref().map(|provider| not_taken(&environment, provider).join(" "));
+    assert_eq!(not_taken, ["", "", "HCLOUD_CONTEXT", "HCLOUD_CONTEXT SCW_PROFILE"]);
 }

@@ -12,9 +12,9 @@ use tokio::time::sleep;
 
 use crate::app::Signals;
 use crate::cli::{
-    broker::{BrokerArgs, connect},
+    broker::{BrokerArgs, admin, connect},
     console::Console,
-    overview::{CredentialRow, Overview, table, title},
+    overview::{Overview, table, title},
     screen::{Screen, Tone, shortened, wrapped},
 };
 use credbroker_credential::text::one_line;
@@ -34,7 +34,7 @@ pub(super) fn run(broker: &BrokerArgs, selector: &Selector, console: &mut Consol
             Err(_refused) => pending().await,
         };
         // A failure before the first frame ends the command.
-        let mut last = Overview::read(&client, selector).await?;
+        let mut last = Overview::read(&admin(&client, environment), selector).await?;
         let (mut runs, mut outage, mut view) = (Runs::default(), None, AlternateScreen::enter(console.out));
         while !view.is_gone {
             if outage.is_none() {
@@ -47,7 +47,7 @@ pub(super) fn run(broker: &BrokerArgs, selector: &Selector, console: &mut Consol
                 if let (Some(_), Ok(socket)) = (&outage, &socket) {
                     client = connect(socket, broker.timeout).await?;
                 }
-                Overview::read(&client, selector).await
+                Overview::read(&admin(&client, environment), selector).await
             };
             let read = tokio::select! {
                 () = ended() => return Ok(()),
@@ -85,11 +85,7 @@ fn frame(overview: &Overview, runs: &Runs, lost: Option<&str>, screen: Screen, n
     let mut held: Vec<_> = overview.credentials.iter().collect();
     // Those without a credential come first: they fail, or are being fetched.
     held.sort_by_key(|held| held.expires_at);
-    let rows = held
-        .into_iter()
-        .map(|held| CredentialRow::of(held, now))
-        .chain(overview.idle().map(CredentialRow::idle));
-    text.push_str(&table(&rows.collect::<Vec<_>>(), screen));
+    text.push_str(&table(&overview.rows(held, now), screen));
     text
 }
 

@@ -35,6 +35,10 @@ fn open(program: &std::path::Path, rules: &Value) -> (Broker, FakePlugin) {
 
 fn open_for(program: &std::path::Path, rules: &Value, plugin: &FakePlugin) -> Broker {
     let providers: Vec<_> = ["a", "b", "c"].into_iter().map(|name| provider(name, plugin)).collect();
+    open_with(program, rules, &providers.into())
+}
+
+fn open_with(program: &std::path::Path, rules: &Value, providers: &Value) -> Broker {
     let config = json!({
         "apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig",
         "listen": {"mode": "0666"}, "providers": providers, "access": rules,
@@ -108,6 +112,34 @@ fn without_rules_only_the_own_user_and_root_are_served() {
     let (broker, _plugin) = open(PROGRAM.as_ref(), &json!([]));
     assert_gets(&broker, &["env"], &["a", "b", "c"]);
     assert_gets(&broker, &AS_USER, &[]);
+}
+
+/// The values of a caller's variables are shown to the broker's own user only, and no other can guess them.
+#[test]
+fn accounts_are_shown_to_the_own_user_only() {
+    if !can_run(&["setpriv"]) {
+        return;
+    }
+    let plugin = FakePlugin::builder().token("t").expires_in(3600).build();
+    let allow = json!({"providers": ["a"], "verbs": ["get", "list"]});
+    let rules = json!([{"name": "all", "peers": {"uids": [0, USER]}, "allow": allow}]);
+    let mut taking = provider("a", &plugin);
+    taking["callerEnv"] = json!(["AWS_PROFILE"]);
+    let broker = open_with(PROGRAM.as_ref(), &rules, &json!([taking]));
+    let shown = |prefix: &[&str], arguments: &[&str]| -> Value {
+        let mut command = Command::new(prefix[0]);
+        command.args(&prefix[1..]).arg(PROGRAM).args(arguments).args(["-o", "json", "--socket"]);
+        let output = command.arg(broker.socket()).env("AWS_PROFILE", "prod").output().unwrap();
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    shown(&AS_USER, &["get", "a"]);
+    for (prefix, account, is_of_caller) in
+        [(&["env"][..], json!({"AWS_PROFILE": "prod"}), true), (&AS_USER, json!({}), false)]
+    {
+        let held = &shown(prefix, &["status"])["credentials"][0];
+        assert_eq!((&held["account"], &held["isOfCaller"]), (&account, &json!(is_of_caller)), "{prefix:?}");
+        assert_eq!(held["callerEnv"], json!(["AWS_PROFILE"]));
+    }
 }
 
 /// As between two containers of a pod.

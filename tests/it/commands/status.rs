@@ -16,7 +16,7 @@ fn every_provider_is_listed_before_its_first_request() {
     assert!(output.status.success(), "{output:?}");
     let state = |name: &str| {
         let row = text.lines().find(|line| line.starts_with(name)).expect("a row");
-        row.split_whitespace().nth(1).map(str::to_owned)
+        row.split_whitespace().nth(2).map(str::to_owned)
     };
     assert_eq!([state("gke"), state("eks")], [Some("valid".to_owned()), Some("idle".to_owned())], "{text}");
     assert!(text.starts_with(&format!("credbroker {}", env!("CARGO_PKG_VERSION"))), "{text}");

@@ -34,8 +34,9 @@ Usage: credbroker-exec --provider NAME [options] [-- COMMAND ARGS...]
   --help, --version
 
 The shim sends the variables with which common plugins select an identity (AWS_*, AZURE_*, GOOGLE_*, ...) to the broker,
-and those that CREDBROKER_CALLER_ENV matches (comma-separated patterns, * matches any text). The broker uses those that
-the provider's callerEnv names. Their values must be UTF-8.
+those with a word such as PROFILE or ACCOUNT in their name (SCW_PROFILE), and those that CREDBROKER_CALLER_ENV matches
+(comma-separated patterns, * matches any text). The broker uses those that the provider's callerEnv names. Their values
+must be UTF-8.
 
 Exit codes: 0 success; 1 the broker has no credential; 2 wrong usage; 69 no broker; 75 timeout; 77 access denied, or the
 socket cannot be trusted; 78 a variable is not valid. On failure, one line on stderr gives cause and remedy.

@@ -52,6 +52,25 @@ async fn a_rejected_credential_is_replaced_at_once() {
     assert!(rejections.next_run.is_some());
 }
 
+/// A script that starts the shim twice.
+#[tokio::test(start_paused = true)]
+async fn a_suspicion_alone_does_not_count_as_a_rejection() {
+    for (verdict, verifications) in [(Verdict::Accepted, 1), (Verdict::Unverifiable, 1)] {
+        let (setup, _) = setup_verified(&[Token(mins(60))], &Arc::new(Mutex::new(verdict)));
+        for request in [verifiable("script"), verifiable("script"), caller("other"), caller("other")] {
+            ask(&setup, &request).await.unwrap();
+        }
+        let rejections = setup.cache.list(&Selector::All, None, 1)[0].rejections.unwrap();
+        assert_eq!((rejections.count, rejections.verifications), (0, verifications), "{verdict:?}");
+        setup.cache.report(spec("a"), "test-1", &caller("client")).await.unwrap();
+        assert_eq!(
+            setup.cache.list(&Selector::All, None, 1)[0].rejections.unwrap().count,
+            1,
+            "a report is one"
+        );
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn every_revocation_costs_a_caller_one_request_and_one_run() {
     let verdict = Arc::new(Mutex::new(Verdict::Accepted));

@@ -78,9 +78,11 @@ pub fn definitions(kubeconfig: &Kubeconfig, env: &Environment) -> Definitions {
 }
 
 /// The environment of plugins from kubeconfigs: the broker's, except for what selects an identity, which comes from the
-/// caller. That is the list of common variables, and what the configuration names besides (`more`).
+/// caller. That is the list of common variables, names that look like those of an account, and what the configuration names
+/// besides (`more`).
 pub(crate) fn variables(broker: &Environment, more: Globs) -> Variables<'_> {
-    Variables { broker, pass_env: Globs::new(["*"]), caller_env: identity_variables().and(more) }
+    let (pass_env, caller_env) = (Globs::new(["*"]), identity_variables().and(more));
+    Variables { broker, pass_env, caller_env, are_of_kubeconfig: true }
 }
 
 impl Kubeconfig {
@@ -185,7 +187,8 @@ impl Kubeconfig {
             Ok(None) if !is_shim(exec) => exec.clone(),
             _ => return at.reject(format!("user `{}` of the kubeconfig runs credbroker's shim, which would ask this very broker; name a kubeconfig with the original", user.name)),
         };
-        let variables = Variables { broker: env, pass_env: Globs::new(["*"]), caller_env: Globs::default() };
+        let (pass_env, caller_env) = (Globs::new(["*"]), Globs::default());
+        let variables = Variables { broker: env, pass_env, caller_env, are_of_kubeconfig: false };
         let mut provider = from_stanza(user, &original, name, &variables, at.report)?;
         with_kubeconfig(&mut provider, &self.list);
         Some(provider)

@@ -65,6 +65,10 @@ fn the_file_is_checked() {
 }
 
 fn names(pass_env: &[&str], caller_env: &[&str]) -> Vec<String> {
+    unlisted(pass_env, caller_env, false)
+}
+
+fn unlisted(pass_env: &[&str], caller_env: &[&str], are_of_kubeconfig: bool) -> Vec<String> {
     let broker = [
         "SCW_PROFILE",
         "GITHUB_TOKEN",
@@ -79,7 +83,7 @@ fn names(pass_env: &[&str], caller_env: &[&str]) -> Vec<String> {
     let broker: Environment =
         broker.map(|name| (name, "x")).into_iter().chain([("EMPTY_TOKEN", "")]).collect();
     let (pass_env, caller_env) = (Globs::new(pass_env), Globs::new(caller_env));
-    Variables { broker: &broker, pass_env, caller_env }.unlisted()
+    Variables { broker: &broker, pass_env, caller_env, are_of_kubeconfig }.unlisted()
 }
 
 #[test]
@@ -90,4 +94,6 @@ fn what_may_select_an_identity_and_reaches_a_plugin_is_named() {
     assert_eq!(names(&["SCW_*"], &[]), ["SCW_PROFILE"]);
     assert_eq!(names(&["SCW_PROFILE", "AWS_*"], &[]), [""; 0], "it is named, or on the list");
     assert_eq!(names(&[], &[]), [""; 0]);
+    let of_kubeconfig = unlisted(&["*"], &["AWS_*"], true);
+    assert_eq!(of_kubeconfig, ["GITHUB_TOKEN", "my_context"], "each account is that of the caller");
 }

@@ -29,7 +29,7 @@ use super::error::{EVENT, Excess, HubError, PAGE};
 use credbroker_cache::{Caller, CredentialCache, CredentialWatch, Request as CacheRequest};
 use credbroker_config::{HubKubeconfig, distrust};
 use credbroker_credential::Issued;
-use credbroker_plugin::{PluginSpec, ProviderRef, Providers};
+use credbroker_plugin::{Origin, PluginSpec, ProviderRef, Providers, Sent};
 use credbroker_runner::PluginRunner;
 
 const CONNECT: Duration = Duration::from_secs(10);
@@ -130,7 +130,8 @@ impl<R: PluginRunner> HubConnector<R> {
     fn run(&self) -> Result<Option<PluginSpec>, HubError> {
         let Some(plugin) = self.plugins.iter().next() else { return Ok(None) };
         let entry = self.plugins.entry(&ProviderRef::from(&*plugin.name))?;
-        Ok(Some(entry.of_provider(None)?.spec(BTreeMap::new())?))
+        let sent = Sent { env: &BTreeMap::new(), by_name: &[], origin: Origin::Beside };
+        Ok(Some(entry.of_provider(None)?.spec(sent)?))
     }
 
     fn client(&self, mut config: Config, issued: Option<&Issued>) -> Result<Client, HubError> {

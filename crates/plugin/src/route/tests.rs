@@ -1,5 +1,7 @@
+use std::cell::RefCell;
+
 use super::*;
-use crate::{Command, Environment, Globs, identity_variables, testing::provider};
+use crate::{Command, Definition, Environment, Globs, Providers, identity_variables, testing::provider};
 
 /// A provider that takes these variables from callers and runs with `inherited`.
 fn taking(patterns: &[&str], inherited: &[(&str, &str)]) -> Provider {
@@ -12,7 +14,8 @@ fn taking(patterns: &[&str], inherited: &[(&str, &str)]) -> Provider {
 }
 
 fn checked(provider: &Provider, origin: Origin, name: &str, value: &str) -> Result<(), String> {
-    check(name, value, origin, provider).map_err(|problem| provider.error(problem).to_string())
+    let sent = Sent { env: &BTreeMap::new(), by_name: &[], origin };
+    check(name, value, sent, provider).map_err(|problem| provider.error(problem).to_string())
 }
 
 #[track_caller]
@@ -26,7 +29,9 @@ fn refused(provider: &Provider, origin: Origin, name: &str, value: &str) -> Stri
 fn the_caller_gives_only_what_is_named_and_the_stanza_does_not_set() {
     let mut provider = taking(&["AWS_*", "LD_*"], &[]);
     provider.env = vec![("AWS_REGION".to_owned(), "us".to_owned())];
-    let reaching = ["AWS_PROFILE", "AWS_REGION", "HOME", "LD_PRELOAD"].map(|name| reaches(name, &provider));
+    let sent = Sent { env: &BTreeMap::new(), by_name: &[], origin: Origin::Beside };
+    let names = ["AWS_PROFILE", "AWS_REGION", "HOME", "LD_PRELOAD"];
+    let reaching = names.map(|name| reaches(name, sent, &provider));
     assert_eq!(reaching, [true, false, false, false]);
 }
 
@@ -162,4 +167,82 @@ fn a_workload_identity_of_the_broker_serves_callers_that_name_none() {
         assert!(checked(&sidecar, Origin::Elsewhere, name, value).is_ok(), "the same in every container");
     }
     refused(&sidecar, Origin::Elsewhere, "AWS_ROLE_ARN", "canary");
+}
+
+/// A provider from a kubeconfig.
+fn of_kubeconfig() -> Provider {
+    let definition = Definition::new("/k".into(), "p", "0");
+    Provider { definition: Some(definition), caller_env: identity_variables(), ..taking(&[], &[]) }
+}
+
+/// The variables that reach the plugin if a caller in another container sends these because of their names, and the warnings.
+fn by_name(provider: Provider, names: &[&str]) -> (Vec<String>, Vec<String>) {
+    let env = names.iter().map(|name| ((*name).to_owned(), "canary".to_owned())).collect();
+    let by_name: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+    let sent = Sent { env: &env, by_name: &by_name, origin: Origin::Elsewhere };
+    let providers = Providers::new([provider]);
+    let entry = providers.entry(&"p".into()).unwrap();
+    let warnings = RefCell::new(Vec::new());
+    for _ in 0..2 {
+        let route = entry.of_provider(None).unwrap();
+        route.check(sent, |why| warnings.borrow_mut().push(why.to_string())).unwrap();
+    }
+    let spec = entry.of_provider(None).unwrap().spec(sent).unwrap();
+    assert!(spec.is_of(sent) && !warnings.borrow().concat().contains("canary"));
+    (spec.caller_env.into_keys().collect(), warnings.into_inner())
+}
+
+#[test]
+fn each_account_of_a_kubeconfig_is_that_of_the_caller_wherever_that_runs() {
+    let names = ["HCLOUD_CONTEXT", "MY_PROJECT", "PROJECT_DIR", "R_PROFILE", "SCW_PROFILE", "X_REGION"];
+    let (reaching, warnings) = by_name(of_kubeconfig(), &names);
+    assert_eq!(
+        reaching,
+        ["HCLOUD_CONTEXT", "MY_PROJECT", "SCW_PROFILE", "X_REGION"],
+        "no program and no file"
+    );
+    assert_eq!(warnings, [""; 0]);
+    for origin in [Origin::Beside, Origin::Elsewhere] {
+        for name in names {
+            assert!(checked(&of_kubeconfig(), origin, name, "x").is_ok(), "{name}, sent for another reason");
+        }
+    }
+}
+
+#[test]
+fn an_account_that_a_configured_provider_does_not_take_is_one_warning_and_no_error() {
+    let names = ["A_REGION", "MY_PROJECT", "PROJECT_DIR", "SCW_PROFILE"];
+    let (reaching, warnings) = by_name(taking(&[], &[("MY_PROJECT", "canary")]), &names);
+    assert_eq!(reaching, [""; 0]);
+    insta::assert_snapshot!(warnings.join("\n"), @r"
+    provider `p`: the caller sets `A_REGION`, but the plugin would run without it; to use the caller's, add `callerEnv: [A_REGION]` to the provider; to use the broker's identity for every caller, write `callerEnv: []` there
+    provider `p`: the caller sets `SCW_PROFILE`, but the plugin would run without it; to use the caller's, add `callerEnv: [SCW_PROFILE]` to the provider; to use the broker's identity for every caller, write `callerEnv: []` there
+    ");
+    let brokers = Provider { refuses_other_identities: false, ..taking(&[], &[]) };
+    assert_eq!(by_name(brokers, &names), (vec![], vec![]), "the configuration decided");
+    let (reaching, warnings) = by_name(taking(&["*", "MY_PROJECT"], &[]), &names);
+    assert_eq!((reaching.join(" "), warnings.len()), ("A_REGION MY_PROJECT SCW_PROFILE".to_owned(), 0));
+    let (reaching, warnings) = by_name(taking(&["*"], &[]), &names);
+    assert_eq!(
+        (reaching.join(" "), warnings.len()),
+        ("A_REGION SCW_PROFILE".to_owned(), 1),
+        "what MY_PROJECT changes is unknown"
+    );
+    let many: Vec<_> = (10..40).map(|number| format!("A{number}_PROFILE")).collect();
+    let many: Vec<_> = many.iter().map(String::as_str).collect();
+    assert_eq!(by_name(taking(&[], &[]), &many).1.len(), 16);
+}
+
+#[test]
+fn a_credential_is_that_of_a_caller_whose_variables_lead_to_it() {
+    let providers = Providers::new([of_kubeconfig()]);
+    let entry = providers.entry(&"p".into()).unwrap();
+    let dev = [("AWS_PROFILE".to_owned(), "dev".to_owned())].into();
+    let other = [("AWS_PROFILE".to_owned(), "prod".to_owned())].into();
+    let program =
+        [("AWS_PROFILE".to_owned(), "dev".to_owned()), ("AWS_PAGER".to_owned(), "x".to_owned())].into();
+    let sent = |env| Sent { env, by_name: &[], origin: Origin::Beside };
+    let spec = entry.of_provider(None).unwrap().spec(sent(&dev)).unwrap();
+    let found = [&dev, &other, &program, &BTreeMap::new()].map(|env| spec.is_of(sent(env)));
+    assert_eq!(found, [true, false, false, false]);
 }

@@ -3,7 +3,7 @@ use std::time::Duration;
 use credbroker_proto::{
     Reason,
     v1::{
-        self, ClusterProfileRef, Failure,
+        self, AccountVariable, ClusterProfileRef, Failure,
         credential_state::{Bound, Cause, Rejections, State, Verdict},
     },
 };
@@ -48,6 +48,9 @@ fn message() -> v1::CredentialState {
         next_run_cause: Cause::BackOff.into(),
         next_run_time: at(1_800_000_060),
         key_parts: Vec::new(),
+        account: vec![AccountVariable { name: "AWS_PROFILE".into(), value: "prod".into() }],
+        definition_file: None,
+        is_of_caller: true,
     }
 }
 
@@ -74,7 +77,7 @@ fn the_summary_of_rejections_is_one_line() {
 fn a_failure_with_several_lines_is_one_line_below() {
     let mut failed = v1::CredentialState { rejections: None, ..message() };
     failed.last_failure.as_mut().unwrap().message = "plugin failed:\n  no \x1b[31msession\n".into();
-    let text = table(&[CredentialRow::of(&failed.into(), now())], Screen::default());
+    let text = table(&[CredentialRow::of(&failed.into(), &HashSet::new(), now())], Screen::default());
     assert_eq!(text.lines().count(), 4, "{text}");
     assert!(
         text.ends_with("\n\ngke (fleet/paris): PLUGIN_EXIT: plugin failed: no U+001B[31msession\n"),
@@ -89,14 +92,64 @@ fn the_table_has_a_row_per_credential_and_rejections_below() {
         state: State::Empty.into(),
         ..v1::CredentialState::default()
     };
-    let rows = [CredentialRow::of(&held(), now()), CredentialRow::of(&empty.into(), now())];
+    let rows = [
+        CredentialRow::of(&held(), &HashSet::new(), now()),
+        CredentialRow::of(&empty.into(), &HashSet::new(), now()),
+    ];
     insta::assert_snapshot!(table(&rows, Screen::default()), @r"
-    PROVIDER           STATE     EXPIRES  NEXT RUN  RUNS  WATCHES  KEY
-    gke (fleet/paris)  renewing  in 10m   in 60s    9     2        0a1b2c
-    x                  empty     -        -         0     0
+    PROVIDER           ACCOUNT             STATE     EXPIRES  NEXT RUN  RUNS  WATCHES  KEY
+    gke (fleet/paris)  * AWS_PROFILE=prod  renewing  in 10m   in 60s    9     2        0a1b2c
+    x                  -                   empty     -        -         0     0
 
     gke (fleet/paris): PLUGIN_EXIT: no
     gke (fleet/paris) 0a1b2c: 3 rejections, 2 verifications, the last: accepted; the next run for a rejection not before 2027-01-15T08:00:40Z (in 40s)
+    ");
+}
+
+#[test]
+fn accounts_and_files_tell_credentials_of_one_name_apart() {
+    let of = |file: &str, account: &[(&str, &str)], is_of_caller| -> CredentialState {
+        let variable =
+            |(name, value): &(&str, &str)| AccountVariable { name: (*name).into(), value: (*value).into() };
+        let state = v1::CredentialState {
+            provider: "admin".into(),
+            definition: Some("0".into()),
+            definition_file: Some(file.into()),
+            account: account.iter().map(variable).collect(),
+            is_of_caller,
+            ..v1::CredentialState::default()
+        };
+        state.into()
+    };
+    let profile = |name| [("AWS_PROFILE", name)];
+    let shown = |states: &[CredentialState], size| {
+        let files = states.iter().map(|held| (&*held.provider, held.definition_file.as_deref()));
+        let repeated = repeated(files);
+        let rows: Vec<_> = states.iter().map(|held| CredentialRow::of(held, &repeated, now())).collect();
+        table(&rows, Screen { size, colors: false })
+    };
+    let mut states = vec![
+        of("/home/me/.kube/a", &profile("dev"), false),
+        of("/home/me/.kube/a", &[("AWS_PROFILE", "prod"), ("AWS_REGION", "eu-west-3\x1b[2J")], true),
+        of("/home/me/.kube/b", &[], true),
+    ];
+    insta::assert_snapshot!(shown(&states, None), @r"
+    PROVIDER                  ACCOUNT                                           STATE    EXPIRES  NEXT RUN  RUNS  WATCHES  KEY
+    admin (/home/me/.kube/a)  AWS_PROFILE=dev                                   unknown  -        -         0     0
+    admin (/home/me/.kube/a)  * AWS_PROFILE=prod AWS_REGION=eu-west-3U+001B[2J  unknown  -        -         0     0
+    admin (/home/me/.kube/b)  *                                                 unknown  -        -         0     0
+    ");
+    insta::assert_snapshot!(shown(&states, Some((80, 24))), @r"
+    PROVIDER              ACCOUNT                                   STATE    EXPIRES
+    admin (/ho…/.kube/a)  AWS_PROFILE=dev                           unknown  -
+    admin (/ho…/.kube/a)  * AWS_PROFILE=prod A…=eu-west-3U+001B[2J  unknown  -
+    admin (/ho…/.kube/b)  *                                         unknown  -
+    ");
+    states.pop();
+    insta::assert_snapshot!(shown(&states, None), @r"
+    PROVIDER  ACCOUNT                                           STATE    EXPIRES  NEXT RUN  RUNS  WATCHES  KEY
+    admin     AWS_PROFILE=dev                                   unknown  -        -         0     0
+    admin     * AWS_PROFILE=prod AWS_REGION=eu-west-3U+001B[2J  unknown  -        -         0     0
     ");
 }
 
@@ -139,6 +192,9 @@ fn json_has_every_field() {
         },
         "lifetime": {"fetchTime": "2027-01-15T07:43:20Z", "seconds": 1600, "bound": "maxAge"},
         "nextRun": {"cause": "backOff", "time": "2027-01-15T08:01:00Z"},
+        "account": {"AWS_PROFILE": "prod"},
+        "definitionFile": null,
+        "isOfCaller": true,
     });
     assert_eq!(state_json(&held()), expected);
     let unverified = v1::CredentialState { rejections: Some(Rejections::default()), ..message() };

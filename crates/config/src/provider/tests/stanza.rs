@@ -10,7 +10,8 @@ fn read(text: &str, dialect: Dialect, accepts_v1alpha1: bool) -> (Option<Provide
     let report = Report::default();
     let fields = Cursor::new(Path::new("/etc/x/f"), dialect, &node, &report).fields(exec::SECTION.names);
     let broker = Environment::default();
-    let variables = Variables { broker: &broker, pass_env: Globs::default(), caller_env: Globs::default() };
+    let (pass_env, caller_env) = (Globs::default(), Globs::default());
+    let variables = Variables { broker: &broker, pass_env, caller_env, are_of_kubeconfig: false };
     let stanza = fields.and_then(|fields| stanza(&fields, accepts_v1alpha1, "p", &variables));
     (stanza, report)
 }

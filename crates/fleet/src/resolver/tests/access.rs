@@ -84,7 +84,7 @@ fn a_key_is_found_under_the_same_rules() {
 fn a_profile_that_leads_nowhere_does_not_name_providers_that_the_caller_may_not_see() {
     let resolver = with_fleet([of("gke"), of("secret")]);
     apply(&resolver, "paris", "foreign", &json!({"server": "https://paris"}));
-    let shown = |ask| credbroker_credential::text::chain(&resolver.resolve(ask).unwrap_err());
+    let shown = |ask| chain(&resolver.resolve(ask).unwrap_err());
     let limited = shown(with(&permit(&["gke"], &["*"]), by_profile("paris")));
     assert!(limited.contains("foreign") && limited.contains("gke"), "{limited}");
     assert!(!limited.contains("secret"), "{limited}");
