@@ -58,27 +58,38 @@ pub struct OnDemandError {
 
 /// Starts the broker of this user, if that is allowed.
 #[derive(Debug)]
-pub(crate) struct Starter {
+pub struct Starter {
     mark: PathBuf,
     runtime_directory: PathBuf,
 }
 
 impl Starter {
-    /// `None`: a socket or a broker was named, or there is no runtime directory of the user. Makes no system call.
     pub(crate) fn of(arguments: &Arguments, environment: &Environment) -> Option<Self> {
+        let is_named = arguments.socket.is_some() || arguments.server_uid.is_some();
+        if is_named { None } else { Self::of_environment(environment) }
+    }
+
+    /// `None`: a socket or a broker is named, or there is no runtime directory of the user. Makes no system call.
+    pub fn of_environment(environment: &Environment) -> Option<Self> {
         let variable = |name| environment.get(name).filter(|value| !value.is_empty()).map(Path::new);
-        let is_named = arguments.socket.is_some()
-            || arguments.server_uid.is_some()
-            || variable("CREDBROKER_SOCKET").is_some()
-            || variable("CREDBROKER_SERVER_UID").is_some();
+        let is_named = variable("CREDBROKER_SOCKET").is_some() || variable("CREDBROKER_SERVER_UID").is_some();
         let runtime_directory = variable("XDG_RUNTIME_DIR").filter(|path| !is_named && path.is_absolute())?;
         let mark = OnDemand::path(variable("XDG_CONFIG_HOME"), variable("HOME"))?;
         Some(Self { mark, runtime_directory: runtime_directory.to_owned() })
     }
 
-    /// Starts the broker, if there is a mark and this user is not root. Returns its socket at once, or `None` if it was not
-    /// started.
-    pub(crate) fn start(&self) -> Result<Option<Socket>, OnDemandError> {
+    /// Whether `credbroker setup` left its mark.
+    pub fn has_mark(&self) -> bool {
+        self.mark.exists()
+    }
+
+    /// Starts the broker, if there is a mark and this user is not root. Returns its socket without waiting for it, or `None`
+    /// if it was not started.
+    ///
+    /// # Errors
+    ///
+    /// The mark, the program or the log is not there, or other users can change it.
+    pub fn start(&self) -> Result<Option<Socket>, OnDemandError> {
         let (user, own) = (geteuid(), self.runtime_directory.join("credbroker/credbroker.sock"));
         let is_own = |found: Metadata| found.uid() == user.as_raw();
         if user.is_root() || !self.runtime_directory.metadata().is_ok_and(is_own) || !is_absent(&own) {
