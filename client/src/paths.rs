@@ -3,7 +3,7 @@
 //! The clients check the way to a socket with it, and the broker the way to its sockets and to the files that it follows.
 
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     fs::{self, Metadata},
     io,
     os::unix::fs::MetadataExt,
@@ -38,6 +38,15 @@ pub fn own_folder(name: &Path) -> PathBuf {
     let mut folder = name.as_os_str().to_owned();
     folder.push(".d");
     folder.into()
+}
+
+/// The lock that a broker holds next to its socket from before it listens until it ends, and the one that a command holds
+/// while it restarts the broker.
+pub fn locks(socket: &Path) -> [PathBuf; 2] {
+    let name = socket.file_name().unwrap_or_default();
+    let beside =
+        |end: &str| socket.with_file_name([OsStr::new("."), name, OsStr::new(end)].join(OsStr::new("")));
+    [".lock", ".starting"].map(beside)
 }
 
 /// Finds the first directory or link with which a user who is not one of `trusted` can change where `path` leads.

@@ -13,7 +13,7 @@ use rustix::process::geteuid;
 
 use crate::paths::{Exposed, WRITABLE_BY_OTHERS, exposed};
 
-use group::has_private_group;
+pub use group::has_private_group;
 
 /// How a user other than this one and root can decide what is in a file.
 #[derive(Clone, Debug, Eq, PartialEq)]

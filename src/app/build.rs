@@ -292,10 +292,13 @@ fn serving(sockets: &[OpenSocket], acceptor: &Arc<Acceptor<Gate<ProcessRunner>>>
     let watched = Arc::clone(acceptor);
     let watchdog = async move { watched.watch_over(|period| beat.next(period)).await };
     let mut essentials = vec![("connection watchdog", watchdog.boxed())];
+    let keepers: Option<Vec<_>> = sockets.iter().map(|socket| socket.keeper.clone()).collect();
     for socket in sockets {
         if let Some(keeper) = socket.keeper.clone() {
-            let newest = socket.newest.clone();
-            let kept = async move { keeper.run(&newest, |period| beat.next(period)).await };
+            let (newest, all) = (socket.newest.clone(), keepers.clone());
+            // A broker that no client can reach ends. A socket without a name is systemd's.
+            let is_over = move || all.as_ref().is_some_and(|all| all.iter().all(Keeper::is_lost));
+            let kept = async move { keeper.run(&newest, |period| beat.next(period), is_over).await };
             essentials.push(("socket watcher", kept.boxed()));
         }
         let (acceptor, listener) = (Arc::clone(acceptor), socket.listener);

@@ -10,26 +10,23 @@ use std::{
     fs::{self, FileType},
     io,
     mem::{self, MaybeUninit},
-    os::{
-        fd::OwnedFd,
-        unix::{ffi::OsStrExt as _, net::UnixStream},
-    },
+    os::{fd::OwnedFd, unix::ffi::OsStrExt as _},
     path::{Component, Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
 use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
     fs::{
         Mode,
         inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags},
         statfs,
     },
     io::Errno,
-    net::sockopt::socket_peercred,
     process::{
-        DumpableBehavior, PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_open, pidfd_send_signal,
-        set_dumpable_behavior, setrlimit, umask,
+        DumpableBehavior, Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_open,
+        pidfd_send_signal, set_dumpable_behavior, setrlimit, umask,
     },
 };
 use tokio::{
@@ -75,15 +72,20 @@ pub fn harden() {
     }
 }
 
-/// Asks the process that listens on `socket` to end, if its command line is `command`: words that end with NUL.
-pub fn terminate_listener(socket: &Path, command: &[u8]) -> io::Result<()> {
-    let pid = socket_peercred(UnixStream::connect(socket)?)?.pid;
-    // Held before the look: its number may be another process's afterwards.
-    let held = pidfd_open(pid, PidfdFlags::empty())?;
-    if fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero()))? == command {
-        pidfd_send_signal(held, Signal::TERM)?;
+/// Asks the process that `find` finds to end, and waits for that. `None`: there is none; false: it did not end in time.
+pub fn terminate(find: impl Fn() -> Option<i32>, patience: Duration) -> io::Result<Option<bool>> {
+    let Some(pid) = find().and_then(Pid::from_raw) else { return Ok(None) };
+    // Held before the second look: its number may be another process's afterwards.
+    let held = match pidfd_open(pid, PidfdFlags::empty()) {
+        Err(Errno::SRCH) => return Ok(None),
+        held => held?,
+    };
+    if find() != Some(pid.as_raw_nonzero().get()) {
+        return Ok(None);
     }
-    Ok(())
+    pidfd_send_signal(&held, Signal::TERM)?;
+    let patience = Timespec::try_from(patience).map_err(io::Error::other)?;
+    Ok(Some(poll(&mut [PollFd::new(&held, PollFlags::IN)], Some(&patience))? > 0))
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

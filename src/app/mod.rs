@@ -12,7 +12,7 @@ mod systemd;
 
 pub use build::{Bound, Drained, GRACE, build};
 pub use edges::{Edges, Signals, environment};
-pub use linux::{harden, terminate_listener};
+pub use linux::{harden, terminate};
 pub use logs::{LogFormat, LogQueue, start as start_logs};
 pub use reload::ConfigPlace;
 pub use sockets::{Listening, SocketSource, socket_options};

@@ -1,9 +1,10 @@
 //! `credbroker doctor`: checks of the running broker, the programs, the kubeconfig and the machine.
 
 mod accounts;
+pub(super) mod users;
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     fmt::Write as _,
     path::{Path, PathBuf},
 };
@@ -11,17 +12,19 @@ use std::{
 use credbroker_client::{
     Error, Socket,
     admin::{Selector, State},
+    safety::shell_word,
 };
 use credbroker_exec::Failure;
 use serde_json::{Value, json};
 
 use self::accounts::{not_sent, not_taken};
+use self::users::{few, from_originals, is_without_original};
 use super::{
     broker::{BrokerArgs, ON_DEMAND, admin},
     console::{Console, EX_CONFIG, OutputFormat},
     files::joined,
     overview::Overview,
-    programs,
+    programs, recorded,
 };
 use credbroker_config::{
     self as config, ConfigError, Loaded,
@@ -43,15 +46,16 @@ const ADD: &str = "add the kubeconfig that they were written from to `kubeconfig
 const ABSENT: &str = "name a credbroker-exec that does not exist";
 const INSTALL: &str =
     "install it there, or write the kubeconfig again with `credbroker kubeconfig wrap` or `inject`";
-const RESTART: &str = "restart the broker, for example with `systemctl --user restart credbroker.service`";
+const RESTART: &str = "run `credbroker restart`";
+const ORPHANED: &str = "run a credbroker-exec of an earlier version, without the original command";
 
 /// Check everything that credbroker needs on this machine, and say what to do
 ///
 /// Checks the socket and whether it is trusted, the versions of the broker and of credbroker-exec, the configuration, the
-/// kubeconfig and whether the broker knows its users, the plugins, the last failures, the PATH of graphical programs, and the
-/// clock. Runs no plugin and changes nothing. The exit code is that of the first error: 69 no broker, 75 timeout, 77
-/// permission denied or a socket that is not trusted, 78 an invalid configuration or kubeconfig, 1 any other. Warnings do
-/// not change it.
+/// kubeconfig and whether the broker knows its users, the plugins, the last failures, whether the broker finds plugins where
+/// your shell does, and the clock. Runs no plugin and changes nothing. The first error decides the exit code: 69 no broker,
+/// 75 timeout, 77 permission denied or a socket that is not trusted, 78 an invalid configuration or kubeconfig, 1 any other.
+/// Warnings do not change it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -79,7 +83,7 @@ pub(super) fn run(args: &DoctorArgs, console: &mut Console<'_>) -> anyhow::Resul
     checks.accounts();
     checks.plugins();
     checks.failures();
-    checks.graphical_path();
+    checks.path();
     checks.clock();
     let findings = checks.findings;
     console.print(args.output, || findings.text(), || findings.document())?;
@@ -152,10 +156,10 @@ impl<'a> Checks<'a> {
         }
         if !state.restart_needed.is_empty() {
             let keys = listed(&state.restart_needed);
-            let text = format!("changed, but not in force until a restart: {keys}");
+            let text = format!("changed, but not active until a restart: {keys}");
             findings.add(CHECK, WARNING, text, RESTART);
         }
-        findings.or(CHECK, GOOD, || format!("in force: {}", listed(&info.config_files)));
+        findings.or(CHECK, GOOD, || format!("active: {}", listed(&info.config_files)));
     }
 
     /// Which variables of this shell may select an account, and do not reach the plugins.
@@ -190,20 +194,20 @@ impl<'a> Checks<'a> {
 
     fn plugins(&mut self) {
         const CHECK: &str = "plugins";
-        if let Some(Overview { providers, .. }) = &self.running {
-            for failure in providers.iter().filter_map(|provider| provider.failure.as_ref()) {
-                self.findings.add(CHECK, BAD, &failure.message, "");
-            }
-            let text = || format!("the plugins of all {} providers can run", providers.len());
-            return self.findings.or(CHECK, GOOD, text);
+        let providers = self.running.as_ref().map(|running| running.providers.as_slice());
+        for failure in providers.into_iter().flatten().filter_map(|provider| provider.failure.as_ref()) {
+            self.findings.add(CHECK, BAD, &failure.message, "");
         }
-        let Ok(loaded) = &self.loaded else { return };
-        for provider in loaded.config.providers.iter() {
-            if programs::of_plugin(&provider.command, self.environment).is_none() {
-                let (name, command) = (shown(&provider.name), &provider.command);
-                let text = format!("provider `{name}`: {command} is not installed");
-                self.findings.add(CHECK, BAD, text, "install it, or correct the command");
+        let problems = self.loaded.as_ref().map(|loaded| plugin_problems(loaded, self.environment));
+        for (text, remedy, is_missing) in problems.into_iter().flatten() {
+            // A broker that runs has said so, and may find what this shell does not.
+            if !is_missing || providers.is_none() {
+                self.findings.add(CHECK, BAD, text, remedy);
             }
+        }
+        if let Some(providers) = providers {
+            let text = || format!("the plugins of all {} providers can run", providers.len());
+            self.findings.or(CHECK, GOOD, text);
         }
     }
 
@@ -229,6 +233,11 @@ impl<'a> Checks<'a> {
         let running = self.running.as_ref().map(|running| &running.broker.version);
         if let Some(version) = running.filter(|version| *version != VERSION) {
             let text = format!("the running broker has version {version}, this program {VERSION}");
+            findings.add(CHECK, WARNING, text, RESTART);
+        }
+        let started = self.running.as_ref().and_then(|running| running.broker.started_at);
+        if let Some(path) = recorded::changed_since(started, self.environment) {
+            let text = format!("{} has changed since the running broker started", path.display());
             findings.add(CHECK, WARNING, text, RESTART);
         }
         match shim {
@@ -269,7 +278,8 @@ impl<'a> Checks<'a> {
         let providers = self.running.as_ref().map(|running| running.providers.iter());
         let known: Option<HashSet<_>> =
             providers.map(|providers| providers.filter_map(|known| known.definition.as_deref()).collect());
-        let [mut brokered, mut plain, mut outdated, mut unknown, mut broken] = [const { Vec::new() }; 5];
+        let [mut brokered, mut plain, mut outdated, mut unknown, mut broken, mut orphaned] =
+            [const { Vec::new() }; 6];
         for user in kubeconfig.users() {
             let Some(exec) = user.body.get("exec") else { continue };
             let (name, definition) = (user.name.to_owned(), served.get(user.name));
@@ -277,10 +287,12 @@ impl<'a> Checks<'a> {
                 plain.extend(definition.map(|_| name));
                 continue;
             }
-            let digest = definition.map(|known| &*known.digest).or_else(|| argument(exec, "--definition"));
+            let digest = definition.map(|known| &*known.digest);
             let is_unknown = |digest| known.as_ref().is_some_and(|known| !known.contains(digest));
             if definition.is_some_and(|definition| definition.is_outdated) {
                 outdated.push(name.clone());
+            } else if is_without_original(exec) {
+                orphaned.push(name.clone());
             } else if digest.is_some_and(is_unknown) {
                 unknown.push(name.clone());
             }
@@ -289,18 +301,19 @@ impl<'a> Checks<'a> {
             }
             brokered.push(name);
         }
-        if !(outdated.is_empty() && unknown.is_empty() && broken.is_empty()) {
+        if [&outdated, &unknown, &broken, &orphaned].iter().any(|names| !names.is_empty()) {
             brokered.clear();
         }
         for (level, names, text, remedy) in [
             (BAD, outdated, format!("these users of {list} {OUTDATED}"), INJECT),
             (BAD, unknown, format!("the broker does not know the definitions of these users of {list}"), ADD),
+            (BAD, orphaned, format!("these users of {list} {ORPHANED}"), &from_originals(self.environment)),
             (BAD, broken, format!("these users of {list} {ABSENT}"), INSTALL),
             (GOOD, brokered, format!("{list}: these users use the broker"), ""),
             (WARNING, plain, format!("these users of {list} run their plugin themselves"), INJECT),
         ] {
             if !names.is_empty() {
-                self.findings.add(KUBECONFIG, level, format!("{text}: {}", listed(&names)), remedy);
+                self.findings.add(KUBECONFIG, level, format!("{text}: {}", few(names)), remedy);
             }
         }
         for problem in warnings {
@@ -309,34 +322,34 @@ impl<'a> Checks<'a> {
         self.findings.or(KUBECONFIG, NOTE, || format!("no user of {list} runs an exec plugin"));
     }
 
-    /// Whether programs that a desktop starts find what a shell finds: they have the environment of the user manager.
-    fn graphical_path(&mut self) {
-        const CHECK: &str = "desktop PATH";
-        let shown = programs::systemctl(&["show-environment"], self.environment);
-        let Some(shown) = shown.filter(|ran| ran.succeeded) else {
-            return self.findings.add(CHECK, NOTE, "there is no systemd user manager here", "");
+    /// Whether the broker that the shim or systemd starts finds what a shell finds.
+    fn path(&mut self) {
+        const CHECK: &str = "PATH";
+        let of_systemd = || {
+            let shown =
+                programs::systemctl(&["show-environment"], self.environment).filter(|ran| ran.succeeded)?;
+            shown.stdout.lines().find_map(|line| line.strip_prefix("PATH=").map(str::to_owned))
         };
-        let path = shown.stdout.lines().find_map(|line| line.strip_prefix("PATH=")).unwrap_or_default();
+        let Some(path) = recorded::path(self.environment).or_else(of_systemd) else {
+            let text = "neither `credbroker setup` nor systemd says which PATH the broker gets";
+            return self.findings.add(CHECK, NOTE, text, "");
+        };
         let own = self.environment.get("PATH").unwrap_or_default();
         let providers = self.loaded.iter().flat_map(|loaded| loaded.config.providers.iter());
         let commands = providers.filter_map(|provider| match &provider.command {
             Command::Name(name) => Some(name.clone()),
             Command::Path(_) => None,
         });
-        let names: BTreeSet<String> = commands.chain(["credbroker-exec".to_owned()]).collect();
-        let is_missing =
-            |name: &String| find_in_path(name, own).is_some() && find_in_path(name, path.as_ref()).is_none();
-        let missing: Vec<_> = names.into_iter().filter(is_missing).collect();
-        if !missing.is_empty() {
-            let missing = listed(&missing);
-            let text = format!(
-                "programs that the desktop or systemd starts do not find {missing}, which your shell does"
-            );
-            let remedy = "run `systemctl --user import-environment PATH`, or set PATH in ~/.config/environment.d/, and restart the broker";
-            self.findings.add(CHECK, WARNING, text, remedy);
+        let elsewhere = |name: &String| {
+            let found = find_in_path(name, own);
+            found.is_some() && found != find_in_path(name, path.as_ref())
+        };
+        let names: BTreeSet<String> = commands.filter(elsewhere).collect();
+        if !names.is_empty() {
+            let text = format!("the broker does not find {} where your shell does", few(names));
+            self.findings.add(CHECK, WARNING, text, "run `credbroker setup` in this shell");
         }
-        let text = "programs that the desktop or systemd starts find the plugins too";
-        self.findings.or(CHECK, GOOD, || text.to_owned());
+        self.findings.or(CHECK, GOOD, || "the broker finds the plugins where your shell does".to_owned());
     }
 
     /// Whether the wall clock is synchronised: with a wrong one, every credential looks expired or lives too long.
@@ -353,6 +366,26 @@ impl<'a> Checks<'a> {
         };
         self.findings.add(CHECK, level, text, remedy);
     }
+}
+
+/// The plugins that cannot run with this environment: what is wrong, what to do, and whether the plugin is not there.
+pub(super) fn plugin_problems(loaded: &Loaded, environment: &Environment) -> Vec<(String, String, bool)> {
+    let mut users = BTreeMap::<_, (_, BTreeSet<_>)>::new();
+    for provider in loaded.config.providers.iter() {
+        let of_command = users.entry(provider.command.to_string());
+        of_command.or_insert((&provider.command, BTreeSet::new())).1.insert(shown(&provider.name));
+    }
+    let problem = |(shown, (command, names)): (String, (&Command, BTreeSet<String>))| {
+        let names = few(names);
+        let Some(path) = programs::of_plugin(command, environment) else {
+            let text = format!("{shown} is not installed; providers that need it: {names}");
+            return Some((text, "install it, or correct the command".to_owned(), true));
+        };
+        let why = rustix::fs::access(&path, rustix::fs::Access::EXEC_OK).err()?;
+        let text = format!("{} cannot be executed: {why}; providers that need it: {names}", path.display());
+        Some((text, format!("run `chmod +x {}`", shell_word(&path)), false))
+    };
+    users.into_iter().filter_map(problem).collect()
 }
 
 fn shim(beside: &Path, environment: &Environment) -> Option<(String, Option<String>)> {

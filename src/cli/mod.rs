@@ -17,10 +17,12 @@ mod kubeconfig;
 mod overview;
 mod pages;
 mod programs;
+mod recorded;
 mod screen;
 mod serve;
 mod setup;
 mod status;
+mod stop;
 mod validate;
 
 use std::{
@@ -125,6 +127,12 @@ enum OnceCommand {
     Completions(pages::CompletionsArgs),
     Man(pages::ManArgs),
     Setup(setup::SetupArgs),
+    Stop(stop::StopArgs),
+    /// Restart the broker, for example after an upgrade
+    ///
+    /// Clients wait until the new broker has started. Where systemd runs the broker, this is `systemctl --user restart
+    /// credbroker.service`. It needs `credbroker setup`, which says how the broker is started.
+    Restart,
     Doctor(doctor::DoctorArgs),
     Demo(demo::DemoArgs),
     /// Run as credbroker-exec
@@ -168,6 +176,8 @@ fn run_once(command: OnceCommand, environment: &Environment, out: &mut dyn Write
         OnceCommand::Validate(args) => validate::run(&args, console),
         OnceCommand::Kubeconfig(command) => kubeconfig::run(&command, console),
         OnceCommand::Setup(args) => setup::run(&args, &pages::pages(Cli::command()), console),
+        OnceCommand::Stop(args) => stop::stop(&args, console),
+        OnceCommand::Restart => stop::restart(console),
         OnceCommand::Doctor(args) => doctor::run(&args, console),
         OnceCommand::Get(args) => get::run(&args, console),
         OnceCommand::Login(args) => get::log_in(&args, console),

@@ -35,6 +35,13 @@ const UNQUOTED: [(&str, &str); 2] = [
     ("(commandline --current-token)", "(commandline --current-token | string unescape)"),
 ];
 
+/// The first completion loads the file of a function, and calls what is in it as that function: then it must complete.
+const ZSH_AUTOLOADED: &str = r#"
+if [[ "$funcstack[1]" == _credbroker ]]; then
+    _clap_dynamic_completer_credbroker "$@"
+fi
+"#;
+
 /// Print the completion script of a shell
 ///
 /// The script calls credbroker, which offers commands, flags, and the names that the running broker has.
@@ -149,7 +156,8 @@ pub(super) fn script(shell: &str, program: &str) -> String {
         drop(completer.write_registration(VARIABLE, "credbroker", "credbroker", program, &mut script));
     }
     let script = String::from_utf8_lossy(&script).into_owned();
-    UNQUOTED.iter().fold(script, |script, (quoted, unquoted)| script.replace(quoted, unquoted))
+    let script = UNQUOTED.iter().fold(script, |script, (quoted, unquoted)| script.replace(quoted, unquoted));
+    if shell == "zsh" { script + ZSH_AUTOLOADED } else { script }
 }
 
 /// Write the man pages of all commands into a directory

@@ -1,4 +1,4 @@
-//! Runs other programs for `doctor` and `setup`: systemctl, timedatectl, and the shim for its version.
+//! Runs other programs for `doctor`, `setup` and `stop`: systemctl, timedatectl, and the shim for its version.
 
 use std::{
     path::{Path, PathBuf},
@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use anyhow::Context as _;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
     process::Command,
@@ -45,6 +46,16 @@ pub(super) fn shim(beside: &Path, environment: &Environment) -> (PathBuf, bool) 
 pub(super) fn systemctl(args: &[&str], environment: &Environment) -> Option<Ran> {
     let all: Vec<_> = ["--user"].iter().chain(args).copied().collect();
     run_within(SYSTEMCTL, "systemctl", &all, environment)
+}
+
+/// As [`systemctl`], which must succeed.
+pub(super) fn manage(args: &[&str], environment: &Environment) -> anyhow::Result<()> {
+    let shown = args.join(" ");
+    let ran = systemctl(args, environment);
+    let ran = ran
+        .with_context(|| format!("`systemctl --user {shown}` did not run or did not end; run it yourself"))?;
+    anyhow::ensure!(ran.succeeded, "`systemctl --user {shown}` failed: {}", ran.stderr.trim());
+    Ok(())
 }
 
 /// Runs `program`, a path or a name in `PATH`, with the variables of `environment`. `None`: it is not there, cannot be

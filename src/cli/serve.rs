@@ -134,7 +134,7 @@ async fn serve(
     }
     let code = tokio::select! {
         task = bound.serve() => {
-            error!("the {task} ended unexpectedly, and the broker cannot continue without it; draining, then exiting with code 1");
+            error!("the {task} ended, and the broker cannot continue without it; draining, then exiting with code 1");
             1
         }
         signal = signals.stop(|| reload.notify_one()) => {

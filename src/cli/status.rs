@@ -8,8 +8,9 @@ use serde_json::json;
 use super::{
     broker::{BrokerArgs, ON_DEMAND, admin},
     console::{Console, OutputFormat},
-    overview::{Overview, document, text},
-    screen::Screen,
+    doctor::users::{few, not_brokered},
+    overview::{Overview, document, extended, text},
+    screen::{Screen, wrapped},
 };
 use credbroker_observe::clock::{Clock as _, SystemClock};
 
@@ -84,7 +85,20 @@ pub(super) fn run(args: &StatusArgs, console: &mut Console<'_>) -> anyhow::Resul
         }
         overview => overview?,
     };
-    let table = || text(&overview, screen, SystemClock.now().wall);
-    console.print(args.output, table, || document(&overview))?;
+    let plain = if selector == Selector::All { not_brokered(console.environment) } else { Vec::new() };
+    let table = || text(&overview, screen, SystemClock.now().wall) + &note(&plain, screen);
+    let document = || extended(document(&overview), json!({"notBrokered": plain}));
+    console.print(args.output, table, document)?;
     Ok(u8::from(args.exit_code && overview.has_failed()))
+}
+
+fn note(plain: &[String], screen: Screen) -> String {
+    if plain.is_empty() {
+        return String::new();
+    }
+    let line = format!(
+        "Users that run their plugin themselves: {}; run `credbroker kubeconfig inject`.",
+        few(plain.to_vec())
+    );
+    format!("\n{}", wrapped(&line, 2, screen.width()))
 }

@@ -89,7 +89,7 @@ fn where_all_is_well_each_check_says_so_and_the_exit_code_is_0() {
     assert_eq!(code, Some(0), "{findings:#?}");
     assert!(findings.iter().all(|line| line.starts_with("ok ")), "{findings:#?}");
     let checks =
-        ["socket", "versions", "configuration", "kubeconfig", "plugins", "failures", "desktop PATH", "clock"];
+        ["socket", "versions", "configuration", "kubeconfig", "plugins", "failures", "PATH", "clock"];
     for (finding, check) in findings.iter().zip(checks) {
         assert!(finding.starts_with(&format!("ok {check}: ")), "{findings:#?}");
     }
@@ -118,8 +118,7 @@ fn each_problem_is_named_with_its_remedy() {
         "run their plugin themselves: dev -> run `credbroker kubeconfig inject`",
     );
     has(&findings, "error failures:", "-> run `credbroker refresh dev`");
-    has(&findings, "warning desktop PATH:", "do not find credbroker-exec");
-    has(&findings, "warning desktop PATH:", "import-environment PATH");
+    has(&findings, "ok PATH:", "the broker finds the plugins where your shell does");
     has(&findings, "warning clock:", "timedatectl set-ntp true");
 
     fs::remove_file(patient.plugin.path()).unwrap();
@@ -145,8 +144,8 @@ fn users_whose_definition_or_shim_is_missing_are_errors() {
     assert_eq!(code, Some(1));
     has(
         &findings,
-        "error kubeconfig: the broker does not know the definitions",
-        "lost -> add the kubeconfig",
+        "error kubeconfig: these users",
+        "run a credbroker-exec of an earlier version, without the original command: lost -> run `export KUBECONFIG=",
     );
     has(&findings, "error kubeconfig: these users", "name a credbroker-exec that does not exist: lost");
     fs::write(patient.path("broken"), "users: [").unwrap();
@@ -161,11 +160,69 @@ fn without_a_broker_the_rest_is_checked_too() {
     assert_eq!(code, Some(69));
     has(&findings, "error socket:", "credbroker serve");
     has(&findings, "ok configuration:", ".kube/config: ok");
-    has(&findings, "error plugins:", "provider `dev`");
+    has(&findings, "error plugins:", "is not installed; providers that need it: dev -> install it");
     fs::create_dir_all(patient.path(".config/credbroker")).unwrap();
     fs::set_permissions(patient.path(".config"), fs::Permissions::from_mode(0o700)).unwrap();
     fs::set_permissions(patient.path(".config/credbroker"), fs::Permissions::from_mode(0o700)).unwrap();
     credbroker_test_support::private_file(&patient.path(".config/credbroker/config.yaml"), "knid: x\n");
     let (_, findings) = patient.findings(&patient.path("absent.sock"), ".kube/config");
     has(&findings, "error configuration:", "unknown key `knid`");
+}
+
+#[test]
+fn a_plugin_that_cannot_be_executed_is_an_error_with_and_without_a_broker() {
+    let patient = Patient::new();
+    let broker = patient.broker();
+    for mode in [0o000, 0o644] {
+        fs::set_permissions(patient.plugin.path(), fs::Permissions::from_mode(mode)).unwrap();
+        for socket in [broker.socket(), patient.path("absent.sock")] {
+            let (_, findings) = patient.findings(&socket, ".kube/config");
+            let remedy = format!("-> run `chmod +x {}`", patient.plugin.path().display());
+            has(&findings, "error plugins:", "cannot be executed");
+            has(&findings, "error plugins:", &format!("providers that need it: dev {remedy}"));
+        }
+    }
+}
+
+#[test]
+fn of_many_users_that_are_not_brokered_the_first_and_a_count_are_named() {
+    let patient = Patient::new();
+    let mut kubeconfig = Kubeconfig::new();
+    for name in ["a", "b", "c", "d", "e"] {
+        kubeconfig = kubeconfig.exec_user(name, &patient.plugin.exec_stanza());
+    }
+    kubeconfig.write(patient.path(".kube/config"));
+    let broker = patient.broker();
+    let (_, findings) = patient.findings(&broker.socket(), ".kube/config");
+    has(
+        &findings,
+        "warning kubeconfig:",
+        "run their plugin themselves: a, b, c and 2 more -> run `credbroker kubeconfig inject`",
+    );
+    let status = |args: &[&str]| {
+        let output = patient.command(&broker.socket(), args).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let line =
+        "Users that run their plugin themselves: a, b, c and 2 more; run `credbroker kubeconfig inject`.";
+    assert!(status(&["status"]).contains(line), "{}", status(&["status"]));
+    let document: Value = serde_json::from_str(&status(&["status", "-o", "json"])).unwrap();
+    assert_eq!(document["notBrokered"], json!(["a", "b", "c", "d", "e"]));
+    assert!(!status(&["status", "a"]).contains("themselves"));
+    assert!(patient.command(&broker.socket(), &["kubeconfig", "inject"]).output().unwrap().status.success());
+    assert!(!status(&["status"]).contains("themselves"));
+}
+
+#[test]
+fn a_plugin_that_systemd_does_not_find_is_named() {
+    let patient = Patient::new();
+    let stanza = json!({"apiVersion": "client.authentication.k8s.io/v1", "command": "tool", "interactiveMode": "Never"});
+    Kubeconfig::new().exec_user("dev", &stanza).write(patient.path(".kube/config"));
+    patient.tool("tool", "true");
+    patient.tool("systemctl", "echo PATH=/nowhere");
+    let (_, findings) = patient.findings(&patient.path("absent.sock"), ".kube/config");
+    has(&findings, "warning PATH:", "does not find tool where your shell does -> run `credbroker setup`");
+    patient.tool("systemctl", "exit 1");
+    let (_, findings) = patient.findings(&patient.path("absent.sock"), ".kube/config");
+    has(&findings, "note PATH:", "neither `credbroker setup` nor systemd");
 }

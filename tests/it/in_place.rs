@@ -5,8 +5,8 @@ use std::{
     ops::Deref,
     os::unix::fs::{PermissionsExt as _, symlink},
     path::Path,
-    process::Output,
-    time::{Duration, Instant},
+    process::{Command, Output},
+    time::{Duration, Instant, SystemTime},
 };
 
 use credbroker_client::{Client, Socket};
@@ -101,19 +101,21 @@ users:
         self.token(&kubeconfig, name, |command| command.env("CREDBROKER_SOCKET", socket))
     }
 
-    /// Returns when the broker has read its files again.
-    fn has_read_again(broker: &Broker) {
+    /// When the broker has read its files.
+    fn read_at(broker: &Broker) -> Option<SystemTime> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         // From the library: the times of the command have whole seconds.
-        let info = async || {
+        let configuration = runtime.block_on(async {
             let client = Client::connect(&Socket::at(broker.socket())).await.unwrap();
             client.admin().broker_info().await.unwrap().configuration.unwrap()
-        };
-        let read = || {
-            let configuration = runtime.block_on(info());
-            assert!(configuration.problems.is_empty(), "{configuration:?}");
-            configuration.read_at
-        };
+        });
+        assert!(configuration.problems.is_empty(), "{configuration:?}");
+        configuration.read_at
+    }
+
+    /// Returns when the broker has read its files again.
+    fn has_read_again(broker: &Broker) {
+        let read = || Self::read_at(broker);
         let before = read();
         let pid = rustix::process::Pid::from_raw(i32::try_from(broker.pid()).unwrap()).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
@@ -146,7 +148,9 @@ fn a_kubeconfig_is_changed_in_place_and_back_without_a_gap_and_without_a_trace()
     }
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&home.path(".kube/config")), 0o640);
-    Person::has_read_again(&broker);
+    // A request would get PROVIDER_CHANGED while it reads them.
+    let written = fs::metadata(home.path(".kube/config")).unwrap().modified().unwrap();
+    assert!(Person::read_at(&broker) > Some(written), "inject waits until the broker has read the files");
     // The credential from before is still the one that is served.
     assert_eq!(home.token_of(&socket, "dev"), "token-1");
     assert_eq!(home.plugin.runs(), 1);
@@ -397,4 +401,51 @@ fn a_file_that_cannot_be_restored_does_not_keep_the_others() {
     fs::remove_file(home.path("dotfile")).unwrap();
     let output = home.run(&socket, &["kubeconfig", "restore"]);
     assert_eq!((output.status.code(), home.read("other")), (Some(0), other));
+}
+
+/// kubectl adds, changes and removes variables of a stanza, and keeps the arguments of the shim.
+#[test]
+fn a_stanza_whose_variables_kubectl_changed_is_never_answered_with_another_one() {
+    if Command::new("kubectl").arg("version").arg("--client").output().is_err() {
+        return println!("SKIPPED: this machine has no kubectl");
+    }
+    let home = Person::new();
+    let stanza = "args: [ops], interactiveMode: Never";
+    let with_env = format!("{stanza}, env: [{{name: ACCOUNT, value: a}}]");
+    home.write(".kube/config", home.text().replace(stanza, &with_env), 0o600);
+    home.write("other", home.kubeconfig(), 0o600);
+    let list = [home.path(".kube/config"), home.path("other")];
+    let broker = home.broker().env("KUBECONFIG", std::env::join_paths(&list).unwrap()).start();
+    let socket = broker.socket();
+    let own = home.path(".kube/config").display().to_string();
+    let inject = || home.said(&socket, &["kubeconfig", "inject", "--kubeconfig", &own]);
+    inject();
+    let injected = home.kubeconfig();
+    assert_eq!(home.token_of(&socket, "ops"), "token-1");
+    for (change, is_sent) in
+        [("--exec-env=ACCOUNT=b", true), ("--exec-env=MORE=x", false), ("--exec-env=ACCOUNT-", false)]
+    {
+        home.write(".kube/config", &injected, 0o600);
+        let mut kubectl = Command::new("kubectl");
+        kubectl.args(["config", "set-credentials", "ops", change, "--kubeconfig", &own]);
+        assert!(kubectl.output().unwrap().status.success(), "{change}");
+        Person::has_read_again(&broker);
+        let runs = home.plugin.runs();
+        let output = home
+            .shim(&parsed(&home.kubeconfig()), "ops", |command| command.env("CREDBROKER_SOCKET", &socket));
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.success(), is_sent, "{change}: {error}");
+        assert_eq!(home.plugin.runs(), runs + usize::from(is_sent), "{change}");
+        if !is_sent {
+            assert!(
+                error.contains("UNKNOWN_DEFINITION") && error.contains("`credbroker kubeconfig inject`"),
+                "{change}: {error}"
+            );
+            let doctor = home.run(&socket, &["doctor", "--kubeconfig", &own]);
+            let found = String::from_utf8(doctor.stdout).unwrap();
+            assert!(found.contains("were edited") && found.contains("ops"), "{change}: {found}");
+        }
+        inject();
+        home.token_of(&socket, "ops");
+    }
 }

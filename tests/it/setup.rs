@@ -16,7 +16,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_credbroker");
 const USER: u32 = 1001;
 
 /// A person with the program in `bin`, other programs in `tools`, and a kubeconfig with a plugin.
-struct Person(Home);
+pub(crate) struct Person(Home);
 
 impl Deref for Person {
     type Target = Home;
@@ -28,8 +28,12 @@ impl Deref for Person {
 
 impl Person {
     /// `None`, and a word about it, where this process cannot act as another user.
-    fn new() -> Option<Self> {
-        let home = Home::of(USER, &["bin", "run", ".kube", "tools"])?;
+    pub(crate) fn new() -> Option<Self> {
+        Self::of(USER)
+    }
+
+    fn of(user: u32) -> Option<Self> {
+        let home = Home::of(user, &["bin", "run", ".kube", "tools"])?;
         home.install("bin/credbroker", fs::read(PROGRAM).unwrap());
         let kubeconfig = Kubeconfig::new().cluster("c", &json!({"server": "https://cluster.example"}));
         let stanza = json!({"apiVersion": "client.authentication.k8s.io/v1", "command": home.path("tools/plugin"),
@@ -39,20 +43,20 @@ impl Person {
         let credential = json!({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
             "status": {"token": "mine", "expirationTimestamp": "2999-01-01T00:00:00Z"}});
         let runs = home.path("run/runs");
-        let script = format!("echo >> {}\ncat <<END\n{credential}\nEND", runs.display());
+        let script = format!("echo $DIRECT >> {}\ncat <<END\n{credential}\nEND", runs.display());
         home.script("tools/plugin", &script);
         Some(Self(home))
     }
 
     /// A user manager that records what it is asked for.
-    fn with_systemd(self) -> Self {
+    pub(crate) fn with_systemd(self) -> Self {
         let log = self.path("tools/log");
         self.script("tools/systemctl", &format!("echo \"$@\" >> {}", log.display()));
         self.write("tools/log", "", 0o644);
         self
     }
 
-    fn program(&self, args: &[&str]) -> Command {
+    pub(crate) fn program(&self, args: &[&str]) -> Command {
         let mut command = self.command(self.path("bin/credbroker"));
         command.args(args).env("PATH", format!("{}:/usr/bin:/bin", self.path("tools").display()));
         command
@@ -60,7 +64,7 @@ impl Person {
 
     /// Standard output and error of a run of the program that ends with `code`.
     #[track_caller]
-    fn said(&self, args: &[&str], code: i32) -> String {
+    pub(crate) fn said(&self, args: &[&str], code: i32) -> String {
         let output = self.program(args).output().unwrap();
         let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
         assert_eq!(output.status.code(), Some(code), "{text}");
@@ -96,11 +100,21 @@ impl Person {
     }
 
     /// What the user `dev` of the kubeconfig gets.
-    fn own_token(&self) -> String {
+    pub(crate) fn own_token(&self) -> String {
+        self.token(&self.kubeconfig(), "dev", |command| command.env("SECRET", "c4n4ry"))
+    }
+
+    pub(crate) fn kubeconfig(&self) -> serde_json::Value {
         let text = self.read(".kube/config");
         let aliases = credbroker_credential::document::Aliases::Follow;
-        let root = credbroker_credential::document::yaml(text.as_bytes(), aliases).unwrap();
-        self.token(&root.to_json(), "dev", |command| command.env("SECRET", "c4n4ry"))
+        credbroker_credential::document::yaml(text.as_bytes(), aliases).unwrap().to_json()
+    }
+
+    /// The process of the broker.
+    pub(crate) fn listener(&self) -> i32 {
+        let path = self.path("run/credbroker/credbroker.sock");
+        let stream = std::os::unix::net::UnixStream::connect(path).unwrap();
+        rustix::net::sockopt::socket_peercred(&stream).unwrap().pid.as_raw_nonzero().get()
     }
 
     fn log(&self) -> String {
@@ -127,6 +141,8 @@ fn with_systemd_units_configuration_kubeconfig_and_pages_are_written_and_removed
     let program = fs::canonicalize(home.path("bin/credbroker")).unwrap();
     let start = format!("\nExecStart=\"{}\" serve --config \"{}\"\n", program.display(), config.display());
     assert!(unit.contains(&start), "{unit}");
+    let path = format!("\nEnvironment=\"PATH={}:/usr/bin:/bin\"\n", home.path("tools").display());
+    assert!(unit.contains(&path) && said.contains("The plugins of 1 user can run."), "{unit}{said}");
     let asked = home.read("tools/log");
     assert!(asked.ends_with("--user daemon-reload\n--user enable --now credbroker.socket\n"), "{asked}");
     let text = fs::read_to_string(&config).unwrap();
@@ -232,9 +248,7 @@ fn without_systemd_the_first_client_starts_the_broker_and_undo_stops_it() {
     let said = home.said(&["setup", "--yes", "--no-systemd"], 0);
     assert!(said.contains("without systemd"), "{said}");
     assert_eq!(home.own_token(), "mine");
-    let stream =
-        std::os::unix::net::UnixStream::connect(home.path("run/credbroker/credbroker.sock")).unwrap();
-    let broker = rustix::net::sockopt::socket_peercred(&stream).unwrap().pid.as_raw_nonzero();
+    let broker = home.listener();
     let of_broker = |name: &str| fs::read(format!("/proc/{broker}/{name}")).unwrap();
     assert_eq!(fs::read_link(format!("/proc/{broker}/cwd")).unwrap(), Path::new("/"));
     let stat = String::from_utf8(of_broker("stat")).unwrap();
@@ -365,4 +379,116 @@ fn the_runtime_directory_of_another_user_is_ignored_and_it_is_said() {
         assert!(!said.contains("XDG_RUNTIME_DIR is not set"), "{arguments:?}: {said}");
     }
     assert!(!home.path("run/credbroker").exists());
+}
+
+/// A umask of 002 and a group for each user, as some systems have.
+#[test]
+fn a_home_that_only_the_private_group_of_its_owner_can_write_is_accepted() {
+    let users = fs::read_to_string("/etc/passwd").unwrap();
+    let users = users.lines().filter_map(|line| Some((line.split(':').nth(2)?, line.split(':').nth(3)?)));
+    let mut users = users.filter(|(user, group)| user == group).filter_map(|(user, _)| user.parse().ok());
+    let Some(home) = users.find(|user| *user != 0).and_then(Person::of) else { return };
+    let home = home.with_systemd();
+    home.give("", 0o775);
+    home.said(&["setup", "--yes", "--no-systemd"], 0);
+    assert_eq!(home.own_token(), "mine");
+    home.said(&["setup", "--undo", "--yes"], 0);
+}
+
+/// It is a copy: its users have no original.
+#[test]
+fn a_kubeconfig_of_an_earlier_version_is_refused_and_the_command_names_the_original() {
+    let Some(home) = Person::new() else { return };
+    home.said(&["setup", "--yes", "--no-systemd"], 0);
+    let stanza = json!({"apiVersion": "client.authentication.k8s.io/v1", "command": "credbroker-exec",
+        "args": ["--provider", "dev", "--definition", "0".repeat(40)], "interactiveMode": "Never"});
+    home.write(".kube/broker", Kubeconfig::new().exec_user("dev", &stanza).to_yaml(), 0o600);
+    let run = |args: &[&str]| {
+        let output = home.program(args).env("KUBECONFIG", home.path(".kube/broker")).output().unwrap();
+        (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    let command = format!("`export KUBECONFIG={}; credbroker setup`", home.path(".kube/config").display());
+    for args in [&["setup", "--yes"][..], &["doctor"]] {
+        let (code, said) = run(args);
+        assert!(code != Some(0) && said.contains(&command), "{said}");
+    }
+    let (code, said) = run(&["setup", "--undo", "--yes"]);
+    let remove =
+        format!("kubectl --kubeconfig {} config delete-user dev", home.path(".kube/broker").display());
+    assert!(code == Some(1) && said.contains(&remove) && !said.contains("Undone"), "{said}");
+    home.said(&["setup", "--undo", "--yes"], 0);
+}
+
+#[test]
+fn a_broker_with_an_earlier_program_or_path_is_restarted() {
+    let Some(home) = Person::new() else { return };
+    home.said(&["setup", "--yes", "--no-systemd"], 0);
+    home.own_token();
+    let process = || home.listener();
+    let first = process();
+    assert!(!home.said(&["setup", "--yes", "--no-systemd"], 0).contains("restart"));
+    assert_eq!(process(), first);
+    let doctor = || home.said(&["doctor"], 0);
+    assert!(!doctor().contains("has changed since"));
+
+    home.install("bin/new", fs::read(PROGRAM).unwrap());
+    fs::rename(home.path("bin/new"), home.path("bin/credbroker")).unwrap();
+    let said = doctor();
+    assert!(said.contains("has changed since the running broker started"), "{said}");
+    assert!(said.contains("-> run `credbroker restart`"), "{said}");
+    let said = home.said(&["setup", "--yes", "--no-systemd"], 0);
+    assert!(said.contains("Restarted."), "{said}");
+    let second = process();
+    assert_ne!(second, first);
+    assert!(!doctor().contains("has changed since"));
+
+    let output =
+        home.program(&["setup", "--yes", "--no-systemd"]).env("PATH", "/bin:/usr/bin").output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let mark = home.path(".config/credbroker/start-on-demand.json");
+    assert!(said.contains(&format!("{} has changed since it started", mark.display())), "{said}");
+    assert_ne!(process(), second);
+    home.said(&["setup", "--undo", "--yes"], 0);
+}
+
+#[test]
+fn a_plugin_that_moved_in_the_path_of_the_shell_is_found_by_the_broker_after_a_setup() {
+    let Some(home) = Person::new() else { return };
+    let stanza = json!({"apiVersion": "client.authentication.k8s.io/v1", "command": "moved", "interactiveMode": "Never"});
+    home.write(".kube/config", Kubeconfig::new().exec_user("dev", &stanza).to_yaml(), 0o644);
+    let said = home.said(&["setup", "--yes", "--no-systemd"], 0);
+    assert!(said.contains("Warning: moved is not installed; providers that need it: dev"), "{said}");
+    home.script("tools/moved", "true");
+    home.said(&["setup", "--yes", "--no-systemd"], 0);
+    let doctor = |path: &str| {
+        let output = home.program(&["doctor"]).env("PATH", path).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let said = doctor(&home.path("tools").display().to_string());
+    assert!(said.contains("finds the plugins where your shell does"), "{said}");
+    fs::create_dir(home.path("tools/new")).unwrap();
+    home.give("tools/new", 0o755);
+    fs::rename(home.path("tools/moved"), home.path("tools/new/moved")).unwrap();
+    let said = doctor(&home.path("tools/new").display().to_string());
+    assert!(said.contains("does not find moved where your shell does"), "{said}");
+    assert!(said.contains("-> run `credbroker setup` in this shell"), "{said}");
+    home.said(&["setup", "--undo", "--yes"], 0);
+}
+
+#[test]
+fn a_user_of_zsh_reads_which_line_of_which_file_completion_needs() {
+    let Some(home) = Person::new() else { return };
+    let setup = || {
+        let mut setup = home.program(&["setup", "--yes", "--no-systemd"]);
+        String::from_utf8(setup.env("SHELL", "/usr/bin/zsh").output().unwrap().stdout).unwrap()
+    };
+    let functions = home.path(".local/share/zsh/site-functions").display().to_string();
+    let line = format!(
+        "add this line to {} before `compinit`: fpath=({functions} $fpath)",
+        home.path(".zshrc").display()
+    );
+    assert!(setup().contains(&line), "{}", setup());
+    home.own(".zshrc", &format!("fpath=({functions} $fpath)\n"));
+    assert!(!setup().contains("zshrc"), "{}", setup());
+    assert!(!home.said(&["setup", "--yes", "--no-systemd"], 0).contains("zshrc"));
 }

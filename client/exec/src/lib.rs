@@ -43,4 +43,5 @@ pub use on_demand::{OnDemand, OnDemandError, Starter};
 pub use originals::{original_line, original_of, originals};
 pub use request::{request, socket};
 pub use run::{find_or_start, log_in_patiently, request_patiently, run};
+pub use running::running;
 pub use source::Source;

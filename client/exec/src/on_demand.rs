@@ -79,9 +79,18 @@ impl Starter {
         matches!(self.stopped(), Ok(Some(_)))
     }
 
+    /// Whether `credbroker setup` left its mark.
+    pub fn has_mark(&self) -> bool {
+        self.mark.exists()
+    }
+
     /// Starts the broker, if there is a mark and this user is not root. Returns its socket without waiting, or `None` if it
     /// was not started.
-    pub(crate) fn start(&self) -> Result<Option<Socket>, OnDemandError> {
+    ///
+    /// # Errors
+    ///
+    /// The mark, the program or the log is not there, or other users can change it.
+    pub fn start(&self) -> Result<Option<Socket>, OnDemandError> {
         let Some((mark, recorded)) = self.stopped()? else { return Ok(None) };
         // Of many shims one starts the broker; the lock ends with its process.
         if flock(&mark, FlockOperation::NonBlockingLockExclusive).is_ok() {

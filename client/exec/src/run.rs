@@ -18,7 +18,7 @@ use crate::{
     notice::{visible, with_notice},
     on_demand::Starter,
     request::{request, socket},
-    running::is_running,
+    running::holders,
     source::Source,
     sudo,
 };
@@ -31,6 +31,8 @@ const BROKER_START: Duration = Duration::from_secs(5);
 /// How long a broker that was started is waited for, and where the original plugin may run instead.
 const ON_DEMAND_START: Duration = Duration::from_secs(10);
 const SHORT_START: Duration = Duration::from_secs(1);
+/// How long a broker that is restarted is waited for: it drains for ten seconds.
+const RESTART: Duration = Duration::from_secs(20);
 /// How long the first byte of a broker is waited for, and where the original plugin may run instead.
 const SILENCE: Duration = Duration::from_secs(5);
 const QUICK: Duration = Duration::from_millis(250);
@@ -210,6 +212,15 @@ impl Patience {
     const fn for_start(start: Duration) -> Self {
         Self { start: Some(start), silence: SILENCE }
     }
+
+    /// For a broker that runs, but is starting or ending, or hangs, or that is restarted. `None`: none does.
+    fn for_running(socket: &Socket) -> Option<Self> {
+        match holders(socket) {
+            [_, Some(_)] => Some(Self { start: Some(RESTART), silence: RESTART }),
+            [Some(_), None] => Some(Self::USUAL),
+            [None, None] => None,
+        }
+    }
 }
 
 /// What is printed, or who prints it.
@@ -255,15 +266,24 @@ fn find<T>(
     match starter.map(|starter| starter.start()).transpose() {
         Ok(Some(Some(own))) => {
             let start = if program.is_some() { SHORT_START } else { ON_DEMAND_START };
-            return answer(ask(&own, Patience::for_start(start)));
+            let asked = ask(&own, Patience::for_start(start));
+            // It is not the one that was started: it is ending.
+            let ending = match &asked {
+                Err(Failure::Broker(why)) if program.is_some() && is_absent(why) => {
+                    Patience::for_running(&own)
+                }
+                _ => None,
+            };
+            return answer(ending.map_or(asked, |patience| ask(&own, patience)));
         }
         Err(failure) if program.is_none() => return Err(failure.into()),
         Ok(_) | Err(_) => {}
     }
     match program {
-        Some(program) if is_refused || !is_running(socket) => Ok(Found::Original(program, why)),
-        // A broker runs, but it is starting or ending, or hangs.
-        Some(_) => answer(ask(socket, Patience::USUAL)),
+        Some(program) => match (is_refused, Patience::for_running(socket)) {
+            (false, Some(patience)) => answer(ask(socket, patience)),
+            _ => Ok(Found::Original(program, why)),
+        },
         None if may_be_starting || (original.is_some() && is_silence(&why)) => {
             answer(ask(socket, Patience::USUAL))
         }

@@ -7,38 +7,48 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use credbroker_client::Socket;
+use credbroker_client::{Socket, paths};
 
 /// Most bytes of the list that are read.
 const MOST: u64 = 4 << 20;
 
-/// Whether a live process holds the lock next to one of the paths of `socket`, as a broker does from before it listens until it
-/// ends. Takes no lock itself: a broker that starts would find it taken.
-pub(crate) fn is_running(socket: &Socket) -> bool {
-    let locks: Vec<u64> = socket.candidates().flat_map(locks).collect();
-    let mut list = String::new();
-    let read = File::open("/proc/locks").and_then(|file| file.take(MOST).read_to_string(&mut list));
-    !locks.is_empty() && read.is_ok() && list.lines().filter_map(locked).any(|inode| locks.contains(&inode))
+/// The process of the broker that holds the lock next to one of the paths of `socket`.
+pub fn running(socket: &Socket) -> Option<i32> {
+    let [broker, _] = holders(socket);
+    broker
 }
 
-/// The inodes of the lock files for a socket that is published as `path`, which can be a link.
-fn locks(path: &Path) -> impl Iterator<Item = u64> {
+/// The processes that hold the locks next to one of the paths of `socket`: a broker, from before it listens until it ends, and
+/// one that restarts the broker. Takes no lock itself: a broker that starts would find it taken.
+pub(crate) fn holders(socket: &Socket) -> [Option<i32>; 2] {
+    let (mut holders, mut list) = ([None; 2], String::new());
+    if File::open("/proc/locks").and_then(|file| file.take(MOST).read_to_string(&mut list)).is_err() {
+        return holders;
+    }
+    for path in socket.candidates().flat_map(names) {
+        for (holder, lock) in holders.iter_mut().zip(paths::locks(&path)) {
+            let inode = fs::metadata(lock).ok().map(|found| found.ino());
+            let held = || list.lines().filter_map(locked).find(|(_, of)| Some(*of) == inode);
+            *holder = holder.or_else(|| held().map(|(process, _)| process));
+        }
+    }
+    holders
+}
+
+/// The names of a socket that is published as `path`, which can be a link.
+fn names(path: &Path) -> impl Iterator<Item = PathBuf> {
     let target = fs::read_link(path).ok().and_then(|target| Some(path.parent()?.join(target)));
-    let lock = |path: PathBuf| {
-        let mut lock = path.into_os_string();
-        lock.push(".lock");
-        fs::metadata(lock).ok().map(|found| found.ino())
-    };
-    [Some(path.to_owned()), target].into_iter().flatten().filter_map(lock)
+    [Some(path.to_owned()), target].into_iter().flatten()
 }
 
-/// The inode of a line of `/proc/locks` about an exclusive `flock` that is held.
-fn locked(line: &str) -> Option<u64> {
+/// The process and the inode of a line of `/proc/locks` about an exclusive `flock` that is held.
+fn locked(line: &str) -> Option<(i32, u64)> {
     let mut fields = line.split_ascii_whitespace().skip(1);
     if fields.next()? != "FLOCK" || fields.nth(1)? != "WRITE" {
         return None;
     }
-    fields.nth(1)?.rsplit(':').next()?.parse().ok()
+    let process = fields.next()?.parse().ok()?;
+    Some((process, fields.next()?.rsplit(':').next()?.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -51,30 +61,36 @@ mod tests {
     #[test]
     fn a_line_of_an_exclusive_lock_names_its_file() {
         let table = [
-            ("1: FLOCK  ADVISORY  WRITE 3157 fe:00:1310764 0 EOF", Some(1_310_764)),
+            ("1: FLOCK  ADVISORY  WRITE 3157 fe:00:1310764 0 EOF", Some((3157, 1_310_764))),
             ("12: FLOCK  ADVISORY  READ 3157 fe:00:7 0 EOF", None),
             ("1: -> FLOCK  ADVISORY  WRITE 3157 fe:00:7 0 EOF", None),
             ("3: POSIX  ADVISORY  WRITE 1 fe:00:7 0 EOF", None),
             ("", None),
         ];
-        for (line, inode) in table {
-            assert_eq!(locked(line), inode, "{line}");
+        for (line, found) in table {
+            assert_eq!(locked(line), found, "{line}");
         }
     }
 
     #[test]
-    fn a_broker_runs_as_long_as_its_lock_is_held() {
+    fn a_broker_runs_as_long_as_its_lock_is_held_and_a_restart_has_another() {
         let directory = private_directory();
         let path = directory.path().join("broker.sock");
         let socket = Socket::at(&path);
-        assert!(!is_running(&socket));
-        let lock = File::create(directory.path().join("broker.sock.lock")).unwrap();
-        assert!(!is_running(&socket));
-        flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
-        assert!(is_running(&socket));
+        let (own, none) = (i32::try_from(std::process::id()).ok(), [None; 2]);
+        assert_eq!(holders(&socket), none);
+        let taken = |path: &Path, holders_then| {
+            let lock = File::create(path).unwrap();
+            assert_eq!(holders(&socket), none);
+            flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
+            assert_eq!(holders(&socket), holders_then);
+            lock
+        };
+        let [lock, restart] = paths::locks(&path);
+        let lock = taken(&lock, [own, None]);
         std::os::unix::fs::symlink("broker.sock", directory.path().join("link")).unwrap();
-        assert!(is_running(&Socket::at(directory.path().join("link"))));
+        assert_eq!(running(&Socket::at(directory.path().join("link"))), own);
         drop(lock);
-        assert!(!is_running(&socket));
+        taken(&restart, [None, own]);
     }
 }

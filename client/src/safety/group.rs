@@ -15,7 +15,7 @@ const ACCESS_LIST: &str = "system.posix_acl_access";
 
 /// Whether the group of what was `found` at `path` can write to it, all users cannot, and no user but its owner is in that
 /// group.
-pub(super) fn has_private_group(path: &Path, found: &Metadata) -> bool {
+pub fn has_private_group(path: &Path, found: &Metadata) -> bool {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     found.mode() & (GROUP_WRITES | ALL_WRITE) == GROUP_WRITES
         && !has_access_list(path)

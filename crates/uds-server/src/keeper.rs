@@ -1,7 +1,8 @@
 //! Watches the socket's path, and publishes the socket again if it was removed.
 
 use std::{
-    io,
+    fs::File,
+    io, mem,
     os::unix::net::UnixListener as StdListener,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, TryLockError},
@@ -12,12 +13,14 @@ use tokio::{net::UnixListener, sync::watch, task::spawn_blocking};
 use tracing::{info, warn};
 
 use crate::{
-    publication::Publication,
+    publication::{Publication, lock},
     socket_place::{FileId, SocketError},
 };
 
 /// Interval between checks. A removed socket is back within five seconds.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// Looks that find the socket and its lock gone, until it counts as lost: a minute.
+const LOST: u32 = 30;
 
 /// Where the socket comes from.
 #[derive(Debug)]
@@ -37,20 +40,36 @@ struct WatchedSocket {
     origin: SocketOrigin,
     /// For systemd's socket: the file at its path at the start.
     inherited: Option<FileId>,
+    /// Next to systemd's socket, if it could be taken: clients wait for a broker that holds it.
+    _lock: Option<File>,
     is_withdrawn: bool,
     /// What was logged last; empty if nothing is wrong.
     reported: String,
+    /// Looks in a row that found the socket and its lock gone.
+    lost: u32,
 }
 
 impl Keeper {
     /// Watches the path of a socket. When the last clone is dropped, a published path is removed.
     pub fn new(origin: SocketOrigin) -> Self {
-        let inherited = match &origin {
-            SocketOrigin::Published(_) => None,
-            SocketOrigin::Inherited(path) => FileId::find(path).ok().flatten(),
+        let (inherited, lock) = match &origin {
+            SocketOrigin::Published(_) => (None, None),
+            SocketOrigin::Inherited(path) => (FileId::find(path).ok().flatten(), lock(path).ok()),
         };
-        let (is_withdrawn, reported) = (false, String::new());
-        Self(Arc::new(Mutex::new(WatchedSocket { origin, inherited, is_withdrawn, reported })))
+        Self(Arc::new(Mutex::new(WatchedSocket {
+            origin,
+            inherited,
+            _lock: lock.map(|(lock, _)| lock),
+            is_withdrawn: false,
+            reported: String::new(),
+            lost: 0,
+        })))
+    }
+
+    /// Whether the socket has been gone for a minute with its lock, so that it is never published again.
+    pub fn is_lost(&self) -> bool {
+        // Not while a look hangs.
+        self.0.try_lock().is_ok_and(|watched| watched.lost >= LOST)
     }
 
     /// Removes the names of a published socket, which stays open, and does not publish it again. Touches the file system.
@@ -65,13 +84,14 @@ impl Keeper {
     }
 
     /// Looks whenever `tick` has waited for the interval, and sends each new listener to `listeners`. Established
-    /// connections continue. Runs until the future is dropped.
+    /// connections continue. Runs until the future is dropped or `is_over`.
     pub async fn run<F: Future<Output = ()>>(
         &self,
         listeners: &watch::Sender<Arc<UnixListener>>,
         tick: impl Fn(Duration) -> F,
+        is_over: impl Fn() -> bool,
     ) {
-        loop {
+        while !is_over() {
             tick(LOOK_EVERY).await;
             let (watched, listeners) = (Arc::clone(&self.0), listeners.clone());
             // Not waited for, so that an idle broker wakes for nothing: the directory may be on a mount that hangs.
@@ -88,6 +108,7 @@ impl Keeper {
 impl WatchedSocket {
     /// The new listener, if the socket was published again. `Err`: why the path is lost or unsafe. It stays as it is.
     fn look(&mut self) -> Result<Option<StdListener>, String> {
+        let before = mem::take(&mut self.lost);
         if self.is_withdrawn {
             return Ok(None);
         }
@@ -109,8 +130,9 @@ impl WatchedSocket {
             });
         }
         if !publication.is_locked().map_err(|error| unreadable(&path, &error))? {
+            self.lost = before.saturating_add(1);
             let lock = publication.lock_path.display();
-            let why = "another broker may own the name, so it is not published again; restart this broker if none does";
+            let why = "another broker may own the name, so it is not published again; this broker ends in a minute if no client can reach it";
             return Err(lost(&path, &format!(", and the lock {lock} too: {why}")));
         }
         publication.publish_again().map(Some).map_err(|error| match error {

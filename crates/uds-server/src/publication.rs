@@ -1,7 +1,6 @@
 //! Publishes the socket. It never has a wider mode than the configured one, and no other user's file is changed.
 
 use std::{
-    ffi::OsStr,
     fs::{self, File, OpenOptions, TryLockError},
     io,
     os::{
@@ -12,8 +11,11 @@ use std::{
         },
     },
     path::{Path, PathBuf},
+    thread::sleep,
+    time::Duration,
 };
 
+use credbroker_client::paths::locks;
 use rustix::{fs::OFlags, io::Errno};
 
 use crate::{
@@ -23,6 +25,10 @@ use crate::{
 
 /// Connections that may wait to be accepted. It must hold 200 shims that start at once.
 pub(crate) const BACKLOG: i32 = 4096;
+
+/// How long a broker that ends may keep the lock: it drains for ten seconds.
+const SUCCESSION: Duration = Duration::from_secs(12);
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// A published socket. Dropping it removes its names if they still lead to it.
 #[derive(Debug)]
@@ -75,12 +81,24 @@ impl Drop for Publication {
     }
 }
 
-/// Publishes the socket, unless another broker uses the path.
+/// Publishes the socket, unless another broker uses the path. Blocks while one ends that no longer listens there.
 pub fn publish(options: &SocketOptions) -> Result<(UnixListener, Publication), SocketError> {
     let place = SocketPlace::prepare(options)?;
-    let (lock, lock_path) = lock(&place)?;
+    let until = linux::coarse() + SUCCESSION;
+    let (lock, lock_path) = loop {
+        match lock(&place.socket) {
+            Err(SocketError::AlreadyRunning(_)) if linux::coarse() < until && !is_listening(&place) => {
+                sleep(PAUSE);
+            }
+            taken => break taken?,
+        }
+    };
     let (listener, socket) = bind(&place, None)?;
     Ok((listener, Publication { place, socket, lock, lock_path }))
+}
+
+fn is_listening(place: &SocketPlace) -> bool {
+    place.names().any(|name| !matches!(linux::connect_now(name), Err(Errno::CONNREFUSED | Errno::NOENT)))
 }
 
 /// Binds a temporary path in the socket's directory, sets mode and group, listens, and renames it into place. `own` is a
@@ -137,10 +155,9 @@ fn put_in_place(socket: &OwnedFd, temporary: &Path, place: &SocketPlace) -> Resu
     Ok(FileId::of(&found))
 }
 
-/// Takes the lock next to the socket.
-fn lock(place: &SocketPlace) -> Result<(File, PathBuf), SocketError> {
-    let name = place.socket.file_name().unwrap_or_default();
-    let path = place.socket.with_file_name([".".as_ref(), name, ".lock".as_ref()].join(OsStr::new("")));
+/// Takes the lock next to `socket`, by which clients know that a broker runs.
+pub(crate) fn lock(socket: &Path) -> Result<(File, PathBuf), SocketError> {
+    let [path, _] = locks(socket);
     let mut options = OpenOptions::new();
     options
         .write(true)
@@ -151,7 +168,7 @@ fn lock(place: &SocketPlace) -> Result<(File, PathBuf), SocketError> {
     let lock = options.open(&path).map_err(io_error("open the lock", &path))?;
     match lock.try_lock() {
         Ok(()) => Ok((lock, path)),
-        Err(TryLockError::WouldBlock) => Err(SocketError::AlreadyRunning(place.options.path.clone())),
+        Err(TryLockError::WouldBlock) => Err(SocketError::AlreadyRunning(socket.to_owned())),
         Err(TryLockError::Error(error)) => Err(io_error("open the lock", &path)(error)),
     }
 }

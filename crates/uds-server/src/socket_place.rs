@@ -7,7 +7,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use credbroker_client::paths::{Exposed, OWN_SOCKET, exposed, own_folder};
+use credbroker_client::{
+    paths::{Exposed, OWN_SOCKET, exposed, own_folder},
+    safety::has_private_group,
+};
 use rustix::fs::OFlags;
 
 /// Maximum length of a socket path on Linux in bytes, without the terminating NUL.
@@ -19,7 +22,7 @@ const SET_GROUP: u32 = 0o2000;
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
     /// A broker listens on the path.
-    #[error("a broker is already running on {}; stop it first, or choose another socket with --socket", .0.display())]
+    #[error("a broker is already running on {}; stop it with `credbroker stop`, or choose another socket with --socket", .0.display())]
     AlreadyRunning(PathBuf),
     /// Other users could replace the socket in this directory.
     #[error("the directory {} belongs to uid {} and has mode {:04o}; it must belong to uid {} or root and be writable by no other user (`chmod go-w`), or set `listen.sharedDirectory: true` if its mount is the protection", .0.path.display(), .0.owner, .0.mode, own())]
@@ -127,7 +130,10 @@ impl SocketPlace {
         let shared = directory.parent().filter(|_| self.options.shared_directory).map(fs::metadata);
         let shared = shared.transpose().map_err(io_error("look at", directory))?;
         let shared = shared.as_ref().map(FileId::of);
-        let is_exempt = |_: &Path, found: &Metadata| shared == Some(FileId::of(found));
+        let is_exempt = |at: &Path, found: &Metadata| {
+            shared == Some(FileId::of(found))
+                || ([0, own()].contains(&found.uid()) && has_private_group(at, found))
+        };
         match exposed(directory, &[0, own()], is_exempt).map_err(io_error("look at", directory))? {
             None => Ok(()),
             Some(by) => Err(SocketError::Exposed(directory.to_owned(), by)),

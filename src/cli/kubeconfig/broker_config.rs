@@ -65,7 +65,7 @@ impl<'a> BrokerConfig<'a> {
     }
 
     /// The kubeconfigs that it names, as absolute paths.
-    pub(super) fn named(&self) -> anyhow::Result<Vec<PathBuf>> {
+    pub(in crate::cli) fn named(&self) -> anyhow::Result<Vec<PathBuf>> {
         if !self.exists {
             return Ok(Vec::new());
         }

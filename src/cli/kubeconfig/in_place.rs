@@ -28,6 +28,7 @@ use credbroker_credential::{
     document::{Node, ParseError},
     text::listed,
 };
+use credbroker_observe::clock::{Clock as _, SystemClock};
 use credbroker_plugin::{Definition, Environment};
 
 /// Change your kubeconfig in place: its exec users request credentials from the broker
@@ -117,8 +118,7 @@ pub(in crate::cli) fn inject(args: &InjectArgs, console: &mut Console<'_>) -> an
     if changes.is_empty() {
         record(&definitions, environment, console.out)?;
         let why = "every exec user that the broker can serve requests its credential from it";
-        writeln!(console.out, "Nothing to change: {why}.")?;
-        return Ok(0);
+        return Ok(writeln!(console.out, "Nothing to change: {why}.").map(|()| 0)?);
     }
     let config = BrokerConfig::find(args.config.as_deref(), environment)?;
     // A new configuration replaces the default of the broker, which is all of these files.
@@ -131,7 +131,7 @@ pub(in crate::cli) fn inject(args: &InjectArgs, console: &mut Console<'_>) -> an
     let of_changed = definitions.served.iter().map(|(_, definition)| definition).filter(|definition| {
         !definition.is_outdated && changes.iter().any(|file| definition.file() == file.identity)
     });
-    match missing(of_changed, args.broker.timeout, &args.broker, environment)? {
+    match missing(of_changed.clone(), (None, args.broker.timeout), &args.broker, environment)? {
         Ok(None) => {}
         Ok(Some(why)) => anyhow::bail!(
             "your kubeconfig was not changed, because the broker did not get the definitions within {} s: {why}; name its configuration with --config",
@@ -145,10 +145,13 @@ pub(in crate::cli) fn inject(args: &InjectArgs, console: &mut Console<'_>) -> an
             return Ok(code);
         }
     }
-    for file in changes {
+    for file in &changes {
         let done = rewrite(&file.path, console, |text| brokered(file, text))?;
         summarise(&file.path, &done.changed, console.out)?;
     }
+    // A request during the reading could get PROVIDER_CHANGED.
+    let written = (Some(SystemClock.now().wall), args.broker.timeout);
+    drop(missing(of_changed, written, &args.broker, environment)?);
     record(&definitions, environment, console.out)?;
     writeln!(console.out, "Undo it with `credbroker kubeconfig restore`.")?;
     Ok(0)

@@ -5,7 +5,7 @@ use std::{
     ffi::OsString,
     io::{self, Write},
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use anyhow::Context as _;
@@ -171,10 +171,11 @@ pub(super) fn record(
 
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Asks the broker until it has all `definitions`, for this long and at least once. Returns why it has not.
+/// Asks the broker until it has all `definitions`, and has read its files after `written`, for this long and at least once.
+/// Returns why it has not.
 pub(super) fn missing<'a>(
     definitions: impl IntoIterator<Item = &'a Definition>,
-    patience: Duration,
+    (written, patience): (Option<SystemTime>, Duration),
     broker: &BrokerArgs,
     environment: &Environment,
 ) -> anyhow::Result<Result<Option<String>, Failure>> {
@@ -186,14 +187,14 @@ pub(super) fn missing<'a>(
         let known: HashSet<_> =
             providers.iter().filter_map(|provider| provider.definition.as_deref()).collect();
         let count = digests.difference(&known).count();
-        if count == 0 {
+        let broker = client.admin().broker_info().await?;
+        let state = broker.configuration.unwrap_or_default();
+        if count == 0 && (written.is_none() || written < state.read_at) {
             return Ok(None);
         }
         if SystemClock.now().boot >= until {
-            let broker = client.admin().broker_info().await?;
-            let problems = broker.configuration.map(|state| state.problems).unwrap_or_default().join("; ");
             let read = broker.config_files.join(", ");
-            return Ok(Some(match problems.as_str() {
+            return Ok(Some(match state.problems.join("; ").as_str() {
                 "" => format!("it does not have {count} of the definitions, and reads {read}"),
                 problems => format!("its files have problems: {problems}"),
             }));
@@ -216,7 +217,7 @@ pub(super) fn advice(
     let add = format!(
         "Add `kubeconfigs: [{list}]` to its configuration, or if it has none set KUBECONFIG={path} for it and"
     );
-    Ok(match missing(definitions, Duration::ZERO, broker, environment)? {
+    Ok(match missing(definitions, (None, Duration::ZERO), broker, environment)? {
         Ok(None) => "The running broker has all of these providers.".to_owned(),
         Ok(Some(why)) => format!(
             "Requests of some users fail until the running broker knows them: {why}. {add} restart it."

@@ -13,12 +13,26 @@ use anyhow::Context as _;
 
 use self::plan::{Manifest, Plan, Start};
 use super::{
+    broker::BrokerArgs,
     console::Console,
+    doctor::{
+        self,
+        users::{few, from_originals, is_without_original, with_users},
+    },
     files,
     kubeconfig::{self, BrokerConfig, InjectArgs, RestoreArgs, recorded_plugins},
     programs,
+    recorded::{self, profile},
+    screen::counted,
+    stop,
 };
 use crate::app;
+use credbroker_client::{Client, Socket, safety::shell_word};
+use credbroker_config::{
+    self as config,
+    kubeconfig::{Kubeconfig, is_shim},
+};
+use credbroker_exec::running;
 use credbroker_plugin::Environment;
 
 /// Set credbroker up for this user: one command, and one to undo it
@@ -27,7 +41,7 @@ use credbroker_plugin::Environment;
 /// units of systemd and enables the socket, or without systemd lets credbroker-exec start the broker if none runs; writes
 /// completions for bash, zsh and fish, and man pages; and puts credbroker-exec in front of the plugins of your kubeconfigs,
 /// as `credbroker kubeconfig inject` does. Other files that it did not write stay as they are. Run it again after you have
-/// moved the programs.
+/// moved the programs or changed your PATH: then it also restarts the broker.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -65,13 +79,18 @@ pub(super) fn run(
         }
         return Ok(0);
     }
+    let originals = Kubeconfig::default_paths(console.environment);
+    if let Some((path, _)) = with_users(originals, is_without_original) {
+        let (path, remedy) = (path.display(), from_originals(console.environment));
+        anyhow::bail!("{path} is a copy of an earlier version, without the original commands; {remedy}");
+    }
     let mut manifest = manifest.unwrap_or_default();
     // With symbolic links followed, because a unit or the shim starts it.
     let program = std::env::current_exe().and_then(fs::canonicalize);
     let program = program.context("the path of this program cannot be found")?;
     let plan = Plan::of(console.environment, own, &program, man_pages, !args.no_systemd, &manifest)?;
     if confirmed("This writes:", &plan.lines(), args.yes, console)? {
-        apply(&plan, &mut manifest, console)?;
+        apply(&plan, &mut manifest, args.yes, console)?;
     }
     Ok(0)
 }
@@ -97,7 +116,7 @@ fn confirmed(title: &str, lines: &[String], yes: bool, console: &mut Console<'_>
     Ok(is_yes)
 }
 
-fn apply(plan: &Plan, manifest: &mut Manifest, console: &mut Console<'_>) -> anyhow::Result<()> {
+fn apply(plan: &Plan, manifest: &mut Manifest, yes: bool, console: &mut Console<'_>) -> anyhow::Result<()> {
     let environment = console.environment;
     let is_ours = manifest.may_write(&plan.config);
     BrokerConfig::find(Some(&plan.config), environment)?.add(&plan.kubeconfigs, |text, missing| {
@@ -121,13 +140,19 @@ fn apply(plan: &Plan, manifest: &mut Manifest, console: &mut Console<'_>) -> any
     manifest.write(&plan.own)?;
     for (path, text) in &plan.files {
         files::shared_directory(path.parent().unwrap_or(Path::new("/")))?;
-        files::write_private(path, text)?;
+        // The time of its last change says whether the running broker knows it.
+        if files::read_if_there(path)?.as_deref() != Some(text.as_bytes()) {
+            files::write_private(path, text)?;
+        }
         manifest.has_written(path, text);
     }
     manifest.write(&plan.own)?;
     if matches!(plan.start, Start::Units) {
-        systemctl(&["daemon-reload"], environment)?;
-        systemctl(&["enable", "--now", "credbroker.socket"], environment)?;
+        programs::manage(&["daemon-reload"], environment)?;
+        programs::manage(&["enable", "--now", "credbroker.socket"], environment)?;
+    }
+    if !matches!(plan.start, Start::ByHand(_)) {
+        restart_if_older(yes, console)?;
     }
     let next = if plan.kubeconfigs.is_empty() {
         "No user of your kubeconfig runs an exec plugin. When one does, run `credbroker setup` again."
@@ -138,15 +163,47 @@ fn apply(plan: &Plan, manifest: &mut Manifest, console: &mut Console<'_>) -> any
         anyhow::ensure!(code == 0, "your kubeconfig was not changed; see the message above");
         "After you add a cluster, run `credbroker kubeconfig inject` again. Undo everything with `credbroker setup --undo`."
     };
+    check_plugins(plan, console)?;
+    if let Some((profile, directory)) = zsh_profile(plan, environment) {
+        let line = format!("fpath=({} $fpath)", shell_word(directory));
+        writeln!(console.out, "For completion in zsh, add this line to {profile} before `compinit`: {line}")?;
+    }
     Ok(writeln!(console.out, "{next}")?)
 }
 
-fn systemctl(args: &[&str], environment: &Environment) -> anyhow::Result<()> {
-    let shown = args.join(" ");
-    let ran = programs::systemctl(args, environment);
-    let ran = ran
-        .with_context(|| format!("`systemctl --user {shown}` did not run or did not end; run it yourself"))?;
-    anyhow::ensure!(ran.succeeded, "`systemctl --user {shown}` failed: {}", ran.stderr.trim());
+/// Restarts a broker that has an earlier program, or was started with other variables.
+fn restart_if_older(yes: bool, console: &mut Console<'_>) -> anyhow::Result<()> {
+    let info = async |client: Client| client.admin().broker_info().await;
+    let running = BrokerArgs::default().try_ask(console.environment, info)?.ok();
+    if let Some(path) =
+        running.and_then(|running| recorded::changed_since(running.started_at, console.environment))
+    {
+        let lines = [format!("{} has changed since it started", path.display())];
+        if confirmed("This restarts the broker:", &lines, yes, console)? {
+            stop::restart(console)?;
+        }
+    }
+    Ok(())
+}
+
+/// The profile of a user of zsh, which may not look for completions in this directory.
+fn zsh_profile<'a>(plan: &'a Plan, environment: &Environment) -> Option<(String, &'a Path)> {
+    let profile = Some(profile(environment)).filter(|path| path.ends_with("/.zshrc"))?;
+    let (page, _) = plan.files.iter().find(|(path, _)| path.ends_with("site-functions/_credbroker"))?;
+    let is_there = fs::read_to_string(&profile).is_ok_and(|text| text.contains("site-functions"));
+    if is_there { None } else { Some((profile, page.parent()?)) }
+}
+
+fn check_plugins(plan: &Plan, console: &mut Console<'_>) -> anyhow::Result<()> {
+    let Ok(loaded) = config::load(Some(&plan.config), console.environment) else { return Ok(()) };
+    let problems = doctor::plugin_problems(&loaded, console.environment);
+    for (problem, remedy, _) in &problems {
+        writeln!(console.out, "Warning: {problem}; {remedy}")?;
+    }
+    if problems.is_empty() {
+        let users = counted(loaded.config.providers.iter().count() as u64, "user");
+        writeln!(console.out, "The plugins of {users} can run.")?;
+    }
     Ok(())
 }
 
@@ -174,6 +231,7 @@ fn undo(manifest: &Manifest, own: &Path, console: &mut Console<'_>) -> anyhow::R
         code == 0,
         "nothing was removed, because a kubeconfig still uses credbroker-exec; see the message above"
     );
+    refuse_if_used(manifest, environment)?;
     if let Some((path, added)) = &manifest.added {
         BrokerConfig::find(Some(path), environment)?.remove(added)?;
     }
@@ -183,7 +241,7 @@ fn undo(manifest: &Manifest, own: &Path, console: &mut Console<'_>) -> anyhow::R
         drop(recorded.parent().map(fs::remove_dir));
     }
     // The units may be gone already, or the user manager.
-    let mut manage = |args: &[&str]| match manifest.units.then(|| systemctl(args, environment)) {
+    let mut manage = |args: &[&str]| match manifest.units.then(|| programs::manage(args, environment)) {
         Some(Err(error)) => writeln!(console.out, "{error:#}"),
         _ => Ok(()),
     };
@@ -194,9 +252,11 @@ fn undo(manifest: &Manifest, own: &Path, console: &mut Console<'_>) -> anyhow::R
     }
     let runtime = environment.set("XDG_RUNTIME_DIR").map(Path::new);
     if let (Some(program), Some(runtime)) = (&manifest.on_demand, runtime) {
+        let socket = Socket::at(runtime.join("credbroker/credbroker.sock"));
         // The broker hides the link to its program; its command line is what the shim gave it.
         let command = [program.as_os_str().as_bytes(), b"\0serve\0--detached\0"].concat();
-        let _not_running = app::terminate_listener(&runtime.join("credbroker/credbroker.sock"), &command);
+        let is_it = |pid: &i32| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|found| found == command);
+        let _not_running = app::terminate(|| running(&socket).filter(is_it), stop::END);
     }
     manage(&["daemon-reload"])?;
     remove(&Manifest::path(own))?;
@@ -208,6 +268,20 @@ fn undo(manifest: &Manifest, own: &Path, console: &mut Console<'_>) -> anyhow::R
     }
     writeln!(console.out, "Undone.")?;
     Ok(())
+}
+
+/// Refuses if a kubeconfig still runs the shim, whose program may be removed next: what was not injected cannot be restored.
+fn refuse_if_used(manifest: &Manifest, environment: &Environment) -> anyhow::Result<()> {
+    let mut paths = Kubeconfig::default_paths(environment);
+    paths.extend(BrokerConfig::find(None, environment)?.named()?);
+    paths.retain(|path| !manifest.files.contains_key(path));
+    let Some((path, names)) = with_users(paths, is_shim) else { return Ok(()) };
+    let (shown, file) = (path.display(), shell_word(&path));
+    let name = names.first().map(|name| shell_word(Path::new(name))).unwrap_or_default();
+    anyhow::bail!(
+        "nothing was removed, because users of {shown} run credbroker-exec and have no original to restore: {}; run `kubectl --kubeconfig {file} config delete-user {name}` for each, or take the file out of KUBECONFIG",
+        few(names)
+    );
 }
 
 fn remove(path: &PathBuf) -> anyhow::Result<()> {

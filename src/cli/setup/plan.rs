@@ -16,6 +16,7 @@ use crate::cli::{
     kubeconfig,
     pages::script,
     programs,
+    recorded::{UNITS, assignment},
     screen::counted,
 };
 use credbroker_plugin::{Environment, Globs, Sha256};
@@ -24,7 +25,6 @@ use credbroker_plugin::{Environment, Globs, Sha256};
 const RECORDED: [&str; 2] = ["XDG_RUNTIME_DIR", "XDG_CONFIG_HOME"];
 const SERVICE: &str = include_str!("../../../systemd/user/credbroker.service");
 const SOCKET: &str = include_str!("../../../systemd/user/credbroker.socket");
-const UNITS: &str = "systemd/user";
 const START: &str = "ExecStart=/usr/bin/credbroker serve\n";
 
 /// Everything that is done, in this order.
@@ -62,7 +62,7 @@ impl Plan {
         let mut files = Vec::new();
         if matches!(start, Start::Units) {
             let name = program.to_str().context("the path of this program is not UTF-8")?;
-            let units = units(name, has_config.then_some(config.as_path()));
+            let units = units(name, has_config.then_some(config.as_path()), environment);
             files.extend(units.map(|(name, text)| (home.join(".config").join(UNITS).join(name), text)));
         }
         files.extend(completions(&data, own.parent().unwrap_or(&home)));
@@ -149,8 +149,7 @@ impl Start {
     ) -> anyhow::Result<Self> {
         let user = rustix::process::geteuid();
         if user.is_root() {
-            let why =
-                "you are root, whose broker is that of the machine; see docs/operations.md for its units";
+            let why = "you are root, whose broker serves the machine; see docs/operations.md for its units";
             return Ok(Self::ByHand(why));
         }
         let variable = |name| environment.set(name).map(Path::new);
@@ -197,10 +196,14 @@ fn completions(data: &Path, config: &Path) -> [(PathBuf, String); 3] {
     .map(|(path, shell)| (path, script(shell, "credbroker")))
 }
 
-/// Names and contents. The service runs `program`, with the configuration `config`.
-fn units(program: &str, config: Option<&Path>) -> [(&'static str, String); 2] {
+/// Names and contents. The service runs `program`, with the configuration `config`, and the `PATH` and the proxies of the
+/// shell.
+fn units(program: &str, config: Option<&Path>, shell: &Environment) -> [(&'static str, String); 2] {
     let config = config.map(|config| format!(" --config {}", quoted(&config.to_string_lossy())));
-    let start = format!("ExecStart={} serve{}\n", quoted(program), config.unwrap_or_default());
+    let mut start = format!("ExecStart={} serve{}\n", quoted(program), config.unwrap_or_default());
+    let variables = shell.0.iter().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
+    let is_its = |name: &str| name == "PATH" || name.to_ascii_lowercase().ends_with("_proxy");
+    start.extend(variables.filter(|(name, _)| is_its(name)).map(|(name, value)| assignment(name, value)));
     // The advice for another path of the program is not needed.
     let service = SERVICE.replacen(START, &start, 1);
     [("credbroker.service", service), ("credbroker.socket", SOCKET.to_owned())]

@@ -80,6 +80,14 @@ fn zsh_completes() {
     completes("zsh", &["-f", "-i"], script);
 }
 
+/// The file that `credbroker setup` writes. The first key for completion loads it.
+#[test]
+fn zsh_completes_with_a_file_of_its_functions() {
+    let script = "mkdir site; credbroker completions zsh >site/_credbroker; fpath=($PWD/site $fpath); \
+                  autoload -Uz compinit; compinit -D -u";
+    completes("zsh", &["-f", "-i"], script);
+}
+
 #[test]
 fn fish_completes() {
     completes("fish", &["--no-config", "-i"], "credbroker completions fish | source");

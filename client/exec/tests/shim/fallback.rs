@@ -206,7 +206,7 @@ fn a_process_that_says_nothing_is_replaced_unless_a_broker_runs() {
     let _listener = UnixListener::bind(person.0.path("run/broker.sock")).unwrap();
     person.runs(&mut person.client(&[], &[]));
     fs::remove_file(person.0.path("env")).unwrap();
-    let lock = fs::File::create(person.0.path("run/broker.sock.lock")).unwrap();
+    let lock = fs::File::create(person.0.path("run/.broker.sock.lock")).unwrap();
     flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
     person.does_not_run(&mut person.client(&[], &["--timeout", "1"]), 75);
 }

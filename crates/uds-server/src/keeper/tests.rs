@@ -118,3 +118,30 @@ fn a_live_socket_of_another_process_is_replaced_when_it_is_gone() {
     let replaced = (0..1_000_000).any(|_| matches!(look(&keeper), Ok(Some(_))));
     assert!(replaced);
 }
+
+#[tokio::test]
+async fn the_watch_of_a_socket_that_is_gone_with_its_directory_is_over_after_a_minute() {
+    let root = directory();
+    let home = root.path().join("home");
+    let (listener, keeper) = published(&home.join("socket"));
+    fs::remove_dir_all(&home).unwrap();
+    assert!((1..LOST).all(|_| is_lost(&keeper, "ends in a minute") && !keeper.is_lost()));
+    assert!(is_lost(&keeper, "ends in a minute") && keeper.is_lost());
+    listener.set_nonblocking(true).unwrap();
+    let listeners = watch::Sender::new(Arc::new(UnixListener::from_std(listener).unwrap()));
+    keeper.run(&listeners, |_| tokio::task::yield_now(), || keeper.is_lost()).await;
+    let (_listener, keeper) = published(&home.join("socket"));
+    assert!((0..2 * LOST).all(|_| look(&keeper).is_ok()) && !keeper.is_lost());
+}
+
+#[test]
+fn a_broker_on_a_socket_of_systemds_holds_the_lock_if_it_can() {
+    let root = directory();
+    let path = root.path().join("socket");
+    let _held = StdListener::bind(&path).unwrap();
+    let keeper = Keeper::new(SocketOrigin::Inherited(path.clone()));
+    assert!(matches!(lock(&path), Err(SocketError::AlreadyRunning(_))));
+    let other = Keeper::new(SocketOrigin::Inherited(path.clone()));
+    drop(keeper);
+    assert!(lock(&path).is_ok() && matches!(look(&other), Ok(None)));
+}

@@ -5,11 +5,17 @@ use crate::cli::{Cli, pages};
 
 #[test]
 fn the_service_runs_this_program_with_the_configuration() {
-    let [(_, service), (_, socket)] = units("/home/jane/my bin/credbroker", Some(Path::new("/c/50%.yaml")));
+    let shell = [("PATH", "/a b/50%:/$x\"y"), ("https_proxy", "http://proxy:1"), ("SECRET", "c4n4ry")];
+    let shell: Environment = shell.into_iter().collect();
+    let [(_, service), (_, socket)] =
+        units("/home/jane/my bin/credbroker", Some(Path::new("/c/50%.yaml")), &shell);
     let start = "\nExecStart=\"/home/jane/my bin/credbroker\" serve --config \"/c/50%%.yaml\"\n";
     assert!(service.contains(start) && !service.contains(START), "{service}");
     assert!(socket.contains("ListenStream=%t/credbroker/credbroker.sock"));
-    assert!(units("/b", None)[0].1.contains("\nExecStart=\"/b\" serve\n"));
+    let variables = "\nEnvironment=\"PATH=/a b/50%%:/$x\\\"y\"\nEnvironment=\"https_proxy=http://proxy:1\"\n";
+    assert!(service.contains(variables) && !service.contains("c4n4ry"), "{service}");
+    let [(_, service), _] = units("/b", None, &Environment::default());
+    assert!(service.contains("\nExecStart=\"/b\" serve\n") && !service.contains("\nEnvironment="));
 }
 
 #[test]
