@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeSet, HashMap, HashSet},
     fmt::Write as _,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use credbroker_client::{
@@ -26,10 +27,10 @@ use credbroker_config::{
 };
 use credbroker_credential::{
     document::Node,
-    text::{listed, one_line, shown},
+    text::{listed, one_line, shown, shown_path},
 };
-use credbroker_plugin::{Command, Environment};
-use credbroker_runner::find_in_path;
+use credbroker_plugin::{Command, Environment, IdentityFiles};
+use credbroker_runner::{find_in_path, read_selector};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const KUBECONFIG: &str = "kubeconfig";
@@ -74,6 +75,7 @@ pub(super) fn run(args: &DoctorArgs, console: &mut Console<'_>) -> anyhow::Resul
     checks.configuration();
     checks.kubeconfig(args.kubeconfig.as_deref());
     checks.plugins();
+    checks.accounts();
     checks.failures();
     checks.graphical_path();
     checks.clock();
@@ -167,6 +169,24 @@ impl<'a> Checks<'a> {
                 let text = format!("provider `{name}`: {command} is not installed");
                 self.findings.add(CHECK, BAD, text, "install it, or correct the command");
             }
+        }
+    }
+
+    /// Which files select the accounts of the plugins, as far as this shell's variables do.
+    fn accounts(&mut self) {
+        const CHECK: &str = "accounts";
+        let (Ok(loaded), own) = (&self.loaded, &self.environment.0) else { return };
+        let own =
+            own.iter().filter_map(|(name, value)| Some((name.to_str()?.into(), value.to_str()?.into())));
+        let (own, mut files) = (own.collect(), BTreeSet::new());
+        for known in loaded.config.providers.iter().filter_map(|provider| IdentityFiles::of(provider, &own)) {
+            known.judge(|file| read_selector(file).unwrap_or_default(), Duration::default);
+            files.extend(known.files().iter().map(|file| shown_path(file)));
+        }
+        if !files.is_empty() {
+            let list = listed(&files.into_iter().collect::<Vec<_>>());
+            let text = format!("after a change of these files, the plugins that use them run again: {list}");
+            self.findings.add(CHECK, GOOD, text, "");
         }
     }
 

@@ -45,3 +45,4 @@ mod seeds;
 mod setup;
 mod sharing;
 mod shutdown;
+mod switches;

@@ -2,6 +2,7 @@
 
 use std::{
     num::NonZeroUsize,
+    path::PathBuf,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
@@ -39,6 +40,8 @@ pub struct Provider {
     pub caller_env: Globs,
     /// Whether to refuse a caller that selects, by a variable outside of `caller_env`, another identity than the plugin's.
     pub refuses_other_identities: bool,
+    /// Files that select the account, besides those that the broker knows for this plugin.
+    pub identity_files: Vec<PathBuf>,
     /// Version of the ExecCredential API that the plugin speaks.
     pub api_version: ApiVersion,
     /// Whether the plugin receives its cluster.
