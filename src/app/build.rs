@@ -20,7 +20,7 @@ use tracing::{error, warn};
 use super::{
     audit_file::AuditFile,
     edges::Edges,
-    reload::{Adopter, Follower, connection_limits, entry_limits, note_shared, run_limit},
+    reload::{Adopter, Follower, connection_limits, entry_limits, follow_accounts, note_shared, run_limit},
     sockets::{Listening, OpenSocket, serve_metrics},
     systemd,
 };
@@ -276,6 +276,7 @@ fn working(adopter: &Arc<Adopter>, clusters: Arc<Clusters<ProcessRunner>>, beat:
     let (cache, resolver) = (adopter.cache.clone(), Arc::clone(&adopter.resolver));
     let hub = Arc::clone(adopter);
     vec![
+        ("account follower", follow_accounts(cache.clone()).boxed()),
         ("credential refresher", async move { cache.keep_fresh(beat).await }.boxed()),
         ("plugin file watcher", async move { resolver.keep_looking(beat).await }.boxed()),
         ("hub reader", async move { hub.hub.run().await }.boxed()),

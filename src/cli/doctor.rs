@@ -7,6 +7,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     fmt::Write as _,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use credbroker_client::{
@@ -32,10 +33,10 @@ use credbroker_config::{
 };
 use credbroker_credential::{
     document::Node,
-    text::{listed, one_line, quoted, shown},
+    text::{listed, one_line, quoted, shown, shown_path},
 };
-use credbroker_plugin::{Command, Environment};
-use credbroker_runner::find_in_path;
+use credbroker_plugin::{Command, Environment, IdentityFiles};
+use credbroker_runner::{find_in_path, read_selector};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const KUBECONFIG: &str = "kubeconfig";
@@ -82,6 +83,7 @@ pub(super) fn run(args: &DoctorArgs, console: &mut Console<'_>) -> anyhow::Resul
     checks.kubeconfig(args.kubeconfig.as_deref());
     checks.accounts();
     checks.plugins();
+    checks.account_files();
     checks.failures();
     checks.path();
     checks.clock();
@@ -208,6 +210,24 @@ impl<'a> Checks<'a> {
         if let Some(providers) = providers {
             let text = || format!("the plugins of all {} providers can run", providers.len());
             self.findings.or(CHECK, GOOD, text);
+        }
+    }
+
+    /// Which files select the accounts of the plugins, as far as this shell's variables do.
+    fn account_files(&mut self) {
+        const CHECK: &str = "account files";
+        let (Ok(loaded), own) = (&self.loaded, &self.environment.0) else { return };
+        let own =
+            own.iter().filter_map(|(name, value)| Some((name.to_str()?.into(), value.to_str()?.into())));
+        let (own, mut files) = (own.collect(), BTreeSet::new());
+        for known in loaded.config.providers.iter().filter_map(|provider| IdentityFiles::of(provider, &own)) {
+            known.judge(|file| read_selector(file).unwrap_or_default(), Duration::default);
+            files.extend(known.files().iter().map(|file| shown_path(file)));
+        }
+        if !files.is_empty() {
+            let list = listed(&files.into_iter().collect::<Vec<_>>());
+            let text = format!("after a change of these files, the plugins that use them run again: {list}");
+            self.findings.add(CHECK, GOOD, text, "");
         }
     }
 

@@ -72,7 +72,9 @@ fn refreshed(
         return Ok(held);
     };
     let first = first_run(args, target, console);
-    let held = args.broker.try_ask(environment, async |client| admin(&client, environment).credentials(selector).await)?;
+    let held = args
+        .broker
+        .try_ask(environment, async |client| admin(&client, environment).credentials(selector).await)?;
     Ok(held.and_then(|held| if held.is_empty() { first.map(|()| held) } else { Ok(held) }))
 }
 

@@ -153,6 +153,17 @@ fn users_whose_definition_or_shim_is_missing_are_errors() {
 }
 
 #[test]
+fn the_files_that_select_accounts_are_listed() {
+    let patient = Patient::new();
+    let mut stanza = patient.plugin.exec_stanza();
+    stanza["command"] = json!("gcloud");
+    let kubeconfig = Kubeconfig::new().cluster("c", &json!({"server": "https://cluster.example"}));
+    kubeconfig.exec_user("dev", &stanza).context("x", "c", "dev").write(patient.path(".kube/gcloud"));
+    let (_, findings) = patient.findings(Path::new("/nowhere"), ".kube/gcloud");
+    has(&findings, "ok account files: after a change of these files", "/.config/gcloud/active_config, ");
+}
+
+#[test]
 fn without_a_broker_the_rest_is_checked_too() {
     let patient = Patient::new();
     fs::remove_file(patient.plugin.path()).unwrap();

@@ -46,3 +46,4 @@ mod setup;
 mod sharing;
 mod shutdown;
 mod stop;
+mod switches;

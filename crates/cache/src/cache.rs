@@ -22,8 +22,8 @@ use credbroker_observe::{
     clock::{Clock, Now},
     metrics::Metrics,
 };
-use credbroker_plugin::PluginSpec;
-use credbroker_runner::{PluginRunner, Scheduler};
+use credbroker_plugin::{Identities, IdentityFiles, PluginSpec};
+use credbroker_runner::{PluginRunner, Scheduler, judge};
 
 /// Entries that are handled before other tasks run.
 pub(super) const AT_A_TIME: usize = 256;
@@ -137,6 +137,34 @@ impl<R: PluginRunner> CredentialCache<R> {
 
     pub(super) fn interest(&self, entry: Arc<KeyEntry>) -> Interest {
         Interest { entry, entries: Arc::clone(&self.inner.entries) }
+    }
+
+    /// The files that select the accounts of the credentials.
+    pub fn identities(&self) -> Arc<Identities> {
+        Arc::clone(&self.lock().identities)
+    }
+
+    /// Reads `files`, and returns the version of the account that they select, if it is certain.
+    pub async fn judge(&self, files: &Arc<IdentityFiles>) -> Option<u64> {
+        judge(files, &self.inner.parts.clock, |_| true).await
+    }
+
+    /// Reads the files that select the account of `entry` if they may have changed, and forgets what is of another account.
+    pub(super) async fn settle(&self, entry: &KeyEntry) {
+        if let Some(files) = &entry.identity {
+            if files.is_unsettled() {
+                judge(files, &self.inner.parts.clock, IdentityFiles::is_unsettled).await;
+            }
+            self.follow_account(entry);
+        }
+    }
+
+    /// Forgets what `entry` holds if that is of another account than its files select.
+    pub(super) fn follow_account(&self, entry: &KeyEntry) {
+        if entry.follow_account() {
+            self.changed();
+            self.resized(entry);
+        }
     }
 
     /// The credential of `entry` has changed, and with it the room that is left.

@@ -53,6 +53,7 @@ impl<R: PluginRunner> CredentialCache<R> {
     ) -> (Decision, Option<Arc<Run>>, bool) {
         let spec = &entry.spec;
         let scheduler = &self.inner.parts.scheduler;
+        self.follow_account(entry);
         let (mut decision, mut run, mut ticket) = (Decision::Wait, None, None);
         entry.cell.send_if_modified(|state| {
             decision = match spec.provider.state.retirement() {
@@ -158,10 +159,13 @@ impl<R: PluginRunner> Claim<R> {
         if let Some(why) = spec.provider.state.retirement() {
             return Err(CacheError::Retired(why));
         }
+        let before = self.account_now().await;
         run.progress().started = Some(cache.now().boot);
         entry.runs.fetch_add(1, Ordering::Relaxed);
         let result = self.run_plugin(&permit).await;
         run.progress().ended = Some(cache.now().boot);
+        let after = self.account_now().await;
+        run.progress().account = after.filter(|_| after == before);
         called(&cache.inner.parts.metrics, &result);
         let is_first = entry.cell.borrow().failure.as_ref().is_none_or(|failure| failure.throttled == 0);
         let foreign = || ForeignTexts::of(spec, run.attendance.session.as_deref());
@@ -171,6 +175,11 @@ impl<R: PluginRunner> Claim<R> {
             let _first = run.throttled_by.set(error);
         }
         Err(RunError::throttled(spec, true, retry_after).into())
+    }
+
+    /// Reads which account the files select. `None`: there are none, or it is not certain.
+    async fn account_now(&self) -> Option<u64> {
+        self.cache.judge(self.entry.identity.as_ref()?).await
     }
 
     /// Runs the plugin. If it waits for a person, it gives its slot to other runs.
@@ -214,6 +223,11 @@ impl<R: PluginRunner> Claim<R> {
         let ending = effect.as_ref().and_then(|effect| self.ending(effect.as_ref().err()));
         let issued = |(_, current): &(RunOutcome, Current)| Arc::clone(&current.issued);
         let issued = effect.as_ref().map(|effect| effect.as_ref().map(issued).map_err(Arc::clone));
+        // It may be of an account that was left, or of both: only the callers that wait get it.
+        let is_doubtful = entry.identity.is_some() && run.progress().account != Some(entry.account());
+        if is_doubtful && run.progress().started.is_some() {
+            info!("the files that select the account changed during the run, so its outcome is not kept");
+        }
         let mut is_refused = false;
         let is_leased = run.attendance.lender.is_some();
         let provider = &entry.spec.provider.state;
@@ -226,7 +240,7 @@ impl<R: PluginRunner> Claim<R> {
                 return false;
             }
             cache.changed();
-            let Some(effect) = effect.filter(|_| !is_forgeable) else { return false };
+            let Some(effect) = effect.filter(|_| !is_forgeable && !is_doubtful) else { return false };
             state.attention = ending.map_or(state.attention, |ending| state.attention.after(ending));
             match effect {
                 Ok((_, current)) => {

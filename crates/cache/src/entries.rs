@@ -20,7 +20,7 @@ use super::{
     request::Selector,
 };
 use credbroker_observe::clock::Now;
-use credbroker_plugin::{PluginKey, PluginSpec, ProfileName};
+use credbroker_plugin::{Identities, PluginKey, PluginSpec, ProfileName};
 
 /// An entry of the broker gives way only if there was no request for it in this time.
 pub(crate) const EVICTABLE_AFTER: Duration = Duration::from_secs(60);
@@ -47,6 +47,7 @@ pub(crate) struct KeyEntries {
     in_order: BTreeMap<ListPosition, Arc<KeyEntry>>,
     by_profile: HashMap<ProfileName, Vec<Arc<KeyEntry>>>,
     bounds: Bounds,
+    pub identities: Arc<Identities>,
     /// The entries that gave way. [`forget`](KeyEntry::forget) them when the lock is free.
     pub displaced: Vec<Arc<KeyEntry>>,
 }
@@ -58,6 +59,7 @@ impl KeyEntries {
             in_order: BTreeMap::new(),
             by_profile: HashMap::new(),
             bounds: Bounds::new(limits),
+            identities: Arc::default(),
             displaced: Vec::new(),
         }
     }
@@ -77,7 +79,9 @@ impl KeyEntries {
             self.bounds.enter(entry);
             return Ok(Arc::clone(entry));
         }
-        let entry = Arc::new(KeyEntry::new(spec, peer, now));
+        let mut entry = KeyEntry::new(spec, peer, now);
+        entry.identity = self.identities.of(&entry.spec.provider, &entry.spec.caller_env);
+        let entry = Arc::new(entry);
         let spec = &entry.spec;
         self.bounds.add(&entry);
         self.bounds.enter(&entry);

@@ -1,6 +1,7 @@
 //! The entry of one key.
 
 use std::{
+    mem,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -17,7 +18,7 @@ use super::{
 };
 use credbroker_credential::{Issued, Now};
 use credbroker_observe::metrics::{Metrics, ProviderMetrics};
-use credbroker_plugin::PluginSpec;
+use credbroker_plugin::{IdentityFiles, PluginSpec};
 
 /// Whose an entry is: a uid's, or the broker's (`None`).
 pub(crate) type Party = Option<u32>;
@@ -27,6 +28,8 @@ pub(crate) const NOT_LISTED: u64 = u64::MAX;
 #[derive(Debug)]
 pub(crate) struct KeyEntry {
     pub spec: Arc<PluginSpec>,
+    /// The files that select its account, if any are known.
+    pub identity: Option<Arc<IdentityFiles>>,
     pub cell: watch::Sender<KeyState>,
     pub callers: Callers,
     pub party: Party,
@@ -58,6 +61,7 @@ impl KeyEntry {
         Self {
             cell: watch::Sender::new(KeyState::of(&spec)),
             spec: Arc::new(spec),
+            identity: None,
             callers: Callers::default(),
             party: sent.map(|_| uid(peer)),
             sent: sent.unwrap_or_default(),
@@ -112,7 +116,14 @@ impl KeyEntry {
     }
 
     pub(crate) fn valid(&self, now: Now) -> Option<Arc<Issued>> {
-        self.cell.borrow().valid(now).map(|current| Arc::clone(&current.issued))
+        let state = self.cell.borrow();
+        let valid = state.valid(now).filter(|_| state.account == self.account());
+        valid.map(|current| Arc::clone(&current.issued))
+    }
+
+    /// Which account its files select, as far as they were read.
+    pub(crate) fn account(&self) -> u64 {
+        self.identity.as_ref().map_or(0, |files| files.version())
     }
 
     pub(crate) fn usage(&self, now: Now) -> Usage {
@@ -151,6 +162,16 @@ impl KeyEntry {
         self.clear(|_| true, Run::detach);
     }
 
+    /// Forgets everything if its files select another account by now. Returns whether they do.
+    pub(crate) fn follow_account(&self) -> bool {
+        let account = self.account();
+        let is_another = self.cell.borrow().account != account;
+        if is_another {
+            self.clear(|state| mem::replace(&mut state.account, account) != account, Run::detach);
+        }
+        is_another
+    }
+
     /// Forgets everything because the provider was retired. The run in flight ends. Callers and watches get the reason.
     pub(crate) fn retire(&self) {
         self.clear(|_| true, |run| run.abandoned.cancel());
@@ -159,12 +180,12 @@ impl KeyEntry {
     /// Forgets everything if the credential came out of the terminal of a caller, or a run in one is in flight, which ends.
     pub(crate) fn forget_leased(&self) {
         let is_lent = |run: &Arc<Run>| run.attendance.lender.is_some();
-        let is_leased = |state: &KeyState| state.is_leased || state.run.as_ref().is_some_and(is_lent);
+        let is_leased = |state: &mut KeyState| state.is_leased || state.run.as_ref().is_some_and(is_lent);
         self.clear(is_leased, |run| run.abandoned.cancel());
     }
 
     /// Forgets everything if `is_wanted`, and does `end` to the run in flight.
-    fn clear(&self, is_wanted: impl FnOnce(&KeyState) -> bool, end: impl FnOnce(&Run)) {
+    fn clear(&self, is_wanted: impl FnOnce(&mut KeyState) -> bool, end: impl FnOnce(&Run)) {
         let mut run = None;
         self.cell.send_if_modified(|state| {
             let is_wanted = is_wanted(state);

@@ -2,6 +2,7 @@
 
 use std::{
     future::ready,
+    mem::take,
     sync::{Arc, atomic::Ordering},
     time::{Duration, SystemTime},
 };
@@ -31,6 +32,9 @@ impl<R: PluginRunner> CredentialCache<R> {
     pub fn lookup(&self, key: &PluginKey, caller: &Caller) -> Option<Arc<Issued>> {
         let now = self.now();
         let entry = self.lock().find(key).map(Arc::clone)?;
+        if entry.identity.as_ref().is_some_and(|files| files.is_unsettled()) {
+            return None;
+        }
         entry.touch(caller.peer, now);
         self.serve_from_memory(&entry, caller, now)
     }
@@ -44,6 +48,7 @@ impl<R: PluginRunner> CredentialCache<R> {
     pub async fn get(&self, spec: PluginSpec, request: &Request) -> Result<Arc<Issued>, Failed> {
         let interest = self.enter(spec, request.caller.peer)?;
         let (entry, caller) = (&interest.entry, &request.caller);
+        self.settle(entry).await;
         let now = self.now();
         let served = if request.is_login {
             entry.cell.borrow().after_login(now).inspect(|_| self.count_served(entry))
@@ -77,7 +82,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         let cell = interest.entry.cell.subscribe();
         // A watch has no deadline, and the server limits the number of watches.
         let request = Request { caller, deadline: Some(Duration::MAX), ..Request::default() };
-        Ok(CredentialWatch { cache: self.clone(), interest, cell, request, seen: None })
+        Ok(CredentialWatch { cache: self.clone(), interest, cell, request, seen: None, is_unkept: false })
     }
 
     /// Fetches the credential of `spec` before a caller asks for it, as background work.
@@ -101,6 +106,9 @@ impl<R: PluginRunner> CredentialCache<R> {
         let file = entry.spec.file.version();
         let (issued, due, fresh) = {
             let state = entry.cell.borrow();
+            if state.account != entry.account() {
+                return None;
+            }
             let fresh = state.valid(now)?.is_fresh_at(now);
             let decision = decide(&state, Asker::Program, file, now);
             let Decision::Serve { issued, refresh } = decision else { return None };
@@ -208,6 +216,9 @@ pub struct CredentialWatch<R> {
     request: Request,
     /// The generation and expiry that were returned last.
     seen: Option<(Generation, SystemTime)>,
+    /// The last run was not kept, because its account changed. The maintenance starts the next one: a plugin may change the
+    /// files that select its account in each run.
+    is_unkept: bool,
 }
 
 impl<R> Drop for CredentialWatch<R> {
@@ -234,16 +245,21 @@ impl<R: PluginRunner> CredentialWatch<R> {
     pub async fn next(&mut self) -> Result<Arc<Issued>, Failed> {
         let (cache, entry) = (&self.cache, &self.interest.entry);
         loop {
+            cache.settle(entry).await;
             let now = cache.now();
             self.cell.mark_unchanged();
             let held = entry.valid(now);
             let is_held = held.is_some();
             let issued = if let Some(issued) = held {
                 issued
+            } else if take(&mut self.is_unkept) {
+                drop(self.cell.changed().await);
+                continue;
             } else {
                 let first = ready(FirstStep::Decide);
                 let answer = cache.get_or_run(entry, &self.request, false, first).await;
                 cache.count(entry, answer.is_ok(), now);
+                self.is_unkept = entry.identity.is_some() && entry.valid(cache.now()).is_none();
                 answer?
             };
             let found = (issued.generation.clone(), issued.expires_at);

@@ -44,6 +44,7 @@ impl<R: PluginRunner> CredentialCache<R> {
     }
 
     fn maintain_one(&self, entry: &Arc<KeyEntry>, now: Now) {
+        self.follow_account(entry);
         if entry.watchers.load(Ordering::Relaxed) > 0 {
             // Wakes the watches of an expired credential.
             entry.cell.send_if_modified(|state| state.current.is_some() && state.valid(now).is_none());

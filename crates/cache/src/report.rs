@@ -67,6 +67,7 @@ impl<R: PluginRunner> CredentialCache<R> {
     ) -> Result<Reported, Failed> {
         let (interest, asked) = (self.enter(spec, request.caller.peer)?, self.now());
         let entry = &interest.entry;
+        self.settle(entry).await;
         let plan = entry.update(|state| self.plan(state, generation, request, asked));
         if plan.answer.is_some() || plan.outcome.is_none() {
             let (provider, key, run) = (&entry.spec.provider.name, &entry.spec.key, plan.answer.is_none());

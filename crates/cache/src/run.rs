@@ -51,6 +51,8 @@ pub(crate) struct Progress {
     pub started: Option<Duration>,
     /// When the plugin ended.
     pub ended: Option<Duration>,
+    /// The account that its files selected before and after it; `None`: not the same one, or there are none.
+    pub account: Option<u64>,
     /// The entry no longer refers to it.
     is_detached: bool,
 }
@@ -65,7 +67,8 @@ impl Run {
         now: Now,
     ) -> Self {
         let peers = if let Urgency::Waited { peer } = floor { vec![peer] } else { Vec::new() };
-        let progress = Progress { peers, floor, started: None, ended: None, is_detached: false };
+        let progress =
+            Progress { peers, floor, started: None, ended: None, account: None, is_detached: false };
         Self {
             reason,
             attendance: Arc::new(attendance),

@@ -26,6 +26,8 @@ const REMEMBERED: usize = 4;
 
 #[derive(Debug, Default)]
 pub(crate) struct KeyState {
+    /// The [account](super::entry::KeyEntry::account) that all of this is about.
+    pub account: u64,
     /// The last credential that passed every check, valid or not.
     pub current: Option<Current>,
     /// Whether the credential came out of the terminal of a caller, which could have forged it.

@@ -9,6 +9,7 @@ use std::{
 };
 
 use super::{
+    file::expand,
     problem::{Report, suggestion},
     schema::{ConfigKey, Cursor, Dialect, Kind, Required},
     table::{PolicyType, allowlist, exec, issuer, provider as table, root, variable},
@@ -105,6 +106,7 @@ pub(super) fn stanza(
         inherited: variables.inherited().into(),
         caller_env: variables.caller_env.clone(),
         refuses_other_identities: true,
+        identity_files: Vec::new(),
         api_version: api_version?,
         provide_cluster_info,
         interactive,
@@ -235,6 +237,8 @@ pub(super) fn section(fields: &Cursor<'_>, broker: &Environment, has_rules: bool
     let accept_v1alpha1 = table::ACCEPT_V1ALPHA1.read(fields);
     let pass_env = table::PASS_ENV.read(fields).map(Globs::new).unwrap_or_default();
     let (caller_env, refuses_other_identities) = caller_env(fields);
+    let identity_files = table::IDENTITY_FILES.read(fields).unwrap_or_default();
+    let identity_files = identity_files.iter().map(|path| fields.dir().join(expand(path, broker))).collect();
     let issuer = table::ISSUER.read(fields);
     let sandbox = table::SANDBOX.read(fields);
     let sha256 = table::SHA256.read(fields).and_then(|text| Sha256::from_hex(&text));
@@ -262,6 +266,7 @@ pub(super) fn section(fields: &Cursor<'_>, broker: &Environment, has_rules: bool
         profile_sourced: Some(profile_sourced),
         profile_env,
         refuses_other_identities,
+        identity_files,
         cluster_info: written.unwrap_or_else(|| cluster_info(&provider, has_rules)),
         verify,
         sandbox,
@@ -283,10 +288,7 @@ fn warn_of_unlisted(at: &Cursor<'_>, variables: &Variables<'_>, or: &str) {
 }
 
 fn warn_of_missing_identity(at: &Cursor<'_>, provider: &Provider, variables: &Variables<'_>) {
-    let program = match &provider.command {
-        Command::Name(name) => Some(name.as_str()),
-        Command::Path(path) => path.file_name().and_then(|name| name.to_str()),
-    };
+    let program = provider.command.program();
     let Some((program, glob, names)) = IDENTITIES.iter().find(|(name, ..)| Some(*name) == program) else {
         return;
     };

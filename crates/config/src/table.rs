@@ -104,6 +104,7 @@ sections! {
         EXEC_CONFIG: Map, Required = ("execConfig", &exec::SECTION, Required("the `exec` stanza of a kubeconfig"));
         PASS_ENV: ListOf<Text>, Optional = ("passEnv", ListOf(Text::VARIABLES), Optional);
         CALLER_ENV: ListOf<Text>, Optional = ("callerEnv", ListOf(Text::VARIABLES), Optional);
+        IDENTITY_FILES: ListOf<Text>, Optional = ("identityFiles", ListOf(Text("path", Some(r"^[^\u0000]+$"), |text| !text.is_empty() && !text.contains('\0'), "must be the path of a file")), Optional);
         SANDBOX: Enumeration<Sandbox>, Is<Sandbox> = ("sandbox", Enumeration(&[("strict", Sandbox::Strict), ("compatible", Sandbox::Compatible)]), Is(Sandbox::Strict));
         SHA256: Text, Optional = ("sha256", Text("64 hexadecimal digits", Some("^[0-9a-fA-F]{64}$"), |text| Sha256::from_hex(text).is_some(), "must be 64 hexadecimal digits, as `sha256sum` prints them"), Optional);
         TIMEOUT: TimeSpan, Is<Duration> = ("timeout", TimeSpan::RUN, Is(Duration::from_secs(30)));

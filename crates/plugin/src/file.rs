@@ -38,6 +38,14 @@ pub struct Executable {
 }
 
 impl Command {
+    /// The name of its file.
+    pub fn program(&self) -> Option<&str> {
+        match self {
+            Self::Name(name) => Some(name),
+            Self::Path(path) => path.file_name().and_then(OsStr::to_str),
+        }
+    }
+
     /// The end of the message that it is not installed: where it is looked up, and the `installHint` of its stanza.
     pub fn not_installed(&self, install_hint: Option<&str>) -> String {
         let place = if let Self::Name(_) = self { " in the broker's PATH" } else { "" };

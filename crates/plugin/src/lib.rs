@@ -12,6 +12,7 @@ mod definition;
 mod environment;
 mod error;
 mod file;
+mod identity;
 mod key;
 mod profile;
 mod provider;
@@ -32,6 +33,7 @@ pub use file::{
     Command, Executable, FileError, FileIdentity, FileQuery, FoundFile, PluginFile, PluginPolicy, Refusal,
     cleaned,
 };
+pub use identity::{Identities, IdentityFiles};
 pub use key::{KeyPart, PartKind, PartOrigin, PluginKey};
 pub use profile::{ProfileError, ProfileName};
 pub use provider::{

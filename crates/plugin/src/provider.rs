@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     num::NonZeroUsize,
+    path::PathBuf,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -40,6 +41,8 @@ pub struct Provider {
     pub caller_env: Globs,
     /// Whether to refuse a caller that selects, by a variable outside of `caller_env`, another identity than the plugin's.
     pub refuses_other_identities: bool,
+    /// Files that select the account, besides those that the broker knows for this plugin.
+    pub identity_files: Vec<PathBuf>,
     /// Version of the ExecCredential API that the plugin speaks.
     pub api_version: ApiVersion,
     /// Whether the plugin receives its cluster.

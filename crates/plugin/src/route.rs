@@ -145,7 +145,7 @@ fn check_config(cluster: &Cluster) -> Result<(), ProviderProblem> {
 
 /// Whether the caller's variable `name` reaches the plugin. A variable that the stanza sets does not: the stanza's
 /// value wins, and the caller's would only give equal runs different keys.
-fn reaches(name: &str, sent: Sent<'_>, provider: &Provider) -> bool {
+pub(super) fn reaches(name: &str, sent: Sent<'_>, provider: &Provider) -> bool {
     provider.takes(name, sent.is_by_name(name)) && !is_denied(name) && !is_set(name, provider)
 }
 
@@ -220,7 +220,7 @@ fn selects_identity(name: &str) -> bool {
 }
 
 /// The value that the plugin would receive; `None`: unset.
-fn run_value<'a>(name: &str, provider: &'a Provider) -> Option<&'a OsStr> {
+pub(super) fn run_value<'a>(name: &str, provider: &'a Provider) -> Option<&'a OsStr> {
     let set = provider.env.iter().rev().find(|(set, _)| set == name);
     set.map(|(_, value)| OsStr::new(value)).or_else(|| provider.inherited.get(name))
 }

@@ -28,6 +28,7 @@ pub fn provider(name: &str, command: Command) -> Provider {
         inherited: Arc::default(),
         caller_env: Globs::default(),
         refuses_other_identities: true,
+        identity_files: Vec::new(),
         api_version: ApiVersion::V1,
         provide_cluster_info: false,
         interactive: Interactive::Never,

@@ -3,6 +3,7 @@
 mod attendance;
 mod directory;
 mod error;
+mod identity_files;
 pub mod launch;
 mod lease;
 #[cfg(target_os = "linux")]
@@ -22,6 +23,7 @@ mod transcript;
 pub use attendance::{Attendance, AttendanceNews, AttendanceReader, Attending};
 pub use directory::check_scratch;
 pub use error::{RunError, RunErrorKind};
+pub use identity_files::{judge, read_selector};
 pub use lease::{Deposit, Lender, Offer, PluginCommand};
 pub use live::{CallingRun, LiveRuns, reap_orphans};
 pub use plugin_file::{find_in_path, look_up_files};

@@ -2,6 +2,7 @@
 //!
 //! inotify reports touches of the files. Where it does not work, a look at them finds changes.
 
+mod accounts;
 mod adopt;
 mod reading;
 
@@ -20,7 +21,7 @@ use self::{
     reading::{Absences, Marks, PendingChanges, Reading, changed, judge, marks, sources},
 };
 use super::{
-    linux::{Touch, Watcher},
+    linux::{COLLECT, Touch, Watcher},
     systemd::notify,
 };
 use credbroker_config::{Loaded, Sources};
@@ -28,6 +29,7 @@ use credbroker_credential::text::one_line;
 use credbroker_observe::clock::Clock;
 use credbroker_server::ReloadState;
 
+pub(super) use accounts::follow_accounts;
 pub(super) use adopt::{Adopter, connection_limits, entry_limits, note_shared, run_limit};
 pub use reading::ConfigPlace;
 
@@ -96,7 +98,7 @@ impl Follower {
             let due = self.pending.due().map(|due| due.saturating_sub(self.clock.now().boot));
             let look = if self.is_complete { LOOK.0 } else { LOOK.1 };
             tokio::select! {
-                touches = self.watcher.touches() => self.touch(touches),
+                touches = self.watcher.touches(COLLECT) => self.touch(touches),
                 () = self.requests.notified() => {
                     debug!("reload requested");
                     self.is_requested = true;

@@ -4,6 +4,7 @@
 #![expect(clippy::unchecked_time_subtraction, reason = "of constants")]
 
 mod abandoning;
+mod accounts;
 mod attention;
 mod cell;
 mod forgetting;
