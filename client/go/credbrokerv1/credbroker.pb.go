@@ -1303,7 +1303,8 @@ type GetCredentialRequest struct {
 	// Only exec plugins, such as credbroker-exec, set this. All other clients must leave it unset and call ReportRejected
 	// instead; see ExecPluginCaller.
 	ExecPluginCaller *ExecPluginCaller `protobuf:"bytes,2,opt,name=exec_plugin_caller,json=execPluginCaller,proto3" json:"exec_plugin_caller,omitempty"`
-	// A person waits for the response at a terminal: a failure of the plugin is cached for at most three seconds.
+	// A user waits for the response at a terminal: the last failure of the plugin is the response only if the same caller has
+	// received it in the last ten seconds. Otherwise the plugin runs.
 	AtTerminal bool `protobuf:"varint,3,opt,name=at_terminal,json=atTerminal,proto3" json:"at_terminal,omitempty"`
 	// Variables of the session of that person: DISPLAY, WAYLAND_DISPLAY, XAUTHORITY, DBUS_SESSION_BUS_ADDRESS,
 	// SSH_AUTH_SOCK, BROWSER and TERM. Others are ignored, and all are unless `at_terminal` is set and the caller has the
@@ -1603,9 +1604,11 @@ type AttendCredentialRequest struct {
 	Login bool `protobuf:"varint,3,opt,name=login,proto3" json:"login,omitempty"`
 	// The caller can run the plugin in its own terminal, if the plugin reads from one; see Lease. Ignored unless the caller
 	// has the broker's own uid, mount namespace and PID namespace, and no access rule lets another user get the credential.
-	CanRunPlugin  bool `protobuf:"varint,4,opt,name=can_run_plugin,json=canRunPlugin,proto3" json:"can_run_plugin,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	CanRunPlugin bool `protobuf:"varint,4,opt,name=can_run_plugin,json=canRunPlugin,proto3" json:"can_run_plugin,omitempty"`
+	// As in GetCredentialRequest.
+	ExecPluginCaller *ExecPluginCaller `protobuf:"bytes,5,opt,name=exec_plugin_caller,json=execPluginCaller,proto3" json:"exec_plugin_caller,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *AttendCredentialRequest) Reset() {
@@ -1664,6 +1667,13 @@ func (x *AttendCredentialRequest) GetCanRunPlugin() bool {
 		return x.CanRunPlugin
 	}
 	return false
+}
+
+func (x *AttendCredentialRequest) GetExecPluginCaller() *ExecPluginCaller {
+	if x != nil {
+		return x.ExecPluginCaller
+	}
+	return nil
 }
 
 // One message of AttendCredential. The last one has the credential.
@@ -4014,12 +4024,13 @@ const file_credbroker_v1_credbroker_proto_rawDesc = "" +
 	"\n" +
 	"credential\x18\x01 \x01(\v2\x19.credbroker.v1.CredentialR\n" +
 	"credential\x120\n" +
-	"\acluster\x18\x02 \x01(\v2\x16.credbroker.v1.ClusterR\acluster\"\x95\x02\n" +
+	"\acluster\x18\x02 \x01(\v2\x16.credbroker.v1.ClusterR\acluster\"\xe4\x02\n" +
 	"\x17AttendCredentialRequest\x12.\n" +
 	"\x03ref\x18\x01 \x01(\v2\x1c.credbroker.v1.CredentialRefR\x03ref\x12R\n" +
 	"\asession\x18\x02 \x03(\v23.credbroker.v1.AttendCredentialRequest.SessionEntryB\x03\x80\x01\x01R\asession\x12\x14\n" +
 	"\x05login\x18\x03 \x01(\bR\x05login\x12$\n" +
-	"\x0ecan_run_plugin\x18\x04 \x01(\bR\fcanRunPlugin\x1a:\n" +
+	"\x0ecan_run_plugin\x18\x04 \x01(\bR\fcanRunPlugin\x12M\n" +
+	"\x12exec_plugin_caller\x18\x05 \x01(\v2\x1f.credbroker.v1.ExecPluginCallerR\x10execPluginCaller\x1a:\n" +
 	"\fSessionEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x93\x02\n" +
@@ -4436,87 +4447,88 @@ var file_credbroker_v1_credbroker_proto_depIdxs = []int32{
 	13, // 16: credbroker.v1.WatchCredentialResponse.cluster:type_name -> credbroker.v1.Cluster
 	10, // 17: credbroker.v1.AttendCredentialRequest.ref:type_name -> credbroker.v1.CredentialRef
 	52, // 18: credbroker.v1.AttendCredentialRequest.session:type_name -> credbroker.v1.AttendCredentialRequest.SessionEntry
-	14, // 19: credbroker.v1.AttendCredentialResponse.credential:type_name -> credbroker.v1.Credential
-	13, // 20: credbroker.v1.AttendCredentialResponse.cluster:type_name -> credbroker.v1.Cluster
-	56, // 21: credbroker.v1.AttendCredentialResponse.time_left:type_name -> google.protobuf.Duration
-	22, // 22: credbroker.v1.AttendCredentialResponse.lease:type_name -> credbroker.v1.Lease
-	10, // 23: credbroker.v1.ReportRejectedRequest.ref:type_name -> credbroker.v1.CredentialRef
-	14, // 24: credbroker.v1.ReportRejectedResponse.credential:type_name -> credbroker.v1.Credential
-	13, // 25: credbroker.v1.ReportRejectedResponse.cluster:type_name -> credbroker.v1.Cluster
-	1,  // 26: credbroker.v1.ReportRejectedResponse.outcome:type_name -> credbroker.v1.ReportRejectedResponse.Outcome
-	56, // 27: credbroker.v1.ReportRejectedResponse.retry_after:type_name -> google.protobuf.Duration
-	32, // 28: credbroker.v1.ListClustersResponse.clusters:type_name -> credbroker.v1.ClusterState
-	31, // 29: credbroker.v1.ListClustersResponse.hub:type_name -> credbroker.v1.HubState
-	32, // 30: credbroker.v1.WatchClustersResponse.changed:type_name -> credbroker.v1.ClusterState
-	12, // 31: credbroker.v1.WatchClustersResponse.removed:type_name -> credbroker.v1.ClusterProfileRef
-	31, // 32: credbroker.v1.WatchClustersResponse.hub:type_name -> credbroker.v1.HubState
-	9,  // 33: credbroker.v1.HubState.failure:type_name -> credbroker.v1.Failure
-	57, // 34: credbroker.v1.HubState.since_time:type_name -> google.protobuf.Timestamp
-	12, // 35: credbroker.v1.ClusterState.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
-	53, // 36: credbroker.v1.ClusterState.properties:type_name -> credbroker.v1.ClusterState.Property
-	54, // 37: credbroker.v1.ClusterState.skipped_providers:type_name -> credbroker.v1.ClusterState.SkippedProvider
-	13, // 38: credbroker.v1.ClusterState.cluster:type_name -> credbroker.v1.Cluster
-	2,  // 39: credbroker.v1.ClusterState.readiness:type_name -> credbroker.v1.ClusterState.Readiness
-	9,  // 40: credbroker.v1.ClusterState.failure:type_name -> credbroker.v1.Failure
-	12, // 41: credbroker.v1.CredentialSelector.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
-	11, // 42: credbroker.v1.CredentialSelector.definition:type_name -> credbroker.v1.ProviderRef
-	33, // 43: credbroker.v1.ListCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
-	10, // 44: credbroker.v1.ListCredentialsRequest.caller:type_name -> credbroker.v1.CredentialRef
-	36, // 45: credbroker.v1.ListCredentialsResponse.credentials:type_name -> credbroker.v1.CredentialState
-	12, // 46: credbroker.v1.CredentialState.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
-	3,  // 47: credbroker.v1.CredentialState.state:type_name -> credbroker.v1.CredentialState.State
-	57, // 48: credbroker.v1.CredentialState.expiration_time:type_name -> google.protobuf.Timestamp
-	57, // 49: credbroker.v1.CredentialState.next_refresh_time:type_name -> google.protobuf.Timestamp
-	9,  // 50: credbroker.v1.CredentialState.last_failure:type_name -> credbroker.v1.Failure
-	55, // 51: credbroker.v1.CredentialState.rejections:type_name -> credbroker.v1.CredentialState.Rejections
-	57, // 52: credbroker.v1.CredentialState.fetch_time:type_name -> google.protobuf.Timestamp
-	5,  // 53: credbroker.v1.CredentialState.bound:type_name -> credbroker.v1.CredentialState.Bound
-	6,  // 54: credbroker.v1.CredentialState.next_run_cause:type_name -> credbroker.v1.CredentialState.Cause
-	57, // 55: credbroker.v1.CredentialState.next_run_time:type_name -> google.protobuf.Timestamp
-	38, // 56: credbroker.v1.CredentialState.key_parts:type_name -> credbroker.v1.KeyPart
-	37, // 57: credbroker.v1.CredentialState.account:type_name -> credbroker.v1.AccountVariable
-	7,  // 58: credbroker.v1.KeyPart.kind:type_name -> credbroker.v1.KeyPart.Kind
-	8,  // 59: credbroker.v1.KeyPart.origin:type_name -> credbroker.v1.KeyPart.Origin
-	33, // 60: credbroker.v1.RefreshCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
-	33, // 61: credbroker.v1.EvictCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
-	45, // 62: credbroker.v1.ListProvidersResponse.providers:type_name -> credbroker.v1.ProviderState
-	9,  // 63: credbroker.v1.ProviderState.failure:type_name -> credbroker.v1.Failure
-	57, // 64: credbroker.v1.GetBrokerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
-	31, // 65: credbroker.v1.GetBrokerInfoResponse.hub:type_name -> credbroker.v1.HubState
-	48, // 66: credbroker.v1.GetBrokerInfoResponse.configuration:type_name -> credbroker.v1.ConfigurationState
-	57, // 67: credbroker.v1.ConfigurationState.read_time:type_name -> google.protobuf.Timestamp
-	57, // 68: credbroker.v1.ConfigurationState.problems_since_time:type_name -> google.protobuf.Timestamp
-	4,  // 69: credbroker.v1.CredentialState.Rejections.last_verdict:type_name -> credbroker.v1.CredentialState.Verdict
-	57, // 70: credbroker.v1.CredentialState.Rejections.next_run_time:type_name -> google.protobuf.Timestamp
-	15, // 71: credbroker.v1.CredentialBroker.GetCredential:input_type -> credbroker.v1.GetCredentialRequest
-	18, // 72: credbroker.v1.CredentialBroker.WatchCredential:input_type -> credbroker.v1.WatchCredentialRequest
-	20, // 73: credbroker.v1.CredentialBroker.AttendCredential:input_type -> credbroker.v1.AttendCredentialRequest
-	23, // 74: credbroker.v1.CredentialBroker.DepositOutput:input_type -> credbroker.v1.DepositOutputRequest
-	25, // 75: credbroker.v1.CredentialBroker.ReportRejected:input_type -> credbroker.v1.ReportRejectedRequest
-	27, // 76: credbroker.v1.CredentialBroker.ListClusters:input_type -> credbroker.v1.ListClustersRequest
-	29, // 77: credbroker.v1.CredentialBroker.WatchClusters:input_type -> credbroker.v1.WatchClustersRequest
-	34, // 78: credbroker.v1.CredentialBrokerAdmin.ListCredentials:input_type -> credbroker.v1.ListCredentialsRequest
-	39, // 79: credbroker.v1.CredentialBrokerAdmin.RefreshCredentials:input_type -> credbroker.v1.RefreshCredentialsRequest
-	41, // 80: credbroker.v1.CredentialBrokerAdmin.EvictCredentials:input_type -> credbroker.v1.EvictCredentialsRequest
-	43, // 81: credbroker.v1.CredentialBrokerAdmin.ListProviders:input_type -> credbroker.v1.ListProvidersRequest
-	46, // 82: credbroker.v1.CredentialBrokerAdmin.GetBrokerInfo:input_type -> credbroker.v1.GetBrokerInfoRequest
-	17, // 83: credbroker.v1.CredentialBroker.GetCredential:output_type -> credbroker.v1.GetCredentialResponse
-	19, // 84: credbroker.v1.CredentialBroker.WatchCredential:output_type -> credbroker.v1.WatchCredentialResponse
-	21, // 85: credbroker.v1.CredentialBroker.AttendCredential:output_type -> credbroker.v1.AttendCredentialResponse
-	24, // 86: credbroker.v1.CredentialBroker.DepositOutput:output_type -> credbroker.v1.DepositOutputResponse
-	26, // 87: credbroker.v1.CredentialBroker.ReportRejected:output_type -> credbroker.v1.ReportRejectedResponse
-	28, // 88: credbroker.v1.CredentialBroker.ListClusters:output_type -> credbroker.v1.ListClustersResponse
-	30, // 89: credbroker.v1.CredentialBroker.WatchClusters:output_type -> credbroker.v1.WatchClustersResponse
-	35, // 90: credbroker.v1.CredentialBrokerAdmin.ListCredentials:output_type -> credbroker.v1.ListCredentialsResponse
-	40, // 91: credbroker.v1.CredentialBrokerAdmin.RefreshCredentials:output_type -> credbroker.v1.RefreshCredentialsResponse
-	42, // 92: credbroker.v1.CredentialBrokerAdmin.EvictCredentials:output_type -> credbroker.v1.EvictCredentialsResponse
-	44, // 93: credbroker.v1.CredentialBrokerAdmin.ListProviders:output_type -> credbroker.v1.ListProvidersResponse
-	47, // 94: credbroker.v1.CredentialBrokerAdmin.GetBrokerInfo:output_type -> credbroker.v1.GetBrokerInfoResponse
-	83, // [83:95] is the sub-list for method output_type
-	71, // [71:83] is the sub-list for method input_type
-	71, // [71:71] is the sub-list for extension type_name
-	71, // [71:71] is the sub-list for extension extendee
-	0,  // [0:71] is the sub-list for field type_name
+	16, // 19: credbroker.v1.AttendCredentialRequest.exec_plugin_caller:type_name -> credbroker.v1.ExecPluginCaller
+	14, // 20: credbroker.v1.AttendCredentialResponse.credential:type_name -> credbroker.v1.Credential
+	13, // 21: credbroker.v1.AttendCredentialResponse.cluster:type_name -> credbroker.v1.Cluster
+	56, // 22: credbroker.v1.AttendCredentialResponse.time_left:type_name -> google.protobuf.Duration
+	22, // 23: credbroker.v1.AttendCredentialResponse.lease:type_name -> credbroker.v1.Lease
+	10, // 24: credbroker.v1.ReportRejectedRequest.ref:type_name -> credbroker.v1.CredentialRef
+	14, // 25: credbroker.v1.ReportRejectedResponse.credential:type_name -> credbroker.v1.Credential
+	13, // 26: credbroker.v1.ReportRejectedResponse.cluster:type_name -> credbroker.v1.Cluster
+	1,  // 27: credbroker.v1.ReportRejectedResponse.outcome:type_name -> credbroker.v1.ReportRejectedResponse.Outcome
+	56, // 28: credbroker.v1.ReportRejectedResponse.retry_after:type_name -> google.protobuf.Duration
+	32, // 29: credbroker.v1.ListClustersResponse.clusters:type_name -> credbroker.v1.ClusterState
+	31, // 30: credbroker.v1.ListClustersResponse.hub:type_name -> credbroker.v1.HubState
+	32, // 31: credbroker.v1.WatchClustersResponse.changed:type_name -> credbroker.v1.ClusterState
+	12, // 32: credbroker.v1.WatchClustersResponse.removed:type_name -> credbroker.v1.ClusterProfileRef
+	31, // 33: credbroker.v1.WatchClustersResponse.hub:type_name -> credbroker.v1.HubState
+	9,  // 34: credbroker.v1.HubState.failure:type_name -> credbroker.v1.Failure
+	57, // 35: credbroker.v1.HubState.since_time:type_name -> google.protobuf.Timestamp
+	12, // 36: credbroker.v1.ClusterState.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
+	53, // 37: credbroker.v1.ClusterState.properties:type_name -> credbroker.v1.ClusterState.Property
+	54, // 38: credbroker.v1.ClusterState.skipped_providers:type_name -> credbroker.v1.ClusterState.SkippedProvider
+	13, // 39: credbroker.v1.ClusterState.cluster:type_name -> credbroker.v1.Cluster
+	2,  // 40: credbroker.v1.ClusterState.readiness:type_name -> credbroker.v1.ClusterState.Readiness
+	9,  // 41: credbroker.v1.ClusterState.failure:type_name -> credbroker.v1.Failure
+	12, // 42: credbroker.v1.CredentialSelector.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
+	11, // 43: credbroker.v1.CredentialSelector.definition:type_name -> credbroker.v1.ProviderRef
+	33, // 44: credbroker.v1.ListCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
+	10, // 45: credbroker.v1.ListCredentialsRequest.caller:type_name -> credbroker.v1.CredentialRef
+	36, // 46: credbroker.v1.ListCredentialsResponse.credentials:type_name -> credbroker.v1.CredentialState
+	12, // 47: credbroker.v1.CredentialState.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
+	3,  // 48: credbroker.v1.CredentialState.state:type_name -> credbroker.v1.CredentialState.State
+	57, // 49: credbroker.v1.CredentialState.expiration_time:type_name -> google.protobuf.Timestamp
+	57, // 50: credbroker.v1.CredentialState.next_refresh_time:type_name -> google.protobuf.Timestamp
+	9,  // 51: credbroker.v1.CredentialState.last_failure:type_name -> credbroker.v1.Failure
+	55, // 52: credbroker.v1.CredentialState.rejections:type_name -> credbroker.v1.CredentialState.Rejections
+	57, // 53: credbroker.v1.CredentialState.fetch_time:type_name -> google.protobuf.Timestamp
+	5,  // 54: credbroker.v1.CredentialState.bound:type_name -> credbroker.v1.CredentialState.Bound
+	6,  // 55: credbroker.v1.CredentialState.next_run_cause:type_name -> credbroker.v1.CredentialState.Cause
+	57, // 56: credbroker.v1.CredentialState.next_run_time:type_name -> google.protobuf.Timestamp
+	38, // 57: credbroker.v1.CredentialState.key_parts:type_name -> credbroker.v1.KeyPart
+	37, // 58: credbroker.v1.CredentialState.account:type_name -> credbroker.v1.AccountVariable
+	7,  // 59: credbroker.v1.KeyPart.kind:type_name -> credbroker.v1.KeyPart.Kind
+	8,  // 60: credbroker.v1.KeyPart.origin:type_name -> credbroker.v1.KeyPart.Origin
+	33, // 61: credbroker.v1.RefreshCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
+	33, // 62: credbroker.v1.EvictCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
+	45, // 63: credbroker.v1.ListProvidersResponse.providers:type_name -> credbroker.v1.ProviderState
+	9,  // 64: credbroker.v1.ProviderState.failure:type_name -> credbroker.v1.Failure
+	57, // 65: credbroker.v1.GetBrokerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
+	31, // 66: credbroker.v1.GetBrokerInfoResponse.hub:type_name -> credbroker.v1.HubState
+	48, // 67: credbroker.v1.GetBrokerInfoResponse.configuration:type_name -> credbroker.v1.ConfigurationState
+	57, // 68: credbroker.v1.ConfigurationState.read_time:type_name -> google.protobuf.Timestamp
+	57, // 69: credbroker.v1.ConfigurationState.problems_since_time:type_name -> google.protobuf.Timestamp
+	4,  // 70: credbroker.v1.CredentialState.Rejections.last_verdict:type_name -> credbroker.v1.CredentialState.Verdict
+	57, // 71: credbroker.v1.CredentialState.Rejections.next_run_time:type_name -> google.protobuf.Timestamp
+	15, // 72: credbroker.v1.CredentialBroker.GetCredential:input_type -> credbroker.v1.GetCredentialRequest
+	18, // 73: credbroker.v1.CredentialBroker.WatchCredential:input_type -> credbroker.v1.WatchCredentialRequest
+	20, // 74: credbroker.v1.CredentialBroker.AttendCredential:input_type -> credbroker.v1.AttendCredentialRequest
+	23, // 75: credbroker.v1.CredentialBroker.DepositOutput:input_type -> credbroker.v1.DepositOutputRequest
+	25, // 76: credbroker.v1.CredentialBroker.ReportRejected:input_type -> credbroker.v1.ReportRejectedRequest
+	27, // 77: credbroker.v1.CredentialBroker.ListClusters:input_type -> credbroker.v1.ListClustersRequest
+	29, // 78: credbroker.v1.CredentialBroker.WatchClusters:input_type -> credbroker.v1.WatchClustersRequest
+	34, // 79: credbroker.v1.CredentialBrokerAdmin.ListCredentials:input_type -> credbroker.v1.ListCredentialsRequest
+	39, // 80: credbroker.v1.CredentialBrokerAdmin.RefreshCredentials:input_type -> credbroker.v1.RefreshCredentialsRequest
+	41, // 81: credbroker.v1.CredentialBrokerAdmin.EvictCredentials:input_type -> credbroker.v1.EvictCredentialsRequest
+	43, // 82: credbroker.v1.CredentialBrokerAdmin.ListProviders:input_type -> credbroker.v1.ListProvidersRequest
+	46, // 83: credbroker.v1.CredentialBrokerAdmin.GetBrokerInfo:input_type -> credbroker.v1.GetBrokerInfoRequest
+	17, // 84: credbroker.v1.CredentialBroker.GetCredential:output_type -> credbroker.v1.GetCredentialResponse
+	19, // 85: credbroker.v1.CredentialBroker.WatchCredential:output_type -> credbroker.v1.WatchCredentialResponse
+	21, // 86: credbroker.v1.CredentialBroker.AttendCredential:output_type -> credbroker.v1.AttendCredentialResponse
+	24, // 87: credbroker.v1.CredentialBroker.DepositOutput:output_type -> credbroker.v1.DepositOutputResponse
+	26, // 88: credbroker.v1.CredentialBroker.ReportRejected:output_type -> credbroker.v1.ReportRejectedResponse
+	28, // 89: credbroker.v1.CredentialBroker.ListClusters:output_type -> credbroker.v1.ListClustersResponse
+	30, // 90: credbroker.v1.CredentialBroker.WatchClusters:output_type -> credbroker.v1.WatchClustersResponse
+	35, // 91: credbroker.v1.CredentialBrokerAdmin.ListCredentials:output_type -> credbroker.v1.ListCredentialsResponse
+	40, // 92: credbroker.v1.CredentialBrokerAdmin.RefreshCredentials:output_type -> credbroker.v1.RefreshCredentialsResponse
+	42, // 93: credbroker.v1.CredentialBrokerAdmin.EvictCredentials:output_type -> credbroker.v1.EvictCredentialsResponse
+	44, // 94: credbroker.v1.CredentialBrokerAdmin.ListProviders:output_type -> credbroker.v1.ListProvidersResponse
+	47, // 95: credbroker.v1.CredentialBrokerAdmin.GetBrokerInfo:output_type -> credbroker.v1.GetBrokerInfoResponse
+	84, // [84:96] is the sub-list for method output_type
+	72, // [72:84] is the sub-list for method input_type
+	72, // [72:72] is the sub-list for extension type_name
+	72, // [72:72] is the sub-list for extension extendee
+	0,  // [0:72] is the sub-list for field type_name
 }
 
 func init() { file_credbroker_v1_credbroker_proto_init() }
