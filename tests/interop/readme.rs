@@ -352,7 +352,7 @@ fn each_command_of_the_documents_is_run_by_something() {
     let tested = ["README.md", "docs/operations.md", "docs/fleet.md", "docs/kubeconfig.md"]
         .map(|file| credbroker_blocks(file).concat())
         .concat();
-    let ci = [".ci/run", ".ci/full", "tests/interop/channels/setup.sh"].map(read).concat();
+    let ci = [".ci/run", ".ci/full", ".ci/prepare", "tests/interop/channels/setup.sh"].map(read).concat();
     let mut unused: Vec<_> = ELSEWHERE.iter().map(|(command, _)| *command).collect();
     for file in files {
         for line in blocks(&file, "sh").iter().flat_map(|block| block.lines()) {
