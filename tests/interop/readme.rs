@@ -115,7 +115,7 @@ fn the_commands_for_a_copy_and_in_place_work() {
     let before = fs::read(&original).unwrap();
     let broker = Broker::builder(broker()).env("HOME", home.path()).start();
     let blocks = credbroker_blocks("docs/kubeconfig.md");
-    let [copy, in_place] = &blocks[..] else { panic!("{blocks:?}") };
+    let [in_place, copy] = &blocks[..] else { panic!("{blocks:?}") };
     let bin = programs(home.path());
     let pods = "kubectl get pods";
     let (stdout, _) = bash_in(&bin, &format!("{copy}{pods}"), home.path(), &broker.socket());
