@@ -63,8 +63,6 @@ pub(super) struct IssuerModel {
     pub(super) disturbed_until: Duration,
     /// When a run was throttled last: time since boot.
     disturbed_since: Duration,
-    /// Runs that `credbroker refresh` started.
-    pub(super) forced: u32,
     pub(super) running: usize,
     /// When its runs started: time since boot.
     pub(super) starts: VecDeque<Duration>,
