@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::attention::Unattended;
+use super::prompts::Unattended;
 use credbroker_credential::{LifetimeError, Now};
 use credbroker_observe::clock::full_jitter;
 use credbroker_plugin::{PluginSpec, Retirement};

@@ -4,11 +4,11 @@
 #![expect(clippy::unchecked_time_subtraction, reason = "of constants")]
 
 mod abandoning;
-mod attention;
 mod cell;
 mod forgetting;
 mod leasing;
 mod promises;
+mod prompts;
 mod rejection;
 mod retiring;
 mod room;
