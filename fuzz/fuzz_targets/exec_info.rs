@@ -5,7 +5,10 @@
 #[path = "../../client/exec/src/exec_info.rs"]
 mod exec_info;
 
-use credbroker_exec::ApiVersion;
+// Where the module finds it.
+mod document {
+    pub use credbroker_exec::ApiVersion;
+}
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     credbroker_fuzz::exec_info_of_cluster(input);

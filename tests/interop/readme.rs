@@ -115,7 +115,7 @@ fn the_commands_for_a_copy_and_in_place_work() {
     let before = fs::read(&original).unwrap();
     let broker = Broker::builder(broker()).env("HOME", home.path()).start();
     let blocks = credbroker_blocks("docs/kubeconfig.md");
-    let [copy, in_place] = &blocks[..] else { panic!("{blocks:?}") };
+    let [in_place, copy] = &blocks[..] else { panic!("{blocks:?}") };
     let bin = programs(home.path());
     let pods = "kubectl get pods";
     let (stdout, _) = bash_in(&bin, &format!("{copy}{pods}"), home.path(), &broker.socket());
@@ -352,7 +352,7 @@ fn each_command_of_the_documents_is_run_by_something() {
     let tested = ["README.md", "docs/operations.md", "docs/fleet.md", "docs/kubeconfig.md"]
         .map(|file| credbroker_blocks(file).concat())
         .concat();
-    let ci = [".ci/run", ".ci/full", "tests/interop/channels/setup.sh"].map(read).concat();
+    let ci = [".ci/run", ".ci/full", ".ci/prepare", "tests/interop/channels/setup.sh"].map(read).concat();
     let mut unused: Vec<_> = ELSEWHERE.iter().map(|(command, _)| *command).collect();
     for file in files {
         for line in blocks(&file, "sh").iter().flat_map(|block| block.lines()) {

@@ -17,7 +17,8 @@ pub enum ApiVersion {
 }
 
 impl ApiVersion {
-    pub(crate) const fn name(self) -> &'static str {
+    /// Its name, as `apiVersion` has it.
+    pub const fn name(self) -> &'static str {
         match self {
             Self::V1 => "client.authentication.k8s.io/v1",
             Self::V1Beta1 => "client.authentication.k8s.io/v1beta1",

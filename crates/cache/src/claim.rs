@@ -10,10 +10,10 @@ use tokio::time::sleep;
 use tracing::{Instrument as _, debug, info, info_span, warn};
 
 use super::{
-    attention::{Asker, EndResult, Ending, Unattended},
     cache::CredentialCache,
     entry::{KeyEntry, millis, uid},
     error::{CacheError, Failure},
+    prompts::{Asker, EndResult, Ending, Unattended},
     request::Request,
     run::Run,
     state::{Current, Decision, KeyState, renewal},
@@ -71,7 +71,7 @@ impl<R: PluginRunner> CredentialCache<R> {
                 let reason = reason.unwrap_or_else(|| state.reason(spec.file.version(), now));
                 let session = request.and_then(|request| request.session.clone());
                 let lender = request.and_then(|request| request.lender.clone());
-                let lender = lender.filter(|_| state.attention.reads_terminal());
+                let lender = lender.filter(|_| state.prompts.reads_terminal());
                 let new = scheduler.enter(&spec.provider, urgency, source(entry, request));
                 let (attendance, queued) = (Attendance::of(session, lender), (urgency, new.handle.clone()));
                 state.run = Some(Arc::new(Run::new((spec, reason), attendance, queued, now)));
@@ -96,7 +96,7 @@ impl<R: PluginRunner> CredentialCache<R> {
 
     /// Starts a run unless there is one, also while a credential is valid. `None`: the plugin needs a terminal.
     pub(super) fn force_claim(&self, entry: &Arc<KeyEntry>, urgency: Urgency) -> Option<Arc<Run>> {
-        let decide = |state: &mut KeyState| match state.attention.refusal(Asker::Broker) {
+        let decide = |state: &mut KeyState| match state.prompts.refusal(Asker::Broker) {
             Some(Unattended::NeedsTerminal) if state.run.is_none() => {
                 let why = CacheError::Unattended(Unattended::NeedsTerminal);
                 let failure =
@@ -241,7 +241,7 @@ impl<R: PluginRunner> Claim<R> {
             }
             cache.changed();
             let Some(effect) = effect.filter(|_| !is_forgeable && !is_doubtful) else { return false };
-            state.attention = ending.map_or(state.attention, |ending| state.attention.after(ending));
+            state.prompts = ending.map_or(state.prompts, |ending| state.prompts.after(ending));
             match effect {
                 Ok((_, current)) => {
                     state.accept(current);

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    attention::{Asker, Unattended},
+    prompts::{Asker, Unattended},
     rejection::{Callers, PAUSE},
 };
 use credbroker_credential::{LifetimeError, Now};

@@ -10,11 +10,11 @@ use std::{
 use tokio::{sync::watch, time::timeout};
 
 use super::{
-    attention::Asker,
     cache::CredentialCache,
     entries::Interest,
     entry::KeyEntry,
     error::{CacheError, Failed},
+    prompts::Asker,
     rejection::Caller,
     request::Request,
     run::{STARTING, Waiter},
@@ -149,7 +149,7 @@ impl<R: PluginRunner> CredentialCache<R> {
                 let claim = (Urgency::Waited { peer: caller.peer }, reason, Some(request));
                 let (decision, run, is_new) = self.try_claim(entry, claim, |state| match step {
                     FirstStep::Join | FirstStep::Run if state.run.is_some() => Decision::Wait,
-                    FirstStep::Run => match state.attention.refusal(asker) {
+                    FirstStep::Run => match state.prompts.refusal(asker) {
                         None => state.paused(now).map_or(Decision::Wait, Decision::Fail),
                         Some(refusal) if request.is_login => {
                             Decision::Fail(CacheError::Unattended(refusal).into())
@@ -184,7 +184,7 @@ impl<R: PluginRunner> CredentialCache<R> {
                     Some(Err(failure))
                         if failure.error.needs_terminal()
                             && request.asker(&entry.spec).lends()
-                            && entry.cell.borrow().attention.reads_terminal() => {}
+                            && entry.cell.borrow().prompts.reads_terminal() => {}
                     Some(Err(failure)) => {
                         let now = self.now();
                         if caller.at_terminal {

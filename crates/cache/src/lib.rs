@@ -5,7 +5,6 @@
 //! `keep_fresh` is the task that renews credentials ahead of expiry. [`CacheParts`] is what it needs: a
 //! [`PluginRunner`](credbroker_runner::PluginRunner), the scheduler of runs, and how to encode a credential.
 
-mod attention;
 mod cache;
 mod claim;
 mod entries;
@@ -13,6 +12,7 @@ mod entry;
 mod error;
 mod get;
 mod maintenance;
+mod prompts;
 mod rejection;
 mod report;
 mod request;
@@ -24,11 +24,11 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use attention::Unattended;
 pub use cache::{CacheParts, CredentialCache, RunEndFn};
 pub use entries::{EntryLimits, ListPosition};
 pub use error::{CacheError, Failed, Full};
 pub use get::CredentialWatch;
+pub use prompts::Unattended;
 pub use rejection::{Caller, RejectionStatus, Verdict, VerifyFn};
 pub use report::{ReportOutcome, Reported};
 pub use request::{Attendant, AttendantReader, InvalidKey, KeyPrefix, Request, Selector};

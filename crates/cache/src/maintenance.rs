@@ -9,10 +9,10 @@ use std::{
 use tracing::debug;
 
 use super::{
-    attention::Asker,
     cache::{AT_A_TIME, CredentialCache},
     entries::{Interest, KeyEntries},
     entry::KeyEntry,
+    prompts::Asker,
     request::Selector,
     state::{NextAction, decide},
 };

@@ -4,7 +4,7 @@ use std::{str::FromStr, sync::Arc, time::Duration};
 
 use tokio::sync::watch;
 
-use super::{attention::Asker, rejection::Caller};
+use super::{prompts::Asker, rejection::Caller};
 use credbroker_credential::Cluster;
 use credbroker_plugin::{PluginKey, PluginSpec, ProfileName, Session};
 use credbroker_runner::{Attendance, AttendanceNews, AttendanceReader, Attending, Lender};

@@ -6,8 +6,8 @@ use std::{
 };
 
 use super::{
-    attention::{Asker, Attention, Unattended},
     error::{CacheError, Failed, Failure},
+    prompts::{Asker, Prompts, Unattended},
     rejection::{self, Rejections},
     run::Run,
 };
@@ -42,12 +42,12 @@ pub(crate) struct KeyState {
     pub replaced: [u64; REMEMBERED],
     /// When a login last succeeded, since boot.
     pub logged_in: Option<Duration>,
-    pub attention: Attention,
+    pub prompts: Prompts,
 }
 
 impl KeyState {
     pub(crate) fn of(spec: &PluginSpec) -> Self {
-        Self { attention: Attention::of(spec.provider.interactive), ..Self::default() }
+        Self { prompts: Prompts::of(spec.provider.interactive), ..Self::default() }
     }
 
     /// The credential, if it may be served at `now`.
@@ -94,7 +94,7 @@ impl KeyState {
     /// Forgets everything but the names of earlier generations. Returns the run in flight.
     pub(crate) fn clear(&mut self) -> Option<Arc<Run>> {
         self.forget_credential();
-        (self.failure, self.rejections, self.attention) = (None, None, self.attention.forgotten());
+        (self.failure, self.rejections, self.prompts) = (None, None, self.prompts.forgotten());
         self.is_leased = false;
         self.logged_in = None;
         self.run.take()
@@ -180,7 +180,7 @@ pub(crate) enum Decision {
 /// Decides what `asker` gets at `now`: never an expired credential.
 pub(crate) fn decide(state: &KeyState, asker: Asker, file: u64, now: Now) -> Decision {
     let Some(current) = state.valid(now) else {
-        let refusal = state.attention.refusal(asker).filter(|_| state.run.is_none());
+        let refusal = state.prompts.refusal(asker).filter(|_| state.run.is_none());
         if let Some(refusal) = refusal {
             return Decision::Fail(CacheError::Unattended(refusal).into());
         }
@@ -194,7 +194,7 @@ pub(crate) fn decide(state: &KeyState, asker: Asker, file: u64, now: Now) -> Dec
     };
     let issued = Arc::clone(&current.issued);
     let may_refresh =
-        state.run.is_none() && !backs_off(state, now) && state.attention.refusal(Asker::Broker).is_none();
+        state.run.is_none() && !backs_off(state, now) && state.prompts.refusal(Asker::Broker).is_none();
     Decision::Serve { issued, refresh: may_refresh && current.is_due_at(now, file) }
 }
 
@@ -260,7 +260,7 @@ pub(crate) fn next_action(state: &KeyState, usage: Usage, now: Now) -> NextActio
             && !usage.awaited
             && usage.idle >= IDLE
             && !backs_off(state, now)
-            && !state.attention.is_needed() =>
+            && !state.prompts.is_needed() =>
         {
             NextAction::Forget
         }
@@ -279,7 +279,7 @@ pub(crate) fn outlook(
     let until = |at: Option<Duration>| at.map_or(Duration::ZERO, |at| at.saturating_sub(now.boot));
     let failure = state.failure.as_ref();
     let back_off = until(failure.map(|failure| failure.refresh_at));
-    let (cause, wait) = match (state.attention.refusal(Asker::Broker), state.valid(now)) {
+    let (cause, wait) = match (state.prompts.refusal(Asker::Broker), state.valid(now)) {
         _ if state.run.is_some() => return (RunCause::InProgress, None),
         (Some(Unattended::Unanswered), _) => return (RunCause::LoginNeeded, None),
         (Some(_), _) => return (RunCause::PersonNeeded, None),

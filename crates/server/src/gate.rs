@@ -26,7 +26,7 @@ use super::{
     convert::deadline,
     credentials::{BrokerService, Get},
     health::Health,
-    metrics::{answered, tally},
+    metrics::{answered, count_answer},
     preencoded::{self, Preencoded},
     status,
 };
@@ -240,7 +240,7 @@ impl<R: PluginRunner> uds::Program for Gate<R> {
     }
 
     fn answered(&self, access: &Access, method: Rpc, headers: &HeaderMap) {
-        tally(&self.broker.metrics, method, &access.peer, headers);
+        count_answer(&self.broker.metrics, method, &access.peer, headers);
     }
 
     /// Reads what can be learned about the peer's process, if nothing has needed it yet, and closes its pidfd.

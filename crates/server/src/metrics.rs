@@ -22,7 +22,7 @@ const CODES: &str = "OK CANCELLED UNKNOWN INVALID_ARGUMENT DEADLINE_EXCEEDED NOT
     RESOURCE_EXHAUSTED FAILED_PRECONDITION ABORTED OUT_OF_RANGE UNIMPLEMENTED INTERNAL UNAVAILABLE DATA_LOSS UNAUTHENTICATED";
 
 /// Counts an answer of `rpc` by its headers. An answer without a status is a message, or a stream that begins.
-pub(super) fn tally(metrics: &Metrics, rpc: Rpc, peer: &Peer, headers: &HeaderMap) {
+pub(super) fn count_answer(metrics: &Metrics, rpc: Rpc, peer: &Peer, headers: &HeaderMap) {
     let Some(status) = Status::from_header_map(headers).filter(|status| status.code() != Code::Ok) else {
         return answered(metrics, rpc);
     };
@@ -120,9 +120,9 @@ mod tests {
             Status::permission_denied("(SOMETHING_ELSE)"),
         ] {
             let response = status.into_http::<tonic::body::Body>();
-            tally(&metrics, Rpc::GET, &peer, response.headers());
+            count_answer(&metrics, Rpc::GET, &peer, response.headers());
         }
-        tally(&metrics, Rpc::of("/other"), &peer, &HeaderMap::new());
+        count_answer(&metrics, Rpc::of("/other"), &peer, &HeaderMap::new());
         let mut text = Exposition::default();
         metrics.requests.write(&mut text);
         insta::assert_snapshot!(text.into_text());

@@ -33,8 +33,6 @@ use crate::{
 
 const VICTIM: u32 = 61_001;
 const ASKS: usize = 3_000;
-/// Rounds of the broker and of the bare service, in turns.
-const ROUNDS: usize = 3;
 /// How much worse the p99 of the victim may be.
 const WORSE: Duration = Duration::from_millis(5);
 /// Clock ticks (1/100 s) in a second, one second after an attack.
@@ -80,17 +78,8 @@ pub(crate) async fn measure(report: &mut Report, directory: &Path) -> Result<()>
     ];
     for (name, attack) in attacks {
         let before = subject.resident()?;
-        let rival = Rpc::new(channel_as(VICTIM, &bare.socket).await?);
-        let (mut meanwhile, mut rivals, mut more) = (Vec::new(), Vec::new(), 0);
-        for _ in 0..ROUNDS {
-            let (p99, resident) = during(attack, socket, &victim, || subject.resident()).await?;
-            more = more.max(resident.saturating_sub(before));
-            meanwhile.push(p99);
-            rivals.push(during(attack, &bare.socket, &rival, || Ok(0)).await?.0);
-        }
-        meanwhile.sort_unstable();
-        rivals.sort_unstable();
-        let (meanwhile, rival) = (percentile(&meanwhile, 50), percentile(&rivals, 50));
+        let (meanwhile, more) = during(attack, socket, &victim, || subject.resident()).await?;
+        let more = more.saturating_sub(before);
         let worse = meanwhile.saturating_sub(alone);
         figure(&format!("memory for {name}"), &format!("{} KiB", more / 1024));
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -99,6 +88,8 @@ pub(crate) async fn measure(report: &mut Report, directory: &Path) -> Result<()>
         let busy = ticks(subject.running.child.id())?.saturating_sub(busy);
         let limit = format!("{IDLE}");
         report.limited(&format!("ticks in a second after {name}"), &busy.to_string(), &limit, busy <= IDLE);
+        let rival = Rpc::new(channel_as(VICTIM, &bare.socket).await?);
+        let (rival, _) = during(attack, &bare.socket, &rival, || Ok(0)).await?;
         figure(&format!("p99 of a bare tonic service during {name}"), &millis(rival));
         // The attacker has one of the cores: even the bare service may lose more.
         let limit = format!("{} more, or the bare service", millis(WORSE));

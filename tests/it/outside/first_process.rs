@@ -1,13 +1,18 @@
 //! The broker as the first process of a PID namespace, as in a container: it alone can reap what plugins leave behind.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, process::Command};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    process::Command,
+    time::{Duration, Instant},
+};
 
 use credbroker_client::{Client, Socket, admin::Selector};
 use credbroker_test_support::{Broker, FakePlugin, private_directory, private_file};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use super::{children, descriptors, memory::settled, until};
+use super::{AGES, children, descriptors, memory::settled, until};
 use crate::harness::reference;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_credbroker");
@@ -21,6 +26,20 @@ const MORE: u64 = 10 << 10;
 /// How many runs: `CREDBROKER_RUNS`, or few.
 fn wanted() -> usize {
     std::env::var("CREDBROKER_RUNS").map_or(500, |runs| runs.parse().expect("CREDBROKER_RUNS is a number"))
+}
+
+/// Waits until `pid` has neither a child nor a zombie, and shows what is left and what each waits for.
+fn assert_none_is_left(pid: u32) {
+    let deadline = Instant::now() + AGES;
+    while !children(pid).is_empty() {
+        let show = |child: u32| {
+            let read = |file| fs::read_to_string(format!("/proc/{child}/{file}")).unwrap_or_default();
+            format!("{} {} {}", read("cmdline").replace('\0', " "), read("wchan"), read("stat"))
+        };
+        let left = || children(pid).into_iter().map(show).collect::<Vec<_>>().join("\n");
+        assert!(Instant::now() < deadline, "left below {pid}:\n{}", left());
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 #[tokio::test]
@@ -68,14 +87,14 @@ async fn the_first_process_of_a_container_keeps_no_zombie() {
             client.credential(&reference).await.unwrap();
         }
     }
-    until("no child is left", || children(pid).is_empty());
+    assert_none_is_left(pid);
     let (memory, files) = (settled(pid), descriptors(pid));
     let mut runs = 2 * KEYS;
     while runs < wanted() {
         for provider in ["plain", "daemon"] {
             runs += client.admin().refresh(&Selector::Provider(provider.into())).await.unwrap() as usize;
         }
-        until("no child and no zombie is left", || children(pid).is_empty());
+        assert_none_is_left(pid);
     }
     let states = client.admin().credentials(&Selector::All).await.unwrap();
     assert_eq!(states.len(), 2 * KEYS);

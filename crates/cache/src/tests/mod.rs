@@ -5,11 +5,11 @@
 
 mod abandoning;
 mod accounts;
-mod attention;
 mod cell;
 mod forgetting;
 mod leasing;
 mod promises;
+mod prompts;
 mod rejection;
 mod retiring;
 mod room;

@@ -194,7 +194,6 @@ impl ConfigFile {
         oracle: Arc<Oracle>,
         stop: CancellationToken,
     ) -> Result<usize> {
-        let admin = Client::connect(&socket).await?.admin();
         let mut ticks = interval(RELOAD);
         ticks.tick().await;
         for number in 1.. {
@@ -202,6 +201,8 @@ impl ConfigFile {
                 _ = ticks.tick() => self.write(number)?,
                 () = stop.cancelled() => return Ok(number - 1),
             }
+            // The broker closes a connection on which no call is made.
+            let admin = Client::connect(&socket).await?.admin();
             let (start, name) = (Instant::now(), format!("spare-{number}"));
             while !admin.providers().await?.iter().any(|provider| provider.name == name) {
                 if start.elapsed() > IN_FORCE {

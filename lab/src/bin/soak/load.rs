@@ -131,7 +131,6 @@ impl Call {
 
 /// Evicts the credentials of one provider after another until `stop`, and returns how often.
 async fn evict(socket: Socket, oracle: Arc<Oracle>, stop: CancellationToken) -> Result<u64> {
-    let admin = Client::connect(&socket).await?.admin();
     let mut ticks = interval(EVICTION);
     ticks.tick().await;
     let mut count = 0;
@@ -143,6 +142,8 @@ async fn evict(socket: Socket, oracle: Arc<Oracle>, stop: CancellationToken) -> 
         let number = fastrand::usize(..PROVIDERS);
         let keys = || (0..KEYS).filter(|key| key % PROVIDERS == number);
         let began = oracle.begin_eviction(keys());
+        // The broker closes a connection on which no call is made.
+        let admin = Client::connect(&socket).await?.admin();
         admin.evict(&Selector::Provider(provider(number))).await?;
         oracle.end_eviction(keys(), began);
         count += 1;

@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        super::attention::{EndResult, Ending},
+        super::prompts::{EndResult, Ending},
         *,
     },
     FILE, after, current, secs, state, usage,
@@ -67,14 +67,13 @@ fn without_a_person_the_cause_is_what_the_person_must_do() {
     let prompt = Ending { result: EndResult::Prompt, ..failed };
     let cause = |endings: &[Ending]| {
         let mut state = state(Some(current()), Some(0), false);
-        state.attention =
-            endings.iter().fold(Attention::default(), |attention, ending| attention.after(*ending));
+        state.prompts = endings.iter().fold(Prompts::default(), |prompts, ending| prompts.after(*ending));
         outlook(&state, usage(0, true), Some(secs(5)), after(80))
     };
     assert_eq!(cause(&[overrun, failed]), (RunCause::PersonNeeded, None));
     assert_eq!(cause(&[prompt; 3]), (RunCause::LoginNeeded, None));
     assert_eq!(cause(&[overrun]), (RunCause::IssuerPaused, Some(secs(5))), "one try without a person");
     let mut state = state(None, None, false);
-    state.attention = Attention::of(credbroker_plugin::Interactive::Always);
+    state.prompts = Prompts::of(credbroker_plugin::Interactive::Always);
     assert_eq!(outlook(&state, usage(0, true), None, after(80)), (RunCause::PersonNeeded, None), "never");
 }

@@ -231,7 +231,6 @@ impl Model {
     }
 
     pub(super) fn refresh_asked(&mut self, plugin: usize) {
-        self.issuers[self.catalog.plugins[plugin].issuer].forced += 1;
         for key in self.keys.iter_mut().filter(|key| key.plugin == plugin) {
             key.refresh_asked = true;
             key.refreshes += 1;

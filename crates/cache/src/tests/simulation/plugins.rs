@@ -59,12 +59,13 @@ pub(super) struct IssuerModel {
     pub(super) probes: u64,
     /// The last throttled key, and when: two keys are throttled before the issuer is paused.
     last_throttled: Option<(usize, Duration)>,
+    /// The last throttled key of any kind, and since when a pause may have begun with such runs: time since boot.
+    any_throttled: Option<usize>,
+    maybe_since: Option<Duration>,
     /// Until then it may start fewer runs than its limits allow: time since boot.
     pub(super) disturbed_until: Duration,
     /// When a run was throttled last: time since boot.
     disturbed_since: Duration,
-    /// Runs that `credbroker refresh` started.
-    pub(super) forced: u32,
     pub(super) running: usize,
     /// When its runs started: time since boot.
     pub(super) starts: VecDeque<Duration>,
@@ -89,6 +90,9 @@ impl IssuerModel {
     fn throttled(&mut self, run: &Run, retry_after: Option<u64>, now: Reading) -> Duration {
         (self.disturbed_until, self.disturbed_since) = (Duration::MAX, now.boot);
         let (least, most) = retry_after.map_or((48, 73), |secs| (secs.min(60), secs + 1));
+        if self.any_throttled.replace(run.key).is_some_and(|key| key != run.key) {
+            self.maybe_since.get_or_insert(now.boot);
+        }
         let before = if run.is_plain { self.last_throttled.replace((run.key, now.boot)) } else { None };
         let is_second = before.is_some_and(|(key, at)| key != run.key && now.boot < at + secs(120));
         if now.boot < self.paused_until {
@@ -105,7 +109,7 @@ impl IssuerModel {
 
     /// A run failed for another reason than too many runs, which may end a pause.
     fn is_reached(&mut self, now: Reading) {
-        self.last_throttled = None;
+        (self.last_throttled, self.any_throttled, self.maybe_since) = (None, None, None);
         self.paused_until = self.paused_until.min(now.boot);
     }
 
@@ -117,9 +121,12 @@ impl IssuerModel {
     /// `run` brought a credential, which ends a pause.
     fn succeeded(&mut self, run: &Run, now: Reading) {
         self.last_throttled = None;
-        if run.pauses < self.begun {
+        // Two uids begin a pause too, so it may have begun before the model knows, and before this run.
+        let is_in_it = self.maybe_since.is_some_and(|since| since <= run.started.boot);
+        if run.pauses < self.begun && !is_in_it {
             return;
         }
+        (self.any_throttled, self.maybe_since) = (None, None);
         self.paused_until = self.paused_until.min(now.boot);
         if self.disturbed_until == Duration::MAX && run.started.boot > self.disturbed_since {
             self.disturbed_until = now.boot;

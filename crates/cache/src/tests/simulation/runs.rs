@@ -70,11 +70,13 @@ impl Model {
         let (rate, concurrency) = (limits.runs_per_second.get(), limits.concurrency.get());
         let known = &mut self.issuers[issuer];
         let left = known.paused_until.saturating_sub(now.boot);
-        if left > Duration::ZERO && known.is_in_force() {
+        // A refresh runs each of its keys, also in a pause.
+        let is_forced = self.keys[index].refresh_asked || self.keys[index].refreshes > 0;
+        if left > Duration::ZERO && known.is_in_force() && !is_forced {
             known.probes += 1;
             // The pause may have begun before, with a run that the model does not count.
             let allowed = 1 + now.boot.saturating_sub(known.paused_since).as_secs() / 15;
-            if known.probes > allowed + u64::from(known.forced) {
+            if known.probes > allowed {
                 return self.broken(|| {
                     format!("a run of key {index} in a pause of issuer {issuer}, {left:?} before its end")
                 });

@@ -22,7 +22,7 @@ pub(crate) enum Asker {
 
 /// Which persons a key needs, as far as that is known.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Attention {
+pub(crate) struct Prompts {
     mode: Interactive,
     /// The plugin tried to use a terminal, which it did not have.
     insists: bool,
@@ -58,7 +58,7 @@ impl Asker {
     }
 }
 
-impl Attention {
+impl Prompts {
     pub(crate) fn of(mode: Interactive) -> Self {
         Self { mode, ..Self::default() }
     }

@@ -24,8 +24,8 @@ fn may(endings: &[Ending]) -> String {
 }
 
 fn who_may(mode: Interactive, endings: &[Ending]) -> String {
-    let attention = endings.iter().fold(Attention::of(mode), |known, ending| known.after(*ending));
-    let may = ASKERS.iter().filter(|(_, asker)| attention.refusal(*asker).is_none());
+    let prompts = endings.iter().fold(Prompts::of(mode), |known, ending| known.after(*ending));
+    let may = ASKERS.iter().filter(|(_, asker)| prompts.refusal(*asker).is_none());
     may.map(|(name, _)| *name).collect::<Vec<_>>().join(" ")
 }
 
@@ -85,15 +85,15 @@ fn a_plugin_that_reads_a_terminal_runs_in_that_of_a_person() {
 #[test]
 fn an_eviction_forgets_what_was_learned_and_not_what_the_stanza_says() {
     for mode in [Interactive::Never, Interactive::IfAvailable, Interactive::Always] {
-        let known = Attention::of(mode).after(INSISTS).after(LOGIN);
-        assert!(known.is_needed() && !Attention::of(mode).is_needed());
-        assert_eq!(known.forgotten(), Attention::of(mode));
+        let known = Prompts::of(mode).after(INSISTS).after(LOGIN);
+        assert!(known.is_needed() && !Prompts::of(mode).is_needed());
+        assert_eq!(known.forgotten(), Prompts::of(mode));
     }
 }
 
 #[test]
 fn what_must_be_remembered_is_what_differs_from_the_begin() {
-    assert!(!Attention::default().is_needed() && !Attention::default().after(SUCCESS).is_needed());
-    assert!(Attention::default().after(PROMPT).is_needed());
-    assert!(Attention::default().after(LOGIN).is_needed());
+    assert!(!Prompts::default().is_needed() && !Prompts::default().after(SUCCESS).is_needed());
+    assert!(Prompts::default().after(PROMPT).is_needed());
+    assert!(Prompts::default().after(LOGIN).is_needed());
 }
