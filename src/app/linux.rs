@@ -126,7 +126,7 @@ impl Watches {
     pub(super) fn add(inotify: Option<&OwnedFd>, files: &[PathBuf]) -> Self {
         let Some(inotify) = inotify else { return Self::default() };
         let mut all = Self { by_number: ByNumber::new(), is_complete: true };
-        for (path, names) in places(files) {
+        for (path, names) in directories(files) {
             for (name, _) in names.iter().filter(|(_, may_be_file)| **may_be_file) {
                 all.note(watch_file(inotify, &path.join(name)), path.join(name), Names::new());
             }
@@ -280,8 +280,8 @@ type Names = BTreeMap<OsString, bool>;
 
 /// The directories to watch for `files`, which are absolute. They need not exist: then the place where they would begin to
 /// exist is among them. May block.
-fn places(files: &[PathBuf]) -> BTreeMap<PathBuf, Names> {
-    let mut places = BTreeMap::<_, Names>::new();
+fn directories(files: &[PathBuf]) -> BTreeMap<PathBuf, Names> {
+    let mut directories = BTreeMap::<_, Names>::new();
     for file in files {
         let (mut at, mut links, mut rest) = (PathBuf::from("/"), 0, parts(file));
         while let Some(part) = rest.pop_front() {
@@ -295,7 +295,7 @@ fn places(files: &[PathBuf]) -> BTreeMap<PathBuf, Names> {
                 at = path;
                 continue;
             }
-            *places.entry(at.clone()).or_default().entry(part).or_default() |= is_last;
+            *directories.entry(at.clone()).or_default().entry(part).or_default() |= is_last;
             let is_link = kind.is_ok_and(|kind| kind.is_symlink()) && links < LINKS;
             // Else the file, or the first part that does not exist.
             let Some(target) = is_link.then(|| fs::read_link(&path).ok()).flatten() else { break };
@@ -308,7 +308,7 @@ fn places(files: &[PathBuf]) -> BTreeMap<PathBuf, Names> {
             rest = parts;
         }
     }
-    places
+    directories
 }
 
 fn parts(path: &Path) -> VecDeque<OsString> {

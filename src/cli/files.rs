@@ -6,10 +6,13 @@ use std::{
     io::{self, Write},
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown},
     path::{Path, PathBuf},
+    thread,
+    time::Duration,
 };
 
 use anyhow::Context as _;
 use credbroker_client::safety::unsafe_directory;
+use credbroker_observe::clock::{Clock as _, SystemClock};
 
 /// A file that no other command of credbroker and no kubectl changes until this is dropped.
 #[derive(Debug)]
@@ -72,6 +75,10 @@ impl Locked {
     }
 }
 
+/// How long another program may change a file. Nothing reports the end of its lock.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
+const LOCK_POLL: Duration = Duration::from_millis(10);
+
 #[derive(Debug)]
 struct KubectlLock(PathBuf);
 
@@ -81,14 +88,19 @@ impl KubectlLock {
         let mut lock = path.as_os_str().to_owned();
         lock.push(".lock");
         let lock = PathBuf::from(lock);
-        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&lock) {
-            Ok(_) => Ok(Self(lock)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => anyhow::bail!(
-                "{shown} is locked: another program changes it now; try again, or remove {} if none does",
-                lock.display()
-            ),
-            Err(error) => {
-                Err(error).with_context(|| format!("{shown} cannot be written: {}", lock.display()))
+        let until = SystemClock.now().boot + LOCK_TIMEOUT;
+        loop {
+            match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&lock) {
+                Ok(_) => return Ok(Self(lock)),
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(error)
+                        .with_context(|| format!("{shown} cannot be written: {}", lock.display()));
+                }
+                Err(_) if SystemClock.now().boot < until => thread::sleep(LOCK_POLL),
+                Err(_) => anyhow::bail!(
+                    "{shown} is locked: another program changes it now; try again, or remove {} if none does",
+                    lock.display()
+                ),
             }
         }
     }

@@ -201,6 +201,21 @@ fn without_a_broker_a_client_runs_the_recorded_plugin() {
 }
 
 #[test]
+fn commands_in_parallel_wait_for_each_other() {
+    let home = Person::new();
+    let broker = home.broker().start();
+    let (home, socket) = (&home, &broker.socket());
+    std::thread::scope(|scope| {
+        for number in 0..8 {
+            let copy = home.path(&format!("copy-{number}"));
+            let command = move || home.said(socket, &["kubeconfig", "wrap", "-o", copy.to_str().unwrap()]);
+            scope.spawn(command);
+        }
+    });
+    assert_eq!(home.read(".local/state/credbroker/originals").lines().count(), 2);
+}
+
+#[test]
 fn one_context_is_changed_and_the_other_later() {
     let home = Person::new();
     let before = home.kubeconfig();

@@ -38,7 +38,7 @@ pub(super) struct Adopted {
 }
 
 impl Adopter {
-    /// Puts `config` in force. Requests that were resolved before it end with the earlier providers if those stay, and
+    /// Makes `config` active. Requests that were resolved before it end with the earlier providers if those stay, and
     /// with an error if not.
     ///
     /// Retired providers are out of use before the access rules change, and new ones are in use afterwards: at no moment
@@ -46,11 +46,11 @@ impl Adopter {
     /// forgotten before a rule gives them to others.
     pub(super) fn adopt(&self, config: Config) -> Adopted {
         let restart_needed = self.restart_needed(&config);
-        let Config { providers, limits: in_force, cluster_profiles, access, .. } = config;
+        let Config { providers, limits, cluster_profiles, access, .. } = config;
         let old = self.resolver.providers();
-        let succession = ProviderUpdate::of(providers, &old);
-        let providers = Arc::clone(&succession.providers);
-        succession.commit();
+        let update = ProviderUpdate::of(providers, &old);
+        let providers = Arc::clone(&update.providers);
+        update.commit();
         self.cache.forget_retired();
 
         // Before all that takes long, so that nothing delays the loss of a right.
@@ -67,16 +67,16 @@ impl Adopter {
         });
         note_shared(&providers, &newer);
         let before =
-            std::mem::replace(&mut *self.limits.lock().unwrap_or_else(PoisonError::into_inner), in_force);
-        self.scheduler.set_limits(run_limit(&in_force), issuers(&providers, cluster_profiles.as_ref()));
-        self.scheduler.set_interactive(in_force.interactive_runs.get());
-        self.cache.set_limits(entry_limits(&in_force));
+            std::mem::replace(&mut *self.limits.lock().unwrap_or_else(PoisonError::into_inner), limits);
+        self.scheduler.set_limits(run_limit(&limits), issuers(&providers, cluster_profiles.as_ref()));
+        self.scheduler.set_interactive(limits.interactive_runs.get());
+        self.cache.set_limits(entry_limits(&limits));
 
         let fleet = cluster_profiles.is_some().then(|| Arc::clone(&self.fleet));
         self.resolver.replace(Arc::clone(&providers), fleet);
         let hub = self.hub.replace(cluster_profiles, &providers);
-        let is_change = hub || access || before != in_force || !succession.changes.is_empty();
-        Adopted { providers: succession.changes, is_change, restart_needed }
+        let is_change = hub || access || before != limits || !update.changes.is_empty();
+        Adopted { providers: update.changes, is_change, restart_needed }
     }
     fn restart_needed(&self, newer: &Config) -> Vec<&'static str> {
         let (old, limits, new_limits) = (&self.started, &self.started.limits, &newer.limits);

@@ -1,4 +1,4 @@
-mod places;
+mod directories;
 
 use std::{
     fs,

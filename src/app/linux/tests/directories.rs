@@ -4,13 +4,13 @@ use credbroker_test_support::private_directory;
 
 use super::super::*;
 
-/// The places of `file`, below `root`.
+/// The directories of `file`, below `root`.
 fn of(root: &Path, file: &str) -> Vec<(String, Vec<String>, bool)> {
-    let places = places(&[root.join(file)]);
+    let directories = directories(&[root.join(file)]);
     let below = |path: &Path| path.strip_prefix(root).unwrap().display().to_string();
     let text = |names: &Names| names.keys().map(|name| name.to_str().unwrap().to_owned()).collect();
     let has_files = |names: &Names| names.values().any(|may_be_file| *may_be_file);
-    places.iter().map(|(dir, names)| (below(dir), text(names), has_files(names))).collect()
+    directories.iter().map(|(dir, names)| (below(dir), text(names), has_files(names))).collect()
 }
 
 fn place(directory: &str, name: &str, has_files: bool) -> (String, Vec<String>, bool) {
