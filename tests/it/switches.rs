@@ -10,6 +10,7 @@ use std::{
 
 use credbroker_proto::v1::{self as pb, credential_broker_client::CredentialBrokerClient};
 use credbroker_test_support::{FakePlugin, FakePluginBuilder, Kubeconfig, private_directory};
+use futures_util::{StreamExt as _, stream::FuturesOrdered};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -17,7 +18,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::harness::{InProcess, provider, request, token};
 
-/// A request that begins this long after a switch never gets the account before.
+/// Longer than a change takes to be noticed, for changes after which nothing may happen.
 const NOTICED: Duration = Duration::from_millis(100);
 /// Longer than any machine needs.
 const AGES: Duration = Duration::from_secs(60);
@@ -96,12 +97,10 @@ async fn a_switch_of_gcloud_is_never_answered_with_the_account_before() {
     assert_eq!(machine.ask().await, "me@example.com");
     for account in ["work", "me"].into_iter().cycle().take(10) {
         fs::write(machine.path(ACTIVE), account).unwrap();
-        sleep(NOTICED).await;
-        for _ in 0..2 {
-            assert_eq!(machine.ask().await, format!("{account}@example.com"));
-        }
+        machine.until(&format!("{account}@example.com")).await;
+        assert_eq!(machine.ask().await, format!("{account}@example.com"));
     }
-    assert_eq!(machine.plugin.runs(), 11, "the second request is answered from memory");
+    assert_eq!(machine.plugin.runs(), 11, "each switch starts one run");
 
     // Only the active configuration counts, and is followed since it is active.
     fs::write(machine.path(CONFIGURATIONS[2].0), "changed").unwrap();
@@ -109,8 +108,7 @@ async fn a_switch_of_gcloud_is_never_answered_with_the_account_before() {
     assert_eq!(machine.ask().await, "me@example.com");
     assert_eq!(machine.plugin.runs(), 11);
     fs::write(machine.path(CONFIGURATIONS[0].0), "changed").unwrap();
-    sleep(NOTICED).await;
-    assert_eq!(machine.ask().await, "changed");
+    machine.until("changed").await;
 }
 
 #[tokio::test]
@@ -133,22 +131,24 @@ async fn a_user_of_a_kubeconfig_follows_its_files_too() {
     let ask = async || token(&broker.get("cloud").await.unwrap()).to_owned();
     assert_eq!(ask().await, "me@example.com");
     fs::write(home.path().join(ACTIVE), "work").unwrap();
-    sleep(NOTICED).await;
-    assert_eq!(ask().await, "work@example.com");
+    timeout(AGES, async { while ask().await != "work@example.com" {} }).await.expect("the account changes");
 
     // In a directory that the caller names.
     let (other, file) = (home.path().join("other"), home.path().join("other/active_config"));
     fs::create_dir(&other).unwrap();
     let variables = [("CLOUDSDK_CONFIG", other.to_str().unwrap())];
-    for account in ["", "a", "b"] {
+    let there = async || broker.get_with("cloud", None, &variables).await.unwrap();
+    for (account, runs) in [("", 3), ("a", 4), ("b", 5)] {
         fs::write(&file, account).unwrap();
-        sleep(NOTICED).await;
-        let there = broker.get_with("cloud", None, &variables).await.unwrap();
-        assert_eq!(
-            there.generation(),
-            broker.get_with("cloud", None, &variables).await.unwrap().generation()
-        );
-        assert_eq!(plugin.runs(), 3 + usize::from(account == "a") + 2 * usize::from(account == "b"));
+        timeout(AGES, async {
+            while plugin.runs() < runs {
+                there().await;
+            }
+        })
+        .await
+        .expect("the account changes");
+        assert_eq!(there().await.generation(), there().await.generation());
+        assert_eq!(plugin.runs(), runs);
     }
     assert_eq!(ask().await, "work@example.com");
 }
@@ -179,7 +179,7 @@ async fn a_default_of_aws_that_is_written_in_any_way_is_never_answered_with_the_
                 writer.write_all(text.as_bytes()).unwrap();
             }
         }
-        sleep(NOTICED).await;
+        machine.until(&number.to_string()).await;
         assert_eq!(machine.ask().await, number.to_string());
     }
     assert_eq!(machine.plugin.runs(), 11);
@@ -200,8 +200,7 @@ async fn other_files_of_a_provider_select_its_account_and_no_kind_of_file_blocks
     let file = machine.path("selector");
     assert_eq!(machine.ask().await, "none1");
     fs::write(&file, "first").unwrap();
-    sleep(NOTICED).await;
-    assert_eq!(machine.ask().await, "first2");
+    machine.until("first2").await;
     fs::remove_file(&file).unwrap();
     machine.until("none3").await;
     // These count as missing.
@@ -227,10 +226,15 @@ async fn a_run_from_before_a_switch_is_not_kept() {
             sleep(Duration::from_millis(1)).await;
         }
         fs::write(machine.path(ACTIVE), "work").unwrap();
-        sleep(NOTICED).await;
-        let after = machine.ask();
-        let go = async { fs::write(machine.plugin.dir().join("go"), "").unwrap() };
-        tokio::join!(after, go).0
+        // Requests join the run from before the switch until the switch is noticed.
+        let mut asks = FuturesOrdered::new();
+        while machine.plugin.runs() < 2 {
+            asks.push_back(machine.ask());
+            let _pending = timeout(Duration::from_millis(10), asks.next()).await;
+        }
+        fs::write(machine.plugin.dir().join("go"), "").unwrap();
+        asks.push_back(machine.ask());
+        asks.collect::<Vec<_>>().await.pop().unwrap()
     };
     let (before, after) = tokio::join!(machine.ask(), switch);
     assert_eq!([&*before, &*after], ["me@example.com", "work@example.com"]);

@@ -1,6 +1,6 @@
 //! Follows the files that select accounts, which requests read when they may have changed.
 
-use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, pin::pin, sync::Arc, time::Duration};
 
 use tokio::time::sleep;
 use tracing::warn;
@@ -10,12 +10,12 @@ use super::{
     LOOK, within,
 };
 use credbroker_cache::CredentialCache;
-use credbroker_plugin::IdentityFiles;
+use credbroker_plugin::{Identities, IdentityFiles};
 use credbroker_runner::PluginRunner;
 
 /// The most files that are watched. With more, all are read every three seconds.
 const MOST: usize = 256;
-/// Wait after the files were read, so that a program that always writes one does not keep the broker busy.
+/// Wait after an event, so that a program that always writes a file does not keep the broker busy.
 const PAUSE: Duration = Duration::from_millis(10);
 
 pub(in super::super) async fn follow_accounts<R: PluginRunner>(cache: CredentialCache<R>) {
@@ -26,14 +26,20 @@ pub(in super::super) async fn follow_accounts<R: PluginRunner>(cache: Credential
         let followed = followed(&all);
         // Watched before they are read: a later change is reported.
         let (inotify, paths) = (watcher.instance(), followed.iter().take(MOST).cloned().collect::<Vec<_>>());
-        let added = within(&turn, move || Watches::add(inotify.as_deref(), &paths)).await.unwrap_or_default();
+        let adding = within(&turn, move || Watches::add(inotify.as_deref(), &paths));
+        let (added, _) = noticing(&mut watcher, &identities, adding).await;
+        let added = added.unwrap_or_default();
         let is_complete = added.is_complete && followed.len() <= MOST;
         watcher.replace(added);
-        for files in &all {
-            cache.judge(files).await;
-        }
+        let judging = async {
+            for files in &all {
+                cache.judge(files).await;
+            }
+            sleep(PAUSE).await;
+        };
+        let ((), is_touched) = noticing(&mut watcher, &identities, judging).await;
         // A file may name another one.
-        if followed != self::followed(&all) {
+        if is_touched || followed != self::followed(&all) {
             continue;
         }
         if followed.len() > MOST && !std::mem::replace(&mut has_warned, true) {
@@ -49,19 +55,43 @@ pub(in super::super) async fn follow_accounts<R: PluginRunner>(cache: Credential
             false => LOOK.1,
         };
         drop(all);
-        sleep(PAUSE).await;
         tokio::select! {
-            _touches = watcher.touches(Duration::ZERO) => {
-                watcher.has_lost_events();
-                // Through links and other names, any file may be the one that was touched.
-                identities.all().iter().for_each(|files| files.touch());
-            }
+            () = notice(&mut watcher, &identities) => {}
             () = identities.added() => {}
             () = sleep(wait) => {}
         }
     }
 }
 
+/// Waits for `work`, which a slow file system can delay, and meanwhile notices events. Returns whether there was one, too.
+async fn noticing<T>(
+    watcher: &mut Watcher,
+    identities: &Identities,
+    work: impl Future<Output = T>,
+) -> (T, bool) {
+    let (mut work, mut is_touched) = (pin!(work), false);
+    loop {
+        tokio::select! {
+            done = &mut work => return (done, is_touched),
+            () = notice(watcher, identities) => {
+                is_touched = true;
+                sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Waits for an event. From then on, requests that depend on a file wait until it was read.
+async fn notice(watcher: &mut Watcher, identities: &Identities) {
+    watcher.touches(Duration::ZERO).await;
+    watcher.has_lost_events();
+    // Through links and other names, any file may be the one that was touched.
+    identities.all().iter().for_each(|files| files.touch());
+}
+
 fn followed(all: &[Arc<IdentityFiles>]) -> BTreeSet<PathBuf> {
     all.iter().flat_map(|files| files.files()).collect()
 }
+
+#[cfg(test)]
+mod tests;
