@@ -8,6 +8,7 @@ mod fan_out;
 mod memory;
 mod reading;
 mod subject;
+mod switch;
 mod watchers;
 
 use std::process::ExitCode;
@@ -21,6 +22,7 @@ async fn main() -> Result<ExitCode> {
     let mut report = Report::default();
     reading::measure(&mut report, &directory.path().join("reading")).await?;
     memory::measure(&mut report, &directory.path().join("memory")).await?;
+    switch::measure(&mut report, &directory.path().join("switch")).await?;
     for connections in [10, 100] {
         fan_out::measure(&mut report, &directory.path().join(connections.to_string()), connections).await?;
     }
