@@ -219,8 +219,9 @@ async fn other_files_of_a_provider_select_its_account_and_no_kind_of_file_blocks
 
 #[tokio::test]
 async fn a_run_from_before_a_switch_is_not_kept() {
-    let account = format!("{OF_GCLOUD}$(touch $dir/begun; while [ ! -e $dir/go ]; do sleep 0.01; done)");
+    let account = format!("{OF_GCLOUD}$(touch $dir/begun; while [ ! -e $dir/go$run ]; do sleep 0.01; done)");
     let machine = Machine::start(GCLOUD, &account, &CONFIGURATIONS);
+    let go = |run| fs::write(machine.plugin.dir().join(run), "").unwrap();
     let switch = async {
         while !machine.plugin.dir().join("begun").exists() {
             sleep(Duration::from_millis(1)).await;
@@ -232,11 +233,17 @@ async fn a_run_from_before_a_switch_is_not_kept() {
             asks.push_back(machine.ask());
             let _pending = timeout(Duration::from_millis(10), asks.next()).await;
         }
-        fs::write(machine.plugin.dir().join("go"), "").unwrap();
+        go("go1");
         asks.push_back(machine.ask());
         asks.collect::<Vec<_>>().await.pop().unwrap()
     };
-    let (before, after) = tokio::join!(machine.ask(), switch);
+    // The run from before the switch ends first.
+    let before = async {
+        let account = machine.ask().await;
+        go("go2");
+        account
+    };
+    let (before, after) = tokio::join!(before, switch);
     assert_eq!([&*before, &*after], ["me@example.com", "work@example.com"]);
     assert_eq!(machine.ask().await, "work@example.com");
     assert_eq!(machine.plugin.runs(), 2);
