@@ -53,7 +53,7 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// What `status` and `doctor` say of a broker that the next request starts.
 pub(super) const ON_DEMAND: &str = "not running; starts on demand";
 /// How often a broker that starts is looked for.
-const GLANCE: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The broker that a command asks.
 #[derive(Clone, Debug, clap::Args)]
@@ -141,14 +141,14 @@ pub(super) async fn connect(socket: &Socket, limit: Duration) -> Result<Client, 
 
 /// As [`connect`], and waits for a broker that starts, as long as `start`.
 async fn connect_within(start: Duration, socket: &Socket, limit: Duration) -> Result<Client, Error> {
-    let mut more = start.as_millis() / GLANCE.as_millis();
+    let mut more = start.as_millis() / POLL_INTERVAL.as_millis();
     loop {
         let connected = connect(socket, limit).await;
         if more == 0 || !connected.as_ref().is_err_and(Error::may_be_starting) {
             return connected;
         }
         more -= 1;
-        sleep(GLANCE).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 

@@ -108,9 +108,9 @@ pub enum ProviderProblem {
     /// The plugin's file exists, and must not run.
     #[error("plugin `{0}` is not allowed: {1}")]
     PluginNotAllowed(Command, Refusal),
-    /// The plugin's file does not exist. With the `installHint` of the stanza, sanitised.
-    #[error("plugin `{}` is not installed{}", .0, .0.not_installed(.1.as_deref()))]
-    PluginNotFound(Command, Option<String>),
+    /// The plugin's file does not exist. With where it was looked up, and the `installHint` of the stanza, sanitised.
+    #[error("plugin `{0}` is not installed{1}")]
+    PluginNotFound(Command, String),
     /// The plugin's file cannot be looked up.
     #[error("plugin `{0}` cannot be looked up")]
     PluginUnreadable(Command, #[source] Arc<io::Error>),

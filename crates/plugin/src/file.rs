@@ -45,12 +45,6 @@ impl Command {
             Self::Path(path) => path.file_name().and_then(OsStr::to_str),
         }
     }
-
-    /// The end of the message that it is not installed: where it is looked up, and the `installHint` of its stanza.
-    pub fn not_installed(&self, install_hint: Option<&str>) -> String {
-        let place = if let Self::Name(_) = self { " in the broker's PATH" } else { "" };
-        install_hint.map_or_else(|| place.to_owned(), |hint| format!("{place}. {hint}"))
-    }
 }
 
 /// Which plugins may run.

@@ -17,7 +17,7 @@ use super::{
     error::{ProviderProblem, ResolveError},
     file::{Command, FoundFile, PluginPolicy, Refusal},
 };
-use credbroker_credential::{ApiVersion, Cluster, LifetimeLimits, Sha256};
+use credbroker_credential::{ApiVersion, Cluster, LifetimeLimits, Sha256, text::sanitize};
 use credbroker_proto::Globs;
 
 /// One configured plugin, validated and immutable. `Debug` shows no argument and no variable: they may be secrets.
@@ -88,6 +88,19 @@ impl Provider {
         let counts =
             |refusal: &Refusal| is_strict || !matches!(refusal, Refusal::Owner(..) | Refusal::Writable(..));
         policy.or_else(|| file?.refusal.clone().filter(counts))
+    }
+
+    /// The end of the message that its plugin is not installed: where it was looked up, and the `installHint`, sanitised.
+    pub fn not_installed(&self) -> String {
+        let place = match &self.command {
+            Command::Name(_) => {
+                let path = self.inherited.get("PATH").unwrap_or_default();
+                format!(" in the broker's PATH, {}", path.display())
+            }
+            Command::Path(_) => String::new(),
+        };
+        let hint = self.install_hint.as_ref().map_or_else(String::new, |hint| format!(". {hint}"));
+        sanitize(&(place + &hint))
     }
 
     /// The error for a request that leads to no run of it.

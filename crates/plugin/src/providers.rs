@@ -46,9 +46,7 @@ impl Entry {
             found => match (self.provider.refusal(found.as_ref().ok()), found) {
                 (Some(refusal), _) => ProviderProblem::PluginNotAllowed(command, refusal),
                 (None, Ok(_)) => return Ok(()),
-                (None, Err(_)) => {
-                    ProviderProblem::PluginNotFound(command, self.provider.install_hint.clone())
-                }
+                (None, Err(_)) => ProviderProblem::PluginNotFound(command, self.provider.not_installed()),
             },
         };
         Err(self.provider.error(problem))

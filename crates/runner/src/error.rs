@@ -91,8 +91,8 @@ impl RunError {
         let provider = &spec.provider;
         match error {
             FileError::NotFound => {
-                let rest = sanitize(&provider.command.not_installed(provider.install_hint.as_deref()));
-                Self::new(sanitize(&provider.command.to_string()), RunErrorKind::NotFound(rest))
+                let kind = RunErrorKind::NotFound(provider.not_installed());
+                Self::new(sanitize(&provider.command.to_string()), kind)
             }
             FileError::Unanswered => Self::of(spec, RunErrorKind::Unanswered),
             FileError::Unreadable(source) => Self::of(spec, RunErrorKind::Unreadable(source)),

@@ -58,7 +58,8 @@ async fn a_newly_installed_plugin_runs_at_the_next_request() {
     let (started, spec) = plugin.of("plugin").spec();
     let error = started.runner.stdout(&spec, Arc::default()).await.unwrap_err();
     assert!(matches!(error, RunError { kind: RunErrorKind::NotFound(_), .. }), "{error:?}");
-    assert_eq!(error.to_string(), "plugin `plugin` is not installed in the broker's PATH");
+    let message = format!("plugin `plugin` is not installed in the broker's PATH, {}", bin.display());
+    assert_eq!(error.to_string(), message);
     let version = async |text: &str| {
         write_executable(&bin.join("new"), &format!("#!/bin/sh\necho {text}\n"));
         fs::rename(bin.join("new"), bin.join("plugin")).unwrap();

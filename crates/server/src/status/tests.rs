@@ -31,7 +31,7 @@ fn run_errors() -> Vec<RunError> {
         RunError::new(command(), RunErrorKind::NotAllowed(Refusal::Digest("a52d159f".into()))),
         RunError::new(command(), RunErrorKind::NotAllowed(Refusal::Owner("/plugins".into(), 1001))),
         RunError::new(command(), RunErrorKind::NotAllowed(Refusal::Writable("/plugins/p".into(), 0o777))),
-        RunError::new("p", RunErrorKind::NotFound(" in the broker's PATH. Install it.".into())),
+        RunError::new("p", RunErrorKind::NotFound(" in the broker's PATH, /usr/bin. Install it.".into())),
         RunError::new(command(), RunErrorKind::OutputTooLarge(1 << 20)),
         RunError::new(command(), RunErrorKind::Panicked),
         RunError::new(command(), RunErrorKind::Recursion),
@@ -144,7 +144,7 @@ fn resolve_errors() -> Vec<ResolveError> {
         of_provider(ProviderProblem::NeedsTerminal),
         of_provider(ProviderProblem::NoCluster(2)),
         of_provider(ProviderProblem::PluginNotAllowed(command(), Refusal::NotListed("/plugins/p".into()))),
-        of_provider(ProviderProblem::PluginNotFound(command(), None)),
+        of_provider(ProviderProblem::PluginNotFound(command(), " in the broker's PATH, /usr/bin".into())),
         of_provider(ProviderProblem::PluginUnreadable(
             command(),
             Arc::new(io::ErrorKind::PermissionDenied.into()),
@@ -273,7 +273,8 @@ fn the_metadata_names_provider_key_cluster_and_limit_where_they_apply() {
     ];
     assert_eq!(metadata(&full), pairs(&named));
     let command = Command::Name("p".into());
-    let missing = ResolveError::Provider("cloud".into(), ProviderProblem::PluginNotFound(command, None));
+    let missing =
+        ResolveError::Provider("cloud".into(), ProviderProblem::PluginNotFound(command, String::new()));
     let by_name = Source::Provider("cloud".into());
     assert_eq!(metadata(&unresolved(&missing, &by_name)), pairs(&[("provider", "cloud")]));
     let both = pairs(&[("cluster", "fleet/paris"), ("provider", "cloud")]);

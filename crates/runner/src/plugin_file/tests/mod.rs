@@ -232,7 +232,13 @@ fn what_is_missing_is_named_with_its_remedy_and_is_runnable_once_it_is_there() {
         providers
     };
     let missing = |command| of(command).configured("p").unwrap().runnable().unwrap_err().to_string();
-    insta::assert_snapshot!(missing(Command::Name("plugin".into())), @"provider `p`: plugin `plugin` is not installed in the broker's PATH. Install it with `apt install plugin`.");
+    let path = dir.path().display();
+    assert_eq!(
+        missing(Command::Name("plugin".into())),
+        format!(
+            "provider `p`: plugin `plugin` is not installed in the broker's PATH, {path}. Install it with `apt install plugin`."
+        )
+    );
     insta::assert_snapshot!(missing(Command::Path("/nowhere/plugin".into())), @"provider `p`: plugin `/nowhere/plugin` is not installed. Install it with `apt install plugin`.");
     let named = of(Command::Name("plugin".into()));
     private_file(&dir.path().join("plugin"), "");
