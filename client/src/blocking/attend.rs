@@ -16,7 +16,7 @@ use super::{
     call::{ExchangeError, begin, lost},
     deadline::Deadline,
     grpc::{ATTEND, DEPOSIT, MAX_RESPONSE, RawResponse, attending, framed, head, message, take_framed},
-    lease::{GLANCE, LeasedRun, has_terminal},
+    lease::{LeasedRun, POLL_INTERVAL, has_terminal},
     link::Link,
     wire::Wire,
 };
@@ -120,7 +120,7 @@ pub(super) fn attend(
         if let Some(left) = progress.time_left.take().filter(|_| is_patient) {
             deadline.extend(left.saturating_add(GRACE));
         }
-        let wake = run.is_some().then(|| deadline.passed().saturating_add(GLANCE));
+        let wake = run.is_some().then(|| deadline.passed().saturating_add(POLL_INTERVAL));
         link.turn(wire, deadline, wake)?;
     }
 }

@@ -24,7 +24,7 @@ use rustix::{
 };
 
 /// How often the plugin is looked at. A person types more slowly.
-pub(super) const GLANCE: Duration = Duration::from_millis(50);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How many looks later than the plugin its output may end. Processes that it has left behind may hold it.
 const LATE: u8 = 10;
 /// The size of a read.
@@ -119,7 +119,7 @@ impl Drop for LeasedRun {
             if !matches!(child.try_wait(), Ok(None)) {
                 return;
             }
-            sleep(GLANCE);
+            sleep(POLL_INTERVAL);
         }
     }
 }
