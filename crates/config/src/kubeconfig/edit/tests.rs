@@ -149,7 +149,7 @@ fn exec() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
     fn every_notation_is_restored_to_the_byte(
