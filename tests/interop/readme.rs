@@ -267,8 +267,10 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("systemctl --user disable --now credbroker.socket credbroker.service", SYSTEMD),
     ("systemctl --user enable --now credbroker.socket", SYSTEMD),
     ("systemctl --user restart credbroker.service", SYSTEMD),
+    ("credbroker restart", STOP),
     ("credbroker setup", SETUP),
     ("credbroker setup --undo", SETUP),
+    ("credbroker stop", STOP),
     ("credbroker doctor", "tests/it/doctor.rs"),
     ("credbroker login azure", LOGINS),
     ("credbroker logout azure", LOGINS),
@@ -335,6 +337,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
 /// There is no user manager in CI.
 const SYSTEMD: &str = "systemd/check.sh verifies the units and the activation";
 const SETUP: &str = "tests/it/setup.rs, with --yes";
+const STOP: &str = "tests/it/stop.rs";
 const BENCH: &str = "clippy and the benches themselves, which are measurements";
 const LOGINS: &str = "tests/it/logins, at terminals of the test";
 const GENERATED: &str = "tests/interop/channels/setup.sh, in directories of the test";

@@ -160,6 +160,12 @@ impl<R: PluginRunner> Claim<R> {
             return Err(CacheError::Retired(why));
         }
         let before = self.account_now().await;
+        if let Some(account) = before
+            && entry.starts_as(account, run)
+        {
+            cache.changed();
+            cache.resized(entry);
+        }
         run.progress().started = Some(cache.now().boot);
         entry.runs.fetch_add(1, Ordering::Relaxed);
         let result = self.run_plugin(&permit).await;
@@ -223,10 +229,16 @@ impl<R: PluginRunner> Claim<R> {
         let ending = effect.as_ref().and_then(|effect| self.ending(effect.as_ref().err()));
         let issued = |(_, current): &(RunOutcome, Current)| Arc::clone(&current.issued);
         let issued = effect.as_ref().map(|effect| effect.as_ref().map(issued).map_err(Arc::clone));
-        // It may be of an account that was left, or of both: only the callers that wait get it.
-        let is_doubtful = entry.identity.is_some() && run.progress().account != Some(entry.account());
-        if is_doubtful && run.progress().started.is_some() {
-            info!("the files that select the account changed during the run, so its outcome is not kept");
+        let (account, has_started) = {
+            let progress = run.progress();
+            (progress.account, progress.started.is_some())
+        };
+        // The outcome may belong to the account before, or to both. Only the callers that wait get it.
+        let is_doubtful = entry.identity.is_some() && has_started && account != Some(entry.account());
+        if is_doubtful {
+            info!(
+                "the files that select the account changed during the run, or cannot be read, so its outcome is not kept"
+            );
         }
         let mut is_refused = false;
         let is_leased = run.attendance.lender.is_some();

@@ -1,7 +1,6 @@
 //! The entry of one key.
 
 use std::{
-    mem,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -165,11 +164,29 @@ impl KeyEntry {
     /// Forgets everything if its files select another account by now. Returns whether they do.
     pub(crate) fn follow_account(&self) -> bool {
         let account = self.account();
-        let is_another = self.cell.borrow().account != account;
-        if is_another {
-            self.clear(|state| mem::replace(&mut state.account, account) != account, Run::detach);
+        // Versions only grow, and another task may have read a newer one.
+        let is_newer = self.cell.borrow().account < account;
+        if is_newer {
+            let follow = |state: &mut KeyState| {
+                let is_newer = state.account < account;
+                state.account = state.account.max(account);
+                is_newer
+            };
+            self.clear(follow, Run::detach);
         }
-        is_another
+        is_newer
+    }
+
+    /// Forgets what is of an account before `account`, but not `run`, which starts as that account. Returns whether it did.
+    pub(crate) fn starts_as(&self, account: u64, run: &Arc<Run>) -> bool {
+        self.cell.send_if_modified(|state| {
+            let is_own = state.run.as_ref().is_some_and(|found| Arc::ptr_eq(found, run));
+            let is_newer = is_own && state.account < account;
+            if is_newer {
+                (state.run, state.account) = (state.clear(), account);
+            }
+            is_newer
+        })
     }
 
     /// Forgets everything because the provider was retired. The run in flight ends. Callers and watches get the reason.

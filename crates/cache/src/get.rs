@@ -88,6 +88,7 @@ impl<R: PluginRunner> CredentialCache<R> {
     /// Fetches the credential of `spec` before a caller asks for it, as background work.
     pub async fn fetch_ahead(&self, spec: PluginSpec) -> Result<(), Failed> {
         let Interest { entry, .. } = &self.enter(spec, Caller::BROKER)?;
+        self.settle(entry).await;
         let (now, file) = (self.now(), entry.spec.file.version());
         let claim = (Urgency::Background, Some(RunReason::Prewarm), None);
         let decide = |state: &mut KeyState| decide(state, Asker::Program, file, now);

@@ -84,6 +84,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         for Interest { entry, .. } in &selected {
             let is_first = issuers.insert(&entry.spec.provider.issuer.name);
             let urgency = if is_first { Urgency::Forced } else { Urgency::Background };
+            self.settle(entry).await;
             if let Some(run) = self.force_claim(entry, urgency) {
                 run.set_floor(urgency);
                 runs.push(run);

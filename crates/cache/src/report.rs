@@ -10,6 +10,7 @@ use super::{
     cache::CredentialCache,
     entry::KeyEntry,
     error::Failed,
+    prompts::Asker,
     rejection::{Caller, Evidence, VERIFY_EVERY, Verdict, Verification},
     request::Request,
     state::{FirstStep, KeyState},
@@ -18,6 +19,9 @@ use credbroker_credential::{Cluster, Issued};
 use credbroker_observe::clock::Now;
 use credbroker_plugin::PluginSpec;
 use credbroker_runner::PluginRunner;
+
+/// Who says that a credential was rejected, and what may be asked of them.
+type Asking<'a> = (&'a Caller, Asker);
 
 /// The answer to a report of a rejected credential.
 #[derive(Clone, Debug)]
@@ -68,7 +72,8 @@ impl<R: PluginRunner> CredentialCache<R> {
         let (interest, asked) = (self.enter(spec, request.caller.peer)?, self.now());
         let entry = &interest.entry;
         self.settle(entry).await;
-        let plan = entry.update(|state| self.plan(state, generation, request, asked));
+        let asking = (&request.caller, request.asker(&entry.spec));
+        let plan = entry.update(|state| self.plan(state, generation, asking, asked));
         if plan.answer.is_some() || plan.outcome.is_none() {
             let (provider, key, run) = (&entry.spec.provider.name, &entry.spec.key, plan.answer.is_none());
             info!(%provider, %key, generation, run, "a client reports that the credential was rejected");
@@ -84,8 +89,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         Ok(Reported { issued, outcome: plan.outcome.unwrap_or(of_run) })
     }
 
-    fn plan(&self, state: &mut KeyState, generation: &str, request: &Request, now: Now) -> Reply {
-        let caller = &request.caller;
+    fn plan(&self, state: &mut KeyState, generation: &str, (caller, asker): Asking<'_>, now: Now) -> Reply {
         let current = state.current.as_ref().map(|current| Arc::clone(&current.issued));
         let reported = current.filter(|issued| issued.generation.to_string() == generation);
         let Some(issued) = reported else {
@@ -100,7 +104,7 @@ impl<R: PluginRunner> CredentialCache<R> {
             return Reply::default();
         }
         state.rejections.get_or_insert_default().known.count += 1;
-        respond(state, issued, caller, Evidence::Reported, now)
+        respond(state, issued, (caller, asker), Evidence::Reported, now)
     }
 
     /// How to answer a caller that asks again for `issued`. A suspicion never turns a valid credential into an error.
@@ -110,7 +114,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         issued: Arc<Issued>,
         request: &Request,
     ) -> FirstStep {
-        let (since, caller) = (self.now(), &request.caller);
+        let (since, caller, asker) = (self.now(), &request.caller, request.asker(&entry.spec));
         let verdict = match &request.verify_at {
             Some(cluster) => self.verdict(entry, &issued, cluster).await,
             None => Verdict::Unverifiable,
@@ -124,7 +128,8 @@ impl<R: PluginRunner> CredentialCache<R> {
             };
             let rejections = state.rejections.get_or_insert_default();
             let evidence = rejections.weigh(&held, caller, verdict, accepted, (since, now));
-            let plan = evidence.map(|evidence| respond(state, Arc::clone(&held), caller, evidence, now));
+            let plan =
+                evidence.map(|evidence| respond(state, Arc::clone(&held), (caller, asker), evidence, now));
             let next_run = state.rejections.as_ref().and_then(|known| known.not_before(Some(&held), now));
             (plan.unwrap_or_default().first, next_run.map(|until| until.saturating_sub(now.boot)))
         });
@@ -190,13 +195,19 @@ impl<R: PluginRunner> CredentialCache<R> {
 }
 
 /// How to answer `caller`, who has this evidence against the credential `held`.
-fn respond(state: &mut KeyState, held: Arc<Issued>, caller: &Caller, evidence: Evidence, now: Now) -> Reply {
+fn respond(
+    state: &mut KeyState,
+    held: Arc<Issued>,
+    (caller, asker): Asking<'_>,
+    evidence: Evidence,
+    now: Now,
+) -> Reply {
     if state.run.is_some() {
         return Reply { first: FirstStep::Join, ..Reply::default() };
     }
     let failure = state.failure.as_ref();
     // A held failure protects an account that a wrong password would lock.
-    if let Some(failure) = failure.filter(|failure| failure.is_held(now)) {
+    if let Some(failure) = failure.filter(|failure| failure.answers(asker, now)) {
         let failed = failure.at(now, caller.at_terminal);
         return Reply { answer: Some(Err(failed)), ..Reply::default() };
     }

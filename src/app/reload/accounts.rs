@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, path::PathBuf, pin::pin, sync::Arc, time::Duration};
 
+use futures_util::future::join_all;
 use tokio::time::sleep;
 use tracing::warn;
 
@@ -27,19 +28,19 @@ pub(in super::super) async fn follow_accounts<R: PluginRunner>(cache: Credential
         // Watched before they are read: a later change is reported.
         let (inotify, paths) = (watcher.instance(), followed.iter().take(MOST).cloned().collect::<Vec<_>>());
         let adding = within(&turn, move || Watches::add(inotify.as_deref(), &paths));
-        let (added, _) = noticing(&mut watcher, &identities, adding).await;
-        let added = added.unwrap_or_default();
-        let is_complete = added.is_complete && followed.len() <= MOST;
-        watcher.replace(added);
+        let (added, was_touched) = noticing(&mut watcher, &identities, adding).await;
+        let is_complete = added.as_ref().is_some_and(|added| added.is_complete) && followed.len() <= MOST;
+        if let Some(added) = added {
+            watcher.replace(added);
+        }
         let judging = async {
-            for files in &all {
-                cache.judge(files).await;
-            }
+            // In parallel: a mount that hangs delays no other file.
+            join_all(all.iter().map(|files| cache.judge(files))).await;
             sleep(PAUSE).await;
         };
         let ((), is_touched) = noticing(&mut watcher, &identities, judging).await;
-        // A file may name another one.
-        if is_touched || followed != self::followed(&all) {
+        // A file that was touched may have lost its own watch, and a file may name another one.
+        if was_touched || is_touched || followed != self::followed(&all) {
             continue;
         }
         if followed.len() > MOST && !std::mem::replace(&mut has_warned, true) {
@@ -63,7 +64,7 @@ pub(in super::super) async fn follow_accounts<R: PluginRunner>(cache: Credential
     }
 }
 
-/// Waits for `work`, which a slow file system can delay, and meanwhile notices events. Returns whether there was one, too.
+/// Waits for `work`, which a slow file system can delay, and notices events meanwhile. Also returns whether there was one.
 async fn noticing<T>(
     watcher: &mut Watcher,
     identities: &Identities,

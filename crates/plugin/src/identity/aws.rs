@@ -27,7 +27,8 @@ pub(super) fn used<'a>(texts: [&'a [u8]; 2], profiles: &[String]) -> Option<Vec<
                 [name] => (PROFILE, *name),
                 _ => return None,
             };
-            sections.push((section, Vec::new()));
+            // With its header: a line that moves to the next section has another meaning.
+            sections.push((section, vec![line]));
         }
     }
     let mut wanted: Vec<_> = profiles.iter().map(|name| (PROFILE, name.as_str())).collect();

@@ -144,7 +144,7 @@ impl Model {
         let Some(user) = asked.user.filter(|_| is_of_plugin) else { return };
         let before = key.failed.map(|(_, awake)| awake).filter(|failed| *failed < asked.at.awake);
         let is_notified = key.notified.get(&user).copied() >= before;
-        if asked.evictions == key.evictions && !is_notified {
+        if asked.kind == RequestKind::Get && asked.evictions == key.evictions && !is_notified {
             return self
                 .broken(|| format!("#{id}, for key {index}, got the failure of another command: {failed}"));
         }

@@ -67,7 +67,7 @@ pub(super) struct Asked {
     /// What it asked for.
     pub(super) identity: u64,
     pub(super) kind: RequestKind,
-    /// The process whose user is at a terminal, if one gets a credential there.
+    /// The process whose user is at a terminal.
     pub(super) user: Option<u64>,
     /// The longest time that it may wait; `None`: no limit.
     pub(super) limit: Option<Duration>,
@@ -176,7 +176,7 @@ impl Model {
         let evictions = known.evictions;
         self.event(|| format!("#{id} {kind:?} of {key} by {name} of {peer:x}, within {limit:?}"));
         let identity = identity(&self.catalog.spec(key));
-        let user = (caller.at_terminal && kind == RequestKind::Get).then(|| caller.id());
+        let user = caller.at_terminal.then(|| caller.id());
         if caller.at_terminal {
             self.keys[key].user_asked = Some(now.boot);
         }
