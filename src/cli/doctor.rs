@@ -5,6 +5,7 @@ pub(super) mod users;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    ffi::OsStr,
     fmt::Write as _,
     path::{Path, PathBuf},
     time::Duration,
@@ -186,9 +187,11 @@ impl<'a> Checks<'a> {
                 "plugins get the broker's values of variables of this shell that may select an account: {}",
                 names.join(", ")
             );
+            let set = self.environment.set("CREDBROKER_CALLER_ENV").map(OsStr::to_string_lossy);
+            let all: Vec<_> = set.as_deref().into_iter().chain(names).collect();
             let remedy = format!(
                 "if your plugin uses them, run `export CREDBROKER_CALLER_ENV={}`, and name them in `callerEnv` of the configuration",
-                names.join(",")
+                quoted(&all.join(","))
             );
             self.findings.add(CHECK, NOTE, text, remedy);
         }

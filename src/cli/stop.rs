@@ -44,9 +44,13 @@ pub(super) fn stop(args: &StopArgs, console: &mut Console<'_>) -> anyhow::Result
     let (environment, socket) = (console.environment, args.socket.locate(console.environment)?);
     if args.socket.path.is_none() && is_managed(environment) {
         programs::manage(&["stop", SERVICE], environment)?;
-    } else if !end(&socket)? {
-        writeln!(console.out, "No broker runs on {socket}.")?;
-        return Ok(0);
+    } else {
+        // Of the user's own broker and the machine's, the own one.
+        let own = socket.candidates().next().map_or_else(|| socket.clone(), Socket::at);
+        if !end(&own)? {
+            writeln!(console.out, "No broker runs on {own}.")?;
+            return Ok(0);
+        }
     }
     writeln!(console.out, "Stopped.")?;
     Ok(0)
@@ -55,16 +59,17 @@ pub(super) fn stop(args: &StopArgs, console: &mut Console<'_>) -> anyhow::Result
 pub(super) fn restart(console: &mut Console<'_>) -> anyhow::Result<u8> {
     let environment = console.environment;
     let (is_managed, socket) = (is_managed(environment), SocketArg::default().locate(environment)?);
-    let starter = Starter::of(false, &(&environment.0).into()).filter(Starter::has_mark);
+    let starter = Starter::of(false, &(&environment.0).into()).filter(|_| !is_managed);
+    let can_start = starter.as_ref().map(Starter::can_start).transpose().map_err(Failure::from)?;
     anyhow::ensure!(
-        is_managed || starter.is_some(),
+        is_managed || can_start == Some(true),
         "the broker cannot be restarted: `credbroker setup` did not record how it is started; run `credbroker stop`, and start it as before"
     );
     let _restarts = socket.candidates().next().and_then(|path| locked(path).ok());
     if is_managed {
         programs::manage(&["restart", SERVICE], environment)?;
     } else if let Some(starter) = starter {
-        end(&socket)?;
+        end(&starter.own_socket())?;
         start(&starter, environment)?;
     }
     writeln!(console.out, "Restarted.")?;

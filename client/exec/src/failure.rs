@@ -80,7 +80,7 @@ impl Failure {
             Self::Usage(_) => "; see credbroker-exec --help".into(),
             Self::OnDemand(_) => "; run `credbroker setup` again, or start it with `credbroker serve`".into(),
             Self::Broker(Unreachable { source, .. }) if hangs(&**source) => {
-                "; restart the broker, or name another socket with --socket or CREDBROKER_SOCKET".into()
+                "; run `credbroker restart`, or name another socket with --socket or CREDBROKER_SOCKET".into()
             }
             Self::Broker(Unreachable { socket, .. }) => {
                 let own = if is_only_the_systems(socket) { OWN } else { "" };

@@ -79,9 +79,13 @@ impl Starter {
         matches!(self.stopped(), Ok(Some(_)))
     }
 
-    /// Whether `credbroker setup` left its mark.
-    pub fn has_mark(&self) -> bool {
-        self.mark.exists()
+    /// Whether [`start`](Self::start) would start the broker if it did not run.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`start`](Self::start).
+    pub fn can_start(&self) -> Result<bool, OnDemandError> {
+        self.usable()?.map_or(Ok(false), |(_, recorded)| is_safe(&recorded).map(|()| true))
     }
 
     /// Starts the broker, if there is a mark and this user is not root. Returns its socket without waiting, or `None` if it
@@ -95,11 +99,15 @@ impl Starter {
         // Of many shims one starts the broker; the lock ends with its process.
         if flock(&mark, FlockOperation::NonBlockingLockExclusive).is_ok() {
             std::mem::forget(mark);
-            checked(&recorded.program)?;
-            safe(&recorded.log, || unsafe_way(recorded.log.parent().unwrap_or(Path::new("/"))))?;
+            is_safe(&recorded)?;
             spawn(&recorded).map_err(|error| problem(&recorded.program, &error.to_string()))?;
         }
-        Ok(Some(Socket::at(self.socket())))
+        Ok(Some(self.own_socket()))
+    }
+
+    /// The socket of the broker that it starts.
+    pub fn own_socket(&self) -> Socket {
+        Socket::at(self.socket())
     }
 
     fn socket(&self) -> PathBuf {
@@ -108,12 +116,14 @@ impl Starter {
 
     /// The mark, and what it says, if the broker does not run.
     fn stopped(&self) -> Result<Option<(File, OnDemand)>, OnDemandError> {
+        if is_absent(&self.socket()) { self.usable() } else { Ok(None) }
+    }
+
+    /// The mark, and what it says, if it is for this user and this runtime directory.
+    fn usable(&self) -> Result<Option<(File, OnDemand)>, OnDemandError> {
         let user = geteuid();
         let is_own = |found: Metadata| found.uid() == user.as_raw();
-        if user.is_root()
-            || !self.runtime_directory.metadata().is_ok_and(is_own)
-            || !is_absent(&self.socket())
-        {
+        if user.is_root() || !self.runtime_directory.metadata().is_ok_and(is_own) {
             return Ok(None);
         }
         let is_for_this = |(_, recorded): &(File, OnDemand)| {
@@ -138,6 +148,12 @@ impl Starter {
         });
         recorded.map(|recorded| Some((file, recorded))).map_err(|why| problem(&self.mark, &why))
     }
+}
+
+/// Fails if other users can change what is started.
+fn is_safe(recorded: &OnDemand) -> Result<(), OnDemandError> {
+    checked(&recorded.program)?;
+    safe(&recorded.log, || unsafe_way(recorded.log.parent().unwrap_or(Path::new("/"))))
 }
 
 /// Whether no process listens there. Does not block: a listener whose queue is full is there.

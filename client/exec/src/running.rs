@@ -8,6 +8,7 @@ use std::{
 };
 
 use credbroker_client::{Socket, paths};
+use rustix::fs::{major, minor, statfs};
 
 /// Most bytes of the list that are read.
 const MOST: u64 = 4 << 20;
@@ -27,9 +28,11 @@ pub(crate) fn holders(socket: &Socket) -> [Option<i32>; 2] {
     }
     for path in socket.candidates().flat_map(names) {
         for (holder, lock) in holders.iter_mut().zip(paths::locks(&path)) {
-            let inode = fs::metadata(lock).ok().map(|found| found.ino());
-            let held = || list.lines().filter_map(locked).find(|(_, of)| Some(*of) == inode);
-            *holder = holder.or_else(|| held().map(|(process, _)| process));
+            let Some((device, inode)) = listed(&lock) else { continue };
+            let is_of =
+                |(_, on, of): &(i32, &str, u64)| *of == inode && device.as_deref().is_none_or(|of| of == *on);
+            let held = || list.lines().filter_map(locked).find(is_of);
+            *holder = holder.or_else(|| held().map(|(process, ..)| process));
         }
     }
     holders
@@ -41,14 +44,26 @@ fn names(path: &Path) -> impl Iterator<Item = PathBuf> {
     [Some(path.to_owned()), target].into_iter().flatten()
 }
 
-/// The process and the inode of a line of `/proc/locks` about an exclusive `flock` that is held.
-fn locked(line: &str) -> Option<(i32, u64)> {
+/// The device and the inode of a file in `/proc/locks`. `None` for the device: there it differs from that of `stat`.
+fn listed(file: &Path) -> Option<(Option<String>, u64)> {
+    /// btrfs and overlayfs.
+    const OWN_NUMBERS: [u64; 2] = [0x9123_683e, 0x794c_7630];
+    let (found, system) = (fs::metadata(file).ok()?, statfs(file).ok()?);
+    let has_own =
+        OWN_NUMBERS.iter().any(|magic| u64::try_from(system.f_type).is_ok_and(|kind| kind == *magic));
+    let device = || format!("{:02x}:{:02x}", major(found.dev()), minor(found.dev()));
+    Some(((!has_own).then(device), found.ino()))
+}
+
+/// The process, the device and the inode of a line of `/proc/locks` about an exclusive `flock` that is held.
+fn locked(line: &str) -> Option<(i32, &str, u64)> {
     let mut fields = line.split_ascii_whitespace().skip(1);
     if fields.next()? != "FLOCK" || fields.nth(1)? != "WRITE" {
         return None;
     }
     let process = fields.next()?.parse().ok()?;
-    Some((process, fields.next()?.rsplit(':').next()?.parse().ok()?))
+    let (device, inode) = fields.next()?.rsplit_once(':')?;
+    Some((process, device, inode.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -61,7 +76,7 @@ mod tests {
     #[test]
     fn a_line_of_an_exclusive_lock_names_its_file() {
         let table = [
-            ("1: FLOCK  ADVISORY  WRITE 3157 fe:00:1310764 0 EOF", Some((3157, 1_310_764))),
+            ("1: FLOCK  ADVISORY  WRITE 3157 fe:00:1310764 0 EOF", Some((3157, "fe:00", 1_310_764))),
             ("12: FLOCK  ADVISORY  READ 3157 fe:00:7 0 EOF", None),
             ("1: -> FLOCK  ADVISORY  WRITE 3157 fe:00:7 0 EOF", None),
             ("3: POSIX  ADVISORY  WRITE 1 fe:00:7 0 EOF", None),

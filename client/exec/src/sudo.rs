@@ -1,6 +1,6 @@
 //! Root, after sudo: the broker of the user who called it may serve root.
 
-use std::{ffi::OsStr, path::Path};
+use std::path::Path;
 
 use credbroker_client::Socket;
 
@@ -15,7 +15,7 @@ use crate::{
 pub(crate) struct Caller {
     pub(crate) uid: u32,
     pub(crate) socket: Socket,
-    /// What root's request has of the environment: what the stanza sets.
+    /// What root's request has of the environment: none of its variables.
     pub(crate) environment: Environment,
 }
 
@@ -36,9 +36,8 @@ impl Caller {
         if !is_clients_choice(named, own, edges.parent_environment) {
             return None;
         }
-        let is_sent =
-            |name: &OsStr| name == "KUBERNETES_EXEC_INFO" || named.iter().any(|named| named == name);
-        let sent = own.iter().filter(|(name, _)| is_sent(name));
+        // The broker knows what the stanza sets: the definition has it. A stanza that only names a variable would get root's.
+        let sent = own.iter().filter(|(name, _)| *name == "KUBERNETES_EXEC_INFO");
         let environment = sent.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         Some(Self { uid, socket: Socket::at(path).server_uid(uid), environment })
     }

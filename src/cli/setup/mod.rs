@@ -32,6 +32,7 @@ use credbroker_config::{
     self as config,
     kubeconfig::{Kubeconfig, is_shim},
 };
+use credbroker_credential::text::quoted;
 use credbroker_exec::running;
 use credbroker_plugin::Environment;
 
@@ -90,7 +91,7 @@ pub(super) fn run(
     let program = program.context("the path of this program cannot be found")?;
     let plan = Plan::of(console.environment, own, &program, man_pages, !args.no_systemd, &manifest)?;
     if confirmed("This writes:", &plan.lines(), args.yes, console)? {
-        apply(&plan, &mut manifest, args.yes, console)?;
+        apply(&plan, &mut manifest, console)?;
     }
     Ok(0)
 }
@@ -116,7 +117,7 @@ fn confirmed(title: &str, lines: &[String], yes: bool, console: &mut Console<'_>
     Ok(is_yes)
 }
 
-fn apply(plan: &Plan, manifest: &mut Manifest, yes: bool, console: &mut Console<'_>) -> anyhow::Result<()> {
+fn apply(plan: &Plan, manifest: &mut Manifest, console: &mut Console<'_>) -> anyhow::Result<()> {
     let environment = console.environment;
     let is_ours = manifest.may_write(&plan.config);
     BrokerConfig::find(Some(&plan.config), environment)?.add(&plan.kubeconfigs, |text, missing| {
@@ -152,7 +153,7 @@ fn apply(plan: &Plan, manifest: &mut Manifest, yes: bool, console: &mut Console<
         programs::manage(&["enable", "--now", "credbroker.socket"], environment)?;
     }
     if !matches!(plan.start, Start::ByHand(_)) {
-        restart_if_older(yes, console)?;
+        restart_if_older(console)?;
     }
     let next = if plan.kubeconfigs.is_empty() {
         "No user of your kubeconfig runs an exec plugin. When one does, run `credbroker setup` again."
@@ -172,15 +173,19 @@ fn apply(plan: &Plan, manifest: &mut Manifest, yes: bool, console: &mut Console<
 }
 
 /// Restarts a broker that has an earlier program, or was started with other variables.
-fn restart_if_older(yes: bool, console: &mut Console<'_>) -> anyhow::Result<()> {
+fn restart_if_older(console: &mut Console<'_>) -> anyhow::Result<()> {
     let info = async |client: Client| client.admin().broker_info().await;
     let running = BrokerArgs::default().try_ask(console.environment, info)?.ok();
     if let Some(path) =
         running.and_then(|running| recorded::changed_since(running.started_at, console.environment))
     {
-        let lines = [format!("{} has changed since it started", path.display())];
-        if confirmed("This restarts the broker:", &lines, yes, console)? {
-            stop::restart(console)?;
+        writeln!(
+            console.out,
+            "The broker restarts, because {} has changed since it started:",
+            path.display()
+        )?;
+        if let Err(why) = stop::restart(console) {
+            writeln!(console.out, "Warning: {why:#}")?;
         }
     }
     Ok(())
@@ -277,7 +282,7 @@ fn refuse_if_used(manifest: &Manifest, environment: &Environment) -> anyhow::Res
     paths.retain(|path| !manifest.files.contains_key(path));
     let Some((path, names)) = with_users(paths, is_shim) else { return Ok(()) };
     let (shown, file) = (path.display(), shell_word(&path));
-    let name = names.first().map(|name| shell_word(Path::new(name))).unwrap_or_default();
+    let name = names.first().map(|name| quoted(name)).unwrap_or_default();
     anyhow::bail!(
         "nothing was removed, because users of {shown} run credbroker-exec and have no original to restore: {}; run `kubectl --kubeconfig {file} config delete-user {name}` for each, or take the file out of KUBECONFIG",
         few(names)

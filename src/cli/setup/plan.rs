@@ -204,8 +204,9 @@ fn units(program: &str, config: Option<&Path>, shell: &Environment) -> [(&'stati
     let variables = shell.0.iter().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
     let is_its = |name: &str| name == "PATH" || name.to_ascii_lowercase().ends_with("_proxy");
     start.extend(variables.filter(|(name, _)| is_its(name)).map(|(name, value)| assignment(name, value)));
-    // The advice for another path of the program is not needed.
-    let service = SERVICE.replacen(START, &start, 1);
+    // The comments before it are advice for another path of the program, and for another PATH.
+    let service = SERVICE.find("[Unit]").and_then(|at| SERVICE.get(at..)).unwrap_or(SERVICE);
+    let service = service.replacen(START, &start, 1);
     [("credbroker.service", service), ("credbroker.socket", SOCKET.to_owned())]
 }
 

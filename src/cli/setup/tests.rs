@@ -20,7 +20,7 @@ fn after_a_setup_that_failed_its_files_are_still_its_own() {
     let run = |plan: &Plan| {
         let mut manifest = Manifest::read(&plan.own).unwrap().unwrap_or_default();
         let (environment, mut out, mut err) = (Environment::default(), Vec::new(), Vec::new());
-        apply(plan, &mut manifest, true, &mut console(&environment, &mut out, &mut err))
+        apply(plan, &mut manifest, &mut console(&environment, &mut out, &mut err))
     };
     let may_write = |name: &str| Manifest::read(&path("own")).unwrap().unwrap().may_write(&path(name));
     fs::write(path("blocked"), "").unwrap();

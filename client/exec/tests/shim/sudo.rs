@@ -74,13 +74,13 @@ impl Users {
 }
 
 #[test]
-fn the_broker_of_the_user_gets_what_the_stanza_sets_and_no_other_variable() {
+fn the_broker_of_the_user_gets_no_variable_of_root() {
     let Some(users) = Users::new(61_231, 61_231, Answer::token("of-user")) else { return };
     let (status, stdout, shown) = users.sudo(&format!("{SHIM} {STANZA}"), Path::new("/nonexistent")).end();
     assert!(status.success() && stdout.contains("of-user"), "{stdout}{shown}");
     assert_eq!(shown.trim(), "credbroker-exec: asks the broker of uid 61231, who called sudo");
     let request = users.broker.request();
-    assert_eq!(env_of(&request), [("AWS_PROFILE", "prod")]);
+    assert_eq!(env_of(&request), []);
     assert!(request.session.is_empty(), "{request:?}");
 }
 

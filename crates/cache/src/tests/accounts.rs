@@ -102,3 +102,21 @@ async fn a_watch_of_a_plugin_that_changes_its_files_does_not_run_it_again_and_ag
     assert!((5..=25).contains(&setup.runs()), "{} in 10 s", setup.runs());
     watch.next().await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_run_of_the_broker_itself_starts_as_the_account_of_the_moment() {
+    let (setup, directory) = (setup(&[Script::Token(mins(60))]), private_directory());
+    let file = directory.path().join("file");
+    fs::write(&file, "one").unwrap();
+    setup.cache.fetch_ahead(of_file(&file)).await.unwrap();
+    assert_eq!(ask(&setup, &file).await.unwrap(), "test-1");
+    fs::write(&file, "two").unwrap();
+    touch(&setup);
+    assert_eq!(setup.cache.refresh(&Selector::All).await, 1);
+    assert_eq!(ask(&setup, &file).await.unwrap(), "test-2");
+    // No touch: the run itself finds the change.
+    fs::write(&file, "three").unwrap();
+    assert_eq!(setup.cache.refresh(&Selector::All).await, 1);
+    assert_eq!(ask(&setup, &file).await.unwrap(), "test-3");
+    assert_eq!(setup.runs(), 3);
+}
