@@ -44,7 +44,8 @@ pub fn is_identity_variable(name: &[u8]) -> bool {
 const ACCOUNT_WORDS: [&[u8]; 7] =
     [b"PROFILE", b"ACCOUNT", b"CONTEXT", b"TENANT", b"PROJECT", b"SUBSCRIPTION", b"REGION"];
 /// Words of names whose values may be secret. Kubernetes gives each container variables with the word `PORT` for each Service.
-const OTHER_WORDS: &str = "KEY TOKEN SECRET PASS PASSWORD CREDENTIAL CREDENTIALS JSON PORT";
+const OTHER_WORDS: &str = "KEY KEYS APIKEY TOKEN TOKENS SECRET SECRETS PASS PASSWORD PASSWD PWD PASSPHRASE CREDENTIAL \
+                           CREDENTIALS JSON JWT PORT";
 /// How names begin that CI systems, tools, desktops and terminals set for every program.
 const OF_ALL_PROGRAMS: &str = "CI_ GITHUB_ DOCKER_ NIX_ XDG_ACTIVATION_ GNOME_TERMINAL_ ITERM_ KONSOLE_ PTYXIS_ TERMINATOR_ \
                                TILIX_ VSCODE_ WT_";

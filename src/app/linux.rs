@@ -185,8 +185,8 @@ impl Watcher {
     }
 
     /// Waits for touches of followed files, or until the kernel has dropped events; `collect`: how long the first events are
-    /// collected before they are read. Pending without end if inotify does not work. Cancel safe.
-    pub(super) async fn touches(&mut self, mut collect: Duration) -> Vec<(PathBuf, Touch)> {
+    /// collected before they are read, and `then`: those after others that do not matter. Pending without end if inotify does not work. Cancel safe.
+    pub(super) async fn touches(&mut self, mut collect: Duration, then: Duration) -> Vec<(PathBuf, Touch)> {
         loop {
             // Registered only while it is waited for, because each event would wake the runtime.
             let events = self.inotify.as_ref().and_then(registered);
@@ -200,7 +200,7 @@ impl Watcher {
             if !touches.is_empty() || self.has_lost_events {
                 return touches;
             }
-            collect = COLLECT;
+            collect = then;
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeSet,
+    ffi::OsStr,
     num::NonZeroUsize,
     path::PathBuf,
     sync::{
@@ -94,8 +95,9 @@ impl Provider {
     pub fn not_installed(&self) -> String {
         let place = match &self.command {
             Command::Name(_) => {
-                let path = self.inherited.get("PATH").unwrap_or_default();
-                format!(" in the broker's PATH, {}", path.display())
+                let path = self.inherited.set("PATH");
+                let shown = path.map_or_else(|| "which is empty".into(), OsStr::to_string_lossy);
+                format!(" in the broker's PATH, {shown}")
             }
             Command::Path(_) => String::new(),
         };

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::HashMap, sync::LazyLock};
 
-use credbroker_proto::{Globs, IDENTITY_VARIABLES, is_account_variable};
+use credbroker_proto::{Globs, IDENTITY_VARIABLES, is_account_variable, is_identity_variable};
 
 /// What a variable can change in a plugin.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -58,10 +58,12 @@ pub fn may_select_identity(name: &str) -> bool {
 
 /// Whether a variable of this name selects an account, as far as its name shows, and no program or file.
 pub fn selects_account(name: &str) -> bool {
+    let is_account = || is_account_variable(name.as_bytes());
     match effect(name) {
-        Effect::Identity => true,
+        // Not all: its patterns match names that clients do not send.
+        Effect::Identity => is_identity_variable(name.as_bytes()) || is_account(),
         Effect::Program | Effect::Place => false,
-        Effect::Value | Effect::Unknown => is_account_variable(name.as_bytes()),
+        Effect::Value | Effect::Unknown => is_account(),
     }
 }
 

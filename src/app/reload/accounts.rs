@@ -84,7 +84,7 @@ async fn noticing<T>(
 
 /// Waits for an event. From then on, requests that depend on a file wait until it was read.
 async fn notice(watcher: &mut Watcher, identities: &Identities) {
-    watcher.touches(Duration::ZERO).await;
+    watcher.touches(Duration::ZERO, PAUSE).await;
     watcher.has_lost_events();
     // Through links and other names, any file may be the one that was touched.
     identities.all().iter().for_each(|files| files.touch());
