@@ -67,3 +67,19 @@ fn this_process_descends_from_its_parent_and_not_the_other_way_round() {
         assert_eq!(ancestor(pid, ancestors), None, "{pid}");
     }
 }
+
+#[test]
+fn a_grandchild_is_found_by_its_parents_alone() {
+    use std::io::BufRead as _;
+    #[expect(clippy::disallowed_methods, reason = "processes to look at")]
+    let mut shell = std::process::Command::new("sh");
+    let shell = shell.args(["-c", "sleep 60 & echo $!; wait"]).stdout(std::process::Stdio::piped());
+    let mut shell = shell.spawn().unwrap();
+    let mut line = String::new();
+    io::BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let (own, grandchild) = (std::process::id(), line.trim().parse().unwrap());
+    assert_eq!(ancestor(grandchild, &[own]), Some(own));
+    assert_eq!(ancestor(grandchild, &[u32::MAX]), None);
+    kill_process(Pid::from_raw(line.trim().parse().unwrap()).unwrap(), Signal::KILL).unwrap();
+    shell.wait().unwrap();
+}
