@@ -77,9 +77,10 @@ fn a_grandchild_is_found_by_its_parents_alone() {
     let mut shell = shell.spawn().unwrap();
     let mut line = String::new();
     io::BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let (own, grandchild) = (std::process::id(), line.trim().parse().unwrap());
-    assert_eq!(ancestor(grandchild, &[own]), Some(own));
-    assert_eq!(ancestor(grandchild, &[u32::MAX]), None);
-    kill_process(Pid::from_raw(line.trim().parse().unwrap()).unwrap(), Signal::KILL).unwrap();
+    let (own, grandchild) = (std::process::id(), line.trim().parse::<u32>().unwrap());
+    let found = [own, u32::MAX].map(|root| ancestor(grandchild, &[root]));
+    // Before the look at the result: a test that fails leaves no process.
+    kill_process(pid(grandchild.cast_signed()), Signal::KILL).unwrap();
     shell.wait().unwrap();
+    assert_eq!(found, [Some(own), None]);
 }
