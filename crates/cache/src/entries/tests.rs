@@ -195,3 +195,8 @@ fn the_cost_of_room_does_not_grow_with_the_entries() {
         assert_eq!(most(20_000, in_use, is_touched), most(2_000, in_use, is_touched));
     }
 }
+
+#[test]
+fn the_broker_is_not_root() {
+    assert_ne!(crate::entry::uid(Caller::BROKER), 0);
+}

@@ -67,3 +67,20 @@ fn this_process_descends_from_its_parent_and_not_the_other_way_round() {
         assert_eq!(ancestor(pid, ancestors), None, "{pid}");
     }
 }
+
+#[test]
+fn a_grandchild_is_found_by_its_parents_alone() {
+    use std::io::BufRead as _;
+    #[expect(clippy::disallowed_methods, reason = "processes to look at")]
+    let mut shell = std::process::Command::new("sh");
+    let shell = shell.args(["-c", "sleep 60 & echo $!; wait"]).stdout(std::process::Stdio::piped());
+    let mut shell = shell.spawn().unwrap();
+    let mut line = String::new();
+    io::BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let (own, grandchild) = (std::process::id(), line.trim().parse::<u32>().unwrap());
+    let found = [own, u32::MAX].map(|root| ancestor(grandchild, &[root]));
+    // Before the look at the result: a test that fails leaves no process.
+    kill_process(pid(grandchild.cast_signed()), Signal::KILL).unwrap();
+    shell.wait().unwrap();
+    assert_eq!(found, [Some(own), None]);
+}
