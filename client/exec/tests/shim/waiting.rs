@@ -89,7 +89,10 @@ fn a_listener_that_sends_nothing_counts_as_a_missing_broker_after_five_seconds()
     let listener = UnixListener::bind(broker.socket()).unwrap();
     let accepted = thread::spawn(move || listener.accept().unwrap());
     let line = complaint(&mut asking(&broker), 69);
-    assert!(line.contains("accepted the connection and sent nothing for 5 s; run `credbroker restart`"), "{line}");
+    assert!(
+        line.contains("accepted the connection and sent nothing for 5 s; run `credbroker restart`"),
+        "{line}"
+    );
     accepted.join().unwrap();
 }
 
