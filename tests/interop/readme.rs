@@ -266,7 +266,6 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("systemctl --user daemon-reload", SYSTEMD),
     ("systemctl --user disable --now credbroker.socket credbroker.service", SYSTEMD),
     ("systemctl --user enable --now credbroker.socket", SYSTEMD),
-    ("systemctl --user restart credbroker.service", SYSTEMD),
     ("credbroker restart", STOP),
     ("credbroker setup", SETUP),
     ("credbroker setup --undo", SETUP),
