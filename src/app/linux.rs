@@ -185,7 +185,8 @@ impl Watcher {
     }
 
     /// Waits for touches of followed files, or until the kernel has dropped events; `collect`: how long the first events are
-    /// collected before they are read, and `then`: those after others that do not matter. Pending without end if inotify does not work. Cancel safe.
+    /// collected before they are read, and `then`: how long later ones are, after events that do not matter. Pending without end
+    /// if inotify does not work. Cancel safe.
     pub(super) async fn touches(&mut self, mut collect: Duration, then: Duration) -> Vec<(PathBuf, Touch)> {
         loop {
             // Registered only while it is waited for, because each event would wake the runtime.

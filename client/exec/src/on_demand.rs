@@ -83,7 +83,7 @@ impl Starter {
     ///
     /// # Errors
     ///
-    /// Those of [`start`](Self::start).
+    /// The same errors as [`start`](Self::start).
     pub fn can_start(&self) -> Result<bool, OnDemandError> {
         self.usable()?.map_or(Ok(false), |(_, recorded)| is_safe(&recorded).map(|()| true))
     }

@@ -44,7 +44,7 @@ fn names(path: &Path) -> impl Iterator<Item = PathBuf> {
     [Some(path.to_owned()), target].into_iter().flatten()
 }
 
-/// The device and the inode of a file in `/proc/locks`. `None` for the device: there it differs from that of `stat`.
+/// The device and the inode of a file in `/proc/locks`. `None` for the device: the kernel lists another device there than `stat` returns.
 fn listed(file: &Path) -> Option<(Option<String>, u64)> {
     /// btrfs and overlayfs.
     const OWN_NUMBERS: [u64; 2] = [0x9123_683e, 0x794c_7630];
