@@ -10,11 +10,14 @@ pub const DOMAIN: &str = "credbroker.io";
 /// The metadata key of an `ErrorInfo` for the name of the provider.
 pub const PROVIDER: &str = "provider";
 
-/// The metadata key of an `ErrorInfo` for the `key` of the `CredentialState`.
-pub const KEY: &str = "key";
+/// The metadata key of an `ErrorInfo` for the `id` of the `CredentialState`.
+pub const ID: &str = "id";
 
 /// The metadata key of an `ErrorInfo` for the ClusterProfile, as NAMESPACE/NAME.
 pub const CLUSTER: &str = "cluster";
+
+/// The metadata key of an `ErrorInfo` for the name of the context of a kubeconfig.
+pub const CONTEXT: &str = "context";
 
 /// The metadata key of an `ErrorInfo` with [`Reason::Overloaded`]: its value is the name of the limit that is reached,
 /// for example `watches of a connection`.
@@ -48,6 +51,7 @@ impl Reason {
             Self::ExecInfoTooLarge | Self::InvalidRequest => Code::InvalidArgument,
             Self::NoMatchingProvider
             | Self::UnknownClusterProfile
+            | Self::UnknownContext
             | Self::UnknownDefinition
             | Self::UnknownProvider => Code::NotFound,
             Self::AmbiguousProvider

@@ -2,9 +2,12 @@
 
 use std::fmt;
 
-use crate::v1::{
-    AccountVariable, AttendCredentialRequest, AttendCredentialResponse, Cluster, Credential, CredentialRef,
-    DepositOutputRequest, GetCredentialRequest, Lease, credential_ref::Source,
+use crate::{
+    v1::{Cluster, Credential, CredentialRef, GetCredentialRequest, credential_ref::Source},
+    v1alpha1::{
+        AccountVariable, AttendCredentialRequest, DepositOutputRequest, Lease,
+        attend_credential_response::Output,
+    },
 };
 
 /// Replaces a value of this many bytes.
@@ -42,6 +45,7 @@ impl fmt::Debug for GetCredentialRequest {
             .field("exec_plugin_caller", &self.exec_plugin_caller)
             .field("at_terminal", &self.at_terminal)
             .field("session", &self.session.keys())
+            .field("min_lifetime", &self.min_lifetime)
             .finish()
     }
 }
@@ -59,15 +63,9 @@ impl fmt::Debug for AttendCredentialRequest {
 }
 
 /// The lines may hold a device code: their number is shown.
-impl fmt::Debug for AttendCredentialResponse {
+impl fmt::Debug for Output {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AttendCredentialResponse")
-            .field("credential", &self.credential)
-            .field("cluster", &self.cluster)
-            .field("stderr_lines", &self.stderr_lines.len())
-            .field("time_left", &self.time_left)
-            .field("lease", &self.lease)
-            .finish()
+        f.debug_struct("Output").field("stderr_lines", &self.stderr_lines.len()).finish()
     }
 }
 
@@ -115,6 +113,7 @@ impl fmt::Debug for Source {
         match self {
             Self::Provider(provider) => provider.fmt(f),
             Self::ClusterProfile(profile) => profile.fmt(f),
+            Self::Context(context) => context.fmt(f),
         }
     }
 }

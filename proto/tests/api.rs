@@ -21,7 +21,8 @@ const NESTED_ENUMS: i32 = 4;
 /// Of fields in a message, methods in a service, and values in an enum.
 const MEMBERS: i32 = 2;
 
-const HEAD: &str = "# API reference\n\n<!-- Generated from proto/credbroker/v1/credbroker.proto: BLESS=1 cargo test -p credbroker-proto -->\n\n";
+const HEAD: &str =
+    "# API reference\n\n<!-- Generated from proto/credbroker: BLESS=1 cargo test -p credbroker-proto -->\n\n";
 
 #[test]
 fn the_reference_is_what_the_comments_say() {
@@ -38,19 +39,22 @@ fn the_reference_is_what_the_comments_say() {
 
 fn reference() -> String {
     let set = FileDescriptorSet::decode(FILE_DESCRIPTOR_SET).expect("the committed descriptors");
-    let file = set.file.into_iter().find(|file| file.package() == "credbroker.v1").expect("the package");
-    let mut out = Reference { comments: comments(&file), text: HEAD.to_owned() };
-    out.paragraphs(&[SYNTAX]);
-    for (index, service) in (0..).zip(&file.service) {
-        out.service(service, &[SERVICES, index]);
+    let mut text = HEAD.to_owned();
+    for file in set.file.iter().filter(|file| file.package().starts_with("credbroker.")) {
+        let mut out = Reference { comments: comments(file), text };
+        out.title("##", &format!("`{}`", file.name()), &[SYNTAX]);
+        for (index, service) in (0..).zip(&file.service) {
+            out.service(service, &[SERVICES, index]);
+        }
+        for (index, message) in (0..).zip(&file.message_type) {
+            out.message(message, "", &[MESSAGES, index]);
+        }
+        for (index, found) in (0..).zip(&file.enum_type) {
+            out.enumeration(found, "", &[ENUMS, index]);
+        }
+        text = out.text;
     }
-    for (index, message) in (0..).zip(&file.message_type) {
-        out.message(message, "", &[MESSAGES, index]);
-    }
-    for (index, found) in (0..).zip(&file.enum_type) {
-        out.enumeration(found, "", &[ENUMS, index]);
-    }
-    format!("{}\n", out.text.trim_end())
+    format!("{}\n", text.trim_end())
 }
 
 type Comments = HashMap<Vec<i32>, String>;
@@ -94,12 +98,13 @@ impl Reference {
     }
 
     fn service(&mut self, service: &ServiceDescriptorProto, path: &[i32]) {
-        self.title("##", &format!("Service `{}`", service.name()), path);
+        self.title("###", &format!("Service `{}`", service.name()), path);
         for (index, method) in (0..).zip(&service.method) {
-            let stream = if method.server_streaming() { "stream " } else { "" };
-            let [request, response] = [method.input_type(), method.output_type()].map(short);
-            let title = format!("`{}({request}) returns ({stream}{response})`", method.name());
-            self.title("###", &title, &[path, &[MEMBERS, index]].concat());
+            let stream = |streams| if streams { "stream " } else { "" };
+            let request = [stream(method.client_streaming()), short(method.input_type())].concat();
+            let response = [stream(method.server_streaming()), short(method.output_type())].concat();
+            let title = format!("`{}({request}) returns ({response})`", method.name());
+            self.title("####", &title, &[path, &[MEMBERS, index]].concat());
         }
     }
 
@@ -109,7 +114,7 @@ impl Reference {
         if is_map {
             return;
         }
-        self.title("##", &format!("Message `{name}`"), path);
+        self.title("###", &format!("Message `{name}`"), path);
         if !message.field.is_empty() {
             self.text.push_str("| Field | Type | Description |\n|---|---|---|\n");
             for (index, field) in (0..).zip(&message.field) {
@@ -126,7 +131,7 @@ impl Reference {
     }
 
     fn enumeration(&mut self, found: &EnumDescriptorProto, outer: &str, path: &[i32]) {
-        self.title("##", &format!("Enum `{outer}{}`", found.name()), path);
+        self.title("###", &format!("Enum `{outer}{}`", found.name()), path);
         self.text.push_str("| Value | Number | Description |\n|---|---|---|\n");
         for (index, value) in (0..).zip(&found.value) {
             let number = value.number().to_string();
@@ -159,5 +164,8 @@ fn of(field: &FieldDescriptorProto, message: &DescriptorProto) -> String {
 }
 
 fn short(name: &str) -> &str {
-    name.trim_start_matches(".credbroker.v1.").trim_start_matches('.')
+    let local = [".credbroker.v1.", ".credbroker.v1alpha1.", "."]
+        .iter()
+        .find_map(|package| name.strip_prefix(package));
+    local.unwrap_or(name)
 }

@@ -9,16 +9,19 @@ use prost_types::FileDescriptorSet;
 
 /// Messages that hold a secret: their `Debug` is written by hand in `src/redacted.rs`.
 const SECRET: [&str; 9] = [
-    "credbroker.v1.AccountVariable",
-    "credbroker.v1.AttendCredentialRequest",
-    "credbroker.v1.AttendCredentialResponse",
+    "credbroker.v1.Cluster",
     "credbroker.v1.Credential",
     "credbroker.v1.CredentialRef",
-    "credbroker.v1.DepositOutputRequest",
     "credbroker.v1.GetCredentialRequest",
-    "credbroker.v1.Lease",
-    "credbroker.v1.Cluster",
+    "credbroker.v1alpha1.AccountVariable",
+    "credbroker.v1alpha1.AttendCredentialRequest",
+    "credbroker.v1alpha1.AttendCredentialResponse.Output",
+    "credbroker.v1alpha1.DepositOutputRequest",
+    "credbroker.v1alpha1.Lease",
 ];
+
+const FILES: [&str; 3] =
+    ["credbroker/v1/credbroker.proto", "credbroker/v1alpha1/admin.proto", "credbroker/v1alpha1/login.proto"];
 
 /// Numbers of fields in `descriptor.proto`, of which the path of a comment is made.
 const ENUMS: i32 = 5;
@@ -29,7 +32,7 @@ fn committed_code_is_what_the_proto_generates() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let fresh = tempfile::tempdir().expect("a temporary directory");
     generate(root, fresh.path());
-    for file in ["credbroker.v1.rs", "credbroker.v1.bin", "reason.rs"] {
+    for file in ["credbroker.v1.rs", "credbroker.v1alpha1.rs", "descriptors.bin", "reason.rs"] {
         let (new, committed) = (fresh.path().join(file), root.join("src/generated").join(file));
         if std::env::var_os("BLESS").is_some() {
             fs::create_dir_all(root.join("src/generated")).expect("src/generated");
@@ -44,8 +47,7 @@ fn committed_code_is_what_the_proto_generates() {
 }
 
 fn generate(root: &Path, out: &Path) {
-    let descriptors =
-        protox::compile(["credbroker/v1/credbroker.proto"], [root]).expect("the proto files compile");
+    let descriptors = protox::compile(FILES, [root]).expect("the proto files compile");
     let mut prost = prost_build::Config::new();
     prost.bytes([".credbroker.v1.Cluster"]).btree_map(["."]).skip_debug(SECRET).out_dir(out);
     prost.enum_attribute("credbroker.v1.ErrorReason", "#[non_exhaustive]");
@@ -58,7 +60,7 @@ fn generate(root: &Path, out: &Path) {
         .out_dir(out)
         .compile_fds_with_config(descriptors.clone(), prost)
         .expect("code is generated");
-    fs::write(out.join("credbroker.v1.bin"), descriptors.encode_to_vec()).expect("descriptor set");
+    fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec()).expect("descriptor set");
     fs::write(out.join("reason.rs"), reasons(&descriptors)).expect("the reasons");
 }
 

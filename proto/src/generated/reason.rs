@@ -27,7 +27,7 @@ pub enum Reason {
     HubUnavailable = 10,
     /// The caller selects an identity with a variable that the plugin would not receive.
     IdentityConflict = 11,
-    /// The plugin needs a person.
+    /// The plugin needs a user at a terminal.
     InteractionRequired = 12,
     /// The request is not valid. The same request never succeeds.
     InvalidRequest = 13,
@@ -77,10 +77,12 @@ pub enum Reason {
     ProviderChanged = 35,
     /// The plugin policy or the provider's `sha256` does not permit the plugin, or other users can replace its file.
     PluginNotAllowed = 36,
+    /// The broker does not follow a kubeconfig with this context, or the context has another definition now.
+    UnknownContext = 37,
 }
 
 impl Reason {
-    const ALL: [Self; 36] = [
+    const ALL: [Self; 37] = [
         Self::AmbiguousProvider,
         Self::BadTimestamp,
         Self::CertExpired,
@@ -117,5 +119,6 @@ impl Reason {
         Self::VersionMismatch,
         Self::ProviderChanged,
         Self::PluginNotAllowed,
+        Self::UnknownContext,
     ];
 }

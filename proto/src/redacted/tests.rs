@@ -1,5 +1,8 @@
 use super::*;
-use crate::v1::ProviderRef;
+use crate::{
+    v1::ProviderRef,
+    v1alpha1::{AttendCredentialResponse, attend_credential_response::Event},
+};
 
 #[test]
 fn no_message_shows_a_secret() {
@@ -22,11 +25,9 @@ fn no_message_shows_a_secret() {
         account_env: [("SCW_PROFILE".to_owned(), canary.to_owned())].into(),
     };
     let account = AccountVariable { name: "OS_CLOUD".into(), value: canary.into() };
-    let attended = AttendCredentialResponse {
-        stderr_lines: vec![canary.into()],
-        lease: Some(Lease { id: 7, command: vec![canary.into()], environment: vec![canary.into()] }),
-        ..AttendCredentialResponse::default()
-    };
+    let lease = Lease { id: 7, command: vec![canary.into()], environment: vec![canary.into()] };
+    let attended = [Event::Output(Output { stderr_lines: vec![canary.into()] }), Event::Lease(lease)]
+        .map(|event| AttendCredentialResponse { event: Some(event) });
     let deposit = DepositOutputRequest { lease_id: 7, stdout: canary.into(), exit_code: 0 };
     let session: std::collections::BTreeMap<_, _> = [("DISPLAY".to_owned(), canary.to_owned())].into();
     let get = GetCredentialRequest { session: session.clone(), ..GetCredentialRequest::default() };
