@@ -176,19 +176,22 @@ impl Client {
     /// As [`Client::credential`].
     pub async fn clusters(&self, namespace: Option<&str>) -> Result<ClusterList, Error> {
         let mut list = ClusterList::default();
-        let mut page_token = String::new();
+        let mut page_token = None;
         loop {
-            let request =
-                ListClustersRequest { namespace: namespace.map(str::to_owned), page_size: 0, page_token };
+            let request = ListClustersRequest {
+                namespace: namespace.map(str::to_owned),
+                page_token,
+                ..Default::default()
+            };
             let deadline = self.deadline(ANSWER);
             let mut rpc = self.rpc();
             let page = deadline.response(&self.socket, rpc.list_clusters(deadline.request(request))).await?;
             list.clusters.extend(page.clusters.into_iter().map(ClusterState::from_message));
             list.hub = page.hub.map(HubState::from_message);
-            if page.next_page_token.is_empty() {
+            page_token = page.next_page_token;
+            if page_token.is_none() {
                 return Ok(list);
             }
-            page_token = page.next_page_token;
         }
     }
 
@@ -203,7 +206,7 @@ impl Client {
         namespace: Option<&str>,
     ) -> Result<impl Stream<Item = Result<ClusterChanges, Error>> + Send + Unpin + use<>, Error> {
         let socket = self.socket.clone();
-        let request = WatchClustersRequest { namespace: namespace.map(str::to_owned) };
+        let request = WatchClustersRequest { namespace: namespace.map(str::to_owned), ..Default::default() };
         let messages = self.deadline(ANSWER).response(&socket, self.rpc().watch_clusters(request)).await?;
         Ok(items(messages, socket, |message| Ok(ClusterChanges::from_message(message))))
     }

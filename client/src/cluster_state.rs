@@ -138,12 +138,13 @@ impl ClusterState {
             cluster,
             readiness: _,
             failure,
+            context: _,
         } = message;
         Self {
             profile: ClusterProfileRef::from_message(cluster_profile.unwrap_or_default()),
-            display_name,
-            cluster_manager,
-            kubernetes_version,
+            display_name: display_name.unwrap_or_default(),
+            cluster_manager: cluster_manager.unwrap_or_default(),
+            kubernetes_version: kubernetes_version.unwrap_or_default(),
             properties: properties.into_iter().map(Property::from_message).collect(),
             provider,
             skipped_providers: skipped_providers.into_iter().map(SkippedProvider::from_message).collect(),
@@ -191,7 +192,7 @@ impl HubState {
 
 impl ClusterChanges {
     pub(crate) fn from_message(message: v1::WatchClustersResponse) -> Self {
-        let v1::WatchClustersResponse { changed, removed, complete, hub } = message;
+        let v1::WatchClustersResponse { changed, removed, complete, hub, removed_contexts: _ } = message;
         Self {
             changed: changed.into_iter().map(ClusterState::from_message).collect(),
             removed: removed.into_iter().map(ClusterProfileRef::from_message).collect(),

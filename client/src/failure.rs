@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use credbroker_proto::{CLUSTER, Code, DOMAIN, KEY, LIMIT, PROVIDER, Reason};
+use credbroker_proto::{CLUSTER, Code, DOMAIN, ID, LIMIT, PROVIDER, Reason};
 use prost::Message;
 use prost_types::Any;
 
@@ -57,7 +57,7 @@ impl Failure {
                 failure.reason = Reason::from_name(&info.reason);
                 failure.provider = info.metadata.remove(PROVIDER);
                 failure.cluster_profile = info.metadata.remove(CLUSTER);
-                failure.key = info.metadata.remove(KEY);
+                failure.key = info.metadata.remove(ID);
                 failure.limit = info.metadata.remove(LIMIT);
             } else if let Some(info) = unpacked::<RetryInfo>(any, "google.rpc.RetryInfo") {
                 failure.retry_after = info.retry_delay.and_then(|delay| Duration::try_from(delay).ok());

@@ -2,6 +2,8 @@
 //! not a part of the stable API.
 
 use credbroker_proto::v1;
+#[cfg(feature = "async")]
+use credbroker_proto::v1alpha1;
 
 #[cfg(feature = "async")]
 use crate::{
@@ -12,22 +14,24 @@ use crate::{
 use crate::{cluster::Cluster, credential::Credential, error::Error, reference::CredentialRef};
 
 macro_rules! from_message {
-    ($($name:ident),*) => {$(
-        impl From<v1::$name> for $name {
-            fn from(message: v1::$name) -> Self {
+    ($package:ident, $($name:ident),*) => {$(
+        impl From<$package::$name> for $name {
+            fn from(message: $package::$name) -> Self {
                 Self::from_message(message)
             }
         }
     )*};
 }
 
-from_message!(Cluster, CredentialRef);
+from_message!(v1, Cluster, CredentialRef);
 #[cfg(feature = "async")]
-from_message!(ClusterState, ConfigurationState, CredentialState, Failure, HubState, ProviderState);
+from_message!(v1, ClusterState, Failure, HubState);
+#[cfg(feature = "async")]
+from_message!(v1alpha1, ConfigurationState, CredentialState, ProviderState);
 
 #[cfg(feature = "async")]
-impl From<v1::GetBrokerInfoResponse> for BrokerInfo {
-    fn from(message: v1::GetBrokerInfoResponse) -> Self {
+impl From<v1alpha1::GetBrokerInfoResponse> for BrokerInfo {
+    fn from(message: v1alpha1::GetBrokerInfoResponse) -> Self {
         Self::from_message(message)
     }
 }

@@ -15,7 +15,7 @@ use credbroker_plugin::{
     Environment, ProfileName, Providers,
     cluster_profile::{ClusterProfile, EndpointRules},
 };
-use credbroker_proto::v1 as pb;
+use credbroker_proto::{v1 as pb, v1alpha1};
 use prost::Message;
 use serde_json::Value;
 
@@ -122,34 +122,44 @@ pub fn profile(bytes: &[u8]) {
 /// A request or an answer of any RPC: the first byte chooses the message.
 pub fn rpc(bytes: &[u8]) {
     let Some((kind, message)) = bytes.split_first() else { return };
-    macro_rules! messages {
-        ($($message:ident),+) => {{
-            let checks: &[fn(&[u8])] = &[$(survives::<pb::$message>),+];
-            checks[usize::from(*kind) % checks.len()](message);
-        }};
+    macro_rules! checks {
+        ($($package:ident::{$($message:ident),+})+) => {
+            &[$($(survives::<$package::$message>),+),+]
+        };
     }
-    messages!(
-        GetCredentialRequest,
-        GetCredentialResponse,
-        WatchCredentialRequest,
-        WatchCredentialResponse,
-        ReportRejectedRequest,
-        ReportRejectedResponse,
-        ListClustersRequest,
-        ListClustersResponse,
-        WatchClustersRequest,
-        WatchClustersResponse,
-        ListCredentialsRequest,
-        ListCredentialsResponse,
-        RefreshCredentialsRequest,
-        RefreshCredentialsResponse,
-        EvictCredentialsRequest,
-        EvictCredentialsResponse,
-        ListProvidersRequest,
-        ListProvidersResponse,
-        GetBrokerInfoRequest,
-        GetBrokerInfoResponse
-    );
+    let checks: &[fn(&[u8])] = checks![
+        pb::{
+            GetCredentialRequest,
+            GetCredentialResponse,
+            WatchCredentialRequest,
+            WatchCredentialResponse,
+            WatchCredentialsRequest,
+            WatchCredentialsResponse,
+            ReportRejectedRequest,
+            ReportRejectedResponse,
+            ListClustersRequest,
+            ListClustersResponse,
+            WatchClustersRequest,
+            WatchClustersResponse
+        }
+        v1alpha1::{
+            AttendCredentialRequest,
+            AttendCredentialResponse,
+            DepositOutputRequest,
+            DepositOutputResponse,
+            ListCredentialsRequest,
+            ListCredentialsResponse,
+            RefreshCredentialsRequest,
+            RefreshCredentialsResponse,
+            EvictCredentialsRequest,
+            EvictCredentialsResponse,
+            ListProvidersRequest,
+            ListProvidersResponse,
+            GetBrokerInfoRequest,
+            GetBrokerInfoResponse
+        }
+    ];
+    checks[usize::from(*kind) % checks.len()](message);
 }
 
 /// A message that is read can be shown, and is the same after it was written.

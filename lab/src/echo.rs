@@ -21,7 +21,7 @@ pub const COMMAND: &str = "echo-server";
 
 /// What [`serve`] reads.
 pub fn encoded(credential: &Credential) -> Vec<u8> {
-    GetCredentialResponse { credential: Some(credential.clone()), cluster: None }.encode_to_vec()
+    GetCredentialResponse { credential: Some(credential.clone()), ..Default::default() }.encode_to_vec()
 }
 
 /// Serves until it is killed, on the same kind of runtime as the daemon.

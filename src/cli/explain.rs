@@ -7,7 +7,7 @@ use std::{
 
 use credbroker_client::{
     Client,
-    admin::{CredentialState, KeyPart},
+    admin::{CredentialState, IdPart},
 };
 use serde_json::{Value, json};
 
@@ -68,10 +68,9 @@ fn document(groups: &[&[CredentialState]]) -> Value {
     let mut credentials = Vec::new();
     for group in groups {
         let differing = differing(group);
-        let part =
-            |part: &KeyPart| extended(json!(part), json!({"differs": differing.contains(&name(part))}));
+        let part = |part: &IdPart| extended(json!(part), json!({"differs": differing.contains(&name(part))}));
         credentials.extend(group.iter().map(|held| {
-            let parts: Vec<_> = held.key_parts.iter().map(part).collect();
+            let parts: Vec<_> = held.id_parts.iter().map(part).collect();
             extended(state_json(held), json!({ "keyParts": parts }))
         }));
     }
@@ -80,18 +79,18 @@ fn document(groups: &[&[CredentialState]]) -> Value {
 
 type PartName<'a> = (&'a str, &'a str);
 
-fn name(part: &KeyPart) -> PartName<'_> {
+fn name(part: &IdPart) -> PartName<'_> {
     (&part.kind, &part.name)
 }
 
-fn find<'a>(held: &'a CredentialState, part: PartName<'_>) -> Option<&'a KeyPart> {
-    held.key_parts.iter().find(|found| name(found) == part)
+fn find<'a>(held: &'a CredentialState, part: PartName<'_>) -> Option<&'a IdPart> {
+    held.id_parts.iter().find(|found| name(found) == part)
 }
 
 /// The parts that not all of `group` have, or whose values or origins differ between them.
 fn differing(group: &[CredentialState]) -> Vec<PartName<'_>> {
     let mut seen = HashSet::new();
-    let names = group.iter().flat_map(|held| &held.key_parts).map(name).filter(|part| seen.insert(*part));
+    let names = group.iter().flat_map(|held| &held.id_parts).map(name).filter(|part| seen.insert(*part));
     let differs = |part: &PartName<'_>| {
         group.windows(2).any(|pair| matches!(pair, [one, other] if find(one, *part) != find(other, *part)))
     };
@@ -125,7 +124,7 @@ fn of_provider(group: &[CredentialState], screen: Screen, now: SystemTime) -> St
     };
     text.push_str(&wrapped(&title, 0, screen.width()));
     let equal = group.iter().take(1).flat_map(|first| {
-        let parts = first.key_parts.iter().map(name).filter(|part| !differing.contains(part));
+        let parts = first.id_parts.iter().map(name).filter(|part| !differing.contains(part));
         parts.map(|part| row(" ", part, first))
     });
     text + &table("", equal.map(|[part, origin, _]| [part, origin, String::new()]), screen)

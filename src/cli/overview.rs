@@ -190,7 +190,7 @@ impl CredentialRow {
         let tone = match held.state {
             State::Failed => Tone::Bad,
             State::Valid => Tone::Good,
-            State::Renewing | State::Waiting => Tone::Pending,
+            State::Refreshing | State::Waiting => Tone::Pending,
             _ => Tone::Plain,
         };
         let provider = match held.cluster_profile {

@@ -4,11 +4,9 @@ use std::time::SystemTime;
 
 use credbroker_proto::{
     Reason,
-    v1::{
-        self as pb, credential_broker_admin_client::CredentialBrokerAdminClient,
-        credential_broker_client::CredentialBrokerClient, credential_selector::Selector,
-        report_rejected_response::Outcome,
-    },
+    v1::{self as pb, credential_broker_client::CredentialBrokerClient, report_rejected_response::Outcome},
+    v1alpha1,
+    v1alpha1::{credential_broker_admin_client::CredentialBrokerAdminClient, credential_selector::Selector},
 };
 use credbroker_test_support::{FakePlugin, Kubeconfig, private_directory, private_file};
 use serde_json::json;
@@ -37,27 +35,30 @@ async fn three() -> (InProcess, Admin, FakePlugin) {
     (broker, admin, plugin)
 }
 
-fn selecting<T: From<pb::CredentialSelector>>(selector: Selector) -> T {
-    pb::CredentialSelector { selector: Some(selector) }.into()
+fn selecting<T: From<v1alpha1::CredentialSelector>>(selector: Selector) -> T {
+    v1alpha1::CredentialSelector { selector: Some(selector) }.into()
 }
 
-async fn list(admin: &mut Admin, selector: Option<pb::CredentialSelector>) -> Vec<pb::CredentialState> {
-    let request = pb::ListCredentialsRequest { selector, ..Default::default() };
+async fn list(
+    admin: &mut Admin,
+    selector: Option<v1alpha1::CredentialSelector>,
+) -> Vec<v1alpha1::CredentialState> {
+    let request = v1alpha1::ListCredentialsRequest { selector, ..Default::default() };
     admin.list_credentials(request).await.unwrap().into_inner().credentials
 }
 
-async fn refresh(admin: &mut Admin, selector: Option<pb::CredentialSelector>) -> Result<u32, Status> {
-    let request = pb::RefreshCredentialsRequest { selector };
+async fn refresh(admin: &mut Admin, selector: Option<v1alpha1::CredentialSelector>) -> Result<u32, Status> {
+    let request = v1alpha1::RefreshCredentialsRequest { selector };
     Ok(admin.refresh_credentials(request).await?.into_inner().refreshed)
 }
 
-async fn evict(admin: &mut Admin, selector: Option<pb::CredentialSelector>) -> Result<u32, Status> {
-    let request = pb::EvictCredentialsRequest { selector };
+async fn evict(admin: &mut Admin, selector: Option<v1alpha1::CredentialSelector>) -> Result<u32, Status> {
+    let request = v1alpha1::EvictCredentialsRequest { selector };
     Ok(admin.evict_credentials(request).await?.into_inner().evicted)
 }
 
-fn keys(states: &[pb::CredentialState]) -> Vec<&str> {
-    states.iter().map(|state| state.key.as_str()).collect()
+fn keys(states: &[v1alpha1::CredentialState]) -> Vec<&str> {
+    states.iter().map(|state| state.id.as_str()).collect()
 }
 
 fn reason(status: &Status) -> Option<Reason> {
@@ -69,7 +70,7 @@ async fn a_selector_means_a_provider_one_key_or_all() {
     let (_broker, mut admin, plugin) = three().await;
     let aws = list(&mut admin, selecting(Selector::Provider("aws".into()))).await;
     assert_eq!(aws.len(), 2);
-    let key = || selecting(Selector::Key(aws[0].key.clone()));
+    let key = || selecting(Selector::Id(aws[0].id.clone()));
     assert_eq!(keys(&list(&mut admin, key()).await), keys(&aws[..1]));
 
     assert_eq!(refresh(&mut admin, key()).await.unwrap(), 1);
@@ -96,9 +97,9 @@ async fn a_selector_that_selects_nothing_or_is_not_valid_is_refused_and_nothing_
     };
     for (selector, expected) in [
         (None, Reason::InvalidRequest),
-        (Some(pb::CredentialSelector::default()), Reason::InvalidRequest),
+        (Some(v1alpha1::CredentialSelector::default()), Reason::InvalidRequest),
         (selecting(Selector::All(false)), Reason::InvalidRequest),
-        (selecting(Selector::Key("gke".into())), Reason::InvalidRequest),
+        (selecting(Selector::Id("gke".into())), Reason::InvalidRequest),
         (profile(""), Reason::InvalidRequest),
         (profile("fleet"), Reason::HubNotConfigured),
         (selecting(Selector::Provider(String::new())), Reason::UnknownProvider),
@@ -115,42 +116,47 @@ async fn a_selector_that_selects_nothing_or_is_not_valid_is_refused_and_nothing_
 async fn pages_have_the_size_that_is_asked_for_and_tokens_belong_to_their_list() {
     let (_broker, mut admin, _) = three().await;
     let all = list(&mut admin, None).await;
-    let page = |page_size: i32, page_token: &str| pb::ListCredentialsRequest {
+    let page = |page_size: i32, page_token: Option<&str>| v1alpha1::ListCredentialsRequest {
         page_size,
-        page_token: page_token.into(),
-        ..pb::ListCredentialsRequest::default()
+        page_token: page_token.map(str::to_owned),
+        ..v1alpha1::ListCredentialsRequest::default()
     };
-    let (mut found, mut token) = (Vec::new(), String::new());
+    let (mut found, mut token) = (Vec::new(), None);
     for expected in [1, 1, 1] {
-        let answer = admin.list_credentials(page(1, &token)).await.unwrap().into_inner();
+        let answer = admin.list_credentials(page(1, token.as_deref())).await.unwrap().into_inner();
         assert_eq!(answer.credentials.len(), expected);
         found.extend(answer.credentials);
         token = answer.next_page_token;
     }
-    assert_eq!((keys(&found), token.as_str()), (keys(&all), ""));
+    assert_eq!((keys(&found), token), (keys(&all), None));
     for size in [0, i32::MAX] {
-        let answer = admin.list_credentials(page(size, "")).await.unwrap().into_inner();
-        assert_eq!((answer.credentials.len(), answer.next_page_token.as_str()), (3, ""));
+        let answer = admin.list_credentials(page(size, None)).await.unwrap().into_inner();
+        assert_eq!((answer.credentials.len(), answer.next_page_token), (3, None));
     }
 
-    let providers = pb::ListProvidersRequest { page_size: 1, ..Default::default() };
+    let providers = v1alpha1::ListProvidersRequest { page_size: 1, ..Default::default() };
     let first = admin.list_providers(providers).await.unwrap().into_inner();
     assert_eq!((first.providers.len(), first.providers[0].name.as_str()), (1, "aws"));
     let page_token = first.next_page_token.clone();
-    let second = admin.list_providers(pb::ListProvidersRequest { page_size: 1, page_token }).await.unwrap();
+    let second =
+        admin.list_providers(v1alpha1::ListProvidersRequest { page_size: 1, page_token }).await.unwrap();
     assert_eq!(second.get_ref().providers[0].name, "gke");
-    assert_eq!(second.get_ref().next_page_token, "");
+    assert_eq!(second.get_ref().next_page_token, None);
 
-    let own = admin.list_credentials(page(1, "")).await.unwrap().into_inner().next_page_token;
-    let of_another_selector =
-        pb::ListCredentialsRequest { selector: selecting(Selector::Provider("aws".into())), ..page(1, &own) };
-    for wrong in [page(-1, ""), page(0, "x"), page(0, &first.next_page_token), of_another_selector] {
+    let own = admin.list_credentials(page(1, None)).await.unwrap().into_inner().next_page_token;
+    let of_another_selector = v1alpha1::ListCredentialsRequest {
+        selector: selecting(Selector::Provider("aws".into())),
+        ..page(1, own.as_deref())
+    };
+    for wrong in
+        [page(-1, None), page(0, Some("x")), page(0, first.next_page_token.as_deref()), of_another_selector]
+    {
         let refused = admin.list_credentials(wrong).await.unwrap_err();
         assert_eq!(reason(&refused), Some(Reason::InvalidRequest));
     }
-    let (list, _position) = first.next_page_token.rsplit_once('.').unwrap();
-    for page_token in [own, format!("{list}.aws")] {
-        let wrong = pb::ListProvidersRequest { page_token, ..Default::default() };
+    let (list, _position) = first.next_page_token.as_deref().unwrap().rsplit_once('.').unwrap();
+    for page_token in [own, Some(format!("{list}.aws"))] {
+        let wrong = v1alpha1::ListProvidersRequest { page_token, ..Default::default() };
         assert_eq!(reason(&admin.list_providers(wrong).await.unwrap_err()), Some(Reason::InvalidRequest));
     }
 }
@@ -165,13 +171,13 @@ async fn providers_are_listed_by_name_and_definition_on_every_page() {
     }
     let broker = InProcess::with(json!({"kubeconfigs": files}), &[]);
     let mut admin = admin(&broker).await;
-    let (mut listed, mut page_token) = (Vec::new(), String::new());
+    let (mut listed, mut page_token) = (Vec::new(), None);
     loop {
-        let page = pb::ListProvidersRequest { page_size: 3, page_token };
+        let page = v1alpha1::ListProvidersRequest { page_size: 3, page_token };
         let page = admin.list_providers(page).await.unwrap().into_inner();
         listed.extend(page.providers.into_iter().map(|state| (state.name, state.definition)));
         page_token = page.next_page_token;
-        if page_token.is_empty() {
+        if page_token.is_none() {
             break;
         }
     }
@@ -188,7 +194,7 @@ async fn providers_are_listed_with_what_keeps_them_from_running() {
     let broker = InProcess::start(json!([missing, provider("gke", &plugin)]));
     broker.get("missing").await.unwrap_err();
     let mut admin = admin(&broker).await;
-    let listed = admin.list_providers(pb::ListProvidersRequest::default()).await.unwrap().into_inner();
+    let listed = admin.list_providers(v1alpha1::ListProvidersRequest::default()).await.unwrap().into_inner();
     let [gke, missing] = listed.providers.as_slice() else { panic!("{listed:?}") };
     assert_eq!((gke.name.as_str(), &gke.failure, &gke.definition), ("gke", &None, &None));
     assert!(gke.serves_cluster_profiles && gke.command.ends_with("plugin"), "{gke:?}");
@@ -200,7 +206,7 @@ async fn the_broker_describes_itself() {
     let before = SystemTime::now();
     let broker = InProcess::idle();
     let mut admin = admin(&broker).await;
-    let info = admin.get_broker_info(pb::GetBrokerInfoRequest {}).await.unwrap().into_inner();
+    let info = admin.get_broker_info(v1alpha1::GetBrokerInfoRequest {}).await.unwrap().into_inner();
     assert_eq!(info.version, env!("CARGO_PKG_VERSION"));
     let started = SystemTime::try_from(info.start_time.unwrap()).unwrap();
     assert!(before <= started && started <= SystemTime::now());

@@ -3,12 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use credbroker_proto::v1::{
-    self as pb,
-    credential_broker_admin_client::CredentialBrokerAdminClient,
-    credential_selector::Selector,
-    credential_state::{Bound, Cause},
-    key_part::{Kind, Origin},
+use credbroker_proto::{
+    v1::{self as pb},
+    v1alpha1::{
+        self,
+        credential_broker_admin_client::CredentialBrokerAdminClient,
+        credential_selector::Selector,
+        credential_state::{Bound, Cause},
+        id_part::{Kind, Origin},
+    },
 };
 use credbroker_test_support::FakePlugin;
 use prost::Message as _;
@@ -19,12 +22,12 @@ use crate::harness::{InProcess, provider};
 /// In every value that must stay in the broker.
 const CANARY: &str = "c4n4ry";
 
-async fn explain(broker: &InProcess, name: &str) -> Vec<pb::CredentialState> {
+async fn explain(broker: &InProcess, name: &str) -> Vec<v1alpha1::CredentialState> {
     let mut admin = CredentialBrokerAdminClient::new(broker.channel().await);
-    let selector = Some(pb::CredentialSelector { selector: Some(Selector::Provider(name.into())) });
-    let request = pb::ListCredentialsRequest { selector, with_key_parts: true, ..Default::default() };
+    let selector = Some(v1alpha1::CredentialSelector { selector: Some(Selector::Provider(name.into())) });
+    let request = v1alpha1::ListCredentialsRequest { selector, with_id_parts: true, ..Default::default() };
     let mut answer = admin.list_credentials(request).await.unwrap().into_inner();
-    assert_eq!(answer.next_page_token, "");
+    assert_eq!(answer.next_page_token, None);
     // The account is for the own user.
     answer.credentials.iter_mut().for_each(|held| held.account.clear());
     let bytes = answer.encode_to_vec();
@@ -33,9 +36,13 @@ async fn explain(broker: &InProcess, name: &str) -> Vec<pb::CredentialState> {
     answer.credentials
 }
 
-fn parts(explained: &pb::CredentialState) -> BTreeMap<(i32, &str), (Origin, u32)> {
-    let parts = explained.key_parts.iter();
-    parts.map(|part| ((part.kind, part.name.as_str()), (part.origin(), part.value_number))).collect()
+fn parts(explained: &v1alpha1::CredentialState) -> BTreeMap<(i32, &str), (Origin, u32)> {
+    let parts = explained.id_parts.iter();
+    parts
+        .map(|part| {
+            ((part.kind, part.name.as_deref().unwrap_or_default()), (part.origin(), part.value_number))
+        })
+        .collect()
 }
 
 /// A provider with a canary in each value that a key has.
@@ -141,20 +148,21 @@ async fn the_bound_of_the_lifetime_and_the_next_run_are_named() {
 async fn the_parts_are_sent_to_those_who_ask_for_them_and_numbers_begin_with_each_page() {
     let (broker, _plugin) = two().await;
     let mut admin = CredentialBrokerAdminClient::new(broker.channel().await);
-    let plain = admin.list_credentials(pb::ListCredentialsRequest::default()).await.unwrap().into_inner();
-    assert!(plain.credentials.iter().all(|state| state.key_parts.is_empty() && state.bound.is_some()));
-    let mut page_token = String::new();
+    let plain =
+        admin.list_credentials(v1alpha1::ListCredentialsRequest::default()).await.unwrap().into_inner();
+    assert!(plain.credentials.iter().all(|state| state.id_parts.is_empty() && state.bound.is_some()));
+    let mut page_token = None;
     for _ in 0..2 {
-        let request = pb::ListCredentialsRequest {
+        let request = v1alpha1::ListCredentialsRequest {
             page_size: 1,
             page_token,
-            with_key_parts: true,
+            with_id_parts: true,
             ..Default::default()
         };
         let page = admin.list_credentials(request).await.unwrap().into_inner();
         let [state] = page.credentials.as_slice() else { panic!("{page:?}") };
-        assert!(!state.key_parts.is_empty() && state.key_parts.iter().all(|part| part.value_number == 1));
+        assert!(!state.id_parts.is_empty() && state.id_parts.iter().all(|part| part.value_number == 1));
         page_token = page.next_page_token;
     }
-    assert_eq!(page_token, "");
+    assert_eq!(page_token, None);
 }

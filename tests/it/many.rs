@@ -2,10 +2,15 @@
 
 use std::{path::Path, process::Command};
 
-use credbroker_proto::v1::{
-    self as pb, Failure,
-    credential_broker_admin_server::{CredentialBrokerAdmin, CredentialBrokerAdminServer},
-    credential_broker_server::{CredentialBroker, CredentialBrokerServer},
+use credbroker_proto::{
+    v1::{
+        self as pb, Failure,
+        credential_broker_server::{CredentialBroker, CredentialBrokerServer},
+    },
+    v1alpha1::{
+        self,
+        credential_broker_admin_server::{CredentialBrokerAdmin, CredentialBrokerAdminServer},
+    },
 };
 use credbroker_test_support::private_directory;
 use tokio::{net::UnixListener, runtime::Builder};
@@ -20,10 +25,10 @@ const ON_A_PAGE: usize = 400;
 struct Large;
 
 /// The rows that follow `token`, and the token of the next page.
-fn page<T>(token: &str, row: impl Fn(usize) -> T) -> (Vec<T>, String) {
-    let start: usize = if token.is_empty() { 0 } else { token.parse().unwrap() };
+fn page<T>(token: Option<String>, row: impl Fn(usize) -> T) -> (Vec<T>, Option<String>) {
+    let start = token.map_or(0, |token| token.parse::<usize>().unwrap());
     let end = (start + ON_A_PAGE).min(ROWS);
-    let next = if end == ROWS { String::new() } else { end.to_string() };
+    let next = (end < ROWS).then(|| end.to_string());
     ((start..end).map(row).collect(), next)
 }
 
@@ -31,31 +36,31 @@ fn page<T>(token: &str, row: impl Fn(usize) -> T) -> (Vec<T>, String) {
 impl CredentialBrokerAdmin for Large {
     async fn get_broker_info(
         &self,
-        _request: Request<pb::GetBrokerInfoRequest>,
-    ) -> Result<Response<pb::GetBrokerInfoResponse>, Status> {
-        Ok(Response::new(pb::GetBrokerInfoResponse::default()))
+        _request: Request<v1alpha1::GetBrokerInfoRequest>,
+    ) -> Result<Response<v1alpha1::GetBrokerInfoResponse>, Status> {
+        Ok(Response::new(v1alpha1::GetBrokerInfoResponse::default()))
     }
 
     async fn list_providers(
         &self,
-        _request: Request<pb::ListProvidersRequest>,
-    ) -> Result<Response<pb::ListProvidersResponse>, Status> {
-        Ok(Response::new(pb::ListProvidersResponse::default()))
+        _request: Request<v1alpha1::ListProvidersRequest>,
+    ) -> Result<Response<v1alpha1::ListProvidersResponse>, Status> {
+        Ok(Response::new(v1alpha1::ListProvidersResponse::default()))
     }
 
     async fn list_credentials(
         &self,
-        request: Request<pb::ListCredentialsRequest>,
-    ) -> Result<Response<pb::ListCredentialsResponse>, Status> {
+        request: Request<v1alpha1::ListCredentialsRequest>,
+    ) -> Result<Response<v1alpha1::ListCredentialsResponse>, Status> {
         let failure = || Failure { message: "x".repeat(2048), ..Failure::default() };
         let (credentials, next_page_token) =
-            page(&request.into_inner().page_token, |row| pb::CredentialState {
+            page(request.into_inner().page_token, |row| v1alpha1::CredentialState {
                 provider: "cloud".into(),
-                key: format!("{row:012x}"),
+                id: format!("{row:012x}"),
                 last_failure: (row < FAILING).then(failure),
-                ..pb::CredentialState::default()
+                ..v1alpha1::CredentialState::default()
             });
-        Ok(Response::new(pb::ListCredentialsResponse { credentials, next_page_token }))
+        Ok(Response::new(v1alpha1::ListCredentialsResponse { credentials, next_page_token }))
     }
 }
 
@@ -65,7 +70,7 @@ impl CredentialBroker for Large {
         &self,
         request: Request<pb::ListClustersRequest>,
     ) -> Result<Response<pb::ListClustersResponse>, Status> {
-        let (clusters, next_page_token) = page(&request.into_inner().page_token, |row| {
+        let (clusters, next_page_token) = page(request.into_inner().page_token, |row| {
             let name = format!("cluster-{row:05}");
             let server = format!("https://{name}.example:6443");
             pb::ClusterState {

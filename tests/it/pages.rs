@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use credbroker_client::admin::Selector;
-use credbroker_proto::v1::{
+use credbroker_proto::v1alpha1::{
     CredentialState, ListCredentialsRequest, credential_broker_admin_client::CredentialBrokerAdminClient,
 };
 use prost::Message as _;
@@ -46,20 +46,20 @@ async fn the_states_of_many_failing_keys_come_in_pages_to_every_client() {
     assert_eq!(client.admin().credentials(&Selector::All).await.unwrap().len(), KEYS);
 
     let mut client = CredentialBrokerAdminClient::new(broker.channel().await);
-    let (mut keys, mut pages, mut page_token) = (BTreeSet::new(), 0, String::new());
+    let (mut keys, mut pages, mut page_token) = (BTreeSet::new(), 0, None);
     loop {
         let list = ListCredentialsRequest { page_token, ..Default::default() };
         let page = client.list_credentials(list).await.unwrap().into_inner();
         let size: usize = page.credentials.iter().map(CredentialState::encoded_len).sum();
         assert!(size <= 256 * 1024, "{size}");
-        keys.extend(page.credentials.into_iter().map(|state| state.key));
+        keys.extend(page.credentials.into_iter().map(|state| state.id));
         (page_token, pages) = (page.next_page_token, pages + 1);
-        if page_token.is_empty() {
+        if page_token.is_none() {
             break;
         }
     }
     assert_eq!(keys.len(), KEYS);
     assert!(pages > 4, "{pages}");
-    let wrong = ListCredentialsRequest { page_token: "x".into(), ..Default::default() };
+    let wrong = ListCredentialsRequest { page_token: Some("x".into()), ..Default::default() };
     assert_eq!(client.list_credentials(wrong).await.unwrap_err().code(), Code::InvalidArgument);
 }

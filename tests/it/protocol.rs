@@ -10,11 +10,17 @@ use tonic_reflection::pb::v1::{
 
 use crate::harness::InProcess;
 
+const SERVICES: [&str; 3] = [
+    "credbroker.v1.CredentialBroker",
+    "credbroker.v1alpha1.CredentialBrokerAdmin",
+    "credbroker.v1alpha1.CredentialBrokerLogin",
+];
+
 #[tokio::test]
 async fn health_is_served_as_a_whole_and_for_the_service() {
     let broker = InProcess::idle();
     let mut health = HealthClient::new(broker.channel().await);
-    for service in ["", "credbroker.v1.CredentialBroker", "credbroker.v1.CredentialBrokerAdmin"] {
+    for service in ["", SERVICES[0], SERVICES[1], SERVICES[2]] {
         let answer =
             health.check(HealthCheckRequest { service: service.to_owned() }).await.unwrap().into_inner();
         assert_eq!(answer.status(), ServingStatus::Serving, "{service}");
@@ -33,9 +39,7 @@ async fn reflection_names_every_service() {
     let answer = answers.message().await.unwrap().unwrap().message_response.unwrap();
     let MessageResponse::ListServicesResponse(list) = answer else { panic!("{answer:?}") };
     let names: Vec<_> = list.service.into_iter().map(|service| service.name).collect();
-    for name in
-        ["credbroker.v1.CredentialBroker", "credbroker.v1.CredentialBrokerAdmin", "grpc.health.v1.Health"]
-    {
+    for name in SERVICES.into_iter().chain(["grpc.health.v1.Health"]) {
         assert!(names.iter().any(|found| found == name), "{names:?}");
     }
 }

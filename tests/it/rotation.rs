@@ -4,10 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use credbroker_proto::{
     Reason,
-    v1::{
-        self as pb, credential_broker_admin_client::CredentialBrokerAdminClient,
-        credential_broker_client::CredentialBrokerClient, credential_selector::Selector,
-        credential_state::State, report_rejected_response::Outcome,
+    v1::{self as pb, credential_broker_client::CredentialBrokerClient, report_rejected_response::Outcome},
+    v1alpha1,
+    v1alpha1::{
+        credential_broker_admin_client::CredentialBrokerAdminClient, credential_selector::Selector,
+        credential_state::State,
     },
 };
 use credbroker_test_support::FakePlugin;
@@ -30,12 +31,17 @@ async fn admin(broker: &InProcess) -> Admin {
     CredentialBrokerAdminClient::new(broker.channel().await)
 }
 
-async fn list(admin: &mut Admin) -> Vec<pb::CredentialState> {
-    admin.list_credentials(pb::ListCredentialsRequest::default()).await.unwrap().into_inner().credentials
+async fn list(admin: &mut Admin) -> Vec<v1alpha1::CredentialState> {
+    admin
+        .list_credentials(v1alpha1::ListCredentialsRequest::default())
+        .await
+        .unwrap()
+        .into_inner()
+        .credentials
 }
 
-fn selecting<T: From<pb::CredentialSelector>>(selector: Selector) -> T {
-    pb::CredentialSelector { selector: Some(selector) }.into()
+fn selecting<T: From<v1alpha1::CredentialSelector>>(selector: Selector) -> T {
+    v1alpha1::CredentialSelector { selector: Some(selector) }.into()
 }
 
 async fn watch(rpc: &mut Rpc, name: &str) -> Streaming<pb::WatchCredentialResponse> {
@@ -62,7 +68,7 @@ async fn a_watch_brings_the_credential_now_and_then_each_rotation() {
         assert_eq!(token(&mut watch).await, format!("token-{run}"));
     }
     let held = list(&mut admin(&broker).await).await;
-    assert_eq!((held[0].watchers, held[0].runs), (1, 3));
+    assert_eq!((held[0].watches, held[0].runs), (1, 3));
 }
 
 #[tokio::test]
@@ -79,14 +85,15 @@ async fn a_refresh_reaches_every_watch_and_an_eviction_too() {
     }
     let mut admin = admin(&broker).await;
     let selector = selecting(Selector::Provider("cloud".into()));
-    let refreshed = admin.refresh_credentials(pb::RefreshCredentialsRequest { selector }).await.unwrap();
-    assert_eq!(*refreshed.get_ref(), pb::RefreshCredentialsResponse { refreshed: 1 });
+    let refreshed =
+        admin.refresh_credentials(v1alpha1::RefreshCredentialsRequest { selector }).await.unwrap();
+    assert_eq!(*refreshed.get_ref(), v1alpha1::RefreshCredentialsResponse { refreshed: 1 });
     let held = list(&mut admin).await;
     assert_eq!((held[0].state(), held[0].runs), (State::Valid, 2));
     for watch in &mut watches {
         assert_eq!(token(watch).await, "token-2");
     }
-    let request = pb::EvictCredentialsRequest { selector: selecting(Selector::All(true)) };
+    let request = v1alpha1::EvictCredentialsRequest { selector: selecting(Selector::All(true)) };
     assert_eq!(admin.evict_credentials(request).await.unwrap().into_inner().evicted, 1);
     for watch in &mut watches {
         assert_eq!(token(watch).await, "token-3");
@@ -201,11 +208,17 @@ async fn an_unknown_provider_is_named_by_every_call() {
     let broker = InProcess::idle();
     let mut admin = admin(&broker).await;
     let selector = || selecting(Selector::Provider("none".into()));
-    let list = pb::ListCredentialsRequest { selector: selector(), ..Default::default() };
+    let list = v1alpha1::ListCredentialsRequest { selector: selector(), ..Default::default() };
     for status in [
         admin.list_credentials(list).await.unwrap_err(),
-        admin.refresh_credentials(pb::RefreshCredentialsRequest { selector: selector() }).await.unwrap_err(),
-        admin.evict_credentials(pb::EvictCredentialsRequest { selector: selector() }).await.unwrap_err(),
+        admin
+            .refresh_credentials(v1alpha1::RefreshCredentialsRequest { selector: selector() })
+            .await
+            .unwrap_err(),
+        admin
+            .evict_credentials(v1alpha1::EvictCredentialsRequest { selector: selector() })
+            .await
+            .unwrap_err(),
     ] {
         assert_eq!(reason(&status), Some(Reason::UnknownProvider));
     }

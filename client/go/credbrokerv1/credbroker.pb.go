@@ -368,7 +368,7 @@ const (
 	// It is valid.
 	CredentialState_STATE_VALID CredentialState_State = 1
 	// It is valid, and a run for its replacement is in progress or the last such run failed.
-	CredentialState_STATE_RENEWING CredentialState_State = 2
+	CredentialState_STATE_REFRESHING CredentialState_State = 2
 	// There is none; a run is in progress.
 	CredentialState_STATE_WAITING CredentialState_State = 3
 	// There is none; the last run failed.
@@ -382,7 +382,7 @@ var (
 	CredentialState_State_name = map[int32]string{
 		0: "STATE_UNSPECIFIED",
 		1: "STATE_VALID",
-		2: "STATE_RENEWING",
+		2: "STATE_REFRESHING",
 		3: "STATE_WAITING",
 		4: "STATE_FAILED",
 		5: "STATE_EMPTY",
@@ -390,7 +390,7 @@ var (
 	CredentialState_State_value = map[string]int32{
 		"STATE_UNSPECIFIED": 0,
 		"STATE_VALID":       1,
-		"STATE_RENEWING":    2,
+		"STATE_REFRESHING":    2,
 		"STATE_WAITING":     3,
 		"STATE_FAILED":      4,
 		"STATE_EMPTY":       5,
@@ -572,7 +572,7 @@ const (
 	CredentialState_CAUSE_WATCHED CredentialState_Cause = 7
 	// The plugin reads from a terminal, or a run without a person has failed: a request at a terminal or a login starts the
 	// next one.
-	CredentialState_CAUSE_PERSON_NEEDED CredentialState_Cause = 8
+	CredentialState_CAUSE_USER_NEEDED CredentialState_Cause = 8
 	// Prompts were not answered: only a login starts the next one.
 	CredentialState_CAUSE_LOGIN_NEEDED CredentialState_Cause = 9
 	// It is valid and will not be in use at `next_run_time`: no watch is open, and the last request will be longer ago than
@@ -594,7 +594,7 @@ var (
 		5:  "CAUSE_BACK_OFF",
 		6:  "CAUSE_ISSUER_PAUSED",
 		7:  "CAUSE_WATCHED",
-		8:  "CAUSE_PERSON_NEEDED",
+		8:  "CAUSE_USER_NEEDED",
 		9:  "CAUSE_LOGIN_NEEDED",
 		10: "CAUSE_NOT_IN_USE",
 		11: "CAUSE_NEXT_REQUEST",
@@ -608,7 +608,7 @@ var (
 		"CAUSE_BACK_OFF":        5,
 		"CAUSE_ISSUER_PAUSED":   6,
 		"CAUSE_WATCHED":         7,
-		"CAUSE_PERSON_NEEDED":   8,
+		"CAUSE_USER_NEEDED":   8,
 		"CAUSE_LOGIN_NEEDED":    9,
 		"CAUSE_NOT_IN_USE":      10,
 		"CAUSE_NEXT_REQUEST":    11,
@@ -2644,8 +2644,8 @@ type ListCredentialsRequest struct {
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// `next_page_token` of the previous response to the same request. Empty: the first page.
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// The response has `CredentialState.key_parts`.
-	WithKeyParts bool `protobuf:"varint,4,opt,name=with_key_parts,json=withKeyParts,proto3" json:"with_key_parts,omitempty"`
+	// The response has `CredentialState.id_parts`.
+	WithKeyParts bool `protobuf:"varint,4,opt,name=with_id_parts,json=withKeyParts,proto3" json:"with_id_parts,omitempty"`
 	// `env` and `account_env` of a caller: the response has `CredentialState.is_of_caller`. Other fields are ignored.
 	Caller        *CredentialRef `protobuf:"bytes,5,opt,name=caller,proto3" json:"caller,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2816,8 +2816,8 @@ type CredentialState struct {
 	// not wait for a time.
 	NextRunTime *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=next_run_time,json=nextRunTime,proto3" json:"next_run_time,omitempty"`
 	// Everything that `key` is made of. Credentials whose parts are equal have one key. Empty unless the request sets
-	// `with_key_parts`.
-	KeyParts []*KeyPart `protobuf:"bytes,20,rep,name=key_parts,json=keyParts,proto3" json:"key_parts,omitempty"`
+	// `with_id_parts`.
+	KeyParts []*IdPart `protobuf:"bytes,20,rep,name=id_parts,json=keyParts,proto3" json:"id_parts,omitempty"`
 	// The variables that select the account, with values of at most 64 characters; a longer one ends with `…`. Only for the
 	// broker's own user.
 	Account []*AccountVariable `protobuf:"bytes,21,rep,name=account,proto3" json:"account,omitempty"`
@@ -2992,7 +2992,7 @@ func (x *CredentialState) GetNextRunTime() *timestamppb.Timestamp {
 	return nil
 }
 
-func (x *CredentialState) GetKeyParts() []*KeyPart {
+func (x *CredentialState) GetKeyParts() []*IdPart {
 	if x != nil {
 		return x.KeyParts
 	}
@@ -3076,7 +3076,7 @@ func (x *AccountVariable) GetValue() string {
 }
 
 // A part of a key.
-type KeyPart struct {
+type IdPart struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What it is.
 	Kind KeyPart_Kind `protobuf:"varint,1,opt,name=kind,proto3,enum=credbroker.v1.KeyPart_Kind" json:"kind,omitempty"`
@@ -3092,20 +3092,20 @@ type KeyPart struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *KeyPart) Reset() {
-	*x = KeyPart{}
+func (x *IdPart) Reset() {
+	*x = IdPart{}
 	mi := &file_credbroker_v1_credbroker_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *KeyPart) String() string {
+func (x *IdPart) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*KeyPart) ProtoMessage() {}
+func (*IdPart) ProtoMessage() {}
 
-func (x *KeyPart) ProtoReflect() protoreflect.Message {
+func (x *IdPart) ProtoReflect() protoreflect.Message {
 	mi := &file_credbroker_v1_credbroker_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3117,33 +3117,33 @@ func (x *KeyPart) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use KeyPart.ProtoReflect.Descriptor instead.
-func (*KeyPart) Descriptor() ([]byte, []int) {
+// Deprecated: Use IdPart.ProtoReflect.Descriptor instead.
+func (*IdPart) Descriptor() ([]byte, []int) {
 	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{29}
 }
 
-func (x *KeyPart) GetKind() KeyPart_Kind {
+func (x *IdPart) GetKind() KeyPart_Kind {
 	if x != nil {
 		return x.Kind
 	}
 	return KeyPart_KIND_UNSPECIFIED
 }
 
-func (x *KeyPart) GetName() string {
+func (x *IdPart) GetName() string {
 	if x != nil {
 		return x.Name
 	}
 	return ""
 }
 
-func (x *KeyPart) GetOrigin() KeyPart_Origin {
+func (x *IdPart) GetOrigin() KeyPart_Origin {
 	if x != nil {
 		return x.Origin
 	}
 	return KeyPart_ORIGIN_UNSPECIFIED
 }
 
-func (x *KeyPart) GetValueNumber() uint32 {
+func (x *IdPart) GetValueNumber() uint32 {
 	if x != nil {
 		return x.ValueNumber
 	}
@@ -4139,7 +4139,7 @@ const file_credbroker_v1_credbroker_proto_rawDesc = "" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\x12$\n" +
-	"\x0ewith_key_parts\x18\x04 \x01(\bR\fwithKeyParts\x124\n" +
+	"\x0ewith_id_parts\x18\x04 \x01(\bR\fwithKeyParts\x124\n" +
 	"\x06caller\x18\x05 \x01(\v2\x1c.credbroker.v1.CredentialRefR\x06caller\"\x83\x01\n" +
 	"\x17ListCredentialsResponse\x12@\n" +
 	"\vcredentials\x18\x01 \x03(\v2\x1e.credbroker.v1.CredentialStateR\vcredentials\x12&\n" +
@@ -4173,7 +4173,7 @@ const file_credbroker_v1_credbroker_proto_rawDesc = "" +
 	"\x05bound\x18\x11 \x01(\x0e2$.credbroker.v1.CredentialState.BoundH\x03R\x05bound\x88\x01\x01\x12J\n" +
 	"\x0enext_run_cause\x18\x12 \x01(\x0e2$.credbroker.v1.CredentialState.CauseR\fnextRunCause\x12>\n" +
 	"\rnext_run_time\x18\x13 \x01(\v2\x1a.google.protobuf.TimestampR\vnextRunTime\x123\n" +
-	"\tkey_parts\x18\x14 \x03(\v2\x16.credbroker.v1.KeyPartR\bkeyParts\x128\n" +
+	"\tid_parts\x18\x14 \x03(\v2\x16.credbroker.v1.KeyPartR\bkeyParts\x128\n" +
 	"\aaccount\x18\x15 \x03(\v2\x1e.credbroker.v1.AccountVariableR\aaccount\x12,\n" +
 	"\x0fdefinition_file\x18\x16 \x01(\tH\x04R\x0edefinitionFile\x88\x01\x01\x12 \n" +
 	"\fis_of_caller\x18\x17 \x01(\bR\n" +
@@ -4190,7 +4190,7 @@ const file_credbroker_v1_credbroker_proto_rawDesc = "" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vSTATE_VALID\x10\x01\x12\x12\n" +
-	"\x0eSTATE_RENEWING\x10\x02\x12\x11\n" +
+	"\x0eSTATE_REFRESHING\x10\x02\x12\x11\n" +
 	"\rSTATE_WAITING\x10\x03\x12\x10\n" +
 	"\fSTATE_FAILED\x10\x04\x12\x0f\n" +
 	"\vSTATE_EMPTY\x10\x05\"h\n" +
@@ -4216,7 +4216,7 @@ const file_credbroker_v1_credbroker_proto_rawDesc = "" +
 	"\x0eCAUSE_BACK_OFF\x10\x05\x12\x17\n" +
 	"\x13CAUSE_ISSUER_PAUSED\x10\x06\x12\x11\n" +
 	"\rCAUSE_WATCHED\x10\a\x12\x17\n" +
-	"\x13CAUSE_PERSON_NEEDED\x10\b\x12\x16\n" +
+	"\x13CAUSE_USER_NEEDED\x10\b\x12\x16\n" +
 	"\x12CAUSE_LOGIN_NEEDED\x10\t\x12\x14\n" +
 	"\x10CAUSE_NOT_IN_USE\x10\n" +
 	"\x12\x16\n" +
@@ -4230,9 +4230,9 @@ const file_credbroker_v1_credbroker_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\x05value\x18\x02 \x01(\tB\x03\x80\x01\x01R\x05value\"\xc3\x04\n" +
 	"\aKeyPart\x12/\n" +
-	"\x04kind\x18\x01 \x01(\x0e2\x1b.credbroker.v1.KeyPart.KindR\x04kind\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x1b.credbroker.v1.IdPart.KindR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x125\n" +
-	"\x06origin\x18\x03 \x01(\x0e2\x1d.credbroker.v1.KeyPart.OriginR\x06origin\x12!\n" +
+	"\x06origin\x18\x03 \x01(\x0e2\x1d.credbroker.v1.IdPart.OriginR\x06origin\x12!\n" +
 	"\fvalue_number\x18\x04 \x01(\rR\vvalueNumber\"\xdd\x01\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x11\n" +
@@ -4375,8 +4375,8 @@ var file_credbroker_v1_credbroker_proto_goTypes = []any{
 	(CredentialState_Verdict)(0),         // 4: credbroker.v1.CredentialState.Verdict
 	(CredentialState_Bound)(0),           // 5: credbroker.v1.CredentialState.Bound
 	(CredentialState_Cause)(0),           // 6: credbroker.v1.CredentialState.Cause
-	(KeyPart_Kind)(0),                    // 7: credbroker.v1.KeyPart.Kind
-	(KeyPart_Origin)(0),                  // 8: credbroker.v1.KeyPart.Origin
+	(KeyPart_Kind)(0),                    // 7: credbroker.v1.IdPart.Kind
+	(KeyPart_Origin)(0),                  // 8: credbroker.v1.IdPart.Origin
 	(*Failure)(nil),                      // 9: credbroker.v1.Failure
 	(*CredentialRef)(nil),                // 10: credbroker.v1.CredentialRef
 	(*ProviderRef)(nil),                  // 11: credbroker.v1.ProviderRef
@@ -4406,7 +4406,7 @@ var file_credbroker_v1_credbroker_proto_goTypes = []any{
 	(*ListCredentialsResponse)(nil),      // 35: credbroker.v1.ListCredentialsResponse
 	(*CredentialState)(nil),              // 36: credbroker.v1.CredentialState
 	(*AccountVariable)(nil),              // 37: credbroker.v1.AccountVariable
-	(*KeyPart)(nil),                      // 38: credbroker.v1.KeyPart
+	(*IdPart)(nil),                      // 38: credbroker.v1.IdPart
 	(*RefreshCredentialsRequest)(nil),    // 39: credbroker.v1.RefreshCredentialsRequest
 	(*RefreshCredentialsResponse)(nil),   // 40: credbroker.v1.RefreshCredentialsResponse
 	(*EvictCredentialsRequest)(nil),      // 41: credbroker.v1.EvictCredentialsRequest
@@ -4485,10 +4485,10 @@ var file_credbroker_v1_credbroker_proto_depIdxs = []int32{
 	5,  // 54: credbroker.v1.CredentialState.bound:type_name -> credbroker.v1.CredentialState.Bound
 	6,  // 55: credbroker.v1.CredentialState.next_run_cause:type_name -> credbroker.v1.CredentialState.Cause
 	57, // 56: credbroker.v1.CredentialState.next_run_time:type_name -> google.protobuf.Timestamp
-	38, // 57: credbroker.v1.CredentialState.key_parts:type_name -> credbroker.v1.KeyPart
+	38, // 57: credbroker.v1.CredentialState.id_parts:type_name -> credbroker.v1.IdPart
 	37, // 58: credbroker.v1.CredentialState.account:type_name -> credbroker.v1.AccountVariable
-	7,  // 59: credbroker.v1.KeyPart.kind:type_name -> credbroker.v1.KeyPart.Kind
-	8,  // 60: credbroker.v1.KeyPart.origin:type_name -> credbroker.v1.KeyPart.Origin
+	7,  // 59: credbroker.v1.IdPart.kind:type_name -> credbroker.v1.IdPart.Kind
+	8,  // 60: credbroker.v1.IdPart.origin:type_name -> credbroker.v1.IdPart.Origin
 	33, // 61: credbroker.v1.RefreshCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
 	33, // 62: credbroker.v1.EvictCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
 	45, // 63: credbroker.v1.ListProvidersResponse.providers:type_name -> credbroker.v1.ProviderState
@@ -4507,11 +4507,11 @@ var file_credbroker_v1_credbroker_proto_depIdxs = []int32{
 	25, // 76: credbroker.v1.CredentialBroker.ReportRejected:input_type -> credbroker.v1.ReportRejectedRequest
 	27, // 77: credbroker.v1.CredentialBroker.ListClusters:input_type -> credbroker.v1.ListClustersRequest
 	29, // 78: credbroker.v1.CredentialBroker.WatchClusters:input_type -> credbroker.v1.WatchClustersRequest
-	34, // 79: credbroker.v1.CredentialBrokerAdmin.ListCredentials:input_type -> credbroker.v1.ListCredentialsRequest
-	39, // 80: credbroker.v1.CredentialBrokerAdmin.RefreshCredentials:input_type -> credbroker.v1.RefreshCredentialsRequest
-	41, // 81: credbroker.v1.CredentialBrokerAdmin.EvictCredentials:input_type -> credbroker.v1.EvictCredentialsRequest
-	43, // 82: credbroker.v1.CredentialBrokerAdmin.ListProviders:input_type -> credbroker.v1.ListProvidersRequest
-	46, // 83: credbroker.v1.CredentialBrokerAdmin.GetBrokerInfo:input_type -> credbroker.v1.GetBrokerInfoRequest
+	34, // 79: credbroker.v1alpha1.CredentialBrokerAdmin.ListCredentials:input_type -> credbroker.v1.ListCredentialsRequest
+	39, // 80: credbroker.v1alpha1.CredentialBrokerAdmin.RefreshCredentials:input_type -> credbroker.v1.RefreshCredentialsRequest
+	41, // 81: credbroker.v1alpha1.CredentialBrokerAdmin.EvictCredentials:input_type -> credbroker.v1.EvictCredentialsRequest
+	43, // 82: credbroker.v1alpha1.CredentialBrokerAdmin.ListProviders:input_type -> credbroker.v1.ListProvidersRequest
+	46, // 83: credbroker.v1alpha1.CredentialBrokerAdmin.GetBrokerInfo:input_type -> credbroker.v1.GetBrokerInfoRequest
 	17, // 84: credbroker.v1.CredentialBroker.GetCredential:output_type -> credbroker.v1.GetCredentialResponse
 	19, // 85: credbroker.v1.CredentialBroker.WatchCredential:output_type -> credbroker.v1.WatchCredentialResponse
 	21, // 86: credbroker.v1.CredentialBroker.AttendCredential:output_type -> credbroker.v1.AttendCredentialResponse
@@ -4519,11 +4519,11 @@ var file_credbroker_v1_credbroker_proto_depIdxs = []int32{
 	26, // 88: credbroker.v1.CredentialBroker.ReportRejected:output_type -> credbroker.v1.ReportRejectedResponse
 	28, // 89: credbroker.v1.CredentialBroker.ListClusters:output_type -> credbroker.v1.ListClustersResponse
 	30, // 90: credbroker.v1.CredentialBroker.WatchClusters:output_type -> credbroker.v1.WatchClustersResponse
-	35, // 91: credbroker.v1.CredentialBrokerAdmin.ListCredentials:output_type -> credbroker.v1.ListCredentialsResponse
-	40, // 92: credbroker.v1.CredentialBrokerAdmin.RefreshCredentials:output_type -> credbroker.v1.RefreshCredentialsResponse
-	42, // 93: credbroker.v1.CredentialBrokerAdmin.EvictCredentials:output_type -> credbroker.v1.EvictCredentialsResponse
-	44, // 94: credbroker.v1.CredentialBrokerAdmin.ListProviders:output_type -> credbroker.v1.ListProvidersResponse
-	47, // 95: credbroker.v1.CredentialBrokerAdmin.GetBrokerInfo:output_type -> credbroker.v1.GetBrokerInfoResponse
+	35, // 91: credbroker.v1alpha1.CredentialBrokerAdmin.ListCredentials:output_type -> credbroker.v1.ListCredentialsResponse
+	40, // 92: credbroker.v1alpha1.CredentialBrokerAdmin.RefreshCredentials:output_type -> credbroker.v1.RefreshCredentialsResponse
+	42, // 93: credbroker.v1alpha1.CredentialBrokerAdmin.EvictCredentials:output_type -> credbroker.v1.EvictCredentialsResponse
+	44, // 94: credbroker.v1alpha1.CredentialBrokerAdmin.ListProviders:output_type -> credbroker.v1.ListProvidersResponse
+	47, // 95: credbroker.v1alpha1.CredentialBrokerAdmin.GetBrokerInfo:output_type -> credbroker.v1.GetBrokerInfoResponse
 	84, // [84:96] is the sub-list for method output_type
 	72, // [72:84] is the sub-list for method input_type
 	72, // [72:72] is the sub-list for extension type_name

@@ -36,8 +36,8 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	CredentialBroker_GetCredential_FullMethodName    = "/credbroker.v1.CredentialBroker/GetCredential"
 	CredentialBroker_WatchCredential_FullMethodName  = "/credbroker.v1.CredentialBroker/WatchCredential"
-	CredentialBroker_AttendCredential_FullMethodName = "/credbroker.v1.CredentialBroker/AttendCredential"
-	CredentialBroker_DepositOutput_FullMethodName    = "/credbroker.v1.CredentialBroker/DepositOutput"
+	CredentialBroker_AttendCredential_FullMethodName = "/credbroker.v1alpha1.CredentialBrokerLogin/AttendCredential"
+	CredentialBroker_DepositOutput_FullMethodName    = "/credbroker.v1alpha1.CredentialBrokerLogin/DepositOutput"
 	CredentialBroker_ReportRejected_FullMethodName   = "/credbroker.v1.CredentialBroker/ReportRejected"
 	CredentialBroker_ListClusters_FullMethodName     = "/credbroker.v1.CredentialBroker/ListClusters"
 	CredentialBroker_WatchClusters_FullMethodName    = "/credbroker.v1.CredentialBroker/WatchClusters"
@@ -414,11 +414,11 @@ var CredentialBroker_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	CredentialBrokerAdmin_ListCredentials_FullMethodName    = "/credbroker.v1.CredentialBrokerAdmin/ListCredentials"
-	CredentialBrokerAdmin_RefreshCredentials_FullMethodName = "/credbroker.v1.CredentialBrokerAdmin/RefreshCredentials"
-	CredentialBrokerAdmin_EvictCredentials_FullMethodName   = "/credbroker.v1.CredentialBrokerAdmin/EvictCredentials"
-	CredentialBrokerAdmin_ListProviders_FullMethodName      = "/credbroker.v1.CredentialBrokerAdmin/ListProviders"
-	CredentialBrokerAdmin_GetBrokerInfo_FullMethodName      = "/credbroker.v1.CredentialBrokerAdmin/GetBrokerInfo"
+	CredentialBrokerAdmin_ListCredentials_FullMethodName    = "/credbroker.v1alpha1.CredentialBrokerAdmin/ListCredentials"
+	CredentialBrokerAdmin_RefreshCredentials_FullMethodName = "/credbroker.v1alpha1.CredentialBrokerAdmin/RefreshCredentials"
+	CredentialBrokerAdmin_EvictCredentials_FullMethodName   = "/credbroker.v1alpha1.CredentialBrokerAdmin/EvictCredentials"
+	CredentialBrokerAdmin_ListProviders_FullMethodName      = "/credbroker.v1alpha1.CredentialBrokerAdmin/ListProviders"
+	CredentialBrokerAdmin_GetBrokerInfo_FullMethodName      = "/credbroker.v1alpha1.CredentialBrokerAdmin/GetBrokerInfo"
 )
 
 // CredentialBrokerAdminClient is the client API for CredentialBrokerAdmin service.
@@ -655,7 +655,7 @@ func _CredentialBrokerAdmin_GetBrokerInfo_Handler(srv interface{}, ctx context.C
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
 var CredentialBrokerAdmin_ServiceDesc = grpc.ServiceDesc{
-	ServiceName: "credbroker.v1.CredentialBrokerAdmin",
+	ServiceName: "credbroker.v1alpha1.CredentialBrokerAdmin",
 	HandlerType: (*CredentialBrokerAdminServer)(nil),
 	Methods: []grpc.MethodDesc{
 		{

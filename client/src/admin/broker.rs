@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use credbroker_proto::v1;
+use credbroker_proto::v1alpha1;
 
 use super::{configuration::ConfigurationState, state::time};
 use crate::{cluster_state::HubState, failure::Failure};
@@ -27,8 +27,8 @@ pub struct ProviderState {
 }
 
 impl ProviderState {
-    pub(crate) fn from_message(message: v1::ProviderState) -> Self {
-        let v1::ProviderState {
+    pub(crate) fn from_message(message: v1alpha1::ProviderState) -> Self {
+        let v1alpha1::ProviderState {
             name,
             definition,
             command,
@@ -74,8 +74,8 @@ pub struct BrokerInfo {
 }
 
 impl BrokerInfo {
-    pub(crate) fn from_message(message: v1::GetBrokerInfoResponse) -> Self {
-        let v1::GetBrokerInfoResponse {
+    pub(crate) fn from_message(message: v1alpha1::GetBrokerInfoResponse) -> Self {
+        let v1alpha1::GetBrokerInfoResponse {
             version,
             commit,
             start_time,

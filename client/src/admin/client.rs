@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use credbroker_proto::v1::{
-    self, EvictCredentialsRequest, GetBrokerInfoRequest, ListCredentialsRequest, ListProvidersRequest,
-    ProviderRef, RefreshCredentialsRequest, credential_broker_admin_client::CredentialBrokerAdminClient,
-    credential_selector,
+use credbroker_proto::{
+    v1::{self, ProviderRef},
+    v1alpha1::{
+        self, EvictCredentialsRequest, GetBrokerInfoRequest, ListCredentialsRequest, ListProvidersRequest,
+        RefreshCredentialsRequest, credential_broker_admin_client::CredentialBrokerAdminClient,
+        credential_selector,
+    },
 };
 use http::Uri;
 
@@ -88,7 +91,7 @@ impl Admin {
         Ok(self.pages(selector, false).await?.into_iter().flatten().collect())
     }
 
-    /// The selected credentials with [`CredentialState::key_parts`], sorted by provider and key, in the broker's pages: parts
+    /// The selected credentials with [`CredentialState::id_parts`], sorted by provider and key, in the broker's pages: parts
     /// can be compared within a page. A page has up to 1,000 credentials.
     ///
     /// # Errors
@@ -101,22 +104,22 @@ impl Admin {
     async fn pages(
         &self,
         selector: &Selector,
-        with_key_parts: bool,
+        with_id_parts: bool,
     ) -> Result<Vec<Vec<CredentialState>>, Error> {
-        let (mut pages, mut page_token) = (Vec::new(), String::new());
+        let (mut pages, mut page_token) = (Vec::new(), None);
         loop {
             let selector = Some(selector.message());
             let caller = self.caller.clone();
             let request =
-                ListCredentialsRequest { selector, page_size: 0, page_token, with_key_parts, caller };
+                ListCredentialsRequest { selector, page_size: 0, page_token, with_id_parts, caller };
             let deadline = self.client.deadline(ANSWER);
             let (socket, mut rpc) = (&self.client.socket, self.rpc());
             let page = deadline.response(socket, rpc.list_credentials(deadline.request(request))).await?;
             pages.push(page.credentials.into_iter().map(CredentialState::from_message).collect());
-            if page.next_page_token.is_empty() {
+            page_token = page.next_page_token;
+            if page_token.is_none() {
                 return Ok(pages);
             }
-            page_token = page.next_page_token;
         }
     }
 
@@ -155,17 +158,17 @@ impl Admin {
     ///
     /// As [`Client::credential`].
     pub async fn providers(&self) -> Result<Vec<ProviderState>, Error> {
-        let (mut providers, mut page_token) = (Vec::new(), String::new());
+        let (mut providers, mut page_token) = (Vec::new(), None);
         loop {
             let request = ListProvidersRequest { page_size: 0, page_token };
             let deadline = self.client.deadline(ANSWER);
             let (socket, mut rpc) = (&self.client.socket, self.rpc());
             let page = deadline.response(socket, rpc.list_providers(deadline.request(request))).await?;
             providers.extend(page.providers.into_iter().map(ProviderState::from_message));
-            if page.next_page_token.is_empty() {
+            page_token = page.next_page_token;
+            if page_token.is_none() {
                 return Ok(providers);
             }
-            page_token = page.next_page_token;
         }
     }
 
@@ -188,7 +191,7 @@ impl Admin {
 }
 
 impl Selector {
-    fn message(&self) -> v1::CredentialSelector {
+    fn message(&self) -> v1alpha1::CredentialSelector {
         use credential_selector::Selector as Message;
         let selector = Some(match self {
             Self::All => Message::All(true),
@@ -198,8 +201,8 @@ impl Selector {
                 Message::Definition(ProviderRef { name, definition })
             }
             Self::ClusterProfile(profile) => Message::ClusterProfile(profile.clone().into_message()),
-            Self::Key(key) => Message::Key(key.clone()),
+            Self::Key(key) => Message::Id(key.clone()),
         });
-        v1::CredentialSelector { selector }
+        v1alpha1::CredentialSelector { selector }
     }
 }

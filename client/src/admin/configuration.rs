@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use credbroker_proto::v1;
+use credbroker_proto::v1alpha1;
 
 use super::state::time;
 
@@ -29,9 +29,14 @@ pub struct ConfigurationState {
 }
 
 impl ConfigurationState {
-    pub(crate) fn from_message(message: v1::ConfigurationState) -> Self {
-        let v1::ConfigurationState { read_time, reloads, problems, problems_since_time, restart_needed } =
-            message;
+    pub(crate) fn from_message(message: v1alpha1::ConfigurationState) -> Self {
+        let v1alpha1::ConfigurationState {
+            read_time,
+            reloads,
+            problems,
+            problems_since_time,
+            restart_needed,
+        } = message;
         Self {
             read_at: time(read_time),
             reloads,

@@ -8,4 +8,4 @@ mod state;
 pub use broker::{BrokerInfo, ProviderState};
 pub use client::{Admin, Selector};
 pub use configuration::ConfigurationState;
-pub use state::{CredentialState, KeyPart, Rejections, State, Verdict};
+pub use state::{CredentialState, IdPart, Rejections, State, Verdict};

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::SystemTime};
 
-use credbroker_proto::v1::{self, credential_state};
+use credbroker_proto::v1alpha1::{self, credential_state};
 
 use crate::{failure::Failure, reference::ClusterProfileRef};
 
@@ -65,7 +65,7 @@ pub struct CredentialState {
     pub next_run: Option<SystemTime>,
     /// Everything that `key` is made of. Only [`Admin::explain`](super::Admin::explain) sets it.
     #[cfg_attr(feature = "serialize", serde(skip))]
-    pub key_parts: Vec<KeyPart>,
+    pub id_parts: Vec<IdPart>,
     /// The variables that select the account, and their values of at most 64 characters. Empty also if this process does not
     /// run as the broker's user.
     pub account: BTreeMap<String, String>,
@@ -79,12 +79,12 @@ pub struct CredentialState {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[cfg_attr(feature = "serialize", derive(serde::Serialize), serde(rename_all = "camelCase"))]
 #[non_exhaustive]
-pub struct KeyPart {
-    /// What it is: a name such as `variable`, of the contract's `KeyPart.Kind`.
+pub struct IdPart {
+    /// What it is: a name such as `variable`, of the contract's `IdPart.Kind`.
     pub kind: String,
     /// The name of a variable or of a field of the cluster, or the position of an argument; otherwise empty.
     pub name: String,
-    /// Where the value comes from: a name such as `callerEnv`, of the contract's `KeyPart.Origin`.
+    /// Where the value comes from: a name such as `callerEnv`, of the contract's `IdPart.Origin`.
     pub origin: String,
     /// A number instead of the value. In one page, parts of one kind and name of credentials with one provider have equal
     /// values if and only if their numbers are equal.
@@ -99,7 +99,7 @@ pub enum State {
     /// It is valid.
     Valid,
     /// It is valid, and a run for its replacement is in flight or the last such run failed.
-    Renewing,
+    Refreshing,
     /// There is none, and a run is in flight.
     Waiting,
     /// There is none, because the last run failed.
@@ -145,22 +145,22 @@ pub enum Verdict {
 }
 
 impl CredentialState {
-    pub(crate) fn from_message(message: v1::CredentialState) -> Self {
+    pub(crate) fn from_message(message: v1alpha1::CredentialState) -> Self {
         let state = State::from_message(message.state());
         let bound = message.bound.map(|_| name(message.bound().as_str_name()));
         let next_run_cause = name(message.next_run_cause().as_str_name());
-        let v1::CredentialState {
+        let v1alpha1::CredentialState {
             provider,
             definition,
             cluster_profile,
-            key,
+            id: key,
             server,
             caller_env,
             state: _,
             generation,
             expiration_time,
             next_refresh_time,
-            watchers,
+            watches: watchers,
             runs,
             last_failure,
             failed_attempts,
@@ -169,7 +169,7 @@ impl CredentialState {
             bound: _,
             next_run_cause: _,
             next_run_time,
-            key_parts,
+            id_parts,
             account,
             definition_file,
             is_of_caller,
@@ -194,7 +194,7 @@ impl CredentialState {
             bound,
             next_run_cause,
             next_run: time(next_run_time),
-            key_parts: key_parts.into_iter().map(KeyPart::from_message).collect(),
+            id_parts: id_parts.into_iter().map(IdPart::from_message).collect(),
             account: account.into_iter().map(|variable| (variable.name, variable.value)).collect(),
             definition_file,
             is_of_caller,
@@ -202,11 +202,11 @@ impl CredentialState {
     }
 }
 
-impl KeyPart {
-    fn from_message(message: v1::KeyPart) -> Self {
+impl IdPart {
+    fn from_message(message: v1alpha1::IdPart) -> Self {
         let (kind, origin) = (name(message.kind().as_str_name()), name(message.origin().as_str_name()));
-        let v1::KeyPart { kind: _, name, origin: _, value_number } = message;
-        Self { kind, name, origin, value_number }
+        let v1alpha1::IdPart { kind: _, name, origin: _, value_number } = message;
+        Self { kind, name: name.unwrap_or_default(), origin, value_number }
     }
 }
 
@@ -227,7 +227,7 @@ impl State {
         match state {
             credential_state::State::Unspecified => Self::Unknown,
             credential_state::State::Valid => Self::Valid,
-            credential_state::State::Renewing => Self::Renewing,
+            credential_state::State::Refreshing => Self::Refreshing,
             credential_state::State::Waiting => Self::Waiting,
             credential_state::State::Failed => Self::Failed,
             credential_state::State::Empty => Self::Empty,

@@ -9,7 +9,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use credbroker_proto::v1::{GetCredentialRequest, Lease};
+use credbroker_proto::{
+    v1::GetCredentialRequest,
+    v1alpha1::{Lease, attend_credential_response::Event},
+};
 use h2::client::{ResponseFuture, SendRequest};
 
 use super::{
@@ -137,21 +140,21 @@ async fn attended(
         let chunk = chunk.map_err(lost)?;
         body.extend_from_slice(&chunk);
         stream.flow_control().release_capacity(chunk.len()).map_err(lost)?;
-        while let Some(framed) = take_framed(&mut body) {
+        while let Some(found) = take_framed(&mut body) {
             let unreadable =
                 || ExchangeError::NotGrpc("a message about the plugin run cannot be read".into());
-            let news = message(&framed).ok_or_else(unreadable)?;
-            news.stderr_lines.iter().for_each(|line| lines(line));
-            let is_of_run = news.time_left.is_some() || news.lease.is_some();
+            let Some(news) = message(&found).ok_or_else(unreadable)?.event else { continue };
+            let is_of_run = matches!(news, Event::TimeLeft(_) | Event::Lease(_));
             progress.has_run.set(progress.has_run.get() || is_of_run);
-            if let Some(left) = news.time_left.and_then(|left| left.try_into().ok()) {
-                progress.time_left.set(Some(left));
-            }
-            if news.lease.is_some() {
-                progress.lease.set(news.lease);
-            }
-            if news.credential.is_some() {
-                last = framed;
+            match news {
+                Event::Output(output) => output.stderr_lines.iter().for_each(|line| lines(line)),
+                Event::TimeLeft(left) => {
+                    if let Ok(left) = left.try_into() {
+                        progress.time_left.set(Some(left));
+                    }
+                }
+                Event::Lease(lease) => progress.lease.set(Some(lease)),
+                Event::Credential(answer) => last = framed(&answer).to_vec(),
             }
         }
         if body.len() > MAX_RESPONSE {

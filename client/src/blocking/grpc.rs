@@ -9,7 +9,8 @@ use base64::{
 use bytes::Bytes;
 use credbroker_proto::{
     Code,
-    v1::{AttendCredentialResponse, GetCredentialRequest, GetCredentialResponse},
+    v1::{GetCredentialRequest, GetCredentialResponse},
+    v1alpha1::AttendCredentialResponse,
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version, header};
 use percent_encoding::percent_decode;
@@ -22,8 +23,8 @@ pub(super) const MAX_RESPONSE: usize = 4 * 1024 * 1024;
 /// The bytes before each message: a compression flag, and the length in four bytes.
 const PREFIX: usize = 5;
 pub(super) const GET: &str = "http://localhost/credbroker.v1.CredentialBroker/GetCredential";
-pub(super) const ATTEND: &str = "http://localhost/credbroker.v1.CredentialBroker/AttendCredential";
-pub(super) const DEPOSIT: &str = "http://localhost/credbroker.v1.CredentialBroker/DepositOutput";
+pub(super) const ATTEND: &str = "http://localhost/credbroker.v1alpha1.CredentialBrokerLogin/AttendCredential";
+pub(super) const DEPOSIT: &str = "http://localhost/credbroker.v1alpha1.CredentialBrokerLogin/DepositOutput";
 /// How the message of a plugin that needs a person ends.
 const NEEDS_PERSON: &str = "(INTERACTION_REQUIRED)";
 /// A timeout has at most eight digits.

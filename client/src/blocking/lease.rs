@@ -14,7 +14,7 @@ use std::{
 
 use credbroker_proto::{
     LEASED_OUTPUT,
-    v1::{DepositOutputRequest, Lease},
+    v1alpha1::{DepositOutputRequest, Lease},
 };
 use rustix::{
     buffer::spare_capacity,

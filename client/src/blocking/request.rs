@@ -60,7 +60,7 @@ mod tests {
         let session = [("DISPLAY".to_owned(), "c4n4ry".to_owned())];
         let request = request.exec_plugin_caller(Some("me".into()), true).at_terminal(true).session(session);
         assert!(!format!("{request:?}").contains("c4n4ry"), "{request:?}");
-        let GetCredentialRequest { r#ref, exec_plugin_caller, at_terminal, session } =
+        let GetCredentialRequest { r#ref, exec_plugin_caller, at_terminal, session, min_lifetime: _ } =
             request.message().clone();
         assert_eq!(session["DISPLAY"], "c4n4ry");
         assert_eq!(r#ref.unwrap().env["AWS_PROFILE"], "c4n4ry");

@@ -15,7 +15,7 @@ fn plain() -> Failure {
 #[test]
 fn reason_metadata_and_retry_time_are_read_among_other_details() {
     let mut details = ErrorDetails::with_debug_info(["x".to_owned()], "y");
-    let metadata = [(PROVIDER, "p"), (CLUSTER, "c/p"), (KEY, "k"), (LIMIT, "l")];
+    let metadata = [(PROVIDER, "p"), (CLUSTER, "c/p"), (ID, "k"), (LIMIT, "l")];
     let metadata = metadata.map(|(name, value)| (name.to_owned(), value.to_owned()));
     details.set_error_info("PLUGIN_EXIT", DOMAIN, HashMap::from(metadata));
     details.set_retry_info(Some(Duration::from_millis(1500)));

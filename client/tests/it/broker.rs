@@ -123,7 +123,7 @@ impl FakeBroker {
         let profile = v1::ClusterProfileRef { namespace: "fleet".into(), name: name.into() };
         let state = v1::ClusterState {
             cluster_profile: Some(profile),
-            display_name: display_name.into(),
+            display_name: Some(display_name.into()),
             cluster,
             ..v1::ClusterState::default()
         };
@@ -257,11 +257,12 @@ impl CredentialBroker for Service {
     ) -> Result<Response<v1::ListClustersResponse>, Status> {
         let after = request.into_inner().page_token;
         let fleet = self.0.fleet.borrow().clone();
-        let mut rest = fleet.clusters.iter().filter(|(name, _)| **name > after);
+        let mut rest =
+            fleet.clusters.iter().filter(|(name, _)| after.as_ref().is_none_or(|after| *name > after));
         let page = rest.next();
         Ok(Response::new(v1::ListClustersResponse {
             clusters: page.map(|(_, state)| state.clone()).into_iter().collect(),
-            next_page_token: rest.next().and(page).map(|(name, _)| name.clone()).unwrap_or_default(),
+            next_page_token: rest.next().and(page).map(|(name, _)| name.clone()),
             hub: Some(hub(&fleet)),
         }))
     }
@@ -282,6 +283,7 @@ impl CredentialBroker for Service {
                 removed: removed.filter_map(|(_, state)| state.cluster_profile.clone()).collect(),
                 complete: before.is_none(),
                 hub: Some(hub(&fleet)),
+                removed_contexts: Vec::new(),
             })
         });
         Ok(Response::new(Box::pin(messages)))

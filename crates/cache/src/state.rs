@@ -14,7 +14,7 @@ use super::{
 use credbroker_credential::{Generation, Issued, Lifetime, Material, Now};
 use credbroker_observe::metrics::{RunOutcome, RunReason};
 use credbroker_plugin::PluginSpec;
-use credbroker_proto::v1::credential_state::Cause as RunCause;
+use credbroker_proto::v1alpha1::credential_state::Cause as RunCause;
 use credbroker_runner::Urgency;
 
 /// An entry without a valid credential is forgotten when there was no request for it in this time.
@@ -282,7 +282,7 @@ pub(crate) fn outlook(
     let (cause, wait) = match (state.prompts.refusal(Asker::Broker), state.valid(now)) {
         _ if state.run.is_some() => return (RunCause::InProgress, None),
         (Some(Unattended::Unanswered), _) => return (RunCause::LoginNeeded, None),
-        (Some(_), _) => return (RunCause::PersonNeeded, None),
+        (Some(_), _) => return (RunCause::UserNeeded, None),
         (None, Some(current)) => {
             let due = current.due_in(now, usage.file);
             let wait = due.max(back_off);

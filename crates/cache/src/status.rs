@@ -17,7 +17,7 @@ use super::{
 };
 use credbroker_credential::{Issued, Now};
 use credbroker_plugin::{PluginSpec, ProfileName};
-pub use credbroker_proto::v1::credential_state::Cause as RunCause;
+pub use credbroker_proto::v1alpha1::credential_state::Cause as RunCause;
 use credbroker_runner::PluginRunner;
 
 /// The state of one key, without its credential.

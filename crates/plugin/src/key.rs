@@ -6,7 +6,7 @@ use aws_lc_rs::digest::{Context, SHA256};
 
 use super::{file::Command, profile::ProfileName, provider::Provider, variables::is_standing};
 use credbroker_credential::{Cluster, Sha256};
-pub use credbroker_proto::v1::key_part::{Kind as PartKind, Origin as PartOrigin};
+pub use credbroker_proto::v1alpha1::id_part::{Kind as PartKind, Origin as PartOrigin};
 
 /// SHA-256 over everything in a request and the configuration that can change a plugin's answer, and nothing else.
 ///
@@ -18,14 +18,14 @@ pub struct PluginKey(pub [u8; 32]);
 impl PluginKey {
     /// The key of a provider's runs to which no caller and no profile adds.
     pub(super) fn of_provider(provider: &Provider) -> Self {
-        Self::hash("credbroker provider 4", None, KeyPart::of_run(provider, provider, &BTreeMap::new()))
+        Self::hash("credbroker provider 4", None, IdPart::of_run(provider, provider, &BTreeMap::new()))
     }
 
     /// The key of runs for a profile to which no caller adds. It covers the profile's name and the whole endpoint, even if
     /// the plugin does not receive them: a credential for one cluster is never served for another.
     pub(super) fn of_profile(provider: &Provider, profile: &ProfileName, endpoint: &Cluster) -> Self {
-        let cluster = KeyPart::of_cluster(endpoint, PartOrigin::ClusterProfile);
-        let parts = iter::once(KeyPart::of_profile(profile)).chain(cluster);
+        let cluster = IdPart::of_cluster(endpoint, PartOrigin::ClusterProfile);
+        let parts = iter::once(IdPart::of_profile(profile)).chain(cluster);
         Self::hash("credbroker profile 3", Some(Self::of_provider(provider)), parts)
     }
 
@@ -36,9 +36,9 @@ impl PluginKey {
         cluster: Option<&'a Cluster>,
         caller_env: impl Iterator<Item = (&'a String, &'a String)>,
     ) -> Self {
-        let fields = cluster.into_iter().flat_map(|cluster| KeyPart::of_cluster(cluster, PartOrigin::Caller));
+        let fields = cluster.into_iter().flat_map(|cluster| IdPart::of_cluster(cluster, PartOrigin::Caller));
         let variable = |(name, value): (&'a String, &'a String)| {
-            KeyPart::new(PartKind::Variable, name.as_bytes(), PartOrigin::CallerEnv, value.as_bytes())
+            IdPart::new(PartKind::Variable, name.as_bytes(), PartOrigin::CallerEnv, value.as_bytes())
         };
         let mut parts = fields.chain(caller_env.map(variable)).peekable();
         if parts.peek().is_none() {
@@ -48,7 +48,7 @@ impl PluginKey {
     }
 
     /// A new `version`, which names layout and level, changes every key. With its length, no text can look like two.
-    fn hash<'a>(version: &str, base: Option<Self>, parts: impl IntoIterator<Item = KeyPart<'a>>) -> Self {
+    fn hash<'a>(version: &str, base: Option<Self>, parts: impl IntoIterator<Item = IdPart<'a>>) -> Self {
         let mut digest = Context::new(&SHA256);
         let mut put = |text: &[u8]| {
             digest.update(&(text.len() as u64).to_le_bytes());
@@ -56,7 +56,7 @@ impl PluginKey {
         };
         put(version.as_bytes());
         put(base.as_ref().map_or(&[], |base| &base.0));
-        for KeyPart { kind, name, origin: _, value } in parts {
+        for IdPart { kind, name, origin: _, value } in parts {
             put(&i32::from(kind).to_le_bytes());
             put(&name);
             put(&value);
@@ -75,7 +75,7 @@ impl fmt::Display for PluginKey {
 /// value.
 #[derive(Clone, derive_more::Debug, Eq, PartialEq)]
 #[debug("{kind:?} {:?} {origin:?}", String::from_utf8_lossy(name))]
-pub struct KeyPart<'a> {
+pub struct IdPart<'a> {
     /// What it is.
     pub kind: PartKind,
     /// Name of the variable or of the field of a cluster, or position of the argument; otherwise empty.
@@ -86,7 +86,7 @@ pub struct KeyPart<'a> {
     pub value: Cow<'a, [u8]>,
 }
 
-impl<'a> KeyPart<'a> {
+impl<'a> IdPart<'a> {
     fn new(
         kind: PartKind,
         name: impl Into<Cow<'a, [u8]>>,

@@ -34,7 +34,7 @@ pub use file::{
     cleaned,
 };
 pub use identity::{Identities, IdentityFiles};
-pub use key::{KeyPart, PartKind, PartOrigin, PluginKey};
+pub use key::{IdPart, PartKind, PartOrigin, PluginKey};
 pub use profile::{ProfileError, ProfileName};
 pub use provider::{
     ClusterInfo, EnvPolicy, Interactive, Issuer, ProfileSourced, Provider, ProviderState, Retirement, Sandbox,

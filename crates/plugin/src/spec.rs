@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, ffi::OsString, sync::Arc};
 use super::{
     environment::Session,
     file::PluginFile,
-    key::{KeyPart, PartKind, PartOrigin, PluginKey},
+    key::{IdPart, PartKind, PartOrigin, PluginKey},
     profile::ProfileName,
     provider::Provider,
 };
@@ -42,28 +42,28 @@ impl PluginSpec {
     }
 
     /// The parts of its key.
-    pub fn key_parts(&self) -> Vec<KeyPart<'_>> {
+    pub fn id_parts(&self) -> Vec<IdPart<'_>> {
         // Without what a ClusterProfile adds.
         let configured = self.target.as_ref().map_or(&self.provider, |target| &target.configured);
-        let mut parts = KeyPart::of_run(&self.provider, configured, &self.caller_env);
-        parts.extend(self.target.iter().map(|target| KeyPart::of_profile(&target.profile)));
+        let mut parts = IdPart::of_run(&self.provider, configured, &self.caller_env);
+        parts.extend(self.target.iter().map(|target| IdPart::of_profile(&target.profile)));
         if let Some(cluster) = self.endpoint() {
             let origin = match &self.target {
                 Some(_) => PartOrigin::ClusterProfile,
                 None if self.provider.clusters.contains(cluster) => PartOrigin::Kubeconfig,
                 None => PartOrigin::Caller,
             };
-            parts.extend(KeyPart::of_cluster(cluster, origin));
+            parts.extend(IdPart::of_cluster(cluster, origin));
         }
         parts
     }
 
     /// The parts from a caller or the ClusterProfile that reach the plugin. Without any, the configuration defines the run.
-    pub fn foreign_parts(&self) -> Vec<KeyPart<'_>> {
+    pub fn foreign_parts(&self) -> Vec<IdPart<'_>> {
         use PartOrigin::{
             Always, Caller, CallerEnv, ClusterProfile, Kubeconfig, PassEnv, Stanza, Unspecified,
         };
-        let mut parts = self.key_parts();
+        let mut parts = self.id_parts();
         parts.retain(|part| match part.origin {
             Caller | CallerEnv => true,
             ClusterProfile => match part.kind {

@@ -7,20 +7,22 @@ use std::{
     sync::Arc,
 };
 
-use credbroker_proto::v1::{
-    self as pb, CredentialState, Failure, ProviderState, credential_selector::Selector as Selected,
-    credential_state,
+use credbroker_proto::{
+    v1::{self as pb, Failure},
+    v1alpha1::{
+        self, CredentialState, ProviderState, credential_selector::Selector as Selected, credential_state,
+    },
 };
-use pb::credential_broker_admin_server::CredentialBrokerAdmin;
 use tonic::{Request, Response, Status};
 use tracing::Instrument as _;
+use v1alpha1::credential_broker_admin_server::CredentialBrokerAdmin;
 
 use super::{access::Access, broker::Broker, convert, credentials::BrokerService, paging::Paging, status};
 use credbroker_cache::{Holding, KeyStatus, ListPosition, Selector, Verdict};
 use credbroker_credential::{LifetimeBound, text::chain};
 use credbroker_fleet::resolver::Source;
 use credbroker_plugin::{
-    KeyPart, PartKind, PluginKey, PluginSpec, Provider, ProviderRef, Providers, ResolveError, Sent,
+    IdPart, PartKind, PluginKey, PluginSpec, Provider, ProviderRef, Providers, ResolveError, Sent,
     access::{CallTarget, Permit, Rights, Verb},
     selects_account,
 };
@@ -33,11 +35,11 @@ const BATCH: usize = 512;
 impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
     async fn list_credentials(
         &self,
-        request: Request<pb::ListCredentialsRequest>,
-    ) -> Result<Response<pb::ListCredentialsResponse>, Status> {
+        request: Request<v1alpha1::ListCredentialsRequest>,
+    ) -> Result<Response<v1alpha1::ListCredentialsResponse>, Status> {
         let rights = self.need(&request, "list_credentials", Verb::List)?;
         let access = Arc::clone(Access::of(&request)?);
-        let pb::ListCredentialsRequest { selector, page_size, page_token, with_key_parts, caller } =
+        let v1alpha1::ListCredentialsRequest { selector, page_size, page_token, with_id_parts, caller } =
             request.into_inner();
         let is_own = access.is_own();
         let caller =
@@ -47,54 +49,55 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
             None => Selector::All,
             selector => self.selector(selector, &Permit::new(Arc::clone(&rights), Verb::List))?,
         };
-        let (paging, after) = Paging::read("credentials", &format!("{selector:?}"), page_size, &page_token)?;
+        let (paging, after) =
+            Paging::read("credentials", &format!("{selector:?}"), page_size, page_token.as_deref())?;
         let after = after.map(|(provider, key): (String, _)| (provider.into(), PluginKey(key)));
         let held = self.held(&selector, after);
         let shown = held.filter(|held| is_about(&rights, Verb::List, &held.spec));
-        let mut numbers = with_key_parts.then(ValueNumbers::default);
+        let mut numbers = with_id_parts.then(ValueNumbers::default);
         let row = |held: KeyStatus| {
             let mut state = credential_state(&held);
             state.account = if is_own { account(&held.spec) } else { Vec::new() };
             state.is_of_caller = sent.is_some_and(|sent| held.spec.is_of(sent));
             if let Some(numbers) = &mut numbers {
-                let (provider, parts) = (&held.spec.provider.name, held.spec.key_parts());
-                state.key_parts = parts.iter().map(|part| numbers.part(provider, part)).collect();
+                let (provider, parts) = (&held.spec.provider.name, held.spec.id_parts());
+                state.id_parts = parts.iter().map(|part| numbers.part(provider, part)).collect();
             }
             let (provider, PluginKey(key)) = held.position();
             (state, (provider.to_string(), key))
         };
         let (credentials, next_page_token) = paging.fill(shown.map(row));
-        Ok(Response::new(pb::ListCredentialsResponse { credentials, next_page_token }))
+        Ok(Response::new(v1alpha1::ListCredentialsResponse { credentials, next_page_token }))
     }
 
     async fn refresh_credentials(
         &self,
-        request: Request<pb::RefreshCredentialsRequest>,
-    ) -> Result<Response<pb::RefreshCredentialsResponse>, Status> {
+        request: Request<v1alpha1::RefreshCredentialsRequest>,
+    ) -> Result<Response<v1alpha1::RefreshCredentialsResponse>, Status> {
         let span = Access::of(&request)?.span("refresh_credentials");
         let rights = self.need(&request, "refresh_credentials", Verb::Admin)?;
         let selector = self.administered(request.into_inner().selector, &rights)?;
         let refreshed = count(self.broker.cache.refresh(&selector).instrument(span).await);
-        Ok(Response::new(pb::RefreshCredentialsResponse { refreshed }))
+        Ok(Response::new(v1alpha1::RefreshCredentialsResponse { refreshed }))
     }
 
     async fn evict_credentials(
         &self,
-        request: Request<pb::EvictCredentialsRequest>,
-    ) -> Result<Response<pb::EvictCredentialsResponse>, Status> {
+        request: Request<v1alpha1::EvictCredentialsRequest>,
+    ) -> Result<Response<v1alpha1::EvictCredentialsResponse>, Status> {
         let rights = self.need(&request, "evict_credentials", Verb::Admin)?;
         let selector = self.administered(request.into_inner().selector, &rights)?;
         let evicted = count(self.broker.cache.evict(&selector));
-        Ok(Response::new(pb::EvictCredentialsResponse { evicted }))
+        Ok(Response::new(v1alpha1::EvictCredentialsResponse { evicted }))
     }
 
     async fn list_providers(
         &self,
-        request: Request<pb::ListProvidersRequest>,
-    ) -> Result<Response<pb::ListProvidersResponse>, Status> {
+        request: Request<v1alpha1::ListProvidersRequest>,
+    ) -> Result<Response<v1alpha1::ListProvidersResponse>, Status> {
         let rights = self.need(&request, "list_providers", Verb::List)?;
-        let pb::ListProvidersRequest { page_size, page_token } = request.into_inner();
-        let (paging, after) = Paging::read("providers", &(), page_size, &page_token)?;
+        let v1alpha1::ListProvidersRequest { page_size, page_token } = request.into_inner();
+        let (paging, after) = Paging::read("providers", &(), page_size, page_token.as_deref())?;
         let providers = self.broker.resolver.providers();
         let shown = providers.iter().filter(|of| rights.allows(Verb::List, CallTarget::Provider(&of.name)));
         let rest = shown.map(|provider| (place(provider), provider));
@@ -103,13 +106,13 @@ impl<R: PluginRunner> CredentialBrokerAdmin for BrokerService<R> {
         rest.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         let rows = rest.into_iter().map(|(place, provider)| (provider_state(&providers, provider), place));
         let (providers, next_page_token) = paging.fill(rows);
-        Ok(Response::new(pb::ListProvidersResponse { providers, next_page_token }))
+        Ok(Response::new(v1alpha1::ListProvidersResponse { providers, next_page_token }))
     }
 
     async fn get_broker_info(
         &self,
-        request: Request<pb::GetBrokerInfoRequest>,
-    ) -> Result<Response<pb::GetBrokerInfoResponse>, Status> {
+        request: Request<v1alpha1::GetBrokerInfoRequest>,
+    ) -> Result<Response<v1alpha1::GetBrokerInfoResponse>, Status> {
         self.need(&request, "get_broker_info", Verb::List)?;
         Ok(Response::new(info(&self.broker)))
     }
@@ -119,7 +122,7 @@ impl<R: PluginRunner> BrokerService<R> {
     /// What a request selects, and `rights` allow to administer.
     fn administered(
         &self,
-        selector: Option<pb::CredentialSelector>,
+        selector: Option<v1alpha1::CredentialSelector>,
         rights: &Arc<Rights>,
     ) -> Result<Selector, Status> {
         let selector = self.selector(selector, &Permit::new(Arc::clone(rights), Verb::Admin))?;
@@ -141,7 +144,11 @@ impl<R: PluginRunner> BrokerService<R> {
     }
 
     /// Reads a selector, which must be set and name what is configured, and what `permit` allows.
-    fn selector(&self, message: Option<pb::CredentialSelector>, permit: &Permit) -> Result<Selector, Status> {
+    fn selector(
+        &self,
+        message: Option<v1alpha1::CredentialSelector>,
+        permit: &Permit,
+    ) -> Result<Selector, Status> {
         let resolver = &self.broker.resolver;
         let allowed = |source: &Source| {
             let allowed = if permit.allows(source.target()) { Ok(()) } else { Err(source.not_allowed()) };
@@ -157,7 +164,7 @@ impl<R: PluginRunner> BrokerService<R> {
         Ok(match message.and_then(|message| message.selector) {
             None | Some(Selected::All(false)) => {
                 return Err(status::invalid(
-                    "`selector` is empty: set `provider`, `definition`, `cluster_profile`, `key` or `all`",
+                    "`selector` is empty: set `provider`, `definition`, `cluster_profile`, `context`, `id` or `all`",
                 ));
             }
             Some(Selected::All(true)) => Selector::All,
@@ -181,9 +188,12 @@ impl<R: PluginRunner> BrokerService<R> {
                 }
                 Selector::ClusterProfile(profile)
             }
-            Some(Selected::Key(key)) => Selector::Key(
-                key.parse()
-                    .map_err(|error| status::invalid(&format!("`selector.key` is not valid: {error}")))?,
+            Some(Selected::Context(_)) => {
+                return Err(status::invalid("`selector.context` is not supported"));
+            }
+            Some(Selected::Id(id)) => Selector::Key(
+                id.parse()
+                    .map_err(|error| status::invalid(&format!("`selector.id` is not valid: {error}")))?,
             ),
         })
     }
@@ -211,24 +221,24 @@ fn is_about(rights: &Rights, verb: Verb, spec: &PluginSpec) -> bool {
 }
 
 /// The variables that select the account of `spec`.
-fn account(spec: &PluginSpec) -> Vec<pb::AccountVariable> {
+fn account(spec: &PluginSpec) -> Vec<v1alpha1::AccountVariable> {
     const MOST: usize = 64;
-    let selecting = |part: &KeyPart<'_>| {
+    let selecting = |part: &IdPart<'_>| {
         let name = str::from_utf8(&part.name).ok().filter(|_| part.kind == PartKind::Variable)?;
         let value = String::from_utf8_lossy(&part.value);
         let is_long = value.chars().nth(MOST).is_some();
         let value =
             if is_long { value.chars().take(MOST - 1).chain(['…']).collect() } else { value.into_owned() };
-        selects_account(name).then(|| pb::AccountVariable { name: name.to_owned(), value })
+        selects_account(name).then(|| v1alpha1::AccountVariable { name: name.to_owned(), value })
     };
-    spec.key_parts().iter().filter_map(selecting).collect()
+    spec.id_parts().iter().filter_map(selecting).collect()
 }
 
 fn provider_state(providers: &Providers, provider: &Provider) -> ProviderState {
     let failure = providers.is_runnable(provider).err().map(|error| Failure {
         reason: status::resolve_reason(&error).into(),
         message: chain(&error),
-        retry_after: None,
+        ..Failure::default()
     });
     ProviderState {
         name: provider.name.to_string(),
@@ -251,12 +261,12 @@ fn credential_state(held: &KeyStatus) -> CredentialState {
     CredentialState {
         provider: spec.provider.name.to_string(),
         definition: spec.provider.definition.as_ref().map(|definition| definition.digest.to_string()),
-        key: spec.key.to_string(),
+        id: spec.key.to_string(),
         server: spec.endpoint().map(|cluster| cluster.server.clone()),
         caller_env: spec.caller_env.keys().cloned().collect(),
         state: match held.holding {
             Holding::Valid => credential_state::State::Valid,
-            Holding::Renewing => credential_state::State::Renewing,
+            Holding::Renewing => credential_state::State::Refreshing,
             Holding::Waiting => credential_state::State::Waiting,
             Holding::Failed => credential_state::State::Failed,
             Holding::Empty => credential_state::State::Empty,
@@ -265,12 +275,13 @@ fn credential_state(held: &KeyStatus) -> CredentialState {
         generation: issued.map(|issued| issued.generation.to_string()),
         expiration_time: issued.map(|issued| issued.expires_at.into()),
         next_refresh_time: held.next_refresh.map(Into::into),
-        watchers: u32::try_from(held.watchers).unwrap_or(u32::MAX),
+        watches: u32::try_from(held.watchers).unwrap_or(u32::MAX),
         runs: held.runs,
         last_failure: held.failure.as_ref().map(|(failed, _)| Failure {
             reason: status::cache_reason(&failed.error).into(),
             message: chain(&failed.error),
             retry_after: convert::duration(failed.retry_after),
+            ..Failure::default()
         }),
         failed_attempts: held.failure.as_ref().map_or(0, |(_, attempts)| *attempts),
         cluster_profile: spec.target.as_ref().map(|target| convert::profile(&target.profile)),
@@ -291,7 +302,7 @@ fn credential_state(held: &KeyStatus) -> CredentialState {
         bound: issued.map(|issued| bound(issued.bound).into()),
         next_run_cause: cause.into(),
         next_run_time: next_run.map(Into::into),
-        key_parts: Vec::new(),
+        id_parts: Vec::new(),
         account: Vec::new(),
         definition_file: definition_file(&spec.provider),
         is_of_caller: false,
@@ -318,27 +329,27 @@ struct ValueNumbers {
 }
 
 impl ValueNumbers {
-    fn part(&mut self, provider: &str, part: &KeyPart<'_>) -> pb::KeyPart {
-        let KeyPart { kind, name, origin, value } = part;
+    fn part(&mut self, provider: &str, part: &IdPart<'_>) -> v1alpha1::IdPart {
+        let IdPart { kind, name, origin, value } = part;
         let values = self.numbers.entry(self.hasher.hash_one((provider, kind, name))).or_default();
         let next = u32::try_from(values.len() + 1).unwrap_or(u32::MAX);
         let value_number = *values.entry(self.hasher.hash_one(value)).or_insert(next);
-        let name = String::from_utf8_lossy(name).into_owned();
-        pb::KeyPart { kind: (*kind).into(), name, origin: (*origin).into(), value_number }
+        let name = convert::present(String::from_utf8_lossy(name).into_owned());
+        v1alpha1::IdPart { kind: (*kind).into(), name, origin: (*origin).into(), value_number }
     }
 }
 
-fn info<R: PluginRunner>(broker: &Broker<R>) -> pb::GetBrokerInfoResponse {
+fn info<R: PluginRunner>(broker: &Broker<R>) -> v1alpha1::GetBrokerInfoResponse {
     let configuration = Arc::clone(&broker.configuration.borrow());
     let paths = |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect();
-    pb::GetBrokerInfoResponse {
+    v1alpha1::GetBrokerInfoResponse {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         commit: option_env!("CREDBROKER_COMMIT").and_then(|commit| convert::present(commit.to_owned())),
         start_time: Some(broker.started.into()),
         config_files: paths(&configuration.files),
         sockets: paths(&broker.sockets),
         hub: broker.resolver.fleet().map(|fleet| convert::hub(&fleet.hub())),
-        configuration: Some(pb::ConfigurationState {
+        configuration: Some(v1alpha1::ConfigurationState {
             read_time: Some(configuration.last_success.into()),
             reloads: configuration.reloads,
             problems: configuration.problems.clone(),
@@ -359,7 +370,7 @@ mod tests {
         let mut numbers = ValueNumbers::default();
         let mut number = |provider, kind, name: &'static str, value: &'static str| {
             let (name, value) = (name.as_bytes().into(), value.as_bytes().into());
-            let part = KeyPart { kind, name, origin: PartOrigin::Stanza, value };
+            let part = IdPart { kind, name, origin: PartOrigin::Stanza, value };
             numbers.part(provider, &part).value_number
         };
         for (expected, provider, kind, name, value) in [

@@ -1,7 +1,7 @@
 //! `AttendCredential`: a get whose caller sees what the plugin writes while it runs, and may run it in its terminal.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     ffi::{OsStr, OsString},
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
     pin::Pin,
@@ -10,7 +10,14 @@ use std::{
 };
 
 use bytes::Bytes;
-use credbroker_proto::v1 as pb;
+use credbroker_proto::{
+    v1 as pb,
+    v1alpha1::{
+        self,
+        attend_credential_response::{Event, Output},
+        credential_broker_login_server::CredentialBrokerLogin,
+    },
+};
 use rustix::process::geteuid;
 use tokio::sync::oneshot;
 use tonic::{Request, Response, Status};
@@ -21,6 +28,7 @@ use super::{
     audit_record::Asked,
     broker::Broker,
     convert::{self, deadline, named},
+    credentials::BrokerService,
     preencoded::{self, Follow, MessageStream},
     status::{self, Subject},
 };
@@ -37,15 +45,35 @@ const QUEUED: Duration = Duration::from_secs(60);
 
 type PendingAnswer = Pin<Box<dyn Future<Output = Result<Arc<Issued>, Status>> + Send>>;
 
+#[tonic::async_trait]
+impl<R: PluginRunner> CredentialBrokerLogin for BrokerService<R> {
+    async fn attend_credential(
+        &self,
+        request: Request<v1alpha1::AttendCredentialRequest>,
+    ) -> Result<Response<MessageStream<v1alpha1::AttendCredentialResponse>>, Status> {
+        self.broker.attend(&self.leases, request).await
+    }
+
+    async fn deposit_output(
+        &self,
+        request: Request<v1alpha1::DepositOutputRequest>,
+    ) -> Result<Response<v1alpha1::DepositOutputResponse>, Status> {
+        let access = Arc::clone(Access::of(&request)?);
+        let deposited = self.leases.deposit(&access.peer, request.into_inner());
+        Asked::call(&self.broker.audit, &access, "deposit_output").decided(deposited)?;
+        Ok(Response::new(v1alpha1::DepositOutputResponse {}))
+    }
+}
+
 impl<R: PluginRunner> Broker<R> {
-    pub(super) async fn attend(
+    async fn attend(
         &self,
         leases: &Leases,
-        request: Request<pb::AttendCredentialRequest>,
-    ) -> Result<Response<MessageStream<pb::AttendCredentialResponse>>, Status> {
+        request: Request<v1alpha1::AttendCredentialRequest>,
+    ) -> Result<Response<MessageStream<v1alpha1::AttendCredentialResponse>>, Status> {
         let (access, slot) = (Arc::clone(Access::of(&request)?), watch_slot(&request)?);
         let (peer, deadline) = (access.peer, deadline(request.metadata().as_ref()));
-        let pb::AttendCredentialRequest {
+        let v1alpha1::AttendCredentialRequest {
             r#ref,
             session,
             login: is_login,
@@ -84,7 +112,7 @@ impl<R: PluginRunner> Broker<R> {
         let attended = AttendStream {
             answer: Some(Box::pin(answer.instrument(access.span("attend_credential")))),
             reader,
-            end: None,
+            waiting: VecDeque::new(),
             offered,
             lease: None,
             leases: leases.clone(),
@@ -113,8 +141,8 @@ struct AttendStream {
     /// `None`: it was made.
     answer: Option<PendingAnswer>,
     reader: AttendantReader,
-    /// The last message, when the last lines are sent before it.
-    end: Option<Result<Bytes, Status>>,
+    /// What is sent next: parts of messages, and the error that ends the stream.
+    waiting: VecDeque<Result<Bytes, Status>>,
     /// Gets what the caller is asked to run in its terminal.
     offered: Option<oneshot::Receiver<Offer>>,
     /// The caller runs it while this is there.
@@ -126,32 +154,50 @@ struct AttendStream {
 
 impl Follow for AttendStream {
     async fn next(&mut self) -> Option<Result<Bytes, Status>> {
-        if let Some(end) = self.end.take() {
-            return Some(end);
-        }
-        tokio::select! {
-            biased;
-            Some(offer) = offered(&mut self.offered) => {
-                let (lease, command) = self.leases.grant(&self.peer, offer);
-                self.lease = Some(lease);
-                let lease = Some(command);
-                let message = pb::AttendCredentialResponse { lease, ..pb::AttendCredentialResponse::default() };
-                Some(Ok(preencoded::frame(&message)))
+        loop {
+            if let Some(part) = self.waiting.pop_front() {
+                return Some(part);
             }
-            news = self.reader.next() => Some(Ok(lines(news, self.lease.is_none()))),
-            end = self.answer.as_mut()? => {
-                self.answer = None;
-                // It is that of a get: both have the same fields.
-                let end = end.map(|issued| issued.encoded.frame.clone());
-                let news = self.reader.news();
-                if news.lines.is_empty() {
-                    return Some(end);
+            tokio::select! {
+                biased;
+                Some(offer) = offered(&mut self.offered) => {
+                    let (lease, command) = self.leases.grant(&self.peer, offer);
+                    self.lease = Some(lease);
+                    self.waiting.push_back(Ok(message(Event::Lease(command))));
                 }
-                self.end = Some(end);
-                Some(Ok(lines(news, self.lease.is_none())))
+                news = self.reader.next() => self.queue(news),
+                answer = self.answer.as_mut()? => {
+                    self.answer = None;
+                    let news = AttendanceNews { time_left: None, ..self.reader.news() };
+                    self.queue(news);
+                    match answer {
+                        Ok(issued) => self.waiting.extend(preencoded::attended(&issued.encoded.frame).map(Ok)),
+                        Err(status) => self.waiting.push_back(Err(status)),
+                    }
+                }
             }
         }
     }
+}
+
+impl AttendStream {
+    fn queue(&mut self, news: AttendanceNews) {
+        self.waiting.extend(events(news, self.lease.is_none()).map(|event| Ok(message(event))));
+    }
+}
+
+/// What is new. A caller in whose terminal the plugin runs sees its lines there.
+fn events(
+    AttendanceNews { lines, time_left }: AttendanceNews,
+    are_shown: bool,
+) -> impl Iterator<Item = Event> {
+    let stderr_lines: Vec<_> = lines.iter().filter(|_| are_shown).map(ToString::to_string).collect();
+    let output = (!stderr_lines.is_empty()).then(|| Event::Output(Output { stderr_lines }));
+    output.into_iter().chain(time_left.and_then(convert::duration).map(Event::TimeLeft))
+}
+
+fn message(event: Event) -> Bytes {
+    preencoded::frame(&v1alpha1::AttendCredentialResponse { event: Some(event) })
 }
 
 /// Waits for an offer. `None`: there will be none.
@@ -159,15 +205,6 @@ async fn offered(offered: &mut Option<oneshot::Receiver<Offer>>) -> Option<Offer
     let offer = offered.as_mut()?.await;
     *offered = None;
     offer.ok()
-}
-
-/// A message with what is new. A caller in whose terminal the plugin runs sees its words there.
-fn lines(AttendanceNews { lines, time_left }: AttendanceNews, are_shown: bool) -> Bytes {
-    preencoded::frame(&pb::AttendCredentialResponse {
-        stderr_lines: lines.iter().filter(|_| are_shown).map(ToString::to_string).collect(),
-        time_left: time_left.and_then(convert::duration),
-        ..pb::AttendCredentialResponse::default()
-    })
 }
 
 /// The leases that callers hold, by their id. Clones share them.
@@ -204,7 +241,7 @@ fn lender(access: &Access, spec: &PluginSpec) -> Option<(Arc<Lender>, oneshot::R
 
 impl Leases {
     /// Grants a lease to the process of `peer`, and returns what it is asked to run.
-    fn grant(&self, peer: &Peer, offer: Offer) -> (Lease, pb::Lease) {
+    fn grant(&self, peer: &Peer, offer: Offer) -> (Lease, v1alpha1::Lease) {
         let Offer { command: PluginCommand { program, args, environment }, deposit } = offer;
         let mut open = self.lock();
         open.last += 1;
@@ -213,7 +250,7 @@ impl Leases {
         let variable = |(name, value): (OsString, OsString)| {
             [name.as_os_str(), OsStr::new("="), &value].map(OsStr::as_bytes).concat()
         };
-        let command = pb::Lease {
+        let command = v1alpha1::Lease {
             id,
             command: command.map(OsString::into_vec).collect(),
             environment: environment.into_iter().map(variable).collect(),
@@ -222,8 +259,8 @@ impl Leases {
         (Lease { leases: self.clone(), id }, command)
     }
 
-    pub(super) fn deposit(&self, peer: &Peer, request: pb::DepositOutputRequest) -> Result<(), Status> {
-        let pb::DepositOutputRequest { lease_id, stdout, exit_code } = request;
+    fn deposit(&self, peer: &Peer, request: v1alpha1::DepositOutputRequest) -> Result<(), Status> {
+        let v1alpha1::DepositOutputRequest { lease_id, stdout, exit_code } = request;
         let deposit = Deposit { stdout: stdout.into(), exit_code };
         let held = {
             let leases = &mut self.lock().held;

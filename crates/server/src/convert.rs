@@ -41,6 +41,9 @@ pub(super) fn ask(
         pb::credential_ref::Source::Provider(pb::ProviderRef { name, definition }) => {
             Source::Provider(ProviderRef { name, definition })
         }
+        pb::credential_ref::Source::Context(_) => {
+            return Err(status::invalid("`ref.context` is not supported"));
+        }
         pb::credential_ref::Source::ClusterProfile(profile) => {
             Source::ClusterProfile(profile_name(profile, "ref.cluster_profile")?)
         }
@@ -123,7 +126,7 @@ pub(super) fn hub(state: &HubState) -> pb::HubState {
     let failure = state.problem.as_deref().map(|problem| pb::Failure {
         reason: Reason::HubUnavailable.into(),
         message: problem.to_owned(),
-        retry_after: None,
+        ..pb::Failure::default()
     });
     pb::HubState { synced: state.synced, failure, since_time: state.since.map(Into::into) }
 }

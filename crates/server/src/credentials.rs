@@ -1,5 +1,4 @@
-//! `CredentialBroker`: the calls that answer with a credential, of which another file has `AttendCredential`, and those about
-//! clusters.
+//! `CredentialBroker`: the calls that answer with a credential, and those about clusters.
 //!
 //! The answers were encoded once, when the credential arrived.
 
@@ -48,7 +47,8 @@ pub(super) struct Get {
 impl Get {
     /// Takes the request by value, so that the caller's name is freed before a wait.
     pub(super) fn of(request: pb::GetCredentialRequest, access: &Access) -> Result<Self, Status> {
-        let pb::GetCredentialRequest { r#ref, exec_plugin_caller, at_terminal, session } = request;
+        let pb::GetCredentialRequest { r#ref, exec_plugin_caller, at_terminal, session, min_lifetime: _ } =
+            request;
         let pb::ExecPluginCaller { id, without_exec_info } = exec_plugin_caller.unwrap_or_default();
         let caller = Caller { without_exec_info, at_terminal, ..named(&access.peer, &id) };
         let session = if at_terminal { session } else { BTreeMap::new() };
@@ -142,13 +142,6 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
         Ok(asked.decided(following)?.response())
     }
 
-    async fn attend_credential(
-        &self,
-        request: Request<pb::AttendCredentialRequest>,
-    ) -> Result<Response<MessageStream<pb::AttendCredentialResponse>>, Status> {
-        self.broker.attend(&self.leases, request).await
-    }
-
     async fn report_rejected(
         &self,
         request: Request<pb::ReportRejectedRequest>,
@@ -178,16 +171,6 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
     ) -> Result<Response<pb::ListClustersResponse>, Status> {
         let rights = self.need(&request, "list_clusters", Verb::List)?;
         Ok(Response::new(self.clusters()?.page(request.into_inner(), rights).await?))
-    }
-
-    async fn deposit_output(
-        &self,
-        request: Request<pb::DepositOutputRequest>,
-    ) -> Result<Response<pb::DepositOutputResponse>, Status> {
-        let access = Arc::clone(Access::of(&request)?);
-        let deposited = self.leases.deposit(&access.peer, request.into_inner());
-        Asked::call(&self.broker.audit, &access, "deposit_output").decided(deposited)?;
-        Ok(Response::new(pb::DepositOutputResponse {}))
     }
 
     async fn watch_clusters(

@@ -5,9 +5,10 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use credbroker_proto::{
     FILE_DESCRIPTOR_SET,
-    v1::{
+    v1::credential_broker_server::CredentialBrokerServer,
+    v1alpha1::{
         credential_broker_admin_server::CredentialBrokerAdminServer,
-        credential_broker_server::CredentialBrokerServer,
+        credential_broker_login_server::CredentialBrokerLoginServer,
     },
 };
 use credbroker_uds_server as uds;
@@ -46,8 +47,10 @@ fn services<R: PluginRunner>(broker: &Arc<Broker<R>>) -> Routes {
     let service = Arc::new(BrokerService { broker: Arc::clone(broker), leases: Leases::default() });
     let admin =
         CredentialBrokerAdminServer::from_arc(Arc::clone(&service)).max_decoding_message_size(REQUEST);
+    let login =
+        CredentialBrokerLoginServer::from_arc(Arc::clone(&service)).max_decoding_message_size(REQUEST);
     let service = CredentialBrokerServer::from_arc(service).max_decoding_message_size(REQUEST);
-    Routes::new(service).add_service(admin).add_service(health).prepare()
+    Routes::new(service).add_service(login).add_service(admin).add_service(health).prepare()
 }
 
 /// Server reflection. Its decoded descriptors take half a megabyte.

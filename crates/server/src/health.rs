@@ -23,7 +23,12 @@ use credbroker_plugin::access::CallTarget;
 use credbroker_runner::PluginRunner;
 
 /// The names under which the health of the broker and of its services is reported. Providers have no part in it.
-const OWN: [&str; 3] = ["", "credbroker.v1.CredentialBroker", "credbroker.v1.CredentialBrokerAdmin"];
+const OWN: [&str; 4] = [
+    "",
+    "credbroker.v1.CredentialBroker",
+    "credbroker.v1alpha1.CredentialBrokerAdmin",
+    "credbroker.v1alpha1.CredentialBrokerLogin",
+];
 /// How often the state of anything else is read for a watch.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 

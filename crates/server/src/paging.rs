@@ -31,7 +31,7 @@ impl Paging {
         name: &str,
         filter: &impl Hash,
         page_size: i32,
-        page_token: &str,
+        page_token: Option<&str>,
     ) -> Result<(Self, Option<P>), Status> {
         let size = usize::try_from(page_size)
             .map_err(|_negative| status::invalid("`page_size` must not be negative"))?;
@@ -42,8 +42,8 @@ impl Paging {
         filter.hash(&mut hasher);
         let paging = Self { rows, list: format!("{name}.{:016x}.", hasher.finish()) };
         let after = match page_token {
-            "" => None,
-            token => {
+            None => None,
+            Some(token) => {
                 let position = token.strip_prefix(&paging.list);
                 let position = position.and_then(|position| serde_json::from_str(position).ok());
                 let foreign = "`page_token` must be the `next_page_token` of a response to the same request";
@@ -58,7 +58,7 @@ impl Paging {
     pub(super) fn fill<T: Message, P: Serialize>(
         &self,
         rows: impl Iterator<Item = (T, P)>,
-    ) -> (Vec<T>, String) {
+    ) -> (Vec<T>, Option<String>) {
         let (mut page, mut size, mut last) = (Vec::new(), 0, None);
         for (row, at) in rows {
             size += row.encoded_len();
@@ -66,12 +66,12 @@ impl Paging {
                 && let Some(last) = last
             {
                 let position = serde_json::to_string(&last).unwrap_or_default(); // never fails: strings and numbers
-                return (page, format!("{}{position}", self.list));
+                return (page, Some(format!("{}{position}", self.list)));
             }
             page.push(row);
             last = Some(at);
         }
-        (page, String::new())
+        (page, None)
     }
 }
 

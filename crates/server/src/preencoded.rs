@@ -1,7 +1,8 @@
 //! Messages that are encoded once for many calls. tonic would encode or copy them for each one.
 //!
 //! A credential is encoded once for each generation of each key: `GetCredentialResponse`, `WatchCredentialResponse`,
-//! `AttendCredentialResponse` and `ReportRejectedResponse` share the encoded fields, as a test checks.
+//! `WatchCredentialsResponse` and `ReportRejectedResponse` have its fields under the same numbers, and
+//! `AttendCredentialResponse` has a `GetCredentialResponse`, as a test checks.
 
 use std::{
     convert::Infallible,
@@ -17,7 +18,10 @@ use futures_util::{Stream, StreamExt as _, stream};
 use http::{HeaderValue, header::CONTENT_TYPE};
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::Frame;
-use prost::{Message, encoding::encoded_len_varint};
+use prost::{
+    Message,
+    encoding::{encode_varint, encoded_len_varint},
+};
 use tonic::{Response, Status, body::Body};
 
 use super::{convert, status};
@@ -60,7 +64,7 @@ pub fn encode(draft: &Draft<'_>) -> EncodedCredential {
     let certificate = field(credential.client_certificate_data.as_deref());
     let key = field(credential.client_key_data.as_deref());
     let cluster = draft.cluster.map(convert::cluster_message);
-    let message = pb::GetCredentialResponse { credential: Some(credential), cluster };
+    let message = pb::GetCredentialResponse { credential: Some(credential), cluster, is_short: false };
     EncodedCredential { frame: frame(&message), token, certificate, key }
 }
 
@@ -85,6 +89,18 @@ pub(super) fn frame(message: &impl Message) -> Bytes {
     // Cannot fail: the buffer has the capacity.
     let _complete = message.encode(&mut frame);
     frame.freeze()
+}
+
+/// The parts of an `AttendCredentialResponse` that has the message of `frame`, a `GetCredentialResponse`, as its event.
+pub(super) fn attended(frame: &Bytes) -> [Bytes; 2] {
+    const EVENT: u8 = 1 << 3 | 2; // field 1, with a length
+    let answer = frame.slice(HEAD.min(frame.len())..);
+    let mut start = BytesMut::with_capacity(2 * HEAD + 1);
+    start.put_u8(0);
+    start.put_u32(u32::try_from(head(answer.len()) + answer.len()).unwrap_or(u32::MAX));
+    start.put_u8(EVENT);
+    encode_varint(answer.len() as u64, &mut start);
+    [start.freeze(), answer]
 }
 
 /// The message of `frame`, for calls that are rare.

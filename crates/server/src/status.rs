@@ -6,7 +6,7 @@ mod tests;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use credbroker_proto::{CLUSTER, DOMAIN, KEY, LIMIT, PROVIDER, Reason, to_tonic};
+use credbroker_proto::{CLUSTER, DOMAIN, ID, LIMIT, PROVIDER, Reason, to_tonic};
 use tokio::task::JoinError;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
@@ -114,7 +114,7 @@ pub(super) fn failed(subject: &Subject, failed: &Failed) -> Status {
         CacheError::Full(full) => Some(full.key()),
         _ => None,
     };
-    let named = [(PROVIDER, provider.to_owned()), (KEY, subject.key.to_string())];
+    let named = [(PROVIDER, provider.to_owned()), (ID, subject.key.to_string())];
     let cluster = subject.profile.as_ref().map(|profile| (CLUSTER, profile.to_string()));
     let limit = limit.map(|limit| (LIMIT, limit.to_owned()));
     status(reason, &message, Some(retry), named.into_iter().chain(cluster).chain(limit))

@@ -53,13 +53,13 @@ pub(crate) async fn measure(report: &mut Report, directory: &Path, subject: &Sub
 }
 
 async fn all(rpc: &Rpc) -> Result<Vec<pb::ListClustersResponse>> {
-    let (mut rpc, mut pages, mut page_token) = (rpc.clone(), Vec::new(), String::new());
+    let (mut rpc, mut pages, mut page_token) = (rpc.clone(), Vec::new(), None);
     loop {
         let request = pb::ListClustersRequest { page_token: page_token.clone(), ..Default::default() };
         let page = rpc.list_clusters(request).await?.into_inner();
         page_token.clone_from(&page.next_page_token);
         pages.push(page);
-        if page_token.is_empty() {
+        if page_token.is_none() {
             return Ok(pages);
         }
     }

@@ -47,7 +47,7 @@ impl CredentialBroker for Mirror {
         request: Request<ListClustersRequest>,
     ) -> Result<Response<ListClustersResponse>, Status> {
         let token = request.into_inner().page_token;
-        let before = self.pages.iter().position(|page| page.next_page_token == token && !token.is_empty());
+        let before = self.pages.iter().position(|page| page.next_page_token == token && token.is_some());
         let page = self.pages.get(before.map_or(0, |before| before + 1));
         Ok(Response::new(page.cloned().unwrap_or_default()))
     }

@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use credbroker_lab::report::{Report, figure, percentile, section};
-use credbroker_proto::v1::{self as pb, credential_selector::Selector};
+use credbroker_proto::v1alpha1::{self, credential_selector::Selector};
 
 use crate::{
     keys::{self, KEYS, OTHER, fill, request},
@@ -39,7 +39,8 @@ pub(crate) async fn measure(report: &mut Report, directory: &Path) -> Result<()>
 
     let mut refreshing = subject.admin.clone();
     let selector = Some(Selector::Provider(KEYS.to_owned()));
-    let refresh = pb::RefreshCredentialsRequest { selector: Some(pb::CredentialSelector { selector }) };
+    let refresh =
+        v1alpha1::RefreshCredentialsRequest { selector: Some(v1alpha1::CredentialSelector { selector }) };
     let refreshing = tokio::spawn(async move { refreshing.refresh_credentials(refresh).await.map(drop) });
     let asking = Asking::start(&subject.rpc);
     // All four slots are taken before the first cold ask.

@@ -11,7 +11,10 @@ use credbroker_lab::{
     hub::{Hub, NAMESPACE, PROFILES},
     report::{Report, figure, median, percentile, section},
 };
-use credbroker_proto::v1::{self as pb, credential_selector::Selector};
+use credbroker_proto::{
+    v1::{self as pb},
+    v1alpha1::{self, credential_selector::Selector},
+};
 use tokio::task::JoinSet;
 
 use crate::{
@@ -64,9 +67,13 @@ pub(crate) async fn measure(report: &mut Report, directory: &Path) -> Result<()>
     report.ratio("median of the ratios", median(ratios), P99_LIMIT);
 
     let start = Instant::now();
-    let selector = Some(pb::CredentialSelector { selector: Some(Selector::All(true)) });
-    let evicted =
-        many.admin.clone().evict_credentials(pb::EvictCredentialsRequest { selector }).await?.into_inner();
+    let selector = Some(v1alpha1::CredentialSelector { selector: Some(Selector::All(true)) });
+    let evicted = many
+        .admin
+        .clone()
+        .evict_credentials(v1alpha1::EvictCredentialsRequest { selector })
+        .await?
+        .into_inner();
     let took = start.elapsed();
     ensure!(evicted.evicted as usize == MANY, "{} evicted", evicted.evicted);
     let millis = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1000.0);

@@ -8,9 +8,9 @@ use credbroker_lab::{
     channel::channel,
     memory,
 };
-use credbroker_proto::v1::{
-    credential_broker_admin_client::CredentialBrokerAdminClient,
-    credential_broker_client::CredentialBrokerClient,
+use credbroker_proto::{
+    v1::credential_broker_client::CredentialBrokerClient,
+    v1alpha1::credential_broker_admin_client::CredentialBrokerAdminClient,
 };
 use tonic::transport::Channel;
 

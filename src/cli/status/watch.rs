@@ -67,7 +67,7 @@ pub(super) fn run(broker: &BrokerArgs, selector: &Selector, console: &mut Consol
 fn frame(overview: &Overview, runs: &Runs, lost: Option<&str>, screen: Screen, now: SystemTime) -> String {
     let width = screen.width();
     let is_running = |held: &&CredentialState| {
-        held.state == State::Waiting || (held.state == State::Renewing && held.last_failure.is_none())
+        held.state == State::Waiting || (held.state == State::Refreshing && held.last_failure.is_none())
     };
     let in_flight = overview.credentials.iter().filter(is_running).count();
     let counts = format!(

@@ -17,7 +17,7 @@ async fn a_cluster_is_listed_with_all_its_properties() {
         skipped_providers.iter().map(|skipped| (&*skipped.name, &*skipped.message)).collect();
     assert_eq!(skipped, [("elsewhere", "not configured here")]);
     let state = caller.list().await.clusters[0].clone();
-    let texts = [&state.display_name, &state.cluster_manager, &state.kubernetes_version, state.provider()];
+    let texts = [state.display_name(), state.cluster_manager(), state.kubernetes_version(), state.provider()];
     assert_eq!(texts, ["The paris", "manager", "v1.35.0", "cloud"]);
     assert_eq!(state.readiness(), Readiness::Idle);
     caller.token("paris").await;
@@ -101,13 +101,14 @@ async fn a_fleet_that_is_too_large_for_a_message_is_sent_in_pages() {
     let broker = hub.broker(&plugin);
     let mut caller = Caller::of(&broker).await;
     assert_eq!(caller.until_known(300).await.len(), 300);
-    let (mut names, mut page_token, mut pages) = (Vec::new(), String::new(), 0);
+    let (mut names, mut page_token, mut pages) = (Vec::new(), None, 0);
     loop {
-        let request = pb::ListClustersRequest { namespace: Some("fleet".into()), page_size: 0, page_token };
+        let request =
+            pb::ListClustersRequest { namespace: Some("fleet".into()), page_token, ..Default::default() };
         let page = caller.0.list_clusters(request).await.unwrap().into_inner();
         names.extend(page.clusters.iter().map(|cluster| name_of(cluster).1));
         (page_token, pages) = (page.next_page_token, pages + 1);
-        if page_token.is_empty() {
+        if page_token.is_none() {
             break;
         }
     }
@@ -115,7 +116,7 @@ async fn a_fleet_that_is_too_large_for_a_message_is_sent_in_pages() {
     assert!(pages > 2, "{pages}");
     let nowhere = pb::ListClustersRequest { namespace: Some("elsewhere".into()), ..Default::default() };
     assert!(caller.0.list_clusters(nowhere).await.unwrap().into_inner().clusters.is_empty());
-    let odd = pb::ListClustersRequest { page_token: "odd".into(), ..Default::default() };
+    let odd = pb::ListClustersRequest { page_token: Some("odd".into()), ..Default::default() };
     assert_eq!(reason(&caller.0.list_clusters(odd).await.unwrap_err()), Some(Reason::InvalidRequest));
 }
 

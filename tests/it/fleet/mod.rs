@@ -11,10 +11,11 @@ use std::time::Duration;
 use credbroker_proto::{
     Reason,
     v1::{
-        self as pb, ClusterState, cluster_state::Readiness,
-        credential_broker_admin_client::CredentialBrokerAdminClient,
-        credential_broker_client::CredentialBrokerClient, credential_ref::Source,
+        self as pb, ClusterState, cluster_state::Readiness, credential_broker_client::CredentialBrokerClient,
+        credential_ref::Source,
     },
+    v1alpha1,
+    v1alpha1::credential_broker_admin_client::CredentialBrokerAdminClient,
 };
 use credbroker_test_support::{Accepts, ApiServer, FakePlugin, Kubeconfig, private_directory};
 use serde_json::{Value, json};
@@ -176,8 +177,13 @@ impl Caller {
         self.0.watch_credential(request).await.unwrap().into_inner()
     }
 
-    async fn held(&mut self) -> Vec<pb::CredentialState> {
-        self.1.list_credentials(pb::ListCredentialsRequest::default()).await.unwrap().into_inner().credentials
+    async fn held(&mut self) -> Vec<v1alpha1::CredentialState> {
+        self.1
+            .list_credentials(v1alpha1::ListCredentialsRequest::default())
+            .await
+            .unwrap()
+            .into_inner()
+            .credentials
     }
 
     async fn list(&mut self) -> pb::ListClustersResponse {

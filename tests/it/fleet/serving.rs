@@ -61,7 +61,7 @@ async fn a_watch_of_a_profile_that_is_recreated_shares_the_credential_of_other_c
     let (watched, _) = next(&mut watch).await.unwrap();
     assert_eq!(caller.token("paris").await, watched);
     let held = caller.held().await;
-    assert_eq!(held.iter().map(|held| held.watchers).collect::<Vec<_>>(), [1]);
+    assert_eq!(held.iter().map(|held| held.watches).collect::<Vec<_>>(), [1]);
 }
 
 #[tokio::test]
@@ -107,7 +107,7 @@ async fn a_change_of_descriptive_fields_runs_nothing() {
     let mut changed = profile("paris", "paris");
     changed["spec"]["displayName"] = json!("Lutetia");
     hub.server.apply_cluster_profile("fleet", "paris", changed);
-    caller.until(|clusters, _| clusters[0].display_name == "Lutetia").await;
+    caller.until(|clusters, _| clusters[0].display_name() == "Lutetia").await;
     assert_eq!((caller.token("paris").await, plugin.runs()), ("paris-1".to_owned(), 1));
     hub.profile("paris", "new");
     assert_eq!(next(&mut watch).await.unwrap().0, "paris-2", "nor was it sent to watches");

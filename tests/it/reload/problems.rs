@@ -5,17 +5,17 @@ use std::{
     os::unix::fs::{PermissionsExt as _, chown},
 };
 
-use credbroker_proto::v1 as pb;
-use pb::credential_broker_admin_client::CredentialBrokerAdminClient;
+use credbroker_proto::v1alpha1;
 use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
 };
+use v1alpha1::credential_broker_admin_client::CredentialBrokerAdminClient;
 
 use super::*;
 
-async fn configuration(broker: &InProcess) -> pb::ConfigurationState {
+async fn configuration(broker: &InProcess) -> v1alpha1::ConfigurationState {
     let mut admin = CredentialBrokerAdminClient::new(broker.channel().await);
-    let info = admin.get_broker_info(pb::GetBrokerInfoRequest {}).await.unwrap().into_inner();
+    let info = admin.get_broker_info(v1alpha1::GetBrokerInfoRequest {}).await.unwrap().into_inner();
     info.configuration.unwrap()
 }
 

@@ -10,11 +10,18 @@ use std::{
     thread,
 };
 
-use credbroker_proto::v1::{
-    AttendCredentialRequest, AttendCredentialResponse, Credential, DepositOutputRequest,
-    DepositOutputResponse, GetCredentialRequest, GetCredentialResponse, Lease,
-    credential_broker_server::{CredentialBroker, CredentialBrokerServer},
-    credential_ref::Source,
+use credbroker_proto::{
+    v1::{
+        Credential, GetCredentialRequest, GetCredentialResponse,
+        credential_broker_server::{CredentialBroker, CredentialBrokerServer},
+        credential_ref::Source,
+    },
+    v1alpha1::{
+        AttendCredentialRequest, AttendCredentialResponse, DepositOutputRequest, DepositOutputResponse,
+        Lease,
+        attend_credential_response::Event,
+        credential_broker_login_server::{CredentialBrokerLogin, CredentialBrokerLoginServer},
+    },
 };
 use credbroker_test_support::private_directory;
 use tempfile::TempDir;
@@ -107,11 +114,13 @@ impl Broker {
         let (requests, timeouts) = (Arc::clone(&self.requests), Arc::clone(&self.timeouts));
         let lenders = Arc::clone(&self.lenders);
         let (attended, attending) = (Notify::new(), Mutex::default());
-        let service = Service { answer, requests, timeouts, lenders, attended, attending };
+        let service = Arc::new(Service { answer, requests, timeouts, lenders, attended, attending });
         let (stop, stopped) = oneshot::channel();
         self.stop = Some(stop);
         thread::spawn(move || {
-            let server = Server::builder().add_service(CredentialBrokerServer::new(service));
+            let server = Server::builder()
+                .add_service(CredentialBrokerLoginServer::from_arc(Arc::clone(&service)))
+                .add_service(CredentialBrokerServer::from_arc(service));
             let serving = server.serve_with_incoming(Incoming(listener));
             runtime.block_on(async {
                 tokio::select! { _ = serving => {}, _ = stopped => {} }
@@ -164,18 +173,21 @@ impl CredentialBroker for Service {
         self.requests.lock().unwrap().push(request.into_inner());
         match self.answer.clone() {
             Answer::Say(said) => said.map(|credential| {
-                Response::new(GetCredentialResponse { credential: Some(credential), cluster: None })
+                Response::new(GetCredentialResponse { credential: Some(credential), ..Default::default() })
             }),
             Answer::Leased(_) if !self.is_slow() => Err(needs_terminal()),
             Answer::Never | Answer::Leased(_) => std::future::pending().await,
             Answer::Attended(token, _) => {
                 self.attended.notified().await;
                 let credential = Some(credential(token));
-                Ok(Response::new(GetCredentialResponse { credential, cluster: None }))
+                Ok(Response::new(GetCredentialResponse { credential, ..Default::default() }))
             }
         }
     }
+}
 
+#[tonic::async_trait]
+impl CredentialBrokerLogin for Service {
     async fn attend_credential(
         &self,
         request: Request<AttendCredentialRequest>,
@@ -184,19 +196,15 @@ impl CredentialBroker for Service {
             let can_run_plugin = request.into_inner().can_run_plugin;
             self.lenders.lock().unwrap().push(can_run_plugin);
             let environment = vec![b"A=b".to_vec()];
-            let lease = Some(Lease { id: 7, command: command.clone(), environment });
+            let lease = Lease { id: 7, command: command.clone(), environment };
             let (sender, receiver) = mpsc::unbounded_channel();
-            sender
-                .send(Ok(AttendCredentialResponse { lease, ..AttendCredentialResponse::default() }))
-                .unwrap();
+            sender.send(Ok(AttendCredentialResponse { event: Some(Event::Lease(lease)) })).unwrap();
             *self.attending.lock().unwrap() = Some(sender);
             return Ok(Response::new(Box::pin(Messages(receiver))));
         }
         let Answer::Attended(_, token) = self.answer else { return Err(Status::unimplemented("no")) };
         self.attended.notify_one();
-        let credential = Some(credential(token));
-        let answer = AttendCredentialResponse { credential, ..AttendCredentialResponse::default() };
-        Ok(Response::new(Box::pin(tokio_stream::once(Ok(answer)))))
+        Ok(Response::new(Box::pin(tokio_stream::once(Ok(attended(token))))))
     }
 
     async fn deposit_output(
@@ -205,11 +213,7 @@ impl CredentialBroker for Service {
     ) -> Result<Response<DepositOutputResponse>, Status> {
         let DepositOutputRequest { lease_id, stdout, exit_code } = request.into_inner();
         let token = format!("{lease_id} {exit_code} {}", String::from_utf8(stdout).unwrap());
-        let answer = AttendCredentialResponse {
-            credential: Some(credential(&token)),
-            ..AttendCredentialResponse::default()
-        };
-        self.attending.lock().unwrap().take().unwrap().send(Ok(answer)).unwrap();
+        self.attending.lock().unwrap().take().unwrap().send(Ok(attended(&token))).unwrap();
         Ok(Response::new(DepositOutputResponse {}))
     }
 }
@@ -220,6 +224,11 @@ impl Service {
         let source = requests.last().and_then(|request| request.r#ref.clone()?.source);
         matches!(source, Some(Source::Provider(provider)) if provider.name == "slow")
     }
+}
+
+fn attended(token: &str) -> AttendCredentialResponse {
+    let answer = GetCredentialResponse { credential: Some(credential(token)), ..Default::default() };
+    AttendCredentialResponse { event: Some(Event::Credential(answer)) }
 }
 
 fn needs_terminal() -> Status {

@@ -1,4 +1,10 @@
-use credbroker_proto::v1::{AttendCredentialRequest, Credential, CredentialRef, ExecPluginCaller};
+use credbroker_proto::{
+    v1::{Credential, CredentialRef, ExecPluginCaller},
+    v1alpha1::{
+        AttendCredentialRequest,
+        attend_credential_response::{Event, Output},
+    },
+};
 
 use super::*;
 
@@ -22,7 +28,7 @@ fn refused(pairs: &[(&'static str, &str)]) -> ErrorStatus {
 #[test]
 fn a_framed_message_is_read_back() {
     let credential = Credential { token: Some("t0ken".into()), ..Credential::default() };
-    let response = GetCredentialResponse { credential: Some(credential), cluster: None };
+    let response = GetCredentialResponse { credential: Some(credential), ..Default::default() };
     let framed = framed(&response);
     assert_eq!(framed[..PREFIX], [0, 0, 0, 0, u8::try_from(framed.len() - PREFIX).unwrap()]);
     assert_eq!(outcome(&answer(&framed, &[("grpc-status", "0")])).unwrap().unwrap(), response);
@@ -43,6 +49,7 @@ fn the_message_of_an_attending_call_is_that_of_its_type() {
             at_terminal: true,
             session: session.clone(),
             exec_plugin_caller: exec_plugin_caller.clone(),
+            min_lifetime: None,
         };
         let session = session.clone();
         let attend = AttendCredentialRequest { r#ref, session, login, can_run_plugin, exec_plugin_caller };
@@ -52,17 +59,16 @@ fn the_message_of_an_attending_call_is_that_of_its_type() {
 
 #[test]
 fn messages_are_taken_from_a_stream_one_by_one() {
-    let message =
-        |text: &str| AttendCredentialResponse { stderr_lines: vec![text.into()], ..Default::default() };
+    let event = |text: &str| Event::Output(Output { stderr_lines: vec![text.into()] });
+    let message = |text: &str| AttendCredentialResponse { event: Some(event(text)) };
     let sent = [framed(&message("one")), framed(&message("two"))].concat();
     let (mut body, mut taken) = (Vec::new(), Vec::new());
     for byte in sent {
         body.push(byte);
         taken.extend(take_framed(&mut body));
     }
-    let texts: Vec<_> =
-        taken.iter().flat_map(|framed| super::message(framed).unwrap().stderr_lines).collect();
-    assert_eq!((texts, body.len()), (vec!["one".to_owned(), "two".to_owned()], 0));
+    let events: Vec<_> = taken.iter().filter_map(|framed| super::message(framed).unwrap().event).collect();
+    assert_eq!((events, body.len()), (vec![event("one"), event("two")], 0));
     assert!(super::message(&[0, 0, 0, 0, 1, 0xff]).is_none());
 }
 

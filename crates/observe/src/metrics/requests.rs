@@ -45,19 +45,20 @@ impl Requests {
 pub struct Rpc(u8);
 
 /// The label and the path of each RPC. The first is the most frequent one.
-const PATHS: [(&str, &str); 15] = [
+const PATHS: [(&str, &str); 16] = [
     ("GetCredential", "/credbroker.v1.CredentialBroker/GetCredential"),
     ("WatchCredential", "/credbroker.v1.CredentialBroker/WatchCredential"),
-    ("AttendCredential", "/credbroker.v1.CredentialBroker/AttendCredential"),
-    ("DepositOutput", "/credbroker.v1.CredentialBroker/DepositOutput"),
+    ("AttendCredential", "/credbroker.v1alpha1.CredentialBrokerLogin/AttendCredential"),
+    ("DepositOutput", "/credbroker.v1alpha1.CredentialBrokerLogin/DepositOutput"),
+    ("WatchCredentials", "/credbroker.v1.CredentialBroker/WatchCredentials"),
     ("ReportRejected", "/credbroker.v1.CredentialBroker/ReportRejected"),
     ("ListClusters", "/credbroker.v1.CredentialBroker/ListClusters"),
     ("WatchClusters", "/credbroker.v1.CredentialBroker/WatchClusters"),
-    ("ListCredentials", "/credbroker.v1.CredentialBrokerAdmin/ListCredentials"),
-    ("RefreshCredentials", "/credbroker.v1.CredentialBrokerAdmin/RefreshCredentials"),
-    ("EvictCredentials", "/credbroker.v1.CredentialBrokerAdmin/EvictCredentials"),
-    ("ListProviders", "/credbroker.v1.CredentialBrokerAdmin/ListProviders"),
-    ("GetBrokerInfo", "/credbroker.v1.CredentialBrokerAdmin/GetBrokerInfo"),
+    ("ListCredentials", "/credbroker.v1alpha1.CredentialBrokerAdmin/ListCredentials"),
+    ("RefreshCredentials", "/credbroker.v1alpha1.CredentialBrokerAdmin/RefreshCredentials"),
+    ("EvictCredentials", "/credbroker.v1alpha1.CredentialBrokerAdmin/EvictCredentials"),
+    ("ListProviders", "/credbroker.v1alpha1.CredentialBrokerAdmin/ListProviders"),
+    ("GetBrokerInfo", "/credbroker.v1alpha1.CredentialBrokerAdmin/GetBrokerInfo"),
     ("Health.Check", "/grpc.health.v1.Health/Check"),
     ("Health.Watch", "/grpc.health.v1.Health/Watch"),
     // Reflection, and paths that do not exist.

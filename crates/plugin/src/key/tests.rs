@@ -47,13 +47,13 @@ fn key(run: &Run) -> PluginKey {
     spec(run).key
 }
 
-/// Each part of a key, with its value. `KeyPart` shows none.
+/// Each part of a key, with its value. `IdPart` shows none.
 type Shown = Vec<(PartKind, Vec<u8>, bool, Vec<u8>)>;
 
 fn parts(run: &Run) -> Shown {
     let spec = spec(run);
-    let parts = spec.key_parts().into_iter();
-    let is_of_caller = |part: &KeyPart<'_>| part.origin == PartOrigin::CallerEnv;
+    let parts = spec.id_parts().into_iter();
+    let is_of_caller = |part: &IdPart<'_>| part.origin == PartOrigin::CallerEnv;
     parts.map(|part| (part.kind, part.name.to_vec(), is_of_caller(&part), part.value.into_owned())).collect()
 }
 

@@ -25,12 +25,12 @@ fn spec(provider: Provider) -> PluginSpec {
 }
 
 fn shown(spec: &PluginSpec) -> String {
-    let line = |part: &KeyPart<'_>| {
-        let KeyPart { kind, name, origin, value } = part;
+    let line = |part: &IdPart<'_>| {
+        let IdPart { kind, name, origin, value } = part;
         let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
         format!("{kind:?} {name} {value} {origin:?}")
     };
-    spec.key_parts().iter().map(line).collect::<Vec<_>>().join("\n")
+    spec.id_parts().iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
@@ -131,6 +131,6 @@ fn what_a_cluster_profile_adds_is_named_so() {
 
 #[test]
 fn a_part_shows_no_value() {
-    let text = format!("{:?}", spec(configured()).key_parts());
+    let text = format!("{:?}", spec(configured()).id_parts());
     assert!(text.contains("AWS_PROFILE") && !text.contains("prod") && !text.contains("token"), "{text}");
 }

@@ -9,7 +9,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::Value;
 use zeroize::Zeroizing;
 
-use credbroker_plugin::{KeyPart, PartKind, PluginSpec, Session};
+use credbroker_plugin::{IdPart, PartKind, PluginSpec, Session};
 
 /// The words of issuers and plugins for too many requests: AWS, HTTP and Kubernetes, Entra ID, gRPC. They are
 /// case-sensitive: client-go's "client-side throttling" is about the API server.
@@ -129,7 +129,7 @@ impl ForeignTexts {
         texts
     }
 
-    fn add_part(&mut self, part: &KeyPart<'_>, spec: &PluginSpec) {
+    fn add_part(&mut self, part: &IdPart<'_>, spec: &PluginSpec) {
         let (name, value) = (&*part.name, &*part.value);
         match (part.kind, name) {
             (PartKind::Cluster, b"certificate-authority-data") => {

@@ -1,6 +1,5 @@
 use std::collections::BTreeMap;
 
-use prost::Message as _;
 use tokio::sync::watch;
 
 use super::*;
@@ -32,12 +31,15 @@ fn attending_is_for_the_brokers_own_user_and_for_the_verb_login() {
 }
 
 #[test]
-fn a_message_has_lines_and_how_long_the_run_may_take() {
-    let news = AttendanceNews { lines: vec!["code".into()], time_left: Some(Duration::from_secs(3)) };
-    let sent = preencoded::message(&lines(news, true)).unwrap();
-    let sent = pb::AttendCredentialResponse::decode(sent).unwrap();
-    assert_eq!((sent.stderr_lines, sent.time_left.unwrap().seconds), (vec!["code".to_owned()], 3));
-    assert!(sent.credential.is_none());
+fn lines_and_how_long_the_run_may_take_are_sent() {
+    let events = |are_shown| -> Vec<_> {
+        let news = AttendanceNews { lines: vec!["code".into()], time_left: Some(Duration::from_secs(3)) };
+        events(news, are_shown).collect()
+    };
+    let time_left = Event::TimeLeft(prost_types::Duration { seconds: 3, nanos: 0 });
+    let output = Event::Output(Output { stderr_lines: vec!["code".into()] });
+    assert_eq!(events(true), [output, time_left.clone()]);
+    assert_eq!(events(false), [time_left], "the plugin writes to the terminal of the caller");
 }
 
 fn own() -> u32 {
@@ -105,7 +107,8 @@ fn only_the_holder_brings_the_output_and_only_while_it_holds_the_lease() {
     let (lease, command) = leases.grant(&peer(7), offer);
     assert_eq!(command.command, [&b"/bin/pw"[..], b"-x"]);
     assert_eq!(command.environment, [b"A=b=c"]);
-    let output = |lease_id| pb::DepositOutputRequest { lease_id, stdout: b"out".to_vec(), exit_code: 0 };
+    let output =
+        |lease_id| v1alpha1::DepositOutputRequest { lease_id, stdout: b"out".to_vec(), exit_code: 0 };
     assert!(leases.deposit(&peer(8), output(command.id)).is_err(), "another process");
     assert!(leases.deposit(&peer(7), output(command.id + 1)).is_err(), "another lease");
     leases.deposit(&peer(7), output(command.id)).unwrap();

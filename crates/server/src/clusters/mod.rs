@@ -171,8 +171,8 @@ impl<R: PluginRunner> Clusters<R> {
         request: pb::ListClustersRequest,
         rights: Arc<Rights>,
     ) -> Result<pb::ListClustersResponse, Status> {
-        let pb::ListClustersRequest { namespace, page_size, page_token } = request;
-        let (paging, after) = Paging::read("clusters", &namespace, page_size, &page_token)?;
+        let pb::ListClustersRequest { namespace, page_size, page_token, include_contexts: _ } = request;
+        let (paging, after) = Paging::read("clusters", &namespace, page_size, page_token.as_deref())?;
         let after = after.map(|(namespace, name): (String, String)| ProfileName::new(namespace, name));
         let snapshot = self.make(false).await?;
         let view = View { namespace: namespace.map(Arc::from), rights };

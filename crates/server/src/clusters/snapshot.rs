@@ -98,9 +98,9 @@ impl Row {
             .map(|(name, value)| cluster_state::Property { name: name.clone(), value: value.clone() });
         pb::ClusterState {
             cluster_profile: Some(convert::profile(&profile.name)),
-            display_name: profile.display_name.clone(),
-            cluster_manager: profile.cluster_manager.clone(),
-            kubernetes_version: profile.kubernetes_version.clone(),
+            display_name: convert::present(profile.display_name.clone()),
+            cluster_manager: convert::present(profile.cluster_manager.clone()),
+            kubernetes_version: convert::present(profile.kubernetes_version.clone()),
             properties: properties.collect(),
             provider: target.map(|target| target.provider.name.to_string()),
             skipped_providers: skipped.collect(),
@@ -112,8 +112,9 @@ impl Row {
                     Err(error) if rights.is_limited() => error.without_configured(sees).to_string(),
                     _ => message.clone(),
                 },
-                retry_after: None,
+                ..pb::Failure::default()
             }),
+            context: None,
         }
     }
 }
@@ -298,8 +299,13 @@ impl Snapshot {
             return Page { frame: None, rest };
         }
         let complete = !is_first || rest.is_none();
-        let message =
-            pb::WatchClustersResponse { changed, removed, complete, hub: Some(convert::hub(&self.hub)) };
+        let message = pb::WatchClustersResponse {
+            changed,
+            removed,
+            complete,
+            hub: Some(convert::hub(&self.hub)),
+            removed_contexts: Vec::new(),
+        };
         Page { frame: Some(preencoded::frame(&message)), rest }
     }
 }

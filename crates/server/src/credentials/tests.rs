@@ -23,7 +23,7 @@ use credbroker_uds_server::WatchSlots;
 fn a_report_is_answered_with_the_credential_and_what_was_done() {
     use pb::report_rejected_response::Outcome;
     let credential = pb::Credential { generation: "e-7".into(), ..pb::Credential::default() };
-    let get = pb::GetCredentialResponse { credential: Some(credential.clone()), cluster: None };
+    let get = pb::GetCredentialResponse { credential: Some(credential.clone()), ..Default::default() };
     let mut issued = issued_for_tests("t");
     issued.encoded.frame = preencoded::frame(&get);
     let retry_after = Duration::from_secs(7);

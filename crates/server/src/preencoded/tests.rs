@@ -1,6 +1,10 @@
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use credbroker_proto::{
+    v1::watch_credentials_response,
+    v1alpha1::{self, attend_credential_response::Event},
+};
 use http_body_util::BodyStream;
 use tonic::Code;
 
@@ -78,16 +82,21 @@ fn secrets_of_any_length_are_found_and_absent_ones_have_no_place() {
 }
 
 #[test]
-fn one_encoding_is_the_answer_to_all_four_calls() {
+fn one_encoding_is_the_answer_to_all_calls() {
     let material = material(Some("a token"), true);
     let cluster = Cluster { server: "https://paris".into(), ..Cluster::default() };
-    let encoded = message(&encode(&Draft { cluster: Some(&cluster), ..draft(&material) }));
+    let encoded = encode(&Draft { cluster: Some(&cluster), ..draft(&material) });
+    let attended = Bytes::from(attended(&encoded.frame).concat());
+    let attended = v1alpha1::AttendCredentialResponse::decode(super::message(&attended).unwrap()).unwrap();
+    let encoded = message(&encoded);
     let get = pb::GetCredentialResponse::decode(encoded.clone()).unwrap();
     let watch = pb::WatchCredentialResponse::decode(encoded.clone()).unwrap();
-    let attended = pb::AttendCredentialResponse::decode(encoded.clone()).unwrap();
+    let watches = pb::WatchCredentialsResponse::decode(encoded.clone()).unwrap();
     let report = pb::ReportRejectedResponse::decode(encoded).unwrap();
     assert_eq!(get.cluster.as_ref().unwrap().server, "https://paris");
     assert_eq!((&get.credential, &get.cluster), (&watch.credential, &watch.cluster));
-    assert_eq!((&get.credential, &get.cluster), (&attended.credential, &attended.cluster));
+    let credential = get.credential.clone().map(watch_credentials_response::Result::Credential);
+    assert_eq!((&credential, &get.cluster), (&watches.result, &watches.cluster));
     assert_eq!((&get.credential, &get.cluster), (&report.credential, &report.cluster));
+    assert_eq!(attended.event, Some(Event::Credential(get)));
 }

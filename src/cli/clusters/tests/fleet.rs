@@ -125,13 +125,13 @@ impl CredentialBroker for Service {
         {
             // A client requests each page once.
             let mut asked = self.asked.lock().unwrap();
-            let query = format!("{} {page_token}", namespace.as_deref().unwrap_or_default());
+            let query = format!("{namespace:?} {page_token:?}");
             if asked.contains(&query) {
                 return Err(Status::internal(format!("asked twice for {query:?}")));
             }
             asked.push(query);
         }
-        let start: usize = if page_token.is_empty() { 0 } else { page_token.parse().unwrap() };
+        let start = page_token.map_or(0, |token| token.parse::<usize>().unwrap());
         let mine: Vec<_> = self
             .clusters
             .iter()
@@ -142,7 +142,7 @@ impl CredentialBroker for Service {
             .collect();
         let clusters = mine.iter().skip(start).take(2).map(|cluster| (*cluster).clone()).collect();
         let next = start + 2;
-        let next_page_token = if next < mine.len() { next.to_string() } else { String::new() };
+        let next_page_token = (next < mine.len()).then(|| next.to_string());
         Ok(Response::new(ListClustersResponse { clusters, next_page_token, hub: self.hub.clone() }))
     }
 }
@@ -158,8 +158,11 @@ pub(in crate::cli) fn fleet<'a>(clusters: impl IntoIterator<Item = (&'a str, Clu
 }
 
 pub(in crate::cli) fn hub(synced: bool, problem: &str) -> HubState {
-    let failure =
-        Some(Failure { message: problem.into(), reason: Reason::HubUnavailable.into(), retry_after: None });
+    let failure = Some(Failure {
+        message: problem.into(),
+        reason: Reason::HubUnavailable.into(),
+        ..Failure::default()
+    });
     HubState { synced, failure: failure.filter(|_| !problem.is_empty()), since_time: None }
 }
 
@@ -177,7 +180,7 @@ pub(in crate::cli) fn ready(server: &str) -> ClusterState {
 pub(in crate::cli) fn unusable(reason: Reason, message: &str) -> ClusterState {
     ClusterState {
         readiness: Readiness::Unusable.into(),
-        failure: Some(Failure { reason: reason.into(), message: message.into(), retry_after: None }),
+        failure: Some(Failure { reason: reason.into(), message: message.into(), ..Failure::default() }),
         ..ClusterState::default()
     }
 }

@@ -34,8 +34,8 @@ fn ran(broker: &FakeBroker, line: &[&str]) -> (u8, String, String) {
 
 fn everything() -> Fleet {
     let paris = ClusterState {
-        cluster_manager: "fleet-manager".into(),
-        kubernetes_version: "v1.34.1-gke.1200".into(),
+        cluster_manager: Some("fleet-manager".into()),
+        kubernetes_version: Some("v1.34.1-gke.1200".into()),
         ..ready("https://paris.example:6443")
     };
     let failed = ClusterState {
@@ -43,10 +43,10 @@ fn everything() -> Fleet {
         failure: Some(Failure {
             reason: Reason::PluginExit.into(),
             message: "plugin `aws` failed (exit code 255):\n  token expired".into(),
-            retry_after: None,
+            ..Failure::default()
         }),
         provider: Some("eks".into()),
-        cluster_manager: "a-manager-with-a-very-long-name".into(),
+        cluster_manager: Some("a-manager-with-a-very-long-name".into()),
         ..ready("https://0A1B2C3D4E5F60718293A4B5C6D7E8F9.gr7.eu-west-1.eks.amazonaws.com")
     };
     let waits = |readiness: Readiness| ClusterState { readiness: readiness.into(), ..ready("https://x") };
@@ -89,8 +89,8 @@ fn a_list_without_failures_has_only_the_table() {
 #[test]
 fn texts_of_the_hub_cannot_move_the_cursor_or_break_a_line() {
     let odd = |message: &str| ClusterState {
-        kubernetes_version: "\u{1b}]0;title\u{7}".into(),
-        cluster_manager: "a\nb\u{202e}c".into(),
+        kubernetes_version: Some("\u{1b}]0;title\u{7}".into()),
+        cluster_manager: Some("a\nb\u{202e}c".into()),
         ..unusable(Reason::PluginNotFound, message)
     };
     insta::assert_snapshot!(as_table(&fleet([("a/\u{1b}[2J", odd("one\ntwo\u{9b}2J"))]).into()), @r"
@@ -104,10 +104,9 @@ fn texts_of_the_hub_cannot_move_the_cursor_or_break_a_line() {
 #[test]
 fn json_has_every_field_with_the_names_of_the_api() {
     let profile = ClusterState {
-        cluster_profile: None,
-        display_name: "Paris".into(),
-        cluster_manager: "m".into(),
-        kubernetes_version: "v1.34.1".into(),
+        display_name: Some("Paris".into()),
+        cluster_manager: Some("m".into()),
+        kubernetes_version: Some("v1.34.1".into()),
         properties: vec![Property { name: "zone".into(), value: "\"eu\"\n".into() }],
         provider: Some("gke".into()),
         skipped_providers: vec![SkippedProvider {
@@ -124,7 +123,12 @@ fn json_has_every_field_with_the_names_of_the_api() {
             config: Some(br#"{"clusterName":"p"}"#.as_slice().into()),
         }),
         readiness: Readiness::Failed.into(),
-        failure: Some(Failure { reason: Reason::PluginExit.into(), message: "no".into(), retry_after: None }),
+        failure: Some(Failure {
+            reason: Reason::PluginExit.into(),
+            message: "no".into(),
+            ..Failure::default()
+        }),
+        ..ClusterState::default()
     };
     let mut fleet =
         fleet([("fleet/paris", profile), ("fleet/rome", unusable(Reason::NoMatchingProvider, "m"))]);

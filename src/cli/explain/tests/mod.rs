@@ -1,11 +1,10 @@
 mod parts;
 
 use credbroker_proto::{
-    Reason,
-    v1::{
-        self,
+    Reason, v1, v1alpha1,
+    v1alpha1::{
         credential_state::{Bound, Cause, State},
-        key_part::{Kind, Origin},
+        id_part::{Kind, Origin},
     },
 };
 use prost_types::Timestamp;
@@ -26,24 +25,24 @@ fn after(seconds: i64) -> Timestamp {
 /// Kind, name, origin and number of the value of a part.
 type Part = (Kind, &'static str, Origin, u32);
 
-fn message(provider: &str, parts: &[Part]) -> v1::CredentialState {
-    let part = |(kind, name, origin, value_number): &Part| v1::KeyPart {
+fn message(provider: &str, parts: &[Part]) -> v1alpha1::CredentialState {
+    let part = |(kind, name, origin, value_number): &Part| v1alpha1::IdPart {
         kind: (*kind).into(),
-        name: (*name).into(),
+        name: Some((*name).to_owned()).filter(|name| !name.is_empty()),
         origin: (*origin).into(),
         value_number: *value_number,
     };
-    v1::CredentialState {
+    v1alpha1::CredentialState {
         provider: provider.into(),
-        key: "3fa8c21b9e04".into(),
+        id: "3fa8c21b9e04".into(),
         state: State::Valid.into(),
         expiration_time: Some(after(2_520)),
         fetch_time: Some(after(-1_080)),
         bound: Some(Bound::TokenExp.into()),
         next_run_cause: Cause::RefreshPoint.into(),
         next_run_time: Some(after(1_900)),
-        key_parts: parts.iter().map(part).collect(),
-        ..v1::CredentialState::default()
+        id_parts: parts.iter().map(part).collect(),
+        ..v1alpha1::CredentialState::default()
     }
 }
 
@@ -63,18 +62,18 @@ fn two() -> [CredentialState; 2] {
     let more = (Kind::Variable, "AWS_REGION", Origin::CallerEnv, 1);
     let test = [&equal[..], &[(Kind::Variable, "AWS_PROFILE", Origin::CallerEnv, 2), more]].concat();
     let message = "provider `eks`: the plugin `aws` failed with exit code 254: no session\x1b[31m";
-    let failing = v1::CredentialState {
-        key: "77aa00112233".into(),
+    let failing = v1alpha1::CredentialState {
+        id: "77aa00112233".into(),
         state: State::Failed.into(),
         expiration_time: None,
         bound: None,
         last_failure: Some(v1::Failure {
             reason: Reason::PluginExit.into(),
             message: message.into(),
-            retry_after: None,
+            ..v1::Failure::default()
         }),
         failed_attempts: 3,
-        rejections: Some(v1::credential_state::Rejections { rejections: 2, ..Default::default() }),
+        rejections: Some(v1alpha1::credential_state::Rejections { rejections: 2, ..Default::default() }),
         next_run_cause: Cause::NextRequest.into(),
         next_run_time: Some(after(12)),
         ..self::message("eks", &test)
@@ -104,7 +103,7 @@ fn one_credential_has_no_marks() {
 fn a_definition_that_differs_has_its_digest() {
     let held = |digest: &str, number| -> CredentialState {
         let message = message("rel", &[(Kind::Definition, "", Origin::Stanza, number)]);
-        v1::CredentialState { definition: Some(digest.into()), ..message }.into()
+        v1alpha1::CredentialState { definition: Some(digest.into()), ..message }.into()
     };
     let text = text(&[&[held("0a1b", 1), held("2c3d", 2)]], Screen::default(), now());
     assert!(
@@ -124,7 +123,7 @@ fn each_cause_and_each_bound_has_a_text() {
     for cause in (1..).map_while(|cause| Cause::try_from(cause).ok()) {
         for time in [after(90), after(0)] {
             let (next_run_cause, next_run_time) = (cause.into(), Some(time));
-            let message = v1::CredentialState { next_run_cause, next_run_time, ..message("eks", &[]) };
+            let message = v1alpha1::CredentialState { next_run_cause, next_run_time, ..message("eks", &[]) };
             let line = next_run(&message.into(), now());
             if lines.last() != Some(&line) {
                 lines.push(line);
@@ -132,7 +131,7 @@ fn each_cause_and_each_bound_has_a_text() {
         }
     }
     for bound in (1..).map_while(|bound| Bound::try_from(bound).ok()) {
-        let message = v1::CredentialState { bound: Some(bound.into()), ..message("eks", &[]) };
+        let message = v1alpha1::CredentialState { bound: Some(bound.into()), ..message("eks", &[]) };
         lines.push(head(&message.into(), now()).swap_remove(1));
     }
     assert!(!lines.iter().any(|line| line.contains("this release")), "{lines:?}");

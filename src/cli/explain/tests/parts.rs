@@ -6,7 +6,7 @@ fn shown(group: &[CredentialState]) -> Vec<String> {
 
 #[test]
 fn a_part_differs_by_its_value_by_its_origin_and_by_its_absence() {
-    use credbroker_proto::v1::key_part::{
+    use credbroker_proto::v1alpha1::id_part::{
         Kind::{Argument, Variable},
         Origin::{CallerEnv, PassEnv, Stanza},
     };

@@ -1,4 +1,4 @@
-use credbroker_proto::v1;
+use credbroker_proto::v1alpha1;
 use prost_types::Timestamp;
 
 use super::super::*;
@@ -6,7 +6,7 @@ use super::super::*;
 fn state(problems: &[&str], restart_needed: &[&str]) -> ConfigurationState {
     let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
     let at = |seconds| Some(Timestamp { seconds, nanos: 0 });
-    let message = v1::ConfigurationState {
+    let message = v1alpha1::ConfigurationState {
         read_time: at(1_800_000_000),
         reloads: 3,
         problems: texts(problems),

@@ -2,8 +2,9 @@ use std::time::Duration;
 
 use credbroker_proto::{
     Reason,
-    v1::{
-        self, AccountVariable, ClusterProfileRef, Failure,
+    v1::{ClusterProfileRef, Failure},
+    v1alpha1::{
+        self, AccountVariable,
         credential_state::{Bound, Cause, Rejections, State, Verdict},
     },
 };
@@ -16,24 +17,24 @@ fn held() -> CredentialState {
     message().into()
 }
 
-fn message() -> v1::CredentialState {
+fn message() -> v1alpha1::CredentialState {
     let at = |seconds| Some(prost_types::Timestamp { seconds, nanos: 0 });
-    v1::CredentialState {
+    v1alpha1::CredentialState {
         provider: "gke".into(),
-        key: "0a1b2c".into(),
+        id: "0a1b2c".into(),
         definition: None,
         server: Some("https://a".into()),
         caller_env: vec!["AWS_PROFILE".into()],
-        state: State::Renewing.into(),
+        state: State::Refreshing.into(),
         generation: Some("e-7".into()),
         expiration_time: at(1_800_000_600),
         next_refresh_time: at(1_800_000_060),
-        watchers: 2,
+        watches: 2,
         runs: 9,
         last_failure: Some(Failure {
             reason: Reason::PluginExit.into(),
             message: "no".into(),
-            retry_after: None,
+            ..Failure::default()
         }),
         failed_attempts: 1,
         cluster_profile: Some(ClusterProfileRef { namespace: "fleet".into(), name: "paris".into() }),
@@ -47,7 +48,7 @@ fn message() -> v1::CredentialState {
         bound: Some(Bound::MaxAge.into()),
         next_run_cause: Cause::BackOff.into(),
         next_run_time: at(1_800_000_060),
-        key_parts: Vec::new(),
+        id_parts: Vec::new(),
         account: vec![AccountVariable { name: "AWS_PROFILE".into(), value: "prod".into() }],
         definition_file: None,
         is_of_caller: true,
@@ -61,7 +62,8 @@ fn now() -> SystemTime {
 #[test]
 fn the_summary_of_rejections_is_one_line() {
     let line = |rejections| {
-        let held = CredentialState::from(v1::CredentialState { rejections: Some(rejections), ..message() });
+        let held =
+            CredentialState::from(v1alpha1::CredentialState { rejections: Some(rejections), ..message() });
         summary(&held.rejections.unwrap(), now())
     };
     let mut rejections = Rejections { rejections: 1, ..Rejections::default() };
@@ -75,7 +77,7 @@ fn the_summary_of_rejections_is_one_line() {
 
 #[test]
 fn a_failure_with_several_lines_is_one_line_below() {
-    let mut failed = v1::CredentialState { rejections: None, ..message() };
+    let mut failed = v1alpha1::CredentialState { rejections: None, ..message() };
     failed.last_failure.as_mut().unwrap().message = "plugin failed:\n  no \x1b[31msession\n".into();
     let text = table(&[CredentialRow::of(&failed.into(), &HashSet::new(), now())], Screen::default());
     assert_eq!(text.lines().count(), 4, "{text}");
@@ -87,10 +89,10 @@ fn a_failure_with_several_lines_is_one_line_below() {
 
 #[test]
 fn the_table_has_a_row_per_credential_and_rejections_below() {
-    let empty = v1::CredentialState {
+    let empty = v1alpha1::CredentialState {
         provider: "x".into(),
         state: State::Empty.into(),
-        ..v1::CredentialState::default()
+        ..v1alpha1::CredentialState::default()
     };
     let rows = [
         CredentialRow::of(&held(), &HashSet::new(), now()),
@@ -111,13 +113,13 @@ fn accounts_and_files_tell_credentials_of_one_name_apart() {
     let of = |file: &str, account: &[(&str, &str)], is_of_caller| -> CredentialState {
         let variable =
             |(name, value): &(&str, &str)| AccountVariable { name: (*name).into(), value: (*value).into() };
-        let state = v1::CredentialState {
+        let state = v1alpha1::CredentialState {
             provider: "admin".into(),
             definition: Some("0".into()),
             definition_file: Some(file.into()),
             account: account.iter().map(variable).collect(),
             is_of_caller,
-            ..v1::CredentialState::default()
+            ..v1alpha1::CredentialState::default()
         };
         state.into()
     };
@@ -197,8 +199,8 @@ fn json_has_every_field() {
         "isOfCaller": true,
     });
     assert_eq!(state_json(&held()), expected);
-    let unverified = v1::CredentialState { rejections: Some(Rejections::default()), ..message() };
+    let unverified = v1alpha1::CredentialState { rejections: Some(Rejections::default()), ..message() };
     assert_eq!(state_json(&unverified.into())["rejections"]["lastVerdict"], Value::Null);
-    let unsuspected = v1::CredentialState { rejections: None, ..message() };
+    let unsuspected = v1alpha1::CredentialState { rejections: None, ..message() };
     assert_eq!(state_json(&unsuspected.into())["rejections"], Value::Null);
 }

@@ -3,10 +3,7 @@ mod credentials;
 
 use std::time::Duration;
 
-use credbroker_proto::{
-    Reason,
-    v1::{self, credential_state::State},
-};
+use credbroker_proto::{Reason, v1, v1alpha1, v1alpha1::credential_state::State};
 use prost_types::Timestamp;
 
 use super::*;
@@ -22,42 +19,42 @@ fn after(seconds: i64) -> Timestamp {
 }
 
 fn failure(reason: Reason, message: &str) -> v1::Failure {
-    v1::Failure { reason: reason.into(), message: message.into(), retry_after: None }
+    v1::Failure { reason: reason.into(), message: message.into(), ..v1::Failure::default() }
 }
 
 /// A broker with a credential in each state, and providers without one.
 pub(in crate::cli) fn overview() -> Overview {
-    let held = |provider: &str, key: &str, state: State, expires: i64, next: i64| v1::CredentialState {
+    let held = |provider: &str, key: &str, state: State, expires: i64, next: i64| v1alpha1::CredentialState {
         provider: provider.into(),
-        key: key.into(),
+        id: key.into(),
         state: state.into(),
         generation: Some("e-1".into()),
         expiration_time: Some(after(expires)).filter(|_| expires > 0),
         next_refresh_time: Some(after(next)).filter(|_| next > 0),
-        watchers: 2,
+        watches: 2,
         runs: 12,
-        ..v1::CredentialState::default()
+        ..v1alpha1::CredentialState::default()
     };
     let mut failed = held("azure", "a2b3c4d5e6f7", State::Failed, 0, 0);
     let message = "provider `azure`: the plugin `/usr/local/bin/kubelogin` exited with code 1: Error: AADSTS700082: \
                    The refresh token has expired\ndue to \x1b[31minactivity";
     failed.last_failure = Some(failure(Reason::PluginExit, message));
-    let provider = |name: &str, failure| v1::ProviderState {
+    let provider = |name: &str, failure| v1alpha1::ProviderState {
         name: name.into(),
         command: "/usr/bin/plugin".into(),
         failure,
-        ..v1::ProviderState::default()
+        ..v1alpha1::ProviderState::default()
     };
     let missing = "provider `tsh`: the plugin `tsh` is not installed; install it";
-    let configuration = v1::ConfigurationState {
+    let configuration = v1alpha1::ConfigurationState {
         read_time: Some(after(-3600)),
         problems: vec![
             "/etc/credbroker/config.yaml:3:5: unknown key `tiemout`; did you mean `timeout`?".into(),
         ],
         problems_since_time: Some(after(-60)),
-        ..v1::ConfigurationState::default()
+        ..v1alpha1::ConfigurationState::default()
     };
-    let broker = v1::GetBrokerInfoResponse {
+    let broker = v1alpha1::GetBrokerInfoResponse {
         version: "0.1.0".into(),
         commit: Some("3f2a9c1d00".into()),
         start_time: Some(after(-3 * 3600)),
@@ -79,7 +76,7 @@ pub(in crate::cli) fn overview() -> Overview {
         credentials: vec![
             held(cluster, "0123456789ab", State::Valid, 840, 420).into(),
             failed.into(),
-            held("gke", "b2b3c4d5e6f7", State::Renewing, 90, 0).into(),
+            held("gke", "b2b3c4d5e6f7", State::Refreshing, 90, 0).into(),
         ],
     }
 }
@@ -128,6 +125,7 @@ fn what_has_failed_is_noticed() {
     assert!(!good.has_failed());
     let hub =
         v1::HubState { synced: true, failure: Some(failure(Reason::HubUnavailable, "no")), since_time: None };
-    let with_hub = v1::GetBrokerInfoResponse { hub: Some(hub), ..v1::GetBrokerInfoResponse::default() };
+    let with_hub =
+        v1alpha1::GetBrokerInfoResponse { hub: Some(hub), ..v1alpha1::GetBrokerInfoResponse::default() };
     assert!(Overview { broker: with_hub.into(), ..good }.has_failed());
 }

@@ -70,10 +70,10 @@ fn without_a_person_the_cause_is_what_the_person_must_do() {
         state.prompts = endings.iter().fold(Prompts::default(), |prompts, ending| prompts.after(*ending));
         outlook(&state, usage(0, true), Some(secs(5)), after(80))
     };
-    assert_eq!(cause(&[overrun, failed]), (RunCause::PersonNeeded, None));
+    assert_eq!(cause(&[overrun, failed]), (RunCause::UserNeeded, None));
     assert_eq!(cause(&[prompt; 3]), (RunCause::LoginNeeded, None));
     assert_eq!(cause(&[overrun]), (RunCause::IssuerPaused, Some(secs(5))), "one try without a person");
     let mut state = state(None, None, false);
     state.prompts = Prompts::of(credbroker_plugin::Interactive::Always);
-    assert_eq!(outlook(&state, usage(0, true), None, after(80)), (RunCause::PersonNeeded, None), "never");
+    assert_eq!(outlook(&state, usage(0, true), None, after(80)), (RunCause::UserNeeded, None), "never");
 }

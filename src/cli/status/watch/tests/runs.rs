@@ -1,9 +1,9 @@
-use credbroker_proto::v1;
+use credbroker_proto::v1alpha1;
 
 use super::super::*;
 
 fn held(key: &str, runs: u64) -> CredentialState {
-    v1::CredentialState { key: key.into(), runs, ..v1::CredentialState::default() }.into()
+    v1alpha1::CredentialState { id: key.into(), runs, ..v1alpha1::CredentialState::default() }.into()
 }
 
 #[test]
