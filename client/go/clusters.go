@@ -63,10 +63,10 @@ func (b *Broker) ListClusters(ctx context.Context, namespace string) ([]*Cluster
 		for _, message := range page.GetClusters() {
 			clusters = append(clusters, clusterStateFrom(message))
 		}
-		if page.GetNextPageToken() == "" {
+		if page.NextPageToken == nil {
 			return clusters, hubFrom(page.GetHub()), nil
 		}
-		request.PageToken = page.GetNextPageToken()
+		request.PageToken = page.NextPageToken
 	}
 }
 

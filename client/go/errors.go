@@ -145,7 +145,7 @@ func fromDetails(from *status.Status) (*Error, bool) {
 			failed.Reason = Reason(info.GetReason())
 			failed.Provider = info.GetMetadata()["provider"]
 			failed.ClusterProfile = info.GetMetadata()["cluster"]
-			failed.Key = info.GetMetadata()["key"]
+			failed.Key = info.GetMetadata()["id"]
 			failed.Limit = info.GetMetadata()["limit"]
 		case *errdetails.RetryInfo:
 			failed.RetryAfter = info.GetRetryDelay().AsDuration()

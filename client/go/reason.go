@@ -80,6 +80,8 @@ const (
 	ReasonProviderChanged Reason = "PROVIDER_CHANGED"
 	// The plugin policy or the provider's `sha256` does not permit the plugin, or other users can replace its file.
 	ReasonPluginNotAllowed Reason = "PLUGIN_NOT_ALLOWED"
+	// The broker does not follow a kubeconfig with this context, or the context has another definition now.
+	ReasonUnknownContext Reason = "UNKNOWN_CONTEXT"
 )
 
 // ReasonOf returns the reason of an error of the broker, or the empty string if it has none.

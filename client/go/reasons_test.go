@@ -37,4 +37,5 @@ var allReasons = []Reason{
 	ReasonVersionMismatch,
 	ReasonProviderChanged,
 	ReasonPluginNotAllowed,
+	ReasonUnknownContext,
 }

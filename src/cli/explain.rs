@@ -190,7 +190,7 @@ fn next_run(held: &CredentialState, now: SystemTime) -> String {
         ("issuerPaused", _) => "the issuer asked for fewer requests, and its pause ends then",
         ("watched", _) => "it is watched and has no valid credential",
         ("inProgress", _) => return "a run is queued or in progress".to_owned(),
-        ("personNeeded", _) => {
+        ("userNeeded", _) => {
             return format!("with a request at a terminal, or `{}`: the plugin needs a person", login(held));
         }
         ("loginNeeded", _) => {

@@ -18,13 +18,13 @@ use credbroker_observe::clock::{Clock as _, SystemClock};
 ///
 /// The table has a line for each credential, and for each provider without one:
 ///
-///   valid      the broker holds a valid credential
-///   renewing   the broker holds a valid credential; the run for the next one is in progress or failed
-///   waiting    no credential; the plugin is running or queued
-///   failed     no credential, because the last run failed
-///   empty      no credential; the next request runs the plugin
-///   idle       no request for the provider yet
-///   unusable   the plugin is not installed, or may not run
+///   valid       the broker holds a valid credential
+///   refreshing  the broker holds a valid credential; the run for the next one is in progress or failed
+///   waiting     no credential; the plugin is running or queued
+///   failed      no credential, because the last run failed
+///   empty       no credential; the next request runs the plugin
+///   idle        no request for the provider yet
+///   unusable    the plugin is not installed, or may not run
 ///
 /// ACCOUNT has the variables that select the account, for the broker's own user. A * marks the credential that a client
 /// in this shell gets.

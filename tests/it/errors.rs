@@ -131,6 +131,9 @@ fn remedy(reason: Reason) -> &'static str {
         Reason::UnknownClusterProfile => {
             "check the name, and `namespaces` and `labelSelector` of `clusterProfiles` in the broker's configuration"
         }
+        Reason::UnknownContext => {
+            "use a context that `credbroker clusters` lists, or add its kubeconfig to `kubeconfigs`"
+        }
         Reason::UnknownDefinition => {
             "run `credbroker kubeconfig inject` if you edited the stanza; write a copy again with `credbroker kubeconfig wrap`; or add the kubeconfig that defines it to `kubeconfigs`"
         }

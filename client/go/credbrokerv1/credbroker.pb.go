@@ -3,13 +3,15 @@
 //
 // No metadata key is required. The broker also serves gRPC health checking (`grpc.health.v1`) and server reflection.
 //
-// Errors of the two services carry a `google.rpc.ErrorInfo` with domain `credbroker.io`, whose reason is the name of an
+// The packages `credbroker.v1alpha1` are for logins and administration: they may change with any release.
+//
+// Errors of all services carry a `google.rpc.ErrorInfo` with domain `credbroker.io`, whose reason is the name of an
 // `ErrorReason`. Errors with the code UNAVAILABLE, and some with RESOURCE_EXHAUSTED, carry a `google.rpc.RetryInfo` as
 // well. Requests that are not valid gRPC or name an unknown method, and the status INTERNAL, which is a bug in the broker,
 // have no reason.
 //
-// The keys of `ErrorInfo.metadata` are `provider`, `key` (as in `CredentialState`), `cluster` (NAMESPACE/NAME of a
-// ClusterProfile) and `limit`, where they apply. For clients that do not decode details, the message begins with the
+// The keys of `ErrorInfo.metadata` are `provider`, `id` (as in `CredentialState`), `cluster` (NAMESPACE/NAME of a
+// ClusterProfile), `context` (name of a context of a kubeconfig) and `limit`, where they apply. For clients that do not decode details, the message begins with the
 // provider, or the ClusterProfile if no provider is known, and the cause, and ends with the reason in parentheses, for
 // example `(PLUGIN_EXIT)`.
 
@@ -68,7 +70,7 @@ const (
 	ErrorReason_HUB_UNAVAILABLE ErrorReason = 10
 	// The caller selects an identity with a variable that the plugin would not receive.
 	ErrorReason_IDENTITY_CONFLICT ErrorReason = 11
-	// The plugin needs a person.
+	// The plugin needs a user at a terminal.
 	ErrorReason_INTERACTION_REQUIRED ErrorReason = 12
 	// The request is not valid. The same request never succeeds.
 	ErrorReason_INVALID_REQUEST ErrorReason = 13
@@ -118,6 +120,8 @@ const (
 	ErrorReason_PROVIDER_CHANGED ErrorReason = 35
 	// The plugin policy or the provider's `sha256` does not permit the plugin, or other users can replace its file.
 	ErrorReason_PLUGIN_NOT_ALLOWED ErrorReason = 36
+	// The broker does not follow a kubeconfig with this context, or the context has another definition now.
+	ErrorReason_UNKNOWN_CONTEXT ErrorReason = 37
 )
 
 // Enum value maps for ErrorReason.
@@ -160,6 +164,7 @@ var (
 		34: "VERSION_MISMATCH",
 		35: "PROVIDER_CHANGED",
 		36: "PLUGIN_NOT_ALLOWED",
+		37: "UNKNOWN_CONTEXT",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED": 0,
@@ -199,6 +204,7 @@ var (
 		"VERSION_MISMATCH":         34,
 		"PROVIDER_CHANGED":         35,
 		"PLUGIN_NOT_ALLOWED":       36,
+		"UNKNOWN_CONTEXT":          37,
 	}
 )
 
@@ -291,7 +297,7 @@ func (x ReportRejectedResponse_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ReportRejectedResponse_Outcome.Descriptor instead.
 func (ReportRejectedResponse_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{17, 0}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{15, 0}
 }
 
 // Whether a credential is available for a cluster.
@@ -356,444 +362,7 @@ func (x ClusterState_Readiness) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ClusterState_Readiness.Descriptor instead.
 func (ClusterState_Readiness) EnumDescriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{23, 0}
-}
-
-// Whether a credential can be served.
-type CredentialState_State int32
-
-const (
-	// Never sent.
-	CredentialState_STATE_UNSPECIFIED CredentialState_State = 0
-	// It is valid.
-	CredentialState_STATE_VALID CredentialState_State = 1
-	// It is valid, and a run for its replacement is in progress or the last such run failed.
-	CredentialState_STATE_REFRESHING CredentialState_State = 2
-	// There is none; a run is in progress.
-	CredentialState_STATE_WAITING CredentialState_State = 3
-	// There is none; the last run failed.
-	CredentialState_STATE_FAILED CredentialState_State = 4
-	// There is none; the next request starts a run.
-	CredentialState_STATE_EMPTY CredentialState_State = 5
-)
-
-// Enum value maps for CredentialState_State.
-var (
-	CredentialState_State_name = map[int32]string{
-		0: "STATE_UNSPECIFIED",
-		1: "STATE_VALID",
-		2: "STATE_REFRESHING",
-		3: "STATE_WAITING",
-		4: "STATE_FAILED",
-		5: "STATE_EMPTY",
-	}
-	CredentialState_State_value = map[string]int32{
-		"STATE_UNSPECIFIED": 0,
-		"STATE_VALID":       1,
-		"STATE_REFRESHING":    2,
-		"STATE_WAITING":     3,
-		"STATE_FAILED":      4,
-		"STATE_EMPTY":       5,
-	}
-)
-
-func (x CredentialState_State) Enum() *CredentialState_State {
-	p := new(CredentialState_State)
-	*p = x
-	return p
-}
-
-func (x CredentialState_State) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (CredentialState_State) Descriptor() protoreflect.EnumDescriptor {
-	return file_credbroker_v1_credbroker_proto_enumTypes[3].Descriptor()
-}
-
-func (CredentialState_State) Type() protoreflect.EnumType {
-	return &file_credbroker_v1_credbroker_proto_enumTypes[3]
-}
-
-func (x CredentialState_State) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use CredentialState_State.Descriptor instead.
-func (CredentialState_State) EnumDescriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{27, 0}
-}
-
-// What an API server says about a credential.
-type CredentialState_Verdict int32
-
-const (
-	// Never sent.
-	CredentialState_VERDICT_UNSPECIFIED CredentialState_Verdict = 0
-	// It answered 401.
-	CredentialState_VERDICT_REJECTED CredentialState_Verdict = 1
-	// It accepted the credential.
-	CredentialState_VERDICT_ACCEPTED CredentialState_Verdict = 2
-	// It gave no conclusive answer, or there is no API server that the broker may ask.
-	CredentialState_VERDICT_UNVERIFIABLE CredentialState_Verdict = 3
-)
-
-// Enum value maps for CredentialState_Verdict.
-var (
-	CredentialState_Verdict_name = map[int32]string{
-		0: "VERDICT_UNSPECIFIED",
-		1: "VERDICT_REJECTED",
-		2: "VERDICT_ACCEPTED",
-		3: "VERDICT_UNVERIFIABLE",
-	}
-	CredentialState_Verdict_value = map[string]int32{
-		"VERDICT_UNSPECIFIED":  0,
-		"VERDICT_REJECTED":     1,
-		"VERDICT_ACCEPTED":     2,
-		"VERDICT_UNVERIFIABLE": 3,
-	}
-)
-
-func (x CredentialState_Verdict) Enum() *CredentialState_Verdict {
-	p := new(CredentialState_Verdict)
-	*p = x
-	return p
-}
-
-func (x CredentialState_Verdict) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (CredentialState_Verdict) Descriptor() protoreflect.EnumDescriptor {
-	return file_credbroker_v1_credbroker_proto_enumTypes[4].Descriptor()
-}
-
-func (CredentialState_Verdict) Type() protoreflect.EnumType {
-	return &file_credbroker_v1_credbroker_proto_enumTypes[4]
-}
-
-func (x CredentialState_Verdict) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use CredentialState_Verdict.Descriptor instead.
-func (CredentialState_Verdict) EnumDescriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{27, 1}
-}
-
-// What bounds the lifetime of a credential.
-type CredentialState_Bound int32
-
-const (
-	// Never sent.
-	CredentialState_BOUND_UNSPECIFIED CredentialState_Bound = 0
-	// The `expirationTimestamp` that the plugin printed.
-	CredentialState_BOUND_EXPIRATION_TIMESTAMP CredentialState_Bound = 1
-	// The `NotAfter` of the client certificate.
-	CredentialState_BOUND_CERTIFICATE_NOT_AFTER CredentialState_Bound = 2
-	// The `exp` claim of the token, which is a JWT.
-	CredentialState_BOUND_TOKEN_EXP CredentialState_Bound = 3
-	// The provider's `maxAge`.
-	CredentialState_BOUND_MAX_AGE CredentialState_Bound = 4
-	// The provider's `unknownExpiryMaxAge`: the credential names no expiry.
-	CredentialState_BOUND_UNKNOWN_EXPIRY_MAX_AGE CredentialState_Bound = 5
-	// It had expired when it arrived, by less than clocks may differ, and is served for a few seconds.
-	CredentialState_BOUND_CLOCK_SKEW CredentialState_Bound = 6
-)
-
-// Enum value maps for CredentialState_Bound.
-var (
-	CredentialState_Bound_name = map[int32]string{
-		0: "BOUND_UNSPECIFIED",
-		1: "BOUND_EXPIRATION_TIMESTAMP",
-		2: "BOUND_CERTIFICATE_NOT_AFTER",
-		3: "BOUND_TOKEN_EXP",
-		4: "BOUND_MAX_AGE",
-		5: "BOUND_UNKNOWN_EXPIRY_MAX_AGE",
-		6: "BOUND_CLOCK_SKEW",
-	}
-	CredentialState_Bound_value = map[string]int32{
-		"BOUND_UNSPECIFIED":            0,
-		"BOUND_EXPIRATION_TIMESTAMP":   1,
-		"BOUND_CERTIFICATE_NOT_AFTER":  2,
-		"BOUND_TOKEN_EXP":              3,
-		"BOUND_MAX_AGE":                4,
-		"BOUND_UNKNOWN_EXPIRY_MAX_AGE": 5,
-		"BOUND_CLOCK_SKEW":             6,
-	}
-)
-
-func (x CredentialState_Bound) Enum() *CredentialState_Bound {
-	p := new(CredentialState_Bound)
-	*p = x
-	return p
-}
-
-func (x CredentialState_Bound) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (CredentialState_Bound) Descriptor() protoreflect.EnumDescriptor {
-	return file_credbroker_v1_credbroker_proto_enumTypes[5].Descriptor()
-}
-
-func (CredentialState_Bound) Type() protoreflect.EnumType {
-	return &file_credbroker_v1_credbroker_proto_enumTypes[5]
-}
-
-func (x CredentialState_Bound) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use CredentialState_Bound.Descriptor instead.
-func (CredentialState_Bound) EnumDescriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{27, 2}
-}
-
-// Why a plugin runs at a time, or does not run.
-type CredentialState_Cause int32
-
-const (
-	// Never sent.
-	CredentialState_CAUSE_UNSPECIFIED CredentialState_Cause = 0
-	// A run is queued or in progress.
-	CredentialState_CAUSE_IN_PROGRESS CredentialState_Cause = 1
-	// The credential is in use, and due for renewal at its refresh point.
-	CredentialState_CAUSE_REFRESH_POINT CredentialState_Cause = 2
-	// The plugin's last run returned the same credential, so it is asked again later.
-	CredentialState_CAUSE_SAME_CREDENTIAL CredentialState_Cause = 3
-	// The credential is in use, and the file of the plugin has changed.
-	CredentialState_CAUSE_PLUGIN_CHANGED CredentialState_Cause = 4
-	// The last run failed: the back-off ends at `next_run_time`.
-	CredentialState_CAUSE_BACK_OFF CredentialState_Cause = 5
-	// The issuer asked for fewer requests: its pause ends at `next_run_time`.
-	CredentialState_CAUSE_ISSUER_PAUSED CredentialState_Cause = 6
-	// There is no valid credential, and it is watched.
-	CredentialState_CAUSE_WATCHED CredentialState_Cause = 7
-	// The plugin reads from a terminal, or a run without a person has failed: a request at a terminal or a login starts the
-	// next one.
-	CredentialState_CAUSE_USER_NEEDED CredentialState_Cause = 8
-	// Prompts were not answered: only a login starts the next one.
-	CredentialState_CAUSE_LOGIN_NEEDED CredentialState_Cause = 9
-	// It is valid and will not be in use at `next_run_time`: no watch is open, and the last request will be longer ago than
-	// its lifetime. The first request after `next_run_time` starts a run.
-	CredentialState_CAUSE_NOT_IN_USE CredentialState_Cause = 10
-	// There is no valid credential: the first request after `next_run_time` starts a run. Earlier ones get the last
-	// failure.
-	CredentialState_CAUSE_NEXT_REQUEST CredentialState_Cause = 11
-)
-
-// Enum value maps for CredentialState_Cause.
-var (
-	CredentialState_Cause_name = map[int32]string{
-		0:  "CAUSE_UNSPECIFIED",
-		1:  "CAUSE_IN_PROGRESS",
-		2:  "CAUSE_REFRESH_POINT",
-		3:  "CAUSE_SAME_CREDENTIAL",
-		4:  "CAUSE_PLUGIN_CHANGED",
-		5:  "CAUSE_BACK_OFF",
-		6:  "CAUSE_ISSUER_PAUSED",
-		7:  "CAUSE_WATCHED",
-		8:  "CAUSE_USER_NEEDED",
-		9:  "CAUSE_LOGIN_NEEDED",
-		10: "CAUSE_NOT_IN_USE",
-		11: "CAUSE_NEXT_REQUEST",
-	}
-	CredentialState_Cause_value = map[string]int32{
-		"CAUSE_UNSPECIFIED":     0,
-		"CAUSE_IN_PROGRESS":     1,
-		"CAUSE_REFRESH_POINT":   2,
-		"CAUSE_SAME_CREDENTIAL": 3,
-		"CAUSE_PLUGIN_CHANGED":  4,
-		"CAUSE_BACK_OFF":        5,
-		"CAUSE_ISSUER_PAUSED":   6,
-		"CAUSE_WATCHED":         7,
-		"CAUSE_USER_NEEDED":   8,
-		"CAUSE_LOGIN_NEEDED":    9,
-		"CAUSE_NOT_IN_USE":      10,
-		"CAUSE_NEXT_REQUEST":    11,
-	}
-)
-
-func (x CredentialState_Cause) Enum() *CredentialState_Cause {
-	p := new(CredentialState_Cause)
-	*p = x
-	return p
-}
-
-func (x CredentialState_Cause) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (CredentialState_Cause) Descriptor() protoreflect.EnumDescriptor {
-	return file_credbroker_v1_credbroker_proto_enumTypes[6].Descriptor()
-}
-
-func (CredentialState_Cause) Type() protoreflect.EnumType {
-	return &file_credbroker_v1_credbroker_proto_enumTypes[6]
-}
-
-func (x CredentialState_Cause) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use CredentialState_Cause.Descriptor instead.
-func (CredentialState_Cause) EnumDescriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{27, 3}
-}
-
-// What a part of a key is.
-type KeyPart_Kind int32
-
-const (
-	// Never sent.
-	KeyPart_KIND_UNSPECIFIED KeyPart_Kind = 0
-	// Name of the provider.
-	KeyPart_KIND_PROVIDER KeyPart_Kind = 1
-	// Definition of the provider, as in ProviderRef.
-	KeyPart_KIND_DEFINITION KeyPart_Kind = 2
-	// The plugin's command, as configured.
-	KeyPart_KIND_COMMAND KeyPart_Kind = 3
-	// The `apiVersion` that the plugin speaks.
-	KeyPart_KIND_API_VERSION KeyPart_Kind = 4
-	// Whether the plugin receives its cluster (`provideClusterInfo`).
-	KeyPart_KIND_PROVIDE_CLUSTER_INFO KeyPart_Kind = 5
-	// An argument of the plugin.
-	KeyPart_KIND_ARGUMENT KeyPart_Kind = 6
-	// A variable in the environment of the plugin.
-	KeyPart_KIND_VARIABLE KeyPart_Kind = 7
-	// The ClusterProfile that the credential is for.
-	KeyPart_KIND_CLUSTER_PROFILE KeyPart_Kind = 8
-	// A field of the cluster that the credential is for.
-	KeyPart_KIND_CLUSTER KeyPart_Kind = 9
-)
-
-// Enum value maps for KeyPart_Kind.
-var (
-	KeyPart_Kind_name = map[int32]string{
-		0: "KIND_UNSPECIFIED",
-		1: "KIND_PROVIDER",
-		2: "KIND_DEFINITION",
-		3: "KIND_COMMAND",
-		4: "KIND_API_VERSION",
-		5: "KIND_PROVIDE_CLUSTER_INFO",
-		6: "KIND_ARGUMENT",
-		7: "KIND_VARIABLE",
-		8: "KIND_CLUSTER_PROFILE",
-		9: "KIND_CLUSTER",
-	}
-	KeyPart_Kind_value = map[string]int32{
-		"KIND_UNSPECIFIED":          0,
-		"KIND_PROVIDER":             1,
-		"KIND_DEFINITION":           2,
-		"KIND_COMMAND":              3,
-		"KIND_API_VERSION":          4,
-		"KIND_PROVIDE_CLUSTER_INFO": 5,
-		"KIND_ARGUMENT":             6,
-		"KIND_VARIABLE":             7,
-		"KIND_CLUSTER_PROFILE":      8,
-		"KIND_CLUSTER":              9,
-	}
-)
-
-func (x KeyPart_Kind) Enum() *KeyPart_Kind {
-	p := new(KeyPart_Kind)
-	*p = x
-	return p
-}
-
-func (x KeyPart_Kind) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (KeyPart_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_credbroker_v1_credbroker_proto_enumTypes[7].Descriptor()
-}
-
-func (KeyPart_Kind) Type() protoreflect.EnumType {
-	return &file_credbroker_v1_credbroker_proto_enumTypes[7]
-}
-
-func (x KeyPart_Kind) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use KeyPart_Kind.Descriptor instead.
-func (KeyPart_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{29, 0}
-}
-
-// Where the value of a part comes from.
-type KeyPart_Origin int32
-
-const (
-	// Never sent.
-	KeyPart_ORIGIN_UNSPECIFIED KeyPart_Origin = 0
-	// The provider's stanza in the configuration or in a kubeconfig.
-	KeyPart_ORIGIN_STANZA KeyPart_Origin = 1
-	// The broker's environment. The variable reaches every plugin.
-	KeyPart_ORIGIN_ALWAYS KeyPart_Origin = 2
-	// The broker's environment, because of the provider's `passEnv`, or because a kubeconfig defines the provider.
-	KeyPart_ORIGIN_PASS_ENV KeyPart_Origin = 3
-	// The caller's environment, because of the provider's `callerEnv`.
-	KeyPart_ORIGIN_CALLER_ENV KeyPart_Origin = 4
-	// The caller's cluster.
-	KeyPart_ORIGIN_CALLER KeyPart_Origin = 5
-	// The ClusterProfile.
-	KeyPart_ORIGIN_CLUSTER_PROFILE KeyPart_Origin = 6
-	// The kubeconfig that defines the provider, outside of its stanza: a cluster, or the list of files in KUBECONFIG.
-	KeyPart_ORIGIN_KUBECONFIG KeyPart_Origin = 7
-)
-
-// Enum value maps for KeyPart_Origin.
-var (
-	KeyPart_Origin_name = map[int32]string{
-		0: "ORIGIN_UNSPECIFIED",
-		1: "ORIGIN_STANZA",
-		2: "ORIGIN_ALWAYS",
-		3: "ORIGIN_PASS_ENV",
-		4: "ORIGIN_CALLER_ENV",
-		5: "ORIGIN_CALLER",
-		6: "ORIGIN_CLUSTER_PROFILE",
-		7: "ORIGIN_KUBECONFIG",
-	}
-	KeyPart_Origin_value = map[string]int32{
-		"ORIGIN_UNSPECIFIED":     0,
-		"ORIGIN_STANZA":          1,
-		"ORIGIN_ALWAYS":          2,
-		"ORIGIN_PASS_ENV":        3,
-		"ORIGIN_CALLER_ENV":      4,
-		"ORIGIN_CALLER":          5,
-		"ORIGIN_CLUSTER_PROFILE": 6,
-		"ORIGIN_KUBECONFIG":      7,
-	}
-)
-
-func (x KeyPart_Origin) Enum() *KeyPart_Origin {
-	p := new(KeyPart_Origin)
-	*p = x
-	return p
-}
-
-func (x KeyPart_Origin) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (KeyPart_Origin) Descriptor() protoreflect.EnumDescriptor {
-	return file_credbroker_v1_credbroker_proto_enumTypes[8].Descriptor()
-}
-
-func (KeyPart_Origin) Type() protoreflect.EnumType {
-	return &file_credbroker_v1_credbroker_proto_enumTypes[8]
-}
-
-func (x KeyPart_Origin) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use KeyPart_Origin.Descriptor instead.
-func (KeyPart_Origin) EnumDescriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{29, 1}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{21, 0}
 }
 
 // Why something failed: the same reason and message as the status of a request that fails for it.
@@ -804,9 +373,11 @@ type Failure struct {
 	// Cause and remedy, for people. A plugin's stderr in it is sanitized.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	// The broker does not run the plugin for a request before this time has passed. Set only in
-	// `CredentialState.last_failure`: the states of clusters and of the hub are sent when they change, and the time would
-	// be out of date.
-	RetryAfter    *durationpb.Duration `protobuf:"bytes,3,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
+	// `CredentialState.last_failure`, and in messages of WatchCredentials: the states of clusters and of the hub are sent when
+	// they change, and the time would be out of date.
+	RetryAfter *durationpb.Duration `protobuf:"bytes,3,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
+	// As in ErrorInfo. Set only in messages of WatchCredentials.
+	Metadata      map[string]string `protobuf:"bytes,4,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -862,6 +433,13 @@ func (x *Failure) GetRetryAfter() *durationpb.Duration {
 	return nil
 }
 
+func (x *Failure) GetMetadata() map[string]string {
+	if x != nil {
+		return x.Metadata
+	}
+	return nil
+}
+
 // Identifies a credential, and carries what the caller contributes to it.
 type CredentialRef struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -871,8 +449,9 @@ type CredentialRef struct {
 	//
 	//	*CredentialRef_Provider
 	//	*CredentialRef_ClusterProfile
+	//	*CredentialRef_Context
 	Source isCredentialRef_Source `protobuf_oneof:"source"`
-	// The cluster from `spec.cluster` of KUBERNETES_EXEC_INFO, if the caller has one. For a ClusterProfile, and for a
+	// The cluster from `spec.cluster` of KUBERNETES_EXEC_INFO, if the caller has one. For a ClusterProfile or a context, and for a
 	// provider with `clusterInfo: match`, it must match a cluster that the broker knows: `server`, and each of
 	// `certificate_authority_data`, `tls_server_name` and `config` that is set; otherwise the request fails with
 	// CLUSTER_MISMATCH.
@@ -942,6 +521,15 @@ func (x *CredentialRef) GetClusterProfile() *ClusterProfileRef {
 	return nil
 }
 
+func (x *CredentialRef) GetContext() *ContextRef {
+	if x != nil {
+		if x, ok := x.Source.(*CredentialRef_Context); ok {
+			return x.Context
+		}
+	}
+	return nil
+}
+
 func (x *CredentialRef) GetCluster() *Cluster {
 	if x != nil {
 		return x.Cluster
@@ -977,9 +565,16 @@ type CredentialRef_ClusterProfile struct {
 	ClusterProfile *ClusterProfileRef `protobuf:"bytes,2,opt,name=cluster_profile,json=clusterProfile,proto3,oneof"`
 }
 
+type CredentialRef_Context struct {
+	// A context of a kubeconfig that the broker follows. Its user has an exec plugin, a token or a client certificate.
+	Context *ContextRef `protobuf:"bytes,6,opt,name=context,proto3,oneof"`
+}
+
 func (*CredentialRef_Provider) isCredentialRef_Source() {}
 
 func (*CredentialRef_ClusterProfile) isCredentialRef_Source() {}
+
+func (*CredentialRef_Context) isCredentialRef_Source() {}
 
 // Identifies a provider.
 type ProviderRef struct {
@@ -1093,6 +688,61 @@ func (x *ClusterProfileRef) GetName() string {
 	return ""
 }
 
+// Identifies a context of a kubeconfig.
+type ContextRef struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Digest of the kubeconfig file and of the context, as ListClusters and `credbroker kubeconfig` write it. Required.
+	Digest string `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
+	// Name of the context. Required.
+	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ContextRef) Reset() {
+	*x = ContextRef{}
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ContextRef) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ContextRef) ProtoMessage() {}
+
+func (x *ContextRef) ProtoReflect() protoreflect.Message {
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ContextRef.ProtoReflect.Descriptor instead.
+func (*ContextRef) Descriptor() ([]byte, []int) {
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ContextRef) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *ContextRef) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
 // How to reach a cluster: the fields of `spec.cluster` in client.authentication.k8s.io/v1.
 type Cluster struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1116,7 +766,7 @@ type Cluster struct {
 
 func (x *Cluster) Reset() {
 	*x = Cluster{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[4]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1128,7 +778,7 @@ func (x *Cluster) String() string {
 func (*Cluster) ProtoMessage() {}
 
 func (x *Cluster) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[4]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1141,7 +791,7 @@ func (x *Cluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cluster.ProtoReflect.Descriptor instead.
 func (*Cluster) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{4}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Cluster) GetServer() string {
@@ -1205,7 +855,8 @@ type Credential struct {
 	ClientCertificateData []byte `protobuf:"bytes,3,opt,name=client_certificate_data,json=clientCertificateData,proto3,oneof" json:"client_certificate_data,omitempty"`
 	// PEM private key of the leaf. Present if and only if `client_certificate_data` is.
 	ClientKeyData []byte `protobuf:"bytes,4,opt,name=client_key_data,json=clientKeyData,proto3,oneof" json:"client_key_data,omitempty"`
-	// When the broker stops serving it. Absent: unknown.
+	// When the broker stops serving it. Always set: a credential that names no expiry is served for the provider's
+	// `unknownExpiryMaxAge`.
 	ExpirationTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expiration_time,json=expirationTime,proto3" json:"expiration_time,omitempty"`
 	// Changes if and only if the client certificate or its key changes. Absent: no client certificate.
 	CertificateFingerprint *string `protobuf:"bytes,6,opt,name=certificate_fingerprint,json=certificateFingerprint,proto3,oneof" json:"certificate_fingerprint,omitempty"`
@@ -1218,7 +869,7 @@ type Credential struct {
 
 func (x *Credential) Reset() {
 	*x = Credential{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[5]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1230,7 +881,7 @@ func (x *Credential) String() string {
 func (*Credential) ProtoMessage() {}
 
 func (x *Credential) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[5]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1243,7 +894,7 @@ func (x *Credential) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Credential.ProtoReflect.Descriptor instead.
 func (*Credential) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{5}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Credential) GetGeneration() string {
@@ -1306,18 +957,22 @@ type GetCredentialRequest struct {
 	// A user waits for the response at a terminal: the last failure of the plugin is the response only if the same caller has
 	// received it in the last ten seconds. Otherwise the plugin runs.
 	AtTerminal bool `protobuf:"varint,3,opt,name=at_terminal,json=atTerminal,proto3" json:"at_terminal,omitempty"`
-	// Variables of the session of that person: DISPLAY, WAYLAND_DISPLAY, XAUTHORITY, DBUS_SESSION_BUS_ADDRESS,
+	// Variables of the session of that user: DISPLAY, WAYLAND_DISPLAY, XAUTHORITY, DBUS_SESSION_BUS_ADDRESS,
 	// SSH_AUTH_SOCK, BROWSER and TERM. Others are ignored, and all are unless `at_terminal` is set and the caller has the
 	// broker's own uid, mount namespace and PID namespace. If the request starts a plugin run, the plugin gets them, and the
 	// caller attends that run from its start; see AttendCredential. They are not part of the identity of the credential.
-	Session       map[string]string `protobuf:"bytes,4,rep,name=session,proto3" json:"session,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Session map[string]string `protobuf:"bytes,4,rep,name=session,proto3" json:"session,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The credential has to live at least this long. If the cached one does not, the plugin runs. If the plugin cannot do
+	// better, the response has the credential that lives longest, with `is_short`; the plugin is then not run again for this
+	// reason before a third of the time that is left has passed, at least ten seconds. Absent: any valid credential will do.
+	MinLifetime   *durationpb.Duration `protobuf:"bytes,5,opt,name=min_lifetime,json=minLifetime,proto3" json:"min_lifetime,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetCredentialRequest) Reset() {
 	*x = GetCredentialRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[6]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1329,7 +984,7 @@ func (x *GetCredentialRequest) String() string {
 func (*GetCredentialRequest) ProtoMessage() {}
 
 func (x *GetCredentialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[6]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1342,7 +997,7 @@ func (x *GetCredentialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCredentialRequest.ProtoReflect.Descriptor instead.
 func (*GetCredentialRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{6}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetCredentialRequest) GetRef() *CredentialRef {
@@ -1373,12 +1028,19 @@ func (x *GetCredentialRequest) GetSession() map[string]string {
 	return nil
 }
 
+func (x *GetCredentialRequest) GetMinLifetime() *durationpb.Duration {
+	if x != nil {
+		return x.MinLifetime
+	}
+	return nil
+}
+
 // The process that started an exec plugin.
 //
 // The exec protocol has no field for "the API server rejected this credential": a client such as kubectl only starts
 // its plugin again. So if a caller with the same `id` requests a credential that it already has, before that is due for
-// renewal, the broker suspects that the API server rejected the credential, verifies that if it can, and may run the
-// plugin. A service that sends a constant `id` therefore makes the broker renew its credential over and over.
+// a refresh, the broker suspects that the API server rejected the credential, verifies that if it can, and may run the
+// plugin. A service that sends a constant `id` therefore makes the broker replace its credential over and over.
 type ExecPluginCaller struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Opaque identity of the process that started the plugin.
@@ -1392,7 +1054,7 @@ type ExecPluginCaller struct {
 
 func (x *ExecPluginCaller) Reset() {
 	*x = ExecPluginCaller{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[7]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1404,7 +1066,7 @@ func (x *ExecPluginCaller) String() string {
 func (*ExecPluginCaller) ProtoMessage() {}
 
 func (x *ExecPluginCaller) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[7]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1417,7 +1079,7 @@ func (x *ExecPluginCaller) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecPluginCaller.ProtoReflect.Descriptor instead.
 func (*ExecPluginCaller) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{7}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ExecPluginCaller) GetId() string {
@@ -1441,14 +1103,16 @@ type GetCredentialResponse struct {
 	Credential *Credential `protobuf:"bytes,1,opt,name=credential,proto3" json:"credential,omitempty"`
 	// The cluster that the credential is for. For a ClusterProfile: how to reach it. For a provider: the cluster that the
 	// plugin received. Absent: none.
-	Cluster       *Cluster `protobuf:"bytes,2,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Cluster *Cluster `protobuf:"bytes,2,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	// The credential does not live for `min_lifetime` of the request, and the plugin has issued no better one.
+	IsShort       bool `protobuf:"varint,3,opt,name=is_short,json=isShort,proto3" json:"is_short,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetCredentialResponse) Reset() {
 	*x = GetCredentialResponse{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[8]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1460,7 +1124,7 @@ func (x *GetCredentialResponse) String() string {
 func (*GetCredentialResponse) ProtoMessage() {}
 
 func (x *GetCredentialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[8]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1473,7 +1137,7 @@ func (x *GetCredentialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCredentialResponse.ProtoReflect.Descriptor instead.
 func (*GetCredentialResponse) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{8}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetCredentialResponse) GetCredential() *Credential {
@@ -1490,6 +1154,13 @@ func (x *GetCredentialResponse) GetCluster() *Cluster {
 	return nil
 }
 
+func (x *GetCredentialResponse) GetIsShort() bool {
+	if x != nil {
+		return x.IsShort
+	}
+	return false
+}
+
 // Request of WatchCredential.
 type WatchCredentialRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1501,7 +1172,7 @@ type WatchCredentialRequest struct {
 
 func (x *WatchCredentialRequest) Reset() {
 	*x = WatchCredentialRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[9]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1513,7 +1184,7 @@ func (x *WatchCredentialRequest) String() string {
 func (*WatchCredentialRequest) ProtoMessage() {}
 
 func (x *WatchCredentialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[9]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1526,7 +1197,7 @@ func (x *WatchCredentialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchCredentialRequest.ProtoReflect.Descriptor instead.
 func (*WatchCredentialRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{9}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *WatchCredentialRequest) GetRef() *CredentialRef {
@@ -1550,7 +1221,7 @@ type WatchCredentialResponse struct {
 
 func (x *WatchCredentialResponse) Reset() {
 	*x = WatchCredentialResponse{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[10]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1562,7 +1233,7 @@ func (x *WatchCredentialResponse) String() string {
 func (*WatchCredentialResponse) ProtoMessage() {}
 
 func (x *WatchCredentialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[10]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1575,7 +1246,7 @@ func (x *WatchCredentialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchCredentialResponse.ProtoReflect.Descriptor instead.
 func (*WatchCredentialResponse) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{10}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *WatchCredentialResponse) GetCredential() *Credential {
@@ -1592,122 +1263,32 @@ func (x *WatchCredentialResponse) GetCluster() *Cluster {
 	return nil
 }
 
-// Request of AttendCredential.
-type AttendCredentialRequest struct {
+// A request of WatchCredentials, of at most 64 KiB. `remove` applies before `add`.
+type WatchCredentialsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which credential. Required.
-	Ref *CredentialRef `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
-	// As in GetCredentialRequest.
-	Session map[string]string `protobuf:"bytes,2,rep,name=session,proto3" json:"session,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Run the plugin even if there is a valid credential, for a login, unless a login succeeded in the last ten seconds.
-	// Also after prompts that no person answered.
-	Login bool `protobuf:"varint,3,opt,name=login,proto3" json:"login,omitempty"`
-	// The caller can run the plugin in its own terminal, if the plugin reads from one; see Lease. Ignored unless the caller
-	// has the broker's own uid, mount namespace and PID namespace, and no access rule lets another user get the credential.
-	CanRunPlugin bool `protobuf:"varint,4,opt,name=can_run_plugin,json=canRunPlugin,proto3" json:"can_run_plugin,omitempty"`
-	// As in GetCredentialRequest.
-	ExecPluginCaller *ExecPluginCaller `protobuf:"bytes,5,opt,name=exec_plugin_caller,json=execPluginCaller,proto3" json:"exec_plugin_caller,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
-}
-
-func (x *AttendCredentialRequest) Reset() {
-	*x = AttendCredentialRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[11]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *AttendCredentialRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*AttendCredentialRequest) ProtoMessage() {}
-
-func (x *AttendCredentialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[11]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use AttendCredentialRequest.ProtoReflect.Descriptor instead.
-func (*AttendCredentialRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{11}
-}
-
-func (x *AttendCredentialRequest) GetRef() *CredentialRef {
-	if x != nil {
-		return x.Ref
-	}
-	return nil
-}
-
-func (x *AttendCredentialRequest) GetSession() map[string]string {
-	if x != nil {
-		return x.Session
-	}
-	return nil
-}
-
-func (x *AttendCredentialRequest) GetLogin() bool {
-	if x != nil {
-		return x.Login
-	}
-	return false
-}
-
-func (x *AttendCredentialRequest) GetCanRunPlugin() bool {
-	if x != nil {
-		return x.CanRunPlugin
-	}
-	return false
-}
-
-func (x *AttendCredentialRequest) GetExecPluginCaller() *ExecPluginCaller {
-	if x != nil {
-		return x.ExecPluginCaller
-	}
-	return nil
-}
-
-// One message of AttendCredential. The last one has the credential.
-type AttendCredentialResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// A valid credential. Only in the last message.
-	Credential *Credential `protobuf:"bytes,1,opt,name=credential,proto3" json:"credential,omitempty"`
-	// As in GetCredentialResponse.
-	Cluster *Cluster `protobuf:"bytes,2,opt,name=cluster,proto3" json:"cluster,omitempty"`
-	// Lines that the plugin has written to stderr since the last message. Control characters and invisible characters are
-	// written as `U+XXXX`. They may contain a device code: show them to the person, and do not log them.
-	StderrLines []string `protobuf:"bytes,3,rep,name=stderr_lines,json=stderrLines,proto3" json:"stderr_lines,omitempty"`
-	// How long the run may still take. Absent: as before, or it has not started. Never sent if no run was needed.
-	TimeLeft *durationpb.Duration `protobuf:"bytes,4,opt,name=time_left,json=timeLeft,proto3" json:"time_left,omitempty"`
-	// Run this now. Sent at most once, and only if `can_run_plugin` is set.
-	Lease         *Lease `protobuf:"bytes,5,opt,name=lease,proto3" json:"lease,omitempty"`
+	// References to watch from now on.
+	Add []*WatchCredentialsRequest_Addition `protobuf:"bytes,1,rep,name=add,proto3" json:"add,omitempty"`
+	// Numbers that are no longer watched. A number that is not in use is ignored: its watch may just have failed. Answers
+	// that are on their way still arrive.
+	Remove        []uint64 `protobuf:"varint,2,rep,packed,name=remove,proto3" json:"remove,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *AttendCredentialResponse) Reset() {
-	*x = AttendCredentialResponse{}
+func (x *WatchCredentialsRequest) Reset() {
+	*x = WatchCredentialsRequest{}
 	mi := &file_credbroker_v1_credbroker_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *AttendCredentialResponse) String() string {
+func (x *WatchCredentialsRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*AttendCredentialResponse) ProtoMessage() {}
+func (*WatchCredentialsRequest) ProtoMessage() {}
 
-func (x *AttendCredentialResponse) ProtoReflect() protoreflect.Message {
+func (x *WatchCredentialsRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_credbroker_v1_credbroker_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1719,212 +1300,129 @@ func (x *AttendCredentialResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use AttendCredentialResponse.ProtoReflect.Descriptor instead.
-func (*AttendCredentialResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use WatchCredentialsRequest.ProtoReflect.Descriptor instead.
+func (*WatchCredentialsRequest) Descriptor() ([]byte, []int) {
 	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{12}
 }
 
-func (x *AttendCredentialResponse) GetCredential() *Credential {
+func (x *WatchCredentialsRequest) GetAdd() []*WatchCredentialsRequest_Addition {
 	if x != nil {
-		return x.Credential
+		return x.Add
 	}
 	return nil
 }
 
-func (x *AttendCredentialResponse) GetCluster() *Cluster {
+func (x *WatchCredentialsRequest) GetRemove() []uint64 {
+	if x != nil {
+		return x.Remove
+	}
+	return nil
+}
+
+// One message of WatchCredentials: the complete state of one reference.
+type WatchCredentialsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Number of the reference.
+	Number uint64 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
+	// The state.
+	//
+	// Types that are valid to be assigned to Result:
+	//
+	//	*WatchCredentialsResponse_Credential
+	//	*WatchCredentialsResponse_Failure
+	Result isWatchCredentialsResponse_Result `protobuf_oneof:"result"`
+	// As in WatchCredentialResponse. Only with a credential.
+	Cluster       *Cluster `protobuf:"bytes,2,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchCredentialsResponse) Reset() {
+	*x = WatchCredentialsResponse{}
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchCredentialsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchCredentialsResponse) ProtoMessage() {}
+
+func (x *WatchCredentialsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchCredentialsResponse.ProtoReflect.Descriptor instead.
+func (*WatchCredentialsResponse) Descriptor() ([]byte, []int) {
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *WatchCredentialsResponse) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *WatchCredentialsResponse) GetResult() isWatchCredentialsResponse_Result {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+func (x *WatchCredentialsResponse) GetCredential() *Credential {
+	if x != nil {
+		if x, ok := x.Result.(*WatchCredentialsResponse_Credential); ok {
+			return x.Credential
+		}
+	}
+	return nil
+}
+
+func (x *WatchCredentialsResponse) GetFailure() *Failure {
+	if x != nil {
+		if x, ok := x.Result.(*WatchCredentialsResponse_Failure); ok {
+			return x.Failure
+		}
+	}
+	return nil
+}
+
+func (x *WatchCredentialsResponse) GetCluster() *Cluster {
 	if x != nil {
 		return x.Cluster
 	}
 	return nil
 }
 
-func (x *AttendCredentialResponse) GetStderrLines() []string {
-	if x != nil {
-		return x.StderrLines
-	}
-	return nil
+type isWatchCredentialsResponse_Result interface {
+	isWatchCredentialsResponse_Result()
 }
 
-func (x *AttendCredentialResponse) GetTimeLeft() *durationpb.Duration {
-	if x != nil {
-		return x.TimeLeft
-	}
-	return nil
+type WatchCredentialsResponse_Credential struct {
+	// A valid credential.
+	Credential *Credential `protobuf:"bytes,1,opt,name=credential,proto3,oneof"`
 }
 
-func (x *AttendCredentialResponse) GetLease() *Lease {
-	if x != nil {
-		return x.Lease
-	}
-	return nil
+type WatchCredentialsResponse_Failure struct {
+	// The reference is no longer watched. Its `retry_after` says when it can be added again.
+	Failure *Failure `protobuf:"bytes,4,opt,name=failure,proto3,oneof"`
 }
 
-// A plugin run in the terminal of a caller: the only run for the credential. It ends with the call that sent it. The broker
-// checks the output as that of any run. A caller must not run it unless the server has the caller's own uid, and only
-// that user and root can replace the socket.
-type Lease struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Names it in DepositOutputRequest.
-	Id uint64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Path of the plugin, and its arguments, passed as they are.
-	Command [][]byte `protobuf:"bytes,2,rep,name=command,proto3" json:"command,omitempty"`
-	// Its whole environment, each variable as NAME=VALUE.
-	Environment   [][]byte `protobuf:"bytes,3,rep,name=environment,proto3" json:"environment,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
+func (*WatchCredentialsResponse_Credential) isWatchCredentialsResponse_Result() {}
 
-func (x *Lease) Reset() {
-	*x = Lease{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[13]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Lease) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Lease) ProtoMessage() {}
-
-func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[13]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Lease.ProtoReflect.Descriptor instead.
-func (*Lease) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{13}
-}
-
-func (x *Lease) GetId() uint64 {
-	if x != nil {
-		return x.Id
-	}
-	return 0
-}
-
-func (x *Lease) GetCommand() [][]byte {
-	if x != nil {
-		return x.Command
-	}
-	return nil
-}
-
-func (x *Lease) GetEnvironment() [][]byte {
-	if x != nil {
-		return x.Environment
-	}
-	return nil
-}
-
-// Request of DepositOutput.
-type DepositOutputRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// `Lease.id`. Required.
-	LeaseId uint64 `protobuf:"varint,1,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
-	// Everything that the plugin wrote to stdout, at most 128 KiB.
-	Stdout []byte `protobuf:"bytes,2,opt,name=stdout,proto3" json:"stdout,omitempty"`
-	// Its exit code, or 128 and the number of the signal that ended it.
-	ExitCode      int32 `protobuf:"varint,3,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DepositOutputRequest) Reset() {
-	*x = DepositOutputRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[14]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DepositOutputRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DepositOutputRequest) ProtoMessage() {}
-
-func (x *DepositOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[14]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DepositOutputRequest.ProtoReflect.Descriptor instead.
-func (*DepositOutputRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{14}
-}
-
-func (x *DepositOutputRequest) GetLeaseId() uint64 {
-	if x != nil {
-		return x.LeaseId
-	}
-	return 0
-}
-
-func (x *DepositOutputRequest) GetStdout() []byte {
-	if x != nil {
-		return x.Stdout
-	}
-	return nil
-}
-
-func (x *DepositOutputRequest) GetExitCode() int32 {
-	if x != nil {
-		return x.ExitCode
-	}
-	return 0
-}
-
-// Response of DepositOutput. AttendCredential returns the credential, or says why there is none.
-type DepositOutputResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DepositOutputResponse) Reset() {
-	*x = DepositOutputResponse{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[15]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DepositOutputResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DepositOutputResponse) ProtoMessage() {}
-
-func (x *DepositOutputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[15]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DepositOutputResponse.ProtoReflect.Descriptor instead.
-func (*DepositOutputResponse) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{15}
-}
+func (*WatchCredentialsResponse_Failure) isWatchCredentialsResponse_Result() {}
 
 // Request of ReportRejected.
 type ReportRejectedRequest struct {
@@ -1939,7 +1437,7 @@ type ReportRejectedRequest struct {
 
 func (x *ReportRejectedRequest) Reset() {
 	*x = ReportRejectedRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[16]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1951,7 +1449,7 @@ func (x *ReportRejectedRequest) String() string {
 func (*ReportRejectedRequest) ProtoMessage() {}
 
 func (x *ReportRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[16]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1964,7 +1462,7 @@ func (x *ReportRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRejectedRequest.ProtoReflect.Descriptor instead.
 func (*ReportRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{16}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReportRejectedRequest) GetRef() *CredentialRef {
@@ -1999,7 +1497,7 @@ type ReportRejectedResponse struct {
 
 func (x *ReportRejectedResponse) Reset() {
 	*x = ReportRejectedResponse{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[17]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2011,7 +1509,7 @@ func (x *ReportRejectedResponse) String() string {
 func (*ReportRejectedResponse) ProtoMessage() {}
 
 func (x *ReportRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[17]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2024,7 +1522,7 @@ func (x *ReportRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRejectedResponse.ProtoReflect.Descriptor instead.
 func (*ReportRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{17}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReportRejectedResponse) GetCredential() *Credential {
@@ -2063,15 +1561,17 @@ type ListClustersRequest struct {
 	// Maximum number of clusters in the response. 0: the broker decides. The response may contain fewer; values above
 	// 1,000 mean 1,000, and negative values are refused.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// `next_page_token` of the previous response to the same request. Empty: the first page.
-	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// `next_page_token` of the previous response to the same request. Absent: the first page.
+	PageToken *string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3,oneof" json:"page_token,omitempty"`
+	// The response also has the contexts of the kubeconfigs that the broker follows. With `namespace`, it has none.
+	IncludeContexts bool `protobuf:"varint,4,opt,name=include_contexts,json=includeContexts,proto3" json:"include_contexts,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ListClustersRequest) Reset() {
 	*x = ListClustersRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[18]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2083,7 +1583,7 @@ func (x *ListClustersRequest) String() string {
 func (*ListClustersRequest) ProtoMessage() {}
 
 func (x *ListClustersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[18]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2096,7 +1596,7 @@ func (x *ListClustersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClustersRequest.ProtoReflect.Descriptor instead.
 func (*ListClustersRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{18}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListClustersRequest) GetNamespace() string {
@@ -2114,19 +1614,26 @@ func (x *ListClustersRequest) GetPageSize() int32 {
 }
 
 func (x *ListClustersRequest) GetPageToken() string {
-	if x != nil {
-		return x.PageToken
+	if x != nil && x.PageToken != nil {
+		return *x.PageToken
 	}
 	return ""
+}
+
+func (x *ListClustersRequest) GetIncludeContexts() bool {
+	if x != nil {
+		return x.IncludeContexts
+	}
+	return false
 }
 
 // Response of ListClusters.
 type ListClustersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Clusters, sorted by namespace and name.
+	// ClusterProfiles, sorted by namespace and name, and then contexts, sorted by name and digest.
 	Clusters []*ClusterState `protobuf:"bytes,1,rep,name=clusters,proto3" json:"clusters,omitempty"`
-	// Token of the next page. Empty: this is the last page.
-	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Token of the next page. Absent: this is the last page.
+	NextPageToken *string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3,oneof" json:"next_page_token,omitempty"`
 	// State of the hub that the clusters are read from.
 	Hub           *HubState `protobuf:"bytes,3,opt,name=hub,proto3" json:"hub,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2135,7 +1642,7 @@ type ListClustersResponse struct {
 
 func (x *ListClustersResponse) Reset() {
 	*x = ListClustersResponse{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[19]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2147,7 +1654,7 @@ func (x *ListClustersResponse) String() string {
 func (*ListClustersResponse) ProtoMessage() {}
 
 func (x *ListClustersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[19]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2160,7 +1667,7 @@ func (x *ListClustersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClustersResponse.ProtoReflect.Descriptor instead.
 func (*ListClustersResponse) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{19}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListClustersResponse) GetClusters() []*ClusterState {
@@ -2171,8 +1678,8 @@ func (x *ListClustersResponse) GetClusters() []*ClusterState {
 }
 
 func (x *ListClustersResponse) GetNextPageToken() string {
-	if x != nil {
-		return x.NextPageToken
+	if x != nil && x.NextPageToken != nil {
+		return *x.NextPageToken
 	}
 	return ""
 }
@@ -2188,14 +1695,16 @@ func (x *ListClustersResponse) GetHub() *HubState {
 type WatchClustersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only clusters of this namespace. Absent: all.
-	Namespace     *string `protobuf:"bytes,1,opt,name=namespace,proto3,oneof" json:"namespace,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Namespace *string `protobuf:"bytes,1,opt,name=namespace,proto3,oneof" json:"namespace,omitempty"`
+	// As in ListClustersRequest.
+	IncludeContexts bool `protobuf:"varint,2,opt,name=include_contexts,json=includeContexts,proto3" json:"include_contexts,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *WatchClustersRequest) Reset() {
 	*x = WatchClustersRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[20]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2207,7 +1716,7 @@ func (x *WatchClustersRequest) String() string {
 func (*WatchClustersRequest) ProtoMessage() {}
 
 func (x *WatchClustersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[20]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2220,7 +1729,7 @@ func (x *WatchClustersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClustersRequest.ProtoReflect.Descriptor instead.
 func (*WatchClustersRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{20}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WatchClustersRequest) GetNamespace() string {
@@ -2230,24 +1739,33 @@ func (x *WatchClustersRequest) GetNamespace() string {
 	return ""
 }
 
+func (x *WatchClustersRequest) GetIncludeContexts() bool {
+	if x != nil {
+		return x.IncludeContexts
+	}
+	return false
+}
+
 // One message of WatchClusters.
 type WatchClustersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Clusters that were added or changed, each complete.
 	Changed []*ClusterState `protobuf:"bytes,1,rep,name=changed,proto3" json:"changed,omitempty"`
-	// Clusters that were removed.
+	// ClusterProfiles that were removed.
 	Removed []*ClusterProfileRef `protobuf:"bytes,2,rep,name=removed,proto3" json:"removed,omitempty"`
 	// The client has received all clusters. Unset only in the messages before the last one of the initial list.
 	Complete bool `protobuf:"varint,3,opt,name=complete,proto3" json:"complete,omitempty"`
 	// State of the hub that the clusters are read from.
-	Hub           *HubState `protobuf:"bytes,4,opt,name=hub,proto3" json:"hub,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Hub *HubState `protobuf:"bytes,4,opt,name=hub,proto3" json:"hub,omitempty"`
+	// Contexts that were removed. A context whose definition changes has another digest: it is removed and added.
+	RemovedContexts []*ContextRef `protobuf:"bytes,5,rep,name=removed_contexts,json=removedContexts,proto3" json:"removed_contexts,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *WatchClustersResponse) Reset() {
 	*x = WatchClustersResponse{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[21]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2259,7 +1777,7 @@ func (x *WatchClustersResponse) String() string {
 func (*WatchClustersResponse) ProtoMessage() {}
 
 func (x *WatchClustersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[21]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2272,7 +1790,7 @@ func (x *WatchClustersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClustersResponse.ProtoReflect.Descriptor instead.
 func (*WatchClustersResponse) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{21}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *WatchClustersResponse) GetChanged() []*ClusterState {
@@ -2303,6 +1821,13 @@ func (x *WatchClustersResponse) GetHub() *HubState {
 	return nil
 }
 
+func (x *WatchClustersResponse) GetRemovedContexts() []*ContextRef {
+	if x != nil {
+		return x.RemovedContexts
+	}
+	return nil
+}
+
 // State of the hub: the API server that the ClusterProfiles are read from.
 type HubState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2319,7 +1844,7 @@ type HubState struct {
 
 func (x *HubState) Reset() {
 	*x = HubState{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[22]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2331,7 +1856,7 @@ func (x *HubState) String() string {
 func (*HubState) ProtoMessage() {}
 
 func (x *HubState) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[22]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2344,7 +1869,7 @@ func (x *HubState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HubState.ProtoReflect.Descriptor instead.
 func (*HubState) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{22}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *HubState) GetSynced() bool {
@@ -2368,17 +1893,17 @@ func (x *HubState) GetSinceTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// State of a ClusterProfile. It contains no secrets.
+// State of a ClusterProfile, or of a context of a kubeconfig. It contains no secrets.
 type ClusterState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The ClusterProfile.
+	// The ClusterProfile. Absent: `context` is set.
 	ClusterProfile *ClusterProfileRef `protobuf:"bytes,1,opt,name=cluster_profile,json=clusterProfile,proto3" json:"cluster_profile,omitempty"`
-	// `spec.displayName`.
-	DisplayName string `protobuf:"bytes,2,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
-	// `spec.clusterManager.name`.
-	ClusterManager string `protobuf:"bytes,3,opt,name=cluster_manager,json=clusterManager,proto3" json:"cluster_manager,omitempty"`
-	// `status.version.kubernetes`.
-	KubernetesVersion string `protobuf:"bytes,4,opt,name=kubernetes_version,json=kubernetesVersion,proto3" json:"kubernetes_version,omitempty"`
+	// `spec.displayName`. Absent: none.
+	DisplayName *string `protobuf:"bytes,2,opt,name=display_name,json=displayName,proto3,oneof" json:"display_name,omitempty"`
+	// `spec.clusterManager.name`. Absent: none.
+	ClusterManager *string `protobuf:"bytes,3,opt,name=cluster_manager,json=clusterManager,proto3,oneof" json:"cluster_manager,omitempty"`
+	// `status.version.kubernetes`. Absent: unknown.
+	KubernetesVersion *string `protobuf:"bytes,4,opt,name=kubernetes_version,json=kubernetesVersion,proto3,oneof" json:"kubernetes_version,omitempty"`
 	// `status.properties`, in the order of the object.
 	Properties []*ClusterState_Property `protobuf:"bytes,5,rep,name=properties,proto3" json:"properties,omitempty"`
 	// Name of the provider that issues its credential: the first provider in the broker's configuration that the profile
@@ -2391,14 +1916,16 @@ type ClusterState struct {
 	// Whether a credential is available.
 	Readiness ClusterState_Readiness `protobuf:"varint,9,opt,name=readiness,proto3,enum=credbroker.v1.ClusterState_Readiness" json:"readiness,omitempty"`
 	// Why the cluster is not ready. Absent: no failure is known.
-	Failure       *Failure `protobuf:"bytes,10,opt,name=failure,proto3" json:"failure,omitempty"`
+	Failure *Failure `protobuf:"bytes,10,opt,name=failure,proto3" json:"failure,omitempty"`
+	// The context. Absent: `cluster_profile` is set.
+	Context       *ContextRef `protobuf:"bytes,11,opt,name=context,proto3" json:"context,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ClusterState) Reset() {
 	*x = ClusterState{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[23]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2410,7 +1937,7 @@ func (x *ClusterState) String() string {
 func (*ClusterState) ProtoMessage() {}
 
 func (x *ClusterState) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[23]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2423,7 +1950,7 @@ func (x *ClusterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterState.ProtoReflect.Descriptor instead.
 func (*ClusterState) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{23}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ClusterState) GetClusterProfile() *ClusterProfileRef {
@@ -2434,22 +1961,22 @@ func (x *ClusterState) GetClusterProfile() *ClusterProfileRef {
 }
 
 func (x *ClusterState) GetDisplayName() string {
-	if x != nil {
-		return x.DisplayName
+	if x != nil && x.DisplayName != nil {
+		return *x.DisplayName
 	}
 	return ""
 }
 
 func (x *ClusterState) GetClusterManager() string {
-	if x != nil {
-		return x.ClusterManager
+	if x != nil && x.ClusterManager != nil {
+		return *x.ClusterManager
 	}
 	return ""
 }
 
 func (x *ClusterState) GetKubernetesVersion() string {
-	if x != nil {
-		return x.KubernetesVersion
+	if x != nil && x.KubernetesVersion != nil {
+		return *x.KubernetesVersion
 	}
 	return ""
 }
@@ -2496,252 +2023,39 @@ func (x *ClusterState) GetFailure() *Failure {
 	return nil
 }
 
-// Selects credentials in the cache. One field must be set.
-type CredentialSelector struct {
+func (x *ClusterState) GetContext() *ContextRef {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
+// A reference, and its number on this stream.
+type WatchCredentialsRequest_Addition struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What to select. Required.
-	//
-	// Types that are valid to be assigned to Selector:
-	//
-	//	*CredentialSelector_Provider
-	//	*CredentialSelector_ClusterProfile
-	//	*CredentialSelector_Key
-	//	*CredentialSelector_All
-	//	*CredentialSelector_Definition
-	Selector      isCredentialSelector_Selector `protobuf_oneof:"selector"`
+	// Any number that is not in use on this stream. A number is in use until it is removed, or until its Failure is sent.
+	// A client that never uses a number twice can tell late answers apart.
+	Number uint64 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	// Which credential. Required.
+	Ref           *CredentialRef `protobuf:"bytes,2,opt,name=ref,proto3" json:"ref,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *CredentialSelector) Reset() {
-	*x = CredentialSelector{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[24]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CredentialSelector) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CredentialSelector) ProtoMessage() {}
-
-func (x *CredentialSelector) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[24]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CredentialSelector.ProtoReflect.Descriptor instead.
-func (*CredentialSelector) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{24}
-}
-
-func (x *CredentialSelector) GetSelector() isCredentialSelector_Selector {
-	if x != nil {
-		return x.Selector
-	}
-	return nil
-}
-
-func (x *CredentialSelector) GetProvider() string {
-	if x != nil {
-		if x, ok := x.Selector.(*CredentialSelector_Provider); ok {
-			return x.Provider
-		}
-	}
-	return ""
-}
-
-func (x *CredentialSelector) GetClusterProfile() *ClusterProfileRef {
-	if x != nil {
-		if x, ok := x.Selector.(*CredentialSelector_ClusterProfile); ok {
-			return x.ClusterProfile
-		}
-	}
-	return nil
-}
-
-func (x *CredentialSelector) GetKey() string {
-	if x != nil {
-		if x, ok := x.Selector.(*CredentialSelector_Key); ok {
-			return x.Key
-		}
-	}
-	return ""
-}
-
-func (x *CredentialSelector) GetAll() bool {
-	if x != nil {
-		if x, ok := x.Selector.(*CredentialSelector_All); ok {
-			return x.All
-		}
-	}
-	return false
-}
-
-func (x *CredentialSelector) GetDefinition() *ProviderRef {
-	if x != nil {
-		if x, ok := x.Selector.(*CredentialSelector_Definition); ok {
-			return x.Definition
-		}
-	}
-	return nil
-}
-
-type isCredentialSelector_Selector interface {
-	isCredentialSelector_Selector()
-}
-
-type CredentialSelector_Provider struct {
-	// All credentials of the provider of this name, and of all its definitions.
-	Provider string `protobuf:"bytes,1,opt,name=provider,proto3,oneof"`
-}
-
-type CredentialSelector_ClusterProfile struct {
-	// All credentials for this ClusterProfile.
-	ClusterProfile *ClusterProfileRef `protobuf:"bytes,2,opt,name=cluster_profile,json=clusterProfile,proto3,oneof"`
-}
-
-type CredentialSelector_Key struct {
-	// The credential with this `CredentialState.key`.
-	Key string `protobuf:"bytes,3,opt,name=key,proto3,oneof"`
-}
-
-type CredentialSelector_All struct {
-	// All credentials. Must be true.
-	All bool `protobuf:"varint,4,opt,name=all,proto3,oneof"`
-}
-
-type CredentialSelector_Definition struct {
-	// All credentials of one definition of a provider. Its `definition` must be set.
-	Definition *ProviderRef `protobuf:"bytes,5,opt,name=definition,proto3,oneof"`
-}
-
-func (*CredentialSelector_Provider) isCredentialSelector_Selector() {}
-
-func (*CredentialSelector_ClusterProfile) isCredentialSelector_Selector() {}
-
-func (*CredentialSelector_Key) isCredentialSelector_Selector() {}
-
-func (*CredentialSelector_All) isCredentialSelector_Selector() {}
-
-func (*CredentialSelector_Definition) isCredentialSelector_Selector() {}
-
-// Request of ListCredentials.
-type ListCredentialsRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which credentials. Absent: all.
-	Selector *CredentialSelector `protobuf:"bytes,1,opt,name=selector,proto3" json:"selector,omitempty"`
-	// Maximum number of credentials in the response. 0: the broker decides. The response may contain fewer; values above
-	// 1,000 mean 1,000, and negative values are refused.
-	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// `next_page_token` of the previous response to the same request. Empty: the first page.
-	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// The response has `CredentialState.id_parts`.
-	WithKeyParts bool `protobuf:"varint,4,opt,name=with_id_parts,json=withKeyParts,proto3" json:"with_id_parts,omitempty"`
-	// `env` and `account_env` of a caller: the response has `CredentialState.is_of_caller`. Other fields are ignored.
-	Caller        *CredentialRef `protobuf:"bytes,5,opt,name=caller,proto3" json:"caller,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListCredentialsRequest) Reset() {
-	*x = ListCredentialsRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[25]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListCredentialsRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListCredentialsRequest) ProtoMessage() {}
-
-func (x *ListCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[25]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListCredentialsRequest.ProtoReflect.Descriptor instead.
-func (*ListCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{25}
-}
-
-func (x *ListCredentialsRequest) GetSelector() *CredentialSelector {
-	if x != nil {
-		return x.Selector
-	}
-	return nil
-}
-
-func (x *ListCredentialsRequest) GetPageSize() int32 {
-	if x != nil {
-		return x.PageSize
-	}
-	return 0
-}
-
-func (x *ListCredentialsRequest) GetPageToken() string {
-	if x != nil {
-		return x.PageToken
-	}
-	return ""
-}
-
-func (x *ListCredentialsRequest) GetWithKeyParts() bool {
-	if x != nil {
-		return x.WithKeyParts
-	}
-	return false
-}
-
-func (x *ListCredentialsRequest) GetCaller() *CredentialRef {
-	if x != nil {
-		return x.Caller
-	}
-	return nil
-}
-
-// Response of ListCredentials.
-type ListCredentialsResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Credentials, sorted by provider and key.
-	Credentials []*CredentialState `protobuf:"bytes,1,rep,name=credentials,proto3" json:"credentials,omitempty"`
-	// Token of the next page. Empty: this is the last page.
-	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListCredentialsResponse) Reset() {
-	*x = ListCredentialsResponse{}
+func (x *WatchCredentialsRequest_Addition) Reset() {
+	*x = WatchCredentialsRequest_Addition{}
 	mi := &file_credbroker_v1_credbroker_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ListCredentialsResponse) String() string {
+func (x *WatchCredentialsRequest_Addition) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ListCredentialsResponse) ProtoMessage() {}
+func (*WatchCredentialsRequest_Addition) ProtoMessage() {}
 
-func (x *ListCredentialsResponse) ProtoReflect() protoreflect.Message {
+func (x *WatchCredentialsRequest_Addition) ProtoReflect() protoreflect.Message {
 	mi := &file_credbroker_v1_credbroker_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2753,1006 +2067,21 @@ func (x *ListCredentialsResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ListCredentialsResponse.ProtoReflect.Descriptor instead.
-func (*ListCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{26}
+// Deprecated: Use WatchCredentialsRequest_Addition.ProtoReflect.Descriptor instead.
+func (*WatchCredentialsRequest_Addition) Descriptor() ([]byte, []int) {
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{12, 0}
 }
 
-func (x *ListCredentialsResponse) GetCredentials() []*CredentialState {
+func (x *WatchCredentialsRequest_Addition) GetNumber() uint64 {
 	if x != nil {
-		return x.Credentials
-	}
-	return nil
-}
-
-func (x *ListCredentialsResponse) GetNextPageToken() string {
-	if x != nil {
-		return x.NextPageToken
-	}
-	return ""
-}
-
-// State of a credential in the cache, without its secrets.
-type CredentialState struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Name of the provider.
-	Provider string `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"`
-	// Definition of the provider, as in ProviderRef. Absent: the broker's configuration defines it.
-	Definition *string `protobuf:"bytes,2,opt,name=definition,proto3,oneof" json:"definition,omitempty"`
-	// The ClusterProfile that it is for. Absent: it was requested by the provider's name.
-	ClusterProfile *ClusterProfileRef `protobuf:"bytes,3,opt,name=cluster_profile,json=clusterProfile,proto3" json:"cluster_profile,omitempty"`
-	// Identifies it in the cache: a hash of everything that can change the plugin's output (provider, arguments,
-	// environment, cluster, and the caller's variables). Usable in CredentialSelector.
-	Key string `protobuf:"bytes,4,opt,name=key,proto3" json:"key,omitempty"`
-	// URL of the cluster that it is for. Absent: the broker does not know it.
-	Server *string `protobuf:"bytes,5,opt,name=server,proto3,oneof" json:"server,omitempty"`
-	// Names of the caller's variables that the plugin receives.
-	CallerEnv []string `protobuf:"bytes,6,rep,name=caller_env,json=callerEnv,proto3" json:"caller_env,omitempty"`
-	// Whether it can be served.
-	State CredentialState_State `protobuf:"varint,7,opt,name=state,proto3,enum=credbroker.v1.CredentialState_State" json:"state,omitempty"`
-	// Generation of the credential. Absent: there is none.
-	Generation *string `protobuf:"bytes,8,opt,name=generation,proto3,oneof" json:"generation,omitempty"`
-	// When the broker stops serving it. Absent: there is none.
-	ExpirationTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=expiration_time,json=expirationTime,proto3" json:"expiration_time,omitempty"`
-	// When the broker renews it, if it is in use. Absent: there is none.
-	NextRefreshTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=next_refresh_time,json=nextRefreshTime,proto3" json:"next_refresh_time,omitempty"`
-	// Number of open watches.
-	Watchers uint32 `protobuf:"varint,11,opt,name=watchers,proto3" json:"watchers,omitempty"`
-	// Number of plugin runs so far.
-	Runs uint64 `protobuf:"varint,12,opt,name=runs,proto3" json:"runs,omitempty"`
-	// Why the last run failed. Absent: it succeeded, or none has ended yet.
-	LastFailure *Failure `protobuf:"bytes,13,opt,name=last_failure,json=lastFailure,proto3" json:"last_failure,omitempty"`
-	// Number of failed runs since the last successful one.
-	FailedAttempts uint32 `protobuf:"varint,14,opt,name=failed_attempts,json=failedAttempts,proto3" json:"failed_attempts,omitempty"`
-	// Rejections by the API server. Absent: none was reported or suspected.
-	Rejections *CredentialState_Rejections `protobuf:"bytes,15,opt,name=rejections,proto3" json:"rejections,omitempty"`
-	// When the broker received it. Absent: there is none.
-	FetchTime *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=fetch_time,json=fetchTime,proto3" json:"fetch_time,omitempty"`
-	// The earliest of all bounds, which sets `expiration_time`. Absent: there is none.
-	Bound *CredentialState_Bound `protobuf:"varint,17,opt,name=bound,proto3,enum=credbroker.v1.CredentialState_Bound,oneof" json:"bound,omitempty"`
-	// Why the plugin runs next, if nothing changes, or why it does not run.
-	NextRunCause CredentialState_Cause `protobuf:"varint,18,opt,name=next_run_cause,json=nextRunCause,proto3,enum=credbroker.v1.CredentialState_Cause" json:"next_run_cause,omitempty"`
-	// No run starts before this time, except for a rejection or when a person asks for one. Absent: `next_run_cause` does
-	// not wait for a time.
-	NextRunTime *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=next_run_time,json=nextRunTime,proto3" json:"next_run_time,omitempty"`
-	// Everything that `key` is made of. Credentials whose parts are equal have one key. Empty unless the request sets
-	// `with_id_parts`.
-	KeyParts []*IdPart `protobuf:"bytes,20,rep,name=id_parts,json=keyParts,proto3" json:"id_parts,omitempty"`
-	// The variables that select the account, with values of at most 64 characters; a longer one ends with `…`. Only for the
-	// broker's own user.
-	Account []*AccountVariable `protobuf:"bytes,21,rep,name=account,proto3" json:"account,omitempty"`
-	// The kubeconfig that defines the provider. Absent: the broker's configuration defines it.
-	DefinitionFile *string `protobuf:"bytes,22,opt,name=definition_file,json=definitionFile,proto3,oneof" json:"definition_file,omitempty"`
-	// `caller` of the request gets this credential for the same cluster. Only for the broker's own user.
-	IsOfCaller    bool `protobuf:"varint,23,opt,name=is_of_caller,json=isOfCaller,proto3" json:"is_of_caller,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CredentialState) Reset() {
-	*x = CredentialState{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[27]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CredentialState) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CredentialState) ProtoMessage() {}
-
-func (x *CredentialState) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[27]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CredentialState.ProtoReflect.Descriptor instead.
-func (*CredentialState) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{27}
-}
-
-func (x *CredentialState) GetProvider() string {
-	if x != nil {
-		return x.Provider
-	}
-	return ""
-}
-
-func (x *CredentialState) GetDefinition() string {
-	if x != nil && x.Definition != nil {
-		return *x.Definition
-	}
-	return ""
-}
-
-func (x *CredentialState) GetClusterProfile() *ClusterProfileRef {
-	if x != nil {
-		return x.ClusterProfile
-	}
-	return nil
-}
-
-func (x *CredentialState) GetKey() string {
-	if x != nil {
-		return x.Key
-	}
-	return ""
-}
-
-func (x *CredentialState) GetServer() string {
-	if x != nil && x.Server != nil {
-		return *x.Server
-	}
-	return ""
-}
-
-func (x *CredentialState) GetCallerEnv() []string {
-	if x != nil {
-		return x.CallerEnv
-	}
-	return nil
-}
-
-func (x *CredentialState) GetState() CredentialState_State {
-	if x != nil {
-		return x.State
-	}
-	return CredentialState_STATE_UNSPECIFIED
-}
-
-func (x *CredentialState) GetGeneration() string {
-	if x != nil && x.Generation != nil {
-		return *x.Generation
-	}
-	return ""
-}
-
-func (x *CredentialState) GetExpirationTime() *timestamppb.Timestamp {
-	if x != nil {
-		return x.ExpirationTime
-	}
-	return nil
-}
-
-func (x *CredentialState) GetNextRefreshTime() *timestamppb.Timestamp {
-	if x != nil {
-		return x.NextRefreshTime
-	}
-	return nil
-}
-
-func (x *CredentialState) GetWatchers() uint32 {
-	if x != nil {
-		return x.Watchers
+		return x.Number
 	}
 	return 0
 }
 
-func (x *CredentialState) GetRuns() uint64 {
+func (x *WatchCredentialsRequest_Addition) GetRef() *CredentialRef {
 	if x != nil {
-		return x.Runs
-	}
-	return 0
-}
-
-func (x *CredentialState) GetLastFailure() *Failure {
-	if x != nil {
-		return x.LastFailure
-	}
-	return nil
-}
-
-func (x *CredentialState) GetFailedAttempts() uint32 {
-	if x != nil {
-		return x.FailedAttempts
-	}
-	return 0
-}
-
-func (x *CredentialState) GetRejections() *CredentialState_Rejections {
-	if x != nil {
-		return x.Rejections
-	}
-	return nil
-}
-
-func (x *CredentialState) GetFetchTime() *timestamppb.Timestamp {
-	if x != nil {
-		return x.FetchTime
-	}
-	return nil
-}
-
-func (x *CredentialState) GetBound() CredentialState_Bound {
-	if x != nil && x.Bound != nil {
-		return *x.Bound
-	}
-	return CredentialState_BOUND_UNSPECIFIED
-}
-
-func (x *CredentialState) GetNextRunCause() CredentialState_Cause {
-	if x != nil {
-		return x.NextRunCause
-	}
-	return CredentialState_CAUSE_UNSPECIFIED
-}
-
-func (x *CredentialState) GetNextRunTime() *timestamppb.Timestamp {
-	if x != nil {
-		return x.NextRunTime
-	}
-	return nil
-}
-
-func (x *CredentialState) GetKeyParts() []*IdPart {
-	if x != nil {
-		return x.KeyParts
-	}
-	return nil
-}
-
-func (x *CredentialState) GetAccount() []*AccountVariable {
-	if x != nil {
-		return x.Account
-	}
-	return nil
-}
-
-func (x *CredentialState) GetDefinitionFile() string {
-	if x != nil && x.DefinitionFile != nil {
-		return *x.DefinitionFile
-	}
-	return ""
-}
-
-func (x *CredentialState) GetIsOfCaller() bool {
-	if x != nil {
-		return x.IsOfCaller
-	}
-	return false
-}
-
-// A variable of a plugin that selects its account.
-type AccountVariable struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Name of the variable.
-	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Its value.
-	Value         string `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *AccountVariable) Reset() {
-	*x = AccountVariable{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[28]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *AccountVariable) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*AccountVariable) ProtoMessage() {}
-
-func (x *AccountVariable) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[28]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use AccountVariable.ProtoReflect.Descriptor instead.
-func (*AccountVariable) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{28}
-}
-
-func (x *AccountVariable) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *AccountVariable) GetValue() string {
-	if x != nil {
-		return x.Value
-	}
-	return ""
-}
-
-// A part of a key.
-type IdPart struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it is.
-	Kind KeyPart_Kind `protobuf:"varint,1,opt,name=kind,proto3,enum=credbroker.v1.KeyPart_Kind" json:"kind,omitempty"`
-	// KIND_VARIABLE: name of the variable. KIND_ARGUMENT: its position, from 1. KIND_CLUSTER: name of the field, as in
-	// `spec.cluster` of KUBERNETES_EXEC_INFO. Otherwise empty.
-	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// Where its value comes from.
-	Origin KeyPart_Origin `protobuf:"varint,3,opt,name=origin,proto3,enum=credbroker.v1.KeyPart_Origin" json:"origin,omitempty"`
-	// A number instead of the value. In one response, the parts of one kind and name of all credentials with one provider
-	// have equal numbers if and only if their values are equal. Numbers of different responses cannot be compared.
-	ValueNumber   uint32 `protobuf:"varint,4,opt,name=value_number,json=valueNumber,proto3" json:"value_number,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *IdPart) Reset() {
-	*x = IdPart{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[29]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *IdPart) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*IdPart) ProtoMessage() {}
-
-func (x *IdPart) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[29]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use IdPart.ProtoReflect.Descriptor instead.
-func (*IdPart) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{29}
-}
-
-func (x *IdPart) GetKind() KeyPart_Kind {
-	if x != nil {
-		return x.Kind
-	}
-	return KeyPart_KIND_UNSPECIFIED
-}
-
-func (x *IdPart) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *IdPart) GetOrigin() KeyPart_Origin {
-	if x != nil {
-		return x.Origin
-	}
-	return KeyPart_ORIGIN_UNSPECIFIED
-}
-
-func (x *IdPart) GetValueNumber() uint32 {
-	if x != nil {
-		return x.ValueNumber
-	}
-	return 0
-}
-
-// Request of RefreshCredentials.
-type RefreshCredentialsRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which credentials. Required.
-	Selector      *CredentialSelector `protobuf:"bytes,1,opt,name=selector,proto3" json:"selector,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RefreshCredentialsRequest) Reset() {
-	*x = RefreshCredentialsRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[30]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RefreshCredentialsRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RefreshCredentialsRequest) ProtoMessage() {}
-
-func (x *RefreshCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[30]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RefreshCredentialsRequest.ProtoReflect.Descriptor instead.
-func (*RefreshCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{30}
-}
-
-func (x *RefreshCredentialsRequest) GetSelector() *CredentialSelector {
-	if x != nil {
-		return x.Selector
-	}
-	return nil
-}
-
-// Response of RefreshCredentials.
-type RefreshCredentialsResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Number of selected credentials. Whether their runs succeeded is in their `CredentialState`.
-	Refreshed     uint32 `protobuf:"varint,1,opt,name=refreshed,proto3" json:"refreshed,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RefreshCredentialsResponse) Reset() {
-	*x = RefreshCredentialsResponse{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[31]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RefreshCredentialsResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RefreshCredentialsResponse) ProtoMessage() {}
-
-func (x *RefreshCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[31]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RefreshCredentialsResponse.ProtoReflect.Descriptor instead.
-func (*RefreshCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{31}
-}
-
-func (x *RefreshCredentialsResponse) GetRefreshed() uint32 {
-	if x != nil {
-		return x.Refreshed
-	}
-	return 0
-}
-
-// Request of EvictCredentials.
-type EvictCredentialsRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which credentials. Required.
-	Selector      *CredentialSelector `protobuf:"bytes,1,opt,name=selector,proto3" json:"selector,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *EvictCredentialsRequest) Reset() {
-	*x = EvictCredentialsRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[32]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *EvictCredentialsRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*EvictCredentialsRequest) ProtoMessage() {}
-
-func (x *EvictCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[32]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use EvictCredentialsRequest.ProtoReflect.Descriptor instead.
-func (*EvictCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{32}
-}
-
-func (x *EvictCredentialsRequest) GetSelector() *CredentialSelector {
-	if x != nil {
-		return x.Selector
-	}
-	return nil
-}
-
-// Response of EvictCredentials.
-type EvictCredentialsResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Number of credentials that were removed.
-	Evicted       uint32 `protobuf:"varint,1,opt,name=evicted,proto3" json:"evicted,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *EvictCredentialsResponse) Reset() {
-	*x = EvictCredentialsResponse{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[33]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *EvictCredentialsResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*EvictCredentialsResponse) ProtoMessage() {}
-
-func (x *EvictCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[33]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use EvictCredentialsResponse.ProtoReflect.Descriptor instead.
-func (*EvictCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{33}
-}
-
-func (x *EvictCredentialsResponse) GetEvicted() uint32 {
-	if x != nil {
-		return x.Evicted
-	}
-	return 0
-}
-
-// Request of ListProviders.
-type ListProvidersRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Maximum number of providers in the response. 0: the broker decides. The response may contain fewer; values above
-	// 1,000 mean 1,000, and negative values are refused.
-	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// `next_page_token` of the previous response to the same request. Empty: the first page.
-	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListProvidersRequest) Reset() {
-	*x = ListProvidersRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[34]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListProvidersRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListProvidersRequest) ProtoMessage() {}
-
-func (x *ListProvidersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[34]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListProvidersRequest.ProtoReflect.Descriptor instead.
-func (*ListProvidersRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{34}
-}
-
-func (x *ListProvidersRequest) GetPageSize() int32 {
-	if x != nil {
-		return x.PageSize
-	}
-	return 0
-}
-
-func (x *ListProvidersRequest) GetPageToken() string {
-	if x != nil {
-		return x.PageToken
-	}
-	return ""
-}
-
-// Response of ListProviders.
-type ListProvidersResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Providers, sorted by name and definition.
-	Providers []*ProviderState `protobuf:"bytes,1,rep,name=providers,proto3" json:"providers,omitempty"`
-	// Token of the next page. Empty: this is the last page.
-	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListProvidersResponse) Reset() {
-	*x = ListProvidersResponse{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[35]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListProvidersResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListProvidersResponse) ProtoMessage() {}
-
-func (x *ListProvidersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[35]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListProvidersResponse.ProtoReflect.Descriptor instead.
-func (*ListProvidersResponse) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{35}
-}
-
-func (x *ListProvidersResponse) GetProviders() []*ProviderState {
-	if x != nil {
-		return x.Providers
-	}
-	return nil
-}
-
-func (x *ListProvidersResponse) GetNextPageToken() string {
-	if x != nil {
-		return x.NextPageToken
-	}
-	return ""
-}
-
-// State of a provider.
-type ProviderState struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Name of the provider.
-	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Definition of the provider, as in ProviderRef. Absent: the broker's configuration defines it.
-	Definition *string `protobuf:"bytes,2,opt,name=definition,proto3,oneof" json:"definition,omitempty"`
-	// The plugin's command, as configured.
-	Command string `protobuf:"bytes,3,opt,name=command,proto3" json:"command,omitempty"`
-	// ClusterProfiles can use it.
-	ServesClusterProfiles bool `protobuf:"varint,4,opt,name=serves_cluster_profiles,json=servesClusterProfiles,proto3" json:"serves_cluster_profiles,omitempty"`
-	// Why a run cannot be started. Absent: it can, as far as the broker knows.
-	Failure *Failure `protobuf:"bytes,5,opt,name=failure,proto3" json:"failure,omitempty"`
-	// The kubeconfig that defines it. Absent: the broker's configuration defines it.
-	DefinitionFile *string `protobuf:"bytes,6,opt,name=definition_file,json=definitionFile,proto3,oneof" json:"definition_file,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
-}
-
-func (x *ProviderState) Reset() {
-	*x = ProviderState{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[36]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ProviderState) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ProviderState) ProtoMessage() {}
-
-func (x *ProviderState) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[36]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ProviderState.ProtoReflect.Descriptor instead.
-func (*ProviderState) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{36}
-}
-
-func (x *ProviderState) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *ProviderState) GetDefinition() string {
-	if x != nil && x.Definition != nil {
-		return *x.Definition
-	}
-	return ""
-}
-
-func (x *ProviderState) GetCommand() string {
-	if x != nil {
-		return x.Command
-	}
-	return ""
-}
-
-func (x *ProviderState) GetServesClusterProfiles() bool {
-	if x != nil {
-		return x.ServesClusterProfiles
-	}
-	return false
-}
-
-func (x *ProviderState) GetFailure() *Failure {
-	if x != nil {
-		return x.Failure
-	}
-	return nil
-}
-
-func (x *ProviderState) GetDefinitionFile() string {
-	if x != nil && x.DefinitionFile != nil {
-		return *x.DefinitionFile
-	}
-	return ""
-}
-
-// Request of GetBrokerInfo.
-type GetBrokerInfoRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GetBrokerInfoRequest) Reset() {
-	*x = GetBrokerInfoRequest{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[37]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GetBrokerInfoRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GetBrokerInfoRequest) ProtoMessage() {}
-
-func (x *GetBrokerInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[37]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GetBrokerInfoRequest.ProtoReflect.Descriptor instead.
-func (*GetBrokerInfoRequest) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{37}
-}
-
-// Response of GetBrokerInfo.
-type GetBrokerInfoResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Version of the broker.
-	Version string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
-	// Commit that the broker was built from. Absent: unknown.
-	Commit *string `protobuf:"bytes,2,opt,name=commit,proto3,oneof" json:"commit,omitempty"`
-	// When the broker started.
-	StartTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	// Files that the configuration was read from, including kubeconfigs.
-	ConfigFiles []string `protobuf:"bytes,4,rep,name=config_files,json=configFiles,proto3" json:"config_files,omitempty"`
-	// Sockets that the broker listens on.
-	Sockets []string `protobuf:"bytes,5,rep,name=sockets,proto3" json:"sockets,omitempty"`
-	// State of the hub. Absent: no hub is configured.
-	Hub *HubState `protobuf:"bytes,6,opt,name=hub,proto3" json:"hub,omitempty"`
-	// Which configuration is in force.
-	Configuration *ConfigurationState `protobuf:"bytes,7,opt,name=configuration,proto3" json:"configuration,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GetBrokerInfoResponse) Reset() {
-	*x = GetBrokerInfoResponse{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[38]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GetBrokerInfoResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GetBrokerInfoResponse) ProtoMessage() {}
-
-func (x *GetBrokerInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[38]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GetBrokerInfoResponse.ProtoReflect.Descriptor instead.
-func (*GetBrokerInfoResponse) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{38}
-}
-
-func (x *GetBrokerInfoResponse) GetVersion() string {
-	if x != nil {
-		return x.Version
-	}
-	return ""
-}
-
-func (x *GetBrokerInfoResponse) GetCommit() string {
-	if x != nil && x.Commit != nil {
-		return *x.Commit
-	}
-	return ""
-}
-
-func (x *GetBrokerInfoResponse) GetStartTime() *timestamppb.Timestamp {
-	if x != nil {
-		return x.StartTime
-	}
-	return nil
-}
-
-func (x *GetBrokerInfoResponse) GetConfigFiles() []string {
-	if x != nil {
-		return x.ConfigFiles
-	}
-	return nil
-}
-
-func (x *GetBrokerInfoResponse) GetSockets() []string {
-	if x != nil {
-		return x.Sockets
-	}
-	return nil
-}
-
-func (x *GetBrokerInfoResponse) GetHub() *HubState {
-	if x != nil {
-		return x.Hub
-	}
-	return nil
-}
-
-func (x *GetBrokerInfoResponse) GetConfiguration() *ConfigurationState {
-	if x != nil {
-		return x.Configuration
-	}
-	return nil
-}
-
-// Which configuration is in force. The broker follows its files, and replaces the configuration as a whole when a
-// changed one has no problem.
-type ConfigurationState struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// When the files were read last and had no problem.
-	ReadTime *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=read_time,json=readTime,proto3" json:"read_time,omitempty"`
-	// Number of changed configurations that were put in force since the broker started.
-	Reloads uint64 `protobuf:"varint,2,opt,name=reloads,proto3" json:"reloads,omitempty"`
-	// Problems of the files as they are now, each with its file, line and column. Empty: the files are in force as they
-	// are. Otherwise the configuration of `read_time` stays in force.
-	Problems []string `protobuf:"bytes,3,rep,name=problems,proto3" json:"problems,omitempty"`
-	// Since when the files have problems. Absent: they have none.
-	ProblemsSinceTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=problems_since_time,json=problemsSinceTime,proto3" json:"problems_since_time,omitempty"`
-	// Keys that have changed, and whose new value is used after a restart, for example `listen`.
-	RestartNeeded []string `protobuf:"bytes,5,rep,name=restart_needed,json=restartNeeded,proto3" json:"restart_needed,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ConfigurationState) Reset() {
-	*x = ConfigurationState{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[39]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ConfigurationState) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ConfigurationState) ProtoMessage() {}
-
-func (x *ConfigurationState) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[39]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ConfigurationState.ProtoReflect.Descriptor instead.
-func (*ConfigurationState) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{39}
-}
-
-func (x *ConfigurationState) GetReadTime() *timestamppb.Timestamp {
-	if x != nil {
-		return x.ReadTime
-	}
-	return nil
-}
-
-func (x *ConfigurationState) GetReloads() uint64 {
-	if x != nil {
-		return x.Reloads
-	}
-	return 0
-}
-
-func (x *ConfigurationState) GetProblems() []string {
-	if x != nil {
-		return x.Problems
-	}
-	return nil
-}
-
-func (x *ConfigurationState) GetProblemsSinceTime() *timestamppb.Timestamp {
-	if x != nil {
-		return x.ProblemsSinceTime
-	}
-	return nil
-}
-
-func (x *ConfigurationState) GetRestartNeeded() []string {
-	if x != nil {
-		return x.RestartNeeded
+		return x.Ref
 	}
 	return nil
 }
@@ -3770,7 +2099,7 @@ type ClusterState_Property struct {
 
 func (x *ClusterState_Property) Reset() {
 	*x = ClusterState_Property{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[44]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3782,7 +2111,7 @@ func (x *ClusterState_Property) String() string {
 func (*ClusterState_Property) ProtoMessage() {}
 
 func (x *ClusterState_Property) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[44]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3795,7 +2124,7 @@ func (x *ClusterState_Property) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterState_Property.ProtoReflect.Descriptor instead.
 func (*ClusterState_Property) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{23, 0}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{21, 0}
 }
 
 func (x *ClusterState_Property) GetName() string {
@@ -3825,7 +2154,7 @@ type ClusterState_SkippedProvider struct {
 
 func (x *ClusterState_SkippedProvider) Reset() {
 	*x = ClusterState_SkippedProvider{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[45]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3837,7 +2166,7 @@ func (x *ClusterState_SkippedProvider) String() string {
 func (*ClusterState_SkippedProvider) ProtoMessage() {}
 
 func (x *ClusterState_SkippedProvider) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[45]
+	mi := &file_credbroker_v1_credbroker_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3850,7 +2179,7 @@ func (x *ClusterState_SkippedProvider) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterState_SkippedProvider.ProtoReflect.Descriptor instead.
 func (*ClusterState_SkippedProvider) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{23, 1}
+	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{21, 1}
 }
 
 func (x *ClusterState_SkippedProvider) GetName() string {
@@ -3867,92 +2196,24 @@ func (x *ClusterState_SkippedProvider) GetMessage() string {
 	return ""
 }
 
-// Reported and suspected rejections, and what the broker did about them.
-type CredentialState_Rejections struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Number of rejections of all generations that a client reported or an API server confirmed.
-	Rejections uint64 `protobuf:"varint,1,opt,name=rejections,proto3" json:"rejections,omitempty"`
-	// How often the broker asked the API server whether it accepts the credential.
-	Verifications uint64 `protobuf:"varint,2,opt,name=verifications,proto3" json:"verifications,omitempty"`
-	// Result of the last verification. Absent: there was none.
-	LastVerdict *CredentialState_Verdict `protobuf:"varint,3,opt,name=last_verdict,json=lastVerdict,proto3,enum=credbroker.v1.CredentialState_Verdict,oneof" json:"last_verdict,omitempty"`
-	// A rejection does not start a run before this time. Absent: the next one may.
-	NextRunTime   *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=next_run_time,json=nextRunTime,proto3" json:"next_run_time,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CredentialState_Rejections) Reset() {
-	*x = CredentialState_Rejections{}
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[46]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CredentialState_Rejections) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CredentialState_Rejections) ProtoMessage() {}
-
-func (x *CredentialState_Rejections) ProtoReflect() protoreflect.Message {
-	mi := &file_credbroker_v1_credbroker_proto_msgTypes[46]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CredentialState_Rejections.ProtoReflect.Descriptor instead.
-func (*CredentialState_Rejections) Descriptor() ([]byte, []int) {
-	return file_credbroker_v1_credbroker_proto_rawDescGZIP(), []int{27, 0}
-}
-
-func (x *CredentialState_Rejections) GetRejections() uint64 {
-	if x != nil {
-		return x.Rejections
-	}
-	return 0
-}
-
-func (x *CredentialState_Rejections) GetVerifications() uint64 {
-	if x != nil {
-		return x.Verifications
-	}
-	return 0
-}
-
-func (x *CredentialState_Rejections) GetLastVerdict() CredentialState_Verdict {
-	if x != nil && x.LastVerdict != nil {
-		return *x.LastVerdict
-	}
-	return CredentialState_VERDICT_UNSPECIFIED
-}
-
-func (x *CredentialState_Rejections) GetNextRunTime() *timestamppb.Timestamp {
-	if x != nil {
-		return x.NextRunTime
-	}
-	return nil
-}
-
 var File_credbroker_v1_credbroker_proto protoreflect.FileDescriptor
 
 const file_credbroker_v1_credbroker_proto_rawDesc = "" +
 	"\n" +
-	"\x1ecredbroker/v1/credbroker.proto\x12\rcredbroker.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x93\x01\n" +
+	"\x1ecredbroker/v1/credbroker.proto\x12\rcredbroker.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x92\x02\n" +
 	"\aFailure\x122\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x1a.credbroker.v1.ErrorReasonR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12:\n" +
 	"\vretry_after\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"retryAfter\"\xdb\x03\n" +
+	"retryAfter\x12@\n" +
+	"\bmetadata\x18\x04 \x03(\v2$.credbroker.v1.Failure.MetadataEntryR\bmetadata\x1a;\n" +
+	"\rMetadataEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x92\x04\n" +
 	"\rCredentialRef\x128\n" +
 	"\bprovider\x18\x01 \x01(\v2\x1a.credbroker.v1.ProviderRefH\x00R\bprovider\x12K\n" +
-	"\x0fcluster_profile\x18\x02 \x01(\v2 .credbroker.v1.ClusterProfileRefH\x00R\x0eclusterProfile\x120\n" +
+	"\x0fcluster_profile\x18\x02 \x01(\v2 .credbroker.v1.ClusterProfileRefH\x00R\x0eclusterProfile\x125\n" +
+	"\acontext\x18\x06 \x01(\v2\x19.credbroker.v1.ContextRefH\x00R\acontext\x120\n" +
 	"\acluster\x18\x03 \x01(\v2\x16.credbroker.v1.ClusterR\acluster\x12<\n" +
 	"\x03env\x18\x04 \x03(\v2%.credbroker.v1.CredentialRef.EnvEntryB\x03\x80\x01\x01R\x03env\x12R\n" +
 	"\vaccount_env\x18\x05 \x03(\v2,.credbroker.v1.CredentialRef.AccountEnvEntryB\x03\x80\x01\x01R\n" +
@@ -3972,6 +2233,10 @@ const file_credbroker_v1_credbroker_proto_rawDesc = "" +
 	"\v_definition\"E\n" +
 	"\x11ClusterProfileRef\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"8\n" +
+	"\n" +
+	"ContextRef\x12\x16\n" +
+	"\x06digest\x18\x01 \x01(\tR\x06digest\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"\x90\x03\n" +
 	"\aCluster\x12\x16\n" +
 	"\x06server\x18\x01 \x01(\tR\x06server\x12+\n" +
@@ -4000,57 +2265,47 @@ const file_credbroker_v1_credbroker_proto_rawDesc = "" +
 	"\x06_tokenB\x1a\n" +
 	"\x18_client_certificate_dataB\x12\n" +
 	"\x10_client_key_dataB\x1a\n" +
-	"\x18_certificate_fingerprint\"\xc3\x02\n" +
+	"\x18_certificate_fingerprint\"\x81\x03\n" +
 	"\x14GetCredentialRequest\x12.\n" +
 	"\x03ref\x18\x01 \x01(\v2\x1c.credbroker.v1.CredentialRefR\x03ref\x12M\n" +
 	"\x12exec_plugin_caller\x18\x02 \x01(\v2\x1f.credbroker.v1.ExecPluginCallerR\x10execPluginCaller\x12\x1f\n" +
 	"\vat_terminal\x18\x03 \x01(\bR\n" +
 	"atTerminal\x12O\n" +
-	"\asession\x18\x04 \x03(\v20.credbroker.v1.GetCredentialRequest.SessionEntryB\x03\x80\x01\x01R\asession\x1a:\n" +
+	"\asession\x18\x04 \x03(\v20.credbroker.v1.GetCredentialRequest.SessionEntryB\x03\x80\x01\x01R\asession\x12<\n" +
+	"\fmin_lifetime\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\vminLifetime\x1a:\n" +
 	"\fSessionEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"N\n" +
 	"\x10ExecPluginCaller\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
-	"\x11without_exec_info\x18\x02 \x01(\bR\x0fwithoutExecInfo\"\x84\x01\n" +
+	"\x11without_exec_info\x18\x02 \x01(\bR\x0fwithoutExecInfo\"\x9f\x01\n" +
 	"\x15GetCredentialResponse\x129\n" +
 	"\n" +
 	"credential\x18\x01 \x01(\v2\x19.credbroker.v1.CredentialR\n" +
 	"credential\x120\n" +
-	"\acluster\x18\x02 \x01(\v2\x16.credbroker.v1.ClusterR\acluster\"H\n" +
+	"\acluster\x18\x02 \x01(\v2\x16.credbroker.v1.ClusterR\acluster\x12\x19\n" +
+	"\bis_short\x18\x03 \x01(\bR\aisShort\"H\n" +
 	"\x16WatchCredentialRequest\x12.\n" +
 	"\x03ref\x18\x01 \x01(\v2\x1c.credbroker.v1.CredentialRefR\x03ref\"\x86\x01\n" +
 	"\x17WatchCredentialResponse\x129\n" +
 	"\n" +
 	"credential\x18\x01 \x01(\v2\x19.credbroker.v1.CredentialR\n" +
 	"credential\x120\n" +
-	"\acluster\x18\x02 \x01(\v2\x16.credbroker.v1.ClusterR\acluster\"\xe4\x02\n" +
-	"\x17AttendCredentialRequest\x12.\n" +
-	"\x03ref\x18\x01 \x01(\v2\x1c.credbroker.v1.CredentialRefR\x03ref\x12R\n" +
-	"\asession\x18\x02 \x03(\v23.credbroker.v1.AttendCredentialRequest.SessionEntryB\x03\x80\x01\x01R\asession\x12\x14\n" +
-	"\x05login\x18\x03 \x01(\bR\x05login\x12$\n" +
-	"\x0ecan_run_plugin\x18\x04 \x01(\bR\fcanRunPlugin\x12M\n" +
-	"\x12exec_plugin_caller\x18\x05 \x01(\v2\x1f.credbroker.v1.ExecPluginCallerR\x10execPluginCaller\x1a:\n" +
-	"\fSessionEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x93\x02\n" +
-	"\x18AttendCredentialResponse\x129\n" +
+	"\acluster\x18\x02 \x01(\v2\x16.credbroker.v1.ClusterR\acluster\"\xc8\x01\n" +
+	"\x17WatchCredentialsRequest\x12A\n" +
+	"\x03add\x18\x01 \x03(\v2/.credbroker.v1.WatchCredentialsRequest.AdditionR\x03add\x12\x16\n" +
+	"\x06remove\x18\x02 \x03(\x04R\x06remove\x1aR\n" +
+	"\bAddition\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12.\n" +
+	"\x03ref\x18\x02 \x01(\v2\x1c.credbroker.v1.CredentialRefR\x03ref\"\xdf\x01\n" +
+	"\x18WatchCredentialsResponse\x12\x16\n" +
+	"\x06number\x18\x03 \x01(\x04R\x06number\x12;\n" +
 	"\n" +
-	"credential\x18\x01 \x01(\v2\x19.credbroker.v1.CredentialR\n" +
-	"credential\x120\n" +
-	"\acluster\x18\x02 \x01(\v2\x16.credbroker.v1.ClusterR\acluster\x12&\n" +
-	"\fstderr_lines\x18\x03 \x03(\tB\x03\x80\x01\x01R\vstderrLines\x126\n" +
-	"\ttime_left\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\btimeLeft\x12*\n" +
-	"\x05lease\x18\x05 \x01(\v2\x14.credbroker.v1.LeaseR\x05lease\"]\n" +
-	"\x05Lease\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1d\n" +
-	"\acommand\x18\x02 \x03(\fB\x03\x80\x01\x01R\acommand\x12%\n" +
-	"\venvironment\x18\x03 \x03(\fB\x03\x80\x01\x01R\venvironment\"k\n" +
-	"\x14DepositOutputRequest\x12\x19\n" +
-	"\blease_id\x18\x01 \x01(\x04R\aleaseId\x12\x1b\n" +
-	"\x06stdout\x18\x02 \x01(\fB\x03\x80\x01\x01R\x06stdout\x12\x1b\n" +
-	"\texit_code\x18\x03 \x01(\x05R\bexitCode\"\x17\n" +
-	"\x15DepositOutputResponse\"g\n" +
+	"credential\x18\x01 \x01(\v2\x19.credbroker.v1.CredentialH\x00R\n" +
+	"credential\x122\n" +
+	"\afailure\x18\x04 \x01(\v2\x16.credbroker.v1.FailureH\x00R\afailure\x120\n" +
+	"\acluster\x18\x02 \x01(\v2\x16.credbroker.v1.ClusterR\aclusterB\b\n" +
+	"\x06result\"g\n" +
 	"\x15ReportRejectedRequest\x12.\n" +
 	"\x03ref\x18\x01 \x01(\v2\x1c.credbroker.v1.CredentialRefR\x03ref\x12\x1e\n" +
 	"\n" +
@@ -4070,46 +2325,52 @@ const file_credbroker_v1_credbroker_proto_rawDesc = "" +
 	"\x18OUTCOME_ALREADY_REPLACED\x10\x02\x12\x15\n" +
 	"\x11OUTCOME_TOO_EARLY\x10\x03\x12\x19\n" +
 	"\x15OUTCOME_NOTHING_NEWER\x10\x04\x12\x1e\n" +
-	"\x1aOUTCOME_UNKNOWN_GENERATION\x10\x05\"\x82\x01\n" +
+	"\x1aOUTCOME_UNKNOWN_GENERATION\x10\x05\"\xc1\x01\n" +
 	"\x13ListClustersRequest\x12!\n" +
 	"\tnamespace\x18\x01 \x01(\tH\x00R\tnamespace\x88\x01\x01\x12\x1b\n" +
-	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\"\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageTokenB\f\n" +
+	"page_token\x18\x03 \x01(\tH\x01R\tpageToken\x88\x01\x01\x12)\n" +
+	"\x10include_contexts\x18\x04 \x01(\bR\x0fincludeContextsB\f\n" +
 	"\n" +
-	"_namespace\"\xa2\x01\n" +
+	"_namespaceB\r\n" +
+	"\v_page_token\"\xbb\x01\n" +
 	"\x14ListClustersResponse\x127\n" +
-	"\bclusters\x18\x01 \x03(\v2\x1b.credbroker.v1.ClusterStateR\bclusters\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12)\n" +
-	"\x03hub\x18\x03 \x01(\v2\x17.credbroker.v1.HubStateR\x03hub\"G\n" +
+	"\bclusters\x18\x01 \x03(\v2\x1b.credbroker.v1.ClusterStateR\bclusters\x12+\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tH\x00R\rnextPageToken\x88\x01\x01\x12)\n" +
+	"\x03hub\x18\x03 \x01(\v2\x17.credbroker.v1.HubStateR\x03hubB\x12\n" +
+	"\x10_next_page_token\"r\n" +
 	"\x14WatchClustersRequest\x12!\n" +
-	"\tnamespace\x18\x01 \x01(\tH\x00R\tnamespace\x88\x01\x01B\f\n" +
+	"\tnamespace\x18\x01 \x01(\tH\x00R\tnamespace\x88\x01\x01\x12)\n" +
+	"\x10include_contexts\x18\x02 \x01(\bR\x0fincludeContextsB\f\n" +
 	"\n" +
-	"_namespace\"\xd1\x01\n" +
+	"_namespace\"\x97\x02\n" +
 	"\x15WatchClustersResponse\x125\n" +
 	"\achanged\x18\x01 \x03(\v2\x1b.credbroker.v1.ClusterStateR\achanged\x12:\n" +
 	"\aremoved\x18\x02 \x03(\v2 .credbroker.v1.ClusterProfileRefR\aremoved\x12\x1a\n" +
 	"\bcomplete\x18\x03 \x01(\bR\bcomplete\x12)\n" +
-	"\x03hub\x18\x04 \x01(\v2\x17.credbroker.v1.HubStateR\x03hub\"\x8f\x01\n" +
+	"\x03hub\x18\x04 \x01(\v2\x17.credbroker.v1.HubStateR\x03hub\x12D\n" +
+	"\x10removed_contexts\x18\x05 \x03(\v2\x19.credbroker.v1.ContextRefR\x0fremovedContexts\"\x8f\x01\n" +
 	"\bHubState\x12\x16\n" +
 	"\x06synced\x18\x01 \x01(\bR\x06synced\x120\n" +
 	"\afailure\x18\x02 \x01(\v2\x16.credbroker.v1.FailureR\afailure\x129\n" +
 	"\n" +
-	"since_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tsinceTime\"\xda\x06\n" +
+	"since_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tsinceTime\"\xda\a\n" +
 	"\fClusterState\x12I\n" +
-	"\x0fcluster_profile\x18\x01 \x01(\v2 .credbroker.v1.ClusterProfileRefR\x0eclusterProfile\x12!\n" +
-	"\fdisplay_name\x18\x02 \x01(\tR\vdisplayName\x12'\n" +
-	"\x0fcluster_manager\x18\x03 \x01(\tR\x0eclusterManager\x12-\n" +
-	"\x12kubernetes_version\x18\x04 \x01(\tR\x11kubernetesVersion\x12D\n" +
+	"\x0fcluster_profile\x18\x01 \x01(\v2 .credbroker.v1.ClusterProfileRefR\x0eclusterProfile\x12&\n" +
+	"\fdisplay_name\x18\x02 \x01(\tH\x00R\vdisplayName\x88\x01\x01\x12,\n" +
+	"\x0fcluster_manager\x18\x03 \x01(\tH\x01R\x0eclusterManager\x88\x01\x01\x122\n" +
+	"\x12kubernetes_version\x18\x04 \x01(\tH\x02R\x11kubernetesVersion\x88\x01\x01\x12D\n" +
 	"\n" +
 	"properties\x18\x05 \x03(\v2$.credbroker.v1.ClusterState.PropertyR\n" +
 	"properties\x12\x1f\n" +
-	"\bprovider\x18\x06 \x01(\tH\x00R\bprovider\x88\x01\x01\x12X\n" +
+	"\bprovider\x18\x06 \x01(\tH\x03R\bprovider\x88\x01\x01\x12X\n" +
 	"\x11skipped_providers\x18\a \x03(\v2+.credbroker.v1.ClusterState.SkippedProviderR\x10skippedProviders\x120\n" +
 	"\acluster\x18\b \x01(\v2\x16.credbroker.v1.ClusterR\acluster\x12C\n" +
 	"\treadiness\x18\t \x01(\x0e2%.credbroker.v1.ClusterState.ReadinessR\treadiness\x120\n" +
 	"\afailure\x18\n" +
-	" \x01(\v2\x16.credbroker.v1.FailureR\afailure\x1a4\n" +
+	" \x01(\v2\x16.credbroker.v1.FailureR\afailure\x123\n" +
+	"\acontext\x18\v \x01(\v2\x19.credbroker.v1.ContextRefR\acontext\x1a4\n" +
 	"\bProperty\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x1a?\n" +
@@ -4122,181 +2383,11 @@ const file_credbroker_v1_credbroker_proto_rawDesc = "" +
 	"\x0eREADINESS_IDLE\x10\x02\x12\x16\n" +
 	"\x12READINESS_FETCHING\x10\x03\x12\x14\n" +
 	"\x10READINESS_FAILED\x10\x04\x12\x16\n" +
-	"\x12READINESS_UNUSABLE\x10\x05B\v\n" +
-	"\t_provider\"\xf1\x01\n" +
-	"\x12CredentialSelector\x12\x1c\n" +
-	"\bprovider\x18\x01 \x01(\tH\x00R\bprovider\x12K\n" +
-	"\x0fcluster_profile\x18\x02 \x01(\v2 .credbroker.v1.ClusterProfileRefH\x00R\x0eclusterProfile\x12\x12\n" +
-	"\x03key\x18\x03 \x01(\tH\x00R\x03key\x12\x12\n" +
-	"\x03all\x18\x04 \x01(\bH\x00R\x03all\x12<\n" +
-	"\n" +
-	"definition\x18\x05 \x01(\v2\x1a.credbroker.v1.ProviderRefH\x00R\n" +
-	"definitionB\n" +
-	"\n" +
-	"\bselector\"\xef\x01\n" +
-	"\x16ListCredentialsRequest\x12=\n" +
-	"\bselector\x18\x01 \x01(\v2!.credbroker.v1.CredentialSelectorR\bselector\x12\x1b\n" +
-	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
-	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\x12$\n" +
-	"\x0ewith_id_parts\x18\x04 \x01(\bR\fwithKeyParts\x124\n" +
-	"\x06caller\x18\x05 \x01(\v2\x1c.credbroker.v1.CredentialRefR\x06caller\"\x83\x01\n" +
-	"\x17ListCredentialsResponse\x12@\n" +
-	"\vcredentials\x18\x01 \x03(\v2\x1e.credbroker.v1.CredentialStateR\vcredentials\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x88\x11\n" +
-	"\x0fCredentialState\x12\x1a\n" +
-	"\bprovider\x18\x01 \x01(\tR\bprovider\x12#\n" +
-	"\n" +
-	"definition\x18\x02 \x01(\tH\x00R\n" +
-	"definition\x88\x01\x01\x12I\n" +
-	"\x0fcluster_profile\x18\x03 \x01(\v2 .credbroker.v1.ClusterProfileRefR\x0eclusterProfile\x12\x10\n" +
-	"\x03key\x18\x04 \x01(\tR\x03key\x12\x1b\n" +
-	"\x06server\x18\x05 \x01(\tH\x01R\x06server\x88\x01\x01\x12\x1d\n" +
-	"\n" +
-	"caller_env\x18\x06 \x03(\tR\tcallerEnv\x12:\n" +
-	"\x05state\x18\a \x01(\x0e2$.credbroker.v1.CredentialState.StateR\x05state\x12#\n" +
-	"\n" +
-	"generation\x18\b \x01(\tH\x02R\n" +
-	"generation\x88\x01\x01\x12C\n" +
-	"\x0fexpiration_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x0eexpirationTime\x12F\n" +
-	"\x11next_refresh_time\x18\n" +
-	" \x01(\v2\x1a.google.protobuf.TimestampR\x0fnextRefreshTime\x12\x1a\n" +
-	"\bwatchers\x18\v \x01(\rR\bwatchers\x12\x12\n" +
-	"\x04runs\x18\f \x01(\x04R\x04runs\x129\n" +
-	"\flast_failure\x18\r \x01(\v2\x16.credbroker.v1.FailureR\vlastFailure\x12'\n" +
-	"\x0ffailed_attempts\x18\x0e \x01(\rR\x0efailedAttempts\x12I\n" +
-	"\n" +
-	"rejections\x18\x0f \x01(\v2).credbroker.v1.CredentialState.RejectionsR\n" +
-	"rejections\x129\n" +
-	"\n" +
-	"fetch_time\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\tfetchTime\x12?\n" +
-	"\x05bound\x18\x11 \x01(\x0e2$.credbroker.v1.CredentialState.BoundH\x03R\x05bound\x88\x01\x01\x12J\n" +
-	"\x0enext_run_cause\x18\x12 \x01(\x0e2$.credbroker.v1.CredentialState.CauseR\fnextRunCause\x12>\n" +
-	"\rnext_run_time\x18\x13 \x01(\v2\x1a.google.protobuf.TimestampR\vnextRunTime\x123\n" +
-	"\tid_parts\x18\x14 \x03(\v2\x16.credbroker.v1.KeyPartR\bkeyParts\x128\n" +
-	"\aaccount\x18\x15 \x03(\v2\x1e.credbroker.v1.AccountVariableR\aaccount\x12,\n" +
-	"\x0fdefinition_file\x18\x16 \x01(\tH\x04R\x0edefinitionFile\x88\x01\x01\x12 \n" +
-	"\fis_of_caller\x18\x17 \x01(\bR\n" +
-	"isOfCaller\x1a\xf3\x01\n" +
-	"\n" +
-	"Rejections\x12\x1e\n" +
-	"\n" +
-	"rejections\x18\x01 \x01(\x04R\n" +
-	"rejections\x12$\n" +
-	"\rverifications\x18\x02 \x01(\x04R\rverifications\x12N\n" +
-	"\flast_verdict\x18\x03 \x01(\x0e2&.credbroker.v1.CredentialState.VerdictH\x00R\vlastVerdict\x88\x01\x01\x12>\n" +
-	"\rnext_run_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\vnextRunTimeB\x0f\n" +
-	"\r_last_verdict\"y\n" +
-	"\x05State\x12\x15\n" +
-	"\x11STATE_UNSPECIFIED\x10\x00\x12\x0f\n" +
-	"\vSTATE_VALID\x10\x01\x12\x12\n" +
-	"\x0eSTATE_REFRESHING\x10\x02\x12\x11\n" +
-	"\rSTATE_WAITING\x10\x03\x12\x10\n" +
-	"\fSTATE_FAILED\x10\x04\x12\x0f\n" +
-	"\vSTATE_EMPTY\x10\x05\"h\n" +
-	"\aVerdict\x12\x17\n" +
-	"\x13VERDICT_UNSPECIFIED\x10\x00\x12\x14\n" +
-	"\x10VERDICT_REJECTED\x10\x01\x12\x14\n" +
-	"\x10VERDICT_ACCEPTED\x10\x02\x12\x18\n" +
-	"\x14VERDICT_UNVERIFIABLE\x10\x03\"\xbf\x01\n" +
-	"\x05Bound\x12\x15\n" +
-	"\x11BOUND_UNSPECIFIED\x10\x00\x12\x1e\n" +
-	"\x1aBOUND_EXPIRATION_TIMESTAMP\x10\x01\x12\x1f\n" +
-	"\x1bBOUND_CERTIFICATE_NOT_AFTER\x10\x02\x12\x13\n" +
-	"\x0fBOUND_TOKEN_EXP\x10\x03\x12\x11\n" +
-	"\rBOUND_MAX_AGE\x10\x04\x12 \n" +
-	"\x1cBOUND_UNKNOWN_EXPIRY_MAX_AGE\x10\x05\x12\x14\n" +
-	"\x10BOUND_CLOCK_SKEW\x10\x06\"\xa2\x02\n" +
-	"\x05Cause\x12\x15\n" +
-	"\x11CAUSE_UNSPECIFIED\x10\x00\x12\x15\n" +
-	"\x11CAUSE_IN_PROGRESS\x10\x01\x12\x17\n" +
-	"\x13CAUSE_REFRESH_POINT\x10\x02\x12\x19\n" +
-	"\x15CAUSE_SAME_CREDENTIAL\x10\x03\x12\x18\n" +
-	"\x14CAUSE_PLUGIN_CHANGED\x10\x04\x12\x12\n" +
-	"\x0eCAUSE_BACK_OFF\x10\x05\x12\x17\n" +
-	"\x13CAUSE_ISSUER_PAUSED\x10\x06\x12\x11\n" +
-	"\rCAUSE_WATCHED\x10\a\x12\x17\n" +
-	"\x13CAUSE_USER_NEEDED\x10\b\x12\x16\n" +
-	"\x12CAUSE_LOGIN_NEEDED\x10\t\x12\x14\n" +
-	"\x10CAUSE_NOT_IN_USE\x10\n" +
-	"\x12\x16\n" +
-	"\x12CAUSE_NEXT_REQUEST\x10\vB\r\n" +
-	"\v_definitionB\t\n" +
-	"\a_serverB\r\n" +
-	"\v_generationB\b\n" +
-	"\x06_boundB\x12\n" +
-	"\x10_definition_file\"@\n" +
-	"\x0fAccountVariable\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
-	"\x05value\x18\x02 \x01(\tB\x03\x80\x01\x01R\x05value\"\xc3\x04\n" +
-	"\aKeyPart\x12/\n" +
-	"\x04kind\x18\x01 \x01(\x0e2\x1b.credbroker.v1.IdPart.KindR\x04kind\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x125\n" +
-	"\x06origin\x18\x03 \x01(\x0e2\x1d.credbroker.v1.IdPart.OriginR\x06origin\x12!\n" +
-	"\fvalue_number\x18\x04 \x01(\rR\vvalueNumber\"\xdd\x01\n" +
-	"\x04Kind\x12\x14\n" +
-	"\x10KIND_UNSPECIFIED\x10\x00\x12\x11\n" +
-	"\rKIND_PROVIDER\x10\x01\x12\x13\n" +
-	"\x0fKIND_DEFINITION\x10\x02\x12\x10\n" +
-	"\fKIND_COMMAND\x10\x03\x12\x14\n" +
-	"\x10KIND_API_VERSION\x10\x04\x12\x1d\n" +
-	"\x19KIND_PROVIDE_CLUSTER_INFO\x10\x05\x12\x11\n" +
-	"\rKIND_ARGUMENT\x10\x06\x12\x11\n" +
-	"\rKIND_VARIABLE\x10\a\x12\x18\n" +
-	"\x14KIND_CLUSTER_PROFILE\x10\b\x12\x10\n" +
-	"\fKIND_CLUSTER\x10\t\"\xb8\x01\n" +
-	"\x06Origin\x12\x16\n" +
-	"\x12ORIGIN_UNSPECIFIED\x10\x00\x12\x11\n" +
-	"\rORIGIN_STANZA\x10\x01\x12\x11\n" +
-	"\rORIGIN_ALWAYS\x10\x02\x12\x13\n" +
-	"\x0fORIGIN_PASS_ENV\x10\x03\x12\x15\n" +
-	"\x11ORIGIN_CALLER_ENV\x10\x04\x12\x11\n" +
-	"\rORIGIN_CALLER\x10\x05\x12\x1a\n" +
-	"\x16ORIGIN_CLUSTER_PROFILE\x10\x06\x12\x15\n" +
-	"\x11ORIGIN_KUBECONFIG\x10\a\"Z\n" +
-	"\x19RefreshCredentialsRequest\x12=\n" +
-	"\bselector\x18\x01 \x01(\v2!.credbroker.v1.CredentialSelectorR\bselector\":\n" +
-	"\x1aRefreshCredentialsResponse\x12\x1c\n" +
-	"\trefreshed\x18\x01 \x01(\rR\trefreshed\"X\n" +
-	"\x17EvictCredentialsRequest\x12=\n" +
-	"\bselector\x18\x01 \x01(\v2!.credbroker.v1.CredentialSelectorR\bselector\"4\n" +
-	"\x18EvictCredentialsResponse\x12\x18\n" +
-	"\aevicted\x18\x01 \x01(\rR\aevicted\"R\n" +
-	"\x14ListProvidersRequest\x12\x1b\n" +
-	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
-	"\n" +
-	"page_token\x18\x02 \x01(\tR\tpageToken\"{\n" +
-	"\x15ListProvidersResponse\x12:\n" +
-	"\tproviders\x18\x01 \x03(\v2\x1c.credbroker.v1.ProviderStateR\tproviders\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x9d\x02\n" +
-	"\rProviderState\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12#\n" +
-	"\n" +
-	"definition\x18\x02 \x01(\tH\x00R\n" +
-	"definition\x88\x01\x01\x12\x18\n" +
-	"\acommand\x18\x03 \x01(\tR\acommand\x126\n" +
-	"\x17serves_cluster_profiles\x18\x04 \x01(\bR\x15servesClusterProfiles\x120\n" +
-	"\afailure\x18\x05 \x01(\v2\x16.credbroker.v1.FailureR\afailure\x12,\n" +
-	"\x0fdefinition_file\x18\x06 \x01(\tH\x01R\x0edefinitionFile\x88\x01\x01B\r\n" +
-	"\v_definitionB\x12\n" +
-	"\x10_definition_file\"\x16\n" +
-	"\x14GetBrokerInfoRequest\"\xc5\x02\n" +
-	"\x15GetBrokerInfoResponse\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1b\n" +
-	"\x06commit\x18\x02 \x01(\tH\x00R\x06commit\x88\x01\x01\x129\n" +
-	"\n" +
-	"start_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12!\n" +
-	"\fconfig_files\x18\x04 \x03(\tR\vconfigFiles\x12\x18\n" +
-	"\asockets\x18\x05 \x03(\tR\asockets\x12)\n" +
-	"\x03hub\x18\x06 \x01(\v2\x17.credbroker.v1.HubStateR\x03hub\x12G\n" +
-	"\rconfiguration\x18\a \x01(\v2!.credbroker.v1.ConfigurationStateR\rconfigurationB\t\n" +
-	"\a_commit\"\xf6\x01\n" +
-	"\x12ConfigurationState\x127\n" +
-	"\tread_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\breadTime\x12\x18\n" +
-	"\areloads\x18\x02 \x01(\x04R\areloads\x12\x1a\n" +
-	"\bproblems\x18\x03 \x03(\tR\bproblems\x12J\n" +
-	"\x13problems_since_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x11problemsSinceTime\x12%\n" +
-	"\x0erestart_needed\x18\x05 \x03(\tR\rrestartNeeded*\xaa\x06\n" +
+	"\x12READINESS_UNUSABLE\x10\x05B\x0f\n" +
+	"\r_display_nameB\x12\n" +
+	"\x10_cluster_managerB\x15\n" +
+	"\x13_kubernetes_versionB\v\n" +
+	"\t_provider*\xbf\x06\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12AMBIGUOUS_PROVIDER\x10\x01\x12\x11\n" +
@@ -4336,21 +2427,15 @@ const file_credbroker_v1_credbroker_proto_rawDesc = "" +
 	"\x14VARIABLE_NOT_ALLOWED\x10!\x12\x14\n" +
 	"\x10VERSION_MISMATCH\x10\"\x12\x14\n" +
 	"\x10PROVIDER_CHANGED\x10#\x12\x16\n" +
-	"\x12PLUGIN_NOT_ALLOWED\x10$2\xab\x05\n" +
+	"\x12PLUGIN_NOT_ALLOWED\x10$\x12\x13\n" +
+	"\x0fUNKNOWN_CONTEXT\x10%2\xd1\x04\n" +
 	"\x10CredentialBroker\x12Z\n" +
 	"\rGetCredential\x12#.credbroker.v1.GetCredentialRequest\x1a$.credbroker.v1.GetCredentialResponse\x12b\n" +
-	"\x0fWatchCredential\x12%.credbroker.v1.WatchCredentialRequest\x1a&.credbroker.v1.WatchCredentialResponse0\x01\x12e\n" +
-	"\x10AttendCredential\x12&.credbroker.v1.AttendCredentialRequest\x1a'.credbroker.v1.AttendCredentialResponse0\x01\x12Z\n" +
-	"\rDepositOutput\x12#.credbroker.v1.DepositOutputRequest\x1a$.credbroker.v1.DepositOutputResponse\x12]\n" +
+	"\x0fWatchCredential\x12%.credbroker.v1.WatchCredentialRequest\x1a&.credbroker.v1.WatchCredentialResponse0\x01\x12g\n" +
+	"\x10WatchCredentials\x12&.credbroker.v1.WatchCredentialsRequest\x1a'.credbroker.v1.WatchCredentialsResponse(\x010\x01\x12]\n" +
 	"\x0eReportRejected\x12$.credbroker.v1.ReportRejectedRequest\x1a%.credbroker.v1.ReportRejectedResponse\x12W\n" +
 	"\fListClusters\x12\".credbroker.v1.ListClustersRequest\x1a#.credbroker.v1.ListClustersResponse\x12\\\n" +
-	"\rWatchClusters\x12#.credbroker.v1.WatchClustersRequest\x1a$.credbroker.v1.WatchClustersResponse0\x012\x81\x04\n" +
-	"\x15CredentialBrokerAdmin\x12`\n" +
-	"\x0fListCredentials\x12%.credbroker.v1.ListCredentialsRequest\x1a&.credbroker.v1.ListCredentialsResponse\x12i\n" +
-	"\x12RefreshCredentials\x12(.credbroker.v1.RefreshCredentialsRequest\x1a).credbroker.v1.RefreshCredentialsResponse\x12c\n" +
-	"\x10EvictCredentials\x12&.credbroker.v1.EvictCredentialsRequest\x1a'.credbroker.v1.EvictCredentialsResponse\x12Z\n" +
-	"\rListProviders\x12#.credbroker.v1.ListProvidersRequest\x1a$.credbroker.v1.ListProvidersResponse\x12Z\n" +
-	"\rGetBrokerInfo\x12#.credbroker.v1.GetBrokerInfoRequest\x1a$.credbroker.v1.GetBrokerInfoResponseB]\n" +
+	"\rWatchClusters\x12#.credbroker.v1.WatchClustersRequest\x1a$.credbroker.v1.WatchClustersResponse0\x01B]\n" +
 	"\x10io.credbroker.v1P\x01Z7github.com/credbroker/credbroker/client/go/credbrokerv1\xaa\x02\rCredbroker.V1b\x06proto3"
 
 var (
@@ -4365,170 +2450,107 @@ func file_credbroker_v1_credbroker_proto_rawDescGZIP() []byte {
 	return file_credbroker_v1_credbroker_proto_rawDescData
 }
 
-var file_credbroker_v1_credbroker_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_credbroker_v1_credbroker_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_credbroker_v1_credbroker_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_credbroker_v1_credbroker_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_credbroker_v1_credbroker_proto_goTypes = []any{
-	(ErrorReason)(0),                     // 0: credbroker.v1.ErrorReason
-	(ReportRejectedResponse_Outcome)(0),  // 1: credbroker.v1.ReportRejectedResponse.Outcome
-	(ClusterState_Readiness)(0),          // 2: credbroker.v1.ClusterState.Readiness
-	(CredentialState_State)(0),           // 3: credbroker.v1.CredentialState.State
-	(CredentialState_Verdict)(0),         // 4: credbroker.v1.CredentialState.Verdict
-	(CredentialState_Bound)(0),           // 5: credbroker.v1.CredentialState.Bound
-	(CredentialState_Cause)(0),           // 6: credbroker.v1.CredentialState.Cause
-	(KeyPart_Kind)(0),                    // 7: credbroker.v1.IdPart.Kind
-	(KeyPart_Origin)(0),                  // 8: credbroker.v1.IdPart.Origin
-	(*Failure)(nil),                      // 9: credbroker.v1.Failure
-	(*CredentialRef)(nil),                // 10: credbroker.v1.CredentialRef
-	(*ProviderRef)(nil),                  // 11: credbroker.v1.ProviderRef
-	(*ClusterProfileRef)(nil),            // 12: credbroker.v1.ClusterProfileRef
-	(*Cluster)(nil),                      // 13: credbroker.v1.Cluster
-	(*Credential)(nil),                   // 14: credbroker.v1.Credential
-	(*GetCredentialRequest)(nil),         // 15: credbroker.v1.GetCredentialRequest
-	(*ExecPluginCaller)(nil),             // 16: credbroker.v1.ExecPluginCaller
-	(*GetCredentialResponse)(nil),        // 17: credbroker.v1.GetCredentialResponse
-	(*WatchCredentialRequest)(nil),       // 18: credbroker.v1.WatchCredentialRequest
-	(*WatchCredentialResponse)(nil),      // 19: credbroker.v1.WatchCredentialResponse
-	(*AttendCredentialRequest)(nil),      // 20: credbroker.v1.AttendCredentialRequest
-	(*AttendCredentialResponse)(nil),     // 21: credbroker.v1.AttendCredentialResponse
-	(*Lease)(nil),                        // 22: credbroker.v1.Lease
-	(*DepositOutputRequest)(nil),         // 23: credbroker.v1.DepositOutputRequest
-	(*DepositOutputResponse)(nil),        // 24: credbroker.v1.DepositOutputResponse
-	(*ReportRejectedRequest)(nil),        // 25: credbroker.v1.ReportRejectedRequest
-	(*ReportRejectedResponse)(nil),       // 26: credbroker.v1.ReportRejectedResponse
-	(*ListClustersRequest)(nil),          // 27: credbroker.v1.ListClustersRequest
-	(*ListClustersResponse)(nil),         // 28: credbroker.v1.ListClustersResponse
-	(*WatchClustersRequest)(nil),         // 29: credbroker.v1.WatchClustersRequest
-	(*WatchClustersResponse)(nil),        // 30: credbroker.v1.WatchClustersResponse
-	(*HubState)(nil),                     // 31: credbroker.v1.HubState
-	(*ClusterState)(nil),                 // 32: credbroker.v1.ClusterState
-	(*CredentialSelector)(nil),           // 33: credbroker.v1.CredentialSelector
-	(*ListCredentialsRequest)(nil),       // 34: credbroker.v1.ListCredentialsRequest
-	(*ListCredentialsResponse)(nil),      // 35: credbroker.v1.ListCredentialsResponse
-	(*CredentialState)(nil),              // 36: credbroker.v1.CredentialState
-	(*AccountVariable)(nil),              // 37: credbroker.v1.AccountVariable
-	(*IdPart)(nil),                      // 38: credbroker.v1.IdPart
-	(*RefreshCredentialsRequest)(nil),    // 39: credbroker.v1.RefreshCredentialsRequest
-	(*RefreshCredentialsResponse)(nil),   // 40: credbroker.v1.RefreshCredentialsResponse
-	(*EvictCredentialsRequest)(nil),      // 41: credbroker.v1.EvictCredentialsRequest
-	(*EvictCredentialsResponse)(nil),     // 42: credbroker.v1.EvictCredentialsResponse
-	(*ListProvidersRequest)(nil),         // 43: credbroker.v1.ListProvidersRequest
-	(*ListProvidersResponse)(nil),        // 44: credbroker.v1.ListProvidersResponse
-	(*ProviderState)(nil),                // 45: credbroker.v1.ProviderState
-	(*GetBrokerInfoRequest)(nil),         // 46: credbroker.v1.GetBrokerInfoRequest
-	(*GetBrokerInfoResponse)(nil),        // 47: credbroker.v1.GetBrokerInfoResponse
-	(*ConfigurationState)(nil),           // 48: credbroker.v1.ConfigurationState
-	nil,                                  // 49: credbroker.v1.CredentialRef.EnvEntry
-	nil,                                  // 50: credbroker.v1.CredentialRef.AccountEnvEntry
-	nil,                                  // 51: credbroker.v1.GetCredentialRequest.SessionEntry
-	nil,                                  // 52: credbroker.v1.AttendCredentialRequest.SessionEntry
-	(*ClusterState_Property)(nil),        // 53: credbroker.v1.ClusterState.Property
-	(*ClusterState_SkippedProvider)(nil), // 54: credbroker.v1.ClusterState.SkippedProvider
-	(*CredentialState_Rejections)(nil),   // 55: credbroker.v1.CredentialState.Rejections
-	(*durationpb.Duration)(nil),          // 56: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),        // 57: google.protobuf.Timestamp
+	(ErrorReason)(0),                         // 0: credbroker.v1.ErrorReason
+	(ReportRejectedResponse_Outcome)(0),      // 1: credbroker.v1.ReportRejectedResponse.Outcome
+	(ClusterState_Readiness)(0),              // 2: credbroker.v1.ClusterState.Readiness
+	(*Failure)(nil),                          // 3: credbroker.v1.Failure
+	(*CredentialRef)(nil),                    // 4: credbroker.v1.CredentialRef
+	(*ProviderRef)(nil),                      // 5: credbroker.v1.ProviderRef
+	(*ClusterProfileRef)(nil),                // 6: credbroker.v1.ClusterProfileRef
+	(*ContextRef)(nil),                       // 7: credbroker.v1.ContextRef
+	(*Cluster)(nil),                          // 8: credbroker.v1.Cluster
+	(*Credential)(nil),                       // 9: credbroker.v1.Credential
+	(*GetCredentialRequest)(nil),             // 10: credbroker.v1.GetCredentialRequest
+	(*ExecPluginCaller)(nil),                 // 11: credbroker.v1.ExecPluginCaller
+	(*GetCredentialResponse)(nil),            // 12: credbroker.v1.GetCredentialResponse
+	(*WatchCredentialRequest)(nil),           // 13: credbroker.v1.WatchCredentialRequest
+	(*WatchCredentialResponse)(nil),          // 14: credbroker.v1.WatchCredentialResponse
+	(*WatchCredentialsRequest)(nil),          // 15: credbroker.v1.WatchCredentialsRequest
+	(*WatchCredentialsResponse)(nil),         // 16: credbroker.v1.WatchCredentialsResponse
+	(*ReportRejectedRequest)(nil),            // 17: credbroker.v1.ReportRejectedRequest
+	(*ReportRejectedResponse)(nil),           // 18: credbroker.v1.ReportRejectedResponse
+	(*ListClustersRequest)(nil),              // 19: credbroker.v1.ListClustersRequest
+	(*ListClustersResponse)(nil),             // 20: credbroker.v1.ListClustersResponse
+	(*WatchClustersRequest)(nil),             // 21: credbroker.v1.WatchClustersRequest
+	(*WatchClustersResponse)(nil),            // 22: credbroker.v1.WatchClustersResponse
+	(*HubState)(nil),                         // 23: credbroker.v1.HubState
+	(*ClusterState)(nil),                     // 24: credbroker.v1.ClusterState
+	nil,                                      // 25: credbroker.v1.Failure.MetadataEntry
+	nil,                                      // 26: credbroker.v1.CredentialRef.EnvEntry
+	nil,                                      // 27: credbroker.v1.CredentialRef.AccountEnvEntry
+	nil,                                      // 28: credbroker.v1.GetCredentialRequest.SessionEntry
+	(*WatchCredentialsRequest_Addition)(nil), // 29: credbroker.v1.WatchCredentialsRequest.Addition
+	(*ClusterState_Property)(nil),            // 30: credbroker.v1.ClusterState.Property
+	(*ClusterState_SkippedProvider)(nil),     // 31: credbroker.v1.ClusterState.SkippedProvider
+	(*durationpb.Duration)(nil),              // 32: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),            // 33: google.protobuf.Timestamp
 }
 var file_credbroker_v1_credbroker_proto_depIdxs = []int32{
 	0,  // 0: credbroker.v1.Failure.reason:type_name -> credbroker.v1.ErrorReason
-	56, // 1: credbroker.v1.Failure.retry_after:type_name -> google.protobuf.Duration
-	11, // 2: credbroker.v1.CredentialRef.provider:type_name -> credbroker.v1.ProviderRef
-	12, // 3: credbroker.v1.CredentialRef.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
-	13, // 4: credbroker.v1.CredentialRef.cluster:type_name -> credbroker.v1.Cluster
-	49, // 5: credbroker.v1.CredentialRef.env:type_name -> credbroker.v1.CredentialRef.EnvEntry
-	50, // 6: credbroker.v1.CredentialRef.account_env:type_name -> credbroker.v1.CredentialRef.AccountEnvEntry
-	57, // 7: credbroker.v1.Credential.expiration_time:type_name -> google.protobuf.Timestamp
-	56, // 8: credbroker.v1.Credential.lifetime:type_name -> google.protobuf.Duration
-	10, // 9: credbroker.v1.GetCredentialRequest.ref:type_name -> credbroker.v1.CredentialRef
-	16, // 10: credbroker.v1.GetCredentialRequest.exec_plugin_caller:type_name -> credbroker.v1.ExecPluginCaller
-	51, // 11: credbroker.v1.GetCredentialRequest.session:type_name -> credbroker.v1.GetCredentialRequest.SessionEntry
-	14, // 12: credbroker.v1.GetCredentialResponse.credential:type_name -> credbroker.v1.Credential
-	13, // 13: credbroker.v1.GetCredentialResponse.cluster:type_name -> credbroker.v1.Cluster
-	10, // 14: credbroker.v1.WatchCredentialRequest.ref:type_name -> credbroker.v1.CredentialRef
-	14, // 15: credbroker.v1.WatchCredentialResponse.credential:type_name -> credbroker.v1.Credential
-	13, // 16: credbroker.v1.WatchCredentialResponse.cluster:type_name -> credbroker.v1.Cluster
-	10, // 17: credbroker.v1.AttendCredentialRequest.ref:type_name -> credbroker.v1.CredentialRef
-	52, // 18: credbroker.v1.AttendCredentialRequest.session:type_name -> credbroker.v1.AttendCredentialRequest.SessionEntry
-	16, // 19: credbroker.v1.AttendCredentialRequest.exec_plugin_caller:type_name -> credbroker.v1.ExecPluginCaller
-	14, // 20: credbroker.v1.AttendCredentialResponse.credential:type_name -> credbroker.v1.Credential
-	13, // 21: credbroker.v1.AttendCredentialResponse.cluster:type_name -> credbroker.v1.Cluster
-	56, // 22: credbroker.v1.AttendCredentialResponse.time_left:type_name -> google.protobuf.Duration
-	22, // 23: credbroker.v1.AttendCredentialResponse.lease:type_name -> credbroker.v1.Lease
-	10, // 24: credbroker.v1.ReportRejectedRequest.ref:type_name -> credbroker.v1.CredentialRef
-	14, // 25: credbroker.v1.ReportRejectedResponse.credential:type_name -> credbroker.v1.Credential
-	13, // 26: credbroker.v1.ReportRejectedResponse.cluster:type_name -> credbroker.v1.Cluster
+	32, // 1: credbroker.v1.Failure.retry_after:type_name -> google.protobuf.Duration
+	25, // 2: credbroker.v1.Failure.metadata:type_name -> credbroker.v1.Failure.MetadataEntry
+	5,  // 3: credbroker.v1.CredentialRef.provider:type_name -> credbroker.v1.ProviderRef
+	6,  // 4: credbroker.v1.CredentialRef.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
+	7,  // 5: credbroker.v1.CredentialRef.context:type_name -> credbroker.v1.ContextRef
+	8,  // 6: credbroker.v1.CredentialRef.cluster:type_name -> credbroker.v1.Cluster
+	26, // 7: credbroker.v1.CredentialRef.env:type_name -> credbroker.v1.CredentialRef.EnvEntry
+	27, // 8: credbroker.v1.CredentialRef.account_env:type_name -> credbroker.v1.CredentialRef.AccountEnvEntry
+	33, // 9: credbroker.v1.Credential.expiration_time:type_name -> google.protobuf.Timestamp
+	32, // 10: credbroker.v1.Credential.lifetime:type_name -> google.protobuf.Duration
+	4,  // 11: credbroker.v1.GetCredentialRequest.ref:type_name -> credbroker.v1.CredentialRef
+	11, // 12: credbroker.v1.GetCredentialRequest.exec_plugin_caller:type_name -> credbroker.v1.ExecPluginCaller
+	28, // 13: credbroker.v1.GetCredentialRequest.session:type_name -> credbroker.v1.GetCredentialRequest.SessionEntry
+	32, // 14: credbroker.v1.GetCredentialRequest.min_lifetime:type_name -> google.protobuf.Duration
+	9,  // 15: credbroker.v1.GetCredentialResponse.credential:type_name -> credbroker.v1.Credential
+	8,  // 16: credbroker.v1.GetCredentialResponse.cluster:type_name -> credbroker.v1.Cluster
+	4,  // 17: credbroker.v1.WatchCredentialRequest.ref:type_name -> credbroker.v1.CredentialRef
+	9,  // 18: credbroker.v1.WatchCredentialResponse.credential:type_name -> credbroker.v1.Credential
+	8,  // 19: credbroker.v1.WatchCredentialResponse.cluster:type_name -> credbroker.v1.Cluster
+	29, // 20: credbroker.v1.WatchCredentialsRequest.add:type_name -> credbroker.v1.WatchCredentialsRequest.Addition
+	9,  // 21: credbroker.v1.WatchCredentialsResponse.credential:type_name -> credbroker.v1.Credential
+	3,  // 22: credbroker.v1.WatchCredentialsResponse.failure:type_name -> credbroker.v1.Failure
+	8,  // 23: credbroker.v1.WatchCredentialsResponse.cluster:type_name -> credbroker.v1.Cluster
+	4,  // 24: credbroker.v1.ReportRejectedRequest.ref:type_name -> credbroker.v1.CredentialRef
+	9,  // 25: credbroker.v1.ReportRejectedResponse.credential:type_name -> credbroker.v1.Credential
+	8,  // 26: credbroker.v1.ReportRejectedResponse.cluster:type_name -> credbroker.v1.Cluster
 	1,  // 27: credbroker.v1.ReportRejectedResponse.outcome:type_name -> credbroker.v1.ReportRejectedResponse.Outcome
-	56, // 28: credbroker.v1.ReportRejectedResponse.retry_after:type_name -> google.protobuf.Duration
-	32, // 29: credbroker.v1.ListClustersResponse.clusters:type_name -> credbroker.v1.ClusterState
-	31, // 30: credbroker.v1.ListClustersResponse.hub:type_name -> credbroker.v1.HubState
-	32, // 31: credbroker.v1.WatchClustersResponse.changed:type_name -> credbroker.v1.ClusterState
-	12, // 32: credbroker.v1.WatchClustersResponse.removed:type_name -> credbroker.v1.ClusterProfileRef
-	31, // 33: credbroker.v1.WatchClustersResponse.hub:type_name -> credbroker.v1.HubState
-	9,  // 34: credbroker.v1.HubState.failure:type_name -> credbroker.v1.Failure
-	57, // 35: credbroker.v1.HubState.since_time:type_name -> google.protobuf.Timestamp
-	12, // 36: credbroker.v1.ClusterState.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
-	53, // 37: credbroker.v1.ClusterState.properties:type_name -> credbroker.v1.ClusterState.Property
-	54, // 38: credbroker.v1.ClusterState.skipped_providers:type_name -> credbroker.v1.ClusterState.SkippedProvider
-	13, // 39: credbroker.v1.ClusterState.cluster:type_name -> credbroker.v1.Cluster
-	2,  // 40: credbroker.v1.ClusterState.readiness:type_name -> credbroker.v1.ClusterState.Readiness
-	9,  // 41: credbroker.v1.ClusterState.failure:type_name -> credbroker.v1.Failure
-	12, // 42: credbroker.v1.CredentialSelector.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
-	11, // 43: credbroker.v1.CredentialSelector.definition:type_name -> credbroker.v1.ProviderRef
-	33, // 44: credbroker.v1.ListCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
-	10, // 45: credbroker.v1.ListCredentialsRequest.caller:type_name -> credbroker.v1.CredentialRef
-	36, // 46: credbroker.v1.ListCredentialsResponse.credentials:type_name -> credbroker.v1.CredentialState
-	12, // 47: credbroker.v1.CredentialState.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
-	3,  // 48: credbroker.v1.CredentialState.state:type_name -> credbroker.v1.CredentialState.State
-	57, // 49: credbroker.v1.CredentialState.expiration_time:type_name -> google.protobuf.Timestamp
-	57, // 50: credbroker.v1.CredentialState.next_refresh_time:type_name -> google.protobuf.Timestamp
-	9,  // 51: credbroker.v1.CredentialState.last_failure:type_name -> credbroker.v1.Failure
-	55, // 52: credbroker.v1.CredentialState.rejections:type_name -> credbroker.v1.CredentialState.Rejections
-	57, // 53: credbroker.v1.CredentialState.fetch_time:type_name -> google.protobuf.Timestamp
-	5,  // 54: credbroker.v1.CredentialState.bound:type_name -> credbroker.v1.CredentialState.Bound
-	6,  // 55: credbroker.v1.CredentialState.next_run_cause:type_name -> credbroker.v1.CredentialState.Cause
-	57, // 56: credbroker.v1.CredentialState.next_run_time:type_name -> google.protobuf.Timestamp
-	38, // 57: credbroker.v1.CredentialState.id_parts:type_name -> credbroker.v1.IdPart
-	37, // 58: credbroker.v1.CredentialState.account:type_name -> credbroker.v1.AccountVariable
-	7,  // 59: credbroker.v1.IdPart.kind:type_name -> credbroker.v1.IdPart.Kind
-	8,  // 60: credbroker.v1.IdPart.origin:type_name -> credbroker.v1.IdPart.Origin
-	33, // 61: credbroker.v1.RefreshCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
-	33, // 62: credbroker.v1.EvictCredentialsRequest.selector:type_name -> credbroker.v1.CredentialSelector
-	45, // 63: credbroker.v1.ListProvidersResponse.providers:type_name -> credbroker.v1.ProviderState
-	9,  // 64: credbroker.v1.ProviderState.failure:type_name -> credbroker.v1.Failure
-	57, // 65: credbroker.v1.GetBrokerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
-	31, // 66: credbroker.v1.GetBrokerInfoResponse.hub:type_name -> credbroker.v1.HubState
-	48, // 67: credbroker.v1.GetBrokerInfoResponse.configuration:type_name -> credbroker.v1.ConfigurationState
-	57, // 68: credbroker.v1.ConfigurationState.read_time:type_name -> google.protobuf.Timestamp
-	57, // 69: credbroker.v1.ConfigurationState.problems_since_time:type_name -> google.protobuf.Timestamp
-	4,  // 70: credbroker.v1.CredentialState.Rejections.last_verdict:type_name -> credbroker.v1.CredentialState.Verdict
-	57, // 71: credbroker.v1.CredentialState.Rejections.next_run_time:type_name -> google.protobuf.Timestamp
-	15, // 72: credbroker.v1.CredentialBroker.GetCredential:input_type -> credbroker.v1.GetCredentialRequest
-	18, // 73: credbroker.v1.CredentialBroker.WatchCredential:input_type -> credbroker.v1.WatchCredentialRequest
-	20, // 74: credbroker.v1.CredentialBroker.AttendCredential:input_type -> credbroker.v1.AttendCredentialRequest
-	23, // 75: credbroker.v1.CredentialBroker.DepositOutput:input_type -> credbroker.v1.DepositOutputRequest
-	25, // 76: credbroker.v1.CredentialBroker.ReportRejected:input_type -> credbroker.v1.ReportRejectedRequest
-	27, // 77: credbroker.v1.CredentialBroker.ListClusters:input_type -> credbroker.v1.ListClustersRequest
-	29, // 78: credbroker.v1.CredentialBroker.WatchClusters:input_type -> credbroker.v1.WatchClustersRequest
-	34, // 79: credbroker.v1alpha1.CredentialBrokerAdmin.ListCredentials:input_type -> credbroker.v1.ListCredentialsRequest
-	39, // 80: credbroker.v1alpha1.CredentialBrokerAdmin.RefreshCredentials:input_type -> credbroker.v1.RefreshCredentialsRequest
-	41, // 81: credbroker.v1alpha1.CredentialBrokerAdmin.EvictCredentials:input_type -> credbroker.v1.EvictCredentialsRequest
-	43, // 82: credbroker.v1alpha1.CredentialBrokerAdmin.ListProviders:input_type -> credbroker.v1.ListProvidersRequest
-	46, // 83: credbroker.v1alpha1.CredentialBrokerAdmin.GetBrokerInfo:input_type -> credbroker.v1.GetBrokerInfoRequest
-	17, // 84: credbroker.v1.CredentialBroker.GetCredential:output_type -> credbroker.v1.GetCredentialResponse
-	19, // 85: credbroker.v1.CredentialBroker.WatchCredential:output_type -> credbroker.v1.WatchCredentialResponse
-	21, // 86: credbroker.v1.CredentialBroker.AttendCredential:output_type -> credbroker.v1.AttendCredentialResponse
-	24, // 87: credbroker.v1.CredentialBroker.DepositOutput:output_type -> credbroker.v1.DepositOutputResponse
-	26, // 88: credbroker.v1.CredentialBroker.ReportRejected:output_type -> credbroker.v1.ReportRejectedResponse
-	28, // 89: credbroker.v1.CredentialBroker.ListClusters:output_type -> credbroker.v1.ListClustersResponse
-	30, // 90: credbroker.v1.CredentialBroker.WatchClusters:output_type -> credbroker.v1.WatchClustersResponse
-	35, // 91: credbroker.v1alpha1.CredentialBrokerAdmin.ListCredentials:output_type -> credbroker.v1.ListCredentialsResponse
-	40, // 92: credbroker.v1alpha1.CredentialBrokerAdmin.RefreshCredentials:output_type -> credbroker.v1.RefreshCredentialsResponse
-	42, // 93: credbroker.v1alpha1.CredentialBrokerAdmin.EvictCredentials:output_type -> credbroker.v1.EvictCredentialsResponse
-	44, // 94: credbroker.v1alpha1.CredentialBrokerAdmin.ListProviders:output_type -> credbroker.v1.ListProvidersResponse
-	47, // 95: credbroker.v1alpha1.CredentialBrokerAdmin.GetBrokerInfo:output_type -> credbroker.v1.GetBrokerInfoResponse
-	84, // [84:96] is the sub-list for method output_type
-	72, // [72:84] is the sub-list for method input_type
-	72, // [72:72] is the sub-list for extension type_name
-	72, // [72:72] is the sub-list for extension extendee
-	0,  // [0:72] is the sub-list for field type_name
+	32, // 28: credbroker.v1.ReportRejectedResponse.retry_after:type_name -> google.protobuf.Duration
+	24, // 29: credbroker.v1.ListClustersResponse.clusters:type_name -> credbroker.v1.ClusterState
+	23, // 30: credbroker.v1.ListClustersResponse.hub:type_name -> credbroker.v1.HubState
+	24, // 31: credbroker.v1.WatchClustersResponse.changed:type_name -> credbroker.v1.ClusterState
+	6,  // 32: credbroker.v1.WatchClustersResponse.removed:type_name -> credbroker.v1.ClusterProfileRef
+	23, // 33: credbroker.v1.WatchClustersResponse.hub:type_name -> credbroker.v1.HubState
+	7,  // 34: credbroker.v1.WatchClustersResponse.removed_contexts:type_name -> credbroker.v1.ContextRef
+	3,  // 35: credbroker.v1.HubState.failure:type_name -> credbroker.v1.Failure
+	33, // 36: credbroker.v1.HubState.since_time:type_name -> google.protobuf.Timestamp
+	6,  // 37: credbroker.v1.ClusterState.cluster_profile:type_name -> credbroker.v1.ClusterProfileRef
+	30, // 38: credbroker.v1.ClusterState.properties:type_name -> credbroker.v1.ClusterState.Property
+	31, // 39: credbroker.v1.ClusterState.skipped_providers:type_name -> credbroker.v1.ClusterState.SkippedProvider
+	8,  // 40: credbroker.v1.ClusterState.cluster:type_name -> credbroker.v1.Cluster
+	2,  // 41: credbroker.v1.ClusterState.readiness:type_name -> credbroker.v1.ClusterState.Readiness
+	3,  // 42: credbroker.v1.ClusterState.failure:type_name -> credbroker.v1.Failure
+	7,  // 43: credbroker.v1.ClusterState.context:type_name -> credbroker.v1.ContextRef
+	4,  // 44: credbroker.v1.WatchCredentialsRequest.Addition.ref:type_name -> credbroker.v1.CredentialRef
+	10, // 45: credbroker.v1.CredentialBroker.GetCredential:input_type -> credbroker.v1.GetCredentialRequest
+	13, // 46: credbroker.v1.CredentialBroker.WatchCredential:input_type -> credbroker.v1.WatchCredentialRequest
+	15, // 47: credbroker.v1.CredentialBroker.WatchCredentials:input_type -> credbroker.v1.WatchCredentialsRequest
+	17, // 48: credbroker.v1.CredentialBroker.ReportRejected:input_type -> credbroker.v1.ReportRejectedRequest
+	19, // 49: credbroker.v1.CredentialBroker.ListClusters:input_type -> credbroker.v1.ListClustersRequest
+	21, // 50: credbroker.v1.CredentialBroker.WatchClusters:input_type -> credbroker.v1.WatchClustersRequest
+	12, // 51: credbroker.v1.CredentialBroker.GetCredential:output_type -> credbroker.v1.GetCredentialResponse
+	14, // 52: credbroker.v1.CredentialBroker.WatchCredential:output_type -> credbroker.v1.WatchCredentialResponse
+	16, // 53: credbroker.v1.CredentialBroker.WatchCredentials:output_type -> credbroker.v1.WatchCredentialsResponse
+	18, // 54: credbroker.v1.CredentialBroker.ReportRejected:output_type -> credbroker.v1.ReportRejectedResponse
+	20, // 55: credbroker.v1.CredentialBroker.ListClusters:output_type -> credbroker.v1.ListClustersResponse
+	22, // 56: credbroker.v1.CredentialBroker.WatchClusters:output_type -> credbroker.v1.WatchClustersResponse
+	51, // [51:57] is the sub-list for method output_type
+	45, // [45:51] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_credbroker_v1_credbroker_proto_init() }
@@ -4539,33 +2561,28 @@ func file_credbroker_v1_credbroker_proto_init() {
 	file_credbroker_v1_credbroker_proto_msgTypes[1].OneofWrappers = []any{
 		(*CredentialRef_Provider)(nil),
 		(*CredentialRef_ClusterProfile)(nil),
+		(*CredentialRef_Context)(nil),
 	}
 	file_credbroker_v1_credbroker_proto_msgTypes[2].OneofWrappers = []any{}
-	file_credbroker_v1_credbroker_proto_msgTypes[4].OneofWrappers = []any{}
 	file_credbroker_v1_credbroker_proto_msgTypes[5].OneofWrappers = []any{}
-	file_credbroker_v1_credbroker_proto_msgTypes[18].OneofWrappers = []any{}
-	file_credbroker_v1_credbroker_proto_msgTypes[20].OneofWrappers = []any{}
-	file_credbroker_v1_credbroker_proto_msgTypes[23].OneofWrappers = []any{}
-	file_credbroker_v1_credbroker_proto_msgTypes[24].OneofWrappers = []any{
-		(*CredentialSelector_Provider)(nil),
-		(*CredentialSelector_ClusterProfile)(nil),
-		(*CredentialSelector_Key)(nil),
-		(*CredentialSelector_All)(nil),
-		(*CredentialSelector_Definition)(nil),
+	file_credbroker_v1_credbroker_proto_msgTypes[6].OneofWrappers = []any{}
+	file_credbroker_v1_credbroker_proto_msgTypes[13].OneofWrappers = []any{
+		(*WatchCredentialsResponse_Credential)(nil),
+		(*WatchCredentialsResponse_Failure)(nil),
 	}
-	file_credbroker_v1_credbroker_proto_msgTypes[27].OneofWrappers = []any{}
-	file_credbroker_v1_credbroker_proto_msgTypes[36].OneofWrappers = []any{}
-	file_credbroker_v1_credbroker_proto_msgTypes[38].OneofWrappers = []any{}
-	file_credbroker_v1_credbroker_proto_msgTypes[46].OneofWrappers = []any{}
+	file_credbroker_v1_credbroker_proto_msgTypes[16].OneofWrappers = []any{}
+	file_credbroker_v1_credbroker_proto_msgTypes[17].OneofWrappers = []any{}
+	file_credbroker_v1_credbroker_proto_msgTypes[18].OneofWrappers = []any{}
+	file_credbroker_v1_credbroker_proto_msgTypes[21].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_credbroker_v1_credbroker_proto_rawDesc), len(file_credbroker_v1_credbroker_proto_rawDesc)),
-			NumEnums:      9,
-			NumMessages:   47,
+			NumEnums:      3,
+			NumMessages:   29,
 			NumExtensions: 0,
-			NumServices:   2,
+			NumServices:   1,
 		},
 		GoTypes:           file_credbroker_v1_credbroker_proto_goTypes,
 		DependencyIndexes: file_credbroker_v1_credbroker_proto_depIdxs,

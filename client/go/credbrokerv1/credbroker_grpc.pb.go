@@ -3,13 +3,15 @@
 //
 // No metadata key is required. The broker also serves gRPC health checking (`grpc.health.v1`) and server reflection.
 //
-// Errors of the two services carry a `google.rpc.ErrorInfo` with domain `credbroker.io`, whose reason is the name of an
+// The packages `credbroker.v1alpha1` are for logins and administration: they may change with any release.
+//
+// Errors of all services carry a `google.rpc.ErrorInfo` with domain `credbroker.io`, whose reason is the name of an
 // `ErrorReason`. Errors with the code UNAVAILABLE, and some with RESOURCE_EXHAUSTED, carry a `google.rpc.RetryInfo` as
 // well. Requests that are not valid gRPC or name an unknown method, and the status INTERNAL, which is a bug in the broker,
 // have no reason.
 //
-// The keys of `ErrorInfo.metadata` are `provider`, `key` (as in `CredentialState`), `cluster` (NAMESPACE/NAME of a
-// ClusterProfile) and `limit`, where they apply. For clients that do not decode details, the message begins with the
+// The keys of `ErrorInfo.metadata` are `provider`, `id` (as in `CredentialState`), `cluster` (NAMESPACE/NAME of a
+// ClusterProfile), `context` (name of a context of a kubeconfig) and `limit`, where they apply. For clients that do not decode details, the message begins with the
 // provider, or the ClusterProfile if no provider is known, and the cause, and ends with the reason in parentheses, for
 // example `(PLUGIN_EXIT)`.
 
@@ -36,8 +38,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	CredentialBroker_GetCredential_FullMethodName    = "/credbroker.v1.CredentialBroker/GetCredential"
 	CredentialBroker_WatchCredential_FullMethodName  = "/credbroker.v1.CredentialBroker/WatchCredential"
-	CredentialBroker_AttendCredential_FullMethodName = "/credbroker.v1alpha1.CredentialBrokerLogin/AttendCredential"
-	CredentialBroker_DepositOutput_FullMethodName    = "/credbroker.v1alpha1.CredentialBrokerLogin/DepositOutput"
+	CredentialBroker_WatchCredentials_FullMethodName = "/credbroker.v1.CredentialBroker/WatchCredentials"
 	CredentialBroker_ReportRejected_FullMethodName   = "/credbroker.v1.CredentialBroker/ReportRejected"
 	CredentialBroker_ListClusters_FullMethodName     = "/credbroker.v1.CredentialBroker/ListClusters"
 	CredentialBroker_WatchClusters_FullMethodName    = "/credbroker.v1.CredentialBroker/WatchClusters"
@@ -57,18 +58,17 @@ type CredentialBrokerClient interface {
 	// and RetryInfo when the credential expires without a replacement, when the provider is changed or removed, and when
 	// the broker shuts down. It ends with PEER_DENIED when the access rules no longer allow it.
 	WatchCredential(ctx context.Context, in *WatchCredentialRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchCredentialResponse], error)
-	// Like GetCredential, for a person at a terminal: sends what the plugin writes to stderr while the request waits for a
-	// plugin run, from the first line, and then the credential. Several callers can attend one run. A run that is attended
-	// may take the provider's `interactiveTimeout`; when the last caller leaves, its `timeout` applies again. Only for the
-	// broker's own user, and for callers with the verb `login`. The deadline of the call applies; without one, only the
-	// broker's limits for the run apply.
-	AttendCredential(ctx context.Context, in *AttendCredentialRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[AttendCredentialResponse], error)
-	// Sends the broker the output of a plugin that the caller ran in its own terminal; see Lease.
-	DepositOutput(ctx context.Context, in *DepositOutputRequest, opts ...grpc.CallOption) (*DepositOutputResponse, error)
+	// Like WatchCredential, for many credentials on one stream. The client adds and removes references, each under a number
+	// that it chooses, and each answer names the number. For a slow reader only the newest state of each reference waits. A
+	// Failure ends the watch of its reference and nothing else: the client adds the reference again, not before `retry_after`.
+	// The stream ends with UNAVAILABLE and RetryInfo when the broker shuts down, with PEER_DENIED when the access rules no
+	// longer allow it, with INVALID_REQUEST after a request that is not valid, and with OK, after all that waits has been
+	// sent, when the client has closed its side and no reference is left.
+	WatchCredentials(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[WatchCredentialsRequest, WatchCredentialsResponse], error)
 	// Reports that the API server answered 401 to a credential, and returns the credential to use instead. Only the first
 	// report of a generation runs the plugin, and at most one such run starts in ten seconds.
 	ReportRejected(ctx context.Context, in *ReportRejectedRequest, opts ...grpc.CallOption) (*ReportRejectedResponse, error)
-	// Lists the ClusterProfiles that the broker knows. The response contains no secrets.
+	// Lists the ClusterProfiles, and the contexts of kubeconfigs, that the broker knows. The response contains no secrets.
 	ListClusters(ctx context.Context, in *ListClustersRequest, opts ...grpc.CallOption) (*ListClustersResponse, error)
 	// Sends all clusters, then each change. Changes that happen close together, or while the client reads slowly, arrive
 	// in one message. The stream ends with UNAVAILABLE when the broker shuts down, and with PEER_DENIED when the access
@@ -113,34 +113,18 @@ func (c *credentialBrokerClient) WatchCredential(ctx context.Context, in *WatchC
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type CredentialBroker_WatchCredentialClient = grpc.ServerStreamingClient[WatchCredentialResponse]
 
-func (c *credentialBrokerClient) AttendCredential(ctx context.Context, in *AttendCredentialRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[AttendCredentialResponse], error) {
+func (c *credentialBrokerClient) WatchCredentials(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[WatchCredentialsRequest, WatchCredentialsResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &CredentialBroker_ServiceDesc.Streams[1], CredentialBroker_AttendCredential_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &CredentialBroker_ServiceDesc.Streams[1], CredentialBroker_WatchCredentials_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	x := &grpc.GenericClientStream[AttendCredentialRequest, AttendCredentialResponse]{ClientStream: stream}
-	if err := x.ClientStream.SendMsg(in); err != nil {
-		return nil, err
-	}
-	if err := x.ClientStream.CloseSend(); err != nil {
-		return nil, err
-	}
+	x := &grpc.GenericClientStream[WatchCredentialsRequest, WatchCredentialsResponse]{ClientStream: stream}
 	return x, nil
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type CredentialBroker_AttendCredentialClient = grpc.ServerStreamingClient[AttendCredentialResponse]
-
-func (c *credentialBrokerClient) DepositOutput(ctx context.Context, in *DepositOutputRequest, opts ...grpc.CallOption) (*DepositOutputResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(DepositOutputResponse)
-	err := c.cc.Invoke(ctx, CredentialBroker_DepositOutput_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
+type CredentialBroker_WatchCredentialsClient = grpc.BidiStreamingClient[WatchCredentialsRequest, WatchCredentialsResponse]
 
 func (c *credentialBrokerClient) ReportRejected(ctx context.Context, in *ReportRejectedRequest, opts ...grpc.CallOption) (*ReportRejectedResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -195,18 +179,17 @@ type CredentialBrokerServer interface {
 	// and RetryInfo when the credential expires without a replacement, when the provider is changed or removed, and when
 	// the broker shuts down. It ends with PEER_DENIED when the access rules no longer allow it.
 	WatchCredential(*WatchCredentialRequest, grpc.ServerStreamingServer[WatchCredentialResponse]) error
-	// Like GetCredential, for a person at a terminal: sends what the plugin writes to stderr while the request waits for a
-	// plugin run, from the first line, and then the credential. Several callers can attend one run. A run that is attended
-	// may take the provider's `interactiveTimeout`; when the last caller leaves, its `timeout` applies again. Only for the
-	// broker's own user, and for callers with the verb `login`. The deadline of the call applies; without one, only the
-	// broker's limits for the run apply.
-	AttendCredential(*AttendCredentialRequest, grpc.ServerStreamingServer[AttendCredentialResponse]) error
-	// Sends the broker the output of a plugin that the caller ran in its own terminal; see Lease.
-	DepositOutput(context.Context, *DepositOutputRequest) (*DepositOutputResponse, error)
+	// Like WatchCredential, for many credentials on one stream. The client adds and removes references, each under a number
+	// that it chooses, and each answer names the number. For a slow reader only the newest state of each reference waits. A
+	// Failure ends the watch of its reference and nothing else: the client adds the reference again, not before `retry_after`.
+	// The stream ends with UNAVAILABLE and RetryInfo when the broker shuts down, with PEER_DENIED when the access rules no
+	// longer allow it, with INVALID_REQUEST after a request that is not valid, and with OK, after all that waits has been
+	// sent, when the client has closed its side and no reference is left.
+	WatchCredentials(grpc.BidiStreamingServer[WatchCredentialsRequest, WatchCredentialsResponse]) error
 	// Reports that the API server answered 401 to a credential, and returns the credential to use instead. Only the first
 	// report of a generation runs the plugin, and at most one such run starts in ten seconds.
 	ReportRejected(context.Context, *ReportRejectedRequest) (*ReportRejectedResponse, error)
-	// Lists the ClusterProfiles that the broker knows. The response contains no secrets.
+	// Lists the ClusterProfiles, and the contexts of kubeconfigs, that the broker knows. The response contains no secrets.
 	ListClusters(context.Context, *ListClustersRequest) (*ListClustersResponse, error)
 	// Sends all clusters, then each change. Changes that happen close together, or while the client reads slowly, arrive
 	// in one message. The stream ends with UNAVAILABLE when the broker shuts down, and with PEER_DENIED when the access
@@ -228,11 +211,8 @@ func (UnimplementedCredentialBrokerServer) GetCredential(context.Context, *GetCr
 func (UnimplementedCredentialBrokerServer) WatchCredential(*WatchCredentialRequest, grpc.ServerStreamingServer[WatchCredentialResponse]) error {
 	return status.Error(codes.Unimplemented, "method WatchCredential not implemented")
 }
-func (UnimplementedCredentialBrokerServer) AttendCredential(*AttendCredentialRequest, grpc.ServerStreamingServer[AttendCredentialResponse]) error {
-	return status.Error(codes.Unimplemented, "method AttendCredential not implemented")
-}
-func (UnimplementedCredentialBrokerServer) DepositOutput(context.Context, *DepositOutputRequest) (*DepositOutputResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method DepositOutput not implemented")
+func (UnimplementedCredentialBrokerServer) WatchCredentials(grpc.BidiStreamingServer[WatchCredentialsRequest, WatchCredentialsResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchCredentials not implemented")
 }
 func (UnimplementedCredentialBrokerServer) ReportRejected(context.Context, *ReportRejectedRequest) (*ReportRejectedResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReportRejected not implemented")
@@ -293,34 +273,12 @@ func _CredentialBroker_WatchCredential_Handler(srv interface{}, stream grpc.Serv
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type CredentialBroker_WatchCredentialServer = grpc.ServerStreamingServer[WatchCredentialResponse]
 
-func _CredentialBroker_AttendCredential_Handler(srv interface{}, stream grpc.ServerStream) error {
-	m := new(AttendCredentialRequest)
-	if err := stream.RecvMsg(m); err != nil {
-		return err
-	}
-	return srv.(CredentialBrokerServer).AttendCredential(m, &grpc.GenericServerStream[AttendCredentialRequest, AttendCredentialResponse]{ServerStream: stream})
+func _CredentialBroker_WatchCredentials_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(CredentialBrokerServer).WatchCredentials(&grpc.GenericServerStream[WatchCredentialsRequest, WatchCredentialsResponse]{ServerStream: stream})
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type CredentialBroker_AttendCredentialServer = grpc.ServerStreamingServer[AttendCredentialResponse]
-
-func _CredentialBroker_DepositOutput_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(DepositOutputRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(CredentialBrokerServer).DepositOutput(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: CredentialBroker_DepositOutput_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(CredentialBrokerServer).DepositOutput(ctx, req.(*DepositOutputRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
+type CredentialBroker_WatchCredentialsServer = grpc.BidiStreamingServer[WatchCredentialsRequest, WatchCredentialsResponse]
 
 func _CredentialBroker_ReportRejected_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ReportRejectedRequest)
@@ -381,10 +339,6 @@ var CredentialBroker_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _CredentialBroker_GetCredential_Handler,
 		},
 		{
-			MethodName: "DepositOutput",
-			Handler:    _CredentialBroker_DepositOutput_Handler,
-		},
-		{
 			MethodName: "ReportRejected",
 			Handler:    _CredentialBroker_ReportRejected_Handler,
 		},
@@ -400,9 +354,10 @@ var CredentialBroker_ServiceDesc = grpc.ServiceDesc{
 			ServerStreams: true,
 		},
 		{
-			StreamName:    "AttendCredential",
-			Handler:       _CredentialBroker_AttendCredential_Handler,
+			StreamName:    "WatchCredentials",
+			Handler:       _CredentialBroker_WatchCredentials_Handler,
 			ServerStreams: true,
+			ClientStreams: true,
 		},
 		{
 			StreamName:    "WatchClusters",
@@ -410,275 +365,5 @@ var CredentialBroker_ServiceDesc = grpc.ServiceDesc{
 			ServerStreams: true,
 		},
 	},
-	Metadata: "credbroker/v1/credbroker.proto",
-}
-
-const (
-	CredentialBrokerAdmin_ListCredentials_FullMethodName    = "/credbroker.v1alpha1.CredentialBrokerAdmin/ListCredentials"
-	CredentialBrokerAdmin_RefreshCredentials_FullMethodName = "/credbroker.v1alpha1.CredentialBrokerAdmin/RefreshCredentials"
-	CredentialBrokerAdmin_EvictCredentials_FullMethodName   = "/credbroker.v1alpha1.CredentialBrokerAdmin/EvictCredentials"
-	CredentialBrokerAdmin_ListProviders_FullMethodName      = "/credbroker.v1alpha1.CredentialBrokerAdmin/ListProviders"
-	CredentialBrokerAdmin_GetBrokerInfo_FullMethodName      = "/credbroker.v1alpha1.CredentialBrokerAdmin/GetBrokerInfo"
-)
-
-// CredentialBrokerAdminClient is the client API for CredentialBrokerAdmin service.
-//
-// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
-//
-// Inspects and controls a broker. No response contains a secret.
-type CredentialBrokerAdminClient interface {
-	// Lists the credentials in the cache.
-	ListCredentials(ctx context.Context, in *ListCredentialsRequest, opts ...grpc.CallOption) (*ListCredentialsResponse, error)
-	// Runs the plugin now for each selected credential in the cache, and waits for the runs. The broker serves the old
-	// credential until the run succeeds.
-	RefreshCredentials(ctx context.Context, in *RefreshCredentialsRequest, opts ...grpc.CallOption) (*RefreshCredentialsResponse, error)
-	// Removes the selected credentials from the cache and wipes them. The next request for one of them runs the plugin.
-	EvictCredentials(ctx context.Context, in *EvictCredentialsRequest, opts ...grpc.CallOption) (*EvictCredentialsResponse, error)
-	// Lists the providers that the broker was configured with.
-	ListProviders(ctx context.Context, in *ListProvidersRequest, opts ...grpc.CallOption) (*ListProvidersResponse, error)
-	// Describes the broker itself.
-	GetBrokerInfo(ctx context.Context, in *GetBrokerInfoRequest, opts ...grpc.CallOption) (*GetBrokerInfoResponse, error)
-}
-
-type credentialBrokerAdminClient struct {
-	cc grpc.ClientConnInterface
-}
-
-func NewCredentialBrokerAdminClient(cc grpc.ClientConnInterface) CredentialBrokerAdminClient {
-	return &credentialBrokerAdminClient{cc}
-}
-
-func (c *credentialBrokerAdminClient) ListCredentials(ctx context.Context, in *ListCredentialsRequest, opts ...grpc.CallOption) (*ListCredentialsResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ListCredentialsResponse)
-	err := c.cc.Invoke(ctx, CredentialBrokerAdmin_ListCredentials_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *credentialBrokerAdminClient) RefreshCredentials(ctx context.Context, in *RefreshCredentialsRequest, opts ...grpc.CallOption) (*RefreshCredentialsResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(RefreshCredentialsResponse)
-	err := c.cc.Invoke(ctx, CredentialBrokerAdmin_RefreshCredentials_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *credentialBrokerAdminClient) EvictCredentials(ctx context.Context, in *EvictCredentialsRequest, opts ...grpc.CallOption) (*EvictCredentialsResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(EvictCredentialsResponse)
-	err := c.cc.Invoke(ctx, CredentialBrokerAdmin_EvictCredentials_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *credentialBrokerAdminClient) ListProviders(ctx context.Context, in *ListProvidersRequest, opts ...grpc.CallOption) (*ListProvidersResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ListProvidersResponse)
-	err := c.cc.Invoke(ctx, CredentialBrokerAdmin_ListProviders_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *credentialBrokerAdminClient) GetBrokerInfo(ctx context.Context, in *GetBrokerInfoRequest, opts ...grpc.CallOption) (*GetBrokerInfoResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(GetBrokerInfoResponse)
-	err := c.cc.Invoke(ctx, CredentialBrokerAdmin_GetBrokerInfo_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// CredentialBrokerAdminServer is the server API for CredentialBrokerAdmin service.
-// All implementations must embed UnimplementedCredentialBrokerAdminServer
-// for forward compatibility.
-//
-// Inspects and controls a broker. No response contains a secret.
-type CredentialBrokerAdminServer interface {
-	// Lists the credentials in the cache.
-	ListCredentials(context.Context, *ListCredentialsRequest) (*ListCredentialsResponse, error)
-	// Runs the plugin now for each selected credential in the cache, and waits for the runs. The broker serves the old
-	// credential until the run succeeds.
-	RefreshCredentials(context.Context, *RefreshCredentialsRequest) (*RefreshCredentialsResponse, error)
-	// Removes the selected credentials from the cache and wipes them. The next request for one of them runs the plugin.
-	EvictCredentials(context.Context, *EvictCredentialsRequest) (*EvictCredentialsResponse, error)
-	// Lists the providers that the broker was configured with.
-	ListProviders(context.Context, *ListProvidersRequest) (*ListProvidersResponse, error)
-	// Describes the broker itself.
-	GetBrokerInfo(context.Context, *GetBrokerInfoRequest) (*GetBrokerInfoResponse, error)
-	mustEmbedUnimplementedCredentialBrokerAdminServer()
-}
-
-// UnimplementedCredentialBrokerAdminServer must be embedded to have
-// forward compatible implementations.
-//
-// NOTE: this should be embedded by value instead of pointer to avoid a nil
-// pointer dereference when methods are called.
-type UnimplementedCredentialBrokerAdminServer struct{}
-
-func (UnimplementedCredentialBrokerAdminServer) ListCredentials(context.Context, *ListCredentialsRequest) (*ListCredentialsResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method ListCredentials not implemented")
-}
-func (UnimplementedCredentialBrokerAdminServer) RefreshCredentials(context.Context, *RefreshCredentialsRequest) (*RefreshCredentialsResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method RefreshCredentials not implemented")
-}
-func (UnimplementedCredentialBrokerAdminServer) EvictCredentials(context.Context, *EvictCredentialsRequest) (*EvictCredentialsResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method EvictCredentials not implemented")
-}
-func (UnimplementedCredentialBrokerAdminServer) ListProviders(context.Context, *ListProvidersRequest) (*ListProvidersResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method ListProviders not implemented")
-}
-func (UnimplementedCredentialBrokerAdminServer) GetBrokerInfo(context.Context, *GetBrokerInfoRequest) (*GetBrokerInfoResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method GetBrokerInfo not implemented")
-}
-func (UnimplementedCredentialBrokerAdminServer) mustEmbedUnimplementedCredentialBrokerAdminServer() {}
-func (UnimplementedCredentialBrokerAdminServer) testEmbeddedByValue()                               {}
-
-// UnsafeCredentialBrokerAdminServer may be embedded to opt out of forward compatibility for this service.
-// Use of this interface is not recommended, as added methods to CredentialBrokerAdminServer will
-// result in compilation errors.
-type UnsafeCredentialBrokerAdminServer interface {
-	mustEmbedUnimplementedCredentialBrokerAdminServer()
-}
-
-func RegisterCredentialBrokerAdminServer(s grpc.ServiceRegistrar, srv CredentialBrokerAdminServer) {
-	// If the following call panics, it indicates UnimplementedCredentialBrokerAdminServer was
-	// embedded by pointer and is nil.  This will cause panics if an
-	// unimplemented method is ever invoked, so we test this at initialization
-	// time to prevent it from happening at runtime later due to I/O.
-	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
-		t.testEmbeddedByValue()
-	}
-	s.RegisterService(&CredentialBrokerAdmin_ServiceDesc, srv)
-}
-
-func _CredentialBrokerAdmin_ListCredentials_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ListCredentialsRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(CredentialBrokerAdminServer).ListCredentials(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: CredentialBrokerAdmin_ListCredentials_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(CredentialBrokerAdminServer).ListCredentials(ctx, req.(*ListCredentialsRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _CredentialBrokerAdmin_RefreshCredentials_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(RefreshCredentialsRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(CredentialBrokerAdminServer).RefreshCredentials(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: CredentialBrokerAdmin_RefreshCredentials_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(CredentialBrokerAdminServer).RefreshCredentials(ctx, req.(*RefreshCredentialsRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _CredentialBrokerAdmin_EvictCredentials_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(EvictCredentialsRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(CredentialBrokerAdminServer).EvictCredentials(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: CredentialBrokerAdmin_EvictCredentials_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(CredentialBrokerAdminServer).EvictCredentials(ctx, req.(*EvictCredentialsRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _CredentialBrokerAdmin_ListProviders_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ListProvidersRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(CredentialBrokerAdminServer).ListProviders(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: CredentialBrokerAdmin_ListProviders_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(CredentialBrokerAdminServer).ListProviders(ctx, req.(*ListProvidersRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _CredentialBrokerAdmin_GetBrokerInfo_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(GetBrokerInfoRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(CredentialBrokerAdminServer).GetBrokerInfo(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: CredentialBrokerAdmin_GetBrokerInfo_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(CredentialBrokerAdminServer).GetBrokerInfo(ctx, req.(*GetBrokerInfoRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-// CredentialBrokerAdmin_ServiceDesc is the grpc.ServiceDesc for CredentialBrokerAdmin service.
-// It's only intended for direct use with grpc.RegisterService,
-// and not to be introspected or modified (even as a copy)
-var CredentialBrokerAdmin_ServiceDesc = grpc.ServiceDesc{
-	ServiceName: "credbroker.v1alpha1.CredentialBrokerAdmin",
-	HandlerType: (*CredentialBrokerAdminServer)(nil),
-	Methods: []grpc.MethodDesc{
-		{
-			MethodName: "ListCredentials",
-			Handler:    _CredentialBrokerAdmin_ListCredentials_Handler,
-		},
-		{
-			MethodName: "RefreshCredentials",
-			Handler:    _CredentialBrokerAdmin_RefreshCredentials_Handler,
-		},
-		{
-			MethodName: "EvictCredentials",
-			Handler:    _CredentialBrokerAdmin_EvictCredentials_Handler,
-		},
-		{
-			MethodName: "ListProviders",
-			Handler:    _CredentialBrokerAdmin_ListProviders_Handler,
-		},
-		{
-			MethodName: "GetBrokerInfo",
-			Handler:    _CredentialBrokerAdmin_GetBrokerInfo_Handler,
-		},
-	},
-	Streams:  []grpc.StreamDesc{},
 	Metadata: "credbroker/v1/credbroker.proto",
 }

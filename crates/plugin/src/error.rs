@@ -51,6 +51,9 @@ pub enum ResolveError {
         shown(&.0.to_string())
     )]
     UnknownProfile(ProfileName),
+    /// The broker follows no kubeconfig with this context, or the context has another definition now.
+    #[error("context `{}` not found in the kubeconfigs that the broker follows; to list its contexts, run `credbroker clusters`", shown(.0))]
+    UnknownContext(String),
     /// The broker has not read the definition of the provider with this digest, but these, sorted by file.
     #[error(
         "provider `{}`: unknown definition {}: {}",

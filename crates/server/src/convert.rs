@@ -19,7 +19,7 @@ use credbroker_fleet::{
     HubState,
     resolver::{CredentialRequest, Source},
 };
-use credbroker_plugin::{Origin, ProfileName, ProviderRef, Session, access::Verb};
+use credbroker_plugin::{Origin, ProfileName, ProviderRef, ResolveError, Session, access::Verb};
 use credbroker_uds_server::Peer;
 
 /// Maximum part of a caller's deadline that is reserved for the answer to reach the caller.
@@ -41,8 +41,9 @@ pub(super) fn ask(
         pb::credential_ref::Source::Provider(pb::ProviderRef { name, definition }) => {
             Source::Provider(ProviderRef { name, definition })
         }
-        pb::credential_ref::Source::Context(_) => {
-            return Err(status::invalid("`ref.context` is not supported"));
+        pb::credential_ref::Source::Context(pb::ContextRef { name, .. }) => {
+            let nothing = Source::Provider(ProviderRef { name: String::new(), definition: None });
+            return Err(status::unresolved(&ResolveError::UnknownContext(name), &nothing));
         }
         pb::credential_ref::Source::ClusterProfile(profile) => {
             Source::ClusterProfile(profile_name(profile, "ref.cluster_profile")?)

@@ -6,7 +6,7 @@ mod tests;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use credbroker_proto::{CLUSTER, DOMAIN, ID, LIMIT, PROVIDER, Reason, to_tonic};
+use credbroker_proto::{CLUSTER, CONTEXT, DOMAIN, ID, LIMIT, PROVIDER, Reason, to_tonic};
 use tokio::task::JoinError;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
@@ -64,7 +64,11 @@ pub(super) fn unresolved(error: &ResolveError, source: &Source) -> Status {
         Source::Provider(_) => None,
         Source::ClusterProfile(profile) => Some((CLUSTER, profile.to_string())),
     };
-    let metadata = provider.map(|provider| (PROVIDER, provider)).into_iter().chain(cluster);
+    let context = match error {
+        ResolveError::UnknownContext(name) => Some((CONTEXT, name.clone())),
+        _ => None,
+    };
+    let metadata = provider.map(|provider| (PROVIDER, provider)).into_iter().chain(cluster).chain(context);
     let retry = match error {
         ResolveError::Provider(_, ProviderProblem::ClusterUnread(_, retry_after))
         | ResolveError::ProfileUnread(_, _, retry_after) => HUB.max(*retry_after),

@@ -121,7 +121,8 @@ func TestAClusterIsEngagedOnceForEachEndpoint(t *testing.T) {
 	}
 	// A rotation, and a change that is not one of the endpoint.
 	broker.Set(paris, token("2"), here)
-	broker.SetCluster(&pb.ClusterState{ClusterProfile: profile, Cluster: here, DisplayName: "Paris"})
+	display := "Paris"
+	broker.SetCluster(&pb.ClusterState{ClusterProfile: profile, Cluster: here, DisplayName: &display})
 	for credential := range connected.Source(credbroker.ClusterProfile("fleet", "paris")).Changes(ctx) {
 		if credential.Generation() == "2" {
 			break

@@ -244,7 +244,7 @@ func (b *Broker) ListClusters(_ context.Context, request *pb.ListClustersRequest
 		}
 		answer.Clusters = append(answer.Clusters, state)
 		if len(answer.Clusters) == 2 && i < len(all)-1 {
-			answer.NextPageToken = name
+			answer.NextPageToken = &name
 			break
 		}
 	}

@@ -30,6 +30,7 @@ pub(crate) fn resolve_reason(error: &ResolveError) -> Reason {
             }
             ProviderProblem::VariableNotAllowed(..) => Reason::VariableNotAllowed,
         },
+        ResolveError::UnknownContext(_) => Reason::UnknownContext,
         ResolveError::UnknownDefinition(..) => Reason::UnknownDefinition,
         ResolveError::UnknownProfile(_) => Reason::UnknownClusterProfile,
         ResolveError::UnknownProvider(..) => Reason::UnknownProvider,

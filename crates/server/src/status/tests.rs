@@ -129,6 +129,7 @@ fn resolve_errors() -> Vec<ResolveError> {
                 .into(),
         ),
         of_provider(ProviderProblem::IdentityConflict("AWS_PROFILE".into(), true)),
+        ResolveError::UnknownContext("paris".into()),
         ResolveError::UnknownDefinition("cloud".into(), "12ab".into(), Vec::new()),
         ResolveError::UnknownDefinition(
             "cloud".into(),
@@ -184,7 +185,7 @@ fn line(status: &Status, has_subject: bool) -> String {
     let reason = Reason::from_name(&info.reason).expect("a reason of ours");
     assert_eq!(status.code(), to_tonic(reason.code()), "{reason:?}");
     assert!(status.message().ends_with(&format!(" ({})", info.reason)), "{}", status.message());
-    let subject = [("provider", "provider"), ("cluster", "ClusterProfile")]
+    let subject = [("provider", "provider"), ("cluster", "ClusterProfile"), ("context", "context")]
         .into_iter()
         .find_map(|(key, noun)| Some(format!("{noun} `{}`", info.metadata.get(key)?)));
     assert_eq!(subject.is_some(), has_subject, "{}", status.message());
@@ -260,14 +261,14 @@ fn metadata(status: &Status) -> Vec<(String, String)> {
 }
 
 #[test]
-fn the_metadata_names_provider_key_cluster_and_limit_where_they_apply() {
+fn the_metadata_names_provider_id_cluster_and_limit_where_they_apply() {
     let pairs = |pairs: &[(&str, &str)]| -> Vec<_> {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     };
     let full = failed(&cloud(), &CacheError::Full(CacheFull::Entries(1)).into());
     let named = [
         ("cluster", "fleet/paris"),
-        ("key", "abababababab"),
+        ("id", "abababababab"),
         ("limit", "limits.entries"),
         ("provider", "cloud"),
     ];

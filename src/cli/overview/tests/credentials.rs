@@ -99,9 +99,9 @@ fn the_table_has_a_row_per_credential_and_rejections_below() {
         CredentialRow::of(&empty.into(), &HashSet::new(), now()),
     ];
     insta::assert_snapshot!(table(&rows, Screen::default()), @r"
-    PROVIDER           ACCOUNT             STATE     EXPIRES  NEXT RUN  RUNS  WATCHES  KEY
-    gke (fleet/paris)  * AWS_PROFILE=prod  renewing  in 10m   in 60s    9     2        0a1b2c
-    x                  -                   empty     -        -         0     0
+    PROVIDER           ACCOUNT             STATE       EXPIRES  NEXT RUN  RUNS  WATCHES  KEY
+    gke (fleet/paris)  * AWS_PROFILE=prod  refreshing  in 10m   in 60s    9     2        0a1b2c
+    x                  -                   empty       -        -         0     0
 
     gke (fleet/paris): PLUGIN_EXIT: no
     gke (fleet/paris) 0a1b2c: 3 rejections, 2 verifications, the last: accepted; the next run for a rejection not before 2027-01-15T08:00:40Z (in 40s)
@@ -178,7 +178,7 @@ fn json_has_every_field() {
         "key": "0a1b2c",
         "server": "https://a",
         "callerEnv": ["AWS_PROFILE"],
-        "state": "renewing",
+        "state": "refreshing",
         "generation": "e-7",
         "expirationTime": "2027-01-15T08:10:00Z",
         "nextRefreshTime": "2027-01-15T08:01:00Z",
