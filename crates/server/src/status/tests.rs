@@ -185,7 +185,7 @@ fn line(status: &Status, has_subject: bool) -> String {
     let reason = Reason::from_name(&info.reason).expect("a reason of ours");
     assert_eq!(status.code(), to_tonic(reason.code()), "{reason:?}");
     assert!(status.message().ends_with(&format!(" ({})", info.reason)), "{}", status.message());
-    let subject = [("provider", "provider"), ("cluster", "ClusterProfile"), ("context", "context")]
+    let subject = [("context", "context"), ("provider", "provider"), ("cluster", "ClusterProfile")]
         .into_iter()
         .find_map(|(key, noun)| Some(format!("{noun} `{}`", info.metadata.get(key)?)));
     assert_eq!(subject.is_some(), has_subject, "{}", status.message());
