@@ -43,7 +43,7 @@ type Option func(*settings)
 
 type settings struct {
 	address   string
-	serverUID *uint32
+	brokerUID *uint32
 	limit     time.Duration
 	drain     time.Duration
 }
@@ -53,9 +53,9 @@ type settings struct {
 // [SystemSocket].
 func WithSocket(address string) Option { return func(s *settings) { s.address = address } }
 
-// WithServerUID trusts only a broker that runs as uid. The default is CREDBROKER_SERVER_UID, else this user, root, or the
+// WithBrokerUID trusts only a broker that runs as uid. The default is CREDBROKER_BROKER_UID, else this user, root, or the
 // owner of the directory of the socket.
-func WithServerUID(uid uint32) Option { return func(s *settings) { s.serverUID = &uid } }
+func WithBrokerUID(uid uint32) Option { return func(s *settings) { s.brokerUID = &uid } }
 
 // WithTimeout sets the longest time that a call waits for its answer, or for the first one of a watch. The default is 45 s;
 // a login in which a person takes part may need more.
@@ -85,8 +85,8 @@ func New(options ...Option) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	if chosen.serverUID != nil {
-		at.serverUID = chosen.serverUID
+	if chosen.brokerUID != nil {
+		at.brokerUID = chosen.brokerUID
 	}
 	ctx, stop := context.WithCancelCause(context.Background())
 	return &Broker{

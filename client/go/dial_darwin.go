@@ -21,7 +21,7 @@ func (s socket) dial(ctx context.Context) (net.Conn, error) {
 	if mode&writableByOthers != 0 && !isReadOnly(directoryOf(path)) {
 		return nil, &UntrustedError{Path: path, Problem: directoryWritable(mode)}
 	}
-	if s.serverUID == nil {
+	if s.brokerUID == nil {
 		found, err := exposed(directoryOf(path), isPrivate(stat.Uid, mode, own), root, own, stat.Uid)
 		if err != nil {
 			return nil, err
@@ -40,7 +40,7 @@ func (s socket) dial(ctx context.Context) (net.Conn, error) {
 		conn.Close()
 		return nil, err
 	}
-	if problem := checkServer(server, s.serverUID, stat.Uid, own, func() bool { return true }); problem != "" {
+	if problem := checkServer(server, s.brokerUID, stat.Uid, own, func() bool { return true }); problem != "" {
 		conn.Close()
 		return nil, &UntrustedError{Path: path, Problem: problem}
 	}

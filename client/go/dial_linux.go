@@ -50,7 +50,7 @@ func (s socket) dial(ctx context.Context) (net.Conn, error) {
 		conn.Close()
 		return nil, err
 	}
-	if problem := checkServer(server, s.serverUID, at.owner, own, mapsEveryUser); problem != "" {
+	if problem := checkServer(server, s.brokerUID, at.owner, own, mapsEveryUser); problem != "" {
 		conn.Close()
 		return nil, &UntrustedError{Path: path, Problem: problem}
 	}
@@ -81,7 +81,7 @@ func (s socket) choose(at *directory, path string, own uint32) (*directory, stri
 		return at, name, &UntrustedError{Path: path, Problem: directoryWritable(at.mode)}
 	}
 	// Its process proves to be the expected one when the connection is made.
-	if s.serverUID != nil {
+	if s.brokerUID != nil {
 		return at, name, nil
 	}
 	found, err := exposed(at.path, false, root, own, at.owner)

@@ -15,7 +15,7 @@
 // the fleet ([Clusters]). A program needs one Broker; [Default] returns the one of the environment.
 //
 // Before anything is sent, the socket is checked: its directory must be one that other users cannot write to, and the
-// process behind it must run as a trusted user. The variables CREDBROKER_SOCKET and CREDBROKER_SERVER_UID name the socket
+// process behind it must run as a trusted user. The variables CREDBROKER_SOCKET and CREDBROKER_BROKER_UID name the socket
 // and the uid of the broker.
 //
 // No String method, error or format verb of this package shows a token, a private key, a variable of the caller's

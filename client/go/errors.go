@@ -40,8 +40,10 @@ type Error struct {
 	Provider string
 	// The ClusterProfile, as NAMESPACE/NAME, where one is concerned.
 	ClusterProfile string
-	// The key of the credential in the cache of the broker.
-	Key string
+	// The context of a kubeconfig, where one is concerned.
+	Context string
+	// The id of the credential in the cache of the broker, as `credbroker status` shows it.
+	ID string
 	// With ReasonOverloaded: the limit that is reached, by its name in the configuration of the broker.
 	Limit string
 }
@@ -145,7 +147,8 @@ func fromDetails(from *status.Status) (*Error, bool) {
 			failed.Reason = Reason(info.GetReason())
 			failed.Provider = info.GetMetadata()["provider"]
 			failed.ClusterProfile = info.GetMetadata()["cluster"]
-			failed.Key = info.GetMetadata()["id"]
+			failed.Context = info.GetMetadata()["context"]
+			failed.ID = info.GetMetadata()["id"]
 			failed.Limit = info.GetMetadata()["limit"]
 		case *errdetails.RetryInfo:
 			failed.RetryAfter = info.GetRetryDelay().AsDuration()

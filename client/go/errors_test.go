@@ -35,6 +35,9 @@ func TestAFailureKeepsItsReasonAndItsRetryTime(t *testing.T) {
 		if failed.Message != "corp: the plugin failed" || failed.RetryAfter != 7*time.Second || failed.Provider != "corp" {
 			t.Errorf("%+v", failed)
 		}
+		if failed.ID != "abababababab" || failed.ClusterProfile != "fleet/paris" || failed.Context != "dev" {
+			t.Errorf("%+v", failed)
+		}
 	}
 	broker.Fail("provider/corp", fake.Failure(codes.NotFound, "A_LATER_REASON", "x"))
 	if _, err := client.GetCredential(patient(t), Provider("corp")); ReasonOf(err) != "A_LATER_REASON" {

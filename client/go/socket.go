@@ -16,7 +16,7 @@ const SystemSocket = "/run/credbroker/credbroker.sock"
 type socket struct {
 	candidates []string
 	// The only user whose process is trusted there.
-	serverUID *uint32
+	brokerUID *uint32
 	// XDG_RUNTIME_DIR, if the first candidate is in it.
 	runtime string
 	// Why the candidate in it is no longer one.
@@ -50,12 +50,12 @@ func (s socket) inUse() socket {
 // user and the user is not root, else that of the system.
 func locate(variable func(string) string, uid int) (socket, error) {
 	var found socket
-	if text := variable("CREDBROKER_SERVER_UID"); text != "" {
+	if text := variable("CREDBROKER_BROKER_UID"); text != "" {
 		server, err := parseUID(text)
 		if err != nil {
-			return socket{}, fmt.Errorf("credbroker: CREDBROKER_SERVER_UID is %q, which is not a valid uid; use a number such as 1000", text)
+			return socket{}, fmt.Errorf("credbroker: CREDBROKER_BROKER_UID is %q, which is not a valid uid; use a number such as 1000", text)
 		}
-		found.serverUID = &server
+		found.brokerUID = &server
 	}
 	if text := variable("CREDBROKER_SOCKET"); text != "" {
 		path, err := parseAddress(text)

@@ -39,13 +39,13 @@ func TestAnInvalidAddressIsRefused(t *testing.T) {
 
 func TestTheUIDOfTheServer(t *testing.T) {
 	for _, text := range []string{"0", "1000"} {
-		found, err := locate(variables(map[string]string{"CREDBROKER_SERVER_UID": text}), 1000)
-		if err != nil || found.serverUID == nil {
+		found, err := locate(variables(map[string]string{"CREDBROKER_BROKER_UID": text}), 1000)
+		if err != nil || found.brokerUID == nil {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
 	for _, text := range []string{"-1", "+1", "root", "4294967295", "4294967296", "1.0", " 1"} {
-		_, err := locate(variables(map[string]string{"CREDBROKER_SERVER_UID": text}), 1000)
+		_, err := locate(variables(map[string]string{"CREDBROKER_BROKER_UID": text}), 1000)
 		if err == nil || !strings.Contains(err.Error(), "not a valid uid") {
 			t.Errorf("%q: %v", text, err)
 		}

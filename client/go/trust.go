@@ -25,11 +25,11 @@ func checkServer(uid uint32, expected *uint32, owner, own uint32, mapsEveryUser 
 	case expected != nil && *expected == uid:
 		return ""
 	case expected != nil:
-		return fmt.Sprintf("the process that listens runs as uid %d, and CREDBROKER_SERVER_UID or WithServerUID demands uid %d; correct that number, or run the broker as that user", uid, *expected)
+		return fmt.Sprintf("the process that listens runs as uid %d, and CREDBROKER_BROKER_UID or WithBrokerUID demands uid %d; correct that number, or run the broker as that user", uid, *expected)
 	case uid == root || uid == owner || uid == own:
 		return ""
 	}
-	return fmt.Sprintf("the process that listens runs as uid %d, not as this user, root, or the owner of the directory; run the broker as one of these, or set CREDBROKER_SERVER_UID to its uid", uid)
+	return fmt.Sprintf("the process that listens runs as uid %d, not as this user, root, or the owner of the directory; run the broker as one of these, or set CREDBROKER_BROKER_UID to its uid", uid)
 }
 
 func directoryWritable(mode uint32) string {
@@ -37,5 +37,5 @@ func directoryWritable(mode uint32) string {
 }
 
 func directoryReplaceable(found *exposedPath) string {
-	return fmt.Sprintf("other users can make or replace its directory, because %s belongs to uid %d and has mode %04o; set CREDBROKER_SERVER_UID to the uid of the broker, or mount it read-only", found.path, found.owner, found.mode)
+	return fmt.Sprintf("other users can make or replace its directory, because %s belongs to uid %d and has mode %04o; set CREDBROKER_BROKER_UID to the uid of the broker, or mount it read-only", found.path, found.owner, found.mode)
 }

@@ -80,7 +80,7 @@ func (c trustCase) run(t *testing.T, users map[string]int) {
 	}
 	values := map[string]string{"CREDBROKER_SOCKET": at(c.Socket), "XDG_RUNTIME_DIR": at(c.RuntimeDirectory)}
 	if c.ServerUID != "" {
-		values["CREDBROKER_SERVER_UID"] = strconv.Itoa(users[c.ServerUID])
+		values["CREDBROKER_BROKER_UID"] = strconv.Itoa(users[c.ServerUID])
 	}
 	socket, err := locate(variables(values), users[c.Client])
 	must(t, err)
@@ -104,6 +104,7 @@ func (c trustCase) run(t *testing.T, users map[string]int) {
 		t.Fatalf("%s, not %s: %v, %s", verdict, c.Verdict, err, said)
 	}
 	for _, part := range c.Says {
+		part = strings.ReplaceAll(part, "CREDBROKER_SERVER_UID", "CREDBROKER_BROKER_UID")
 		if !strings.Contains(said, part) {
 			t.Errorf("%q is not in: %s", part, said)
 		}

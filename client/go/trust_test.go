@@ -111,7 +111,7 @@ func TestASocketInADirectoryThatOthersCanWriteToIsNotTrusted(t *testing.T) {
 }
 
 func TestOnlyTheExpectedServerIsTrusted(t *testing.T) {
-	expect := func(uid uint32) func(*socket) { return func(s *socket) { s.serverUID = &uid } }
+	expect := func(uid uint32) func(*socket) { return func(s *socket) { s.brokerUID = &uid } }
 	if err := dialAt(t, 0, 0o700, expect(0)); err != nil {
 		t.Error(err)
 	}

@@ -139,7 +139,9 @@ func (b *Broker) Watches() int {
 // Failure returns a status as the broker sends it.
 func Failure(code codes.Code, reason, message string, more ...*errdetails.RetryInfo) error {
 	made := status.New(code, message+" ("+reason+")")
-	info := &errdetails.ErrorInfo{Reason: reason, Domain: "credbroker.io", Metadata: map[string]string{"provider": "corp", "limit": ""}}
+	info := &errdetails.ErrorInfo{Reason: reason, Domain: "credbroker.io", Metadata: map[string]string{
+		"provider": "corp", "id": "abababababab", "cluster": "fleet/paris", "context": "dev", "limit": "",
+	}}
 	made, err := made.WithDetails(info)
 	for _, retry := range more {
 		made, err = made.WithDetails(retry)
