@@ -3,7 +3,8 @@
 use std::{error::Error as StdError, path::PathBuf, sync::Arc, time::Duration};
 
 #[cfg(feature = "async")]
-use credbroker_proto::{Code, Reason, from_tonic};
+use credbroker_proto::from_tonic;
+use credbroker_proto::{Code, Reason};
 
 use crate::{failure::Failure, lost::ConnectionLost, socket::Socket, trust::TrustError};
 
