@@ -15,7 +15,7 @@ import (
 // As client-go's own connections over SPDY are pinged.
 const pingUpgrades = 5 * time.Second
 
-// An upgrade is a RoundTripper of client-go for exec, attach and port-forward: it opens a connection of its own for each
+// An upgrade is a RoundTripper of client-go for exec, attach and port-forward: it opens a separate connection for each
 // request. client-go makes it of the config, which has neither the certificate nor the proxy of the cluster, so both are
 // set in it. It is used for one request at a time.
 type upgrade struct {
