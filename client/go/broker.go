@@ -2,7 +2,9 @@ package credbroker
 
 import (
 	"context"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,24 +20,21 @@ const (
 	defaultDrain = 30 * time.Second
 )
 
-// A Broker is a client of the credbroker of this machine. Its connections are opened when they are needed, and opened again
-// when the broker restarts. It is safe for concurrent use; a program needs one.
+// A Broker is a client of the credbroker of this machine. Its connection is opened when it is needed, and opened again when
+// the broker restarts. It is safe for concurrent use. A program needs one; several with the same socket share the connection
+// and follow each credential once.
 type Broker struct {
-	pool  *pool
-	limit time.Duration
-	drain time.Duration
-	now   func() instant
+	*tasks
+	shared *shared
+	limit  time.Duration
+	drain  time.Duration
+	closed sync.Once
 
-	ctx  context.Context
-	stop context.CancelCauseFunc
-	// Every goroutine of the Broker. The lock keeps one from starting while Close waits.
-	life    sync.RWMutex
-	running sync.WaitGroup
-
-	mu      sync.Mutex
-	sources map[string]*Source
-	// Configs that were handed out, by the endpoint that they lead to.
-	targets []*target
+	mu sync.Mutex
+	// Those that are not closed.
+	sources map[*Source]struct{}
+	// One for each Ref that RESTConfig or Authenticate was called with, until Forget.
+	configs map[string]*Source
 }
 
 // An Option changes how a Broker works.
@@ -88,10 +87,9 @@ func New(options ...Option) (*Broker, error) {
 	if chosen.brokerUID != nil {
 		at.brokerUID = chosen.brokerUID
 	}
-	ctx, stop := context.WithCancelCause(context.Background())
 	return &Broker{
-		pool: newPool(at), limit: chosen.limit, drain: chosen.drain, now: systemClock,
-		ctx: ctx, stop: stop, sources: map[string]*Source{},
+		tasks: newTasks(), shared: share(at), limit: chosen.limit, drain: chosen.drain,
+		sources: map[*Source]struct{}{}, configs: map[string]*Source{},
 	}, nil
 }
 
@@ -123,34 +121,33 @@ func RESTConfig(ctx context.Context, ref Ref) (*rest.Config, error) {
 	return broker.RESTConfig(ctx, ref)
 }
 
-// Close ends everything that follows the broker, and waits for it. Requests of clients that were made of its configs fail
-// with [ErrClosed].
+// Close closes the Sources and Clusters of this Broker, and waits for everything that it has started. Requests of clients
+// that were made of its configs fail with [ErrClosed], unless another Broker with the same socket uses the credential.
 func (b *Broker) Close() {
-	b.life.Lock()
-	b.stop(ErrClosed)
-	b.life.Unlock()
-	b.running.Wait()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, target := range b.targets {
-		target.forget()
-	}
-	b.targets = nil
-	b.sources = map[string]*Source{}
-	b.pool.close()
+	b.closed.Do(func() {
+		b.end()
+		b.mu.Lock()
+		open := slices.Collect(maps.Keys(b.sources))
+		b.mu.Unlock()
+		for _, source := range open {
+			source.Close()
+		}
+		b.running.Wait()
+		b.shared.leave()
+	})
 }
 
 // GetCredential returns the credential. The broker runs its plugin only if it holds no valid credential. Programs that use
 // a credential more than once use [Broker.Source] or [Broker.RESTConfig].
 func (b *Broker) GetCredential(ctx context.Context, ref Ref) (*Credential, error) {
 	request := &pb.GetCredentialRequest{Ref: ref.toMessage()}
-	answer, err := call(ctx, b, func(ctx context.Context, client pb.CredentialBrokerClient) (*pb.GetCredentialResponse, error) {
+	answer, err := call(ctx, b.shared, b.limit, ref.said, func(ctx context.Context, client pb.CredentialBrokerClient) (*pb.GetCredentialResponse, error) {
 		return client.GetCredential(ctx, request)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return receive(answer.GetCredential(), answer.GetCluster(), b.now())
+	return receive(answer.GetCredential(), answer.GetCluster(), b.shared.now())
 }
 
 // An Outcome says what the broker did about a report. Accept values that this package does not name.
@@ -183,14 +180,18 @@ type Report struct {
 // ReportRejected reports that the API server answered 401 to generation, and returns the credential to use from now on.
 // Clients of a RESTConfig do this themselves.
 func (b *Broker) ReportRejected(ctx context.Context, ref Ref, generation string) (*Report, error) {
+	return b.shared.report(ctx, b.limit, ref, generation)
+}
+
+func (s *shared) report(ctx context.Context, limit time.Duration, ref Ref, generation string) (*Report, error) {
 	request := &pb.ReportRejectedRequest{Ref: ref.toMessage(), Generation: generation}
-	answer, err := call(ctx, b, func(ctx context.Context, client pb.CredentialBrokerClient) (*pb.ReportRejectedResponse, error) {
+	answer, err := call(ctx, s, limit, ref.said, func(ctx context.Context, client pb.CredentialBrokerClient) (*pb.ReportRejectedResponse, error) {
 		return client.ReportRejected(ctx, request)
 	})
 	if err != nil {
 		return nil, err
 	}
-	credential, err := receive(answer.GetCredential(), answer.GetCluster(), b.now())
+	credential, err := receive(answer.GetCredential(), answer.GetCluster(), s.now())
 	if err != nil {
 		return nil, err
 	}
@@ -206,73 +207,69 @@ func outcomeFrom(outcome pb.ReportRejectedResponse_Outcome) Outcome {
 	return Outcome(strings.TrimPrefix(outcome.String(), "OUTCOME_"))
 }
 
-// Source returns the credential as it follows its rotations. All callers with an equal Ref share one, which follows the
-// broker until [Broker.Forget] or [Broker.Close]. It does not wait for the broker.
+// Source returns the credential as it follows its rotations, until [Source.Close] or [Broker.Close]. Sources with an equal
+// Ref follow the broker once. It does not wait for the broker.
 func (b *Broker) Source(ref Ref) *Source {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	source, ok := b.sources[ref.key]
-	if !ok {
-		source = newSource(b, ref)
-		b.sources[ref.key] = source
-	}
-	return source
+	made := b.open(ref)
+	b.mu.Unlock()
+	return made.unlessClosed()
 }
 
-// Forget stops following a credential. Clients that were made of its configs fail with [ErrClosed]. Call it for clusters
-// that are gone.
+// configSource returns the Source of the configs of a Ref, which stays open until Forget.
+func (b *Broker) configSource(ref Ref) *Source {
+	b.mu.Lock()
+	found, ok := b.configs[ref.key]
+	if !ok {
+		found = b.open(ref)
+		b.configs[ref.key] = found
+	}
+	b.mu.Unlock()
+	return found.unlessClosed()
+}
+
+// The caller holds the lock.
+func (b *Broker) open(ref Ref) *Source {
+	made := newSource(b, ref)
+	b.sources[made] = struct{}{}
+	return made
+}
+
+// Forget ends what [Broker.RESTConfig] and [Broker.Authenticate] began for a Ref: call it for clusters that are gone.
+// Clients that were made of these configs fail with [ErrClosed], unless a [Source] of the same credential is open.
 func (b *Broker) Forget(ref Ref) {
 	b.mu.Lock()
-	source := b.sources[ref.key]
-	delete(b.sources, ref.key)
-	var forgotten, kept []*target
-	for _, target := range b.targets {
-		if target.source == source {
-			forgotten = append(forgotten, target)
-		} else {
-			kept = append(kept, target)
-		}
-	}
-	b.targets = kept
+	source := b.configs[ref.key]
+	delete(b.configs, ref.key)
 	b.mu.Unlock()
-	for _, target := range forgotten {
-		target.forget()
-	}
 	if source != nil {
-		source.stop(ErrClosed)
+		source.Close()
 	}
 }
 
-// call makes one call with the deadline of the Broker.
+// call makes one call with a limit. what is what the caller waits for.
 func call[T any](
-	ctx context.Context, b *Broker, method func(context.Context, pb.CredentialBrokerClient) (T, error),
+	ctx context.Context, s *shared, limit time.Duration, what string,
+	method func(context.Context, pb.CredentialBrokerClient) (T, error),
 ) (T, error) {
 	var none T
-	slot, err := b.pool.call()
+	slot, err := s.pool.call()
 	if err != nil {
 		return none, err
 	}
-	limited, cancel := context.WithTimeout(ctx, b.limit)
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	answer, err := method(limited, pb.NewCredentialBrokerClient(slot.conn))
-	if err != nil {
-		return none, fromStatus(ctx, err, b.limit, b.pool.socket.String(), slot.dialError())
+	if err == nil {
+		return answer, nil
 	}
-	return answer, nil
+	if ctx.Err() != nil {
+		return none, stopped(ctx, what, lastOf(err, s.pool.socket.String(), slot.dialError()))
+	}
+	return none, fromStatus(err, limit, s.pool.socket.String(), slot.dialError())
 }
 
 // limited returns ctx with the longest time that a caller waits for the first answer of a watch. Its headers come at once.
 func (b *Broker) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, b.limit, &TimeoutError{Limit: b.limit})
-}
-
-// start runs work until the Broker is closed. It returns false if it is closed already.
-func (b *Broker) start(work func()) bool {
-	b.life.RLock()
-	defer b.life.RUnlock()
-	if b.ctx.Err() != nil {
-		return false
-	}
-	b.running.Go(work)
-	return true
 }

@@ -33,9 +33,10 @@ const (
 // Clusters are the clusters of the fleet as the broker knows them. They follow the broker and reconnect after a restart.
 // Known clusters stay meanwhile, and are removed only after the broker has read its hub. [Broker.Clusters] returns them.
 type Clusters struct {
-	broker *Broker
-	ctx    context.Context
-	stop   context.CancelFunc
+	broker    *Broker
+	namespace string
+	ctx       context.Context
+	stop      context.CancelFunc
 
 	mu       sync.Mutex
 	known    map[ClusterName]*ClusterState
@@ -54,7 +55,7 @@ func (b *Broker) ListClusters(ctx context.Context, namespace string) ([]*Cluster
 	var clusters []*ClusterState
 	request := &pb.ListClustersRequest{Namespace: optional(namespace)}
 	for {
-		page, err := call(ctx, b, func(ctx context.Context, client pb.CredentialBrokerClient) (*pb.ListClustersResponse, error) {
+		page, err := call(ctx, b.shared, b.limit, clustersOf(namespace), func(ctx context.Context, client pb.CredentialBrokerClient) (*pb.ListClustersResponse, error) {
 			return client.ListClusters(ctx, request)
 		})
 		if err != nil {
@@ -75,18 +76,26 @@ func (b *Broker) ListClusters(ctx context.Context, namespace string) ([]*Cluster
 func (b *Broker) Clusters(namespace string) *Clusters {
 	ctx, stop := context.WithCancel(b.ctx)
 	c := &Clusters{
-		broker: b, ctx: ctx, stop: stop,
+		broker: b, namespace: namespace, ctx: ctx, stop: stop,
 		known: map[ClusterName]*ClusterState{}, changed: make(chan struct{}),
 	}
 	b.start(func() {
 		request := &pb.WatchClustersRequest{Namespace: optional(namespace)}
-		follow(ctx, b, c, func(
+		follow(ctx, b.shared, b.limit, c, func(
 			ctx context.Context, client pb.CredentialBrokerClient,
 		) (grpc.ServerStreamingClient[pb.WatchClustersResponse], error) {
 			return client.WatchClusters(ctx, request)
 		})
 	})
 	return c
+}
+
+// clustersOf says in errors what is waited for.
+func clustersOf(namespace string) string {
+	if namespace == "" {
+		return "clusters"
+	}
+	return "clusters of " + namespace
 }
 
 // Close stops following. The channels of Events are closed.
@@ -101,11 +110,12 @@ func (c *Clusters) List() []*ClusterState {
 	})
 }
 
-// Get returns the cluster of this name, or nil if it is not known.
-func (c *Clusters) Get(name ClusterName) *ClusterState {
+// Get returns the cluster of this name, and whether it is known.
+func (c *Clusters) Get(name ClusterName) (*ClusterState, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.known[name]
+	state, ok := c.known[name]
+	return state, ok
 }
 
 // Hub returns how complete the broker's own knowledge is.
@@ -124,7 +134,7 @@ func (c *Clusters) Failure() error {
 
 // Ready waits until the broker has sent all clusters that it knows: up to five seconds for a broker that is starting, and
 // up to the limit of [WithTimeout] for one that does not answer. It returns the error of the last attempt; the watch
-// continues to try.
+// continues to try. If ctx ends first, the error is both that of ctx and that of the last attempt.
 func (c *Clusters) Ready(ctx context.Context) error {
 	ctx, cancel := c.broker.limited(ctx)
 	defer cancel()
@@ -148,7 +158,7 @@ func (c *Clusters) Ready(ctx context.Context) error {
 		case <-c.ctx.Done():
 			return ErrClosed
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return stopped(ctx, clustersOf(c.namespace), failure)
 		}
 	}
 }

@@ -55,7 +55,10 @@ func TestClustersAreListedInPagesAndFollowed(t *testing.T) {
 	if event := <-events; event.Type != ClusterRemoved || event.Cluster.Name != "tokyo" {
 		t.Error(event)
 	}
-	if clusters.Get(ClusterName{"fleet", "tokyo"}) != nil || clusters.Get(ClusterName{"fleet", "paris"}) == nil {
+	if _, known := clusters.Get(ClusterName{"fleet", "tokyo"}); known {
+		t.Error("a cluster that was removed is known")
+	}
+	if paris, known := clusters.Get(ClusterName{"fleet", "paris"}); !known || paris.Readiness != Failed {
 		t.Error("the list does not follow")
 	}
 }

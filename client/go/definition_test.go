@@ -16,7 +16,7 @@ func awaitFailure(t *testing.T, source *Source) {
 	t.Helper()
 	done := patient(t).Done()
 	for {
-		changed, failure := source.state()
+		changed, failure := source.followed.state()
 		if failure != nil {
 			return
 		}
@@ -94,7 +94,7 @@ func TestARealBrokerWithAChangedDefinitionWithdrawsTheCredential(t *testing.T) {
 	real.Break()
 	real.Define("timeout: 31s")
 	for done := patient(t).Done(); ; {
-		changed, _ := source.state()
+		changed, _ := source.followed.state()
 		if source.Current() == nil {
 			break
 		}
@@ -136,8 +136,8 @@ func TestTheFirstCredentialOfADefinitionIsWaitedFor(t *testing.T) {
 		&Error{Reason: ReasonDraining}:         false,
 		&UnreachableError{Err: fs.ErrNotExist}: false,
 	} {
-		source.fail(err)
-		source.begin()
+		source.followed.fail(err)
+		source.followed.begin()
 		if failure := source.Failure(); (failure != nil) != want {
 			t.Errorf("%v: %v", err, failure)
 		}
@@ -154,11 +154,11 @@ func TestEveryOtherFailureLeavesTheCredential(t *testing.T) {
 		if reason == ReasonProviderChanged {
 			continue
 		}
-		if source.fail(&Error{Reason: reason}); source.Current() == nil {
+		if source.followed.fail(&Error{Reason: reason}); source.Current() == nil {
 			t.Errorf("%s withdraws the credential", reason)
 		}
 	}
-	if source.fail(&UnreachableError{}); source.Current() == nil {
+	if source.followed.fail(&UnreachableError{}); source.Current() == nil {
 		t.Error("a broker that is gone withdraws the credential")
 	}
 	if _, err := rest.HTTPClientFor(f.config(t)); err != nil {

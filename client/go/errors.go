@@ -20,11 +20,11 @@ const domain = "credbroker.io"
 // The limit of the broker that concerns one connection. All others concern the broker.
 const limitOfWatches = "watches of a connection"
 
-// ErrClosed is the error of a Broker that was closed, and of a credential that was forgotten.
+// ErrClosed is the error of a Broker or a Source that was closed, and of a credential that was forgotten.
 var ErrClosed = errors.New("credbroker: closed")
 
 // ErrExpired says that the last credential has expired.
-var ErrExpired = errors.New("the last credential has expired")
+var ErrExpired = errors.New("credbroker: the last credential has expired")
 
 // An Error is what the broker answered. Find it with errors.As, or use [ReasonOf].
 type Error struct {
@@ -105,10 +105,7 @@ func (e *UnusableError) Error() string {
 }
 
 // fromStatus turns the error of a call into one of the errors above. lastDial is the error of the last attempt to connect.
-func fromStatus(ctx context.Context, err error, limit time.Duration, socket string, lastDial error) error {
-	if cause := context.Cause(ctx); cause != nil {
-		return cause
-	}
+func fromStatus(err error, limit time.Duration, socket string, lastDial error) error {
 	from, ok := status.FromError(err)
 	if !ok {
 		return &UnreachableError{Socket: socket, Err: err}
@@ -121,16 +118,33 @@ func fromStatus(ctx context.Context, err error, limit time.Duration, socket stri
 		return &TimeoutError{Limit: limit}
 	case from.Code() == codes.Unavailable:
 		// A broker adds its details. Without them, the connection ended or there was none.
-		var untrusted *UntrustedError
-		if errors.As(lastDial, &untrusted) {
-			return untrusted
-		}
 		if lastDial == nil {
 			lastDial = errors.New(from.Message())
 		}
-		return &UnreachableError{Socket: socket, Err: lastDial}
+		return fromDial(lastDial, socket)
 	}
 	return failed
+}
+
+func fromDial(err error, socket string) error {
+	var untrusted *UntrustedError
+	if errors.As(err, &untrusted) {
+		return untrusted
+	}
+	return &UnreachableError{Socket: socket, Err: err}
+}
+
+// lastOf returns what is known about a call that its caller has ended: what the broker answered, or why there is no
+// connection. nil: nothing.
+func lastOf(err error, socket string, lastDial error) error {
+	from, ok := status.FromError(err)
+	if failed, ours := fromDetails(from); ok && ours {
+		return failed
+	}
+	if lastDial == nil {
+		return nil
+	}
+	return fromDial(lastDial, socket)
 }
 
 // fromDetails also returns whether there is an ErrorInfo of a broker, with a known reason or an unknown one.

@@ -75,7 +75,8 @@ func TestUnavailableThatDoesNotComeFromABrokerIsUnreachable(t *testing.T) {
 func TestARequestWithoutACredentialFailsWithTheReason(t *testing.T) {
 	f := newFleet(t, false)
 	client := f.client(t)
-	f.broker.Source(parisRef).current.Store(&Credential{generation: "0", expiry: &expiry{}, cluster: f.broker.Source(parisRef).Current().cluster})
+	source := f.broker.Source(parisRef)
+	source.followed.current.Store(&Credential{generation: "0", expiry: &expiry{}, cluster: source.Current().cluster})
 	f.fake.Fail(paris, fake.Failure(codes.FailedPrecondition, "INTERACTION_REQUIRED", "the plugin needs a person"))
 	_, err := client.Do(request(t, http.MethodGet, f.server.URL+"/version", nil))
 	var none *NoCredentialError

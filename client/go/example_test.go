@@ -79,8 +79,12 @@ func ExampleBroker_RESTConfigs() {
 		log.Fatal(err)
 	}
 	defer broker.Close()
-	for config := range broker.RESTConfigs(ctx, credbroker.ClusterProfile("fleet", "paris")) {
-		fmt.Println("clients now use", config.Host)
+	for change := range broker.RESTConfigs(ctx, credbroker.ClusterProfile("fleet", "paris")) {
+		if change.Err != nil {
+			log.Print("no config: ", change.Err)
+			continue
+		}
+		fmt.Println("clients now use", change.Config.Host)
 	}
 }
 
@@ -128,4 +132,19 @@ func ExampleClusters() {
 			broker.Forget(event.Cluster.Ref())
 		}
 	}
+}
+
+func ExampleBroker_Source() {
+	ctx := context.Background()
+	broker, err := credbroker.Default()
+	if err != nil {
+		log.Fatal(err)
+	}
+	source := broker.Source(credbroker.ClusterProfile("fleet", "paris"))
+	defer source.Close()
+	config, err := source.RESTConfig(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("until Close, clients can use", config.Host)
 }

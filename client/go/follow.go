@@ -30,12 +30,12 @@ type follower[T any] interface {
 
 // follow runs one watch after the other until ctx ends.
 func follow[T any](
-	ctx context.Context, b *Broker, to follower[T],
+	ctx context.Context, s *shared, limit time.Duration, to follower[T],
 	open func(context.Context, pb.CredentialBrokerClient) (grpc.ServerStreamingClient[T], error),
 ) {
 	var pauses pauses
 	for ctx.Err() == nil {
-		err := followOnce(ctx, b, to, open, pauses.reset)
+		err := followOnce(ctx, s, limit, to, open, pauses.reset)
 		if ctx.Err() != nil {
 			return
 		}
@@ -54,27 +54,27 @@ func follow[T any](
 
 // followOnce applies the messages of one watch, and returns the error that ended it.
 func followOnce[T any](
-	ctx context.Context, b *Broker, to follower[T],
+	ctx context.Context, s *shared, limit time.Duration, to follower[T],
 	open func(context.Context, pb.CredentialBrokerClient) (grpc.ServerStreamingClient[T], error),
 	news func(),
 ) (err error) {
-	slot, err := b.pool.watch()
+	slot, err := s.pool.watch()
 	if err != nil {
 		return err
 	}
-	defer func() { b.pool.release(slot, err) }()
+	defer func() { s.pool.release(slot, err) }()
 	watched, cancel := context.WithCancel(ctx)
 	defer cancel()
 	// The deadline is for the first response. The stream itself has none.
-	late := time.AfterFunc(b.limit, cancel)
+	late := time.AfterFunc(limit, cancel)
 	defer late.Stop()
 	convert := func(err error) error {
 		if errors.Is(err, io.EOF) {
 			err = errors.New("the watch ended")
 		} else if ctx.Err() == nil && watched.Err() != nil {
-			return &TimeoutError{Limit: b.limit}
+			return &TimeoutError{Limit: limit}
 		}
-		return fromStatus(ctx, err, 0, b.pool.socket.String(), slot.dialError())
+		return fromStatus(err, 0, s.pool.socket.String(), slot.dialError())
 	}
 	stream, err := open(watched, pb.NewCredentialBrokerClient(slot.conn))
 	if err != nil {
@@ -84,7 +84,7 @@ func followOnce[T any](
 		return convert(err)
 	}
 	if !late.Stop() {
-		return &TimeoutError{Limit: b.limit}
+		return &TimeoutError{Limit: limit}
 	}
 	to.begin()
 	for {

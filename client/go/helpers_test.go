@@ -79,7 +79,7 @@ func newFleet(t *testing.T, http1 bool) *fleet {
 	f.server.AcceptToken("token-1")
 	f.fake.Set(paris, token("1"), at(f.server))
 	f.broker = connect(t, f.fake)
-	f.broker.now = func() instant {
+	f.broker.shared.now = func() instant {
 		if late := f.late.Load(); late != nil {
 			return *late
 		}
@@ -117,12 +117,22 @@ func (f *fleet) rotate(t testing.TB, credential *pb.Credential) {
 
 func (f *fleet) await(t testing.TB, generation string) {
 	t.Helper()
-	for credential := range f.broker.Source(parisRef).Changes(patient(t)) {
+	source := f.broker.Source(parisRef)
+	defer source.Close()
+	for credential := range source.Changes(patient(t)) {
 		if credential.Generation() == generation {
 			return
 		}
 	}
 	t.Fatalf("generation %s did not come", generation)
+}
+
+// targets returns the endpoints of the configs of the cluster.
+func (f *fleet) targets(t testing.TB) []*target {
+	t.Helper()
+	f.broker.shared.mu.Lock()
+	defer f.broker.shared.mu.Unlock()
+	return f.broker.shared.followed[parisRef.key].targets
 }
 
 func get(t testing.TB, client *http.Client, url string) int {

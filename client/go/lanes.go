@@ -82,7 +82,7 @@ func (l *laneState) laneFor(credential *Credential) *lane {
 func (l *laneState) leave(left *lane) {
 	l.old[left] = struct{}{}
 	left.transport.CloseIdleConnections()
-	time.AfterFunc(l.target.drain(), func() {
+	time.AfterFunc(l.target.drain, func() {
 		left.end()
 		l.mu.Lock()
 		defer l.mu.Unlock()

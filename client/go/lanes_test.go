@@ -69,7 +69,7 @@ func TestAReadWithoutAnAnswerAtTheDrainLimitIsSentAgainAndAChangeIsNot(t *testin
 func TestARequestThatForgetOvertakesOpensNoConnection(t *testing.T) {
 	f := newFleet(t, false)
 	f.config(t)
-	target := f.broker.targets[0]
+	target := f.targets(t)[0]
 	made := newLanes(target, &http.Transport{})
 	f.broker.Forget(parisRef)
 	// As a request that found its credential valid before.

@@ -67,7 +67,7 @@ func TestRequestsGoThroughTheProxyOfTheClusterAndTheConfigDoesNotHaveIt(t *testi
 	f.fake.Set(paris, token("1"), at(f.server))
 	direct := f.broker.RESTConfigs(patient(t), parisRef)
 	for moved := range direct {
-		if moved.AuthProvider.Config[pluginKey] != config.AuthProvider.Config[pluginKey] {
+		if moved.Config.AuthProvider.Config[pluginKey] != config.AuthProvider.Config[pluginKey] {
 			return
 		}
 	}

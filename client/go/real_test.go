@@ -2,11 +2,13 @@ package credbroker
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
 
 	"github.com/credbroker/credbroker/client/go/internal/fake"
+	"go.uber.org/goleak"
 	"k8s.io/client-go/rest"
 )
 
@@ -95,4 +97,29 @@ func TestTheRealBroker(t *testing.T) {
 	if counts := server.Counts(); counts.Lists != 1 {
 		t.Errorf("%+v", counts)
 	}
+}
+
+// Each variable is another credential, and so another plugin run: these are a hundred, which come and go ten times.
+func TestAThousandSourcesOfTheRealBrokerThatComeAndGoLeaveNothing(t *testing.T) {
+	real, server := fake.NewRealBroker(t), fake.NewAPIServer(t, true)
+	real.Define("callerEnv: [CLUSTER]")
+	real.Print(tokenStatus("token-1"))
+	real.Start()
+	server.AcceptToken("token-1")
+	broker, err := New(WithSocket(real.Socket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer broker.Close()
+	base := &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: server.CA}}
+	config := func(source *Source) (*rest.Config, error) { return source.Authenticate(patient(t), base) }
+	var refs []Ref
+	for i := range 1000 {
+		refs = append(refs, Provider("corp").WithEnv("CLUSTER", fmt.Sprint(i%100)))
+	}
+	comeAndGo(t, broker, refs[:100], config, server.URL+"/version")
+	server.Wait(t, patient(t).Done(), func(_ fake.Counts, open int) bool { return open == 0 })
+	before, memory := goleak.IgnoreCurrent(), held()
+	comeAndGo(t, broker, refs, config, server.URL+"/version")
+	assertNothingLeft(t, broker, before, memory)
 }

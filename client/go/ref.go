@@ -10,7 +10,8 @@ import (
 // A Ref names one credential, with what the caller contributes to it. [Provider] and [ClusterProfile] make one. It is
 // immutable, and printing it shows no value of the environment.
 type Ref struct {
-	name string
+	// As String shows it, and as errors do.
+	name, said string
 	// Digest of the message. Equal keys are the same request.
 	key string
 	// A function, so that no format verb and no dumper of structs reads the environment in it.
@@ -20,14 +21,14 @@ type Ref struct {
 // Provider names the credential of a provider of the broker.
 func Provider(name string) Ref {
 	source := &pb.CredentialRef_Provider{Provider: &pb.ProviderRef{Name: name}}
-	return newRef("provider/"+name, &pb.CredentialRef{Source: source})
+	return newRef("provider/"+name, "provider "+name, &pb.CredentialRef{Source: source})
 }
 
 // ClusterProfile names the credential of a ClusterProfile object (multicluster.x-k8s.io).
 func ClusterProfile(namespace, name string) Ref {
 	profile := &pb.ClusterProfileRef{Namespace: namespace, Name: name}
 	source := &pb.CredentialRef_ClusterProfile{ClusterProfile: profile}
-	return newRef("clusterprofile/"+namespace+"/"+name, &pb.CredentialRef{Source: source})
+	return newRef("clusterprofile/"+namespace+"/"+name, "cluster "+namespace+"/"+name, &pb.CredentialRef{Source: source})
 }
 
 // WithDefinition returns a Ref to the provider that a certain kubeconfig defines. The digest is the one that `credbroker
@@ -74,13 +75,13 @@ func (r Ref) toMessage() *pb.CredentialRef {
 func (r Ref) with(change func(*pb.CredentialRef)) Ref {
 	message := proto.CloneOf(r.toMessage())
 	change(message)
-	return newRef(r.name, message)
+	return newRef(r.name, r.said, message)
 }
 
-func newRef(name string, message *pb.CredentialRef) Ref {
+func newRef(name, said string, message *pb.CredentialRef) Ref {
 	// The message has no unknown fields and no invalid UTF-8 that the broker would accept: if it cannot be encoded, the
 	// call fails, and the key does not matter.
 	encoded, _ := proto.MarshalOptions{Deterministic: true}.Marshal(message)
 	digest := sha256.Sum256(encoded)
-	return Ref{name: name, key: string(digest[:]), message: func() *pb.CredentialRef { return message }}
+	return Ref{name: name, said: said, key: string(digest[:]), message: func() *pb.CredentialRef { return message }}
 }

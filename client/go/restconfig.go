@@ -25,8 +25,8 @@ func (e *NoEndpointError) Error() string {
 //
 // The config is equal to every other one of this Broker for this Ref, for reflect.DeepEqual and equality.Semantic.DeepEqual,
 // until the endpoint of the cluster changes: its server, authorities, TLS server name or proxy. Then RESTConfig returns
-// another one; [Broker.RESTConfigs] announces it. After [Broker.Forget] it is another one too. A config can be copied and
-// changed, for example its QPS, UserAgent, Impersonate or Timeout. It works in this process only.
+// another one; [Broker.RESTConfigs] announces it. A config can be copied and changed, for example its QPS, UserAgent,
+// Impersonate or Timeout. It works in this process only, until [Broker.Forget] or [Broker.Close].
 //
 // Clients of the config
 //
@@ -44,45 +44,16 @@ func (e *NoEndpointError) Error() string {
 // A config with a WrapTransport works with tokens. With a client certificate or a proxy of the cluster, see
 // [UnsupportedTransportError].
 func (b *Broker) RESTConfig(ctx context.Context, ref Ref) (*rest.Config, error) {
-	source := b.Source(ref)
-	credential, err := source.Ready(ctx)
+	return b.configSource(ref).RESTConfig(ctx)
+}
+
+// RESTConfig is [Broker.RESTConfig], and its clients work until the last Source with an equal Ref is closed.
+func (s *Source) RESTConfig(ctx context.Context) (*rest.Config, error) {
+	credential, err := s.Ready(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return b.configOf(source, credential)
-}
-
-// RESTConfigs returns a channel with the config of [Broker.RESTConfig], and then another one each time that the endpoint of
-// the cluster changes. Make new clients then: the new address may be another cluster. Endpoints that cannot be used are left
-// out. The channel is closed when ctx ends or the credential is forgotten.
-func (b *Broker) RESTConfigs(ctx context.Context, ref Ref) <-chan *rest.Config {
-	configs := make(chan *rest.Config)
-	source := b.Source(ref)
-	started := b.start(func() {
-		defer close(configs)
-		var last *Credential
-		for credential := range source.Changes(ctx) {
-			if last != nil && last.cluster.sameEndpoint(credential.cluster) {
-				continue
-			}
-			config, err := b.configOf(source, credential)
-			if err != nil {
-				continue
-			}
-			select {
-			case configs <- config:
-				last = credential
-			case <-source.ctx.Done():
-				return
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
-	if !started {
-		close(configs)
-	}
-	return configs
+	return s.configOf(credential)
 }
 
 // Authenticate waits for the credential, and returns a copy of base that sends it: for providers, whose credential comes
@@ -91,6 +62,11 @@ func (b *Broker) RESTConfigs(ctx context.Context, ref Ref) <-chan *rest.Config {
 //
 // The CAFile of base is read once for each call. For other authorities in it, call Authenticate again.
 func (b *Broker) Authenticate(ctx context.Context, ref Ref, base *rest.Config) (*rest.Config, error) {
+	return b.configSource(ref).Authenticate(ctx, base)
+}
+
+// Authenticate is [Broker.Authenticate], and its clients work until the last Source with an equal Ref is closed.
+func (s *Source) Authenticate(ctx context.Context, base *rest.Config) (*rest.Config, error) {
 	if what := ownCredential(base); what != "" {
 		return nil, fmt.Errorf("credbroker: the config already has a credential (%s); remove it", what)
 	}
@@ -98,8 +74,7 @@ func (b *Broker) Authenticate(ctx context.Context, ref Ref, base *rest.Config) (
 	if err != nil {
 		return nil, err
 	}
-	source := b.Source(ref)
-	credential, err := source.Ready(ctx)
+	credential, err := s.Ready(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -119,13 +94,13 @@ func (b *Broker) Authenticate(ctx context.Context, ref Ref, base *rest.Config) (
 	}
 	// client-go reads it again in a transport that this package replaces.
 	config.CAFile = ""
-	return b.targetOf(source, credential, to, nil, true).configure(config, credential)
+	return s.targetOf(credential, to, nil, true).configure(config, credential)
 }
 
-func (b *Broker) configOf(source *Source, credential *Credential) (*rest.Config, error) {
+func (s *Source) configOf(credential *Credential) (*rest.Config, error) {
 	cluster := credential.cluster
 	if cluster == nil {
-		return nil, &NoEndpointError{Ref: source.ref}
+		return nil, &NoEndpointError{Ref: s.Ref()}
 	}
 	to, err := parseServer(cluster.Server)
 	if err != nil {
@@ -141,7 +116,7 @@ func (b *Broker) configOf(source *Source, credential *Credential) (*rest.Config,
 			return nil, &UnusableError{Problem: "the cluster's proxy is not a valid URL; use http://HOST:PORT, https://HOST:PORT or socks5://HOST:PORT"}
 		}
 	}
-	return b.targetOf(source, credential, to, proxy, false).configure(&rest.Config{
+	return s.targetOf(credential, to, proxy, false).configure(&rest.Config{
 		Host:               cluster.Server,
 		DisableCompression: cluster.DisableCompression,
 		TLSClientConfig: rest.TLSClientConfig{
@@ -154,22 +129,21 @@ func (b *Broker) configOf(source *Source, credential *Credential) (*rest.Config,
 
 var proxySchemes = []string{"http", "https", "socks5", "socks5h"}
 
-// targetOf returns the one target of this source for the endpoint that credential came with. One of Authenticate is another
-// target, because its connections have another proxy.
-func (b *Broker) targetOf(
-	source *Source, credential *Credential, to destination, proxy *url.URL, authenticated bool,
-) *target {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, known := range b.targets {
-		if known.source == source && known.to == to && known.authenticated == authenticated && known.covers(credential) {
+// targetOf returns the one target for the endpoint that credential came with. One of Authenticate is another target, because
+// its connections have another proxy, and so is one with another drain limit.
+func (s *Source) targetOf(credential *Credential, to destination, proxy *url.URL, authenticated bool) *target {
+	from := s.followed
+	from.shared.mu.Lock()
+	defer from.shared.mu.Unlock()
+	for _, known := range from.targets {
+		if known.to == to && known.authenticated == authenticated && known.drain == s.broker.drain && known.covers(credential) {
 			return known
 		}
 	}
-	b.targets = slices.DeleteFunc(b.targets, func(known *target) bool { return known.source == source && known.retire() })
-	found := newTarget(source, credential, to, proxy, authenticated)
-	if b.sources[source.ref.key] == source {
-		b.targets = append(b.targets, found)
+	from.targets = slices.DeleteFunc(from.targets, (*target).retire)
+	found := newTarget(from, credential, to, proxy, authenticated, s.broker.drain)
+	if from.users > 0 {
+		from.targets = append(from.targets, found)
 	} else {
 		found.forget()
 	}

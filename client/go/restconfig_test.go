@@ -82,12 +82,12 @@ func TestAMovedEndpointIsAnotherConfigAndTheOldOneKeepsItsCredential(t *testing.
 	f := newFleet(t, false)
 	config, client := f.config(t), f.client(t)
 	configs := f.broker.RESTConfigs(patient(t), parisRef)
-	assertEqual(t, without(config), <-configs)
+	assertEqual(t, without(config), (<-configs).Config)
 
 	there := fake.NewAPIServer(t, false)
 	there.AcceptToken("token-2")
 	f.fake.Set(paris, token("2"), at(there))
-	moved := <-configs
+	moved := (<-configs).Config
 	if moved.Host != there.URL || reflect.DeepEqual(without(config), moved) {
 		t.Error("the config has not moved")
 	}
@@ -108,7 +108,7 @@ func TestAMovedEndpointIsAnotherConfigAndTheOldOneKeepsItsCredential(t *testing.
 	}
 
 	f.fake.Set(paris, token("3"), at(f.server))
-	back := <-configs
+	back := (<-configs).Config
 	assertEqual(t, without(config), back)
 }
 
@@ -150,7 +150,7 @@ func TestEndpointsThatTheClusterHasLeftAreNotKept(t *testing.T) {
 	f.fake.Set(paris, &pb.Credential{Generation: "2", Token: token("2").Token}, at(fake.NewAPIServer(t, false)))
 	f.await(t, "2")
 	f.config(t)
-	if len(f.broker.targets) != 2 {
+	if len(f.targets(t)) != 2 {
 		t.Error("a config lost its credential before that expired")
 	}
 	f.fake.Set(paris, &pb.Credential{Generation: "3", Token: token("3").Token}, at(fake.NewAPIServer(t, false)))
@@ -158,8 +158,8 @@ func TestEndpointsThatTheClusterHasLeftAreNotKept(t *testing.T) {
 	f.expire()
 	f.config(t)
 	// The credential of the second one has no expiry.
-	if len(f.broker.targets) != 2 {
-		t.Errorf("%d targets are held", len(f.broker.targets))
+	if len(f.targets(t)) != 2 {
+		t.Errorf("%d targets are held", len(f.targets(t)))
 	}
 	if _, err := rest.HTTPClientFor(first); !errors.Is(err, ErrClosed) {
 		t.Error(err)

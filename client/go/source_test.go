@@ -27,7 +27,7 @@ func TestASourceFollowsRotationsAndKeepsItsCredentialWithoutABroker(t *testing.T
 	}
 	broker.Stop()
 	for source.Failure() == nil {
-		changed, failure := source.state()
+		changed, failure := source.followed.state()
 		if failure == nil {
 			<-changed
 		}
@@ -52,7 +52,7 @@ func TestACallerWaitsForABrokerThatStarts(t *testing.T) {
 	go func() {
 		defer close(failed)
 		for {
-			changed, failure := source.state()
+			changed, failure := source.followed.state()
 			if failure != nil {
 				return
 			}
@@ -63,19 +63,6 @@ func TestACallerWaitsForABrokerThatStarts(t *testing.T) {
 	broker.Start()
 	if credential, err := source.Ready(patient(t)); err != nil || credential.Generation() != "1" {
 		t.Error(credential, err)
-	}
-}
-
-func TestSourcesOfOneRefAreOneWatch(t *testing.T) {
-	broker := fake.NewBroker(t)
-	broker.Set("provider/corp", token("1"), nil)
-	client := connect(t, broker)
-	one, other := client.Source(Provider("corp")), client.Source(Provider("corp"))
-	if one != other || one == client.Source(Provider("corp").WithEnv("A", "b")) {
-		t.Error("equal Refs share a Source, and others do not")
-	}
-	if _, err := one.Ready(patient(t)); err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -91,10 +78,10 @@ func TestMoreWatchesThanAConnectionTakesUseAnother(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	client.pool.mu.Lock()
-	defer client.pool.mu.Unlock()
-	if len(client.pool.slots) != 2 || client.pool.slots[0].watches != watchesPerConnection {
-		t.Errorf("%d connections", len(client.pool.slots))
+	client.shared.pool.mu.Lock()
+	defer client.shared.pool.mu.Unlock()
+	if len(client.shared.pool.slots) != 2 || client.shared.pool.slots[0].watches != watchesPerConnection {
+		t.Errorf("%d connections", len(client.shared.pool.slots))
 	}
 }
 
@@ -167,17 +154,17 @@ func TestReplaceReturnsTheNextCredentialOrNothing(t *testing.T) {
 func TestAGenerationThatWasReportedIsNotReportedAgainAtOnce(t *testing.T) {
 	client := connect(t, fake.NewBroker(t))
 	source := client.Source(Provider("corp"))
-	source.current.Store(&Credential{generation: "1"})
+	source.followed.current.Store(&Credential{generation: "1"})
 	answered := rejection{generation: "1", reported: true}
-	source.mu.Lock()
-	source.rejection = answered
-	source.mu.Unlock()
+	source.followed.mu.Lock()
+	source.followed.rejection = answered
+	source.followed.mu.Unlock()
 	source.Reject("1")
-	if source.lastRejection() != answered {
+	if source.followed.lastRejection() != answered {
 		t.Error("it would be reported again")
 	}
 	source.Reject("0")
-	if source.lastRejection() != answered {
+	if source.followed.lastRejection() != answered {
 		t.Error("a generation that is no longer current would be reported")
 	}
 }

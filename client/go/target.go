@@ -21,7 +21,7 @@ type NoCredentialError struct {
 }
 
 func (e *NoCredentialError) Error() string {
-	return fmt.Sprintf("credbroker: the request needs a credential, and none is valid: %v", e.Err)
+	return fmt.Sprintf("credbroker: the request needs a credential, and none is valid: %s", withReason(e.Err))
 }
 
 // Unwrap returns why the broker has no credential.
@@ -42,13 +42,15 @@ func (e *MovedError) Error() string {
 // cluster moves, the last one stays until it expires. A config names its target.
 type target struct {
 	name   string
-	source *Source
+	source *followed
 	to     destination
 	// For configs of Authenticate, which have their own authorities, TLS server name and proxy: the endpoint is the server.
 	authenticated bool
 	// nil: none. A function, so that no dumper of structs reads the password in it.
 	proxy func(*http.Request) (*url.URL, error)
 	last  atomic.Pointer[Credential]
+	// The time after which the connections of a certificate that was replaced are closed.
+	drain time.Duration
 
 	ctx  context.Context
 	stop context.CancelCauseFunc
@@ -58,11 +60,13 @@ type target struct {
 	lanes map[weak.Pointer[http.Transport]]weak.Pointer[lanes]
 }
 
-func newTarget(source *Source, credential *Credential, to destination, proxy *url.URL, authenticated bool) *target {
+func newTarget(
+	source *followed, credential *Credential, to destination, proxy *url.URL, authenticated bool, drain time.Duration,
+) *target {
 	ctx, stop := context.WithCancelCause(source.ctx)
 	t := &target{
 		name:   source.ref.String() + "#" + rand.Text(),
-		source: source, to: to, authenticated: authenticated, ctx: ctx, stop: stop,
+		source: source, to: to, authenticated: authenticated, drain: drain, ctx: ctx, stop: stop,
 		lanes: map[weak.Pointer[http.Transport]]weak.Pointer[lanes]{},
 	}
 	if proxy != nil {
@@ -122,7 +126,7 @@ func (t *target) newest() *Credential {
 // current returns the newest credential of this endpoint, unless it has expired.
 func (t *target) current() *Credential {
 	newest := t.newest()
-	if !newest.isValid(t.source.broker.now()) {
+	if !newest.isValid(t.source.shared.now()) {
 		return nil
 	}
 	return newest
@@ -148,7 +152,7 @@ func (t *target) ready(ctx context.Context) error {
 	defer cancel()
 	if _, err := t.source.ready(limited, brokerStart, t.current); err != nil {
 		if ctx.Err() != nil {
-			return context.Cause(ctx)
+			return err
 		}
 		if t.hasMoved() {
 			return &MovedError{Ref: t.source.ref}
@@ -162,7 +166,7 @@ func (t *target) ready(ctx context.Context) error {
 // credential.
 func (t *target) reject(credential *Credential) {
 	if !t.hasMoved() {
-		t.source.Reject(credential.generation)
+		t.source.reject(credential.generation)
 	}
 }
 
@@ -215,6 +219,3 @@ func (t *target) allLanes() []*lanes {
 	}
 	return all
 }
-
-// The time after which the connections of a certificate that was replaced are closed.
-func (t *target) drain() time.Duration { return t.source.broker.drain }

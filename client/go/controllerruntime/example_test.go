@@ -20,8 +20,17 @@ func ExampleSource() {
 	}
 	clusters := broker.Clusters("fleet")
 	reconciler := reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-		name := credbroker.ClusterName{Namespace: request.Namespace, Name: request.Name}
-		fmt.Println("now", clusters.Get(name))
+		state, known := clusters.Get(controllerruntime.NameOf(request))
+		if !known {
+			fmt.Println("gone:", request.NamespacedName)
+			broker.Forget(controllerruntime.NameOf(request).Ref())
+			return reconcile.Result{}, nil
+		}
+		config, err := broker.RESTConfig(ctx, state.Ref())
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		fmt.Println("now", state, config.Host)
 		return reconcile.Result{}, nil
 	})
 	err = builder.ControllerManagedBy(manager).

@@ -19,8 +19,8 @@ import (
 const betweenAttempts = time.Second
 
 // Source returns a source of one request for each cluster that exists, and then for each that is added, changed or removed.
-// The request has the namespace and the name of the ClusterProfile. A reconciler reads the state with Clusters.Get, which
-// returns nil for a cluster that was removed.
+// The request has the namespace and the name of the ClusterProfile, of which NameOf makes the name for Clusters.Get. A cluster
+// that was removed is not known there.
 //
 // The controller starts its workers when the broker has sent all clusters that it knows. For a broker that does not answer,
 // it waits as long as its CacheSyncTimeout.
@@ -28,6 +28,11 @@ func Source(clusters *credbroker.Clusters) source.SyncingSource {
 	return TypedSource(clusters, func(name credbroker.ClusterName) reconcile.Request {
 		return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: name.Namespace, Name: name.Name}}
 	})
+}
+
+// NameOf returns the cluster that a request is for.
+func NameOf(request reconcile.Request) credbroker.ClusterName {
+	return credbroker.ClusterName{Namespace: request.Namespace, Name: request.Name}
 }
 
 // TypedSource is Source for controllers with another type of requests.

@@ -68,7 +68,11 @@ func TestASourceHasARequestForEachChange(t *testing.T) {
 		if request.Namespace != "fleet" || request.Name != "paris" {
 			t.Fatal(request)
 		}
-		return clusters.Get(credbroker.ClusterName{Namespace: request.Namespace, Name: request.Name})
+		found, known := clusters.Get(NameOf(request))
+		if known != (found != nil) {
+			t.Error(found, known)
+		}
+		return found
 	}
 	if found := next(); found.Readiness != credbroker.Idle {
 		t.Error(found)
@@ -101,6 +105,13 @@ func TestAControllerWaitsForABrokerLongerThanOneAttempt(t *testing.T) {
 	ended, end := context.WithCancelCause(t.Context())
 	end(errors.New("the controller ended"))
 	if err := Source(connect(t, broker).Clusters("")).WaitForSync(ended); err == nil || !strings.Contains(err.Error(), "the controller ended") {
+		t.Error(err)
+	}
+	late, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	var unreachable *credbroker.UnreachableError
+	err := Source(connect(t, broker).Clusters("")).WaitForSync(late)
+	if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &unreachable) {
 		t.Error(err)
 	}
 }

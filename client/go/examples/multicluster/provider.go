@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
 
 	credbroker "github.com/credbroker/credbroker/client/go"
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -71,38 +73,91 @@ func (p *Provider) IndexField(ctx context.Context, object client.Object, field s
 	return errors.Join(failed...)
 }
 
-// Start implements multicluster.ProviderRunnable. It returns when ctx ends.
+// Start implements multicluster.ProviderRunnable. It returns when ctx ends. It logs why a cluster is left out, when that
+// changes.
 func (p *Provider) Start(ctx context.Context, aware multicluster.Aware) error {
 	fleet := p.broker.Clusters(p.namespace)
 	defer fleet.Close()
-	leave := map[credbroker.ClusterName]func(){}
+	defer background(ctx, func(ctx context.Context) { p.await(ctx, fleet) })()
+	followed, left := map[credbroker.ClusterName]func(){}, map[credbroker.ClusterName]string{}
 	for event := range fleet.Events(ctx) {
 		name := event.Cluster.ClusterName
-		stop, followed := leave[name]
+		stop, isFollowed := followed[name]
 		switch {
-		case event.Type == credbroker.ClusterRemoved && followed:
-			stop()
-			delete(leave, name)
-		case event.Type != credbroker.ClusterRemoved && !followed && event.Cluster.Cluster != nil:
-			leave[name] = background(ctx, func(ctx context.Context) { p.follow(ctx, name, aware) })
+		case event.Type == credbroker.ClusterRemoved:
+			if isFollowed {
+				stop()
+			}
+			delete(followed, name)
+			delete(left, name)
+		case isFollowed:
+		case event.Cluster.Cluster != nil:
+			delete(left, name)
+			followed[name] = background(ctx, func(ctx context.Context) { p.follow(ctx, name, aware) })
+		default:
+			if why := whyUnusable(event.Cluster); left[name] != why.Error() {
+				left[name] = why.Error()
+				logLeftOut(ctx, name, why, false)
+			}
 		}
 	}
-	for _, stop := range leave {
+	for _, stop := range followed {
 		stop()
 	}
 	return nil
 }
 
+func logger(ctx context.Context) logr.Logger { return log.FromContext(ctx).WithName("credbroker") }
+
+func logLeftOut(ctx context.Context, name credbroker.ClusterName, why error, engaged bool) {
+	logger(ctx).Info("the cluster is left out", "cluster", name.String(), "reason", credbroker.ReasonOf(why), "error", why.Error(), "isEngaged", engaged)
+}
+
+func whyUnusable(state *credbroker.ClusterState) error {
+	if state.Failure != nil {
+		return state.Failure
+	}
+	return fmt.Errorf("the broker has no endpoint for it (%s)", state.Readiness)
+}
+
+// await logs why there are no clusters, until the broker has sent them.
+func (p *Provider) await(ctx context.Context, fleet *credbroker.Clusters) {
+	for last := ""; ; {
+		err := fleet.Ready(ctx)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		if err.Error() != last {
+			last = err.Error()
+			logger(ctx).Error(err, "the clusters are not known")
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(p.retry):
+		}
+	}
+}
+
 // follow engages one cluster, and again for each of its endpoints, until ctx ends.
 func (p *Provider) follow(ctx context.Context, name credbroker.ClusterName, aware multicluster.Aware) {
-	defer p.broker.Forget(name.Ref())
 	engaged, stop := multicluster.ClusterName(name.String()), func() {}
-	for config := range p.broker.RESTConfigs(ctx, name.Ref()) {
+	var last *rest.Config
+	for change := range p.broker.RESTConfigs(ctx, name.Ref()) {
+		if change.Err != nil {
+			logLeftOut(ctx, name, change.Err, last != nil)
+			continue
+		}
+		logger(ctx).Info("the cluster can be used", "cluster", engaged)
+		// After a failure it is the same one again.
+		if reflect.DeepEqual(last, change.Config) {
+			continue
+		}
+		last = change.Config
 		stop()
 		stop = background(ctx, func(ctx context.Context) {
 			wait.UntilWithContext(ctx, func(ctx context.Context) {
-				if err := p.engage(ctx, engaged, config, aware); err != nil && ctx.Err() == nil {
-					log.Log.WithName("credbroker").Error(err, "the cluster failed", "cluster", engaged, "retryAfter", p.retry)
+				if err := p.engage(ctx, engaged, change.Config, aware); err != nil && ctx.Err() == nil {
+					logger(ctx).Error(err, "the cluster failed", "cluster", engaged, "retryAfter", p.retry)
 				}
 			}, p.retry)
 		})

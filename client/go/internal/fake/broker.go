@@ -136,6 +136,24 @@ func (b *Broker) Watches() int {
 	return b.watches
 }
 
+// Wait waits until a condition holds for the number of open watches of credentials.
+func (b *Broker) Wait(t testing.TB, done <-chan struct{}, condition func(watches int) bool) {
+	t.Helper()
+	for {
+		b.mu.Lock()
+		watches, changed := b.watches, b.changed
+		b.mu.Unlock()
+		if condition(watches) {
+			return
+		}
+		select {
+		case <-changed:
+		case <-done:
+			t.Fatalf("the broker has %d watches", watches)
+		}
+	}
+}
+
 // Failure returns a status as the broker sends it.
 func Failure(code codes.Code, reason, message string, more ...*errdetails.RetryInfo) error {
 	made := status.New(code, message+" ("+reason+")")
