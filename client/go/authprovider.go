@@ -50,7 +50,15 @@ func (a authProvider) WrapTransport(below http.RoundTripper) http.RoundTripper {
 // Login does nothing: the broker logs in.
 func (authProvider) Login() error { return nil }
 
-func (t *target) configure(config *rest.Config) *rest.Config {
+// configure adds what leads to the target, and fails if clients of the config could not use the credential.
+func (t *target) configure(config *rest.Config, credential *Credential) (*rest.Config, error) {
+	below, err := rest.TransportFor(config)
+	if err != nil {
+		return nil, &UnusableError{Problem: "client-go makes no transport of the config: " + err.Error()}
+	}
+	if t.needsConnections(credential) && replaceable(below) == nil {
+		return nil, &UnsupportedTransportError{Type: fmt.Sprintf("%T", below)}
+	}
 	config.AuthProvider = &clientcmdapi.AuthProviderConfig{Name: AuthProviderName, Config: map[string]string{pluginKey: t.name}}
-	return config
+	return config, nil
 }

@@ -67,6 +67,8 @@ type fleet struct {
 	fake   *fake.Broker
 	server *fake.APIServer
 	broker *Broker
+	// The client certificate of accepted.
+	pair fake.Pair
 	// What the clocks of the client show, once it is set.
 	late atomic.Pointer[instant]
 }

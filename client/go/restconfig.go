@@ -39,6 +39,8 @@ func (e *NoEndpointError) Error() string {
 //   - use no credential of a provider's earlier definition after the broker has reported its change;
 //   - wait up to ten seconds for a credential if there is no valid one, and then fail with [NoCredentialError].
 //
+// exec, attach and port-forward get the credential that is current when they begin, and go on until their own end.
+//
 // A config with a WrapTransport works with tokens. With a client certificate or a proxy of the cluster, see
 // [UnsupportedTransportError].
 func (b *Broker) RESTConfig(ctx context.Context, ref Ref) (*rest.Config, error) {
@@ -117,7 +119,7 @@ func (b *Broker) Authenticate(ctx context.Context, ref Ref, base *rest.Config) (
 	}
 	// client-go reads it again in a transport that this package replaces.
 	config.CAFile = ""
-	return b.targetOf(source, credential, to, nil, true).configure(config), nil
+	return b.targetOf(source, credential, to, nil, true).configure(config, credential)
 }
 
 func (b *Broker) configOf(source *Source, credential *Credential) (*rest.Config, error) {
@@ -135,7 +137,7 @@ func (b *Broker) configOf(source *Source, credential *Credential) (*rest.Config,
 	var proxy *url.URL
 	if text := cluster.ProxyURL(); text != "" {
 		// The error is left out, because it quotes the URL, which may have a password.
-		if proxy, err = url.Parse(text); err != nil || proxy.Host == "" {
+		if proxy, err = url.Parse(text); err != nil || proxy.Host == "" || !slices.Contains(proxySchemes, proxy.Scheme) {
 			return nil, &UnusableError{Problem: "the cluster's proxy is not a valid URL; use http://HOST:PORT, https://HOST:PORT or socks5://HOST:PORT"}
 		}
 	}
@@ -147,8 +149,10 @@ func (b *Broker) configOf(source *Source, credential *Credential) (*rest.Config,
 			ServerName: cluster.TLSServerName,
 			CAData:     append([]byte(nil), cluster.CertificateAuthorityData...),
 		},
-	}), nil
+	}, credential)
 }
+
+var proxySchemes = []string{"http", "https", "socks5", "socks5h"}
 
 // targetOf returns the one target of this source for the endpoint that credential came with. One of Authenticate is another
 // target, because its connections have another proxy.

@@ -174,6 +174,8 @@ func TestAnEndpointThatCannotBeUsedIsRefusedWithTheReason(t *testing.T) {
 		"user in its URL":          func(c *pb.Cluster) { c.Server = "https://c4n4ry:c4n4ry@paris.example" },
 		"does not verify them":     func(c *pb.Cluster) { c.InsecureSkipTlsVerify = true },
 		"proxy is not a valid URL": func(c *pb.Cluster) { proxy := "http://u:c4n4ry@ proxy"; c.ProxyUrl = &proxy },
+		"proxy is not a valid":     func(c *pb.Cluster) { proxy := "ftp://u:c4n4ry@proxy"; c.ProxyUrl = &proxy },
+		"unable to load root":      func(c *pb.Cluster) { c.CertificateAuthorityData = []byte("none") },
 	} {
 		cluster := at(f.server)
 		change(cluster)

@@ -20,9 +20,9 @@ func (e *OtherServerError) Error() string {
 	return fmt.Sprintf("credbroker: no credential is sent to %s, because it is for %s", e.Request, e.Credential)
 }
 
-// An UnsupportedTransportError says that a request was not sent: the credential has a client certificate, or the cluster a
-// proxy, and the config has a WrapTransport or another RoundTripper that hides the connections. Make the transport first,
-// and wrap that:
+// An UnsupportedTransportError says that a config cannot be used, or that a request was not sent: the credential has a
+// client certificate, or the cluster a proxy, and the config has a WrapTransport or another RoundTripper that hides the
+// connections. Make the transport first, and wrap that:
 //
 //	transport, err := rest.TransportFor(config)
 //	config = rest.AnonymousClientConfig(config)
@@ -43,23 +43,35 @@ type roundTripper struct {
 	below  http.RoundTripper
 	// nil: requests go through below.
 	lanes *lanes
+	// What below is then, if it is for exec, attach and port-forward.
+	upgrade upgrade
 }
 
 // roundTripper replaces the transport that client-go made of the config by connections that follow the certificate. Any
-// other RoundTripper is kept.
+// other RoundTripper is kept, and those of client-go for exec, attach and port-forward follow the certificate too.
 func (t *target) roundTripper(below http.RoundTripper) http.RoundTripper {
 	made := &roundTripper{target: t, below: below}
-	// DialTLSContext makes connections that cannot get the certificate.
-	if base := transportOfClientGo(below); base != nil && base.DialTLSContext == nil {
+	if base := replaceable(below); base != nil {
 		made.lanes = t.lanesOver(base)
+	} else {
+		made.upgrade = t.upgradeIn(below)
 	}
 	return made
 }
 
-// transportOfClientGo returns the transport in the wrappers of client-go's own cache, or nil if there are others.
-func transportOfClientGo(below http.RoundTripper) *http.Transport {
+// needsConnections says whether a header is not enough to use the credential.
+func (t *target) needsConnections(credential *Credential) bool {
+	return credential.certificate != nil || t.proxy != nil
+}
+
+// replaceable returns the transport in the wrappers of client-go's own cache, or nil if there are others.
+func replaceable(below http.RoundTripper) *http.Transport {
 	for {
 		if transport, ok := below.(*http.Transport); ok {
+			if transport.DialTLSContext != nil {
+				// Its connections cannot get the certificate.
+				return nil
+			}
 			return transport
 		}
 		wrapper, ok := below.(utilnet.RoundTripperWrapper)
@@ -77,18 +89,20 @@ func (r *roundTripper) RoundTrip(request *http.Request) (*http.Response, error) 
 		return nil, &OtherServerError{Request: destinationOf(request.URL).String(), Credential: r.target.to.String()}
 	}
 	credential, response, err := r.send(request)
-	if err != nil || response.StatusCode != http.StatusUnauthorized || hasOwnCredential(request) {
+	if credential == nil || !r.upgrade.isUnauthorized(response, err) || hasOwnCredential(request) {
 		return response, err
 	}
 	r.target.reject(credential)
 	if !isRepeatable(request) || r.target.replace(request.Context(), credential) == nil {
-		return response, nil
+		return response, err
 	}
-	// Read to its end, so that the connection is used again.
-	_, _ = io.CopyN(io.Discard, response.Body, 64<<10)
-	response.Body.Close()
+	if err == nil {
+		// Read to its end, so that the connection is used again.
+		_, _ = io.CopyN(io.Discard, response.Body, 64<<10)
+		response.Body.Close()
+	}
 	credential, response, err = r.send(request)
-	if err == nil && response.StatusCode == http.StatusUnauthorized {
+	if credential != nil && r.upgrade.isUnauthorized(response, err) {
 		r.target.reject(credential)
 	}
 	return response, err
@@ -118,18 +132,18 @@ func (r *roundTripper) send(request *http.Request) (*Credential, *http.Response,
 	}
 }
 
-// pass sends a request through a RoundTripper that is not a transport of client-go, such as the one of an upgrade to SPDY.
+// pass sends a request through a RoundTripper that is not a transport of client-go, such as the one of an upgrade.
 func (r *roundTripper) pass(request *http.Request) (*Credential, *http.Response, error) {
 	credential := r.target.current()
 	if credential == nil {
 		closeBody(request)
 		return nil, nil, &NoCredentialError{Err: ErrExpired}
 	}
-	if credential.certificate != nil || r.target.proxy != nil {
+	if !r.upgrade.isReady(credential) {
 		closeBody(request)
 		return nil, nil, &UnsupportedTransportError{Type: fmt.Sprintf("%T", r.below)}
 	}
-	response, err := r.below.RoundTrip(withToken(request, credential))
+	response, err := r.below.RoundTrip(withCertificate(withToken(request, credential), credential))
 	return credential, response, err
 }
 

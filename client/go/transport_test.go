@@ -4,8 +4,13 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
+	"reflect"
+	"regexp"
+	"runtime"
+	"slices"
 	"testing"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -32,6 +37,81 @@ func TestWrappersOfTheConfigSeeRequestsWithTokens(t *testing.T) {
 	_, err = client.Do(request(t, http.MethodGet, f.server.URL+"/version", nil))
 	var unsupported *UnsupportedTransportError
 	if !errors.As(err, &unsupported) {
+		t.Error(err)
+	}
+}
+
+// clientGo is the minor version of client-go that the tests are built with, such as v0.35. Programs of tests do not have
+// their modules in their build info, but the paths of files.
+func clientGo(t *testing.T) string {
+	t.Helper()
+	file, _ := runtime.FuncForPC(reflect.ValueOf(rest.TransportFor).Pointer()).FileLine(0)
+	found := regexp.MustCompile(`k8s\.io/client-go@(v[0-9]+\.[0-9]+)\.`).FindStringSubmatch(file)
+	if found == nil {
+		t.Fatalf("no version in %s", file)
+	}
+	return found[1]
+}
+
+// What is between the wrapper of this package and the connections decides whether certificates and proxies can be used. A
+// minor version of client-go that is not here is not supported yet: look at its package transport, and add it.
+func TestTheTransportOfEachMinorVersionOfClientGoIsTheOneThatIsReplaced(t *testing.T) {
+	want, supported := map[string][]string{
+		"v0.35": {"*http.Transport"},
+		"v0.36": {"*transport.trackedTransport", "*http.Transport"},
+		"v0.37": {"*transport.trackedTransport", "*http.Transport"},
+	}[clientGo(t)]
+	if !supported {
+		t.Errorf("client-go %s is not in the table", clientGo(t))
+	}
+	f := newFleet(t, false)
+	made := madeFor(t, f.config(t))
+	if made.lanes == nil {
+		t.Error("certificates and proxies cannot be used")
+	}
+	var found []string
+	for below := made.below; below != nil; {
+		found = append(found, fmt.Sprintf("%T", below))
+		wrapper, ok := below.(utilnet.RoundTripperWrapper)
+		if !ok {
+			break
+		}
+		below = wrapper.WrappedRoundTripper()
+	}
+	if !slices.Equal(found, want) {
+		t.Errorf("%v instead of %v", found, want)
+	}
+}
+
+// madeFor returns the wrapper of this package in the transport of a config.
+func madeFor(t *testing.T, config *rest.Config) *roundTripper {
+	t.Helper()
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if made, ok := transport.(*roundTripper); ok {
+			return made
+		}
+		transport = transport.(utilnet.RoundTripperWrapper).WrappedRoundTripper()
+	}
+}
+
+func TestAConfigWhoseTransportCannotBeUsedIsRefused(t *testing.T) {
+	f := newFleet(t, false)
+	hide := func(below http.RoundTripper) http.RoundTripper { return roundTripperFunc(below.RoundTrip) }
+	base := &rest.Config{Host: f.server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: f.server.CA}, WrapTransport: hide}
+	if _, err := f.broker.Authenticate(patient(t), parisRef, base); err != nil {
+		t.Errorf("with a token: %v", err)
+	}
+	f.rotate(t, certificate("2", f.server.Client(t, "ann")))
+	var unsupported *UnsupportedTransportError
+	if config, err := f.broker.Authenticate(patient(t), parisRef, base); !errors.As(err, &unsupported) || config != nil {
+		t.Error(config, err)
+	}
+	base = &rest.Config{Host: f.server.URL, Transport: hide(http.DefaultTransport)}
+	if _, err := f.broker.Authenticate(patient(t), parisRef, base); !errors.As(err, &unsupported) {
 		t.Error(err)
 	}
 }

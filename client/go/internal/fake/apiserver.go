@@ -14,8 +14,9 @@ import (
 	"testing"
 )
 
-// An APIServer has ConfigMaps that can be listed and watched, and answers 401 unless a request has a token or a client
-// certificate that it accepts. The first request is never answered if it is for /hold.
+// An APIServer has ConfigMaps that can be listed and watched, and pods that send back what they receive, and answers 401
+// unless a request has a token or a client certificate that it accepts. The first request is never answered if it is for
+// /hold.
 type APIServer struct {
 	// Its address, and the authority that signed its certificate.
 	URL string
@@ -178,6 +179,8 @@ func (a *APIServer) serve(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusUnauthorized, "Unauthorized", "Unauthorized")
 	case r.URL.Path == "/hold" && first:
 		<-r.Context().Done()
+	case isUpgrade(r.URL.Path):
+		upgrade(w, r)
 	case r.URL.Path == "/redirect":
 		http.Redirect(w, r, r.URL.Query().Get("to"), http.StatusTemporaryRedirect)
 	case !collection:
