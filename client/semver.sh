@@ -1,5 +1,5 @@
 #!/bin/bash
-# Compares the public API of the client library with that of the newest release, by the rules of semantic versioning.
+# Compares the public API of the client libraries with that of the newest release, by the rules of semantic versioning.
 # Before the first release, the file semver-baseline names the commit to compare with. Only a release renews it, or a
 # decision that breaks the API and that the commit explains.
 # It needs cargo-semver-checks. Without the history of that commit, as in a shallow clone, it says so and compares nothing.
@@ -15,9 +15,9 @@ tree=$directory/baseline
 rm -rf "$tree"
 mkdir -p "$tree"
 git archive "$baseline" | tar -x -C "$tree"
-# With the features of public-api.sh: without `messages` and `serialize`, which are not a part of the API.
-features=()
-for feature in async blocking rustls kube k8s-v1_34; do features+=(--features "$feature"); done
-CARGO_TARGET_DIR=$directory cargo semver-checks --manifest-path client/Cargo.toml --baseline-root "$tree/client" \
-    --only-explicit-features "${features[@]}"
+# As in public-api.sh: without the features of credbroker's own programs, whose names begin with an underscore.
+export CARGO_TARGET_DIR=$directory K8S_OPENAPI_ENABLED_VERSION=1.34
+cargo semver-checks --manifest-path client/Cargo.toml --baseline-root "$tree/client" \
+    --only-explicit-features --features async --features rustls
+cargo semver-checks --manifest-path client/kube/Cargo.toml --baseline-root "$tree/client/kube" --only-explicit-features
 rm -rf "$tree"

@@ -1,14 +1,14 @@
-//! Prints the changes of the fleet: `cargo run --example fleet_events`.
+//! Prints the changes of the fleet: `cargo run -p credbroker-client --example fleet_events`.
 #![expect(clippy::print_stdout, reason = "a program prints")]
 
 use std::error::Error;
 
-use credbroker_client::{ClusterEvent, Connections, Socket};
+use credbroker_client::{Broker, ClusterEvent};
 use futures_util::StreamExt;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let clusters = Connections::to(Socket::from_env()?).clusters(None);
+    let clusters = Broker::from_env()?.clusters();
     clusters.ready().await?;
     let mut events = clusters.events();
     while let Some(event) = events.next().await {

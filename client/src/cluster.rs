@@ -16,7 +16,7 @@ use credbroker_proto::v1;
 /// let reference = CredentialRef::provider("gke").cluster(cluster);
 /// ```
 #[derive(Clone, Default, Eq, PartialEq)]
-#[cfg_attr(feature = "serialize", derive(serde::Serialize), serde(rename_all = "camelCase"))]
+#[cfg_attr(feature = "_serialize", derive(serde::Serialize), serde(rename_all = "camelCase"))]
 #[non_exhaustive]
 pub struct Cluster {
     /// URL of the API server.
@@ -26,14 +26,14 @@ pub struct Cluster {
     /// Do not check the server's certificate.
     pub insecure_skip_tls_verify: bool,
     /// The certificate authorities of the server, in PEM. `None`: those that the machine trusts.
-    #[cfg_attr(feature = "serialize", serde(serialize_with = "crate::serialize::base64"))]
+    #[cfg_attr(feature = "_serialize", serde(serialize_with = "crate::serialize::base64"))]
     pub certificate_authority_data: Option<Vec<u8>>,
     /// URL of the proxy for all requests.
     pub proxy_url: Option<String>,
     /// Do not ask the server for compressed responses.
     pub disable_compression: bool,
     /// JSON of the extension `client.authentication.k8s.io/exec` of the cluster in a kubeconfig, for the plugin.
-    #[cfg_attr(feature = "serialize", serde(serialize_with = "crate::serialize::json"))]
+    #[cfg_attr(feature = "_serialize", serde(serialize_with = "crate::serialize::json"))]
     pub config: Option<Vec<u8>>,
 }
 

@@ -8,11 +8,11 @@ use crate::{cluster::Cluster, failure::Failure, reference::ClusterProfileRef};
 
 /// A `ClusterProfile`, and what the broker knows about it. It holds no secrets.
 #[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(feature = "serialize", derive(serde::Serialize), serde(rename_all = "camelCase"))]
+#[cfg_attr(feature = "_serialize", derive(serde::Serialize), serde(rename_all = "camelCase"))]
 #[non_exhaustive]
 pub struct ClusterState {
     /// Its namespace and name.
-    #[cfg_attr(feature = "serialize", serde(rename = "clusterProfile"))]
+    #[cfg_attr(feature = "_serialize", serde(rename = "clusterProfile"))]
     pub profile: ClusterProfileRef,
     /// `spec.displayName`.
     pub display_name: String,
@@ -36,7 +36,7 @@ pub struct ClusterState {
 
 /// Whether there is a credential for a cluster.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[cfg_attr(feature = "serialize", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+#[cfg_attr(feature = "_serialize", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum Readiness {
     /// The broker has a valid credential.
@@ -55,7 +55,7 @@ pub enum Readiness {
 
 /// A named property of a cluster.
 #[derive(Clone, Debug, Eq, PartialEq)]
-#[cfg_attr(feature = "serialize", derive(serde::Serialize), serde(rename_all = "camelCase"))]
+#[cfg_attr(feature = "_serialize", derive(serde::Serialize), serde(rename_all = "camelCase"))]
 #[non_exhaustive]
 pub struct Property {
     /// Its name.
@@ -66,7 +66,7 @@ pub struct Property {
 
 /// A provider that was not chosen.
 #[derive(Clone, Debug, Eq, PartialEq)]
-#[cfg_attr(feature = "serialize", derive(serde::Serialize), serde(rename_all = "camelCase"))]
+#[cfg_attr(feature = "_serialize", derive(serde::Serialize), serde(rename_all = "camelCase"))]
 #[non_exhaustive]
 pub struct SkippedProvider {
     /// Its name.
@@ -77,7 +77,7 @@ pub struct SkippedProvider {
 
 /// The API server that the broker reads the `ClusterProfile`s from.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-#[cfg_attr(feature = "serialize", derive(serde::Serialize), serde(rename_all = "camelCase"))]
+#[cfg_attr(feature = "_serialize", derive(serde::Serialize), serde(rename_all = "camelCase"))]
 #[non_exhaustive]
 pub struct HubState {
     /// The broker has read all `ClusterProfile`s at least once. Until then some clusters may be missing.
@@ -86,7 +86,7 @@ pub struct HubState {
     pub failure: Option<Failure>,
     /// Since when `synced` is as it is, and `failure` is present or absent.
     #[cfg_attr(
-        feature = "serialize",
+        feature = "_serialize",
         serde(rename = "sinceTime", serialize_with = "crate::serialize::time")
     )]
     pub since: Option<SystemTime>,
@@ -94,7 +94,7 @@ pub struct HubState {
 
 /// The clusters of the fleet at one time.
 #[derive(Clone, Debug, Default, PartialEq)]
-#[cfg_attr(feature = "serialize", derive(serde::Serialize), serde(rename_all = "camelCase"))]
+#[cfg_attr(feature = "_serialize", derive(serde::Serialize), serde(rename_all = "camelCase"))]
 #[non_exhaustive]
 pub struct ClusterList {
     /// Sorted by namespace and name.

@@ -1,4 +1,4 @@
-//! The deadline of a call.
+//! The deadlines of calls and waits.
 
 use std::{future::Future, time::Duration};
 
@@ -9,6 +9,9 @@ use crate::{error::Error, socket::Socket};
 
 /// The longest deadline that gRPC can express: eight digits of hours.
 const LONGEST: Duration = Duration::from_secs(99_999_999 * 3600);
+
+/// Time for a broker that is starting.
+pub(crate) const BROKER_START: Duration = Duration::from_secs(5);
 
 /// How long one call may take.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +31,7 @@ impl CallDeadline {
         socket: &Socket,
         response: impl Future<Output = Result<Response<T>, Status>>,
     ) -> Result<T, Error> {
-        let late = Error::Timeout { limit: self.0 };
+        let late = Error::timeout(self.0);
         match timeout(self.0, response).await {
             Err(_) => Err(late),
             Ok(Ok(response)) => Ok(response.into_inner()),
@@ -37,6 +40,15 @@ impl CallDeadline {
             Ok(Err(status)) => Err(Error::from_status(socket, &status)),
         }
     }
+}
+
+/// What `wait` resolves to within `limit`, or without a limit.
+pub(crate) async fn within<T>(
+    limit: Option<Duration>,
+    wait: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    let Some(limit) = limit else { return wait.await };
+    timeout(limit, wait).await.unwrap_or(Err(Error::timeout(limit)))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Why there is no credential, by what the caller can do about it.
 
-use std::{error::Error as StdError, path::PathBuf, sync::Arc, time::Duration};
+use std::{error::Error as StdError, fmt, path::PathBuf, sync::Arc, time::Duration};
 
 #[cfg(feature = "async")]
 use credbroker_proto::from_tonic;
@@ -12,7 +12,8 @@ use crate::{failure::Failure, lost::ConnectionLost, socket::Socket, trust::Trust
 #[cfg(feature = "async")]
 const WATCHES_PER_CONNECTION: &str = "watches of a connection";
 
-/// Why there is no credential. `Display` is one layer; the causes are in `source()`.
+/// Why there is no credential. The causes are in `source()`. `Display` is one layer; only a deadline that has passed also shows
+/// the last failure, which nothing else would show.
 ///
 /// ```
 /// use credbroker_client::{Error, Reason};
@@ -21,12 +22,13 @@ const WATCHES_PER_CONNECTION: &str = "watches of a connection";
 ///     match error.reason() {
 ///         Some(Reason::InteractionRequired) => "log in, then try again",
 ///         Some(Reason::UnknownClusterProfile | Reason::UnknownProvider) => "check the name",
+///         _ if error.is_timeout() => "allow more time",
 ///         _ if error.retry_after().is_some() => "try again later",
 ///         _ => "see the broker's log",
 ///     }
 /// }
 /// ```
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 #[expect(
     clippy::error_impl_error,
@@ -34,17 +36,18 @@ const WATCHES_PER_CONNECTION: &str = "watches of a connection";
 )]
 pub enum Error {
     /// The broker answered with an error.
-    #[error("{}", .0.message)]
     Failed(Box<Failure>),
-    /// The deadline passed before the broker answered. A plugin run that is in flight goes on: try again later.
-    #[error("no answer within {limit:?}")]
+    /// The deadline passed first. A plugin run that is in flight goes on: try again later.
     Timeout {
         /// The time that the caller allowed.
         limit: Duration,
+        /// What was waited for: `cluster fleet/paris`, for example.
+        what: Option<String>,
+        /// Why it did not come before.
+        last: Option<Arc<Error>>,
     },
     /// No broker listens there, it went away before it answered, or it accepts connections and sends nothing. Start or
     /// restart it.
-    #[error("no broker answers on {socket}")]
     Unreachable {
         /// The paths that were tried.
         socket: Socket,
@@ -53,19 +56,56 @@ pub enum Error {
     },
     /// The credential from the broker cannot be used: the broker and this library are of releases that do not fit, or the
     /// plugin prints something unusual. A person has to look at it.
-    #[error("the broker's credential cannot be used: {problem}; check what its plugin prints")]
     Unusable {
         /// What is wrong with it. Never a part of the credential.
         problem: &'static str,
     },
     /// The process that listens there may be an impostor. Nothing was sent to it. A person has to look at it.
-    #[error("the socket {} is not trusted: {}", path.display(), reason.of(path))]
     Untrusted {
         /// The socket.
         path: PathBuf,
         /// The problem and its remedy.
         reason: TrustError,
     },
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed(failure) => f.write_str(&failure.message),
+            Self::Timeout { limit, what: None, last: None } => write!(f, "no answer within {limit:?}"),
+            Self::Timeout { limit, what, last } => {
+                f.write_str("credbroker: ")?;
+                what.iter().try_for_each(|what| write!(f, "{what}: "))?;
+                write!(f, "deadline exceeded after {limit:?}; last: ")?;
+                match last {
+                    None => f.write_str("no answer yet, the plugin may be running"),
+                    Some(last) => {
+                        last.reason().iter().try_for_each(|reason| write!(f, "{}: ", reason.name()))?;
+                        write!(f, "{last}")?;
+                        last.source().iter().try_for_each(|cause| write!(f, ": {cause}"))
+                    }
+                }
+            }
+            Self::Unreachable { socket, .. } => write!(f, "no broker answers on {socket}"),
+            Self::Unusable { problem } => {
+                write!(f, "the broker's credential cannot be used: {problem}; check what its plugin prints")
+            }
+            Self::Untrusted { path, reason } => {
+                write!(f, "the socket {} is not trusted: {}", path.display(), reason.of(path))
+            }
+        }
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::Timeout { last, .. } => last.as_deref().map(|last| last as _),
+            Self::Unreachable { source, .. } => Some(source.as_ref()),
+            Self::Failed(_) | Self::Unusable { .. } | Self::Untrusted { .. } => None,
+        }
+    }
 }
 
 impl From<Failure> for Error {
@@ -75,6 +115,11 @@ impl From<Failure> for Error {
 }
 
 impl Error {
+    /// Whether the caller's deadline passed first. [`Self::reason`] and `source()` then have the last failure.
+    pub fn is_timeout(&self) -> bool {
+        matches!(self, Self::Timeout { .. })
+    }
+
     /// The stable reason, if the broker answered with one that this release knows.
     pub fn reason(&self) -> Option<Reason> {
         self.failure()?.reason
@@ -84,6 +129,7 @@ impl Error {
     pub fn failure(&self) -> Option<&Failure> {
         match self {
             Self::Failed(failure) => Some(failure),
+            Self::Timeout { last, .. } => last.as_ref()?.failure(),
             _ => None,
         }
     }
@@ -95,6 +141,7 @@ impl Error {
 
     /// Whether there is no broker now, but one may be starting, so that the call is worth another attempt: nothing listens
     /// yet, its queue is full, or the previous broker is shutting down.
+    #[doc(hidden)]
     pub fn may_be_starting(&self) -> bool {
         match self {
             Self::Failed(failure) => failure.reason == Some(Reason::Draining),
@@ -115,6 +162,12 @@ impl Error {
         failure.into()
     }
 
+    /// A call that has not been answered in time.
+    #[doc(hidden)]
+    pub const fn timeout(limit: Duration) -> Self {
+        Self::Timeout { limit, what: None, last: None }
+    }
+
     pub(crate) fn lost(socket: &Socket, lost: ConnectionLost) -> Self {
         Self::Unreachable { socket: socket.clone(), source: Arc::new(lost) }
     }
@@ -122,6 +175,16 @@ impl Error {
 
 #[cfg(feature = "async")]
 impl Error {
+    /// After a deadline: what was waited for, and why it did not come before.
+    pub(crate) fn waited_for(self, what: impl fmt::Display, last: impl FnOnce() -> Option<Self>) -> Self {
+        match self {
+            Self::Timeout { limit, what: None, last: None } => {
+                Self::Timeout { limit, what: Some(what.to_string()), last: last().map(Arc::new) }
+            }
+            other => other,
+        }
+    }
+
     /// A stream that must not end has ended.
     pub(crate) fn ended(socket: &Socket) -> Self {
         Self::lost(socket, ConnectionLost::new("the watch ended"))

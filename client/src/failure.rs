@@ -11,6 +11,7 @@ use prost_types::Any;
 #[non_exhaustive]
 pub struct Failure {
     /// The gRPC status code.
+    #[doc(hidden)]
     pub code: Code,
     /// The stable reason, if the broker sent one that this release knows.
     pub reason: Option<Reason>,
@@ -31,7 +32,8 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure without a reason: for tests of code that handles errors.
+    /// A failure without a reason.
+    #[doc(hidden)]
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self {
             code,

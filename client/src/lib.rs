@@ -1,20 +1,20 @@
 //! Client of credbroker, the local credential broker for Kubernetes.
 //!
+//! - [`Broker`] is the front door: [`Broker::credential`] is one call, [`Broker::source`] follows a credential, and
+//!   [`Broker::clusters`] follows the fleet.
 //! - [`CredentialSource`] is a credential that is always current, for programs that run for longer than a credential
-//!   lasts. Many sources share the [`Connections`] to one broker.
+//!   lasts.
 //! - [`Clusters`] are the `ClusterProfile`s that the broker knows, and their changes.
 //! - [`Authenticate`] is a tower layer that sends requests with the credential of a source, and reports the 401s.
 //! - `tls` (feature `rustls`) has connections that follow a client certificate.
-//! - `kube` (feature `kube`) makes a `kube::Client` that follows every rotation, and the endpoint of a `ClusterProfile`.
-//! - [`Client`] is one connection, for single calls. [`admin`] has the administrative calls.
-//! - `blocking` (feature `blocking`) is one call without a runtime, for processes that live for a millisecond. Without the
-//!   default feature `async` it is all that is built.
+//! - The crate `credbroker-kube` makes a `kube::Client` that follows every rotation and every move of its cluster.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! use credbroker_client::{CredentialRef, CredentialSource, Socket};
+//! use credbroker_client::{Broker, CredentialRef};
 //!
-//! let source = CredentialSource::open(Socket::from_env()?, CredentialRef::provider("gke")).await?;
+//! let source = Broker::from_env()?.source(CredentialRef::provider("gke"));
+//! source.ready().await?;
 //! let mut headers = http::HeaderMap::new();
 //! if let Some(credential) = source.current() {
 //!     credential.authorize(&mut headers);
@@ -23,26 +23,34 @@
 //! # }
 //! ```
 //!
-//! The broker runs on Linux. This crate also builds on macOS, so that programs that use it can be developed there.
+//! Every [`Error`] has a stable [`Error::reason`] if the broker gave one, also after a deadline
+//! ([`Broker::timeout`], [`CredentialSource::ready_within`]).
+//!
+//! The broker runs on Linux. This crate also builds on macOS, so that programs that use it can be developed there. What is not
+//! shown here, and the features whose names begin with an underscore, are for credbroker's own programs.
 
+/// For the command line.
 #[cfg(feature = "async")]
+#[doc(hidden)]
 pub mod admin;
 #[cfg(feature = "async")]
 mod authenticate;
-#[cfg(feature = "blocking")]
+/// For the shim.
+#[cfg(feature = "_blocking")]
+#[doc(hidden)]
 pub mod blocking;
+#[cfg(feature = "async")]
+mod broker;
 #[cfg(feature = "async")]
 mod client;
 #[cfg(feature = "async")]
 mod clock;
-#[cfg(any(feature = "async", feature = "blocking"))]
+#[cfg(any(feature = "async", feature = "_blocking"))]
 mod cluster;
 #[cfg(feature = "async")]
 mod cluster_state;
 mod connect;
-#[cfg(feature = "async")]
-mod connections;
-#[cfg(any(feature = "async", feature = "blocking"))]
+#[cfg(any(feature = "async", feature = "_blocking"))]
 mod credential;
 #[cfg(feature = "async")]
 mod deadline;
@@ -52,23 +60,22 @@ mod failure;
 mod fleet;
 #[cfg(feature = "async")]
 mod health;
-#[cfg(feature = "kube")]
-pub mod kube;
 mod lost;
-#[cfg(all(feature = "messages", any(feature = "async", feature = "blocking")))]
+#[cfg(all(feature = "_messages", any(feature = "async", feature = "_blocking")))]
 mod messages;
-/// For credbroker's own programs. It is not a part of the API.
+/// For credbroker's own programs.
 #[doc(hidden)]
 pub mod paths;
 #[cfg(feature = "async")]
 mod pool;
-#[cfg(any(feature = "async", feature = "blocking"))]
+#[cfg(any(feature = "async", feature = "_blocking"))]
 mod reference;
 #[cfg(feature = "async")]
 mod rejection;
+/// For credbroker's own programs.
 #[doc(hidden)]
 pub mod safety;
-#[cfg(feature = "serialize")]
+#[cfg(feature = "_serialize")]
 mod serialize;
 mod socket;
 #[cfg(feature = "async")]
@@ -82,38 +89,43 @@ mod transport;
 mod trust;
 
 #[cfg(feature = "async")]
-pub use authenticate::{
-    Authenticate, AuthenticateError, Authenticated, Destination, Never, Repeat, WithoutBody,
-};
+pub use authenticate::{Authenticate, AuthenticateError, Authenticated, Repeat, WithoutBody};
 #[cfg(feature = "async")]
-pub use client::Client;
-#[cfg(any(feature = "async", feature = "blocking"))]
+pub use broker::Broker;
+#[cfg(any(feature = "async", feature = "_blocking"))]
 pub use cluster::Cluster;
 #[cfg(feature = "async")]
-pub use cluster_state::{
-    ClusterChanges, ClusterList, ClusterState, HubState, Property, Readiness, SkippedProvider,
-};
-#[cfg(feature = "async")]
-pub use connections::Connections;
-pub use credbroker_proto::{Code, Reason};
-#[cfg(any(feature = "async", feature = "blocking"))]
+pub use cluster_state::{ClusterState, HubState, Property, Readiness, SkippedProvider};
+pub use credbroker_proto::Reason;
+#[cfg(any(feature = "async", feature = "_blocking"))]
 pub use credential::{Credential, TlsIdentity};
 pub use error::Error;
 pub use failure::Failure;
 #[cfg(feature = "async")]
-pub use fleet::{ClusterEvent, ClusterEvents, Clusters};
-#[cfg(any(feature = "async", feature = "blocking"))]
+pub use fleet::{ClusterEvent, Clusters};
+#[cfg(any(feature = "async", feature = "_blocking"))]
 pub use reference::{ClusterProfileRef, CredentialRef, ParseClusterProfileError};
-#[cfg(feature = "async")]
-pub use rejection::{RejectionReport, ReportOutcome};
-#[cfg(any(feature = "async", feature = "blocking"))]
+#[cfg(any(feature = "async", feature = "_blocking"))]
 pub use secrecy::{ExposeSecret, SecretSlice, SecretString};
-pub use socket::{IgnoredRuntimeDirectory, Socket, SocketError, SocketSources};
+pub use socket::{Socket, SocketError};
 #[cfg(feature = "async")]
-pub use source::{CredentialChanges, CredentialSource};
+pub use source::CredentialSource;
 pub use trust::TrustError;
 
-/// The Rust program of the README compiles.
-#[cfg(all(doctest, feature = "kube"))]
-#[doc = include_str!("../../README.md")]
-mod readme {}
+// For credbroker's own programs and crates.
+#[cfg(feature = "async")]
+#[doc(hidden)]
+pub use authenticate::Destination;
+#[cfg(feature = "async")]
+#[doc(hidden)]
+pub use client::Client;
+#[cfg(feature = "async")]
+#[doc(hidden)]
+pub use cluster_state::{ClusterChanges, ClusterList};
+#[doc(hidden)]
+pub use credbroker_proto::Code;
+#[cfg(feature = "async")]
+#[doc(hidden)]
+pub use rejection::{RejectionReport, ReportOutcome};
+#[doc(hidden)]
+pub use socket::{IgnoredRuntimeDirectory, SocketSources};

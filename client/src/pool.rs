@@ -13,7 +13,7 @@ use futures_util::{
 
 use crate::{
     client::Client, cluster_state::ClusterChanges, credential::Credential, error::Error,
-    reference::CredentialRef, rejection::RejectionReport, socket::Socket,
+    reference::CredentialRef, socket::Socket,
 };
 
 /// The broker allows 1,000 by default; fewer keep what one lost connection costs small.
@@ -131,16 +131,14 @@ impl ConnectionPool {
         Arc::new(Subscription { pool: Arc::clone(self), lease: Mutex::default() })
     }
 
-    pub(crate) async fn report(
+    /// One call. The limit of watches on a connection does not concern it.
+    pub(crate) async fn call<T>(
         self: &Arc<Self>,
-        reference: &CredentialRef,
-        generation: &str,
-    ) -> Result<RejectionReport, Error> {
-        // The limit of watches on a connection does not concern calls.
+        call: impl AsyncFnOnce(Client) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let (lease, connecting) = Self::lease(self, |_| true);
         let client = connecting.await.inspect_err(|_| lease.give_up())?;
-        let outcome = client.report_rejected(reference, generation).await;
-        outcome.inspect_err(|error| _ = lease.on_error(error))
+        call(client).await.inspect_err(|error| _ = lease.on_error(error))
     }
 
     /// A share of the first suitable connection, or of a new one.

@@ -2,13 +2,13 @@
 
 use std::{fmt, str::FromStr};
 
-use credbroker_proto::v1::{self, ProviderRef, credential_ref::Source};
+use credbroker_proto::v1::{self, ContextRef, ProviderRef, credential_ref::Source};
 
 use crate::cluster::Cluster;
 
 /// The name of a `ClusterProfile` object (multicluster.x-k8s.io).
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-#[cfg_attr(feature = "serialize", derive(serde::Serialize))]
+#[cfg_attr(feature = "_serialize", derive(serde::Serialize))]
 pub struct ClusterProfileRef {
     /// Its namespace.
     pub namespace: String,
@@ -34,7 +34,7 @@ pub struct ParseClusterProfileError;
 /// assert!(!format!("{prod:?}").contains("prod"));
 /// # drop(paris);
 /// ```
-#[derive(Clone, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct CredentialRef(v1::CredentialRef);
 
 impl ClusterProfileRef {
@@ -92,6 +92,12 @@ impl CredentialRef {
         ClusterProfileRef::new(namespace, name).into()
     }
 
+    /// The credential of a context of a kubeconfig that the broker follows. `digest` is the digest of the file and the context
+    /// that `credbroker kubeconfig` writes beside the name.
+    pub fn context(name: impl Into<String>, digest: impl Into<String>) -> Self {
+        Self::of(Source::Context(ContextRef { digest: digest.into(), name: name.into() }))
+    }
+
     /// Adds a variable of the caller's environment. The broker uses it only if the provider's `callerEnv` names it.
     #[must_use]
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
@@ -118,7 +124,7 @@ impl CredentialRef {
         Self(v1::CredentialRef { source: Some(source), ..v1::CredentialRef::default() })
     }
 
-    #[cfg(feature = "messages")]
+    #[cfg(feature = "_messages")]
     pub(crate) fn from_message(message: v1::CredentialRef) -> Self {
         Self(message)
     }
@@ -128,7 +134,7 @@ impl CredentialRef {
         self.0.clone()
     }
 
-    #[cfg(feature = "blocking")]
+    #[cfg(feature = "_blocking")]
     pub(crate) fn into_message(self) -> v1::CredentialRef {
         self.0
     }
@@ -140,9 +146,17 @@ impl From<ClusterProfileRef> for CredentialRef {
     }
 }
 
-impl fmt::Debug for CredentialRef {
+/// What the reference names: `provider gke`, `cluster fleet/paris` or `context prod`.
+impl fmt::Display for CredentialRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        match &self.0.source {
+            Some(Source::Provider(provider)) => write!(f, "provider {}", provider.name),
+            Some(Source::ClusterProfile(profile)) => {
+                write!(f, "cluster {}/{}", profile.namespace, profile.name)
+            }
+            Some(Source::Context(context)) => write!(f, "context {}", context.name),
+            None => f.write_str("credential"),
+        }
     }
 }
 

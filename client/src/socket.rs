@@ -65,9 +65,9 @@ pub struct SocketSources<'a> {
 #[non_exhaustive]
 pub struct SocketError {
     /// The flag or the variable: `--socket`, `CREDBROKER_SOCKET`, `--server-uid` or `CREDBROKER_SERVER_UID`.
+    #[doc(hidden)]
     pub origin: &'static str,
-    /// Its value.
-    pub value: String,
+    value: String,
     /// What it must be.
     expected: &'static str,
 }
@@ -167,6 +167,7 @@ impl Socket {
     /// # Errors
     ///
     /// The flag or the variable is not a path or `unix://` with an absolute path, or the other one is not a uid.
+    #[doc(hidden)]
     pub fn locate(sources: &SocketSources<'_>) -> Result<Self, SocketError> {
         let server_uid = match (sources.server_uid_flag, sources.server_uid_variable) {
             (Some(flag), _) => Some(uid("--server-uid", flag)?),
@@ -193,12 +194,14 @@ impl Socket {
     }
 
     /// The paths in the order in which they are looked up.
+    #[doc(hidden)]
     pub fn candidates(&self) -> impl Iterator<Item = &Path> {
         self.candidates.iter().map(PathBuf::as_path)
     }
 
     /// Set if `XDG_RUNTIME_DIR` is now a directory of another user: the socket in it, which is the first candidate, is then
     /// ignored.
+    #[doc(hidden)]
     pub fn ignored_runtime_directory(&self) -> Option<IgnoredRuntimeDirectory> {
         let Some(path) = &self.runtime_directory else { return self.ignored.clone() };
         let (owner, own) = (path.metadata().ok()?.uid(), geteuid().as_raw());

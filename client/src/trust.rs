@@ -12,10 +12,13 @@ const WRITABLE_BY_OTHERS: u32 = 0o022;
 /// Uid that the kernel shows for every user that a user namespace does not map (`/proc/sys/kernel/overflowuid`).
 const OVERFLOW: u32 = 65_534;
 
-/// Why a socket is not trusted.
+/// Why a socket is not trusted: the problem and its remedy.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error(transparent)]
+pub struct TrustError(#[from] Distrust);
+
 #[derive(Clone, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub enum TrustError {
+pub(crate) enum Distrust {
     /// Other users can create sockets in the directory.
     DirectoryWritable {
         /// The directory's permission bits.
@@ -49,8 +52,7 @@ pub enum TrustError {
     },
 }
 
-/// The problem and its remedy.
-impl fmt::Display for TrustError {
+impl fmt::Display for Distrust {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::DirectoryWritable { mode } => write!(
@@ -78,7 +80,7 @@ impl fmt::Display for TrustError {
     }
 }
 
-impl std::error::Error for TrustError {}
+impl std::error::Error for Distrust {}
 
 impl TrustError {
     /// The problem of the socket at `path`, with a command that names its directory.
@@ -105,15 +107,15 @@ pub(crate) fn check_server(
     owner: u32,
     own: impl FnOnce() -> u32,
     maps_every_user: impl FnOnce() -> bool,
-) -> Result<(), TrustError> {
+) -> Result<(), Distrust> {
     if uid == u32::MAX || (uid == OVERFLOW && !maps_every_user()) {
-        return Err(TrustError::UnmappedServer { uid });
+        return Err(Distrust::UnmappedServer { uid });
     }
     match expected {
         Some(expected) if expected == uid => Ok(()),
-        Some(expected) => Err(TrustError::OtherServer { uid, expected }),
+        Some(expected) => Err(Distrust::OtherServer { uid, expected }),
         None if [ROOT, owner].contains(&uid) || uid == own() => Ok(()),
-        None => Err(TrustError::Server { uid }),
+        None => Err(Distrust::Server { uid }),
     }
 }
 

@@ -25,6 +25,7 @@ pub const LIMIT: &str = "limit";
 
 impl Reason {
     /// Every reason, in the order of the `.proto`.
+    #[doc(hidden)]
     pub fn all() -> impl Iterator<Item = Self> {
         Self::ALL.into_iter()
     }
@@ -46,6 +47,7 @@ impl Reason {
     }
 
     /// The gRPC status code that goes with it.
+    #[doc(hidden)]
     pub const fn code(self) -> Code {
         match self {
             Self::ExecInfoTooLarge | Self::InvalidRequest => Code::InvalidArgument,

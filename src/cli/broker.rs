@@ -136,7 +136,7 @@ pub(super) fn timeout(text: &str) -> Result<Duration, &'static str> {
 pub(super) async fn connect(socket: &Socket, limit: Duration) -> Result<Client, Error> {
     let patience = if limit < CONNECT { limit } else { Duration::MAX };
     let connecting = tokio::time::timeout(patience, Client::connect(socket)).await;
-    Ok(connecting.unwrap_or(Err(Error::Timeout { limit }))?.timeout(limit))
+    Ok(connecting.unwrap_or(Err(Error::timeout(limit)))?.timeout(limit))
 }
 
 /// As [`connect`], and waits for a broker that starts, as long as `start`.

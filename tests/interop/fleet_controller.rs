@@ -44,7 +44,7 @@ fn fifty_clusters_are_read_under_their_own_identities_through_rotations() {
     let example = broker().with_file_name("examples/fleet");
     assert!(
         example.is_file(),
-        "no {}; build it with: cargo build --package credbroker-client --all-features --examples",
+        "no {}; build it with: cargo build --package credbroker-kube --examples",
         example.display()
     );
     let server = ApiServer::start(Accepts::Either);

@@ -18,7 +18,7 @@ fn a_kube_client_follows_certificates_and_tokens_without_a_failed_request() {
     let example = broker().with_file_name("examples/kube_loop");
     assert!(
         example.is_file(),
-        "no {}; build it with: cargo build -p credbroker-client --all-features --example kube_loop",
+        "no {}; build it with: cargo build --package credbroker-kube --examples",
         example.display()
     );
     let server = ApiServer::start(Accepts::Either);

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use credbroker_client::{Client, CredentialRef, CredentialSource, ExposeSecret as _, Socket};
+use credbroker_client::{Client, CredentialRef, ExposeSecret as _, Socket};
 use credbroker_test_support::{Accepts, ApiServer, Broker, Kubeconfig, Terminal, private_directory};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -152,9 +152,9 @@ async fn the_refresh_token_renews_without_a_person() {
     let issuer = Issuer::start("24s");
     let person = Person::new(&issuer, unchanged);
     person.log_in(&issuer);
-    let mut source =
-        CredentialSource::open(Socket::at(person.socket()), CredentialRef::provider("oidc")).await.unwrap();
-    let first = source.current().unwrap();
+    let followed = credbroker_client::Broker::at(Socket::at(person.socket()));
+    let mut source = followed.source(CredentialRef::provider("oidc"));
+    let first = source.ready().await.unwrap();
     let renewed = async {
         while source.current().is_none_or(|now| now.generation() == first.generation()) {
             source.changed().await;

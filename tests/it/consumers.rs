@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use credbroker_client::{Connections, CredentialRef, CredentialSource, Socket};
+use credbroker_client::{Broker, CredentialRef, CredentialSource, Socket};
 use credbroker_test_support::{FakePlugin, private_directory, private_file};
 use serde_json::json;
 use tokio::time::timeout;
@@ -47,9 +47,9 @@ async fn a_thousand_sources_keep_their_credential_through_a_sigkill_and_are_curr
         json!({"apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig", "providers": providers});
     private_file(&config, &text.to_string());
     let mut broker = serve(&config, &socket);
-    let connections = Connections::to(Socket::at(&socket));
+    let followed = Broker::at(Socket::at(&socket));
     let mut sources: Vec<_> =
-        (0..SOURCES).map(|_| connections.source(CredentialRef::provider("cloud"))).collect();
+        (0..SOURCES).map(|_| followed.source(CredentialRef::provider("cloud"))).collect();
     for source in &mut sources {
         until(source, |_| true).await;
     }

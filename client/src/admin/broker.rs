@@ -9,7 +9,7 @@ use crate::{cluster_state::HubState, failure::Failure};
 
 /// A provider of the broker.
 #[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(feature = "serialize", derive(serde::Serialize), serde(rename_all = "camelCase"))]
+#[cfg_attr(feature = "_serialize", derive(serde::Serialize), serde(rename_all = "camelCase"))]
 #[non_exhaustive]
 pub struct ProviderState {
     /// Its name.
@@ -49,7 +49,7 @@ impl ProviderState {
 
 /// A running broker.
 #[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(feature = "serialize", derive(serde::Serialize), serde(rename_all = "camelCase"))]
+#[cfg_attr(feature = "_serialize", derive(serde::Serialize), serde(rename_all = "camelCase"))]
 #[non_exhaustive]
 pub struct BrokerInfo {
     /// Its version.
@@ -58,7 +58,7 @@ pub struct BrokerInfo {
     pub commit: Option<String>,
     /// When it started.
     #[cfg_attr(
-        feature = "serialize",
+        feature = "_serialize",
         serde(rename = "startTime", serialize_with = "crate::serialize::time")
     )]
     pub started_at: Option<SystemTime>,
@@ -69,7 +69,7 @@ pub struct BrokerInfo {
     /// The hub. `None`: none is configured.
     pub hub: Option<HubState>,
     /// Which configuration is in force. `None`: the broker does not say.
-    #[cfg_attr(feature = "serialize", serde(skip))]
+    #[cfg_attr(feature = "_serialize", serde(skip))]
     pub configuration: Option<ConfigurationState>,
 }
 

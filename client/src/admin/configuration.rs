@@ -8,11 +8,14 @@ use super::state::time;
 
 /// Which configuration of a broker is in force. The broker follows its files.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-#[cfg_attr(feature = "serialize", derive(serde::Serialize), serde(rename_all = "camelCase"))]
+#[cfg_attr(feature = "_serialize", derive(serde::Serialize), serde(rename_all = "camelCase"))]
 #[non_exhaustive]
 pub struct ConfigurationState {
     /// When the files were read last and had no problem.
-    #[cfg_attr(feature = "serialize", serde(rename = "readTime", serialize_with = "crate::serialize::time"))]
+    #[cfg_attr(
+        feature = "_serialize",
+        serde(rename = "readTime", serialize_with = "crate::serialize::time")
+    )]
     pub read_at: Option<SystemTime>,
     /// Changed configurations that were put in force since the broker started.
     pub reloads: u64,
@@ -20,7 +23,7 @@ pub struct ConfigurationState {
     pub problems: Vec<String>,
     /// Since when the files have problems.
     #[cfg_attr(
-        feature = "serialize",
+        feature = "_serialize",
         serde(rename = "problemsSinceTime", serialize_with = "crate::serialize::time")
     )]
     pub problems_since: Option<SystemTime>,

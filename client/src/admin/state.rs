@@ -8,7 +8,7 @@ use crate::{failure::Failure, reference::ClusterProfileRef};
 
 /// A credential in the broker's cache, without its secrets.
 #[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(feature = "serialize", derive(serde::Serialize), serde(rename_all = "camelCase"))]
+#[cfg_attr(feature = "_serialize", derive(serde::Serialize), serde(rename_all = "camelCase"))]
 #[non_exhaustive]
 pub struct CredentialState {
     /// The name of its provider.
@@ -29,13 +29,13 @@ pub struct CredentialState {
     pub generation: Option<String>,
     /// When the broker stops serving it.
     #[cfg_attr(
-        feature = "serialize",
+        feature = "_serialize",
         serde(rename = "expirationTime", serialize_with = "crate::serialize::time")
     )]
     pub expires_at: Option<SystemTime>,
     /// When the broker renews it, if it is in use.
     #[cfg_attr(
-        feature = "serialize",
+        feature = "_serialize",
         serde(rename = "nextRefreshTime", serialize_with = "crate::serialize::time")
     )]
     pub next_refresh: Option<SystemTime>,
@@ -50,21 +50,21 @@ pub struct CredentialState {
     /// Rejections by the API server. `None`: none was reported or suspected.
     pub rejections: Option<Rejections>,
     /// When the broker received it.
-    #[cfg_attr(feature = "serialize", serde(skip))]
+    #[cfg_attr(feature = "_serialize", serde(skip))]
     pub fetched_at: Option<SystemTime>,
     /// The earliest of all bounds, which sets `expires_at`: a name such as `tokenExp`, of the contract's
     /// `CredentialState.Bound`. `None`: there is no credential now.
-    #[cfg_attr(feature = "serialize", serde(skip))]
+    #[cfg_attr(feature = "_serialize", serde(skip))]
     pub bound: Option<String>,
     /// Why the plugin runs next, or does not: a name such as `refreshPoint`, of the contract's `CredentialState.Cause`.
-    #[cfg_attr(feature = "serialize", serde(skip))]
+    #[cfg_attr(feature = "_serialize", serde(skip))]
     pub next_run_cause: String,
     /// No run starts before this time, except for a rejection or when a person asks for one. `None`: the cause does not wait
     /// for a time.
-    #[cfg_attr(feature = "serialize", serde(skip))]
+    #[cfg_attr(feature = "_serialize", serde(skip))]
     pub next_run: Option<SystemTime>,
     /// Everything that `key` is made of. Only [`Admin::explain`](super::Admin::explain) sets it.
-    #[cfg_attr(feature = "serialize", serde(skip))]
+    #[cfg_attr(feature = "_serialize", serde(skip))]
     pub id_parts: Vec<IdPart>,
     /// The variables that select the account, and their values of at most 64 characters. Empty also if this process does not
     /// run as the broker's user.
@@ -77,7 +77,7 @@ pub struct CredentialState {
 
 /// A part of a key.
 #[derive(Clone, Debug, Eq, PartialEq)]
-#[cfg_attr(feature = "serialize", derive(serde::Serialize), serde(rename_all = "camelCase"))]
+#[cfg_attr(feature = "_serialize", derive(serde::Serialize), serde(rename_all = "camelCase"))]
 #[non_exhaustive]
 pub struct IdPart {
     /// What it is: a name such as `variable`, of the contract's `IdPart.Kind`.
@@ -93,7 +93,7 @@ pub struct IdPart {
 
 /// Whether a credential can be served.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[cfg_attr(feature = "serialize", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+#[cfg_attr(feature = "_serialize", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum State {
     /// It is valid.
@@ -112,7 +112,7 @@ pub enum State {
 
 /// Reported and suspected rejections, and what the broker did about them.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[cfg_attr(feature = "serialize", derive(serde::Serialize), serde(rename_all = "camelCase"))]
+#[cfg_attr(feature = "_serialize", derive(serde::Serialize), serde(rename_all = "camelCase"))]
 #[non_exhaustive]
 pub struct Rejections {
     /// Rejections of all generations that a client reported or an API server confirmed.
@@ -123,7 +123,7 @@ pub struct Rejections {
     pub last_verdict: Option<Verdict>,
     /// No rejection starts a run before this time. `None`: the next one may.
     #[cfg_attr(
-        feature = "serialize",
+        feature = "_serialize",
         serde(rename = "nextRunTime", serialize_with = "crate::serialize::time")
     )]
     pub next_run: Option<SystemTime>,
@@ -131,7 +131,7 @@ pub struct Rejections {
 
 /// What an API server says about a credential.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[cfg_attr(feature = "serialize", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+#[cfg_attr(feature = "_serialize", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum Verdict {
     /// It answered 401.

@@ -1,19 +1,19 @@
 //! Why a request was not sent.
 
+use credbroker_proto::Reason;
+
 use super::destination::Destination;
 use crate::error::Error;
 
-/// Why a request was not sent.
+/// Why a request was not sent: there is no credential, or it is not one for the server of the request.
 #[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum AuthenticateError {
-    /// No credential is valid, and none arrived within ten seconds. Send the request again later.
+#[error(transparent)]
+pub struct AuthenticateError(#[from] pub(super) Refusal);
+
+#[derive(Clone, Debug, thiserror::Error)]
+pub(super) enum Refusal {
     #[error("the request needs a credential, and none is valid")]
-    NoCredential {
-        /// Why the broker has none.
-        source: Error,
-    },
-    /// The credential is for another cluster than the request. Send the request to that cluster, or allow any host.
+    NoCredential(#[source] Error),
     #[error(
         "no credential is sent to {destination}, because it is for {cluster}; send the request there, or use any_host"
     )]
@@ -23,14 +23,12 @@ pub enum AuthenticateError {
         /// The cluster that the broker sent with the credential.
         cluster: Destination,
     },
-    /// Others on the network could read the credential. Use https, or allow it.
+    /// Others on the network could read the credential.
     #[error("no credential is sent to {destination} without TLS; use https, or allow_plaintext")]
     Plaintext {
         /// The server of the request.
         destination: Destination,
     },
-    /// The broker sent no cluster with the credential, so it is not known which server may have it. Name the server, or
-    /// allow any host.
     #[error(
         "no credential is sent to {destination}, because the broker names no cluster for it; name the server, or use any_host"
     )]
@@ -38,4 +36,14 @@ pub enum AuthenticateError {
         /// The server of the request.
         destination: Destination,
     },
+}
+
+impl AuthenticateError {
+    /// The stable reason, if there is no credential and the broker said why. Such a request can be sent again later.
+    pub fn reason(&self) -> Option<Reason> {
+        match &self.0 {
+            Refusal::NoCredential(error) => error.reason(),
+            _ => None,
+        }
+    }
 }

@@ -67,8 +67,8 @@ impl<R> Authenticate<R> {
         self
     }
 
-    /// Which requests may be sent once more after a 401: [`WithoutBody`] (the default), [`Never`](super::Never), or a
-    /// closure that copies a body.
+    /// Which requests may be sent once more after a 401: [`WithoutBody`] (the default), or those whose body a closure copies.
+    /// `|_: &B| None` repeats none.
     #[must_use]
     pub fn repeat<N>(self, repeat: N) -> Authenticate<N> {
         Authenticate { source: self.source, policy: self.policy, repeat }

@@ -5,12 +5,12 @@ mod error;
 mod layer;
 mod policy;
 mod repeat;
-pub(crate) mod service;
+mod service;
 #[cfg(test)]
 mod tests;
 
 pub use destination::Destination;
 pub use error::AuthenticateError;
 pub use layer::Authenticate;
-pub use repeat::{Never, Repeat, WithoutBody};
+pub use repeat::{Repeat, WithoutBody};
 pub use service::Authenticated;

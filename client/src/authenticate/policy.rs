@@ -2,7 +2,7 @@
 
 use http::{Uri, uri::Scheme};
 
-use super::{destination::Destination, error::AuthenticateError};
+use super::{destination::Destination, error::Refusal};
 use crate::cluster::Cluster;
 
 /// The limits on where credentials are sent.
@@ -18,19 +18,15 @@ pub(super) struct Policy {
 
 impl Policy {
     /// What can be checked before there is a credential.
-    pub(super) fn check_scheme(&self, uri: &Uri) -> Result<(), AuthenticateError> {
+    pub(super) fn check_scheme(&self, uri: &Uri) -> Result<(), Refusal> {
         if self.plaintext || uri.scheme() == Some(&Scheme::HTTPS) {
             return Ok(());
         }
-        Err(AuthenticateError::Plaintext { destination: Destination::of(uri) })
+        Err(Refusal::Plaintext { destination: Destination::of(uri) })
     }
 
     /// Whether a credential that came with `cluster` may be sent to `uri`.
-    pub(super) fn check_cluster(
-        &self,
-        uri: &Uri,
-        cluster: Option<&Cluster>,
-    ) -> Result<(), AuthenticateError> {
+    pub(super) fn check_cluster(&self, uri: &Uri, cluster: Option<&Cluster>) -> Result<(), Refusal> {
         if self.any_host {
             return Ok(());
         }
@@ -41,9 +37,9 @@ impl Policy {
             None => self.server.clone(),
         };
         match expected {
-            None => Err(AuthenticateError::UnknownCluster { destination }),
+            None => Err(Refusal::UnknownCluster { destination }),
             Some(expected) if expected == destination => Ok(()),
-            Some(cluster) => Err(AuthenticateError::OtherCluster { destination, cluster }),
+            Some(cluster) => Err(Refusal::OtherCluster { destination, cluster }),
         }
     }
 }

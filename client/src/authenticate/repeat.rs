@@ -12,19 +12,9 @@ pub trait Repeat<B> {
 #[derive(Clone, Copy, Debug)]
 pub struct WithoutBody;
 
-/// Repeats no request.
-#[derive(Clone, Copy, Debug)]
-pub struct Never;
-
 impl<B: Body + Default> Repeat<B> for WithoutBody {
     fn copy(&self, body: &B) -> Option<B> {
         body.is_end_stream().then(B::default)
-    }
-}
-
-impl<B> Repeat<B> for Never {
-    fn copy(&self, _: &B) -> Option<B> {
-        None
     }
 }
 
@@ -45,6 +35,5 @@ mod tests {
     fn a_request_without_a_body_is_repeated_and_one_with_a_body_is_not() {
         let (empty, full) = (Full::<Bytes>::default(), Full::<Bytes>::from("text"));
         assert!(WithoutBody.copy(&empty).is_some() && WithoutBody.copy(&full).is_none());
-        assert!(Never.copy(&empty).is_none());
     }
 }

@@ -9,15 +9,14 @@ use std::{
 };
 
 use http::{Request, Response, StatusCode, header::AUTHORIZATION};
-use tokio::time::timeout;
 use tower::Service;
 
 use super::{
-    error::AuthenticateError,
+    error::{AuthenticateError, Refusal},
     policy::Policy,
     repeat::{Repeat, WithoutBody},
 };
-use crate::{credential::Credential, error::Error, source::handle::CredentialSource, transport::BoxError};
+use crate::{credential::Credential, source::handle::CredentialSource, transport::BoxError};
 
 /// How long a request waits for a credential.
 const CREDENTIAL: Duration = Duration::from_secs(10);
@@ -57,7 +56,7 @@ where
             return Box::pin(async move { response.await.map_err(Into::into) });
         }
         if let Err(error) = self.policy.check_scheme(request.uri()) {
-            return Box::pin(async { Err(error.into()) });
+            return Box::pin(async { Err(AuthenticateError::from(error).into()) });
         }
         let (head, body) = request.into_parts();
         let again = self.repeat.copy(&body).map(|body| Request::from_parts(head.clone(), body));
@@ -78,7 +77,7 @@ where
     S::Error: Into<BoxError>,
 {
     let credential = current(&source).await?;
-    policy.check_cluster(request.uri(), credential.cluster())?;
+    policy.check_cluster(request.uri(), credential.cluster()).map_err(AuthenticateError::from)?;
     credential.authorize(request.headers_mut());
     let response = inner.call(request).await.map_err(Into::into)?;
     if response.status() != StatusCode::UNAUTHORIZED {
@@ -101,11 +100,9 @@ where
     Ok(response)
 }
 
-pub(crate) async fn current(source: &CredentialSource) -> Result<Arc<Credential>, AuthenticateError> {
+async fn current(source: &CredentialSource) -> Result<Arc<Credential>, AuthenticateError> {
     if let Some(credential) = source.current() {
         return Ok(credential);
     }
-    let limit = CREDENTIAL;
-    let ready = timeout(limit, source.ready()).await.unwrap_or(Err(Error::Timeout { limit }));
-    ready.map_err(|source| AuthenticateError::NoCredential { source })
+    source.ready_within(CREDENTIAL).await.map_err(|error| Refusal::NoCredential(error).into())
 }

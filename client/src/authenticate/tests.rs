@@ -47,6 +47,10 @@ async fn ready() -> (Fake, tokio::sync::mpsc::UnboundedSender<Result<crate::cred
     (fake, broker)
 }
 
+fn refusal(error: &BoxError) -> &error::Refusal {
+    &error.downcast_ref::<AuthenticateError>().unwrap().0
+}
+
 const URI: &str = "https://api.example/version";
 
 /// A layer for credentials that come without a cluster.
@@ -99,7 +103,7 @@ async fn a_credential_is_sent_with_https_only_unless_plaintext_is_allowed() {
         let error = send(&mut layer.clone().layer(api.clone()), request(uri, "")).await.unwrap_err();
         let message = error.to_string();
         assert!(message.contains(destination) && !message.contains("c4n4ry"), "{message}");
-        assert!(matches!(error.downcast_ref(), Some(AuthenticateError::Plaintext { .. })));
+        assert!(matches!(refusal(&error), error::Refusal::Plaintext { .. }));
     }
     let mut allowed = layer.allow_plaintext(true).layer(api);
     let sent = send(&mut allowed, request("http://127.0.0.1:8001/version", ""));
@@ -157,7 +161,7 @@ async fn a_body_is_repeated_only_by_a_closure_that_copies_it() {
     broker.send(Ok(credential("2", HOUR))).unwrap();
     tokio::time::sleep(HOUR / 4).await;
 
-    let mut never = layer(&fake.source).repeat(Never).layer(api.clone());
+    let mut never = layer(&fake.source).repeat(|_: &Body| None).layer(api.clone());
     let sent = send(&mut never, request(URI, ""));
     let (status, _) = tokio::join!(sent, answer(&mut server, StatusCode::UNAUTHORIZED));
     assert_eq!(status.unwrap(), StatusCode::UNAUTHORIZED);
@@ -187,7 +191,7 @@ async fn an_expired_credential_is_never_sent_and_its_replacement_is_awaited() {
     fake.source.ready().await.unwrap();
     tokio::time::sleep(HOUR).await;
     let error = send(&mut service, request(URI, "")).await.unwrap_err();
-    assert!(matches!(error.downcast_ref(), Some(AuthenticateError::NoCredential { .. })), "{error:?}");
+    assert!(matches!(refusal(&error), error::Refusal::NoCredential(_)), "{error:?}");
 
     let late = async {
         tokio::time::sleep(std::time::Duration::from_secs(5)).await;
@@ -217,7 +221,7 @@ async fn a_credential_is_sent_only_to_its_cluster_and_follows_it_when_it_moves()
     broker.send(Ok(credential_at("https://moved.example", "2", HOUR))).unwrap();
     source.changed().await;
     let error = send(&mut service, request(URI, "")).await.unwrap_err();
-    assert!(matches!(error.downcast_ref(), Some(AuthenticateError::OtherCluster { .. })), "{error:?}");
+    assert!(matches!(refusal(&error), error::Refusal::OtherCluster { .. }), "{error:?}");
     let sent = send(&mut service, request("https://moved.example/version", ""));
     let (_, header) = tokio::join!(sent, answer(&mut server, StatusCode::OK));
     assert_eq!(header.unwrap(), "Bearer token-2");

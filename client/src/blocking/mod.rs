@@ -138,7 +138,7 @@ fn attempt(
             if status.details.is_empty()
                 && matches!(status.code, Code::DeadlineExceeded | Code::Cancelled) =>
         {
-            Err(Error::Timeout { limit })
+            Err(Error::timeout(limit))
         }
         Ok(Err(status)) => Err(Error::refused(socket, status.code, &status.message, &status.details)),
         Err(ExchangeError::Lost(text)) => Err(Error::lost(socket, ConnectionLost::new(text))),
@@ -150,6 +150,6 @@ fn attempt(
             );
             Err(unreachable(io::ErrorKind::TimedOut, text))
         }
-        Err(ExchangeError::TimedOut) => Err(Error::Timeout { limit }),
+        Err(ExchangeError::TimedOut) => Err(Error::timeout(limit)),
     }
 }

@@ -88,7 +88,7 @@ async fn every_call_ends_at_its_deadline() {
                 let begun = now();
                 let Err(error) = $call.await else { panic!("an answer") };
                 assert!(
-                    matches!(error, Error::Timeout { limit } if limit == $limit),
+                    matches!(error, Error::Timeout { limit, .. } if limit == $limit),
                     "{}: {error:?}",
                     stringify!($call)
                 );

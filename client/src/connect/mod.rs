@@ -18,7 +18,7 @@ use std::{
 use crate::{
     error::Error,
     socket::Socket,
-    trust::{TrustError, check_server, is_private},
+    trust::{Distrust, check_server, is_private},
 };
 use platform::own_uid;
 use shared::Refusal;
@@ -34,7 +34,7 @@ pub(crate) fn connect(socket: &Socket) -> Result<(UnixStream, Directory), Error>
     let unreachable =
         |source: io::Error| Error::Unreachable { socket: Socket::clone(&socket), source: Arc::new(source) };
     let path = first_that_exists(&socket).ok_or_else(|| unreachable(io::ErrorKind::NotFound.into()))?;
-    let untrusted = |reason: TrustError| Error::Untrusted { path: path.clone(), reason };
+    let untrusted = |reason: Distrust| Error::Untrusted { path: path.clone(), reason: reason.into() };
 
     let (parent, name) = split(&path).map_err(unreachable)?;
     let mut directory = Directory::open(parent).map_err(unreachable)?;
@@ -57,7 +57,7 @@ pub(crate) fn connect(socket: &Socket) -> Result<(UnixStream, Directory), Error>
 
 /// Whether only this user and root can have made the socket of `stream`, in `directory`, and the process that listens runs
 /// as this user: it may then say what this process runs. A read-only mount proves nothing here.
-#[cfg(feature = "blocking")]
+#[cfg(feature = "_blocking")]
 pub(crate) fn is_own(stream: &UnixStream, directory: &Directory) -> bool {
     let own = own_uid();
     platform::peer_uid(stream).is_ok_and(|uid| uid == own)

@@ -8,17 +8,17 @@ use std::{
 use super::platform::{Directory, own_uid};
 use crate::{
     paths::{OWN_SOCKET, own_folder, shared},
-    trust::{ROOT, TrustError, is_private, is_writable_by_others},
+    trust::{Distrust, ROOT, is_private, is_writable_by_others},
 };
 
 /// Why a directory is not used.
 pub(super) enum Refusal {
-    Untrusted(TrustError),
+    Untrusted(Distrust),
     Io(io::Error),
 }
 
-impl From<TrustError> for Refusal {
-    fn from(error: TrustError) -> Self {
+impl From<Distrust> for Refusal {
+    fn from(error: Distrust) -> Self {
         Self::Untrusted(error)
     }
 }
@@ -50,7 +50,7 @@ pub(super) fn choose(
         return Ok((directory, name));
     }
     if is_writable_by_others(directory.mode) {
-        return Err(TrustError::DirectoryWritable { mode: directory.mode }.into());
+        return Err(Distrust::DirectoryWritable { mode: directory.mode }.into());
     }
     // Its process proves to be the expected one when the connection is made.
     if expected.is_some() {
@@ -59,7 +59,7 @@ pub(super) fn choose(
     let trusted = [ROOT, own_uid(), directory.owner];
     if let Some(found) = shared(directory.path(), &trusted)? {
         return Err(
-            TrustError::Replaceable { directory: found.path, owner: found.owner, mode: found.mode }.into()
+            Distrust::Replaceable { directory: found.path, owner: found.owner, mode: found.mode }.into()
         );
     }
     if !directory.is_still_there()? {

@@ -19,9 +19,9 @@ fn a_real_directory_is_judged_by_its_mode() {
     connect(&Socket::at(&socket)).unwrap();
     set_permissions(directory.path(), Permissions::from_mode(0o777)).unwrap();
     let refused = connect(&Socket::at(&socket));
-    let writable = TrustError::DirectoryWritable { mode: 0o777 };
+    let writable = Distrust::DirectoryWritable { mode: 0o777 };
     assert!(
-        matches!(&refused, Err(Error::Untrusted { path, reason }) if *path == socket && *reason == writable),
+        matches!(&refused, Err(Error::Untrusted { path, reason }) if *path == socket && *reason == writable.into()),
         "{refused:?}"
     );
 }

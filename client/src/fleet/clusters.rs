@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, fmt, future::Future, sync::Arc};
 
 use futures_core::Stream;
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use tokio::{
     sync::watch,
     time::{Duration, sleep},
@@ -11,30 +11,28 @@ use tokio::{
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
-    event::{ClusterEvent, ClusterEvents},
+    event::ClusterEvent,
     view::{ClusterMap, View, ViewWriter, differences},
 };
 use crate::{
     cluster_state::{ClusterChanges, ClusterState, HubState},
+    deadline::{BROKER_START, within},
     error::Error,
     pool::ConnectionPool,
     reference::ClusterProfileRef,
     supervisor,
 };
 
-/// Time for a broker that is starting.
-const BROKER_START: Duration = Duration::from_secs(5);
-
-/// The clusters of the fleet, until the last clone is dropped.
+/// The clusters of the fleet, until the last clone is dropped: [`Broker::clusters`](crate::Broker::clusters).
 ///
 /// A task watches the broker and reconnects after a restart. Known clusters stay meanwhile, and are removed only after the
 /// broker has read its hub. Each clone gets every event.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// use credbroker_client::{ClusterEvent, Connections, Socket};
+/// use credbroker_client::{Broker, ClusterEvent};
 ///
-/// let mut clusters = Connections::to(Socket::from_env()?).clusters(Some("fleet"));
+/// let mut clusters = Broker::from_env()?.clusters_in("fleet");
 /// loop {
 ///     match clusters.event().await {
 ///         ClusterEvent::Added(cluster) => println!("{} was added", cluster.profile),
@@ -52,6 +50,7 @@ pub struct Clusters {
     /// The clusters of the events that this handle has made.
     seen: ClusterMap,
     pending: VecDeque<ClusterEvent>,
+    limit: Option<Duration>,
 }
 
 struct SharedClusters {
@@ -82,16 +81,36 @@ impl Clusters {
         self.shared.view.borrow().failure.clone()
     }
 
-    /// Waits until the broker has sent all clusters that it knows. Cancel safe.
+    /// Waits until the broker has sent all clusters that it knows, or as [`Broker::timeout`](crate::Broker::timeout) says.
+    /// Cancel safe.
     ///
     /// # Errors
     ///
     /// The error of the last attempt. The task continues to try: call this again later.
     ///
     /// - [`Error::Failed`]: the broker has no fleet; [`Error::reason`] says why.
+    /// - [`Error::Timeout`]: they were not there in time. Its `source()` is the last failure, if there was one.
     /// - [`Error::Unreachable`]: no broker answered within five seconds.
     /// - [`Error::Untrusted`]: what listens there may be an impostor.
     pub async fn ready(&self) -> Result<(), Error> {
+        self.wait(self.limit).await
+    }
+
+    /// As [`Self::ready`], for up to `limit`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::ready`].
+    pub async fn ready_within(&self, limit: Duration) -> Result<(), Error> {
+        self.wait(Some(limit)).await
+    }
+
+    async fn wait(&self, limit: Option<Duration>) -> Result<(), Error> {
+        let complete = within(limit, self.complete()).await;
+        complete.map_err(|error| error.waited_for("the clusters", || self.failure()))
+    }
+
+    async fn complete(&self) -> Result<(), Error> {
         let mut progress = self.shared.view.subscribe();
         let mut start = std::pin::pin!(sleep(BROKER_START));
         loop {
@@ -131,22 +150,27 @@ impl Clusters {
         }
     }
 
-    /// The events of a new handle: first one for each cluster that exists.
-    pub fn events(&self) -> ClusterEvents {
+    /// The events of a new handle: first one for each cluster that exists, then the changes. The stream never ends.
+    pub fn events(&self) -> impl Stream<Item = ClusterEvent> + Send + Unpin + use<> {
         let clusters = Self { seen: ClusterMap::default(), pending: VecDeque::new(), ..self.clone() };
-        ClusterEvents::new(stream::unfold(clusters, |mut clusters| async {
+        let events = stream::unfold(clusters, |mut clusters| async {
             let event = clusters.event().await;
             Some((event, clusters))
-        }))
+        });
+        events.boxed()
     }
 
-    pub(crate) fn over(pool: &Arc<ConnectionPool>, namespace: Option<String>) -> Self {
+    pub(crate) fn over(
+        pool: &Arc<ConnectionPool>,
+        namespace: Option<String>,
+        limit: Option<Duration>,
+    ) -> Self {
         let (subscription, watched) = (pool.subscribe(), namespace.clone());
         let watch = move || {
             let (subscription, namespace) = (Arc::clone(&subscription), watched.clone());
             async move { subscription.watch_clusters(namespace.as_deref()).await }
         };
-        Self::start(namespace, watch)
+        Self { limit, ..Self::start(namespace, watch) }
     }
 
     fn start<W, WF, S>(namespace: Option<String>, watch: W) -> Self
@@ -161,7 +185,7 @@ impl Clusters {
         #[expect(clippy::disallowed_methods, reason = "ends with the last handle of the clusters")]
         let task = AbortOnDropHandle::new(tokio::spawn(work));
         let shared = Arc::new(SharedClusters { namespace, view, _task: task });
-        Self { shared, progress, seen: ClusterMap::default(), pending: VecDeque::new() }
+        Self { shared, progress, seen: ClusterMap::default(), pending: VecDeque::new(), limit: None }
     }
 }
 

@@ -5,4 +5,4 @@ mod event;
 mod view;
 
 pub use clusters::Clusters;
-pub use event::{ClusterEvent, ClusterEvents};
+pub use event::ClusterEvent;

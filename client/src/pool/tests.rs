@@ -96,8 +96,8 @@ async fn a_thousand_refusals_that_are_not_about_the_connection_leave_one_connect
         let broker = Refusing::with(refusal(limit));
         let connections = broker.to();
         let followers = (
-            CredentialSource::over(&connections, CredentialRef::provider("p")),
-            Clusters::over(&connections, None),
+            CredentialSource::over(&connections, CredentialRef::provider("p"), None),
+            Clusters::over(&connections, None, None),
         );
         while broker.calls.load(Ordering::SeqCst) < 2_000 {
             sleep(Duration::from_secs(60)).await;
@@ -115,7 +115,7 @@ async fn a_thousand_refusals_that_are_not_about_the_connection_leave_one_connect
 async fn a_refusal_because_the_connection_is_full_opens_one_at_a_time() {
     let broker = Refusing::with(refusal(Some("watches of a connection")));
     let connections = broker.to();
-    let _source = CredentialSource::over(&connections, CredentialRef::provider("p"));
+    let _source = CredentialSource::over(&connections, CredentialRef::provider("p"), None);
     while broker.calls.load(Ordering::SeqCst) < 100 {
         sleep(Duration::from_secs(60)).await;
         assert!(leases(&connections).len() <= 1, "{:?}", leases(&connections));
@@ -176,7 +176,7 @@ fn an_error_that_is_not_about_the_connection_leaves_it_open_to_others() {
     for error in [
         overloaded(None),
         overloaded(Some("limits.entries")),
-        Error::Timeout { limit: Duration::from_secs(45) },
+        Error::timeout(Duration::from_secs(45)),
         Error::Unusable { problem: "x" },
     ] {
         first.on_error(&error);

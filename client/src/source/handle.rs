@@ -3,7 +3,7 @@
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use futures_core::Stream;
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use tokio::{
     sync::watch,
     time::{sleep, timeout},
@@ -11,27 +11,25 @@ use tokio::{
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
-    changes::CredentialChanges,
     report,
     scope::Scope,
     state::{Progress, Rejection, SourceState},
 };
 use crate::{
+    client::Client,
     clock::{self, Clock},
     credential::Credential,
+    deadline::{BROKER_START, within},
     error::Error,
     pool::ConnectionPool,
     reference::CredentialRef,
-    socket::Socket,
     supervisor,
 };
 
-/// Time for a broker that is starting.
-const BROKER_START: Duration = Duration::from_secs(5);
 /// Time for the plugin run that a rejection starts, and for its credential to arrive.
 const REPLACEMENT: Duration = Duration::from_secs(10);
 
-/// A credential that follows every rotation until the last clone is dropped.
+/// A credential that follows every rotation until the last clone is dropped: [`Broker::source`](crate::Broker::source).
 ///
 /// A task watches the broker, reconnects after a restart, and keeps the last valid credential meanwhile, until it expires.
 /// Only when the broker reports that the provider was changed or removed
@@ -43,10 +41,10 @@ const REPLACEMENT: Duration = Duration::from_secs(10);
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// use credbroker_client::{CredentialRef, CredentialSource, Socket};
+/// use credbroker_client::{Broker, CredentialRef};
 /// use futures_util::StreamExt;
 ///
-/// let source = CredentialSource::open(Socket::from_env()?, CredentialRef::provider("gke")).await?;
+/// let source = Broker::from_env()?.source(CredentialRef::provider("gke"));
 /// let mut changes = source.changes();
 /// while let Some(credential) = changes.next().await {
 ///     println!("now {}", credential.generation());
@@ -60,6 +58,7 @@ pub struct CredentialSource {
     progress: watch::Receiver<Progress>,
     seen: u64,
     scope: Option<Arc<Scope>>,
+    limit: Option<Duration>,
 }
 
 struct SharedSource {
@@ -70,20 +69,6 @@ struct SharedSource {
 }
 
 impl CredentialSource {
-    /// Follows a credential over a separate connection, and waits for the first one: up to five seconds for a broker
-    /// that is starting, and as long as it takes for a plugin run. [`Connections::source`](crate::Connections::source)
-    /// makes sources that share connections, and sources that do not wait.
-    ///
-    /// # Errors
-    ///
-    /// As [`CredentialSource::ready`].
-    pub async fn open(socket: Socket, reference: CredentialRef) -> Result<Self, Error> {
-        let mut source = Self::over(&ConnectionPool::new(socket), reference);
-        source.ready().await?;
-        source.seen = source.progress.borrow().rotations;
-        Ok(source)
-    }
-
     /// The newest credential. `None` before the first one, and when the last one expired or was dropped without a
     /// replacement.
     pub fn current(&self) -> Option<Arc<Credential>> {
@@ -108,16 +93,37 @@ impl CredentialSource {
         self.shared.state.progress.borrow().failure.clone()
     }
 
-    /// Waits until there is a credential. Cancel safe.
+    /// Waits until there is a credential: up to five seconds for a broker that is starting, and as long as a plugin run
+    /// takes, unless [`Broker::timeout`](crate::Broker::timeout) sets a limit. Cancel safe.
     ///
     /// # Errors
     ///
     /// The error of the last attempt. The source continues to try: call this again later, or read [`Self::current`].
     ///
     /// - [`Error::Failed`]: the broker has no credential; [`Error::reason`] says why.
+    /// - [`Error::Timeout`]: there was none in time. Its `source()` is the last failure, if there was one.
     /// - [`Error::Unreachable`]: no broker answered within five seconds.
     /// - [`Error::Untrusted`]: what listens there may be an impostor.
     pub async fn ready(&self) -> Result<Arc<Credential>, Error> {
+        self.wait(self.limit).await
+    }
+
+    /// As [`Self::ready`], for up to `limit`. Do not put another timeout around a wait: its error does not say why there is no
+    /// credential.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::ready`].
+    pub async fn ready_within(&self, limit: Duration) -> Result<Arc<Credential>, Error> {
+        self.wait(Some(limit)).await
+    }
+
+    async fn wait(&self, limit: Option<Duration>) -> Result<Arc<Credential>, Error> {
+        let first = within(limit, self.first()).await;
+        first.map_err(|error| error.waited_for(&self.shared.reference, || self.failure()))
+    }
+
+    async fn first(&self) -> Result<Arc<Credential>, Error> {
         let mut progress = self.shared.state.progress.subscribe();
         let mut start = std::pin::pin!(sleep(BROKER_START));
         loop {
@@ -138,7 +144,7 @@ impl CredentialSource {
         }
     }
 
-    /// Waits for a generation or a cluster that this handle has not returned from [`Self::open`] or this call. Changes in
+    /// Waits for a generation or a cluster that this call has not reported to this handle. The first one counts; changes in
     /// between are skipped. Cancel safe.
     pub async fn changed(&mut self) {
         let seen = self.seen;
@@ -147,17 +153,18 @@ impl CredentialSource {
         }
     }
 
-    /// The current credential, then one for each change.
-    pub fn changes(&self) -> CredentialChanges {
+    /// The current credential, then one for each change. Changes in between two polls are skipped. The stream never ends.
+    pub fn changes(&self) -> impl Stream<Item = Arc<Credential>> + Send + Unpin + use<> {
         let source = Self { seen: 0, ..self.clone() };
-        CredentialChanges::new(stream::unfold(source, |mut source| async {
+        let changes = stream::unfold(source, |mut source| async {
             loop {
                 source.changed().await;
                 if let Some(credential) = source.current() {
                     return Some((credential, source));
                 }
             }
-        }))
+        });
+        changes.boxed()
     }
 
     /// Reports that the API server answered 401 to `generation`. It does not wait. Several reports of one generation are
@@ -201,7 +208,11 @@ impl CredentialSource {
         self.scope.as_ref().zip(newest).is_some_and(|(scope, newest)| !scope.covers(&newest))
     }
 
-    pub(crate) fn over(pool: &Arc<ConnectionPool>, reference: CredentialRef) -> Self {
+    pub(crate) fn over(
+        pool: &Arc<ConnectionPool>,
+        reference: CredentialRef,
+        limit: Option<Duration>,
+    ) -> Self {
         let (subscription, reports) = (pool.subscribe(), Arc::clone(pool));
         let (watched, reported) = (reference.clone(), reference.clone());
         let watch = move || {
@@ -211,11 +222,11 @@ impl CredentialSource {
         let report = move |generation: String| {
             let (pool, reference) = (Arc::clone(&reports), reported.clone());
             async move {
-                let report = pool.report(&reference, &generation).await?;
-                Ok(report.credential.generation().to_owned())
+                let call = async |client: Client| client.report_rejected(&reference, &generation).await;
+                Ok(pool.call(call).await?.credential.generation().to_owned())
             }
         };
-        Self::start(reference, clock::system, watch, report)
+        Self { limit, ..Self::start(reference, clock::system, watch, report) }
     }
 
     fn start<W, WF, S, R, RF>(reference: CredentialRef, clock: Clock, watch: W, report: R) -> Self
@@ -239,6 +250,7 @@ impl CredentialSource {
             progress,
             seen: 0,
             scope: None,
+            limit: None,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The loop that keeps a source, or the clusters of the fleet, current.
 
-mod backoff;
+pub(crate) mod backoff;
 
 use std::future::Future;
 

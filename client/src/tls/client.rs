@@ -11,7 +11,6 @@ use std::{
 
 use http::{Request, Response, header::AUTHORIZATION};
 use http_body::Body;
-use hyper::body::Incoming;
 use hyper_util::{
     client::legacy::{self, Client},
     rt::{TokioExecutor, TokioTimer},
@@ -20,6 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tower::Service;
 
 use super::{
+    body::ResponseBody,
     connector::Connector,
     dialer::{Dialer, Tcp},
     generation::IdentityGeneration,
@@ -53,41 +53,29 @@ struct IdentityPool<B, D> {
     client: Client<Connector<D>, B>,
 }
 
-/// Why there is no response.
+/// Why there is no response: no credential is valid, its certificate cannot be presented, or the connection failed or ended
+/// before the response. `source()` says more.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SendError {
-    /// No credential is valid. Wait for [`CredentialSource::ready`].
+#[error(transparent)]
+pub struct SendError(#[from] Problem);
+
+#[derive(Debug, thiserror::Error)]
+enum Problem {
     #[error("the connection needs a credential, and none is valid")]
     Expired,
-    /// The client certificate cannot be presented. A person has to look at it.
     #[error("the credential's certificate cannot be presented")]
     Identity(#[from] IdentityError),
-    /// The connection failed, or ended before the response. Idempotent requests can be sent again.
     #[error("the request failed")]
-    Failed(#[source] RequestError),
+    Failed(#[source] legacy::Error),
 }
 
-/// The error of a request on a connection. Its `source()` may be a [`ConnectError`](super::ConnectError).
-#[derive(Debug)]
-pub struct RequestError(legacy::Error);
-
-impl RequestError {
-    /// Whether there was no connection, so that the request was not sent.
+impl SendError {
+    /// Whether there was no connection, so that the request was not sent. Others can be sent again if they are idempotent.
     pub fn is_connect(&self) -> bool {
-        self.0.is_connect()
-    }
-}
-
-impl fmt::Display for RequestError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl Error for RequestError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.0.source()
+        match &self.0 {
+            Problem::Expired | Problem::Identity(_) => true,
+            Problem::Failed(error) => error.is_connect(),
+        }
     }
 }
 
@@ -99,7 +87,7 @@ where
 {
     /// A client over TCP. Needs a tokio runtime.
     pub fn new(source: CredentialSource, settings: Settings) -> Self {
-        Self::over(Tcp::new(), source, settings)
+        Self::over(Tcp::default(), source, settings)
     }
 }
 
@@ -179,7 +167,7 @@ where
     B::Error: Into<Box<dyn Error + Send + Sync>>,
     D: Dialer,
 {
-    type Response = Response<Incoming>;
+    type Response = Response<ResponseBody>;
     type Error = SendError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, SendError>> + Send>>;
 
@@ -192,16 +180,14 @@ where
         let needs_none =
             request.headers().contains_key(AUTHORIZATION) && generations.known().identity.is_none();
         if generations.source.current().is_none() && !needs_none {
-            return Box::pin(async { Err(SendError::Expired) });
+            return Box::pin(async { Err(Problem::Expired.into()) });
         }
         match self.pools.current() {
             Ok(client) => {
                 let response = client.request(request);
-                Box::pin(
-                    async move { response.await.map_err(|error| SendError::Failed(RequestError(error))) },
-                )
+                Box::pin(async move { Ok(response.await.map_err(Problem::Failed)?.map(ResponseBody)) })
             }
-            Err(error) => Box::pin(async move { Err(error.into()) }),
+            Err(error) => Box::pin(async move { Err(Problem::from(error).into()) }),
         }
     }
 }

@@ -37,8 +37,7 @@ pub(super) struct Connector<D> {
 
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConnectError {
+pub(super) enum ConnectError {
     /// Nothing answers there.
     #[error("no connection to {host}")]
     Dial {

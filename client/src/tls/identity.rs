@@ -16,8 +16,7 @@ use crate::credential::TlsIdentity;
 ///
 /// The broker has checked that the key belongs to the certificate. This library does not check it again.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum IdentityError {
+pub(super) enum IdentityError {
     /// The cryptography provider of rustls cannot sign with the key: its algorithm is for example RSASSA-PSS, Ed448 or a
     /// Brainpool curve, or it is too short.
     #[error(

@@ -22,17 +22,23 @@
 //! # }
 //! ```
 
+mod body;
 mod client;
 mod connection;
 mod connector;
-pub(crate) mod dialer;
+mod dialer;
 mod generation;
 mod identity;
 mod pem;
-pub(crate) mod settings;
+mod settings;
 
-pub use client::{RequestError, RotatingClient, SendError};
-pub use connector::ConnectError;
+pub use body::ResponseBody;
+pub use client::{RotatingClient, SendError};
 pub use dialer::{Dialer, Tcp};
-pub use identity::IdentityError;
 pub use settings::{Settings, SettingsError};
+
+// Of credbroker-kube. Not a part of the API.
+#[doc(hidden)]
+pub use dialer::tcp;
+#[doc(hidden)]
+pub use settings::DRAIN;

@@ -13,7 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::identity::Identity;
 
-pub(crate) const DRAIN: Duration = Duration::from_secs(30);
+/// How long a connection stays open after its certificate was replaced.
+pub const DRAIN: Duration = Duration::from_secs(30);
 /// The dial timeout of client-go. Here it includes the handshake.
 const CONNECT: Duration = Duration::from_secs(30);
 const SESSIONS: usize = 64;
@@ -36,49 +37,28 @@ pub struct Settings {
     pub(super) drain: Duration,
     pub(super) connect: Duration,
     /// All connections of all identities end when this is cancelled.
-    pub(crate) ends: CancellationToken,
+    pub(super) ends: CancellationToken,
 }
 
-/// Why settings are not valid.
+/// Why settings are not valid. `source()` says more.
 #[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SettingsError {
-    /// A certificate of the bundle is not valid.
+#[error(transparent)]
+pub struct SettingsError(#[from] Problem);
+
+#[derive(Clone, Debug, thiserror::Error)]
+enum Problem {
     #[error("a certificate of the authorities' bundle cannot be used")]
-    Authority {
-        /// The problem of the certificate.
-        source: Arc<dyn Error + Send + Sync>,
-    },
-    /// The TLS config has a client certificate, which the source would replace. Remove it.
+    Authority(#[source] Arc<dyn Error + Send + Sync>),
     #[error("the TLS config already has a client certificate; remove it, the source provides one")]
     Identity,
-    /// The bundle has no certificate.
     #[error("the authorities' bundle has no PEM certificate")]
     NoAuthority,
-    /// The bundle is not PEM.
     #[error("the authorities' bundle is not valid PEM")]
-    Pem {
-        /// The problem of the text.
-        source: Arc<dyn Error + Send + Sync>,
-    },
-    /// The provider cannot do TLS 1.2 or 1.3.
+    Pem(#[source] Arc<dyn Error + Send + Sync>),
     #[error("the cryptography provider lacks what TLS needs")]
-    Provider {
-        /// What it lacks.
-        source: Arc<dyn Error + Send + Sync>,
-    },
-    /// The name is neither a DNS name nor an IP address.
-    #[error("{name:?} is not a valid TLS server name; use a DNS name or an IP address")]
-    ServerName {
-        /// The name.
-        name: String,
-    },
-}
-
-impl SettingsError {
-    pub(crate) fn pem(error: impl Error + Send + Sync + 'static) -> Self {
-        Self::Pem { source: Arc::new(error) }
-    }
+    Provider(#[source] Arc<dyn Error + Send + Sync>),
+    #[error("{0:?} is not a valid TLS server name; use a DNS name or an IP address")]
+    ServerName(String),
 }
 
 impl Settings {
@@ -86,33 +66,34 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// [`SettingsError::NoAuthority`], [`SettingsError::Pem`], [`SettingsError::Authority`]: use another bundle.
+    /// The bundle has no certificate, or one that cannot be used: use another bundle.
     pub fn trusting(authorities: &[u8]) -> Result<Self, SettingsError> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(authorities) {
-            let certificate = certificate.map_err(SettingsError::pem)?;
-            roots.add(certificate).map_err(|error| SettingsError::Authority { source: Arc::new(error) })?;
+            let certificate = certificate.map_err(|error| Problem::Pem(Arc::new(error)))?;
+            roots.add(certificate).map_err(|error| Problem::Authority(Arc::new(error)))?;
         }
         if roots.is_empty() {
-            return Err(SettingsError::NoAuthority);
+            return Err(Problem::NoAuthority.into());
         }
         let base = ClientConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()
-            .map_err(|error| SettingsError::Provider { source: Arc::new(error) })?
+            .map_err(|error| Problem::Provider(Arc::new(error)))?
             .with_root_certificates(roots)
             .with_no_client_auth();
         Self::with_config(base)
     }
 
     /// Verifies servers as `base` does. Its ALPN protocols, client certificate and session store are replaced; the protocol
-    /// is HTTP/1.1, which upgrades need.
+    /// is HTTP/1.1, which upgrades need. For credbroker-kube: with the next version of rustls it has another type.
     ///
     /// # Errors
     ///
-    /// [`SettingsError::Identity`]: `base` has a client certificate; remove it.
+    /// `base` has a client certificate; remove it.
+    #[doc(hidden)]
     pub fn with_config(base: ClientConfig) -> Result<Self, SettingsError> {
         if base.client_auth_cert_resolver.has_certs() {
-            return Err(SettingsError::Identity);
+            return Err(Problem::Identity.into());
         }
         Ok(Self { base, server_name: None, drain: DRAIN, connect: CONNECT, ends: CancellationToken::new() })
     }
@@ -121,10 +102,10 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// [`SettingsError::ServerName`]: it is neither a DNS name nor an address.
+    /// It is neither a DNS name nor an address.
     pub fn server_name(mut self, name: &str) -> Result<Self, SettingsError> {
         let parsed = ServerName::try_from(name.to_owned()).ok();
-        self.server_name = Some(parsed.ok_or_else(|| SettingsError::ServerName { name: name.to_owned() })?);
+        self.server_name = Some(parsed.ok_or_else(|| Problem::ServerName(name.to_owned()))?);
         Ok(self)
     }
 
@@ -140,6 +121,14 @@ impl Settings {
     #[must_use]
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.connect = limit;
+        self
+    }
+
+    /// Ends all connections when `ends` is cancelled. For credbroker-kube.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn until(mut self, ends: CancellationToken) -> Self {
+        self.ends = ends;
         self
     }
 
@@ -170,12 +159,12 @@ mod tests {
             |content: &str| format!("-----BEGIN CERTIFICATE-----\n{content}\n-----END CERTIFICATE-----\n");
         let refused = |bundle: &str| Settings::trusting(bundle.as_bytes()).unwrap_err();
         let (broken, empty) = (refused(&pem("!")), refused(&pem("AA==")));
-        assert!(matches!(broken, SettingsError::Pem { .. }), "{broken:?}");
-        assert!(matches!(empty, SettingsError::Authority { .. }), "{empty:?}");
+        assert!(matches!(broken.0, Problem::Pem(_)), "{broken:?}");
+        assert!(matches!(empty.0, Problem::Authority(_)), "{empty:?}");
         for error in [broken, empty] {
             let source = error.source().map(ToString::to_string);
             assert!(source.is_some_and(|source| !source.is_empty()), "{error:?}");
         }
-        assert!(matches!(refused("no PEM"), SettingsError::NoAuthority));
+        assert!(matches!(refused("no PEM").0, Problem::NoAuthority));
     }
 }

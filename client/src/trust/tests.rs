@@ -23,7 +23,7 @@ fn a_server_must_run_as_this_user_root_or_the_owner_of_the_directory() {
     for uid in [ROOT, own, owner] {
         assert_eq!(check(uid, None), Ok(()));
     }
-    assert_eq!(check(stranger, None), Err(TrustError::Server { uid: stranger }));
+    assert_eq!(check(stranger, None), Err(Distrust::Server { uid: stranger }));
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn an_expected_server_is_the_only_one() {
     let check = |uid| check_server(uid, Some(expected), owner, || own, || true);
     assert_eq!(check(expected), Ok(()));
     for uid in [ROOT, own, owner] {
-        assert_eq!(check(uid), Err(TrustError::OtherServer { uid, expected }));
+        assert_eq!(check(uid), Err(Distrust::OtherServer { uid, expected }));
     }
 }
 
@@ -43,7 +43,7 @@ fn a_server_that_the_kernel_cannot_map_is_not_identified_by_its_number() {
     {
         for expected in [None, Some(uid)] {
             let checked = check_server(uid, expected, uid, || uid, || maps_all);
-            let refusal = Err(TrustError::UnmappedServer { uid });
+            let refusal = Err(Distrust::UnmappedServer { uid });
             assert_eq!(checked, if is_identified { Ok(()) } else { refusal }, "{uid} {maps_all}");
         }
     }

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use credbroker_client::{Client, Connections, CredentialRef, CredentialSource, Socket};
+use credbroker_client::{Broker, Client, CredentialRef, CredentialSource, Socket};
 use credbroker_proto::v1::{
     self,
     credential_broker_server::{CredentialBroker, CredentialBrokerServer},
@@ -40,6 +40,8 @@ struct State {
     fleet: watch::Sender<Fleet>,
     reports: watch::Sender<Vec<String>>,
     connections: watch::Sender<usize>,
+    /// What a call for a provider is refused with.
+    refusals: Mutex<HashMap<String, Status>>,
     /// What a report of a generation leads to.
     on_report: Mutex<HashMap<String, Issued>>,
 }
@@ -61,6 +63,7 @@ impl FakeBroker {
             fleet: watch::Sender::default(),
             reports: watch::Sender::default(),
             connections: watch::Sender::default(),
+            refusals: Mutex::default(),
             on_report: Mutex::default(),
         };
         let private = Permissions::from_mode(0o700); // independent of the umask
@@ -99,8 +102,12 @@ impl FakeBroker {
         self.state.cell(provider).send_replace(Some((credential, None)));
     }
 
+    /// Refuses calls for the provider.
+    pub(crate) fn refuse(&self, provider: &str, status: Status) {
+        self.state.refusals.lock().unwrap().insert(provider.to_owned(), status);
+    }
+
     /// Sets the credential of the `ClusterProfile` `fleet/NAME`, and its cluster.
-    #[cfg(feature = "kube")]
     pub(crate) fn issue_for(&self, name: &str, credential: v1::Credential, cluster: v1::Cluster) {
         self.state.cell(&format!("fleet/{name}")).send_replace(Some((credential, Some(cluster))));
     }
@@ -114,7 +121,6 @@ impl FakeBroker {
     }
 
     /// The fleet has a cluster of that name there.
-    #[cfg(feature = "kube")]
     pub(crate) fn enlist(&self, name: &str, cluster: v1::Cluster) {
         self.put(name, name, Some(cluster));
     }
@@ -141,7 +147,6 @@ impl FakeBroker {
     }
 
     /// The same, with its cluster.
-    #[cfg(feature = "kube")]
     pub(crate) fn issue_for_on_report(
         &self,
         generation: &str,
@@ -159,8 +164,8 @@ impl FakeBroker {
         *self.state.connections.borrow()
     }
 
-    pub(crate) fn to(&self) -> Connections {
-        Connections::to(Socket::at(self.path()))
+    pub(crate) fn to(&self) -> Broker {
+        Broker::at(Socket::at(self.path()))
     }
 
     pub(crate) async fn client(&self) -> Client {
@@ -168,7 +173,10 @@ impl FakeBroker {
     }
 
     pub(crate) async fn source(&self, provider: &str) -> CredentialSource {
-        CredentialSource::open(Socket::at(self.path()), CredentialRef::provider(provider)).await.unwrap()
+        let mut source = self.to().source(CredentialRef::provider(provider));
+        source.ready().await.unwrap();
+        source.changed().await;
+        source
     }
 
     pub(crate) fn path(&self) -> PathBuf {
@@ -222,6 +230,20 @@ fn provider(reference: Option<v1::CredentialRef>) -> String {
 
 #[tonic::async_trait]
 impl CredentialBroker for Service {
+    async fn get_credential(
+        &self,
+        request: Request<v1::GetCredentialRequest>,
+    ) -> Result<Response<v1::GetCredentialResponse>, Status> {
+        let provider = provider(request.into_inner().r#ref);
+        if let Some(refusal) = self.0.refusals.lock().unwrap().get(&provider) {
+            return Err(refusal.clone());
+        }
+        let issued = self.0.cell(&provider).borrow().clone();
+        let (credential, cluster) = issued.ok_or_else(|| Status::internal("nothing was issued"))?;
+        let credential = Some(credential);
+        Ok(Response::new(v1::GetCredentialResponse { credential, cluster, ..Default::default() }))
+    }
+
     async fn watch_credential(
         &self,
         request: Request<v1::WatchCredentialRequest>,
@@ -291,7 +313,6 @@ impl CredentialBroker for Service {
 }
 
 /// A certificate of that server's authority in the name of `name`, and the token of [`token`] if there is one.
-#[cfg(feature = "rustls")]
 pub(crate) fn issued(
     generation: &str,
     pair: Option<&(String, String)>,

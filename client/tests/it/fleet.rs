@@ -37,8 +37,7 @@ async fn the_fleet_is_followed_through_additions_changes_removals_and_a_restart_
     let mut broker = FakeBroker::start();
     broker.hub_is_synced(true);
     broker.display("paris", Some("Paris"));
-    let connections = broker.to();
-    let mut clusters = connections.clusters(None);
+    let mut clusters = broker.to().clusters();
     clusters.ready().await.unwrap();
     assert_eq!(next(&mut clusters).await, seen("added", "Paris"));
     broker.display("tokyo", Some("Tokyo"));

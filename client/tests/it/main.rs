@@ -6,14 +6,10 @@
     reason = "set-up that fails ends its test where it failed; tests read clocks"
 )]
 
+#[expect(dead_code, reason = "the tests of credbroker-kube share it")]
 mod broker;
-#[cfg(feature = "kube")]
-mod cluster;
 mod fleet;
-#[cfg(feature = "kube")]
-mod fleet_example;
-#[cfg(feature = "kube")]
-mod kube;
+mod get;
 mod source;
 #[cfg(feature = "rustls")]
 mod tls;

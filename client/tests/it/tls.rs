@@ -13,7 +13,7 @@ use std::{
 use bytes::Bytes;
 use credbroker_client::{
     Authenticate, Authenticated, CredentialSource,
-    tls::{Dialer, RotatingClient, Settings, Tcp},
+    tls::{Dialer, ResponseBody, RotatingClient, Settings, Tcp},
 };
 use credbroker_test_support::{Accepts, ApiServer};
 use http::{Request, StatusCode};
@@ -76,7 +76,7 @@ impl Setting {
     }
 
     /// A response that does not end.
-    async fn watch(&mut self) -> http::Response<hyper::body::Incoming> {
+    async fn watch(&mut self) -> http::Response<ResponseBody> {
         let path = "/api/v1/namespaces/default/pods?watch=true";
         let response = self.client.call(self.request(path)).await.unwrap();
         assert_eq!(response.status(), StatusCode::OK);
@@ -316,7 +316,7 @@ impl Dialer for Gate {
     type Stream = TcpStream;
 
     async fn dial(&self, uri: http::Uri) -> Result<TcpStream, BoxError> {
-        let stream = Tcp::new().dial(uri).await?;
+        let stream = Tcp::default().dial(uri).await?;
         let (go_on, gone_on) = tokio::sync::oneshot::channel();
         self.dialled.send(go_on)?;
         gone_on.await?;

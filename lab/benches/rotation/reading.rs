@@ -7,8 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result};
-use credbroker_client::{CredentialRef, CredentialSource, Socket};
+use anyhow::Result;
+use credbroker_client::{Broker, CredentialRef, Socket};
 use credbroker_lab::{
     broker::PROVIDER,
     report::{Report, figure, section},
@@ -22,9 +22,8 @@ const LIMIT: Duration = Duration::from_nanos(50);
 
 pub(crate) async fn measure(report: &mut Report, directory: &Path) -> Result<()> {
     let subject = Subject::start(directory).await?;
-    let source =
-        CredentialSource::open(Socket::at(subject.socket()), CredentialRef::provider(PROVIDER)).await?;
-    let locked = Mutex::new(source.current().context("it was just opened")?);
+    let source = Broker::at(Socket::at(subject.socket())).source(CredentialRef::provider(PROVIDER));
+    let locked = Mutex::new(source.ready().await?);
     let (mut reads, mut locks) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         reads.push(each(|| black_box(&source).current().is_some()));

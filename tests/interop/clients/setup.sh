@@ -71,5 +71,5 @@ for name in java fabric8; do
         made $name "$here/$name"/*
     }
 done
-(cd "$root" && nice cargo build --locked --package credbroker-client --all-features --example kube_exec)
+(cd "$root" && nice cargo build --locked --package credbroker-kube --example kube_exec)
 ln -sfn "${CARGO_TARGET_DIR:-$root/target}/debug/examples/kube_exec" "$out/kube"

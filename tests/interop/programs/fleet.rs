@@ -25,9 +25,9 @@ mod chain;
 use std::{collections::BTreeMap, error::Error, ffi::OsString, sync::Arc, time::Duration};
 
 use credbroker_client::{
-    ClusterEvent, ClusterState, Connections, Credential, CredentialRef, CredentialSource, Socket,
-    kube::{BuildError, ClusterBuilder},
+    Broker, ClusterEvent, ClusterState, Credential, CredentialRef, CredentialSource, Socket,
 };
+use credbroker_kube::{BuildError, ClusterBuilder};
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
@@ -69,15 +69,18 @@ async fn main() -> Result<(), BoxError> {
         }
     };
     tokio::select! {
-        () = follow_fleet(Connections::to(socket), &arguments) => {}
+        () = follow_fleet(Broker::at(socket), &arguments) => {}
         () = end => {}
     }
     Ok(())
 }
 
 /// One task for each cluster that can be used; it ends with the cluster.
-async fn follow_fleet(broker: Connections, arguments: &Arguments) {
-    let mut clusters = broker.clusters(arguments.namespace.as_deref());
+async fn follow_fleet(broker: Broker, arguments: &Arguments) {
+    let mut clusters = match &arguments.namespace {
+        Some(namespace) => broker.clusters_in(namespace),
+        None => broker.clusters(),
+    };
     let mut tasks = BTreeMap::new();
     if let Err(error) = clusters.ready().await {
         eprintln!("the fleet: {}", chain(&error));
@@ -110,7 +113,7 @@ async fn follow_fleet(broker: Connections, arguments: &Arguments) {
 }
 
 /// For as long as the cluster is in the fleet. Its client is made once.
-async fn follow_cluster(broker: Connections, cluster: Arc<ClusterState>, drain: Option<Duration>) {
+async fn follow_cluster(broker: Broker, cluster: Arc<ClusterState>, drain: Option<Duration>) {
     let source = broker.source(CredentialRef::from(cluster.profile.clone()));
     let name = cluster.profile.to_string();
     let client = match connect(&source, drain) {

@@ -10,7 +10,8 @@ mod chain;
 
 use std::{collections::BTreeSet, error::Error, ffi::OsString, fs, path::PathBuf, time::Duration};
 
-use credbroker_client::{Cluster, CredentialRef, CredentialSource, Socket, kube::Builder};
+use credbroker_client::{Broker, Cluster, CredentialRef, Socket};
+use credbroker_kube::Builder;
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
@@ -78,7 +79,8 @@ async fn connect(arguments: &Arguments) -> Result<Client, BoxError> {
     let mut cluster = Cluster::at(&arguments.server);
     cluster.certificate_authority_data = Some(authorities.clone());
     let reference = CredentialRef::provider(&arguments.provider).cluster(cluster);
-    let source = CredentialSource::open(socket, reference).await?;
+    let source = Broker::at(socket).source(reference);
+    source.ready().await?;
     let mut config = Config::new(arguments.server.parse()?);
     let authorities: Vec<_> = CertificateDer::pem_slice_iter(&authorities).collect::<Result<_, _>>()?;
     config.root_cert = Some(authorities.iter().map(|certificate| certificate.to_vec()).collect());

@@ -1,6 +1,6 @@
 //! A reload disturbs only the providers that it changes.
 
-use credbroker_client::{Connections, CredentialRef, Socket};
+use credbroker_client::{Broker, CredentialRef, Socket};
 use credbroker_proto::v1 as pb;
 use pb::credential_broker_client::CredentialBrokerClient;
 use tonic::Streaming;
@@ -63,7 +63,7 @@ async fn watches_and_runs_of_a_changed_or_removed_provider_end_with_a_reason_and
 async fn a_source_drops_the_credential_of_a_changed_or_removed_provider() {
     let (old, slow, new) = (prints("old"), FakePlugin::script("sleep 600"), prints("new"));
     let followed = Followed::start(&users(&[("rel", &old)])).await;
-    let broker = Connections::to(Socket::at(followed.broker.socket()));
+    let broker = Broker::at(Socket::at(followed.broker.socket()));
     let source = broker.source(CredentialRef::provider("rel"));
     assert_eq!(token(&source.ready().await.unwrap()), "old");
     followed.write(&users(&[("rel", &slow)]));

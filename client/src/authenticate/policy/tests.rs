@@ -14,8 +14,8 @@ fn check(policy: &Policy, uri: &'static str, cluster: Option<&str>) -> &'static 
     }
     match policy.check_cluster(&Uri::from_static(uri), cluster.as_ref()) {
         Ok(()) => "sent",
-        Err(AuthenticateError::OtherCluster { .. }) => "other cluster",
-        Err(AuthenticateError::UnknownCluster { .. }) => "unknown cluster",
+        Err(Refusal::OtherCluster { .. }) => "other cluster",
+        Err(Refusal::UnknownCluster { .. }) => "unknown cluster",
         Err(error) => panic!("{error}"),
     }
 }

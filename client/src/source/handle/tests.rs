@@ -1,3 +1,4 @@
+mod deadlines;
 mod definitions;
 mod endpoints;
 
@@ -12,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
 use super::*;
-use crate::{clock::tests::paused, failure::Failure};
+use crate::{clock::tests::paused, failure::Failure, socket::Socket};
 
 type Item = Result<Credential, Error>;
 

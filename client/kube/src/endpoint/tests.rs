@@ -51,7 +51,7 @@ fn an_unusable_endpoint_is_refused_with_the_reason() {
     assert_eq!(applied(true, plain).unwrap().cluster_url, "http://127.0.0.1:8001");
     for bundle in ["no PEM", "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n"] {
         let outcome = applied(false, |cluster| cluster.certificate_authority_data = Some(bundle.into()));
-        assert!(matches!(outcome, Err(BuildError::Authorities(_))), "{bundle}");
+        assert!(matches!(outcome, Err(BuildError::Authorities { .. })), "{bundle}");
     }
     let error =
         applied(false, |cluster| cluster.proxy_url = Some("http://u:c4n4ry@ proxy".into())).unwrap_err();

@@ -1,11 +1,9 @@
 //! One `kube::Client` for its whole life.
 
-use std::{pin::pin, time::Duration};
+use std::{error::Error as _, pin::pin, time::Duration};
 
-use credbroker_client::{
-    CredentialSource,
-    kube::{BuildError, Builder},
-};
+use credbroker_client::CredentialSource;
+use credbroker_kube::{BuildError, Builder, for_provider};
 use credbroker_test_support::{Accepts, ApiServer};
 use futures_util::StreamExt;
 use http::{
@@ -83,6 +81,22 @@ async fn a_client_follows_tokens_certificates_and_both() {
         client.apiserver_version().await.unwrap();
         assert_eq!(setting.seen(), named(certificate, token), "generation {generation}");
     }
+}
+
+#[tokio::test]
+async fn a_client_of_a_provider_is_one_call_that_says_why_there_is_none() {
+    let setting = Setting::new("a").await;
+    let broker = setting.broker.to().timeout(Duration::from_millis(300));
+    let client = for_provider(&broker, "p", setting.config()).await.unwrap();
+    client.apiserver_version().await.unwrap();
+    assert_eq!(setting.seen(), named(None, Some("a")));
+    let Err(error @ BuildError::NoCredential(_)) = for_provider(&broker, "q", setting.config()).await else {
+        panic!("nothing is issued for it")
+    };
+    assert!(
+        error.source().is_some_and(|why| why.to_string().contains("provider q: deadline exceeded")),
+        "{error:?}"
+    );
 }
 
 #[tokio::test]

@@ -9,22 +9,21 @@ use std::{
     time::Duration,
 };
 
-use ::kube::client::Body;
+use credbroker_client::{Credential, CredentialSource, Error, tls::ResponseBody};
 use http::{Request, Response, StatusCode, header::AUTHORIZATION};
-use hyper::body::Incoming;
+use kube::client::Body;
 use tokio::time::sleep;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tower::Service;
 
-use super::{
-    endpoint,
+use crate::{
+    BoxError, endpoint,
     error::BuildError,
     stack::{Stack, StackConfig},
 };
-use crate::{
-    authenticate::service::current, credential::Credential, source::handle::CredentialSource,
-    transport::BoxError,
-};
+
+/// How long a request waits for a credential.
+const CREDENTIAL: Duration = Duration::from_secs(10);
 
 /// Why a request was not answered, other than an error of the network. kube wraps it in `kube::Error::Service`.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -33,6 +32,9 @@ pub enum EndpointError {
     /// The cluster moved, and the drain deadline passed before the old endpoint answered. Send the request again.
     #[error("the cluster moved before the old endpoint answered the request; send it again")]
     Moved,
+    /// No credential is valid, and none arrived within ten seconds. Send the request again later.
+    #[error("the request needs a credential, and none is valid")]
+    NoCredential(#[source] Error),
     /// The endpoint from the broker cannot be used, so nothing is sent. Correct the `ClusterProfile`.
     #[error("the cluster's endpoint cannot be used")]
     Unusable(#[source] Arc<BuildError>),
@@ -40,7 +42,7 @@ pub enum EndpointError {
 
 /// Sends each request to the endpoint of the credential that is current when the request begins.
 #[derive(Clone)]
-pub(super) struct EndpointRouter {
+pub(crate) struct EndpointRouter {
     endpoints: Arc<Endpoints>,
     /// Leaves an old endpoint also while there are no requests. Ends with the last clone.
     _follower: Arc<AbortOnDropHandle<()>>,
@@ -63,7 +65,7 @@ struct Endpoint {
 }
 
 impl EndpointRouter {
-    pub(super) fn new(source: CredentialSource, config: StackConfig) -> Self {
+    pub(crate) fn new(source: CredentialSource, config: StackConfig) -> Self {
         let follows = source.clone();
         let endpoints = Arc::new(Endpoints { source, config, current: Mutex::default() });
         #[expect(clippy::disallowed_methods, reason = "ends with the last clone of the client")]
@@ -73,7 +75,7 @@ impl EndpointRouter {
 }
 
 /// The stack to the endpoint of `credential`, restricted to credentials of that endpoint.
-pub(super) fn stack_for(
+pub(crate) fn stack_for(
     mut config: StackConfig,
     source: &CredentialSource,
     credential: Arc<Credential>,
@@ -119,6 +121,13 @@ fn leave(endpoint: Endpoint, drain: Duration) {
     });
 }
 
+async fn current(source: &CredentialSource) -> Result<Arc<Credential>, EndpointError> {
+    if let Some(credential) = source.current() {
+        return Ok(credential);
+    }
+    source.ready_within(CREDENTIAL).await.map_err(EndpointError::NoCredential)
+}
+
 async fn follow(mut source: CredentialSource, endpoints: Weak<Endpoints>) {
     loop {
         source.changed().await;
@@ -130,7 +139,7 @@ async fn follow(mut source: CredentialSource, endpoints: Weak<Endpoints>) {
 }
 
 impl Endpoint {
-    async fn send(&self, request: Request<Body>) -> Result<Response<Incoming>, BoxError> {
+    async fn send(&self, request: Request<Body>) -> Result<Response<ResponseBody>, BoxError> {
         let mut stack = self.stack.clone().map_err(EndpointError::Unusable)?;
         let answer = async {
             poll_fn(|cx| stack.poll_ready(cx)).await?;
@@ -145,7 +154,7 @@ impl Endpoint {
 }
 
 impl Service<Request<Body>> for EndpointRouter {
-    type Response = Response<Incoming>;
+    type Response = Response<ResponseBody>;
     type Error = BoxError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
 

@@ -33,7 +33,7 @@ impl Controller {
         let example = deps.ancestors().nth(2).unwrap().join("examples/fleet");
         assert!(
             example.is_file(),
-            "no {}; build it with: cargo build -p credbroker-client --all-features --example fleet",
+            "no {}; build it with: cargo build -p credbroker-kube --example fleet",
             example.display()
         );
         let mut child = Command::new(example)

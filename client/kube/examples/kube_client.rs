@@ -1,14 +1,14 @@
-//! A kube client for one cluster of the fleet: `cargo run --example kube_client --features k8s-v1_34`.
+//! A kube client for one cluster of the fleet: `cargo run -p credbroker-kube --example kube_client`.
 #![expect(clippy::print_stdout, reason = "a program prints")]
 
 use std::error::Error;
 
-use credbroker_client::{Connections, Reason, Socket, kube::for_cluster_profile};
+use credbroker_client::{Broker, Reason};
+use credbroker_kube::for_cluster_profile;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let broker = Connections::to(Socket::from_env()?);
-    let paris = match for_cluster_profile(&broker, "fleet", "paris").await {
+    let paris = match for_cluster_profile(&Broker::from_env()?, "fleet", "paris").await {
         Ok(client) => client,
         Err(error) => match error.reason() {
             Some(Reason::InteractionRequired) => return Err("log in, then try again".into()),

@@ -6,7 +6,7 @@ use hyper_util::client::legacy::connect::proxy::Tunnel;
 use percent_encoding::percent_decode_str;
 
 /// A tunnel through `proxy`, with the user and password of its URL.
-pub(super) fn tunnel<C>(proxy: Uri, connector: C) -> Tunnel<C> {
+pub(crate) fn tunnel<C>(proxy: Uri, connector: C) -> Tunnel<C> {
     let authorization = basic(&proxy);
     let tunnel = Tunnel::new(proxy, connector);
     match authorization {

@@ -2,15 +2,18 @@
 
 use std::time::Duration;
 
-use ::kube::{
+use credbroker_client::{
+    Authenticate, CredentialSource,
+    tls::{DRAIN, ResponseBody, RotatingClient, Settings, tcp},
+};
+use http::{Request, Response};
+use hyper_timeout::TimeoutConnector;
+use hyper_util::client::legacy::connect::{Connection, proxy::SocksV5};
+use kube::{
     Client, Config,
     client::{Body, ClientBuilder, ConfigExt, retry::RetryPolicy},
     config::AuthInfo,
 };
-use http::{Request, Response};
-use hyper::body::Incoming;
-use hyper_timeout::TimeoutConnector;
-use hyper_util::client::legacy::connect::{Connection, proxy::SocksV5};
 use rustls::crypto::{CryptoProvider, aws_lc_rs::default_provider};
 use tokio_util::sync::CancellationToken;
 use tower::{
@@ -19,40 +22,32 @@ use tower::{
     util::{BoxCloneSyncService, option_layer},
 };
 
-use super::{
+use crate::{
+    BoxError,
+    dialer::HyperDialer,
     error::{BuildError, unusable},
     proxy::tunnel,
 };
-use crate::{
-    authenticate::Authenticate,
-    source::handle::CredentialSource,
-    tls::{
-        RotatingClient, Settings,
-        dialer::{HyperDialer, tcp},
-        settings::DRAIN,
-    },
-    transport::BoxError,
-};
 
 /// Sends requests to one server, with the credentials of one source.
-pub(super) type Stack = BoxCloneSyncService<Request<Body>, Response<Incoming>, BoxError>;
+pub(crate) type Stack = BoxCloneSyncService<Request<Body>, Response<ResponseBody>, BoxError>;
 
 /// The settings of a stack, without its source.
 #[derive(Clone, Debug)]
-pub(super) struct StackConfig {
-    pub(super) config: Config,
-    pub(super) drain: Duration,
-    pub(super) plaintext: bool,
-    pub(super) any_host: bool,
+pub(crate) struct StackConfig {
+    pub(crate) config: Config,
+    pub(crate) drain: Duration,
+    pub(crate) plaintext: bool,
+    pub(crate) any_host: bool,
 }
 
 impl StackConfig {
-    pub(super) fn new(config: Config) -> Self {
+    pub(crate) fn new(config: Config) -> Self {
         Self { config, drain: DRAIN, plaintext: false, any_host: false }
     }
 
     /// Called before a stack is built.
-    pub(super) fn check(&self) -> Result<(), BuildError> {
+    pub(crate) fn check(&self) -> Result<(), BuildError> {
         if let Some(what) = own_credentials(&self.config.auth_info) {
             return Err(BuildError::Credentials { what });
         }
@@ -64,7 +59,7 @@ impl StackConfig {
     }
 
     /// The stack. All its connections end when `ends` is cancelled.
-    pub(super) fn build(
+    pub(crate) fn build(
         self,
         source: CredentialSource,
         ends: CancellationToken,
@@ -97,9 +92,8 @@ impl StackConfig {
         C::Error: Into<BoxError>,
     {
         let Self { config, drain, plaintext, any_host } = self;
-        let mut settings =
-            Settings::with_config(config.rustls_client_config().map_err(unusable)?)?.drain(drain);
-        settings.ends = ends;
+        let tls = config.rustls_client_config().map_err(unusable)?;
+        let mut settings = Settings::with_config(tls)?.drain(drain).until(ends);
         if let Some(name) = &config.tls_server_name {
             settings = settings.server_name(name)?;
         }
@@ -122,9 +116,12 @@ impl StackConfig {
     }
 
     /// A client of `service`, with kube's retries around it.
-    pub(super) fn client<S>(self, service: S) -> Client
+    pub(crate) fn client<S>(self, service: S) -> Client
     where
-        S: Service<Request<Body>, Response = Response<Incoming>, Error = BoxError> + Clone + Send + 'static,
+        S: Service<Request<Body>, Response = Response<ResponseBody>, Error = BoxError>
+            + Clone
+            + Send
+            + 'static,
         S::Future: Send + 'static,
     {
         let retries = self.config.default_retry.then(|| RetryLayer::new(RetryPolicy::server_retry()));

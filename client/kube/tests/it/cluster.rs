@@ -2,10 +2,8 @@
 
 use std::{pin::pin, time::Duration};
 
-use credbroker_client::{
-    CredentialRef, CredentialSource,
-    kube::{BuildError, ClusterBuilder, EndpointError, for_cluster_profile},
-};
+use credbroker_client::{Broker, CredentialRef, CredentialSource, Socket};
+use credbroker_kube::{BuildError, ClusterBuilder, EndpointError, for_cluster_profile};
 use credbroker_proto::v1::{self, Cluster};
 use credbroker_test_support::{Accepts, ApiServer};
 use futures_util::StreamExt;
@@ -256,7 +254,7 @@ async fn settings_other_than_the_endpoint_are_those_of_the_builder() {
 #[tokio::test]
 async fn without_a_credential_the_builder_fails_and_a_client_that_was_built_without_waiting_works_later() {
     let broker = FakeBroker::start();
-    let absent = credbroker_client::Connections::to(credbroker_client::Socket::at("/nonexistent/socket"));
+    let absent = Broker::at(Socket::at("/nonexistent/socket"));
     let source = absent.source(CredentialRef::cluster_profile("fleet", "paris"));
     assert!(matches!(ClusterBuilder::new(source).ready().await, Err(BuildError::NoCredential(_))));
     let api = server("token-a");

@@ -1,17 +1,22 @@
 //! The cluster of a credential as a kube config.
 
-use ::kube::Config;
+use std::sync::Arc;
+
+use credbroker_client::{Cluster, Destination};
 use http::{
     Uri,
     uri::{InvalidUri, Scheme},
 };
-use rustls::pki_types::{CertificateDer, pem::PemObject};
+use kube::Config;
+use rustls::pki_types::{
+    CertificateDer,
+    pem::{self, PemObject},
+};
 
-use super::error::BuildError;
-use crate::{authenticate::Destination, cluster::Cluster, tls::SettingsError};
+use crate::error::BuildError;
 
 /// Sets all fields of `config` that say where requests go and which authorities they trust.
-pub(super) fn apply(cluster: &Cluster, config: &mut Config, plaintext: bool) -> Result<(), BuildError> {
+pub(crate) fn apply(cluster: &Cluster, config: &mut Config, plaintext: bool) -> Result<(), BuildError> {
     let refused = || BuildError::Server { server: cluster.server.clone() };
     let server: Uri = cluster.server.parse().map_err(|_invalid: InvalidUri| refused())?;
     let is_https = server.scheme() == Some(&Scheme::HTTPS);
@@ -20,7 +25,7 @@ pub(super) fn apply(cluster: &Cluster, config: &mut Config, plaintext: bool) -> 
         return Err(refused());
     }
     if !is_https && !plaintext {
-        return Err(BuildError::Plaintext { destination: Destination::of(&server) });
+        return Err(BuildError::Plaintext { destination: Destination::of(&server).to_string() });
     }
     config.cluster_url = server;
     config.root_cert = cluster.certificate_authority_data.as_deref().map(authorities).transpose()?;
@@ -40,9 +45,9 @@ fn authorities(bundle: &[u8]) -> Result<Vec<Vec<u8>>, BuildError> {
     let certificates = CertificateDer::pem_slice_iter(bundle)
         .map(|certificate| certificate.map(|certificate| certificate.to_vec()))
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| BuildError::Authorities(SettingsError::pem(error)))?;
+        .map_err(|error| BuildError::Authorities { source: Arc::new(error) })?;
     if certificates.is_empty() {
-        return Err(BuildError::Authorities(SettingsError::NoAuthority));
+        return Err(BuildError::Authorities { source: Arc::new(pem::Error::NoItemsFound) });
     }
     Ok(certificates)
 }

@@ -2,21 +2,21 @@
 
 use std::time::Duration;
 
-use ::kube::{Client, Config};
+use credbroker_client::CredentialSource;
+use kube::{Client, Config};
 use tokio_util::sync::CancellationToken;
 
-use super::{error::BuildError, stack::StackConfig};
-use crate::source::handle::CredentialSource;
+use crate::{error::BuildError, stack::StackConfig};
 
 /// Makes a [`Client`] from a config and a source.
 ///
 /// A credential that comes with a cluster is sent only if that is the server of the config; see
-/// [`Authenticate`](crate::Authenticate).
+/// [`Authenticate`](credbroker_client::Authenticate).
 ///
 /// ```no_run
-/// # fn example(config: kube::Config, source: credbroker_client::CredentialSource) -> Result<(), credbroker_client::kube::BuildError> {
+/// # fn example(config: kube::Config, source: credbroker_client::CredentialSource) -> Result<(), credbroker_kube::BuildError> {
 /// use std::time::Duration;
-/// use credbroker_client::kube::Builder;
+/// use credbroker_kube::Builder;
 ///
 /// let client = Builder::new(config, source).drain(Duration::from_secs(5)).build()?;
 /// # Ok(())

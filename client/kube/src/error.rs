@@ -2,9 +2,7 @@
 
 use std::{error::Error as StdError, sync::Arc};
 
-use credbroker_proto::Reason;
-
-use crate::{authenticate::Destination, error::Error, tls::SettingsError};
+use credbroker_client::{Error, Reason, tls::SettingsError};
 
 /// Why there is no client.
 #[derive(Debug, thiserror::Error)]
@@ -12,7 +10,10 @@ use crate::{authenticate::Destination, error::Error, tls::SettingsError};
 pub enum BuildError {
     /// The cluster's authorities are not a bundle of certificates. Correct the `ClusterProfile`.
     #[error("the cluster's certificate authorities cannot be used")]
-    Authorities(#[source] SettingsError),
+    Authorities {
+        /// What is wrong with them.
+        source: Arc<dyn StdError + Send + Sync>,
+    },
     /// The config cannot be used; see its source.
     #[error("the kube config cannot be used")]
     Config {
@@ -29,14 +30,14 @@ pub enum BuildError {
     #[error("there is no credential for the cluster")]
     NoCredential(#[source] Error),
     /// The credential came without a cluster. It is a provider's, and only the plugin knows its cluster. Name a
-    /// `ClusterProfile`, or use [`Builder`](super::Builder) with the server's address.
+    /// `ClusterProfile`, or use [`Builder`](crate::Builder) with the server's address.
     #[error("the broker names no cluster for the credential; name a ClusterProfile, or the server")]
     NoEndpoint,
     /// Others on the network could read the credential. Use https, or allow it.
     #[error("no credential is sent to {destination} without TLS; use https, or allow_plaintext")]
     Plaintext {
         /// The server.
-        destination: Destination,
+        destination: String,
     },
     /// The scheme of the proxy is not supported.
     #[error("the proxy's scheme must be one of http, https and socks5, not {scheme:?}")]
@@ -74,6 +75,6 @@ impl BuildError {
     }
 }
 
-pub(super) fn unusable(error: ::kube::Error) -> BuildError {
+pub(crate) fn unusable(error: kube::Error) -> BuildError {
     BuildError::Config { source: Arc::new(error) }
 }

@@ -2,29 +2,39 @@
 
 use std::time::Duration;
 
-use ::kube::{Client, Config};
+use credbroker_client::{Broker, CredentialRef, CredentialSource};
 use http::Uri;
+use kube::{Client, Config};
 use tokio_util::sync::CancellationToken;
 
-use super::{
+use crate::{
+    builder::Builder,
     error::BuildError,
     router::{EndpointRouter, stack_for},
     stack::StackConfig,
 };
-use crate::{connections::Connections, reference::CredentialRef, source::handle::CredentialSource};
 
-/// Waits for the credential of a `ClusterProfile`, and makes a client that follows the credential and the endpoint.
-/// [`ClusterBuilder`] has settings.
+/// Waits for the credential of a `ClusterProfile`, and makes a client that follows the credential and the endpoint. It waits
+/// as long as [`Broker::timeout`] says. [`ClusterBuilder`] has settings.
 ///
 /// # Errors
 ///
 /// As of [`ClusterBuilder::ready`].
-pub async fn for_cluster_profile(
-    broker: &Connections,
-    namespace: &str,
-    name: &str,
-) -> Result<Client, BuildError> {
+pub async fn for_cluster_profile(broker: &Broker, namespace: &str, name: &str) -> Result<Client, BuildError> {
     ClusterBuilder::new(broker.source(CredentialRef::cluster_profile(namespace, name))).ready().await
+}
+
+/// Waits for the credential of a provider, and makes a client of the server of `config`. It waits as long as
+/// [`Broker::timeout`] says. [`Builder`] has settings.
+///
+/// # Errors
+///
+/// - [`BuildError::NoCredential`]: the broker has none, and [`BuildError::reason`] says why.
+/// - The others: as of [`Builder::build`].
+pub async fn for_provider(broker: &Broker, name: &str, config: Config) -> Result<Client, BuildError> {
+    let source = broker.source(CredentialRef::provider(name));
+    source.ready().await.map_err(BuildError::NoCredential)?;
+    Builder::new(config, source).build()
 }
 
 /// Makes a [`Client`] from a source. The cluster is the one that comes with the credential.
@@ -35,12 +45,13 @@ pub async fn for_cluster_profile(
 /// - A request without a body that the old endpoint answers with 401 is sent to the new one.
 ///
 /// A new address may be another cluster. A program that caches objects of the cluster (a reflector) lists them again when
-/// [`Credential::has_same_endpoint`](crate::Credential::has_same_endpoint) says that the source moved.
+/// [`has_same_endpoint`](credbroker_client::Credential::has_same_endpoint) says that the source moved.
 ///
 /// ```no_run
-/// # async fn example(broker: credbroker_client::Connections) -> Result<(), credbroker_client::kube::BuildError> {
+/// # async fn example(broker: credbroker_client::Broker) -> Result<(), credbroker_kube::BuildError> {
 /// use std::time::Duration;
-/// use credbroker_client::{CredentialRef, kube::ClusterBuilder};
+/// use credbroker_client::CredentialRef;
+/// use credbroker_kube::ClusterBuilder;
 ///
 /// let source = broker.source(CredentialRef::cluster_profile("fleet", "paris"));
 /// let client = ClusterBuilder::new(source)
