@@ -28,7 +28,7 @@ func TestTheTextOfAWaitNamesWhatTheEndAndTheLastFailure(t *testing.T) {
 // Each call that waits, with a deadline that passes while there is no broker, or while it shuts down.
 func TestTheDeadlineOfACallerDoesNotHideTheCause(t *testing.T) {
 	f := newFleet(t, false)
-	client, clusters := f.client(t), f.broker.Clusters("fleet")
+	client := f.client(t)
 	waits := map[string]func(context.Context) error{
 		"Source.Ready": func(ctx context.Context) error {
 			_, err := f.broker.Source(Provider("ready")).Ready(ctx)
@@ -54,7 +54,7 @@ func TestTheDeadlineOfACallerDoesNotHideTheCause(t *testing.T) {
 			_, err = client.Do(made)
 			return err
 		},
-		"Clusters.Ready": clusters.Ready,
+		"Clusters.Ready": func(ctx context.Context) error { return f.broker.Clusters("fleet").Ready(ctx) },
 	}
 	f.fake.Stop()
 	f.expire()
