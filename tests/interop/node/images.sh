@@ -46,7 +46,9 @@ delivered credbroker 0.1.0
 delivered credbroker 0.1.0-static
 delivered credbroker-exec 0.1.0
 cp "$programs/bin/kueue" "$work/context/"
-for name in pause controller credbroker-plugins credbroker-static-plugins kueue; do image "$name"; done
+# A client on the node itself, too.
+cp "$work/context/streams" "$programs/bin/"
+for name in pause controller streams credbroker-plugins credbroker-static-plugins kueue; do image "$name"; done
 tar --create --file "$work/images.tar" --directory "$layout" .
 mv "$work/images.tar" "$programs/images.tar"
 # Those of an earlier call, which have no name now.
