@@ -15,7 +15,7 @@ use crate::{
     pool::ConnectionPool,
     reference::CredentialRef,
     socket::{Socket, SocketError},
-    source::handle::CredentialSource,
+    source::{CredentialSource, Sources},
     supervisor::backoff::Backoff,
 };
 
@@ -35,6 +35,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Broker {
     pool: Arc<ConnectionPool>,
+    sources: Arc<Sources>,
     limit: Option<Duration>,
 }
 
@@ -50,7 +51,7 @@ impl Broker {
 
     /// The broker at that socket.
     pub fn at(socket: Socket) -> Self {
-        Self { pool: ConnectionPool::new(socket), limit: None }
+        Self { pool: ConnectionPool::new(socket), sources: Arc::default(), limit: None }
     }
 
     /// Sets how long each wait may take that this handle, or what it makes from now on, has: [`Self::credential`] (45
@@ -97,9 +98,10 @@ impl Broker {
         }
     }
 
-    /// Follows a credential from now on, even if the broker does not run yet. Needs a tokio runtime.
+    /// Follows a credential from now on, even if the broker does not run yet. Sources of equal references are one; it ends with
+    /// its last handle. Needs a tokio runtime.
     pub fn source(&self, reference: CredentialRef) -> CredentialSource {
-        CredentialSource::over(&self.pool, reference, self.limit)
+        CredentialSource::over(&self.pool, &self.sources, reference, self.limit)
     }
 
     /// Follows the clusters of the fleet from now on, even if the broker does not run yet. Needs a tokio runtime.

@@ -81,7 +81,16 @@ impl Failure {
         let reason = Reason::from_message(message.reason());
         let code = reason.map_or(Code::Unknown, Reason::code);
         let retry_after = message.retry_after.and_then(|delay| Duration::try_from(delay).ok());
-        Self { reason, retry_after, ..Self::new(code, message.message) }
+        let mut metadata = message.metadata;
+        Self {
+            reason,
+            retry_after,
+            provider: metadata.remove(PROVIDER),
+            cluster_profile: metadata.remove(CLUSTER),
+            key: metadata.remove(ID),
+            limit: metadata.remove(LIMIT),
+            ..Self::new(code, message.message)
+        }
     }
 }
 

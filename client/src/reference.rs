@@ -3,6 +3,8 @@
 use std::{fmt, str::FromStr};
 
 use credbroker_proto::v1::{self, ContextRef, ProviderRef, credential_ref::Source};
+#[cfg(feature = "async")]
+use prost::Message as _;
 
 use crate::cluster::Cluster;
 
@@ -127,6 +129,12 @@ impl CredentialRef {
     #[cfg(feature = "_messages")]
     pub(crate) fn from_message(message: v1::CredentialRef) -> Self {
         Self(message)
+    }
+
+    /// Equal references, and no others, have equal keys.
+    #[cfg(feature = "async")]
+    pub(crate) fn key(&self) -> Vec<u8> {
+        self.0.encode_to_vec()
     }
 
     #[cfg(feature = "async")]

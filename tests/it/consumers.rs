@@ -34,7 +34,7 @@ async fn until(source: &mut CredentialSource, generation_of: impl Fn(&str) -> bo
             source.changed().await;
         }
     };
-    timeout(Duration::from_secs(30), reached).await.expect("in time");
+    timeout(Duration::from_secs(30), reached).await.unwrap_or_else(|_| panic!("in time: {source:?}"));
 }
 
 #[tokio::test]
@@ -47,9 +47,10 @@ async fn a_thousand_sources_keep_their_credential_through_a_sigkill_and_are_curr
         json!({"apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig", "providers": providers});
     private_file(&config, &text.to_string());
     let mut broker = serve(&config, &socket);
+    // The provider does not take the variable, so all are one credential.
+    let reference = |number: usize| CredentialRef::provider("cloud").env("NUMBER", number.to_string());
     let followed = Broker::at(Socket::at(&socket));
-    let mut sources: Vec<_> =
-        (0..SOURCES).map(|_| followed.source(CredentialRef::provider("cloud"))).collect();
+    let mut sources: Vec<_> = (0..SOURCES).map(|number| followed.source(reference(number))).collect();
     for source in &mut sources {
         until(source, |_| true).await;
     }

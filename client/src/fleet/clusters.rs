@@ -165,10 +165,10 @@ impl Clusters {
         namespace: Option<String>,
         limit: Option<Duration>,
     ) -> Self {
-        let (subscription, watched) = (pool.subscribe(), namespace.clone());
+        let (shared, of) = (pool.subscribe(), namespace.clone());
         let watch = move || {
-            let (subscription, namespace) = (Arc::clone(&subscription), watched.clone());
-            async move { subscription.watch_clusters(namespace.as_deref()).await }
+            let (watcher, namespace) = (Arc::clone(&shared), of.clone());
+            async move { watcher.watch_clusters(namespace.as_deref()).await }
         };
         Self { limit, ..Self::start(namespace, watch) }
     }

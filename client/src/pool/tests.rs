@@ -96,7 +96,7 @@ async fn a_thousand_refusals_that_are_not_about_the_connection_leave_one_connect
         let broker = Refusing::with(refusal(limit));
         let connections = broker.to();
         let followers = (
-            CredentialSource::over(&connections, CredentialRef::provider("p"), None),
+            CredentialSource::over(&connections, &Arc::default(), CredentialRef::provider("p"), None),
             Clusters::over(&connections, None, None),
         );
         while broker.calls.load(Ordering::SeqCst) < 2_000 {
@@ -115,7 +115,7 @@ async fn a_thousand_refusals_that_are_not_about_the_connection_leave_one_connect
 async fn a_refusal_because_the_connection_is_full_opens_one_at_a_time() {
     let broker = Refusing::with(refusal(Some("watches of a connection")));
     let connections = broker.to();
-    let _source = CredentialSource::over(&connections, CredentialRef::provider("p"), None);
+    let _source = CredentialSource::over(&connections, &Arc::default(), CredentialRef::provider("p"), None);
     while broker.calls.load(Ordering::SeqCst) < 100 {
         sleep(Duration::from_secs(60)).await;
         assert!(leases(&connections).len() <= 1, "{:?}", leases(&connections));

@@ -11,6 +11,7 @@ use tokio::{
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
+    registry::{Place, Sources},
     report,
     scope::Scope,
     state::{Progress, Rejection, SourceState},
@@ -61,11 +62,13 @@ pub struct CredentialSource {
     limit: Option<Duration>,
 }
 
-struct SharedSource {
-    reference: CredentialRef,
+pub(super) struct SharedSource {
+    reference: Arc<CredentialRef>,
     state: Arc<SourceState>,
     /// Ends with the last handle.
     _task: AbortOnDropHandle<()>,
+    /// Among the sources of the broker.
+    _place: Option<Place>,
 }
 
 impl CredentialSource {
@@ -120,7 +123,7 @@ impl CredentialSource {
 
     async fn wait(&self, limit: Option<Duration>) -> Result<Arc<Credential>, Error> {
         let first = within(limit, self.first()).await;
-        first.map_err(|error| error.waited_for(&self.shared.reference, || self.failure()))
+        first.map_err(|error| error.waited_for(&*self.shared.reference, || self.failure()))
     }
 
     async fn first(&self) -> Result<Arc<Credential>, Error> {
@@ -210,26 +213,44 @@ impl CredentialSource {
 
     pub(crate) fn over(
         pool: &Arc<ConnectionPool>,
+        sources: &Arc<Sources>,
         reference: CredentialRef,
         limit: Option<Duration>,
     ) -> Self {
-        let (subscription, reports) = (pool.subscribe(), Arc::clone(pool));
-        let (watched, reported) = (reference.clone(), reference.clone());
-        let watch = move || {
-            let (subscription, reference) = (Arc::clone(&subscription), watched.clone());
-            async move { subscription.watch(&reference).await }
+        let reference = Arc::new(reference);
+        let start = |place| {
+            let (shared, of) = (pool.subscribe(), Arc::clone(&reference));
+            let watch = move || {
+                let (watcher, reference) = (Arc::clone(&shared), Arc::clone(&of));
+                async move { watcher.watch(&reference).await }
+            };
+            let (pool, of) = (Arc::clone(pool), Arc::clone(&reference));
+            let report = move |generation: String| {
+                let (pool, reference) = (Arc::clone(&pool), Arc::clone(&of));
+                async move {
+                    let call = async |client: Client| client.report_rejected(&reference, &generation).await;
+                    Ok(pool.call(call).await?.credential.generation().to_owned())
+                }
+            };
+            SharedSource::start(Arc::clone(&reference), Some(place), clock::system, watch, report)
         };
-        let report = move |generation: String| {
-            let (pool, reference) = (Arc::clone(&reports), reported.clone());
-            async move {
-                let call = async |client: Client| client.report_rejected(&reference, &generation).await;
-                Ok(pool.call(call).await?.credential.generation().to_owned())
-            }
-        };
-        Self { limit, ..Self::start(reference, clock::system, watch, report) }
+        Self { limit, ..Self::of(sources.get_or_start(&reference, start)) }
     }
 
-    fn start<W, WF, S, R, RF>(reference: CredentialRef, clock: Clock, watch: W, report: R) -> Self
+    /// A new handle, which has seen no change.
+    fn of(shared: Arc<SharedSource>) -> Self {
+        Self { progress: shared.state.progress.subscribe(), shared, seen: 0, scope: None, limit: None }
+    }
+}
+
+impl SharedSource {
+    fn start<W, WF, S, R, RF>(
+        reference: Arc<CredentialRef>,
+        place: Option<Place>,
+        clock: Clock,
+        watch: W,
+        report: R,
+    ) -> Arc<Self>
     where
         W: FnMut() -> WF + Send + 'static,
         WF: Future<Output = Result<S, Error>> + Send,
@@ -238,20 +259,13 @@ impl CredentialSource {
         RF: Future<Output = Result<String, Error>> + Send,
     {
         let state = Arc::new(SourceState::new(clock));
-        let progress = state.progress.subscribe();
         let (followed, reported) = (Arc::clone(&state), Arc::clone(&state));
         let work = async move {
             tokio::join!(supervisor::run(followed, watch), report::run(reported, report));
         };
         #[expect(clippy::disallowed_methods, reason = "ends with the last handle of the source")]
         let task = AbortOnDropHandle::new(tokio::spawn(work));
-        Self {
-            shared: Arc::new(SharedSource { reference, state, _task: task }),
-            progress,
-            seen: 0,
-            scope: None,
-            limit: None,
-        }
+        Arc::new(Self { reference, state, _task: task, _place: place })
     }
 }
 

@@ -30,9 +30,7 @@ impl Backoff {
         let jittered = doubled.mul_f64(0.5 + random / 2.0);
         match error {
             // The broker caches its failure that long: an earlier request gets the same answer.
-            Some(Error::Failed(failure)) if !lost => {
-                jittered.max(failure.retry_after.unwrap_or_default()).min(longest)
-            }
+            Some(Error::Failed(failure)) if !lost => jittered.max(failure.retry_after.unwrap_or_default()),
             _ => jittered,
         }
     }
@@ -59,7 +57,9 @@ mod tests {
         assert_eq!(backoff.next(Some(&failed(None)), 0.0), LONGEST / 2);
         backoff.reset();
         assert_eq!(backoff.next(Some(&failed(None)), 0.0), FIRST / 2);
-        assert_eq!(backoff.next(Some(&failed(Some(Duration::from_secs(7)))), 0.0), Duration::from_secs(7));
+        for seconds in [7, 600].map(Duration::from_secs) {
+            assert_eq!(backoff.next(Some(&failed(Some(seconds))), 0.0), seconds);
+        }
     }
 
     #[test]

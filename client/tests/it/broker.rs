@@ -16,14 +16,16 @@ use credbroker_proto::v1::{
     credential_broker_server::{CredentialBroker, CredentialBrokerServer},
 };
 use futures_util::{Stream, StreamExt};
+use prost::Message as _;
 use tempfile::TempDir;
 use tokio::{
     net::UnixListener,
     runtime::{Builder, Runtime},
-    sync::watch,
+    sync::{mpsc, watch},
 };
-use tokio_stream::wrappers::{UnixListenerStream, WatchStream};
-use tonic::{Request, Response, Status};
+use tokio_stream::wrappers::{UnboundedReceiverStream, UnixListenerStream, WatchStream};
+use tokio_util::task::AbortOnDropHandle;
+use tonic::{Request, Response, Status, Streaming};
 
 /// A broker that can be killed and started again.
 pub(crate) struct FakeBroker {
@@ -40,6 +42,9 @@ struct State {
     fleet: watch::Sender<Fleet>,
     reports: watch::Sender<Vec<String>>,
     connections: watch::Sender<usize>,
+    /// References on streams that are watched now, and the most bytes of a request.
+    watched: watch::Sender<usize>,
+    largest: watch::Sender<usize>,
     /// What a call for a provider is refused with.
     refusals: Mutex<HashMap<String, Status>>,
     /// What a report of a generation leads to.
@@ -63,6 +68,8 @@ impl FakeBroker {
             fleet: watch::Sender::default(),
             reports: watch::Sender::default(),
             connections: watch::Sender::default(),
+            watched: watch::Sender::default(),
+            largest: watch::Sender::default(),
             refusals: Mutex::default(),
             on_report: Mutex::default(),
         };
@@ -164,6 +171,21 @@ impl FakeBroker {
         *self.state.connections.borrow()
     }
 
+    /// Waits until that many references are watched on streams.
+    pub(crate) async fn until_watched(&self, count: usize) {
+        self.state.watched.subscribe().wait_for(|watched| *watched == count).await.unwrap();
+    }
+
+    /// How many watch the provider.
+    pub(crate) fn watching(&self, provider: &str) -> usize {
+        self.state.cell(provider).receiver_count()
+    }
+
+    /// The bytes of the largest request of a stream.
+    pub(crate) fn largest_request(&self) -> usize {
+        *self.state.largest.borrow()
+    }
+
     pub(crate) fn to(&self) -> Broker {
         Broker::at(Socket::at(self.path()))
     }
@@ -208,9 +230,65 @@ impl State {
     }
 }
 
+impl State {
+    /// Serves one stream, until the client closes it.
+    async fn serve(
+        self: Arc<Self>,
+        mut requests: Streaming<v1::WatchCredentialsRequest>,
+        answers: mpsc::UnboundedSender<Result<v1::WatchCredentialsResponse, Status>>,
+    ) {
+        let mut forwards = HashMap::new();
+        while let Ok(Some(request)) = requests.message().await {
+            self.largest.send_modify(|largest| *largest = request.encoded_len().max(*largest));
+            for number in request.remove {
+                assert!(forwards.remove(&number).is_some(), "{number} is not watched");
+            }
+            for v1::watch_credentials_request::Addition { number, r#ref } in request.add {
+                let states = self.cell(&provider(r#ref)).subscribe();
+                let forward = forward(number, states, answers.clone());
+                let watch = (AbortOnDropHandle::new(tokio::spawn(forward)), Counted::new(&self.watched));
+                assert!(forwards.insert(number, watch).is_none(), "{number} is in use");
+            }
+        }
+    }
+}
+
+/// One of those that are counted, until it is dropped.
+struct Counted(watch::Sender<usize>);
+
+impl Counted {
+    fn new(count: &watch::Sender<usize>) -> Self {
+        count.send_modify(|count| *count += 1);
+        Self(count.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
+}
+
+async fn forward(
+    number: u64,
+    states: watch::Receiver<Option<Issued>>,
+    answers: mpsc::UnboundedSender<Result<v1::WatchCredentialsResponse, Status>>,
+) {
+    let mut states = WatchStream::new(states);
+    while let Some(state) = states.next().await {
+        let Some((credential, cluster)) = state else { continue };
+        let result = Some(v1::watch_credentials_response::Result::Credential(credential));
+        if answers.send(Ok(v1::WatchCredentialsResponse { number, cluster, result })).is_err() {
+            return;
+        }
+    }
+}
+
 struct Service(Arc<State>);
 
 type Watch = Pin<Box<dyn Stream<Item = Result<v1::WatchCredentialResponse, Status>> + Send>>;
+
+type Answers = Pin<Box<dyn Stream<Item = Result<v1::WatchCredentialsResponse, Status>> + Send>>;
 
 type Changes = Pin<Box<dyn Stream<Item = Result<v1::WatchClustersResponse, Status>> + Send>>;
 
@@ -255,6 +333,15 @@ impl CredentialBroker for Service {
             })
         });
         Ok(Response::new(Box::pin(credentials)))
+    }
+
+    async fn watch_credentials(
+        &self,
+        request: Request<Streaming<v1::WatchCredentialsRequest>>,
+    ) -> Result<Response<Answers>, Status> {
+        let (answers, answered) = mpsc::unbounded_channel();
+        tokio::spawn(Arc::clone(&self.0).serve(request.into_inner(), answers));
+        Ok(Response::new(Box::pin(UnboundedReceiverStream::new(answered))))
     }
 
     async fn report_rejected(

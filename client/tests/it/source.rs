@@ -45,8 +45,9 @@ async fn a_source_follows_rotations_rejections_and_a_restart_of_the_broker() {
 async fn a_thousand_sources_share_ten_connections_and_are_current_again_after_a_crash() {
     let mut broker = FakeBroker::start();
     broker.issue("gke", token("1"));
-    let connections = broker.to();
-    let mut sources: Vec<_> = (0..1000).map(|_| connections.source(CredentialRef::provider("gke"))).collect();
+    let followed = broker.to();
+    let reference = |number: usize| CredentialRef::provider("gke").env("NUMBER", number.to_string());
+    let mut sources: Vec<_> = (0..1000).map(|number| followed.source(reference(number))).collect();
     for source in &mut sources {
         until(source, "1").await;
     }
@@ -59,4 +60,27 @@ async fn a_thousand_sources_share_ten_connections_and_are_current_again_after_a_
         until(source, "2").await;
     }
     assert!(broker.connections() <= 30, "{} connections", broker.connections());
+}
+
+#[tokio::test]
+async fn sources_of_equal_references_are_one_watch_that_ends_with_the_last_of_them() {
+    let broker = FakeBroker::start();
+    broker.issue("gke", token("1"));
+    let followed = broker.to();
+    let sources: Vec<_> = (0..1000).map(|_| followed.source(CredentialRef::provider("gke"))).collect();
+    for source in &sources {
+        source.ready().await.unwrap();
+    }
+    assert_eq!((broker.connections(), broker.watching("gke")), (1, 1));
+    let last = followed.source(CredentialRef::provider("gke"));
+    assert_eq!(generation(&last).as_deref(), Some("1"), "it is known already");
+    drop(sources);
+    assert_eq!(broker.watching("gke"), 1);
+    drop(last);
+    let ended = async {
+        while broker.watching("gke") > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(GENEROUS, ended).await.expect("the watch ends");
 }

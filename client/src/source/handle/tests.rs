@@ -42,7 +42,8 @@ impl Fake {
             reported.send((generation, answer)).unwrap();
             async move { answered.await.unwrap_or_else(|_| Err(lost())) }
         };
-        let source = CredentialSource::start(CredentialRef::provider("p"), paused, watch, report);
+        let shared = SharedSource::start(Arc::new(CredentialRef::provider("p")), None, paused, watch, report);
+        let source = CredentialSource::of(shared);
         Self { source, watches, attempts, reports }
     }
 
