@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use credbroker_client::{Broker, CredentialRef, CredentialSource, Socket};
+use credbroker_client::{Broker, Client, CredentialRef, CredentialSource, Socket, admin::Selector};
 use credbroker_test_support::{FakePlugin, private_directory, private_file};
 use serde_json::json;
 use tokio::time::timeout;
@@ -72,4 +72,38 @@ async fn a_thousand_sources_keep_their_credential_through_a_sigkill_and_are_curr
     assert_eq!(plugin.runs(), 2, "one for each broker, however many ask");
     // Five seconds is the promise; a loaded machine gets more.
     assert!(took < Duration::from_secs(15), "{took:?}");
+}
+
+/// As a controller of a changing fleet has them.
+#[tokio::test]
+async fn a_thousand_sources_that_come_and_go_leave_no_watch_at_the_broker() {
+    let plugin = FakePlugin::builder().token_per_run().expires_in(3600).build();
+    let directory = private_directory();
+    let (config, socket) = (directory.path().join("config.yaml"), directory.path().join("run/socket"));
+    let providers = json!([provider("cloud", &plugin)]);
+    let text =
+        json!({"apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig", "providers": providers});
+    private_file(&config, &text.to_string());
+    let mut broker = serve(&config, &socket);
+    let admin = Client::connect(&Socket::at(&socket)).await.unwrap().admin();
+    let watchers =
+        async || admin.credentials(&Selector::All).await.unwrap().first().map(|held| held.watchers);
+    let followed = Broker::at(Socket::at(&socket));
+    for round in 0..3 {
+        let reference = |number| CredentialRef::provider("cloud").env("NUMBER", format!("{round}-{number}"));
+        let sources: Vec<_> = (0..SOURCES).map(|number| followed.source(reference(number))).collect();
+        for source in &sources {
+            source.ready().await.unwrap();
+        }
+        assert_eq!(watchers().await, Some(1000));
+        drop(sources);
+        let gone = async {
+            while watchers().await != Some(0) {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(Duration::from_secs(30), gone).await.expect("the watches end");
+    }
+    broker.kill().unwrap();
+    broker.wait().unwrap();
 }
