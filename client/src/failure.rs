@@ -24,8 +24,8 @@ pub struct Failure {
     pub provider: Option<String>,
     /// The `ClusterProfile`, as `NAMESPACE/NAME`.
     pub cluster_profile: Option<String>,
-    /// The key of the credential in the broker's cache.
-    pub key: Option<String>,
+    /// The id of the credential, as `credbroker status` shows it.
+    pub id: Option<String>,
     /// With [`Reason::Overloaded`]: the limit that is reached, by its name in the broker's configuration, for example
     /// `watches of a connection`.
     pub limit: Option<String>,
@@ -42,7 +42,7 @@ impl Failure {
             retry_after: None,
             provider: None,
             cluster_profile: None,
-            key: None,
+            id: None,
             limit: None,
         }
     }
@@ -59,7 +59,7 @@ impl Failure {
                 failure.reason = Reason::from_name(&info.reason);
                 failure.provider = info.metadata.remove(PROVIDER);
                 failure.cluster_profile = info.metadata.remove(CLUSTER);
-                failure.key = info.metadata.remove(ID);
+                failure.id = info.metadata.remove(ID);
                 failure.limit = info.metadata.remove(LIMIT);
             } else if let Some(info) = unpacked::<RetryInfo>(any, "google.rpc.RetryInfo") {
                 failure.retry_after = info.retry_delay.and_then(|delay| Duration::try_from(delay).ok());
@@ -87,7 +87,7 @@ impl Failure {
             retry_after,
             provider: metadata.remove(PROVIDER),
             cluster_profile: metadata.remove(CLUSTER),
-            key: metadata.remove(ID),
+            id: metadata.remove(ID),
             limit: metadata.remove(LIMIT),
             ..Self::new(code, message.message)
         }

@@ -23,8 +23,8 @@ fn reason_metadata_and_retry_time_are_read_among_other_details() {
     let reason = Some(Reason::PluginExit);
     let text = |text: &str| Some(text.to_owned());
     let (provider, cluster_profile) = (text("p"), text("c/p"));
-    let (key, limit) = (text("k"), text("l"));
-    let expected = Failure { reason, retry_after, provider, cluster_profile, key, limit, ..plain() };
+    let (id, limit) = (text("k"), text("l"));
+    let expected = Failure { reason, retry_after, provider, cluster_profile, id, limit, ..plain() };
     assert_eq!(decoded(details), (expected, true));
 }
 
