@@ -24,7 +24,7 @@ pub struct Failure {
     pub provider: Option<String>,
     /// The `ClusterProfile`, as `NAMESPACE/NAME`.
     pub cluster_profile: Option<String>,
-    /// The id of the credential, as `credbroker status` shows it.
+    /// The id of the credential at the broker.
     pub id: Option<String>,
     /// With [`Reason::Overloaded`]: the limit that is reached, by its name in the broker's configuration, for example
     /// `watches of a connection`.
