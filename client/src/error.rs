@@ -268,7 +268,7 @@ mod tests {
         };
         let full = overloaded(DOMAIN, "watches of a connection");
         assert!(full.fills_connection());
-        assert!(!overloaded(DOMAIN, "limits.entries").fills_connection());
+        assert!(!overloaded(DOMAIN, "limits.credentials").fills_connection());
         assert!(!overloaded("example.com", "watches of a connection").fills_connection());
         assert!(!converted(Code::ResourceExhausted, DOMAIN, "OVERLOADED").fills_connection());
     }

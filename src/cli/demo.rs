@@ -168,7 +168,7 @@ impl Stage {
         let config = json!({
             "apiVersion": "credbroker.io/v1alpha1",
             "kind": "BrokerConfig",
-            "providers": [{"name": PROVIDER, "execConfig": exec, "sandbox": "compatible"}],
+            "providers": [{"name": PROVIDER, "execConfig": exec, "sandbox": "Compatible"}],
         });
         let file = self.directory.path().join("config.yaml");
         fs::write(&file, config.to_string())?;

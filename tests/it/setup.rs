@@ -168,7 +168,7 @@ fn with_systemd_units_configuration_kubeconfig_and_pages_are_written_and_removed
 fn what_a_person_wrote_or_changed_is_neither_overwritten_nor_removed() {
     let Some(home) = Person::new() else { return };
     let home = home.with_systemd();
-    let own = "# mine\napiVersion: credbroker.io/v1alpha1\nkind: BrokerConfig\nlimits: {entries: 100}\n";
+    let own = "# mine\napiVersion: credbroker.io/v1alpha1\nkind: BrokerConfig\nlimits: {credentials: 100}\n";
     home.own(".config/credbroker/config.yaml", own);
     home.own(".config/systemd/user/credbroker.socket", "# my own unit\n");
     let before = home.files();

@@ -45,14 +45,14 @@ pub enum CacheError {
 /// The bound that leaves no room for another key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Full {
-    /// `limits.entries`.
+    /// `limits.credentials`.
     #[error(
-        "the broker holds {0} credentials, which is the limit (`limits.entries`), and all are in use; raise it"
+        "the broker holds {0} credentials, which is the limit (`limits.credentials`), and all are in use; raise it"
     )]
     Entries(usize),
-    /// `limits.entryBytes`.
+    /// `limits.credentialBytes`.
     #[error(
-        "the credentials that the broker holds, and what selects them, have {0} bytes, which is the limit (`limits.entryBytes`), and all are in use; raise it"
+        "the credentials that the broker holds, and what selects them, have {0} bytes, which is the limit (`limits.credentialBytes`), and all are in use; raise it"
     )]
     Bytes(usize),
 }
@@ -61,8 +61,8 @@ impl Full {
     /// The key of the configuration.
     pub fn key(&self) -> &'static str {
         match self {
-            Self::Entries(_) => "limits.entries",
-            Self::Bytes(_) => "limits.entryBytes",
+            Self::Entries(_) => "limits.credentials",
+            Self::Bytes(_) => "limits.credentialBytes",
         }
     }
 }

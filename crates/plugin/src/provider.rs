@@ -174,8 +174,8 @@ impl Sandbox {
     /// The name in the configuration.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Strict => "strict",
-            Self::Compatible => "compatible",
+            Self::Strict => "Strict",
+            Self::Compatible => "Compatible",
         }
     }
 

@@ -121,7 +121,7 @@ pub(crate) fn run_limit(limits: &Limits) -> usize {
 }
 
 pub(crate) fn entry_limits(limits: &Limits) -> EntryLimits {
-    EntryLimits { entries: limits.entries.get(), bytes: limits.entry_bytes.get() }
+    EntryLimits { entries: limits.credentials.get(), bytes: limits.credential_bytes.get() }
 }
 
 pub(crate) fn connection_limits(limits: &Limits) -> uds::Limits {
