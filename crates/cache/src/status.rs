@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, atomic::Ordering},
-    time::{Duration, SystemTime},
+    time::SystemTime,
 };
 
 use super::{
@@ -86,8 +86,8 @@ pub struct ProviderSummary {
     pub keys: BTreeMap<Holding, u64>,
     /// Open watches.
     pub watchers: u64,
-    /// How long the first of the valid credentials is valid.
-    pub expires_in: Option<Duration>,
+    /// When the first of the valid credentials expires.
+    pub expires_at: Option<SystemTime>,
     /// `NotAfter` of the first of the client certificates, also of one that has expired.
     pub certificate: Option<SystemTime>,
     /// The last failure of a key without a valid credential.
@@ -164,8 +164,8 @@ impl<R: PluginRunner> CredentialCache<R> {
             let holding = holding(&state, now);
             *summary.keys.entry(holding).or_default() += 1;
             summary.watchers += entry.watchers.load(Ordering::Relaxed) as u64;
-            let left = state.valid(now).map(|current| current.issued.left(now));
-            summary.expires_in = earliest(summary.expires_in, left);
+            let expires_at = state.valid(now).map(|current| current.issued.expires_at);
+            summary.expires_at = earliest(summary.expires_at, expires_at);
             let held = state.current.as_ref().and_then(|current| current.issued.certificate);
             summary.certificate = earliest(summary.certificate, held.map(|validity| validity.to));
             if let (Holding::Failed, Some(failure)) = (holding, &state.failure) {
