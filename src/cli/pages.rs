@@ -82,7 +82,7 @@ fn with_names(command: Command) -> Command {
             "provider" if takes_contexts => {
                 arg.add(ArgValueCandidates::new(move || offered(&id).into_iter().chain(contexts()).collect()))
             }
-            "provider" | "definition" | "cluster_profile" | "namespaces" | "key" => {
+            "provider" | "definition" | "cluster_profile" | "namespaces" | "id" => {
                 arg.add(ArgValueCandidates::new(move || offered(&id)))
             }
             _ => arg,
@@ -115,7 +115,7 @@ async fn names(id: &str, client: &Client) -> Result<Vec<Candidate>, Error> {
         }
         _ => {
             let held = admin.credentials(&Selector::All).await?.into_iter();
-            held.map(|held| (held.key, Some(held.provider))).collect()
+            held.map(|held| (held.id, Some(held.provider))).collect()
         }
     })
 }

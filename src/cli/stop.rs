@@ -34,7 +34,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The broker ends its plugin runs and forgets all credentials, within ten seconds. Where systemd runs it, this is
 /// `systemctl --user stop credbroker.service`. After `credbroker setup`, the next client starts it again.
 #[derive(Debug, clap::Args)]
-#[command(mut_arg("server_uid", |arg| arg.hide(true)))]
+#[command(mut_arg("broker_uid", |arg| arg.hide(true)))]
 pub(super) struct StopArgs {
     #[command(flatten)]
     socket: SocketArg,

@@ -67,7 +67,7 @@ impl<R: PluginRunner> CredentialCache<R> {
                 if entry.next_action(now) == NextAction::Forget {
                     entries.remove(entry);
                     self.changed();
-                    debug!(provider = %entry.spec.provider.name, key = %entry.spec.key, "idle credential forgotten");
+                    debug!(provider = %entry.spec.provider.name, id = %entry.spec.key, "idle credential evicted");
                 }
             }
         }

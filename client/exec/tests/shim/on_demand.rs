@@ -89,9 +89,9 @@ fn a_recorded_broker_is_started_with_nothing_of_the_caller() {
 fn without_the_mark_or_with_a_named_socket_or_broker_nothing_is_started() {
     let Some(home) = Person::new(USER) else { return };
     complaint(home.shim().args(["--socket"]).arg(home.0.path("run/other.sock")));
-    complaint(home.shim().args(["--server-uid", "1001"]));
+    complaint(home.shim().args(["--broker-uid", "1001"]));
     complaint(home.shim().env("CREDBROKER_SOCKET", home.0.path("run/other.sock")));
-    complaint(home.shim().env("CREDBROKER_SERVER_UID", "1001"));
+    complaint(home.shim().env("CREDBROKER_BROKER_UID", "1001"));
     complaint(home.shim().env("XDG_RUNTIME_DIR", home.0.path("bin")));
     let said = complaint(home.shim().env_remove("XDG_RUNTIME_DIR"));
     assert!(said.contains("set it to /run/user/UID"), "{said}");

@@ -115,9 +115,9 @@ fn written(form: LogForm, events: impl FnOnce(&LogQueue)) -> String {
 /// What a queue of this form writes of two events and a line.
 fn sample(form: LogForm) -> String {
     written(form, |queue| {
-        let span = info_span!("plugin_run", provider = %"gke", key = %"1234567812345678");
+        let span = info_span!("plugin_run", provider = %"gke", id = %"1234567812345678");
         span.in_scope(|| {
-            info_span!("inner", key = %"ab", late = tracing::field::Empty).in_scope(|| {
+            info_span!("inner", id = %"ab", late = tracing::field::Empty).in_scope(|| {
                 tracing::Span::current().record("late", 7_u64);
                 info!(
                     reason = "first",
