@@ -128,7 +128,7 @@ isolated bash -c 'mount --bind "$1/shim" "$2/opt/credbroker"; shift 1; exec "${@
 start
 echo "the startup probe passes"
 gets 999 || fail "the client has no credential: $(cat "$work/error")"
-# The shim reports the expiry a little early, so that clients renew in time.
+# The shim reports the expiry a little early, so that clients refresh in time.
 jq -e --arg expires "$expires" --arg version "$version" '.apiVersion == $version and .status.token == "token-of-prod" and
     (($expires | fromdate) - (.status.expirationTimestamp | fromdate) | . >= 0 and . <= 60)' "$work/credential" >/dev/null || fail "not the plugin's credential: $(cat "$work/credential")"
 gets 999

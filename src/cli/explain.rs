@@ -181,7 +181,7 @@ fn next_run(held: &CredentialState, now: SystemTime) -> String {
     let at = held.next_run.filter(|at| at.duration_since(now).unwrap_or_default() >= Duration::from_secs(1));
     let when = at.map_or_else(|| "now".to_owned(), |at| dated(at, now, "now"));
     let why = match (held.next_run_cause.as_str(), at) {
-        ("refreshPoint", _) => "the credential is due for renewal",
+        ("refreshPoint", _) => "the credential is due for refresh",
         ("sameCredential", _) => "the plugin returned the same credential, and is asked again",
         ("pluginChanged", _) => "the file of the plugin has changed",
         ("backOff", _) => "the last run failed, and the back-off ends then",
@@ -189,10 +189,10 @@ fn next_run(held: &CredentialState, now: SystemTime) -> String {
         ("watched", _) => "it is watched and has no valid credential",
         ("inProgress", _) => return "a run is queued or in progress".to_owned(),
         ("userNeeded", _) => {
-            return format!("with a request at a terminal, or `{}`: the plugin needs a person", login(held));
+            return format!("with a request at a terminal, or `{}`: the plugin needs a user", login(held));
         }
         ("loginNeeded", _) => {
-            return format!("only with `{}`: no person answered the last prompts", login(held));
+            return format!("only with `{}`: no user answered the last prompts", login(held));
         }
         ("notInUse", None) => return "with the next request: it is not in use".to_owned(),
         ("nextRequest", None) => return "with the next request: it has no valid credential".to_owned(),

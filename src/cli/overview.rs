@@ -63,7 +63,7 @@ impl Overview {
         held.chain(self.idle().map(|provider| CredentialRow::idle(provider, &repeated))).collect()
     }
 
-    /// Whether a person should look at it.
+    /// Whether a user should look at it.
     pub(super) fn has_failed(&self) -> bool {
         let failed = |held: &CredentialState| held.state == State::Failed || held.last_failure.is_some();
         self.credentials.iter().any(failed)

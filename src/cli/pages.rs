@@ -22,14 +22,14 @@ use credbroker_credential::text::one_line;
 
 /// The variable by which the script of a shell calls this program. It has the name of the shell.
 const VARIABLE: &str = "CREDBROKER_COMPLETE";
-/// How long a person waits for names at most. Without a broker there are none.
+/// How long a user waits for names at most. Without a broker there are none.
 const LIMIT: Duration = Duration::from_millis(500);
 
 /// The library's script divides words as bash does, at `:`, `=` and `@`, which names of providers often have, and inserts
 /// candidates without quotes: bash would run what a name has in `$()`.
 const BASH: &str = include_str!("complete.bash");
 
-/// Changes of the library's other scripts: the words reach this program as the person means them, without quotes.
+/// Changes of the library's other scripts: the words reach this program as the user means them, without quotes.
 const UNQUOTED: [(&str, &str); 2] = [
     (r#""${words[@]}""#, r#""${(@Q)words}""#),
     ("(commandline --current-token)", "(commandline --current-token | string unescape)"),

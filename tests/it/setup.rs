@@ -1,4 +1,4 @@
-//! `credbroker setup` and its undo, as a person runs them: the real program as another user, in an empty home.
+//! `credbroker setup` and its undo, as a user runs them: the real program as another user, in an empty home.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ use serde_json::json;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_credbroker");
 const USER: u32 = 1001;
 
-/// A person with the program in `bin`, other programs in `tools`, and a kubeconfig with a plugin.
+/// A user with the program in `bin`, other programs in `tools`, and a kubeconfig with a plugin.
 pub(crate) struct Person(Home);
 
 impl Deref for Person {
@@ -71,7 +71,7 @@ impl Person {
         text
     }
 
-    /// Writes a file of the person, with its directories.
+    /// Writes a file of the user, with its directories.
     fn own(&self, name: &str, text: &str) {
         fs::create_dir_all(self.path(name).parent().unwrap()).unwrap();
         self.write(name, text, 0o600);

@@ -14,7 +14,7 @@ use crate::{
 
 /// A request for the credential of `source`, with the variables of `environment` that select an identity: those of
 /// common plugins, those that `CREDBROKER_CALLER_ENV` matches, and those whose names look like that of an account. `caller`
-/// names the process that the credential is for; `None`: unknown. `at_terminal`: a person waits for the answer, and the
+/// names the process that the credential is for; `None`: unknown. `at_terminal`: a user waits for the answer, and the
 /// request has the variables of the session.
 ///
 /// # Errors

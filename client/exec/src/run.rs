@@ -25,7 +25,7 @@ use crate::{
 
 /// Default of `--timeout`: longer than a plugin may run by default, so that its error arrives.
 const TOTAL: Duration = Duration::from_secs(45);
-/// How long a broker that does not run is waited for. A person prefers an early error, a controller a restart without one.
+/// How long a broker that does not run is waited for. A user prefers an early error, a controller a restart without one.
 const BROKER_START_AT_TERMINAL: Duration = Duration::from_secs(2);
 const BROKER_START: Duration = Duration::from_secs(5);
 /// How long a broker that was started is waited for, and where the original plugin may run instead.
@@ -93,7 +93,7 @@ fn request_credential(
     Ok(credential)
 }
 
-/// Runs the plugin for a login, and attends the run. Blocks, with the timeouts of [`request_patiently`] for a person.
+/// Runs the plugin for a login, and attends the run. Blocks, with the timeouts of [`request_patiently`] for a user.
 ///
 /// # Errors
 ///

@@ -59,7 +59,7 @@ pub struct CredentialState {
     /// Why the plugin runs next, or does not: a name such as `refreshPoint`, of the contract's `CredentialState.Cause`.
     #[cfg_attr(feature = "_serialize", serde(skip))]
     pub next_run_cause: String,
-    /// No run starts before this time, except for a rejection or when a person asks for one. `None`: the cause does not wait
+    /// No run starts before this time, except for a rejection or when a user asks for one. `None`: the cause does not wait
     /// for a time.
     #[cfg_attr(feature = "_serialize", serde(skip))]
     pub next_run: Option<SystemTime>,

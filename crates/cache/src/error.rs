@@ -37,7 +37,7 @@ pub enum CacheError {
     /// The run brought no credential.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// The plugin needs a person, and there is none.
+    /// The plugin needs a user, and there is none.
     #[error(transparent)]
     Unattended(Unattended),
 }
@@ -171,7 +171,7 @@ impl Failure {
     }
 
     /// The failure that follows `last`. A pause is not an attempt. Only that of the key is held here: the scheduler knows when
-    /// that of the issuer ends. If the key `holds` a valid credential, its renewal is tried as often as a paused issuer.
+    /// that of the issuer ends. If the key `holds` a valid credential, its refresh is tried as often as a paused issuer.
     pub(crate) fn after(last: Option<&Self>, error: CacheError, holds: bool, now: Now, u: f64) -> Self {
         let (mut attempts, mut throttled) = last.map_or((0, 0), |last| (last.attempts, last.throttled));
         let until = |held: Duration| now.boot.saturating_add(held);

@@ -155,7 +155,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         longer.map_or(own, |left| Failed::paused(&entry.spec, left))
     }
 
-    /// Summarises the keys of one provider, or of all.
+    /// Summarizes the keys of one provider, or of all.
     pub async fn summaries(&self, provider: Option<&str>) -> BTreeMap<Arc<str>, ProviderSummary> {
         let mut all = BTreeMap::<_, ProviderSummary>::new();
         self.visit(provider, |entry, now| {

@@ -183,7 +183,7 @@ pub struct Limits {
     pub bytes: NonZeroUsize,
     /// Plugin runs at the same time.
     pub plugin_runs: NonZeroUsize,
-    /// Plugin runs that wait for a person at the same time.
+    /// Plugin runs that wait for a user at the same time.
     pub interactive_runs: NonZeroUsize,
     /// Credentials in memory.
     pub credentials: NonZeroUsize,

@@ -67,7 +67,7 @@ pub(super) fn output(path: Option<&Path>) -> Option<&Path> {
 }
 
 /// Locks `path`, which must not be one of `inputs`. A file that is not empty is only replaced if `may_replace` says so:
-/// `command` wrote it, or a person wants it. It is asked when no other program can change the file, with the kubeconfig that
+/// `command` wrote it, or a user wants it. It is asked when no other program can change the file, with the kubeconfig that
 /// is there and has no problem, which is returned too.
 pub(super) fn open(
     path: &Path,

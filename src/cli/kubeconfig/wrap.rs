@@ -115,7 +115,7 @@ fn items<'a>(of: &'a Node, list: &str) -> &'a [Node] {
     of.get(list).and_then(Node::as_sequence).unwrap_or_default()
 }
 
-/// A person chooses the current context in the copy.
+/// A user chooses the current context in the copy.
 fn keep_current_context(new: &mut Node, old: &Node) {
     const KEY: &str = "current-context";
     let current = old.get(KEY).and_then(Node::as_str);

@@ -17,7 +17,7 @@ const USER: u32 = 1001;
 
 const MARK: &str = ".config/credbroker/start-on-demand.json";
 
-/// A person without systemd.
+/// A user without systemd.
 struct Person(Home);
 
 impl Person {
@@ -38,7 +38,7 @@ impl Person {
         self.0.write(MARK, mark.to_string(), 0o600);
     }
 
-    /// The shim as the person runs it, with a descriptor and a variable that are the caller's.
+    /// The shim as the user runs it, with a descriptor and a variable that are the caller's.
     fn shim(&self) -> Command {
         let mut command = self.0.command("/bin/sh");
         let script = "exec 9</dev/null; exec \"$0\" --provider gke --timeout 1s \"$@\"";

@@ -26,7 +26,7 @@ const CLIENT: u32 = 1001;
 /// The modes of a Kubernetes `emptyDir`: on disk or in memory, without and with `fsGroup`.
 const SHARED: [u32; 4] = [0o777, 0o1777, 0o2777, 0o3777];
 
-/// A broker of another user, in its own folder in a directory of root's.
+/// A broker of another user, in its own directory in a directory of root's.
 struct Pod {
     broker: Broker,
     shim: PathBuf,
@@ -66,7 +66,7 @@ impl Pod {
         self.broker.directory.path().join("shared")
     }
 
-    /// Both names of the socket: in the broker's folder, and beside it.
+    /// Both names of the socket: in the broker's directory, and beside it.
     fn names(&self) -> [PathBuf; 2] {
         ["broker.sock.d/socket", "broker.sock"].map(|name| self.shared().join(name))
     }

@@ -1,4 +1,4 @@
-//! The reference of all keys. `docs/configuration.md` has what a person says about each key; types, defaults and the first
+//! The reference of all keys. `docs/configuration.md` has what a user says about each key; types, defaults and the first
 //! example there, and the JSON Schema, are made from the table that the readers use.
 
 use std::{
@@ -36,7 +36,7 @@ static WRITTEN: LazyLock<(String, HashMap<String, Written>)> = LazyLock::new(|| 
     (introduction.to_owned(), sections.collect())
 });
 
-/// What a person wrote about a section or a key.
+/// What a user wrote about a section or a key.
 #[derive(Default)]
 struct Written {
     doc: String,

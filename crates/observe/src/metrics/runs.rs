@@ -198,7 +198,7 @@ named! {
         Retry = "retry",
         /// The credential has expired.
         Expired = "expired",
-        /// The credential is valid and due for renewal.
+        /// The credential is valid and due for refresh.
         Refresh = "refresh",
         /// The credential is valid, and the file of the plugin has changed.
         PluginChanged = "plugin_changed",
@@ -206,7 +206,7 @@ named! {
         Prewarm = "prewarm",
         /// The credential was rejected by an API server, or seems to be.
         Rejected = "rejected",
-        /// A person asked for the run.
+        /// A user asked for the run.
         Requested = "requested",
     }
 }
@@ -252,7 +252,7 @@ named! {
 }
 
 impl RunReason {
-    /// Whether the run renews a credential that is still valid, because of its age.
+    /// Whether the run refreshes a credential that is still valid, because of its age.
     const fn is_refresh(self) -> bool {
         matches!(self, Self::Refresh | Self::PluginChanged)
     }

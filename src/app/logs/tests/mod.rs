@@ -169,7 +169,7 @@ fn an_event_is_one_line_and_controls_no_terminal() {
     let coloured = written(LogForm::Text { colours: true }, events);
     assert!(coloured.contains("\x1b[3mprovider\x1b[0m"), "{coloured}");
     assert!(!coloured.contains("\x1b[2J"), "{coloured}");
-    assert!(!sample(LogForm::Text { colours: true }).contains("u{1b}"), "colours are not escaped");
+    assert!(!sample(LogForm::Text { colours: true }).contains("u{1b}"), "colors are not escaped");
     for line in [&text, &coloured] {
         let is_obeyed = |c: char| c.is_control() && !matches!(c, '\x1b' | '\t');
         assert!(!line.strip_suffix('\n').unwrap().contains(is_obeyed), "{line:?}");
