@@ -50,7 +50,7 @@ pub enum Holding {
     /// There is a valid one.
     Valid,
     /// There is a valid one; its successor is being fetched, or could not be fetched.
-    Renewing,
+    Refreshing,
     /// There is none; a run is queued or in progress.
     Waiting,
     /// There is none, and the last run failed.
@@ -64,7 +64,7 @@ impl Holding {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Valid => "valid",
-            Self::Renewing => "renewing",
+            Self::Refreshing => "refreshing",
             Self::Waiting => "waiting",
             Self::Failed => "failed",
             Self::Empty => "empty",
@@ -97,7 +97,7 @@ pub struct ProviderSummary {
 impl ProviderSummary {
     /// Whether a key has a valid credential.
     pub fn holds_valid(&self) -> bool {
-        self.keys.contains_key(&Holding::Valid) || self.keys.contains_key(&Holding::Renewing)
+        self.keys.contains_key(&Holding::Valid) || self.keys.contains_key(&Holding::Refreshing)
     }
 }
 
@@ -179,7 +179,7 @@ impl<R: PluginRunner> CredentialCache<R> {
 
 pub(super) fn holding(state: &KeyState, now: Now) -> Holding {
     match (state.valid(now).is_some(), state.run.is_some(), &state.failure) {
-        (true, true, _) | (true, _, Some(_)) => Holding::Renewing,
+        (true, true, _) | (true, _, Some(_)) => Holding::Refreshing,
         (true, false, None) => Holding::Valid,
         (false, true, _) => Holding::Waiting,
         (false, false, Some(_)) => Holding::Failed,
