@@ -197,7 +197,7 @@ fn after_the_session_has_ended_a_few_prompts_wait_in_vain_and_a_login_helps() {
     }
     let explained = person.explained();
     assert_eq!(explained["nextRun"]["cause"], "loginNeeded", "{explained}");
-    assert_eq!(explained["state"], "renewing", "the last credential is served");
+    assert_eq!(explained["state"], "refreshing", "the last credential is served");
     let codes = issuer.counts()[0];
     person.log_in(&issuer);
     assert_eq!((issuer.counts()[0], issuer.counts()[1]), (codes + 1, 2));
