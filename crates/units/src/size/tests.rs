@@ -64,7 +64,7 @@ fn each_text_that_is_not_a_size_has_its_reason() {
         ("18446744073709551616", TooLarge),
         ("1e20", TooLarge),
         ("19E", TooLarge),
-        ("15.99999999999999999999999Ei", TooLarge),
+        ("15.99999999999999999999999Ei", NotWhole),
     ] {
         assert_eq!(parse(text), Err(error), "{text:?}");
     }
