@@ -1,4 +1,4 @@
-//! The session of the person who starts a run.
+//! The session of the user who starts a run.
 
 use std::process::Command;
 
@@ -10,7 +10,7 @@ const PROMPT: &str = "open https://issuer.example/device";
 fn recording() -> Prompting {
     let plugin = Prompting::new(PROMPT);
     let behaviour = fs::read_to_string(plugin.0.dir().join("behaviour")).unwrap();
-    fs::write(plugin.0.dir().join("behaviour"), format!("env > \"$dir/env-$run\"\n{behaviour}")).unwrap();
+    fs::write(plugin.0.dir().join("behaviour"), format!("env > \"$dir/env-$run\"\n{behavior}")).unwrap();
     plugin
 }
 

@@ -48,7 +48,7 @@ fn each_run_and_each_rotation_is_a_line_and_a_hit_is_none() {
     for line in &runs {
         assert!(line["duration_ms"].is_u64() && line["queued_ms"].is_u64(), "{line}");
         assert!(line["expires"].as_str().unwrap().ends_with('Z'), "{line}");
-        assert!(line["span"]["key"].is_string(), "{line}");
+        assert!(line["span"]["id"].is_string(), "{line}");
     }
     assert_ne!(first["generation"], second["generation"]);
     assert_eq!(rotations[0]["previous"], first["generation"]);

@@ -187,7 +187,7 @@ impl FakePluginBuilder {
     /// By rename: a plugin that starts meanwhile reads the old one or the new one.
     fn write_behaviour(&self, dir: &Path) {
         let new = dir.join("behaviour.new");
-        fs::write(&new, self.answer.script(self.version())).expect("the plugin's behaviour");
-        fs::rename(new, dir.join("behaviour")).expect("the plugin's behaviour");
+        fs::write(&new, self.answer.script(self.version())).expect("the plugin's behavior");
+        fs::rename(new, dir.join("behaviour")).expect("the plugin's behavior");
     }
 }
