@@ -45,7 +45,7 @@ fn a_key_that_needed_a_person_gets_one_try_without_one_for_each_credential() {
         assert_eq!(may(&[LOGIN, SUCCESS, failed]), "User Login");
         assert_eq!(may(&[LOGIN, failed, LOGIN]), "Broker Program User Login");
     }
-    assert_eq!(may(&[LOGIN, FAILURE, REFUSED]), "User Login", "the user did not log in");
+    assert_eq!(may(&[LOGIN, FAILURE, REFUSED]), "Person Login", "the user did not log in");
     assert_eq!(may(&[LEFT]), "Broker Program User Login", "there is one try");
     assert_eq!(may(&[LEFT, FAILURE]), "User Login");
 }

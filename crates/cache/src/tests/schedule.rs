@@ -39,7 +39,7 @@ async fn a_refresh_that_fails_leaves_the_valid_one_until_its_own_expiry_and_neve
     sleep(secs(1)).await;
     assert!(setup.ask().await.is_err(), "expired to the second");
     let renewals = setup.runs() - 1;
-    assert!((4..20).contains(&renewals), "it was tried again with growing pauses: {refreshes}");
+    assert!((4..20).contains(&renewals), "it was tried again with growing pauses: {renewals}");
 }
 
 #[tokio::test(start_paused = true)]
