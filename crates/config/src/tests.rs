@@ -171,7 +171,7 @@ clusterProfiles: {}
 ~/.config/credbroker/config.yaml:3:45: listen.mode: must be an octal mode in quotes from "0600" to "0666" with read and write for the owner, like "0660"
 ~/.config/credbroker/config.yaml:5:3: limits: unknown key `conections`, did you mean `connections`?
 ~/.config/credbroker/config.yaml:6:15: limits.pluginRuns: must be a whole number from 1 to 100000
-~/.config/credbroker/config.yaml:7:12: limits.credentials: must be a whole number from 1 to 1000000
+~/.config/credbroker/config.yaml:7:16: limits.credentials: must be a whole number from 1 to 1000000
 ~/.config/credbroker/config.yaml:9:9: providers[0].name: must be a name: not empty, without control characters
 ~/.config/credbroker/config.yaml:10:15: providers[0].execConfig: apiVersion must be specified: `client.authentication.k8s.io/v1` or `client.authentication.k8s.io/v1beta1`
 ~/.config/credbroker/config.yaml:11:12: providers[0].timeout: must be a duration such as `30s`, `10m` or `1h30m`: it must be from 1s to 24h

@@ -13,7 +13,7 @@ fn each_finding_is_a_line_with_its_remedy_below_and_the_first_error_decides() {
     assert_eq!(findings.exit_code(), 78);
     insta::assert_snapshot!(findings.text(), @r"
     ok       socket         /run/x.sock
-    warning  clock          it is not synchronised
+    warning  clock          it is not synchronized
                             -> start a time service
     error    kubeconfig     U+001B[31mbroken
                             -> repair it

@@ -31,35 +31,35 @@ fn who_may(mode: Interactive, endings: &[Ending]) -> String {
 
 #[test]
 fn a_key_without_prompts_is_tried_as_often_as_it_fails() {
-    assert_eq!(may(&[]), "Broker Program User Login");
-    assert_eq!(may(&[FAILURE; 10]), "Broker Program User Login");
-    assert_eq!(may(&[SUCCESS, FAILURE, FAILURE]), "Broker Program User Login");
+    assert_eq!(may(&[]), "Broker Program Person Login");
+    assert_eq!(may(&[FAILURE; 10]), "Broker Program Person Login");
+    assert_eq!(may(&[SUCCESS, FAILURE, FAILURE]), "Broker Program Person Login");
 }
 
 #[test]
 fn a_key_that_needed_a_person_gets_one_try_without_one_for_each_credential() {
-    assert_eq!(may(&[LOGIN]), "Broker Program User Login");
-    assert_eq!(may(&[LOGIN, SUCCESS]), "Broker Program User Login");
+    assert_eq!(may(&[LOGIN]), "Broker Program Person Login");
+    assert_eq!(may(&[LOGIN, SUCCESS]), "Broker Program Person Login");
     for failed in [FAILURE, PROMPT] {
-        assert_eq!(may(&[LOGIN, failed]), "User Login");
-        assert_eq!(may(&[LOGIN, SUCCESS, failed]), "User Login");
-        assert_eq!(may(&[LOGIN, failed, LOGIN]), "Broker Program User Login");
+        assert_eq!(may(&[LOGIN, failed]), "Person Login");
+        assert_eq!(may(&[LOGIN, SUCCESS, failed]), "Person Login");
+        assert_eq!(may(&[LOGIN, failed, LOGIN]), "Broker Program Person Login");
     }
     assert_eq!(may(&[LOGIN, FAILURE, REFUSED]), "Person Login", "the user did not log in");
-    assert_eq!(may(&[LEFT]), "Broker Program User Login", "there is one try");
-    assert_eq!(may(&[LEFT, FAILURE]), "User Login");
+    assert_eq!(may(&[LEFT]), "Broker Program Person Login", "there is one try");
+    assert_eq!(may(&[LEFT, FAILURE]), "Person Login");
 }
 
 #[test]
 fn after_three_prompts_without_an_answer_a_person_must_act() {
-    assert_eq!(may(&[PROMPT, PROMPT]), "Broker Program User Login");
+    assert_eq!(may(&[PROMPT, PROMPT]), "Broker Program Person Login");
     for third in [PROMPT, LEFT, Ending { is_attended: true, ..LEFT }] {
         assert_eq!(may(&[PROMPT, PROMPT, third]), "Login");
     }
     assert_eq!(may(&[PROMPT, FAILURE, PROMPT, FAILURE, PROMPT]), "Login", "a failure does not answer");
-    assert_eq!(may(&[PROMPT, PROMPT, REFUSED, PROMPT, PROMPT]), "Broker Program User Login");
+    assert_eq!(may(&[PROMPT, PROMPT, REFUSED, PROMPT, PROMPT]), "Broker Program Person Login");
     assert_eq!(may(&[PROMPT, PROMPT, PROMPT, LEFT]), "Login", "nor is a login that is left");
-    assert_eq!(may(&[PROMPT, PROMPT, PROMPT, SUCCESS]), "Broker Program User Login");
+    assert_eq!(may(&[PROMPT, PROMPT, PROMPT, SUCCESS]), "Broker Program Person Login");
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn a_plugin_that_reads_a_terminal_runs_in_that_of_a_person() {
     assert_eq!(always(&[LEFT, LEFT, LEFT]), "lending-login", "prompts without an answer");
 
     let available = |endings: &[Ending]| who_may(Interactive::IfAvailable, endings);
-    assert_eq!(available(&[]), "Broker Program User Login lending lending-login");
+    assert_eq!(available(&[]), "Broker Program Person Login lending lending-login");
     assert_eq!(available(&[INSISTS]), "Broker Program lending lending-login");
     assert_eq!(available(&[INSISTS, LOGIN]), "Broker Program lending lending-login");
     assert_eq!(available(&[INSISTS, LOGIN, INSISTS]), "lending lending-login");

@@ -121,8 +121,8 @@ fn lists_and_texts_of_another_shape_are_reported() {
     ~/.config/credbroker/config.yaml:6:18: clusterProfiles: expected a map, found a string
     ~/.config/credbroker/config.yaml:6:31: clusterProfiles.kubeconfig: expected a string, found a list
     ~/.config/credbroker/config.yaml:6:31: clusterProfiles.kubeconfig: must be a path, or `InCluster`
-    ~/.config/credbroker/config.yaml:6:55: clusterProfiles.namespaces: expected a list, found a string
-    ~/.config/credbroker/config.yaml:6:71: clusterProfiles.prewarm: expected a list, found a map
+    ~/.config/credbroker/config.yaml:6:54: clusterProfiles.namespaces: expected a list, found a string
+    ~/.config/credbroker/config.yaml:6:70: clusterProfiles.prewarm: expected a list, found a map
     ");
 }
 
