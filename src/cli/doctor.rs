@@ -383,7 +383,7 @@ impl<'a> Checks<'a> {
         let wrong = "not synchronized; with a wrong clock, credentials seem to be expired or live too long";
         let remedy = "start a time service, for example with `timedatectl set-ntp true`";
         let (level, text, remedy) = match ran.as_ref().map(|ran| ran.stdout.trim()) {
-            Some("yes") => (GOOD, "synchronised", ""),
+            Some("yes") => (GOOD, "synchronized", ""),
             Some("no") => (WARNING, wrong, remedy),
             _ => (NOTE, "cannot determine whether the clock is synchronized", ""),
         };

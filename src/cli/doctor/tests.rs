@@ -6,7 +6,7 @@ fn each_finding_is_a_line_with_its_remedy_below_and_the_first_error_decides() {
     let mut findings = Findings::default();
     findings.or("socket", GOOD, || "/run/x.sock".to_owned());
     findings.add("clock", WARNING, "it is not synchronized", "start a time service");
-    findings.or("clock", GOOD, || "synchronised".to_owned());
+    findings.or("clock", GOOD, || "synchronized".to_owned());
     assert_eq!(findings.exit_code(), 0);
     findings.add("kubeconfig", BAD_CONFIG, "\x1b[31mbroken\n", "repair it");
     findings.add("plugins", BAD, "missing", "");

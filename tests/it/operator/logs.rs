@@ -18,13 +18,13 @@ fn run(broker: &Broker, args: &[&str]) -> Output {
 
 /// The level, the provider, and the values that do not depend on the time.
 fn shown(line: &Value) -> Value {
-    let fields = ["level", "message", "reason", "outcome", "attempts", "still_served", "watchers", "span"];
+    let fields = ["level", "message", "reason", "outcome", "attempts", "still_served", "watches", "span"];
     let mut shown = json!({});
     for name in fields.into_iter().filter(|name| !line[name].is_null()) {
         shown[name] = line[name].clone();
     }
     if let Some(span) = shown.get_mut("span").and_then(Value::as_object_mut) {
-        span.remove("key").expect("a key");
+        span.remove("id").expect("an id");
     }
     shown
 }

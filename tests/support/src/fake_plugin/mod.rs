@@ -188,6 +188,6 @@ impl FakePluginBuilder {
     fn write_behaviour(&self, dir: &Path) {
         let new = dir.join("behaviour.new");
         fs::write(&new, self.answer.script(self.version())).expect("the plugin's behavior");
-        fs::rename(new, dir.join("behaviour")).expect("the plugin's behavior");
+        fs::rename(new, dir.join("behavior")).expect("the plugin's behavior");
     }
 }
