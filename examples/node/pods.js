@@ -27,7 +27,7 @@ function checkOwner() {
   const [socket, above] = [lstatSync(path), statSync(dirname(path))];
   const isPrivate = own.concat(trusted).includes(above.uid) && !(above.mode & 0o022);
   if (isPrivate && socket.isSocket() && trusted.includes(socket.uid)) return;
-  console.error(`${path} is not trusted: uid ${socket.uid} made it, uid ${above.uid} its directory (${above.mode.toString(8)})`);
+  console.error(`${path} is not trusted: uid ${socket.uid} made it, ${above.uid} the directory (${above.mode.toString(8)})`);
   process.exit(1);
 }
 

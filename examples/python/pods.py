@@ -23,7 +23,7 @@ def check_server(path):
         probe.connect(path)
         uid = int.from_bytes(probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 8)[4:], sys.byteorder)
     if uid not in trusted or above.st_uid not in own | trusted or above.st_mode & 0o022:
-        sys.exit(f"{path} is not trusted: uid {uid} listens, in a directory of uid {above.st_uid}, mode {above.st_mode:o}")
+        sys.exit(f"{path} is not trusted: uid {uid} listens, {above.st_uid} owns its directory ({above.st_mode:o})")
 
 
 def connect(answer):
@@ -59,7 +59,7 @@ def list_forever():
 
 
 ref = pb.CredentialRef(cluster_profile=pb.ClusterProfileRef(namespace=sys.argv[1], name=sys.argv[2]))
-path = os.path.realpath(os.environ.get("CREDBROKER_SOCKET", "/run/credbroker/credbroker.sock"))
+path = os.path.realpath(os.environ.get("CREDBROKER_SOCKET", "/run/credbroker/credbroker.sock").removeprefix("unix://"))
 broker = credbroker_pb2_grpc.CredentialBrokerStub(grpc.insecure_channel(f"unix:{path}"))
 newest = []
 threading.Thread(target=list_forever, daemon=True).start()
