@@ -27,7 +27,8 @@ function checkOwner() {
   const [socket, above] = [lstatSync(path), statSync(dirname(path))];
   const isPrivate = own.concat(trusted).includes(above.uid) && !(above.mode & 0o022);
   if (isPrivate && socket.isSocket() && trusted.includes(socket.uid)) return;
-  console.error(`${path} is not trusted: uid ${socket.uid} made it, ${above.uid} the directory (${above.mode.toString(8)})`);
+  const owner = `uid ${above.uid} with mode ${(above.mode & 0o7777).toString(8)}`;
+  console.error(`${path} is not trusted: uid ${socket.uid} made it, in a directory of ${owner}`);
   process.exit(1);
 }
 

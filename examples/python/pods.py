@@ -23,19 +23,26 @@ def check_server(path):
         probe.connect(path)
         uid = int.from_bytes(probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 8)[4:], sys.byteorder)
     if uid not in trusted or above.st_uid not in own | trusted or above.st_mode & 0o022:
-        sys.exit(f"{path} is not trusted: uid {uid} listens, {above.st_uid} owns its directory ({above.st_mode:o})")
+        owner = f"uid {above.st_uid} with mode {above.st_mode & 0o7777:o}"
+        print(f"{path} is not trusted: uid {uid} listens, in a directory of {owner}", file=sys.stderr)
+        os._exit(1)  # Now and then, `sys.exit` aborts because of the other thread.
 
 
 def connect(answer):
     """A client of the cluster, the generation of its credential, and the file of its key."""
     cluster, credential = answer.cluster, answer.credential
-    # Python reads a key from a file only. The file is deleted when the client is no longer used.
-    pair = tempfile.NamedTemporaryFile(buffering=0)
+    # Python reads a key by a path only. This file has no name: it ends with the client.
+    pair = tempfile.TemporaryFile(buffering=0)
     pair.write(credential.client_certificate_data + credential.client_key_data)
-    config = client.Configuration(cluster.server, proxy=cluster.proxy_url or None,
-        api_key={"authorization": f"Bearer {credential.token}"} if credential.token else {},
-        ca_cert_data=cluster.certificate_authority_data.decode() or None, tls_server_name=cluster.tls_server_name,
-        verify_ssl=not cluster.insecure_skip_tls_verify, cert_file=pair.name if credential.client_key_data else None)
+    config = client.Configuration(
+        cluster.server,
+        {"authorization": f"Bearer {credential.token}"} if credential.token else {},
+        ca_cert_data=cluster.certificate_authority_data.decode() or None,
+        cert_file=f"/proc/self/fd/{pair.fileno()}" if credential.client_key_data else None,
+        verify_ssl=not cluster.insecure_skip_tls_verify,
+        tls_server_name=cluster.tls_server_name,
+        proxy=cluster.proxy_url or None,
+    )
     return client.CoreV1Api(client.ApiClient(config)), credential.generation, pair
 
 

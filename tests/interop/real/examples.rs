@@ -218,9 +218,8 @@ impl Running {
         let remaining = || deadline.saturating_duration_since(Instant::now());
         let count = iter::from_fn(|| self.lines.recv_timeout(remaining()).ok()).count();
         assert!(Instant::now() < deadline, "it ends in time");
-        assert_eq!(self.child.wait().unwrap().code(), Some(1));
-        let said = self.said();
-        assert!(said.contains(" is not trusted: "), "{said}");
+        let (status, said) = (self.child.wait().unwrap(), self.said());
+        assert!(status.code() == Some(1) && said.contains(" is not trusted: "), "{status}: {said}");
         count
     }
 
@@ -271,7 +270,8 @@ fn is_installed(tool: &str) -> bool {
 #[track_caller]
 fn shell(script: &str, directory: &Path) {
     let output = Command::new("bash").args(["-euc", script]).current_dir(directory).output().unwrap();
-    assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+    let said = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
+    assert!(output.status.success(), "{script}: {}{}", said(&output.stdout), said(&output.stderr));
 }
 
 fn root() -> &'static Path {
