@@ -96,7 +96,7 @@ systemd-socket-activate --listen="$socket" --fdname=credbroker \
 activation=$!
 for _ in {1..200}; do [[ ! -S $socket ]] || break; sleep 0.05; done
 fail() { echo "$1; the broker's log:" >&2; cat "$work/log" >&2; exit 1; }
-output=$("$shim" --timeout 20 --socket "$socket" --provider sample) || fail "the shim was not served"
+output=$("$shim" --timeout 20s --socket "$socket" --provider sample) || fail "the shim was not served"
 grep -q '"token":"by-activation"' <<<"$output" || fail "the shim did not print the token of the plugin"
 # systemd-socket-activate has become the broker.
 kill -TERM "$activation"

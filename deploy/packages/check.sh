@@ -47,7 +47,7 @@ done
 [[ $state == running ]] || skip "systemd does not run in namespaces here: $state $(tail -n 3 "$debian.log")"
 is() { [[ $(in_debian systemctl "is-$1" "$2" || true) == "$3" ]] || fail "$2 is not $3 but $(in_debian systemctl "is-$1" "$2" || true)"; }
 main() { in_debian systemctl show --value --property MainPID credbroker.service; }
-get() { in_debian credbroker-exec --provider sample --timeout 20; }
+get() { in_debian credbroker-exec --provider sample --timeout 20s; }
 
 in_debian dpkg --install "/var/tmp/credbroker_0.0.1_$arch.deb" "/var/tmp/credbroker-exec_0.0.1_$arch.deb" >/dev/null
 is enabled credbroker.socket disabled

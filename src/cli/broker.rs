@@ -13,7 +13,7 @@ use credbroker_client::{
     Client, ClusterProfileRef, CredentialRef, Error, Failure as Reported, Reason, Socket, SocketError,
     admin::{Admin, Selector},
 };
-use credbroker_exec::{Failure, Source, Starter, duration, find_or_start, socket, with_variables};
+use credbroker_exec::{Failure, Source, Starter, find_or_start, socket, timeout, with_variables};
 use tokio::time::sleep;
 
 use super::{
@@ -60,8 +60,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 pub(super) struct BrokerArgs {
     #[command(flatten)]
     pub(super) socket: SocketArg,
-    /// Longest time to wait for each answer of the broker, such as 500ms, 10s, 2m, or a number of seconds
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = timeout)]
+    /// Longest time to wait for each answer of the broker, such as 500ms, 10s or 1h30m
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = timeout)]
     pub(super) timeout: Duration,
 }
 
@@ -127,10 +127,6 @@ impl BrokerArgs {
         }
         Ok(answer)
     }
-}
-
-pub(super) fn timeout(text: &str) -> Result<Duration, &'static str> {
-    duration(text).ok_or("expected a time such as 500ms, 10s or 2m, more than 0 and at most 24h")
 }
 
 pub(super) async fn connect(socket: &Socket, limit: Duration) -> Result<Client, Error> {

@@ -11,11 +11,11 @@ use anyhow::Context as _;
 use credbroker_client::{Cluster, Credential, ExposeSecret, Socket, blocking::CredentialRequest};
 use credbroker_exec::{
     ApiVersion, Failure, Notice, Source, document, find_or_start, log_in_patiently, request,
-    request_patiently, with_notice,
+    request_patiently, timeout, with_notice,
 };
 
 use super::{
-    broker::{SocketArg, SourceArgs, note_ignored, timeout},
+    broker::{SocketArg, SourceArgs, note_ignored},
     console::Console,
     context::{Target, resolve},
     screen::{dated, unfitted},
@@ -48,8 +48,8 @@ pub(super) struct GetArgs {
     output: CredentialFormat,
     #[command(flatten)]
     socket: SocketArg,
-    /// Longest time to wait, such as 500ms, 10s, 2m, or a number of seconds [default: 45s; at a terminal, as long as the plugin may run]
-    #[arg(long, value_name = "TIME", value_parser = timeout)]
+    /// Longest time to wait, such as 500ms, 10s or 1h30m [default: 45s; at a terminal, as long as the plugin may run]
+    #[arg(long, value_name = "DURATION", value_parser = timeout)]
     timeout: Option<Duration>,
     #[command(flatten)]
     cluster: ClusterArgs,
@@ -186,8 +186,8 @@ pub(super) struct LoginArgs {
     source: SourceArgs,
     #[command(flatten)]
     socket: SocketArg,
-    /// Longest time to wait, such as 500ms, 10s, 2m, or a number of seconds [default: as long as the plugin may run]
-    #[arg(long, value_name = "TIME", value_parser = timeout)]
+    /// Longest time to wait, such as 500ms, 10s or 1h30m [default: as long as the plugin may run]
+    #[arg(long, value_name = "DURATION", value_parser = timeout)]
     timeout: Option<Duration>,
 }
 

@@ -40,7 +40,7 @@ pub(super) struct RefreshArgs {
     broker: BrokerArgs,
 }
 
-const TIMEOUT: &str = "Longest time to wait for the runs, such as 500ms, 10s, 2m, or a number of seconds";
+const TIMEOUT: &str = "Longest time to wait for the runs, such as 500ms, 10s or 1h30m";
 
 pub(super) fn refresh(args: &RefreshArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
     let states =

@@ -114,7 +114,7 @@ fn a_user_who_may_not_ask_takes_no_place_of_those_who_may() {
     });
     let held = other.join().unwrap();
     let answer = Command::new(&program)
-        .args(["--provider", "cloud", "--timeout", "3", "--socket"])
+        .args(["--provider", "cloud", "--timeout", "3s", "--socket"])
         .arg(&socket)
         .env_clear()
         .output()

@@ -54,7 +54,7 @@ fn a_broker_that_never_answers_is_left_at_the_deadline() {
             std::thread::spawn(move || drop(stream.read_to_end(&mut Vec::new())));
         }
     });
-    for (command, output) in outcomes(&socket, &["--timeout", "1"]) {
+    for (command, output) in outcomes(&socket, &["--timeout", "1s"]) {
         let text = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(75), "{command}: {text}");
         assert!(text.contains("no answer within 1s"), "{command}: {text}");

@@ -87,7 +87,7 @@ impl CredentialBroker for Large {
 
 fn lines(socket: &Path, command: &[&str]) -> usize {
     let mut process = Command::new(env!("CARGO_BIN_EXE_credbroker"));
-    process.args(command).args(["--timeout", "600", "--socket"]).arg(socket).env_clear();
+    process.args(command).args(["--timeout", "600s", "--socket"]).arg(socket).env_clear();
     let output = process.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap().lines().count()

@@ -132,7 +132,15 @@ async fn a_count_is_refused_or_works() {
                         works(sections).await;
                     }
                 } else {
-                    let expected = format!("{key}: must be a whole number from 1 to {most}");
+                    let expected = match value {
+                        _ if !key.to_lowercase().ends_with("bytes") => {
+                            format!("{key}: must be a whole number from 1 to {most}")
+                        }
+                        ..0 => {
+                            format!("{key}: must be a size such as `64Mi`, `1Gi` or `500k`: it is negative")
+                        }
+                        _ => format!("{key}: must be more than 0 and less than 4Gi"),
+                    };
                     assert!(problems.contains(&expected), "{section}.{key}: {value}: {problems}");
                 }
             }
@@ -150,14 +158,23 @@ async fn a_duration_is_refused_or_works() {
         ("provider", "maxAge", 8760),
         ("provider", "unknownExpiryMaxAge", 8760),
     ] {
-        for value in [format!("{longest}h"), format!("{}m", longest * 60), "10s".into()] {
+        let mixed = format!("{}h59m59.5s", longest - 1);
+        for value in [format!("{longest}h"), format!("{}m", longest * 60), "10s".into(), mixed] {
             let sections = sections(section, key, &json!(value), &hub, &plugin);
             assert_eq!(problems(sections.clone()), "", "{key}: {value}");
             works(sections).await;
         }
-        for value in [format!("{}h", longest + 1), format!("{}s", longest * 3600 + 1), "4294967295h".into()] {
+        let bounds = format!("it must be from 1s to {longest}h");
+        for (value, why) in [
+            (format!("{}h", longest + 1), &*bounds),
+            (format!("{}s", longest * 3600 + 1), &bounds),
+            ("999ms".into(), &bounds),
+            ("4294967295h".into(), "it is longer than 2562047h47m16.854775807s"),
+            ("30".into(), "`30` has no unit; for seconds, write `30s`"),
+        ] {
             let problems = problems(sections(section, key, &json!(value), &hub, &plugin));
-            assert!(problems.contains(&format!("{key}: must be at most {longest}h")), "{value}: {problems}");
+            let expected = format!("{key}: must be a duration such as `30s`, `10m` or `1h30m`: {why}");
+            assert!(problems.contains(&expected), "{value}: {problems}");
         }
     }
 }

@@ -120,7 +120,7 @@ impl Place {
     fn shim_with(&self, within: &[&str], uid: u32, groups: &[u32], socket: &str, more: &[&str]) -> Output {
         let program = self.path("credbroker").to_str().unwrap().to_owned();
         let socket = self.path(socket).to_str().unwrap().to_owned();
-        let words = ["shim", "--provider", "cloud", "--timeout", "20", "--socket"].map(str::to_owned);
+        let words = ["shim", "--provider", "cloud", "--timeout", "20s", "--socket"].map(str::to_owned);
         let words = [program].into_iter().chain(words).chain([socket]);
         let words: Vec<_> = words.chain(more.iter().map(|&word| word.to_owned())).collect();
         start(within, uid, groups, &words).wait_with_output().unwrap()

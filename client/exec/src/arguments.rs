@@ -12,6 +12,7 @@ use std::{
 
 use credbroker_client::ClusterProfileRef;
 use credbroker_stanza::Definition;
+use credbroker_units::duration::DurationError;
 
 use self::values::{api_version, cluster_profile, definition, fallback, provider_name, server, timeout};
 use crate::{document::ApiVersion, edges::Environment, source::Source};
@@ -130,6 +131,16 @@ pub enum UsageError {
         value: String,
         /// What the value must be.
         expected: &'static str,
+    },
+    /// A duration is not valid.
+    #[error("{flag} {value:?}: expected a duration such as 500ms, 10s or 1h30m: {error}")]
+    Duration {
+        /// The flag.
+        flag: &'static str,
+        /// Its value.
+        value: String,
+        /// What is wrong with it.
+        error: DurationError,
     },
     /// A flag without its value, at the end of the command line.
     #[error("{0} needs a value")]

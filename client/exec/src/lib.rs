@@ -10,7 +10,6 @@
 mod arguments;
 mod caller;
 mod document;
-mod duration;
 mod edges;
 mod exec_info;
 mod exit_code;
@@ -26,12 +25,12 @@ mod run;
 mod running;
 mod source;
 mod sudo;
+mod timeout;
 
 pub use arguments::{UsageError, requested};
 pub use caller::Parent;
 pub use credbroker_client::blocking::Notice;
 pub use document::{ApiVersion, document};
-pub use duration::duration;
 pub use edges::{Edges, Environment};
 pub use exec_info::ExecInfoError;
 pub use exit_code::exit_code;
@@ -45,3 +44,4 @@ pub use request::{request, socket};
 pub use run::{find_or_start, log_in_patiently, request_patiently, run};
 pub use running::running;
 pub use source::Source;
+pub use timeout::timeout;

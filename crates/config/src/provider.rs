@@ -247,7 +247,7 @@ pub(super) fn section(fields: &Cursor<'_>, broker: &Environment, has_rules: bool
     if let Some(value) = fields.get(table::TIMEOUT.name)
         && timeout >= SHIM.saturating_sub(MARGIN)
     {
-        value.warning(format!("credbroker-exec waits {} s by default, so it may stop before the run ends; set a longer `--timeout` (SECONDS, in the `args` of the kubeconfig), or less than {} s here", SHIM.as_secs(), SHIM.saturating_sub(MARGIN).as_secs()));
+        value.warning(format!("credbroker-exec waits {} s by default, so it may stop before the run ends; set a longer `--timeout` (such as `--timeout=2m`, in the `args` of the kubeconfig), or less than {} s here", SHIM.as_secs(), SHIM.saturating_sub(MARGIN).as_secs()));
     }
     let max_age = table::MAX_AGE.read(fields);
     let unknown_expiry_max_age = table::UNKNOWN_EXPIRY_MAX_AGE.read(fields);

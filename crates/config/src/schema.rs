@@ -9,6 +9,7 @@ use std::{
 
 use super::problem::{Location, Report, suggestion};
 use credbroker_credential::document::{Node, Value};
+use credbroker_units::{duration, size};
 
 /// The largest number of connections, watches or credentials.
 pub(super) const MOST: u32 = 1_000_000;
@@ -271,7 +272,7 @@ fn mode(text: &str) -> Option<u32> {
     (mode & 0o600 == 0o600 && mode & !0o666 == 0).then_some(mode)
 }
 
-/// A whole number above 0 with its unit: `30s`, `10m`, `12h`. At most this, which is a whole number of hours.
+/// A duration from one second to this one.
 pub(super) struct TimeSpan(pub(super) Duration);
 
 impl TimeSpan {
@@ -283,28 +284,43 @@ impl Kind for TimeSpan {
     type Value<'a> = Duration;
 
     fn read(&self, at: &Cursor<'_>) -> Option<Duration> {
-        match at.node.as_str().and_then(seconds) {
-            None => at.reject("must be a whole number above 0 with its unit, like `30s`, `10m` or `12h`"),
-            Some(long) if long > self.0 => at.reject(format!("must be at most {}h", self.0.as_secs() / 3600)),
-            found => found,
-        }
+        let Some(text) = at.node.as_str().or_else(|| at.node.as_number()) else {
+            return at.reject("must be a duration such as `30s`, `10m` or `1h30m`");
+        };
+        let parsed = duration::parse_within(text, Duration::from_secs(1)..=self.0);
+        parsed.map_or_else(
+            |error| at.reject(format!("must be a duration such as `30s`, `10m` or `1h30m`: {error}")),
+            Some,
+        )
     }
 }
 
-fn seconds(text: &str) -> Option<Duration> {
-    let unit = text.chars().next_back()?;
-    let seconds = match unit {
-        's' => 1,
-        'm' => 60,
-        'h' => 3600,
-        _ => return None,
-    };
-    let digits = text.strip_suffix(unit)?;
-    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None; // `parse` takes a sign
+/// A number of bytes above zero, and less than this one.
+pub(super) struct Size(pub(super) u64);
+
+impl Size {
+    /// As much as 32 bits hold.
+    pub(super) const MOST: Self = Self(4 << 30);
+}
+
+impl Kind for Size {
+    type Value<'a> = NonZeroUsize;
+
+    fn read(&self, at: &Cursor<'_>) -> Option<NonZeroUsize> {
+        let expected = "must be a size such as `64Mi`, `1Gi` or `500k`";
+        let Some(text) = at.node.as_str().or_else(|| at.node.as_number()) else {
+            return at.reject(expected);
+        };
+        match size::parse(text) {
+            Err(error) => at.reject(format!("{expected}: {error}")),
+            Ok(bytes) => {
+                let bytes = usize::try_from(bytes).ok().filter(|_| bytes < self.0);
+                bytes.and_then(NonZeroUsize::new).or_else(|| {
+                    at.reject(format!("must be more than 0 and less than {}", size::text(self.0)))
+                })
+            }
+        }
     }
-    let count: u32 = digits.parse().ok().filter(|count| *count > 0)?;
-    Some(Duration::from_secs(u64::from(count) * seconds))
 }
 
 pub(super) struct Boolean;

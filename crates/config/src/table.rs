@@ -4,8 +4,8 @@
 use std::{num::NonZeroUsize, time::Duration};
 
 use super::schema::{
-    Boolean, Checked, ConfigKey, Count, Cursor, Enumeration, Id, Is, ListOf, MOST, MOST_PER_SECOND,
-    MOST_RUNS, Map, MapOrMaps, Optional, Required, Section, SocketMode, Text, TimeSpan, count,
+    Boolean, Checked, ConfigKey, Count, Cursor, Enumeration, Id, Is, Kind, ListOf, MOST, MOST_PER_SECOND,
+    MOST_RUNS, Map, MapOrMaps, Optional, Required, Section, Size, SocketMode, Text, TimeSpan, count,
 };
 use credbroker_plugin::{ClusterInfo, EnvPolicy, Interactive, Sandbox, Sha256, access::Verb};
 
@@ -166,11 +166,11 @@ sections! {
 
     limits {
         CONNECTIONS: Count, Is<NonZeroUsize> = ("connections", Count(MOST), Is(count(4096)));
-        BYTES: Count, Is<NonZeroUsize> = ("bytes", Count(u32::MAX), Is(count(40 << 20)));
+        BYTES: Size, Is<NonZeroUsize> = ("bytes", Size::MOST, Is(count(40 << 20)));
         PLUGIN_RUNS: Count, Is<NonZeroUsize> = ("pluginRuns", Count(MOST_RUNS), Is(count(8)));
         INTERACTIVE_RUNS: Count, Is<NonZeroUsize> = ("interactiveRuns", Count(MOST_RUNS), Is(count(8)));
         ENTRIES: Count, Is<NonZeroUsize> = ("entries", Count(MOST), Is(count(10_000)));
-        ENTRY_BYTES: Count, Is<NonZeroUsize> = ("entryBytes", Count(u32::MAX), Is(count(64 << 20)));
+        ENTRY_BYTES: Size, Is<NonZeroUsize> = ("entryBytes", Size::MOST, Is(count(64 << 20)));
     }
 }
 
@@ -193,16 +193,19 @@ pub struct Limits {
 
 impl Limits {
     pub(super) fn read(section: Option<&Cursor<'_>>) -> Self {
-        let limit = |key: &ConfigKey<Count, Is<NonZeroUsize>>| {
+        fn limit<K: for<'a> Kind<Value<'a> = NonZeroUsize>>(
+            section: Option<&Cursor<'_>>,
+            key: &ConfigKey<K, Is<NonZeroUsize>>,
+        ) -> NonZeroUsize {
             section.map_or(key.absent.0, |fields| key.read(fields))
-        };
+        }
         Self {
-            connections: limit(&limits::CONNECTIONS),
-            bytes: limit(&limits::BYTES),
-            plugin_runs: limit(&limits::PLUGIN_RUNS),
-            interactive_runs: limit(&limits::INTERACTIVE_RUNS),
-            entries: limit(&limits::ENTRIES),
-            entry_bytes: limit(&limits::ENTRY_BYTES),
+            connections: limit(section, &limits::CONNECTIONS),
+            bytes: limit(section, &limits::BYTES),
+            plugin_runs: limit(section, &limits::PLUGIN_RUNS),
+            interactive_runs: limit(section, &limits::INTERACTIVE_RUNS),
+            entries: limit(section, &limits::ENTRIES),
+            entry_bytes: limit(section, &limits::ENTRY_BYTES),
         }
     }
 }

@@ -174,8 +174,8 @@ clusterProfiles: {}
 ~/.config/credbroker/config.yaml:7:12: limits.entries: must be a whole number from 1 to 1000000
 ~/.config/credbroker/config.yaml:9:9: providers[0].name: must be a name: not empty, without control characters
 ~/.config/credbroker/config.yaml:10:15: providers[0].execConfig: apiVersion must be specified: `client.authentication.k8s.io/v1` or `client.authentication.k8s.io/v1beta1`
-~/.config/credbroker/config.yaml:11:12: providers[0].timeout: must be a whole number above 0 with its unit, like `30s`, `10m` or `12h`
-~/.config/credbroker/config.yaml:12:11: providers[0].maxAge: must be a whole number above 0 with its unit, like `30s`, `10m` or `12h`
+~/.config/credbroker/config.yaml:11:12: providers[0].timeout: must be a duration such as `30s`, `10m` or `1h30m`: it must be from 1s to 24h
+~/.config/credbroker/config.yaml:12:11: providers[0].maxAge: must be a duration such as `30s`, `10m` or `1h30m`: unknown unit; the units are `h`, `m`, `s`, `ms`, `us` and `ns`
 ~/.config/credbroker/config.yaml:13:3: providers[1]: execConfig must be specified: the `exec` stanza of a kubeconfig
 ~/.config/credbroker/config.yaml:13:13: providers[1]: unknown key `execConfg`, did you mean `execConfig`?
 ~/.config/credbroker/config.yaml:14:22: providers[2].passEnv: expected a list, found a string
@@ -204,7 +204,7 @@ fn a_name_that_is_there_twice_is_reported_with_all_other_problems() {
     insta::assert_snapshot!(home.problems(), @r"
 ~/.config/credbroker/config.yaml:5:15: providers[0].execConfig: expected a map, found a list
 ~/.config/credbroker/config.yaml:6:3: provider `p` is defined already at ~/.config/credbroker/config.yaml:4:3; rename one of them
-~/.config/credbroker/config.yaml:7:12: providers[1].timeout: must be a whole number above 0 with its unit, like `30s`, `10m` or `12h`
+~/.config/credbroker/config.yaml:7:12: providers[1].timeout: must be a duration such as `30s`, `10m` or `1h30m`: `1` has no unit; for seconds, write `1s`
 ");
 }
 
@@ -338,5 +338,5 @@ fn a_timeout_that_outlasts_the_shim_is_suspicious() {
     let config = |timeout| with_provider(timeout, "plugin");
     assert_eq!(config("timeout: 39s").warnings(), "");
     assert_eq!(config("timeout: 40s").warnings().lines().count(), 1);
-    insta::assert_snapshot!(config("timeout: 2m").warnings(), @"~/.config/credbroker/config.yaml:5:12: providers[0].timeout: credbroker-exec waits 45 s by default, so it may stop before the run ends; set a longer `--timeout` (SECONDS, in the `args` of the kubeconfig), or less than 40 s here");
+    insta::assert_snapshot!(config("timeout: 2m").warnings(), @"~/.config/credbroker/config.yaml:5:12: providers[0].timeout: credbroker-exec waits 45 s by default, so it may stop before the run ends; set a longer `--timeout` (such as `--timeout=2m`, in the `args` of the kubeconfig), or less than 40 s here");
 }

@@ -30,6 +30,7 @@ use credbroker_credential::{
 };
 use credbroker_observe::clock::{Clock as _, SystemClock};
 use credbroker_plugin::{Definition, Environment};
+use credbroker_units::duration;
 
 /// Change your kubeconfig in place: its exec users request credentials from the broker
 ///
@@ -83,8 +84,8 @@ pub(in crate::cli) struct RestoreArgs {
     config: Option<PathBuf>,
 }
 
-const TIMEOUT: &str = "Longest time to wait until the broker has the definitions, such as 500ms, 10s, 2m, or a number \
-                       of seconds";
+const TIMEOUT: &str =
+    "Longest time to wait until the broker has the definitions, such as 500ms, 10s or 1h30m";
 
 impl InjectArgs {
     /// All of the default kubeconfigs, for `setup`: a broker that starts later reads them with its configuration `config`.
@@ -134,8 +135,8 @@ pub(in crate::cli) fn inject(args: &InjectArgs, console: &mut Console<'_>) -> an
     match missing(of_changed.clone(), (None, args.broker.timeout), &args.broker, environment)? {
         Ok(None) => {}
         Ok(Some(why)) => anyhow::bail!(
-            "your kubeconfig was not changed, because the broker did not get the definitions within {} s: {why}; name its configuration with --config",
-            args.broker.timeout.as_secs_f32()
+            "your kubeconfig was not changed, because the broker did not get the definitions within {}: {why}; name its configuration with --config",
+            duration::text(args.broker.timeout)
         ),
         Err(Failure::Broker(Error::Unreachable { .. })) if args.is_setup => {}
         Err(failure) => {

@@ -28,8 +28,8 @@ Usage: credbroker-exec --provider NAME [options] [-- COMMAND ARGS...]
                                     else /run/credbroker/credbroker.sock]
   --server-uid UID                  the only user whose process is trusted on that socket [env: CREDBROKER_SERVER_UID]
                                     [default: this user, root, or the owner of the socket's directory]
-  --timeout TIME                    longest time to wait, such as 500ms, 10s, or a number of seconds [default: 45s;
-                                    at a terminal, as long as the plugin may run]
+  --timeout DURATION                longest time to wait, such as 500ms, 10s or 1h30m [default: 45s; at a terminal, as
+                                    long as the plugin may run]
   --api-version v1|v1beta1          version to print for clients that do not set KUBERNETES_EXEC_INFO [default: v1]
   --help, --version
 

@@ -30,8 +30,8 @@ fn every_flag_takes_its_value_behind_a_space_or_an_equals_sign() {
         ..provider("gke")
     };
     for line in [
-        "--provider gke --socket /s=1 --timeout 1.5 --api-version v1beta1",
-        "--provider=gke --socket=/s=1 --timeout=1.5 --api-version=v1beta1",
+        "--provider gke --socket /s=1 --timeout 1.5s --api-version v1beta1",
+        "--provider=gke --socket=/s=1 --timeout=1.5s --api-version=v1beta1",
     ] {
         assert_eq!(parsed(line, None), Ok(Command::Ask(full.clone().into())), "{line}");
     }
@@ -104,11 +104,14 @@ fn a_wrong_line_is_refused_with_the_words_that_are_wrong() {
         ("--provider", "--provider needs a value"),
         ("--provider=", r#"--provider "": expected the name"#),
         ("--provider a --provider b", "--provider is given twice"),
-        ("--provider a --timeout 0", "--timeout \"0\": expected a time"),
-        ("--provider a --timeout -1", "expected a time"),
-        ("--provider a --timeout NaN", "expected a time"),
-        ("--provider a --timeout 1e9", "expected a time"),
-        ("--provider a --timeout 5d", "expected a time"),
+        (
+            "--provider a --timeout 5",
+            "--timeout \"5\": expected a duration such as 500ms, 10s or 1h30m: `5` has no unit; for seconds, write `5s`",
+        ),
+        ("--provider a --timeout 0s", "it must be from 1ms to 24h"),
+        ("--provider a --timeout 25h", "it must be from 1ms to 24h"),
+        ("--provider a --timeout -1s", "it is negative"),
+        ("--provider a --timeout 5d", "unknown unit"),
         ("--provider a --api-version v1alpha1", "expected v1 or v1beta1"),
         ("--cluster-profile eu", "expected NAMESPACE/NAME"),
         ("--cluster-profile a/b/c", "expected NAMESPACE/NAME"),

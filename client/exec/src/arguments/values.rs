@@ -5,7 +5,7 @@ use std::{ffi::OsStr, time::Duration};
 use credbroker_client::ClusterProfileRef;
 
 use super::{API_VERSION, CLUSTER_PROFILE, DEFINITION, FALLBACK, SERVER, TIMEOUT, UsageError};
-use crate::{document::ApiVersion, duration::duration};
+use crate::{document::ApiVersion, timeout as parsed};
 
 pub(super) fn provider_name(flag: &'static str, value: &OsStr) -> Result<String, UsageError> {
     let name = value.to_str().filter(|name| !name.is_empty() && !name.chars().any(char::is_control));
@@ -31,10 +31,8 @@ pub(super) fn server(value: &OsStr) -> Result<String, UsageError> {
 }
 
 pub(super) fn timeout(value: &OsStr) -> Result<Duration, UsageError> {
-    let timeout = value.to_str().and_then(duration);
-    timeout.ok_or_else(|| {
-        refused(TIMEOUT, value, "a time such as 500ms, 10s or 2m, more than 0 and at most 24h")
-    })
+    let text = value.to_str().ok_or_else(|| refused(TIMEOUT, value, "a duration"))?;
+    parsed(text).map_err(|error| UsageError::Duration { flag: TIMEOUT, value: text.to_owned(), error })
 }
 
 pub(super) fn api_version(value: &OsStr) -> Result<ApiVersion, UsageError> {

@@ -47,7 +47,7 @@ impl Person {
 
     /// The client, which runs a stanza with these variables, and does not wait long for a broker.
     fn hasty(&self, env: &[(&str, &str)], more: &[&str]) -> Command {
-        self.client(env, &[more, &["--timeout", "0.3"]].concat())
+        self.client(env, &[more, &["--timeout", "0.3s"]].concat())
     }
 
     /// The client, which runs a stanza with these variables. `more` are further flags.
@@ -208,7 +208,7 @@ fn a_process_that_says_nothing_is_replaced_unless_a_broker_runs() {
     fs::remove_file(person.0.path("env")).unwrap();
     let lock = fs::File::create(person.0.path("run/.broker.sock.lock")).unwrap();
     flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
-    person.does_not_run(&mut person.client(&[], &["--timeout", "1"]), 75);
+    person.does_not_run(&mut person.client(&[], &["--timeout", "1s"]), 75);
 }
 
 #[test]

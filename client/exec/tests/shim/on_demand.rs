@@ -41,7 +41,7 @@ impl Person {
     /// The shim as the person runs it, with a descriptor and a variable that are the caller's.
     fn shim(&self) -> Command {
         let mut command = self.0.command("/bin/sh");
-        let script = "exec 9</dev/null; exec \"$0\" --provider gke --timeout 1 \"$@\"";
+        let script = "exec 9</dev/null; exec \"$0\" --provider gke --timeout 1s \"$@\"";
         command.args(["-c", script]).arg(self.0.path("bin/shim")).env("SECRET", "c4n4ry");
         command
     }
@@ -166,7 +166,7 @@ fn a_listener_whose_queue_is_full_is_not_waited_for_longer_than_the_timeout() {
     };
     assert_eq!(refused, rustix::io::Errno::AGAIN);
     let mut limited = home.0.command("timeout");
-    limited.args(["30"]).arg(home.0.path("bin/shim")).args(["--provider", "gke", "--timeout", "1"]);
+    limited.args(["30"]).arg(home.0.path("bin/shim")).args(["--provider", "gke", "--timeout", "1s"]);
     complaint(&mut limited);
     assert!(!home.was_started());
 }

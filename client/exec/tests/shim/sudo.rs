@@ -88,10 +88,10 @@ fn the_broker_of_the_user_gets_no_variable_of_root() {
 fn a_stanza_or_a_process_without_a_terminal_does_not_choose_the_user() {
     let Some(users) = Users::new(61_232, 61_232, Answer::token("of-user")) else { return };
     let none = Path::new("/nonexistent");
-    let set = format!("env -u SUDO_UID sh -c 'env SUDO_UID=61232 {SHIM} --timeout 0.3 {STANZA}; exit $?'");
-    let other = format!("env OTHER=1 {SHIM} --timeout 0.3 {STANZA}");
-    let named = format!("{SHIM} --timeout 0.3 --env SUDO_UID {STANZA}");
-    let script = format!("{SHIM} --timeout 0.3 {STANZA} 2> /dev/null");
+    let set = format!("env -u SUDO_UID sh -c 'env SUDO_UID=61232 {SHIM} --timeout 0.3s {STANZA}; exit $?'");
+    let other = format!("env OTHER=1 {SHIM} --timeout 0.3s {STANZA}");
+    let named = format!("{SHIM} --timeout 0.3s --env SUDO_UID {STANZA}");
+    let script = format!("{SHIM} --timeout 0.3s {STANZA} 2> /dev/null");
     for command in [&set, &other, &named, &script] {
         let (status, stdout, shown) = users.sudo(command, none).end();
         assert_eq!((status.code(), stdout.as_str()), (Some(69), ""), "{command}: {shown}");

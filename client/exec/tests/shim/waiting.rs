@@ -51,7 +51,7 @@ fn without_a_broker_the_error_names_the_socket_and_how_to_start_one() {
 #[test]
 fn without_a_broker_within_the_timeout_the_error_is_a_missing_broker() {
     let broker = Broker::absent();
-    let line = complaint(asking(&broker).args(["--timeout", "0.3"]), 69);
+    let line = complaint(asking(&broker).args(["--timeout", "0.3s"]), 69);
     assert!(line.contains("no broker answers on") && line.contains("No such file or directory"), "{line}");
 }
 
@@ -67,14 +67,15 @@ fn a_listener_that_hangs_up_counts_as_a_missing_broker() {
 #[test]
 fn a_broker_that_never_answers_is_a_timeout() {
     let broker = Broker::answering(Answer::Never);
-    let line = complaint(asking(&broker).args(["--timeout", "0.2"]), 75);
+    let line = complaint(asking(&broker).args(["--timeout", "0.2s"]), 75);
     assert!(line.contains("no answer within 200ms") && line.contains("--timeout"), "{line}");
 }
 
 #[test]
 fn the_shim_sends_its_deadline() {
     let broker = Broker::with_token("t");
-    for (args, most) in [(&[][..], 44_500), (&["--timeout", "600"], 599_500), (&["--timeout", "2"], 1_800)] {
+    for (args, most) in [(&[][..], 44_500), (&["--timeout", "600s"], 599_500), (&["--timeout", "2s"], 1_800)]
+    {
         document(asking(&broker).args(args));
         let timeout = broker.timeouts().pop().unwrap();
         let millis: u32 = timeout.strip_suffix('m').unwrap().parse().unwrap();
@@ -105,7 +106,7 @@ fn a_broker_that_has_sent_anything_has_the_whole_timeout() {
         stream.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).unwrap(); // SETTINGS
         stream
     });
-    let line = complaint(asking(&broker).args(["--timeout", "6"]), 75);
+    let line = complaint(asking(&broker).args(["--timeout", "6s"]), 75);
     assert!(line.contains("no answer within 6s"), "{line}");
     accepted.join().unwrap();
 }
@@ -173,7 +174,7 @@ fn a_credential_that_needed_no_run_is_that_of_the_request_and_not_of_the_attendi
 #[test]
 fn a_terminal_shows_what_the_shim_waits_for_and_the_line_is_erased() {
     let broker = Broker::answering(Answer::Never);
-    let args = ["--provider", "gke", "--timeout", "1.2"];
+    let args = ["--provider", "gke", "--timeout", "1.2s"];
     let (code, stdout, stderr) = run_at_a_terminal(&args, &[("CREDBROKER_SOCKET", &broker.socket())]);
     assert_eq!(code, 75);
     assert_eq!(stdout, "");

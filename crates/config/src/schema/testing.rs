@@ -4,8 +4,9 @@ use std::{num::NonZeroUsize, time::Duration};
 
 use super::{
     Boolean, Checked, ConfigKey, Count, Enumeration, Id, Is, ListOf, Map, MapOrMaps, Optional, Required,
-    Section, SocketMode, Text, TimeSpan,
+    Section, Size, SocketMode, Text, TimeSpan,
 };
+use credbroker_units::{duration, size};
 
 /// A key, for those that describe it.
 pub(crate) trait Declared {
@@ -63,6 +64,8 @@ pub(crate) enum Shape {
     Boolean,
     /// A whole number from 1 to this one.
     Count(u32),
+    /// A number of bytes that is less than this one.
+    Size(u64),
     /// A uid or gid.
     Id,
     OneOf(Vec<&'static str>),
@@ -107,17 +110,26 @@ impl Shown<u32> for SocketMode {
 
 impl Described for TimeSpan {
     fn shape(&self) -> Shape {
-        Shape::Text(format!("duration, at most {}", self.shown(&self.0)), Some("^0*[1-9][0-9]*[smh]$"))
+        let what = format!("duration from 1s to {}, such as `30s`, `10m` or `1h30m`", self.shown(&self.0));
+        Shape::Text(what, Some(duration::PATTERN))
     }
 }
 
 impl Shown<Duration> for TimeSpan {
     fn shown(&self, duration: &Duration) -> String {
-        match duration.as_secs() {
-            seconds if seconds % 3600 == 0 => format!("{}h", seconds / 3600),
-            seconds if seconds % 60 == 0 => format!("{}m", seconds / 60),
-            seconds => format!("{seconds}s"),
-        }
+        duration::text(*duration)
+    }
+}
+
+impl Described for Size {
+    fn shape(&self) -> Shape {
+        Shape::Size(self.0)
+    }
+}
+
+impl Shown<NonZeroUsize> for Size {
+    fn shown(&self, bytes: &NonZeroUsize) -> String {
+        size::text(bytes.get() as u64)
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
     fmt::Write as _,
     fs,
     path::{Path, PathBuf},
-    sync::LazyLock,
+    sync::{LazyLock, Mutex},
 };
 
 use serde_json::{Map as Object, Value, json};
@@ -21,6 +21,7 @@ use crate::{
     table::root,
 };
 use credbroker_credential::document::{Aliases, yaml};
+use credbroker_units::size;
 
 const REQUIRED: &str = "none, the key is required";
 
@@ -165,6 +166,9 @@ fn shown(shape: &Shape) -> String {
         Shape::Text(what, _) => what.clone(),
         Shape::Boolean => "boolean".to_owned(),
         Shape::Count(most) => format!("whole number from 1 to {most}"),
+        Shape::Size(most) => {
+            format!("size below {}, such as `64Mi`, `1Gi`, `500k` or a number of bytes", size::text(*most))
+        }
         Shape::Id => "number".to_owned(),
         Shape::OneOf(names) => {
             let names = names.iter().filter(|name| !name.is_empty());
@@ -260,8 +264,10 @@ fn nullable(schema: Value) -> Value {
     match schema.get("type").cloned() {
         Some(kind) if schema.get("enum").is_none() => {
             let mut schema = schema;
+            let mut kinds = kind.as_array().cloned().unwrap_or_else(|| vec![kind]);
+            kinds.push("null".into());
             if let Some(fields) = schema.as_object_mut() {
-                fields.insert("type".to_owned(), json!([kind, "null"]));
+                fields.insert("type".to_owned(), kinds.into());
             }
             schema
         }
@@ -275,6 +281,12 @@ fn shape_schema(shape: &Shape) -> Value {
         Shape::Text(_, Some(pattern)) => json!({"type": "string", "pattern": pattern}),
         Shape::Boolean => json!({"type": "boolean"}),
         Shape::Count(most) => json!({"type": "integer", "minimum": 1, "maximum": most}),
+        Shape::Size(most) => json!({
+            "type": ["integer", "string"],
+            "minimum": 1,
+            "maximum": most - 1,
+            "pattern": size::PATTERN,
+        }),
         Shape::Id => json!({"type": "integer", "minimum": 0, "maximum": u32::MAX - 1}),
         Shape::OneOf(names) => json!({"type": "string", "enum": names}),
         Shape::List(item) => json!({"type": "array", "items": shape_schema(item)}),
@@ -395,6 +407,19 @@ fn the_schema_accepts_what_the_broker_accepts_and_refuses_what_it_refuses() {
         "30s",
         "0s",
         "1.5h",
+        "1h30m",
+        "1h30",
+        "\"30\"",
+        "0h0m00.10m",
+        "0h.0s",
+        "1d",
+        "64Mi",
+        "0Mi",
+        "1.5Gi",
+        "500k",
+        "100m",
+        "64MiB",
+        "\"1e6\"",
         "/x",
         "~/x",
         "~x",
@@ -459,6 +484,14 @@ fn required_keys_are_required_by_both() {
     assert!(load(&home, HEAD).is_err() && refusal(&schema, &schema, &empty).is_some());
 }
 
+/// Compiles each pattern once: there are thousands of values.
+fn is_match(pattern: &str, text: &str) -> bool {
+    static COMPILED: LazyLock<Mutex<HashMap<String, regex::Regex>>> = LazyLock::new(Mutex::default);
+    let mut compiled = COMPILED.lock().unwrap();
+    let compiled = compiled.entry(pattern.to_owned()).or_insert_with(|| regex::Regex::new(pattern).unwrap());
+    compiled.is_match(text)
+}
+
 /// Why `value` does not match `schema`, of which `root` has the definitions: the keywords that our schema uses.
 fn refusal(root: &Value, schema: &Value, value: &Value) -> Option<String> {
     schema.as_object().unwrap().iter().find_map(|(keyword, rule)| {
@@ -488,9 +521,7 @@ fn refusal(root: &Value, schema: &Value, value: &Value) -> Option<String> {
             "type" => rule.as_array().map_or_else(|| is_type(rule), |names| names.iter().any(is_type)),
             "enum" => rule.as_array().unwrap().contains(value),
             "const" => rule == value,
-            "pattern" => value
-                .as_str()
-                .is_none_or(|text| regex::Regex::new(rule.as_str().unwrap()).unwrap().is_match(text)),
+            "pattern" => value.as_str().is_none_or(|text| is_match(rule.as_str().unwrap(), text)),
             "minimum" => value.as_i64().is_none_or(|number| number >= rule.as_i64().unwrap()),
             "maximum" => value.as_i64().is_none_or(|number| number <= rule.as_i64().unwrap()),
             "minItems" => value.as_array().is_none_or(|items| items.len() as u64 >= rule.as_u64().unwrap()),

@@ -1,4 +1,4 @@
-//! Minutes under load, with faults: `cargo run --release -p credbroker-lab -- --minutes 10`.
+//! Minutes under load, with faults: `cargo run --release -p credbroker-lab -- --duration 10m`.
 //!
 //! Starts a broker with 50 credentials of 30 seconds, sends 500 requests in a second, keeps 1,000 watches open, and checks
 //! every answer. It prints a table, and exits 1 if an answer was wrong, if a request failed although its credential was
@@ -17,10 +17,11 @@ mod process;
 mod table;
 mod watches;
 
-use std::{env::args_os, path::Path, process::ExitCode, sync::Arc, time::Duration};
+use std::{env::args_os, ops::RangeInclusive, path::Path, process::ExitCode, sync::Arc, time::Duration};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use credbroker_lab::oracle::Oracle;
+use credbroker_units::duration::parse_within;
 use tokio_util::sync::CancellationToken;
 
 use crate::{broker::Broker, process::Samples};
@@ -40,17 +41,15 @@ fn main() -> ExitCode {
     }
 }
 
-/// The value of `--minutes`.
+const BOUNDS: RangeInclusive<Duration> = Duration::from_secs(6)..=Duration::from_secs(7 * 24 * 3600);
+
+/// The value of `--duration`.
 fn time() -> Result<Duration> {
     let mut args = args_os().skip(1);
-    let (flag, minutes) = (args.next(), args.next());
-    ensure!(flag.is_some_and(|flag| flag == "--minutes"), "usage: soak --minutes N");
-    let minutes: f64 =
-        minutes.and_then(|minutes| minutes.to_str()?.parse().ok()).context("--minutes: expected a number")?;
-    match Duration::try_from_secs_f64(minutes * 60.0) {
-        Ok(time) if time >= Duration::from_secs(6) => Ok(time),
-        _ => bail!("--minutes: expected at least 0.1"),
-    }
+    let (flag, value) = (args.next(), args.next());
+    ensure!(flag.is_some_and(|flag| flag == "--duration"), "usage: soak --duration DURATION");
+    let text = value.as_ref().and_then(|value| value.to_str()).unwrap_or_default();
+    parse_within(text, BOUNDS).context("--duration: expected a duration such as 90s or 10m")
 }
 
 #[tokio::main]

@@ -104,7 +104,7 @@ fn a_command_without_a_provider_is_a_usage_error() {
 
 #[test]
 fn a_cluster_profile_takes_precedence_over_the_variable_for_the_provider() {
-    let args = args(&["--cluster-profile", "fleet/paris", "--socket", "/nonexistent", "--timeout", "1"]);
+    let args = args(&["--cluster-profile", "fleet/paris", "--socket", "/nonexistent", "--timeout", "1s"]);
     let (_, _, err) = run_with(&args, &[("CREDBROKER_PROVIDER", "gke")]);
     assert!(err.starts_with("credbroker get: ClusterProfile fleet/paris: no broker answers"), "{err}");
     for odd in ["paris", "/paris", "fleet/", "a/b/c"] {
