@@ -55,14 +55,13 @@ public final class Pods {
     try (var probe = SocketChannel.open(UnixDomainSocketAddress.of(path))) {
       var user = probe.getOption(ExtendedSocketOptions.SO_PEERCRED).user();
       if (isPrivate && trusted.contains(user) && !Files.isSymbolicLink(path)) return;
-      System.err.printf("%s is not trusted: %s listens, in a directory of %s, mode %o%n", path, user, owner, mode & 07777);
+      System.err.printf("%s is not trusted: %s listens, in a directory of %s, mode %o%n", path, user, owner, mode);
       System.exit(1);
     }
   }
 
   private static Client connect(Cluster cluster, Credential credential) {
-    var api = new ClientBuilder().setBasePath(cluster.getServer());
-    api.setVerifyingSsl(!cluster.getInsecureSkipTlsVerify());
+    var api = new ClientBuilder().setBasePath(cluster.getServer()).setVerifyingSsl(!cluster.getInsecureSkipTlsVerify());
     var ca = cluster.getCertificateAuthorityData().toByteArray();
     if (ca.length > 0) api.setCertificateAuthority(ca);
     if (cluster.hasTlsServerName()) api.setTlsServerName(cluster.getTlsServerName());
