@@ -8,7 +8,8 @@ import loader from '@grpc/proto-loader';
 import { CoreV1Api, KubeConfig } from '@kubernetes/client-node';
 import protobuf from 'protobufjs';
 
-const [namespace, name, proto = '../../proto/credbroker/v1/credbroker.proto'] = process.argv.slice(2);
+const [namespace, name] = process.argv.slice(2);
+const proto = '../../proto/credbroker/v1/credbroker.proto';
 const ref = { clusterProfile: { namespace, name } };
 const path = (process.env.CREDBROKER_SOCKET || '/run/credbroker/credbroker.sock').replace(/^unix:\/\//, '');
 // Bytes become base64, as in a kubeconfig.

@@ -2,8 +2,8 @@
 
 use std::{
     fs::{self, Permissions},
-    iter,
     io::{BufRead as _, BufReader, Write as _},
+    iter,
     os::unix::{
         fs::{PermissionsExt as _, chown},
         net::UnixListener,
