@@ -281,7 +281,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("cargo bench -p credbroker-lab --bench rotation", BENCH),
     ("cargo bench -p credbroker-lab --bench scale", BENCH),
     ("cargo build -p credbroker-exec", "the shim of these tests"),
-    ("cargo run --release -p credbroker-lab -- --minutes 10", ".ci/full, for a minute"),
+    ("cargo run --release -p credbroker-lab -- --duration 10m", ".ci/full, for a minute"),
     ("cargo +nightly fuzz run authority", "the test command checks the same properties"),
     (
         "CREDBROKER_SEEDS=10000 cargo test -p credbroker-cache simulation::no_seed",
