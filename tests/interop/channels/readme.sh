@@ -3,14 +3,12 @@
 # broker whose credential rotates twice. protoc is that of setup.sh. The READMEs of the other examples need a real API server:
 # the tests in tests/interop/real run their commands.
 #
-# usage: readmes.sh BROKER [LANGUAGE...]
+# usage: readme.sh BROKER
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)
-fail() { echo "readmes.sh: $*" >&2; exit 1; }
-(($#)) || fail "usage: readmes.sh BROKER [LANGUAGE...]"
+fail() { echo "readme.sh: $*" >&2; exit 1; }
+(($# == 1)) || fail "usage: readme.sh BROKER"
 broker=$(realpath "$1")
-shift
-(($#)) || set -- go
 
 work=$(mktemp -d)
 serving=
@@ -57,19 +55,14 @@ rotate() {
     done
 }
 
-for language; do
-    echo "== $language =="
-    readme=$work/examples/$language/README.md
-    commands=$(sed -n '/^```sh$/,/^```$/p' "$readme" | grep -v '^```')
-    commands=${commands//\/run\/credbroker\/credbroker.sock/$socket}
-    directory=$work/examples/$language
-    ! grep -q 'From the top of the repository:$' "$readme" || directory=$work
-    (cd "$directory" && PATH=$root/target/channels/protoc:$PATH:/usr/local/go/bin bash -euc "${commands//NAME/corp}" 2>"$work/errors") |
-        rotate >"$work/output" || fail "$language: $(cat "$work/output" "$work/errors")"
-    # What the tools print comes before.
-    sed -E 's/\x1b\[[0-9;]*m//g' "$work/output" | sed -n '/^get generation=/,$p' | tee "$work/said"
-    names=$(sed -E 's/[ =].*//' "$work/said" | tr '\n' ' ')
-    [[ $names == "get watch watch watch error message report outcome " ]] || fail "$language: $(cat "$work/output" "$work/errors")"
-    [[ $(grep -o 'generation=[^ ]*' "$work/said" | sort -u | wc -l) == 3 ]] || fail "$language: there were not three generations"
-    ! grep -q c4n4ry "$work/output" "$work/errors" || fail "$language: a token is printed"
-done
+readme=$work/examples/go/README.md
+commands=$(sed -n '/^```sh$/,/^```$/p' "$readme" | grep -v '^```')
+commands=${commands//\/run\/credbroker\/credbroker.sock/$socket}
+(cd "$work/examples/go" && PATH=$root/target/channels/protoc:$PATH:/usr/local/go/bin bash -euc "${commands//NAME/corp}" 2>"$work/errors") |
+    rotate >"$work/output" || fail "$(cat "$work/output" "$work/errors")"
+# What the tools print comes before.
+sed -E 's/\x1b\[[0-9;]*m//g' "$work/output" | sed -n '/^get generation=/,$p' | tee "$work/said"
+names=$(sed -E 's/[ =].*//' "$work/said" | tr '\n' ' ')
+[[ $names == "get watch watch watch error message report outcome " ]] || fail "$(cat "$work/output" "$work/errors")"
+[[ $(grep -o 'generation=[^ ]*' "$work/said" | sort -u | wc -l) == 3 ]] || fail "there were not three generations"
+! grep -q c4n4ry "$work/output" "$work/errors" || fail "a token is printed"
