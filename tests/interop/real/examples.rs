@@ -233,7 +233,7 @@ impl Drop for Running {
         drop(self.child.kill());
         drop(self.child.wait());
         if thread::panicking() {
-            println!("the example's stderr:\n{}", self.said());
+            write(&format!("the example's stderr:\n{}\n", self.said()));
         }
     }
 }
@@ -261,10 +261,14 @@ impl Drop for Impostor<'_> {
 fn is_installed(tool: &str) -> bool {
     let is_there = Command::new(tool).arg("--version").output().is_ok_and(|output| output.status.success());
     if !is_there {
-        // The harness captures what a macro prints, and shows nothing of tests that pass.
-        std::io::stderr().write_all(format!("SKIPPED: this machine has no {tool}\n").as_bytes()).unwrap();
+        write(&format!("SKIPPED: this machine has no {tool}\n"));
     }
     is_there
+}
+
+/// The harness captures what a macro prints, and shows nothing of tests that pass.
+fn write(text: &str) {
+    std::io::stderr().write_all(text.as_bytes()).unwrap();
 }
 
 #[track_caller]
