@@ -38,6 +38,7 @@ mod outside;
 mod pages;
 mod panics;
 mod protocol;
+mod references;
 mod reload;
 mod rotation;
 mod secrets;
