@@ -253,20 +253,20 @@ func call[T any](
 	method func(context.Context, pb.CredentialBrokerClient) (T, error),
 ) (T, error) {
 	var none T
-	slot, err := s.pool.call()
+	client, err := s.link.client()
 	if err != nil {
 		return none, err
 	}
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	answer, err := method(limited, pb.NewCredentialBrokerClient(slot.conn))
+	answer, err := method(limited, client)
 	if err == nil {
 		return answer, nil
 	}
 	if ctx.Err() != nil {
-		return none, stopped(ctx, what, lastOf(err, s.pool.socket.String(), slot.dialError()))
+		return none, stopped(ctx, what, lastOf(err, s.link.socket.String(), s.link.dialError()))
 	}
-	return none, fromStatus(err, limit, s.pool.socket.String(), slot.dialError())
+	return none, fromStatus(err, limit, s.link.socket.String(), s.link.dialError())
 }
 
 // limited returns ctx with the longest time that a caller waits for the first answer of a watch. Its headers come at once.

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use credbroker_proto::v1::{
     GetCredentialRequest, ListClustersRequest, ReportRejectedRequest, WatchClustersRequest,
-    WatchCredentialRequest, credential_broker_client::CredentialBrokerClient,
+    WatchCredentialRequest, WatchCredentialsRequest, WatchCredentialsResponse,
+    credential_broker_client::CredentialBrokerClient,
 };
 use futures_core::Stream;
 use http::Uri;
@@ -15,6 +16,7 @@ use tokio::{
     net::UnixStream,
     time::timeout,
 };
+use tonic::Streaming;
 
 use self::items::items;
 use crate::{
@@ -131,6 +133,14 @@ impl Client {
         }))
     }
 
+    /// Watches the references that `requests` add.
+    pub(crate) async fn watch_many(
+        &self,
+        requests: impl Stream<Item = WatchCredentialsRequest> + Send + 'static,
+    ) -> Result<Streaming<WatchCredentialsResponse>, Error> {
+        self.deadline(ANSWER).response(&self.socket, self.rpc().watch_credentials(requests)).await
+    }
+
     /// Reports that the API server answered 401 to `generation`, and returns the credential to use from now on.
     ///
     /// # Errors
@@ -222,4 +232,4 @@ impl Client {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
