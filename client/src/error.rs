@@ -226,7 +226,7 @@ impl Error {
 mod tests {
     use std::collections::HashMap;
 
-    use credbroker_proto::{DOMAIN, LIMIT, to_tonic};
+    use credbroker_proto::{DOMAIN, to_tonic};
     use tonic::{Code, Status};
     use tonic_types::{ErrorDetails, StatusExt};
 

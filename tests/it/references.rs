@@ -167,7 +167,7 @@ async fn a_stream_has_few_bytes_at_a_time_and_many_references() {
 #[tokio::test]
 async fn references_that_do_not_fit_fail_and_others_are_served() {
     let plugin = FakePlugin::builder().token("t").expires_in(3600).build();
-    let sections = json!({"providers": [provider("cloud", &plugin)], "limits": {"bytes": 1 << 20}});
+    let sections = json!({"providers": [provider("cloud", &plugin)], "limits": {"bytes": "1Mi"}});
     let broker = InProcess::with(sections, &[]);
     let mut references = References::open(&broker).await;
     references.add(numbered(0..1000, "cloud"));

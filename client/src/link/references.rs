@@ -111,15 +111,16 @@ impl Drop for Watch {
 impl Seat {
     async fn next(&self) -> Result<Credential, Error> {
         loop {
-            let Newest { credential, end } = &mut *self.newest();
-            if let Some(credential) = credential.take() {
-                return Ok(credential);
-            }
-            if let Some(error) = end.take() {
-                return Err(error);
+            if let Some(item) = self.take() {
+                return item;
             }
             self.news.notified().await;
         }
+    }
+
+    fn take(&self) -> Option<Result<Credential, Error>> {
+        let Newest { credential, end } = &mut *self.newest();
+        credential.take().map(Ok).or_else(|| end.take().map(Err))
     }
 
     fn put(&self, item: Result<Credential, Error>) {
