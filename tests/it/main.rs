@@ -29,6 +29,7 @@ mod fleet;
 mod harness;
 mod hub_log;
 mod in_place;
+mod lasting;
 mod limits;
 mod logins;
 mod many;

@@ -962,9 +962,10 @@ type GetCredentialRequest struct {
 	// broker's own uid, mount namespace and PID namespace. If the request starts a plugin run, the plugin gets them, and the
 	// caller attends that run from its start; see AttendCredential. They are not part of the identity of the credential.
 	Session map[string]string `protobuf:"bytes,4,rep,name=session,proto3" json:"session,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The credential has to live at least this long. If the cached one does not, the plugin runs. If the plugin cannot do
-	// better, the response has the credential that lives longest, with `is_short`; the plugin is then not run again for this
-	// reason before a third of the time that is left has passed, at least ten seconds. Absent: any valid credential will do.
+	// The credential has to live at least this long. If the cached one does not, the plugin runs, at most once in ten seconds
+	// for this reason. If the plugin cannot do better, fails, or may not run now, the response has the credential that lives
+	// longest, with `is_short`. After a run that did no better, the plugin is not run again for this reason before a third of
+	// the time that is left has passed, at least ten seconds. Must not be negative. Absent: any valid credential will do.
 	MinLifetime   *durationpb.Duration `protobuf:"bytes,5,opt,name=min_lifetime,json=minLifetime,proto3" json:"min_lifetime,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1104,7 +1105,8 @@ type GetCredentialResponse struct {
 	// The cluster that the credential is for. For a ClusterProfile: how to reach it. For a provider: the cluster that the
 	// plugin received. Absent: none.
 	Cluster *Cluster `protobuf:"bytes,2,opt,name=cluster,proto3" json:"cluster,omitempty"`
-	// The credential does not live for `min_lifetime` of the request, and the plugin has issued no better one.
+	// The credential does not live for `min_lifetime` of the request, and the plugin has issued no better one, or may not run
+	// now. Always false without `min_lifetime`.
 	IsShort       bool `protobuf:"varint,3,opt,name=is_short,json=isShort,proto3" json:"is_short,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -14,6 +14,7 @@ use super::{
     entry::{KeyEntry, millis, uid},
     error::{CacheError, Failure},
     prompts::{Asker, EndResult, Ending, Unattended},
+    rejection::Rejections,
     request::Request,
     run::Run,
     state::{Current, Decision, KeyState, renewal},
@@ -68,7 +69,8 @@ impl<R: PluginRunner> CredentialCache<R> {
             };
             if let Some(urgency) = urgency.filter(|_| state.run.is_none()) {
                 let now = self.now();
-                let reason = reason.unwrap_or_else(|| state.reason(spec.file.version(), now));
+                let is_awaited = matches!(decision, Decision::Wait);
+                let reason = reason.unwrap_or_else(|| state.reason(is_awaited, spec.file.version(), now));
                 let session = request.and_then(|request| request.session.clone());
                 let lender = request.and_then(|request| request.lender.clone());
                 let lender = lender.filter(|_| state.prompts.reads_terminal());
@@ -212,12 +214,15 @@ impl<R: PluginRunner> Claim<R> {
     /// Publishes the outcome; `None`: it is not needed. What may panic comes first: callers wait for the outcome.
     fn end(&self, result: Option<Result<RunOutput, CacheError>>) {
         let Self { cache, entry, run } = self;
-        let (held, last) = {
+        let (held, last, is_suspected) = {
             let state = entry.cell.borrow();
-            (state.current.clone(), state.failure.clone())
+            let concern =
+                |rejections: &Rejections| rejections.concern(&state.current.as_ref()?.issued).then_some(());
+            let is_suspected = state.rejections.as_deref().and_then(concern).is_some();
+            (state.current.clone(), state.failure.clone(), is_suspected)
         };
         let effect = result.map(|result| {
-            let accepted = result.and_then(|output| self.accept(held.as_ref(), &output));
+            let accepted = result.and_then(|output| self.accept(held.as_ref(), is_suspected, &output));
             let is_interactive = run.attendance.needed_person();
             accepted.map_err(|error| cache.reject(last.as_deref(), error, held.as_ref(), is_interactive))
         });
@@ -268,10 +273,13 @@ impl<R: PluginRunner> Claim<R> {
         cache.resized(entry);
     }
 
-    /// What a printed credential becomes, compared with `held`.
+    /// What a printed credential becomes, compared with `held`. It replaces that even if it expires earlier: it is what the
+    /// issuer accepts now. But a run for a longer lifetime, which nothing but that needed, does not shorten what other callers
+    /// get: it keeps a credential that lives longer, unless there is evidence that an API server rejects it (`is_suspected`).
     fn accept(
         &self,
         held: Option<&Current>,
+        is_suspected: bool,
         output: &RunOutput,
     ) -> Result<(RunOutcome, Current), CacheError> {
         let Self { cache, entry, .. } = self;
@@ -286,7 +294,18 @@ impl<R: PluginRunner> Claim<R> {
         }
         let material = &decoded.material;
         let (outcome, due_in) = renewal(held, material, lifetime, now, (parts.jitter)());
+        let is_early = |held: &Current| {
+            self.run.reason == RunReason::MinLifetime && !held.is_due_at(now, output.file_version)
+        };
+        let is_longer = |held: &Current| held.issued.left(now) > lifetime.left(now.wall);
         let generation = match (outcome, held) {
+            (RunOutcome::Unchanged, Some(held)) if is_early(held) => return Ok((outcome, held.still(now))),
+            (RunOutcome::Rotated, Some(held)) if is_early(held) && !is_suspected && is_longer(held) => {
+                info!(
+                    "the plugin ran for a longer lifetime, and its credential expires before the one that is held, which is kept"
+                );
+                return Ok((RunOutcome::Unchanged, held.still(now)));
+            }
             (RunOutcome::Unchanged, Some(held)) => {
                 return Ok((outcome, held.again(due_in, now, output.file_version)));
             }

@@ -27,16 +27,34 @@ use credbroker_runner::{PluginRunner, Urgency};
 
 const WITHOUT_DEADLINE: Duration = Duration::from_secs(60);
 
+/// What memory has for a caller.
+enum Recalled {
+    Served(Arc<Issued>),
+    /// The caller has it already, before it is due.
+    Repeated(Arc<Issued>),
+    /// Nothing that lives long enough.
+    Nothing,
+}
+
 impl<R: PluginRunner> CredentialCache<R> {
-    /// Returns the credential of `key` from memory if it is valid and `caller` does not have it yet. Never waits.
-    pub fn lookup(&self, key: &PluginKey, caller: &Caller) -> Option<Arc<Issued>> {
+    /// Returns the credential of `key` from memory if it is valid and `caller` does not have it yet, and no run can be made for
+    /// one that lives for `min_lifetime`. Never waits.
+    pub fn lookup(&self, key: &PluginKey, caller: &Caller, min_lifetime: Duration) -> Option<Arc<Issued>> {
         let now = self.now();
         let entry = self.lock().find(key).map(Arc::clone)?;
         if entry.identity.as_ref().is_some_and(|files| files.is_unsettled()) {
             return None;
         }
         entry.touch(caller.peer, now);
-        self.serve_from_memory(&entry, caller, now)
+        match self.recall(&entry, caller, min_lifetime, now) {
+            Recalled::Served(issued) => Some(issued),
+            Recalled::Repeated(_) | Recalled::Nothing => None,
+        }
+    }
+
+    /// Whether `issued` is served for less than `min_lifetime` from now on.
+    pub fn is_short(&self, issued: &Issued, min_lifetime: Duration) -> bool {
+        issued.is_shorter_than(min_lifetime, self.now())
     }
 
     /// Returns the credential of `spec`: from memory while it is valid, otherwise from one plugin run that all callers
@@ -44,22 +62,26 @@ impl<R: PluginRunner> CredentialCache<R> {
     ///
     /// A login ([`Request::is_login`]) runs the plugin even if there is a credential, unless a login succeeded in the last ten
     /// seconds. A caller that asks again for the generation that it has, before that is due, may have seen it rejected; see
-    /// [`Request::verify_at`].
+    /// [`Request::verify_at`]. For a caller that needs a longer lifetime ([`Request::min_lifetime`]) the plugin runs while a
+    /// credential is valid, and that is the answer if the run fails, cannot be made or brings nothing better.
     pub async fn get(&self, spec: PluginSpec, request: &Request) -> Result<Arc<Issued>, Failed> {
         let interest = self.enter(spec, request.caller.peer)?;
         let (entry, caller) = (&interest.entry, &request.caller);
         self.settle(entry).await;
         let now = self.now();
-        let served = if request.is_login {
-            entry.cell.borrow().after_login(now).inspect(|_| self.count_served(entry))
+        let recalled = if request.is_login {
+            let served = entry.cell.borrow().after_login(now).inspect(|_| self.count_served(entry));
+            served.map_or(Recalled::Nothing, Recalled::Served)
         } else {
-            self.serve_from_memory(entry, caller, now)
+            self.recall(entry, caller, request.min_lifetime, now)
         };
-        if let Some(issued) = served {
-            return Ok(issued);
-        }
+        let repeated = match recalled {
+            Recalled::Served(issued) => return Ok(issued),
+            Recalled::Repeated(issued) => Some(issued),
+            Recalled::Nothing => None,
+        };
         let first = async {
-            match entry.valid(now) {
+            match repeated {
                 _ if request.is_login => FirstStep::Run,
                 Some(issued) => self.suspect(entry, issued, request).await,
                 None => FirstStep::Decide,
@@ -91,7 +113,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         self.settle(entry).await;
         let (now, file) = (self.now(), entry.spec.file.version());
         let claim = (Urgency::Background, Some(RunReason::Prewarm), None);
-        let decide = |state: &mut KeyState| decide(state, Asker::Program, file, now);
+        let decide = |state: &mut KeyState| decide(state, (Asker::Program, Duration::ZERO), file, now);
         match self.try_claim(entry, claim, decide) {
             (Decision::Fail(failed), ..) => Err(failed),
             (Decision::Wait, Some(run), _) => match run.outcome().await {
@@ -102,28 +124,29 @@ impl<R: PluginRunner> CredentialCache<R> {
         }
     }
 
-    /// The valid credential of `entry`, unless `caller` asks for it again before it is due. Starts a refresh that is due.
-    fn serve_from_memory(&self, entry: &Arc<KeyEntry>, caller: &Caller, now: Now) -> Option<Arc<Issued>> {
+    /// What memory has for `caller`. Starts a refresh that is due.
+    fn recall(&self, entry: &Arc<KeyEntry>, caller: &Caller, min_lifetime: Duration, now: Now) -> Recalled {
+        let need = (Asker::of(caller, false), min_lifetime);
         let file = entry.spec.file.version();
         let (issued, due, fresh) = {
             let state = entry.cell.borrow();
             if state.account != entry.account() {
-                return None;
+                return Recalled::Nothing;
             }
-            let fresh = state.valid(now)?.is_fresh_at(now);
-            let decision = decide(&state, Asker::Program, file, now);
-            let Decision::Serve { issued, refresh } = decision else { return None };
+            let fresh = state.valid(now).is_some_and(|current| current.is_fresh_at(now));
+            let decision = decide(&state, need, file, now);
+            let Decision::Serve { issued, refresh } = decision else { return Recalled::Nothing };
             (issued, refresh, fresh)
         };
         if entry.callers.repeats(caller.name, issued.generation.number(), now.boot) && fresh {
-            return None;
+            return Recalled::Repeated(issued);
         }
         if due {
             let claim = (Urgency::Background, None, None);
-            self.try_claim(entry, claim, |state| decide(state, Asker::Program, file, now));
+            self.try_claim(entry, claim, |state| decide(state, need, file, now));
         }
         self.count_served(entry);
-        Some(issued)
+        Recalled::Served(issued)
     }
 
     /// Serves, waits or fails until the deadline of `request`. Fails while a valid credential is held only if it `may_fail`,
@@ -145,6 +168,7 @@ impl<R: PluginRunner> CredentialCache<R> {
             fails = may_fail && step != FirstStep::Decide;
             loop {
                 let (now, file, asker) = (self.now(), entry.spec.file.version(), request.asker(&entry.spec));
+                let need = (asker, request.min_lifetime);
                 let is_cold = step == FirstStep::Decide;
                 let reason = (step == FirstStep::Run).then_some(cause);
                 let claim = (Urgency::Waited { peer: caller.peer }, reason, Some(request));
@@ -155,9 +179,9 @@ impl<R: PluginRunner> CredentialCache<R> {
                         Some(refusal) if request.is_login => {
                             Decision::Fail(CacheError::Unattended(refusal).into())
                         }
-                        Some(_) => decide(state, asker, file, now),
+                        Some(_) => decide(state, need, file, now),
                     },
-                    FirstStep::Join | FirstStep::Decide => decide(state, asker, file, now),
+                    FirstStep::Join | FirstStep::Decide => decide(state, need, file, now),
                 });
                 if !request.is_login {
                     // A login is answered by a run only.
@@ -176,7 +200,8 @@ impl<R: PluginRunner> CredentialCache<R> {
                     outcome = waiter.insert(joined).run.outcome() => outcome,
                     // After an eviction, a later run may end first, and the provider may be retired without an end of this one.
                     () = entry.becomes(|state| {
-                        retirement().is_some() || is_cold && state.valid(self.now()).is_some()
+                        let serves = || matches!(decide(state, need, file, self.now()), Decision::Serve { .. });
+                        retirement().is_some() || is_cold && serves()
                     }) => continue,
                 };
                 match outcome {

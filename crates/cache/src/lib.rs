@@ -11,6 +11,7 @@ mod entries;
 mod entry;
 mod error;
 mod get;
+mod lasting;
 mod maintenance;
 mod prompts;
 mod rejection;

@@ -53,7 +53,9 @@ impl<R: PluginRunner> CredentialCache<R> {
             NextAction::Keep => {}
             NextAction::Refresh(urgency) => {
                 let file = entry.spec.file.version();
-                self.try_claim(entry, (urgency, None, None), |state| decide(state, Asker::Broker, file, now));
+                self.try_claim(entry, (urgency, None, None), |state| {
+                    decide(state, (Asker::Broker, Duration::ZERO), file, now)
+                });
             }
             NextAction::Adjust(urgency) => {
                 entry.queued_in_background().inspect(|run| run.set_floor(urgency));

@@ -3,6 +3,7 @@
 //! A plugin that needs a person prompts in vain without one. So a key whose plugin has needed one gets a single try without a
 //! person for each credential, and a key whose prompts are not answered gets no more of them.
 
+use super::rejection::Caller;
 use credbroker_plugin::Interactive;
 
 /// Prompts in a row without an answer, after which a person must act.
@@ -53,6 +54,11 @@ pub(crate) enum EndResult {
 }
 
 impl Asker {
+    /// `caller`, which does not log in.
+    pub(crate) fn of(caller: &Caller, lends: bool) -> Self {
+        if caller.at_terminal { Self::Person { lends, caller: caller.id() } } else { Self::Program }
+    }
+
     pub(crate) fn lends(self) -> bool {
         matches!(self, Self::Person { lends: true, .. } | Self::Login { lends: true })
     }

@@ -147,9 +147,9 @@ pub enum Verdict {
     Unverifiable,
 }
 
-/// The shortest time between two runs for rejections, between two logins that succeed, and between a failure and a run for a
-/// process that has received it. An unverified rejection of a
-/// younger generation starts no run.
+/// The shortest time between two runs for rejections, between two logins that succeed, between a failure and a run for a
+/// process that has received it, and between a run and one for a longer lifetime. An unverified rejection of a younger
+/// generation starts no run.
 pub(crate) const PAUSE: Duration = Duration::from_secs(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// The shortest time between two verifications of one credential.
@@ -238,6 +238,18 @@ impl Rejections {
         }
     }
 
+    /// Notes that there is evidence against `issued` at `now`.
+    pub(crate) fn note(&mut self, issued: &Issued, now: Now) {
+        if !self.concern(issued) {
+            self.first = Some((issued.generation.number(), now.boot));
+        }
+    }
+
+    /// Whether there is evidence against `issued`.
+    pub(crate) fn concern(&self, issued: &Issued) -> bool {
+        self.first.is_some_and(|(number, _)| number == issued.generation.number())
+    }
+
     /// Notes `evidence` against `issued` at `now`, and a run if it starts one. If it is too early for that, returns the time
     /// since boot from which on the same evidence starts one. `failed`: the last run brought no credential, which does not
     /// show whether runs help.
@@ -250,9 +262,7 @@ impl Rejections {
         now: Now,
     ) -> Result<(), Duration> {
         let generation = issued.generation.number();
-        if self.first.is_none_or(|(number, _)| number != generation) {
-            self.first = Some((generation, now.boot));
-        }
+        self.note(issued, now);
         let is_second = self.is_second(issued, caller, now);
         self.last = Some((generation, *caller, now.boot));
         let in_vain = !failed && self.last_run_was_in_vain(issued, evidence);

@@ -203,6 +203,8 @@ fn respond(
     now: Now,
 ) -> Reply {
     if state.run.is_some() {
+        // That run must not keep what is held.
+        state.rejections.get_or_insert_default().note(&held, now);
         return Reply { first: FirstStep::Join, ..Reply::default() };
     }
     let failure = state.failure.as_ref();

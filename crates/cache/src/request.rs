@@ -16,6 +16,8 @@ pub struct Request {
     pub caller: Caller,
     /// How long the caller waits; `None`: it set no deadline.
     pub deadline: Option<Duration>,
+    /// The credential has to live this long, if the plugin can do that.
+    pub min_lifetime: Duration,
     /// The API server to ask whether it accepts the credential; `None`: the broker cannot ask one.
     pub verify_at: Option<Arc<Cluster>>,
     /// Attends the runs that the caller waits for; `None`: the caller does not attend them.
@@ -33,11 +35,7 @@ impl Request {
         // A lender that has taken an offer is one no longer, and no terminal is borrowed for other users.
         let lends = self.lender.as_ref().is_some_and(|lender| lender.is_free());
         let lends = lends && !spec.provider.state.is_shared();
-        match (self.is_login, self.caller.at_terminal) {
-            (true, _) => Asker::Login { lends },
-            (false, true) => Asker::Person { lends, caller: self.caller.id() },
-            (false, false) => Asker::Program,
-        }
+        if self.is_login { Asker::Login { lends } } else { Asker::of(&self.caller, lends) }
     }
 }
 

@@ -7,6 +7,7 @@ use std::{
 
 use super::{
     error::{CacheError, Failed, Failure},
+    lasting::LastRun,
     prompts::{Asker, Prompts, Unattended},
     rejection::{self, Rejections},
     run::Run,
@@ -68,10 +69,12 @@ impl KeyState {
         failure.is_held(now).then(|| failure.at(now, false))
     }
 
-    /// Why a run that starts at `now` is needed, if the plugin's file has the version `file`.
-    pub(crate) fn reason(&self, file: u64, now: Now) -> RunReason {
+    /// Why a run that starts at `now` is needed, if the plugin's file has the version `file`; `is_awaited`: a caller does not
+    /// get what is held.
+    pub(crate) fn reason(&self, is_awaited: bool, file: u64, now: Now) -> RunReason {
         match (self.valid(now), &self.failure, &self.current) {
             (Some(current), ..) if current.file != file => RunReason::PluginChanged,
+            (Some(_), ..) if is_awaited => RunReason::MinLifetime,
             (Some(_), ..) => RunReason::Refresh,
             (None, Some(_), _) => RunReason::Retry,
             (None, None, Some(_)) => RunReason::Expired,
@@ -124,19 +127,31 @@ pub(crate) struct Current {
     pub was_due: bool,
     /// The version of the plugin's file that ran last. The credential is due when the file has another one.
     file: u64,
+    last_run: LastRun,
 }
 
 impl Current {
     /// A credential to renew `due_in` after `now`, or when the plugin's file is no longer of version `file`.
     pub(crate) fn new(issued: Arc<Issued>, due_in: Duration, now: Now, file: u64) -> Self {
         let (due_wall, due_boot) = (now.wall + due_in, now.boot.saturating_add(due_in));
-        Self { issued, due_wall, due_boot, was_due: false, file }
+        let last_run = LastRun::of(&issued, now);
+        Self { issued, due_wall, due_boot, was_due: false, file, last_run }
     }
 
     /// The same credential, for which the plugin returned nothing newer: to be tried again `due_in` after `now`.
     pub(crate) fn again(&self, due_in: Duration, now: Now, file: u64) -> Self {
         let was_due = self.was_due || self.has_passed(now);
         Self { was_due, ..Self::new(Arc::clone(&self.issued), due_in, now, file) }
+    }
+
+    /// The same credential after a run at `now` that a caller needed earlier than it is due: when it is due does not change.
+    pub(crate) fn still(&self, now: Now) -> Self {
+        Self { last_run: LastRun::of(&self.issued, now), ..self.clone() }
+    }
+
+    /// Whether it lives shorter than `min_lifetime` from `now`, and a run may bring a credential that lives longer.
+    pub(crate) fn is_improvable(&self, min_lifetime: Duration, now: Now) -> bool {
+        self.issued.is_shorter_than(min_lifetime, now) && self.last_run.is_repeatable(min_lifetime, now)
     }
 
     /// Whether it was never due: then a caller that asks for another credential has seen this one rejected.
@@ -171,14 +186,20 @@ impl Current {
 pub(crate) enum Decision {
     /// The credential is valid, and a refresh of it may be due.
     Serve { issued: Arc<Issued>, refresh: bool },
-    /// There is none: wait for the run in flight, or start one.
+    /// There is none that lives long enough: wait for the run in flight, or start one.
     Wait,
     /// There is none, and it is too early to try again.
     Fail(Failed),
 }
 
-/// Decides what `asker` gets at `now`: never an expired credential.
-pub(crate) fn decide(state: &KeyState, asker: Asker, file: u64, now: Now) -> Decision {
+/// Decides what `asker` gets at `now`: never an expired credential. One that lives shorter than `min_lifetime` is served only
+/// if no run can be made for a better one now.
+pub(crate) fn decide(
+    state: &KeyState,
+    (asker, min_lifetime): (Asker, Duration),
+    file: u64,
+    now: Now,
+) -> Decision {
     let Some(current) = state.valid(now) else {
         let refusal = state.prompts.refusal(asker).filter(|_| state.run.is_none());
         if let Some(refusal) = refusal {
@@ -192,6 +213,11 @@ pub(crate) fn decide(state: &KeyState, asker: Asker, file: u64, now: Now) -> Dec
         let held = held.filter(|failure| !(asker.lends() && failure.error.needs_terminal()));
         return held.map_or(Decision::Wait, |failure| Decision::Fail(failure.at(now, at_terminal)));
     };
+    // The caller has a valid credential otherwise: neither a user at a terminal nor a run in flight shortens a back-off.
+    let is_held_back = backs_off(state, now) || state.failure.as_ref().is_some_and(|held| held.is_held(now));
+    if current.is_improvable(min_lifetime, now) && !is_held_back && state.prompts.refusal(asker).is_none() {
+        return Decision::Wait;
+    }
     let issued = Arc::clone(&current.issued);
     let may_refresh =
         state.run.is_none() && !backs_off(state, now) && state.prompts.refusal(Asker::Broker).is_none();

@@ -137,6 +137,11 @@ impl Issued {
         wall.min(self.fetched.boot.saturating_add(self.lifetime).saturating_sub(now.boot))
     }
 
+    /// Whether it is served for less than `min_lifetime` after `now`.
+    pub fn is_shorter_than(&self, min_lifetime: Duration, now: Now) -> bool {
+        self.left(now) < min_lifetime
+    }
+
     /// The bearer token.
     pub fn token(&self) -> Option<&str> {
         self.encoded.slice(self.encoded.token.as_ref()).and_then(|token| str::from_utf8(token).ok())

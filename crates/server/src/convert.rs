@@ -136,6 +136,17 @@ pub(super) fn duration(duration: Duration) -> Option<prost_types::Duration> {
     duration.try_into().ok()
 }
 
+/// Reads how long a credential has to live. Absent: any time.
+pub(super) fn min_lifetime(sent: Option<prost_types::Duration>) -> Result<Duration, Status> {
+    let prost_types::Duration { seconds, nanos } = sent.unwrap_or_default();
+    match (u64::try_from(seconds), u32::try_from(nanos)) {
+        (Ok(seconds), Ok(nanos @ 0..1_000_000_000)) => Ok(Duration::new(seconds, nanos)),
+        _ => Err(status::invalid(
+            "`min_lifetime` must be a duration that is not negative, with `nanos` below 1,000,000,000",
+        )),
+    }
+}
+
 /// The caller with this name, which is empty if the caller sent none. Only a hash of the name is kept.
 pub(super) fn named(peer: &Peer, name: &str) -> Caller {
     static HASHES: LazyLock<RandomState> = LazyLock::new(RandomState::new);

@@ -41,6 +41,7 @@ use credbroker_uds_server::Charge;
 pub(super) struct Get {
     caller: Caller,
     ask: CredentialRequest,
+    min_lifetime: Duration,
     /// Counts only if memory has no answer: where the caller runs takes longer to read than the rest of a call.
     session: BTreeMap<String, String>,
 }
@@ -48,12 +49,14 @@ pub(super) struct Get {
 impl Get {
     /// Takes the request by value, so that the caller's name is freed before a wait.
     pub(super) fn of(request: pb::GetCredentialRequest, access: &Access) -> Result<Self, Status> {
-        let pb::GetCredentialRequest { r#ref, exec_plugin_caller, at_terminal, session, min_lifetime: _ } =
+        let pb::GetCredentialRequest { r#ref, exec_plugin_caller, at_terminal, session, min_lifetime } =
             request;
         let pb::ExecPluginCaller { id, without_exec_info } = exec_plugin_caller.unwrap_or_default();
         let caller = Caller { without_exec_info, at_terminal, ..named(&access.peer, &id) };
         let session = if at_terminal { session } else { BTreeMap::new() };
-        Ok(Self { caller, ask: convert::ask(r#ref, access, Verb::Get)?, session })
+        let (ask, min_lifetime) =
+            (convert::ask(r#ref, access, Verb::Get)?, convert::min_lifetime(min_lifetime)?);
+        Ok(Self { caller, ask, min_lifetime, session })
     }
 }
 
@@ -63,34 +66,40 @@ impl<R: PluginRunner> Broker<R> {
     pub(super) fn recall(&self, access: &Access, message: Bytes, learned: &mut Extensions) -> Option<Bytes> {
         let get = Get::of(pb::GetCredentialRequest::decode(message).ok()?, access).ok()?;
         let key = self.resolver.key(&get.ask).ok().filter(|_| access.is_current(&get.ask.permit));
-        let Some(issued) = key.and_then(|key| self.cache.lookup(&key, &get.caller)) else {
+        let Some(issued) = key.and_then(|key| self.cache.lookup(&key, &get.caller, get.min_lifetime)) else {
             learned.insert(get);
             return None;
         };
         audit_record::hit(&self.audit, access, &get.ask.source, || issued.generation.to_string());
         // The key alone does not say which provider it is.
         trace::names(|| self.resolver.resolve(get.ask).ok());
-        Some(issued.encoded.frame.clone())
+        Some(self.answer(&issued, get.min_lifetime))
     }
 
     /// The framed answer to a request that memory did not answer.
     pub(super) async fn get(
         &self,
         access: &Arc<Access>,
-        Get { caller, ask, session }: Get,
+        Get { caller, ask, min_lifetime, session }: Get,
         deadline: Option<Duration>,
     ) -> Result<Bytes, Status> {
         let asked = Asked::credential(&self.audit, access, Verb::Get, &ask.source);
         let get = async {
             let session = convert::session(session, access);
             let (spec, request) = self.resolve(ask, access, caller, deadline).await?;
-            let request = cache::Request { session, ..request };
+            let request = cache::Request { session, min_lifetime, ..request };
             let subject = Subject::of(&spec);
             self.cache.get(spec, &request).await.map_err(|failed| status::failed(&subject, &failed))
         };
         let generation = |issued: &Arc<Issued>| Some(issued.generation.to_string());
         let issued = asked.issued(get.instrument(access.span("get_credential")).await, generation)?;
-        Ok(issued.encoded.frame.clone())
+        Ok(self.answer(&issued, min_lifetime))
+    }
+
+    /// The framed answer with `issued`, which says whether that lives for `min_lifetime`.
+    fn answer(&self, issued: &Issued, min_lifetime: Duration) -> Bytes {
+        let frame = &issued.encoded.frame;
+        if self.cache.is_short(issued, min_lifetime) { preencoded::short(frame) } else { frame.clone() }
     }
 
     pub(super) async fn resolve(

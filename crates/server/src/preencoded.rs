@@ -118,6 +118,19 @@ pub(super) fn numbered(number: u64, frame: &Bytes, answers: &mut BytesMut) -> By
     answer
 }
 
+/// `frame`, a `GetCredentialResponse`, with `is_short`. A copy: an answer from memory is one piece, and few are short.
+pub(super) fn short(frame: &Bytes) -> Bytes {
+    const IS_SHORT: [u8; 2] = [3 << 3, 1]; // field 3, a number
+    let answer = frame.get(HEAD..).unwrap_or_default();
+    let length = answer.len() + IS_SHORT.len();
+    let mut short = BytesMut::with_capacity(HEAD + length);
+    short.put_u8(0);
+    short.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
+    short.put_slice(answer);
+    short.put_slice(&IS_SHORT);
+    short.freeze()
+}
+
 /// The message of `frame`, for calls that are rare.
 pub(super) fn decoded<T: Message + Default>(frame: &Bytes) -> Result<T, Status> {
     T::decode(frame.get(HEAD..).unwrap_or_default()).map_err(|_invalid| status::defect())

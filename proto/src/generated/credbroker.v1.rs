@@ -176,9 +176,10 @@ pub struct GetCredentialRequest {
         ::prost::alloc::string::String,
         ::prost::alloc::string::String,
     >,
-    /// The credential has to live at least this long. If the cached one does not, the plugin runs. If the plugin cannot do
-    /// better, the response has the credential that lives longest, with `is_short`; the plugin is then not run again for this
-    /// reason before a third of the time that is left has passed, at least ten seconds. Absent: any valid credential will do.
+    /// The credential has to live at least this long. If the cached one does not, the plugin runs, at most once in ten seconds
+    /// for this reason. If the plugin cannot do better, fails, or may not run now, the response has the credential that lives
+    /// longest, with `is_short`. After a run that did no better, the plugin is not run again for this reason before a third of
+    /// the time that is left has passed, at least ten seconds. Must not be negative. Absent: any valid credential will do.
     #[prost(message, optional, tag = "5")]
     pub min_lifetime: ::core::option::Option<::prost_types::Duration>,
 }
@@ -208,7 +209,8 @@ pub struct GetCredentialResponse {
     /// plugin received. Absent: none.
     #[prost(message, optional, tag = "2")]
     pub cluster: ::core::option::Option<Cluster>,
-    /// The credential does not live for `min_lifetime` of the request, and the plugin has issued no better one.
+    /// The credential does not live for `min_lifetime` of the request, and the plugin has issued no better one, or may not run
+    /// now. Always false without `min_lifetime`.
     #[prost(bool, tag = "3")]
     pub is_short: bool,
 }

@@ -15,6 +15,7 @@ use super::{
 };
 use credbroker_credential::{Draft, Generation, Lifetime, LifetimeBound, Material, Token, testing::plain};
 use credbroker_observe::clock::Clock;
+use credbroker_plugin::Interactive;
 use credbroker_runner::{Attendance, RunError, RunErrorKind, RunSource, Scheduler, Urgency};
 
 const BOOT: Duration = Duration::from_secs(1_000);
@@ -135,7 +136,11 @@ fn a_request_gets_what_the_table_says() {
     for (held, retry_at, running, at, decision, watched, idle) in table {
         let state = state(held.then(current), retry_at, running);
         let row = format!("held {held}, failure {retry_at:?}, running {running}, at {at}");
-        assert_eq!(name(&decide(&state, Asker::Program, FILE, after(at))), decision, "{row}");
+        assert_eq!(
+            name(&decide(&state, (Asker::Program, Duration::ZERO), FILE, after(at))),
+            decision,
+            "{row}"
+        );
         assert_eq!(next_action(&state, usage(1, true), after(at)), watched, "watched; {row}");
         assert_eq!(next_action(&state, usage(300, true), after(at)), watched, "watched for long; {row}");
         assert_eq!(next_action(&state, usage(300, false), after(at)), idle, "idle; {row}");
@@ -146,9 +151,72 @@ fn a_request_gets_what_the_table_says() {
 }
 
 #[test]
+fn a_caller_that_needs_a_longer_lifetime_gets_what_the_table_says() {
+    // (needed lifetime, failure held until, a run in flight?, seconds since the fetch) → decision
+    let table = [
+        (100, None, false, 0, "serve"),
+        (0, None, true, 60, "serve"),
+        // The run did not bring as much: a third of 100 s.
+        (101, None, false, 0, "serve"),
+        (101, None, true, 33, "serve"),
+        (101, None, false, 34, "wait"),
+        (9_999, None, false, 33, "serve"),
+        (9_999, None, false, 34, "wait"),
+        (9_999, None, true, 34, "wait"),
+        // It did: ten seconds.
+        (95, None, false, 5, "serve"),
+        (95, None, false, 9, "serve"),
+        (95, None, false, 10, "wait"),
+        (80, None, false, 20, "serve"),
+        (80, None, false, 21, "wait"),
+        (80, None, true, 21, "wait"),
+        // Back-off.
+        (80, Some(40), false, 39, "serve"),
+        (80, Some(40), true, 39, "serve"),
+        (80, Some(40), false, 40, "wait"),
+        // It is due as well.
+        (20, None, false, 80, "serve and refresh"),
+        (21, None, false, 80, "wait"),
+        (99, Some(90), false, 89, "serve"),
+    ];
+    for (needed, retry_at, running, at, decision) in table {
+        let state = state(Some(current()), retry_at, running);
+        let row = format!("needed {needed}, failure {retry_at:?}, running {running}, at {at}");
+        for asker in [Asker::Program, PERSON] {
+            assert_eq!(name(&decide(&state, (asker, secs(needed)), FILE, after(at))), decision, "{row}");
+        }
+    }
+}
+
+#[test]
+fn a_plugin_that_needs_a_person_is_not_run_for_a_longer_lifetime_without_one() {
+    let prompts = Prompts::of(Interactive::Always);
+    let state = KeyState { prompts, ..state(Some(current()), None, false) };
+    let decide = |asker| decide(&state, (asker, secs(90)), FILE, after(50));
+    assert_eq!(name(&decide(Asker::Program)), "serve");
+    assert_eq!(name(&decide(PERSON)), "serve");
+    assert_eq!(name(&decide(Asker::Person { lends: true, caller: 7 })), "wait");
+}
+
+#[test]
+fn why_a_run_starts() {
+    let (expired, failed) = (after(100), state(None, Some(5), false));
+    let held = state(Some(current()), None, false);
+    assert_eq!(held.reason(false, FILE, after(80)), RunReason::Refresh);
+    assert_eq!(held.reason(true, FILE, after(50)), RunReason::MinLifetime);
+    assert_eq!(held.reason(true, FILE + 1, after(50)), RunReason::PluginChanged);
+    assert_eq!(held.reason(true, FILE, expired), RunReason::Expired);
+    assert_eq!(failed.reason(true, FILE, after(9)), RunReason::Retry);
+    assert_eq!(state(None, None, false).reason(true, FILE, after(9)), RunReason::First);
+}
+
+#[test]
 fn a_replaced_plugin_makes_a_credential_due_and_takes_nothing_away() {
     let state = state(Some(current()), None, false);
-    assert_eq!(name(&decide(&state, Asker::Program, FILE + 1, after(10))), "serve and refresh");
+    assert_eq!(
+        name(&decide(&state, (Asker::Program, Duration::ZERO), FILE + 1, after(10))),
+        "serve and refresh"
+    );
     let usage = Usage { file: FILE + 1, ..usage(1, false) };
     assert_eq!(next_action(&state, usage, after(10)), NextAction::Refresh(Urgency::Background));
     let held = state.current.as_ref();
@@ -325,7 +393,7 @@ proptest! {
         let shift = Duration::from_secs(step.unsigned_abs());
         let wall = if step < 0 { wall() - shift } else { wall() + shift };
         let now = Now { wall, boot: BOOT + secs(boot) };
-        match decide(&state, Asker::Program, FILE, now) {
+        match decide(&state, (Asker::Program, Duration::ZERO), FILE, now) {
             Decision::Serve { issued, .. } => prop_assert!(issued.is_valid_at(now)),
             Decision::Wait | Decision::Fail(_) => prop_assert!(step >= 100 || boot >= 100),
         }

@@ -44,9 +44,15 @@ async fn what_is_held_belongs_to_the_account_that_the_files_select() {
     fs::write(&file, "two").unwrap();
     touch(&setup);
     let key = of_file(&file).key;
-    assert!(setup.cache.lookup(&key, &Caller::default()).is_none(), "it waits until the file was read");
+    assert!(
+        setup.cache.lookup(&key, &Caller::default(), Duration::ZERO).is_none(),
+        "it waits until the file was read"
+    );
     judge(&setup).await;
-    assert!(setup.cache.lookup(&key, &Caller::default()).is_none(), "it is of another account");
+    assert!(
+        setup.cache.lookup(&key, &Caller::default(), Duration::ZERO).is_none(),
+        "it is of another account"
+    );
     assert!(ask(&setup, &file).await.is_err());
     fs::write(&file, "one").unwrap();
     touch(&setup);

@@ -38,7 +38,7 @@ fn needs_terminal<T: std::fmt::Debug>(answer: &Result<T, Failed>) -> bool {
 
 impl Setup {
     fn has(&self, reading: &Reading) -> bool {
-        self.cache.lookup(&reading.spec().key, &Caller::default()).is_some()
+        self.cache.lookup(&reading.spec().key, &Caller::default(), Duration::ZERO).is_some()
     }
 }
 

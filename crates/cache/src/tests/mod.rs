@@ -7,6 +7,7 @@ mod abandoning;
 mod accounts;
 mod cell;
 mod forgetting;
+mod lasting;
 mod leasing;
 mod promises;
 mod prompts;

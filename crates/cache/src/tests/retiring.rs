@@ -41,7 +41,7 @@ async fn a_new_definition_with_the_same_key_starts_cold_and_others_stay() {
     assert_eq!(ask(&setup, old.spec("a")).await.unwrap(), "test-1");
     assert_eq!(ask(&setup, other.spec("b")).await.unwrap(), "test-2");
     assert_eq!(old.retire(&setup), 1);
-    assert!(setup.cache.lookup(&spec("a").key, &Caller::default()).is_none());
+    assert!(setup.cache.lookup(&spec("a").key, &Caller::default(), Duration::ZERO).is_none());
     assert_eq!(ask(&setup, new.spec("a")).await.unwrap(), "test-3");
     assert_eq!(ask(&setup, other.spec("b")).await.unwrap(), "test-2");
     assert_eq!((setup.runs(), setup.cache.len()), (3, 2));

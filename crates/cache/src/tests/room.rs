@@ -37,7 +37,7 @@ fn watch(
 }
 
 fn holds(setup: &Setup, spec: &PluginSpec) -> bool {
-    setup.cache.lookup(&spec.key, &Caller::default()).is_some()
+    setup.cache.lookup(&spec.key, &Caller::default(), Duration::ZERO).is_some()
 }
 
 #[tokio::test(start_paused = true)]

@@ -218,7 +218,7 @@ async fn a_pause_ends_soon_although_a_uid_provokes_throttling() {
         scene.provoke(provoked);
         for key in ["held", "other"] {
             let held = scene.spec(key, None).key;
-            let served = scene.cache.lookup(&held, &of_other().caller);
+            let served = scene.cache.lookup(&held, &of_other().caller, Duration::ZERO);
             assert!(served.is_some(), "{key}");
         }
         sleep(secs(1)).await;

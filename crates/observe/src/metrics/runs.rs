@@ -200,6 +200,8 @@ named! {
         PluginChanged = "plugin_changed",
         /// The credential is fetched before a caller asks for it.
         Prewarm = "prewarm",
+        /// The credential is valid, and does not live as long as a caller needs.
+        MinLifetime = "min_lifetime",
         /// The credential was rejected by an API server, or seems to be.
         Rejected = "rejected",
         /// A person asked for the run.

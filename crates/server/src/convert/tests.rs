@@ -92,3 +92,18 @@ fn callers_differ_by_process_where_the_kernel_shows_it_and_by_uid_elsewhere() {
     assert_eq!(named(&at(Some(7)), "a").name, named(&at(Some(8)), "a").name);
     assert_eq!(named(&at(Some(7)), "").name, 0);
 }
+
+#[test]
+fn a_min_lifetime_is_a_duration_that_is_not_negative() {
+    let read = |seconds, nanos| min_lifetime(Some(prost_types::Duration { seconds, nanos }));
+    assert_eq!(min_lifetime(None).unwrap(), Duration::ZERO);
+    assert_eq!(read(600, 5).unwrap(), Duration::new(600, 5));
+    assert_eq!(read(i64::MAX, 999_999_999).unwrap(), Duration::new(i64::MAX.unsigned_abs(), 999_999_999));
+    for (seconds, nanos) in
+        [(-1, 0), (0, -1), (-1, -1), (1, -1), (-1, 1), (0, 1_000_000_000), (i64::MIN, i32::MIN)]
+    {
+        let refused = read(seconds, nanos).unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::InvalidArgument);
+        assert!(refused.message().contains("`min_lifetime`"), "{refused}");
+    }
+}

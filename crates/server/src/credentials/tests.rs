@@ -43,8 +43,8 @@ fn a_watch_that_begins_while_the_broker_drains_is_refused() {
     assert!(refused.message().ends_with("(DRAINING)"), "{refused}");
 }
 
-#[tokio::test]
-async fn a_get_that_memory_does_not_answer_continues_from_what_the_look_up_learned() {
+/// A broker with the provider `p`.
+fn broker() -> Arc<Broker<ServerAsToken>> {
     let providers = Arc::new(Providers::new([test_provider("p", Command::Path("/bin/sh".into()))]));
     let parts = CacheParts::for_tests(
         ServerAsToken,
@@ -53,18 +53,48 @@ async fn a_get_that_memory_does_not_answer_continues_from_what_the_look_up_learn
         &CancellationToken::new(),
     );
     let cache = CredentialCache::new(CacheParts { encode: crate::encode, ..parts });
-    let resolver = Arc::new(Resolver::new(providers, None));
-    let broker = Broker::for_tests(cache, resolver);
-    let (access, mut learned) = (Access::of_the_owner(), Extensions::new());
-    let provider = pb::ProviderRef { name: "p".into(), ..pb::ProviderRef::default() };
+    Broker::for_tests(cache, Arc::new(Resolver::new(providers, None)))
+}
+
+fn request(provider: &str, min_lifetime: Option<prost_types::Duration>) -> pb::GetCredentialRequest {
+    let provider = pb::ProviderRef { name: provider.into(), ..pb::ProviderRef::default() };
     let source = Some(pb::credential_ref::Source::Provider(provider));
     let r#ref = Some(pb::CredentialRef { source, ..pb::CredentialRef::default() });
-    let request = pb::GetCredentialRequest { r#ref, ..pb::GetCredentialRequest::default() };
-    let encoded = Bytes::from(request.encode_to_vec());
+    pb::GetCredentialRequest { r#ref, min_lifetime, ..pb::GetCredentialRequest::default() }
+}
+
+#[tokio::test]
+async fn a_get_that_memory_does_not_answer_continues_from_what_the_look_up_learned() {
+    let broker = broker();
+    let (access, mut learned) = (Access::of_the_owner(), Extensions::new());
+    let encoded = Bytes::from(request("p", None).encode_to_vec());
     assert_eq!(broker.recall(&access, encoded.clone(), &mut learned), None);
     let get = learned.remove::<Get>().unwrap();
     let frame = broker.get(&access, get, None).await.unwrap();
     assert_eq!(broker.recall(&access, encoded, &mut learned), Some(frame));
     assert_eq!(broker.recall(&access, Bytes::new(), &mut learned), None, "it names nothing");
     assert!(learned.is_empty());
+}
+
+/// Its plugin issues credentials for an hour.
+#[tokio::test]
+async fn an_answer_says_that_it_is_short_also_from_memory() {
+    let broker = broker();
+    let access = Access::of_the_owner();
+    let long = request("p", Some(prost_types::Duration { seconds: 7_200, nanos: 0 }));
+    let mut learned = Extensions::new();
+    assert_eq!(broker.recall(&access, Bytes::from(long.encode_to_vec()), &mut learned), None);
+    let answer = broker.get(&access, learned.remove::<Get>().unwrap(), None).await.unwrap();
+    let recalled = broker.recall(&access, Bytes::from(long.encode_to_vec()), &mut learned);
+    assert_eq!(recalled.as_ref(), Some(&answer), "the plugin has just shown that it cannot do better");
+    for (min_lifetime, is_short) in [(None, false), (Some(3_000), false), (Some(7_200), true)] {
+        let min_lifetime = min_lifetime.map(|seconds| prost_types::Duration { seconds, nanos: 0 });
+        let sent = Bytes::from(request("p", min_lifetime).encode_to_vec());
+        let recalled = broker.recall(&access, sent, &mut learned).unwrap();
+        let answer: pb::GetCredentialResponse = preencoded::decoded(&recalled).unwrap();
+        assert_eq!((answer.is_short, answer.credential.is_some()), (is_short, true), "{min_lifetime:?}");
+    }
+    let sent = request("p", Some(prost_types::Duration { seconds: -1, nanos: 0 })).encode_to_vec();
+    assert_eq!(broker.recall(&access, Bytes::from(sent), &mut learned), None);
+    assert!(learned.is_empty(), "the service reports the error");
 }

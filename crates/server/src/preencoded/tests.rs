@@ -82,6 +82,18 @@ fn secrets_of_any_length_are_found_and_absent_ones_have_no_place() {
 }
 
 #[test]
+fn a_short_answer_is_the_same_answer_with_a_flag() {
+    for length in [1, 100, 127, 128, 16_384, 70_000] {
+        let encoded = encode(&draft(&material(Some(&"t".repeat(length)), true)));
+        let plain = pb::GetCredentialResponse::decode(message(&encoded)).unwrap();
+        assert!(!plain.is_short);
+        let short = super::message(&short(&encoded.frame)).unwrap();
+        let short = pb::GetCredentialResponse::decode(short).unwrap();
+        assert_eq!(short, pb::GetCredentialResponse { is_short: true, ..plain });
+    }
+}
+
+#[test]
 fn one_encoding_is_the_answer_to_all_calls() {
     let material = material(Some("a token"), true);
     let cluster = Cluster { server: "https://paris".into(), ..Cluster::default() };

@@ -8,12 +8,15 @@ use super::{
 };
 use crate::{CacheError, Failed, ReportOutcome, Reported};
 use credbroker_credential::Issued;
+use credbroker_observe::clock::Clock as _;
 use credbroker_runner::{RunError, RunErrorKind};
 
 /// Timers of tokio round up to a millisecond.
 const TICK: Duration = Duration::from_millis(2);
 /// The longest pause between two runs for rejections.
 const LONGEST_PAUSE: Duration = Duration::from_secs(301);
+/// The longest back-off of a key.
+const BACK_OFF: Duration = Duration::from_secs(61);
 /// The longest time that a failure is held.
 const HELD: Duration = Duration::from_secs(31);
 
@@ -95,7 +98,33 @@ impl Model {
                 )
             });
         }
+        if asked.kind == RequestKind::Get && issued.is_shorter_than(asked.min_lifetime, self.clock.now()) {
+            self.judge_short(asked, number, now);
+        }
         Some(number)
+    }
+
+    /// Checks that the plugin could not be asked for a credential that lives longer than `token`.
+    fn judge_short(&mut self, asked: Asked, token: usize, now: Reading) {
+        let key = &self.keys[asked.key];
+        let held = key.held(now).filter(|held| held.token == token && held.landed.awake < now.awake);
+        let is_improvable = held.is_some_and(|held| held.is_improvable(asked.min_lifetime, now));
+        let waited = now.awake.saturating_sub(asked.at.awake);
+        let is_late = asked.limit.is_some_and(|limit| waited + TICK >= limit);
+        let failed = key.failed.is_some_and(|(at, _)| now.boot.saturating_sub(at) <= BACK_OFF);
+        let is_paused = now.boot <= self.issuers[key.issuer].paused_at_most.max(key.throttled_until);
+        let is_disturbed = key.evictions != asked.evictions
+            || !key.detached.is_empty()
+            || self.jumped >= asked.at.awake
+            || self.gone[key.plugin]
+            || self.catalog.plugins[key.plugin].asks_persons();
+        if is_improvable && !is_late && !failed && !is_paused && !is_disturbed {
+            let (id, index, needed) = (asked.id, asked.key, asked.min_lifetime);
+            let left = held.map(|held| held.left(now));
+            self.broken(|| {
+                format!("#{id}, for key {index}, needs {needed:?} and got {left:?}, and no run was made")
+            });
+        }
     }
 
     fn judge_error(&mut self, asked: Asked, failed: &Failed, waited: Duration, now: Reading) {

@@ -63,6 +63,21 @@ impl Held {
         wall.min(self.until.saturating_sub(now.boot))
     }
 
+    /// Whether a run at `now` may bring a credential that lives for `min_lifetime`, and this one does not.
+    pub(super) fn is_improvable(&self, min_lifetime: Duration, now: Reading) -> bool {
+        let brought = self.left(self.landed);
+        let third = if brought < min_lifetime { brought / 3 } else { Duration::ZERO };
+        let pause = third.max(Duration::from_secs(10));
+        self.left(now) < min_lifetime && now.boot >= self.landed.boot + pause
+    }
+
+    /// The earliest and the latest time from `now` to its refresh.
+    pub(super) fn still_due_in(&self, now: Reading) -> (Duration, Duration) {
+        let boot = now.boot.saturating_sub(self.landed.boot);
+        let wall = now.wall.duration_since(self.landed.wall).unwrap_or_default();
+        (self.due_in.0.saturating_sub(boot.max(wall)), self.due_in.1.saturating_sub(boot.min(wall)))
+    }
+
     /// Whether `time` has passed since its arrival, by either clock.
     pub(super) fn has_passed(&self, time: Duration, now: Reading) -> bool {
         now.wall >= self.landed.wall + time || now.boot >= self.landed.boot + time
@@ -157,6 +172,8 @@ pub(super) struct KeyModel {
     /// Failed runs since the last success. A run for a person at a terminal ignores the back-off.
     pub(super) attempts: u32,
     pub(super) suspected: Suspected,
+    /// The last requests that needed a lifetime: when (time awake), and how long.
+    pub(super) needs: Vec<(Duration, Duration)>,
     /// The generation that a caller got last.
     pub(super) given: Option<String>,
     /// Random numbers for tasks. Each key has its own, because tasks that wake at one moment run in any order.
@@ -232,6 +249,11 @@ impl KeyModel {
         if idle && self.waiting.is_empty() && self.watches.is_empty() && self.held(now).is_none() {
             (self.back_off_since, self.attempts) = (None, 0);
         }
+    }
+
+    /// Whether a recent request needs a longer lifetime than that of `held`, and the plugin may be asked for it.
+    pub(super) fn is_short(&self, held: Held, now: Reading) -> bool {
+        self.needs.iter().any(|(_, min_lifetime)| held.is_improvable(*min_lifetime, now))
     }
 
     /// Notes what has expired.

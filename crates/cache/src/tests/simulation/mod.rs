@@ -97,9 +97,9 @@ fn no_seed_breaks_a_promise() {
     );
 }
 
-/// `event` without the number of its request.
+/// `event` without the number of its request or watch.
 fn without_number(event: &str) -> String {
-    match event.split_once('#') {
+    match event.split_once('#').or_else(|| event.split_once("watch ")) {
         Some((time, event)) => {
             time.to_owned() + event.trim_start_matches(|digit: char| digit.is_ascii_digit())
         }

@@ -17,6 +17,10 @@ use super::{
 use crate::Caller;
 use credbroker_observe::clock::Clock as _;
 
+/// The longest time from a request to the run that it causes: it waits for a minute, and leaves a run that is abandoned after
+/// another one.
+const NEEDED: Duration = Duration::from_secs(130);
+
 /// The result of a simulation.
 pub(super) struct Story {
     /// The first rule that was broken.
@@ -71,6 +75,8 @@ pub(super) struct Asked {
     pub(super) user: Option<u64>,
     /// The longest time that it may wait; `None`: no limit.
     pub(super) limit: Option<Duration>,
+    /// How long the credential has to live.
+    pub(super) min_lifetime: Duration,
 }
 
 impl Model {
@@ -180,7 +186,15 @@ impl Model {
         if caller.at_terminal {
             self.keys[key].user_asked = Some(now.boot);
         }
-        Asked { id, key, at: now, evictions, identity, kind, user, limit }
+        Asked { id, key, at: now, evictions, identity, kind, user, limit, min_lifetime: Duration::ZERO }
+    }
+
+    /// The last request for `key` needs a credential for `min_lifetime`.
+    pub(super) fn needs(&mut self, key: usize, min_lifetime: Duration) {
+        let now = self.now();
+        self.event(|| format!("it needs {min_lifetime:?}"));
+        self.keys[key].needs.retain(|(at, _)| now.awake.saturating_sub(*at) <= NEEDED);
+        self.keys[key].needs.push((now.awake, min_lifetime));
     }
 
     /// The caller of `asked` has left, or has its answer.

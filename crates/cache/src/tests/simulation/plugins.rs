@@ -146,6 +146,8 @@ pub(super) struct Run {
     pub(super) evictions: u64,
     /// It may be the run from before or from after an eviction.
     pub(super) unsure: bool,
+    /// It may be a run for a longer lifetime.
+    is_for_more: bool,
     pub(super) mode: IssuerMode,
     pub(super) version: u64,
     pub(super) number: u64,
@@ -254,6 +256,7 @@ impl Model {
         let number = self.number();
         let known = &mut self.keys[key];
         let (evictions, unsure) = (known.evictions, !known.detached.is_empty());
+        let is_for_more = !known.needs.is_empty();
         known.running.push(evictions);
         // A run of before an eviction does not answer a refresh of after it.
         known.refresh_asked &= unsure;
@@ -280,7 +283,19 @@ impl Model {
             )
         });
         (
-            Run { key, identity, is_plain, started: now, pauses, evictions, unsure, mode, version, number },
+            Run {
+                key,
+                identity,
+                is_plain,
+                started: now,
+                pauses,
+                evictions,
+                unsure,
+                is_for_more,
+                mode,
+                version,
+                number,
+            },
             takes,
         )
     }
@@ -361,16 +376,23 @@ impl Model {
         let held = Held { token, expires, until, lifetime, landed: now, due_in, version: run.version };
         known.content = match known.content {
             _ if run.unsure || !known.detached.is_empty() => Content::Unsure,
-            Content::Unsure if !matches!(run.mode, IssuerMode::Healthy | IssuerMode::Expired(_)) => {
+            Content::Unsure
+                if run.is_for_more || !matches!(run.mode, IssuerMode::Healthy | IssuerMode::Expired(_)) =>
+            {
+                Content::Unsure
+            }
+            // A run for a longer lifetime keeps what lives longer.
+            Content::Held(old) if run.is_for_more && old.token != token && old.left(now) > lifetime => {
                 Content::Unsure
             }
             Content::Held(old) if old.token == token && known.lapsed => Content::Unsure,
             Content::Held(old) if old.token == token && old.expires == expires && old.is_valid_at(now) => {
                 let again = (old.left(now) / 3).clamp(secs(10), secs(300));
+                let still = if run.is_for_more { old.still_due_in(now) } else { (again, again) };
                 Content::Held(Held {
                     until: old.until,
                     lifetime: old.lifetime,
-                    due_in: (again, again),
+                    due_in: (again.min(still.0), again.max(still.1)),
                     ..held
                 })
             }

@@ -41,12 +41,13 @@ impl World {
             let name = request.caller.name;
             let spec = world.catalog.spec(key);
             let asked = world.asks(key, RequestKind::Get, &request);
-            let answer = if let Some(issued) = world.cache.lookup(&spec.key, &request.caller) {
-                Some(Ok(issued))
-            } else {
-                let get = world.with_room(key, request.caller.peer, world.cache.get(spec, &request));
-                timeout(patience.unwrap_or(Duration::MAX), get).await.ok()
-            };
+            let answer =
+                if let Some(issued) = world.cache.lookup(&spec.key, &request.caller, request.min_lifetime) {
+                    Some(Ok(issued))
+                } else {
+                    let get = world.with_room(key, request.caller.peer, world.cache.get(spec, &request));
+                    timeout(patience.unwrap_or(Duration::MAX), get).await.ok()
+                };
             let mut model = world.model.lock().unwrap();
             match answer {
                 Some(_) if world.draining.is_cancelled() => {}
@@ -62,7 +63,7 @@ impl World {
     }
 
     pub(super) fn report(&self) {
-        let (key, request) = (self.some_key(), request());
+        let (key, request) = (self.some_key(), Request { min_lifetime: Duration::ZERO, ..request() });
         let given = self.model.lock().unwrap().keys[key].given.clone();
         let Some(generation) = given else { return };
         let world = self.clone();
@@ -131,7 +132,12 @@ impl World {
         let mut model = self.model.lock().unwrap();
         model.evicts_for(Some(key));
         let verifiable = request.verify_at.is_some() || request.caller.without_exec_info;
-        model.asks(key, kind, &request.caller, request.deadline.or(Some(secs(60))), verifiable)
+        let asked = model.asks(key, kind, &request.caller, request.deadline.or(Some(secs(60))), verifiable);
+        let min_lifetime = request.min_lifetime;
+        if !min_lifetime.is_zero() {
+            model.needs(key, min_lifetime);
+        }
+        Asked { min_lifetime, ..asked }
     }
 
     pub(super) fn close_watch(&self) {
@@ -176,5 +182,10 @@ pub(super) fn request() -> Request {
     let deadline = fastrand::bool().then(|| Duration::from_millis(fastrand::u64(200..40_000)));
     let cluster = Cluster { server: "https://paris".into(), ..Cluster::default() };
     let verify_at = (fastrand::u8(..3) > 0).then(|| Arc::new(cluster));
-    Request { caller: caller(), deadline, verify_at, ..Request::default() }
+    // Some of them are longer than any plugin issues.
+    let min_lifetime = match fastrand::u8(..6) {
+        0 => secs(fastrand::choice([45, 100, 300, 900, 3600]).unwrap() * fastrand::u64(30..130) / 100),
+        _ => Duration::ZERO,
+    };
+    Request { caller: caller(), deadline, min_lifetime, verify_at, ..Request::default() }
 }

@@ -42,9 +42,10 @@ impl Model {
         let held = key.held(now);
         let suspected = key.suspected.reason.is_some_and(|at| at >= key.ended);
         let is_due = held.is_none_or(|held| held.has_passed(held.due_in.0, now) || held.version != version);
+        let is_short = held.is_some_and(|held| key.is_short(held, now));
         // After a step back, an expired or due credential is valid again.
         let was_due = held.is_some_and(|held| held.landed.boot <= self.stepped_back);
-        if key.refresh_asked || was_due || is_due && !backs_off {
+        if key.refresh_asked || was_due || (is_due || is_short) && !backs_off {
             return;
         }
         if !suspected {

@@ -109,7 +109,7 @@ impl Town {
 
     /// Whether a valid credential of `key` is in memory.
     fn has(&self, key: usize) -> bool {
-        self.cache.lookup(&self.spec(key).key, &Caller::default()).is_some()
+        self.cache.lookup(&self.spec(key).key, &Caller::default(), Duration::ZERO).is_some()
     }
 
     /// Watches `keys` until the end; an error only delays the next message.
