@@ -44,7 +44,7 @@ pub(crate) async fn one(report: &mut Report, directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Each reference is to another credential, which a watch of its own follows too.
+/// Each reference is to another credential, which a separate watch follows too.
 pub(crate) async fn many(report: &mut Report, directory: &Path) -> Result<()> {
     let subject = Subject::start(directory).await?;
     let mut watchers = Watchers::connect(subject.socket(), CONNECTIONS).await?;
