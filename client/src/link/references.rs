@@ -139,12 +139,11 @@ impl Seat {
 impl State {
     fn add(&mut self, reference: CredentialRef, seat: &Arc<Seat>) -> u64 {
         self.last += 1;
-        match &self.over {
-            Some(error) => seat.put(Err(error.clone())),
-            None => {
-                self.seats.insert(self.last, Arc::clone(seat));
-                self.add.insert(self.last, reference);
-            }
+        if let Some(error) = &self.over {
+            seat.put(Err(error.clone()));
+        } else {
+            self.seats.insert(self.last, Arc::clone(seat));
+            self.add.insert(self.last, reference);
         }
         self.last
     }

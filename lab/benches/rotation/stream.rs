@@ -54,14 +54,14 @@ pub(crate) async fn many(report: &mut Report, directory: &Path) -> Result<()> {
     let mut stream = Watchers::connect(subject.socket(), 1).await?;
     stream.follow(REFERENCES, true).await?;
     let took = rotated(&subject, &mut [&mut watchers, &mut stream]).await?;
-    let [watches, streamed] =
+    let [separate, streamed] =
         [0, 1].map(|of| took.get(of).map_or(Duration::ZERO, |took| percentile(took, 99)));
     section(&format!(
         "One stream: {REFERENCES} credentials of 2 KiB, beside {CONNECTIONS} connections with 100 watches"
     ));
-    figure("from the plugin's output to receipt by a watch, p99", &millis(watches));
+    figure("from the plugin's output to receipt by a watch, p99", &millis(separate));
     let name = "the same by the stream, p99";
-    report.limited(name, &millis(streamed), &millis(watches), streamed <= watches);
+    report.limited(name, &millis(streamed), &millis(separate), streamed <= separate);
     memory(report, "memory", subject.resident()?.saturating_sub(before));
     stream.pause();
     rotated(&subject, &mut [&mut watchers]).await?;

@@ -12,7 +12,7 @@ use credbroker_proto::v1::{
     CredentialRef, ProviderRef, WatchCredentialRequest, WatchCredentialsRequest, credential_ref::Source,
     watch_credentials_request::Addition,
 };
-use prost::Message as _;
+use prost::Message;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{

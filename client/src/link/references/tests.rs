@@ -144,12 +144,12 @@ fn a_request_fits_what_the_broker_takes() {
     for _ in 0..10 {
         state.add(large.clone(), &seat);
     }
-    let mut sent = Vec::new();
+    let mut added = Vec::new();
     while let Some(request) = state.request() {
         assert!(request.encoded_len() <= 64 * 1024, "{}", request.encoded_len());
-        sent.extend(request.add.into_iter().map(|addition| addition.number));
+        added.extend(request.add.into_iter().map(|addition| addition.number));
     }
-    assert!(sent.into_iter().eq(1..=10));
+    assert!(added.into_iter().eq(1..=10));
     (1..=10).for_each(|number| state.remove(number));
     state.remove.extend(0..5000);
     let mut removed = 0;
