@@ -4,7 +4,7 @@ use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::*;
-use credbroker_cache::{CacheParts, CredentialCache};
+use credbroker_cache::CacheParts;
 use credbroker_credential::{Decoded, Material, Token, testing::with_token as issued_for_tests};
 use credbroker_fleet::{
     Fleet,
