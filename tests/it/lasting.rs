@@ -31,7 +31,7 @@ impl Caller {
         let clock = Arc::new(Ahead::default());
         let providers = json!({"providers": [provider("cloud", plugin)]});
         let broker = InProcess::with_clock(providers, &[], Arc::<Ahead>::clone(&clock));
-        Self { rpc: CredentialBrokerClient::new(broker.channel().await), clock, broker: broker }
+        Self { rpc: CredentialBrokerClient::new(broker.channel().await), clock, broker }
     }
 
     async fn ask(&self, seconds: i64) -> Result<pb::GetCredentialResponse, Status> {
