@@ -201,6 +201,21 @@ func TestReportsAndErrorsOfSingleCalls(t *testing.T) {
 	}
 }
 
+func TestACallSaysHowLongTheCredentialHasToLive(t *testing.T) {
+	broker := fake.NewBroker(t)
+	broker.Set("provider/corp", token("1"), nil)
+	client := connect(t, broker)
+	for needed, options := range map[time.Duration][]GetOption{0: nil, 10 * time.Minute: {MinLifetime(10 * time.Minute)}} {
+		if _, err := client.GetCredential(patient(t), Provider("corp"), options...); err != nil {
+			t.Fatal(err)
+		}
+		sent := broker.MinLifetime()
+		if sent.AsDuration() != needed || (sent == nil) != (needed == 0) {
+			t.Error(sent, needed)
+		}
+	}
+}
+
 func TestAnOutcomeOfALaterBrokerIsItsNumber(t *testing.T) {
 	if got := outcomeFrom(99); got != "99" {
 		t.Error(got)

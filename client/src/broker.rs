@@ -72,6 +72,21 @@ impl Broker {
     /// - [`Error::Unreachable`]: no broker answers.
     /// - [`Error::Untrusted`]: what listens there may be an impostor.
     pub async fn credential(&self, reference: &CredentialRef) -> Result<Credential, Error> {
+        self.credential_for(reference, Duration::ZERO).await
+    }
+
+    /// As [`Self::credential`], for work that takes `min_lifetime`. The broker also runs its plugin if the credential that it
+    /// holds does not live that long. If the plugin cannot do better, this is the credential that lives longest: compare
+    /// [`Credential::expires_at`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::credential`].
+    pub async fn credential_for(
+        &self,
+        reference: &CredentialRef,
+        min_lifetime: Duration,
+    ) -> Result<Credential, Error> {
         let limit = self.limit.unwrap_or(ANSWER);
         let began = clock::system().boot;
         let (mut backoff, mut last) = (Backoff::default(), None);
@@ -80,7 +95,8 @@ impl Broker {
                 let elapsed = clock::system().boot.saturating_sub(began);
                 // The broker answers shortly before the deadline of a call, and says what the call waits for.
                 let left = limit.saturating_sub(elapsed);
-                let call = async |client: Client| client.timeout(left).credential(reference).await;
+                let call =
+                    async |client: Client| client.timeout(left).credential_for(reference, min_lifetime).await;
                 let error = match self.link.call(call).await {
                     Err(error) if error.may_be_starting() && elapsed < BROKER_START => error,
                     answer => return answer,

@@ -107,8 +107,27 @@ impl Client {
     /// - [`Error::Timeout`]: the broker did not answer within the deadline; try again later.
     /// - [`Error::Unreachable`]: the connection ended; connect again.
     pub async fn credential(&self, reference: &CredentialRef) -> Result<Credential, Error> {
-        let request =
-            GetCredentialRequest { r#ref: Some(reference.message()), ..GetCredentialRequest::default() };
+        self.credential_for(reference, Duration::ZERO).await
+    }
+
+    /// As [`Self::credential`], for work that takes `min_lifetime`. The broker also runs its plugin if the credential that it
+    /// holds does not live that long. If the plugin cannot do better, this is the credential that lives longest: compare
+    /// [`Credential::expires_at`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::credential`].
+    pub async fn credential_for(
+        &self,
+        reference: &CredentialRef,
+        min_lifetime: Duration,
+    ) -> Result<Credential, Error> {
+        let min_lifetime = Some(min_lifetime).filter(|lifetime| !lifetime.is_zero());
+        let request = GetCredentialRequest {
+            r#ref: Some(reference.message()),
+            min_lifetime: min_lifetime.and_then(|lifetime| lifetime.try_into().ok()),
+            ..GetCredentialRequest::default()
+        };
         let deadline = self.deadline(ANSWER);
         let mut rpc = self.rpc();
         let answer = deadline.response(&self.socket, rpc.get_credential(deadline.request(request))).await?;

@@ -50,7 +50,7 @@ fn grpc_go() {
 fn grpc_js() {
     follows_two_rotations("node", |prepared| {
         let mut node = Command::new("node");
-        node.arg(prepared.join("node/client.js"));
+        node.arg(prepared.join("node/client.cjs"));
         (node, vec![root().join("proto/credbroker/v1/credbroker.proto")])
     });
 }
@@ -171,7 +171,7 @@ fn is_skipped(prepared: &Path, name: &str) -> bool {
 fn python(prepared: &Path, name: &str) -> Client {
     let mut python = Command::new(prepared.join(name).join("venv/bin/python"));
     python
-        .arg(root().join("examples/python/client.py"))
+        .arg(root().join("tests/interop/channels/python/client.py"))
         .env("PYTHONPATH", prepared.join(name).join("generated"));
     (python, vec![])
 }

@@ -281,7 +281,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("cargo bench -p credbroker-lab --bench rotation", BENCH),
     ("cargo bench -p credbroker-lab --bench scale", BENCH),
     ("cargo build -p credbroker-exec", "the shim of these tests"),
-    ("cargo run --release -p credbroker-lab -- --minutes 10", ".ci/full, for a minute"),
+    ("cargo run --release -p credbroker-lab -- --duration 10m", ".ci/full, for a minute"),
     ("cargo +nightly fuzz run authority", "the test command checks the same properties"),
     (
         "CREDBROKER_SEEDS=10000 cargo test -p credbroker-cache simulation::no_seed",
@@ -298,38 +298,32 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "protoc -I proto --ruby_out=. --grpc_out=. --plugin=protoc-gen-grpc=/usr/bin/grpc_ruby_plugin credbroker/v1/credbroker.proto",
         GENERATED,
     ),
-    ("python3 -m venv target/python-venv", GENERATED),
+    ("python3 -m venv target/python-venv", REAL),
     (
         "target/python-venv/bin/python -m pip install --quiet --requirement examples/python/requirements.txt",
-        GENERATED,
+        REAL,
     ),
-    ("mkdir -p target/python", GENERATED),
+    ("mkdir -p target/python", REAL),
     (
         "target/python-venv/bin/python -m grpc_tools.protoc -I proto --python_out=target/python --grpc_python_out=target/python proto/credbroker/v1/credbroker.proto",
-        GENERATED,
+        REAL,
     ),
-    (
-        "PYTHONPATH=target/python target/python-venv/bin/python examples/python/client.py /run/credbroker/credbroker.sock NAME",
-        EXAMPLES,
-    ),
+    ("PYTHONPATH=target/python target/python-venv/bin/python examples/python/pods.py NAMESPACE NAME", REAL),
     ("mkdir -p gen", GENERATED),
     (
         "PATH=$PWD/bin:$PATH protoc -I ../../proto --go_out=gen --go-grpc_out=gen credbroker/v1/credbroker.proto",
         GENERATED,
     ),
     ("go run . /run/credbroker/credbroker.sock NAME", EXAMPLES),
-    (
-        "node client.js /run/credbroker/credbroker.sock NAME ../../proto/credbroker/v1/credbroker.proto",
-        EXAMPLES,
-    ),
-    ("mvn compile", GENERATED),
+    ("node pods.js NAMESPACE NAME", REAL),
+    ("mvn --batch-mode --quiet compile", REAL),
     (".ci/static amd64", RELEASE),
     (".ci/static arm64", RELEASE),
     ("deploy/images/build.sh target/dist/amd64 target/dist/arm64", RELEASE),
     ("deploy/packages/build.sh target/dist/amd64", RELEASE),
     (
-        "java -cp '../../target/channels/java/classes:../../target/channels/java/dependency/*' Client /run/credbroker/credbroker.sock NAME",
-        EXAMPLES,
+        "java -cp '../../target/channels/java/classes:../../target/channels/java/dependency/*' Pods NAMESPACE NAME",
+        REAL,
     ),
 ];
 
@@ -342,6 +336,7 @@ const LOGINS: &str = "tests/it/logins, at terminals of the test";
 const GENERATED: &str = "tests/interop/channels/setup.sh, in directories of the test";
 const RELEASE: &str = ".ci/full, for the architecture of the machine";
 const EXAMPLES: &str = "channels.rs, with the paths of its test";
+const REAL: &str = "real/examples.rs, with a ClusterProfile of the test";
 
 #[test]
 fn each_command_of_the_documents_is_run_by_something() {

@@ -1,6 +1,7 @@
 //! The broker with a real API server, its ClusterProfile resource, and its verdicts about tokens.
 
 mod control_plane;
+mod examples;
 mod fleet;
 mod restart;
 mod rights;

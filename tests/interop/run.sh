@@ -2,7 +2,7 @@
 # The tests with a real Kubernetes: what they need is built first, and kept in target (CONTROLPLANE names another folder).
 #
 # usage: tests/interop/run.sh [all | SECTION...]
-#   controlplane    the broker, the Go module and the manifests with a real API server
+#   controlplane    the broker, the Go module, the examples and the manifests with a real API server
 #   clients         kubectl, helm and seven libraries, with and without the broker
 #   node            the manifests and the images of deploy/ on a Kubernetes node; controllers side by side for NODE_MINUTES (10)
 #   walkthroughs    the pages in docs/walkthroughs, each command of them; WITHOUT_SPIRE=1 leaves out the page that needs SPIRE

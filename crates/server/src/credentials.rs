@@ -24,7 +24,7 @@ use super::{
     watch::{CredentialStream, ReferenceWatch},
 };
 use credbroker_cache as cache;
-use credbroker_cache::{Caller, ReportOutcome, Reported};
+use credbroker_cache::{Caller, CredentialCache, ReportOutcome, Reported};
 use credbroker_credential::Issued;
 use credbroker_fleet::resolver::CredentialRequest;
 use credbroker_observe::trace;
@@ -73,7 +73,7 @@ impl<R: PluginRunner> Broker<R> {
         audit_record::hit(&self.audit, access, &get.ask.source, || issued.generation.to_string());
         // The key alone does not say which provider it is.
         trace::names(|| self.resolver.resolve(get.ask).ok());
-        Some(self.answer(&issued, get.min_lifetime))
+        Some(answer(&self.cache, &issued, get.min_lifetime))
     }
 
     /// The framed answer to a request that memory did not answer.
@@ -93,13 +93,7 @@ impl<R: PluginRunner> Broker<R> {
         };
         let generation = |issued: &Arc<Issued>| Some(issued.generation.to_string());
         let issued = asked.issued(get.instrument(access.span("get_credential")).await, generation)?;
-        Ok(self.answer(&issued, min_lifetime))
-    }
-
-    /// The framed answer with `issued`, which says whether that lives for `min_lifetime`.
-    fn answer(&self, issued: &Issued, min_lifetime: Duration) -> Bytes {
-        let frame = &issued.encoded.frame;
-        if self.cache.is_short(issued, min_lifetime) { preencoded::short(frame) } else { frame.clone() }
+        Ok(answer(&self.cache, &issued, min_lifetime))
     }
 
     pub(super) async fn resolve(
@@ -117,6 +111,16 @@ impl<R: PluginRunner> Broker<R> {
         let verify_at = verifiable_at(&spec.provider, spec.target.as_ref(), ask.cluster.as_ref());
         Ok((spec, cache::Request { caller, deadline, verify_at, ..cache::Request::default() }))
     }
+}
+
+/// The framed answer with `issued`, which says whether that lives for `min_lifetime`.
+pub(super) fn answer<R: PluginRunner>(
+    cache: &CredentialCache<R>,
+    issued: &Issued,
+    min_lifetime: Duration,
+) -> Bytes {
+    let frame = &issued.encoded.frame;
+    if cache.is_short(issued, min_lifetime) { preencoded::short(frame) } else { frame.clone() }
 }
 
 #[derive(Debug)]

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Prepares the clients of examples/ and of this directory under target/channels, with what each ecosystem ships: packages and code
-# generators. What the machine lacks is said in a line that begins with SKIPPED, and in a file that the tests read.
+# Prepares the clients of this directory, and the Go client of examples/, under target/channels, with what each ecosystem ships:
+# packages, of the versions in examples/, and code generators. What the machine lacks is said in a line that begins with SKIPPED,
+# and in a file that the tests read.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$here/../../.."
@@ -77,7 +78,7 @@ go_client() {
 }
 
 node_client() {
-    mkdir -p "$out/node" && cp "$root"/examples/node/{client.js,package.json} "$out/node" || return
+    mkdir -p "$out/node" && cp "$here/node/client.cjs" "$root/examples/node/package.json" "$out/node" || return
     (cd "$out/node" && npm install --silent --no-audit --no-fund)
 }
 

@@ -23,6 +23,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(30);
 /// A running `credbroker serve`. It gets SIGTERM when this is dropped.
 #[derive(Debug)]
 pub struct Broker {
+    command: Command,
     child: Child,
     dir: TempDir,
     log: Arc<Mutex<String>>,
@@ -59,6 +60,14 @@ impl Broker {
     pub fn stop(mut self) -> (ExitStatus, String) {
         let status = self.end();
         (status, self.log())
+    }
+
+    /// Ends it with SIGTERM, calls `meanwhile`, and starts it again, with the same arguments and socket.
+    pub fn restart(&mut self, meanwhile: impl FnOnce()) {
+        self.end();
+        meanwhile();
+        (self.child, self.reader) = spawn(&mut self.command, &self.log);
+        self.wait_until_ready();
     }
 
     fn end(&mut self) -> ExitStatus {
@@ -166,14 +175,9 @@ impl BrokerBuilder {
         }
         command.env_clear().env("HOME", dir.path()).envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
         command.envs(self.env).stdin(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap_or_else(|error| panic!("{}: {error}", self.program.display()));
         let log = Arc::default();
-        let stderr = child.stderr.take().expect("a pipe");
-        let reader = std::thread::spawn({
-            let log = Arc::clone(&log);
-            move || read_log(stderr, &log)
-        });
-        let mut broker = Broker { child, dir, log, reader };
+        let (child, reader) = spawn(&mut command, &log);
+        let mut broker = Broker { command, child, dir, log, reader };
         broker.wait_until_ready();
         broker
     }
@@ -192,6 +196,12 @@ impl Broker {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
+}
+
+fn spawn(command: &mut Command, log: &Arc<Mutex<String>>) -> (Child, JoinHandle<()>) {
+    let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let (stderr, log) = (child.stderr.take().expect("a pipe"), Arc::clone(log));
+    (child, std::thread::spawn(move || read_log(stderr, &log)))
 }
 
 fn socket_in(dir: &Path) -> PathBuf {

@@ -34,6 +34,7 @@ type Broker struct {
 	clusters    map[string]*pb.ClusterState
 	hubSynced   bool
 	onReport    func(generation string) *pb.WatchCredentialResponse
+	minLifetime *durationpb.Duration
 	reports     []string
 	watches     int
 	streams     int
@@ -193,8 +194,18 @@ func (b *Broker) state(name string) (*pb.WatchCredentialResponse, chan struct{},
 	return credential, b.changed, err
 }
 
+// MinLifetime is what the last GetCredential needed. nil: it said nothing.
+func (b *Broker) MinLifetime() *durationpb.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.minLifetime
+}
+
 // GetCredential implements the contract.
 func (b *Broker) GetCredential(_ context.Context, request *pb.GetCredentialRequest) (*pb.GetCredentialResponse, error) {
+	b.mu.Lock()
+	b.minLifetime = request.GetMinLifetime()
+	b.mu.Unlock()
 	held, _, err := b.state(refName(request.GetRef()))
 	if err != nil {
 		return nil, err

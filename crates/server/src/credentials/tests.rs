@@ -2,7 +2,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::*;
 use crate::watch::tests::ServerAsToken;
-use credbroker_cache::{CacheParts, CredentialCache};
+use credbroker_cache::CacheParts;
 use credbroker_credential::testing::with_token as issued_for_tests;
 use credbroker_fleet::resolver::Resolver;
 use credbroker_observe::clock::SystemClock;

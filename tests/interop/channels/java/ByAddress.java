@@ -4,7 +4,7 @@ import io.grpc.netty.shaded.io.netty.channel.epoll.EpollEventLoopGroup;
 import io.grpc.netty.shaded.io.netty.channel.unix.DomainSocketAddress;
 import java.util.concurrent.TimeUnit;
 
-/** The example in examples/java, over a channel to an address instead of a target: it sends another authority. */
+/** The same client, over a channel to an address instead of a target: it sends another authority. */
 public final class ByAddress {
   public static void main(String[] args) throws Exception {
     EpollEventLoopGroup loops = new EpollEventLoopGroup(1);
