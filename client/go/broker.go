@@ -10,6 +10,7 @@ import (
 	"time"
 
 	pb "github.com/credbroker/credbroker/client/go/credbrokerv1"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"k8s.io/client-go/rest"
 )
 
@@ -137,10 +138,22 @@ func (b *Broker) Close() {
 	})
 }
 
+// A GetOption says which credential [Broker.GetCredential] needs.
+type GetOption func(*pb.GetCredentialRequest)
+
+// MinLifetime is for work that takes this long: the broker also runs its plugin if the credential that it holds does not live
+// as long. If the plugin cannot do better, the credential that lives longest is returned: compare [Credential.ExpiresAt].
+func MinLifetime(lifetime time.Duration) GetOption {
+	return func(request *pb.GetCredentialRequest) { request.MinLifetime = durationpb.New(lifetime) }
+}
+
 // GetCredential returns the credential. The broker runs its plugin only if it holds no valid credential. Programs that use
 // a credential more than once use [Broker.Source] or [Broker.RESTConfig].
-func (b *Broker) GetCredential(ctx context.Context, ref Ref) (*Credential, error) {
+func (b *Broker) GetCredential(ctx context.Context, ref Ref, options ...GetOption) (*Credential, error) {
 	request := &pb.GetCredentialRequest{Ref: ref.toMessage()}
+	for _, option := range options {
+		option(request)
+	}
 	answer, err := call(ctx, b.shared, b.limit, ref.said, func(ctx context.Context, client pb.CredentialBrokerClient) (*pb.GetCredentialResponse, error) {
 		return client.GetCredential(ctx, request)
 	})
@@ -253,20 +266,20 @@ func call[T any](
 	method func(context.Context, pb.CredentialBrokerClient) (T, error),
 ) (T, error) {
 	var none T
-	slot, err := s.pool.call()
+	client, err := s.link.client()
 	if err != nil {
 		return none, err
 	}
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	answer, err := method(limited, pb.NewCredentialBrokerClient(slot.conn))
+	answer, err := method(limited, client)
 	if err == nil {
 		return answer, nil
 	}
 	if ctx.Err() != nil {
-		return none, stopped(ctx, what, lastOf(err, s.pool.socket.String(), slot.dialError()))
+		return none, stopped(ctx, what, lastOf(err, s.link.socket.String(), s.link.dialError()))
 	}
-	return none, fromStatus(err, limit, s.pool.socket.String(), slot.dialError())
+	return none, fromStatus(err, limit, s.link.socket.String(), s.link.dialError())
 }
 
 // limited returns ctx with the longest time that a caller waits for the first answer of a watch. Its headers come at once.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	pb "github.com/credbroker/credbroker/client/go/credbrokerv1"
-	"google.golang.org/grpc"
 )
 
 // A ClusterEvent is a change of one cluster. Changes that come together are one event.
@@ -83,7 +82,7 @@ func (b *Broker) Clusters(namespace string) *Clusters {
 		request := &pb.WatchClustersRequest{Namespace: optional(namespace)}
 		follow(ctx, b.shared, b.limit, c, func(
 			ctx context.Context, client pb.CredentialBrokerClient,
-		) (grpc.ServerStreamingClient[pb.WatchClustersResponse], error) {
+		) (messages[pb.WatchClustersResponse], error) {
 			return client.WatchClusters(ctx, request)
 		})
 	})

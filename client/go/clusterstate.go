@@ -7,7 +7,6 @@ import (
 	"time"
 
 	pb "github.com/credbroker/credbroker/client/go/credbrokerv1"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -109,17 +108,6 @@ func hubFrom(message *pb.HubState) HubState {
 		state.Since = since.AsTime()
 	}
 	return state
-}
-
-func failureFrom(message *pb.Failure) *Error {
-	if message == nil {
-		return nil
-	}
-	failed := &Error{Code: codes.Unknown, Message: message.GetMessage()}
-	if reason := message.GetReason(); reason != pb.ErrorReason_ERROR_REASON_UNSPECIFIED {
-		failed.Reason = Reason(reason.String())
-	}
-	return failed
 }
 
 func optional(text string) *string {

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	pb "github.com/credbroker/credbroker/client/go/credbrokerv1"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -16,9 +17,6 @@ import (
 
 // The domain of the ErrorInfo of a broker.
 const domain = "credbroker.io"
-
-// The limit of the broker that concerns one connection. All others concern the broker.
-const limitOfWatches = "watches of a connection"
 
 // ErrClosed is the error of a Broker or a Source that was closed, and of a credential that was forgotten.
 var ErrClosed = errors.New("credbroker: closed")
@@ -159,11 +157,7 @@ func fromDetails(from *status.Status) (*Error, bool) {
 			}
 			ours = true
 			failed.Reason = Reason(info.GetReason())
-			failed.Provider = info.GetMetadata()["provider"]
-			failed.ClusterProfile = info.GetMetadata()["cluster"]
-			failed.Context = info.GetMetadata()["context"]
-			failed.ID = info.GetMetadata()["id"]
-			failed.Limit = info.GetMetadata()["limit"]
+			failed.concerns(info.GetMetadata())
 		case *errdetails.RetryInfo:
 			failed.RetryAfter = info.GetRetryDelay().AsDuration()
 		}
@@ -173,6 +167,28 @@ func fromDetails(from *status.Status) (*Error, bool) {
 		failed.Message = strings.TrimSuffix(failed.Message, fmt.Sprintf(" (%s)", failed.Reason))
 	}
 	return failed, ours
+}
+
+func (e *Error) concerns(metadata map[string]string) {
+	e.Provider = metadata["provider"]
+	e.ClusterProfile = metadata["cluster"]
+	e.Context = metadata["context"]
+	e.ID = metadata["id"]
+	e.Limit = metadata["limit"]
+}
+
+// failureFrom reads the failure that a state or a watch reports.
+func failureFrom(message *pb.Failure) *Error {
+	if message == nil {
+		return nil
+	}
+	failed := &Error{Code: codes.Unknown, Message: message.GetMessage(), RetryAfter: message.GetRetryAfter().AsDuration()}
+	if reason := message.GetReason(); reason != pb.ErrorReason_ERROR_REASON_UNSPECIFIED {
+		failed.Reason = Reason(reason.String())
+		failed.Code = failed.Reason.code()
+	}
+	failed.concerns(message.GetMetadata())
+	return failed
 }
 
 // mayBeStarting says that there is no broker now, but one may come: nothing listens yet, its queue is full, or the previous
@@ -189,11 +205,6 @@ func mayBeStarting(err error) bool {
 // one. UNKNOWN_PROVIDER and UNKNOWN_DEFINITION do not say that: a broker that starts while a kubeconfig is written does not
 // know its users at first.
 func endsDefinition(err error) bool { return ReasonOf(err) == ReasonProviderChanged }
-
-func fillsConnection(err error) bool {
-	var failed *Error
-	return errors.As(err, &failed) && failed.Limit == limitOfWatches
-}
 
 // isAbsent says that a path does not exist.
 func isAbsent(err error) bool {

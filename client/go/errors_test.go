@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -165,3 +166,18 @@ func TestNothingShowsASecret(t *testing.T) {
 }
 
 func ptr(text string) *string { return &text }
+
+func TestAReasonHasTheCodeOfTheDocument(t *testing.T) {
+	document, err := os.ReadFile("../../docs/errors.md")
+	if err != nil {
+		t.Skip("outside of the repository: ", err)
+	}
+	for _, reason := range allReasons {
+		_, row, found := strings.Cut(string(document), fmt.Sprintf("| `%s` | ", reason))
+		name, _, _ := strings.Cut(row, " ")
+		var code codes.Code
+		if err := code.UnmarshalJSON([]byte(`"` + name + `"`)); !found || err != nil || code != reason.code() {
+			t.Errorf("%s has %v, and the document says %q", reason, reason.code(), name)
+		}
+	}
+}

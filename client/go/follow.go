@@ -8,7 +8,7 @@ import (
 	"time"
 
 	pb "github.com/credbroker/credbroker/client/go/credbrokerv1"
-	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 )
 
 const (
@@ -17,6 +17,14 @@ const (
 	// A broker restarts within a moment, and its clients must be current again within five seconds.
 	longestPauseForLost = 2 * time.Second
 )
+
+// Messages are what one watch sends.
+type messages[T any] interface {
+	// Header waits until the broker accepts the watch.
+	Header() (metadata.MD, error)
+	// Recv waits for the next message.
+	Recv() (*T, error)
+}
 
 // A follower applies the messages of successive watches to what readers see.
 type follower[T any] interface {
@@ -31,7 +39,7 @@ type follower[T any] interface {
 // follow runs one watch after the other until ctx ends.
 func follow[T any](
 	ctx context.Context, s *shared, limit time.Duration, to follower[T],
-	open func(context.Context, pb.CredentialBrokerClient) (grpc.ServerStreamingClient[T], error),
+	open func(context.Context, pb.CredentialBrokerClient) (messages[T], error),
 ) {
 	var pauses pauses
 	for ctx.Err() == nil {
@@ -39,12 +47,7 @@ func follow[T any](
 		if ctx.Err() != nil {
 			return
 		}
-		if fillsConnection(err) {
-			// The next attempt uses another connection, and says whether there is a failure.
-			pauses.reset()
-		} else {
-			to.fail(err)
-		}
+		to.fail(err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(pauses.next(err, rand.Float64())):
@@ -55,14 +58,13 @@ func follow[T any](
 // followOnce applies the messages of one watch, and returns the error that ended it.
 func followOnce[T any](
 	ctx context.Context, s *shared, limit time.Duration, to follower[T],
-	open func(context.Context, pb.CredentialBrokerClient) (grpc.ServerStreamingClient[T], error),
+	open func(context.Context, pb.CredentialBrokerClient) (messages[T], error),
 	news func(),
-) (err error) {
-	slot, err := s.pool.watch()
+) error {
+	client, err := s.link.client()
 	if err != nil {
 		return err
 	}
-	defer func() { s.pool.release(slot, err) }()
 	watched, cancel := context.WithCancel(ctx)
 	defer cancel()
 	// The deadline is for the first response. The stream itself has none.
@@ -74,9 +76,13 @@ func followOnce[T any](
 		} else if ctx.Err() == nil && watched.Err() != nil {
 			return &TimeoutError{Limit: limit}
 		}
-		return fromStatus(err, 0, s.pool.socket.String(), slot.dialError())
+		var failed *Error
+		if errors.As(err, &failed) {
+			return failed
+		}
+		return fromStatus(err, 0, s.link.socket.String(), s.link.dialError())
 	}
-	stream, err := open(watched, pb.NewCredentialBrokerClient(slot.conn))
+	stream, err := open(watched, client)
 	if err != nil {
 		return convert(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	pb "github.com/credbroker/credbroker/client/go/credbrokerv1"
-	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 )
 
 // A followed credential is what all Sources with an equal Ref share.
@@ -40,11 +40,14 @@ func newFollowed(s *shared, ref Ref) *followed {
 		changed: make(chan struct{}), listeners: map[*target]struct{}{}, withdrawn: new(atomic.Bool),
 	}
 	s.start(func() {
-		request := &pb.WatchCredentialRequest{Ref: ref.toMessage()}
+		message := ref.toMessage()
 		follow(ctx, s, answerLimit, f, func(
 			ctx context.Context, client pb.CredentialBrokerClient,
-		) (grpc.ServerStreamingClient[pb.WatchCredentialResponse], error) {
-			return client.WatchCredential(ctx, request)
+		) (messages[pb.WatchCredentialResponse], error) {
+			if proto.Size(message) > sharedSize {
+				return client.WatchCredential(ctx, &pb.WatchCredentialRequest{Ref: message})
+			}
+			return s.link.references.watch(ctx, client, message), nil
 		})
 	})
 	return f

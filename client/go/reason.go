@@ -1,6 +1,10 @@
 package credbroker
 
-import "errors"
+import (
+	"errors"
+
+	"google.golang.org/grpc/codes"
+)
 
 // A Reason says why a request failed, or why a credential or cluster is not available. Reasons are stable; messages can
 // change. Accept values that this package does not name: a later broker has more.
@@ -91,4 +95,24 @@ func ReasonOf(err error) Reason {
 		return failed.Reason
 	}
 	return ""
+}
+
+// code returns the gRPC status code that goes with a reason.
+func (r Reason) code() codes.Code {
+	switch r {
+	case ReasonExecInfoTooLarge, ReasonInvalidRequest:
+		return codes.InvalidArgument
+	case ReasonNoMatchingProvider, ReasonUnknownClusterProfile, ReasonUnknownContext, ReasonUnknownDefinition, ReasonUnknownProvider:
+		return codes.NotFound
+	case ReasonAmbiguousProvider, ReasonClusterProfileInvalid, ReasonHubNotConfigured, ReasonIdentityConflict,
+		ReasonInteractionRequired, ReasonPluginNotAllowed, ReasonPluginNotFound, ReasonRecursion:
+		return codes.FailedPrecondition
+	case ReasonClusterMismatch, ReasonPeerDenied, ReasonVariableNotAllowed:
+		return codes.PermissionDenied
+	case ReasonOverloaded:
+		return codes.ResourceExhausted
+	case ReasonRequestIncomplete:
+		return codes.DeadlineExceeded
+	}
+	return codes.Unavailable
 }

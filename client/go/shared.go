@@ -9,7 +9,7 @@ import (
 type shared struct {
 	*tasks
 	key  string
-	pool *pool
+	link *link
 	now  func() instant
 
 	mu sync.Mutex
@@ -34,7 +34,8 @@ func share(at socket) *shared {
 	defer sharedMu.Unlock()
 	found, ok := allShared[key]
 	if !ok {
-		found = &shared{tasks: newTasks(), key: key, pool: newPool(at), now: systemClock, followed: map[string]*followed{}}
+		tasks := newTasks()
+		found = &shared{tasks: tasks, key: key, link: newLink(at, tasks), now: systemClock, followed: map[string]*followed{}}
 		allShared[key] = found
 	}
 	found.users++
@@ -53,7 +54,7 @@ func (s *shared) leave() {
 	if last {
 		s.end()
 		s.running.Wait()
-		s.pool.close()
+		s.link.close()
 	}
 }
 

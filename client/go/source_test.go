@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	pb "github.com/credbroker/credbroker/client/go/credbrokerv1"
 	"github.com/credbroker/credbroker/client/go/internal/fake"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 )
 
 func TestASourceFollowsRotationsAndKeepsItsCredentialWithoutABroker(t *testing.T) {
@@ -66,60 +68,73 @@ func TestACallerWaitsForABrokerThatStarts(t *testing.T) {
 	}
 }
 
-func TestMoreWatchesThanAConnectionTakesUseAnother(t *testing.T) {
+func TestAllWatchesShareOneStreamAndAFailureEndsOne(t *testing.T) {
 	broker := fake.NewBroker(t)
 	client := connect(t, broker)
-	const clusters = watchesPerConnection + 20
-	for i := range clusters {
-		broker.Set(fmt.Sprintf("provider/p%d", i), token("1"), nil)
-	}
-	for i := range clusters {
-		if _, err := client.Source(Provider(fmt.Sprintf("p%d", i))).Ready(patient(t)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	client.shared.pool.mu.Lock()
-	defer client.shared.pool.mu.Unlock()
-	if len(client.shared.pool.slots) != 2 || client.shared.pool.slots[0].watches != watchesPerConnection {
-		t.Errorf("%d connections", len(client.shared.pool.slots))
-	}
-}
-
-func TestALowerLimitOfTheBrokerIsNotAFailure(t *testing.T) {
-	broker := fake.NewBroker(t)
-	broker.LimitWatches(2)
-	client := connect(t, broker)
-	const clusters = 9
+	const clusters = 300
 	var sources []*Source
 	for i := range clusters {
-		name := fmt.Sprintf("p%d", i)
-		broker.Set("provider/"+name, token("1"), nil)
-		sources = append(sources, client.Source(Provider(name)))
+		broker.Set(fmt.Sprintf("provider/p%d", i), token("1"), nil)
+		sources = append(sources, client.Source(Provider(fmt.Sprintf("p%d", i))))
 	}
 	for _, source := range sources {
 		if _, err := source.Ready(patient(t)); err != nil {
-			t.Error(err)
+			t.Fatal(err)
 		}
+	}
+	failed := client.Source(Provider("absent"))
+	_, err := failed.Ready(patient(t))
+	var answered *Error
+	if !errors.As(err, &answered) || answered.Reason != ReasonUnknownProvider || answered.Code != codes.NotFound || answered.Provider != "corp" {
+		t.Errorf("%#v", answered)
+	}
+	for i, source := range sources {
+		changed, _ := source.followed.state()
+		broker.Set(fmt.Sprintf("provider/p%d", i), token("2"), nil)
+		<-changed
+	}
+	if broker.Streams() != 1 {
+		t.Errorf("%d streams", broker.Streams())
 	}
 }
 
-func TestAConnectionThatTheBrokerCallsFullGetsNoMoreWatches(t *testing.T) {
-	pool := newPool(socket{candidates: []string{"/nowhere"}})
-	defer pool.close()
-	first, err := pool.watch()
-	if err != nil {
-		t.Fatal(err)
+func TestALargeReferenceIsWatchedBesideTheStream(t *testing.T) {
+	broker := fake.NewBroker(t)
+	broker.Set("provider/corp", token("1"), nil)
+	client := connect(t, broker)
+	large := Provider("corp").WithEnv("LARGE", strings.Repeat("x", sharedSize))
+	if _, err := client.Source(large).Ready(patient(t)); err != nil {
+		t.Error(err)
 	}
-	second, _ := pool.watch()
-	pool.release(second, &Error{Limit: limitOfWatches})
-	third, _ := pool.watch()
-	if second != first || third == first {
-		t.Error("a connection that is full got another watch")
+	if broker.Streams() != 0 {
+		t.Error("it was sent in a message that is too large for a broker")
 	}
-	pool.release(third, nil)
-	pool.release(first, nil)
-	if fourth, _ := pool.watch(); fourth != first {
-		t.Error("an empty connection takes watches again")
+}
+
+func TestARequestOfTheStreamFitsWhatTheBrokerTakes(t *testing.T) {
+	stream := &referenceStream{wake: make(chan struct{}, 1), watches: map[uint64]*referenceWatch{}}
+	ref := Provider(strings.Repeat("p", 20_000)).toMessage()
+	for range 10 {
+		stream.watch(context.Background(), ref)
+	}
+	unsent := stream.watch(context.Background(), ref)
+	stream.drop(unsent)
+	if len(stream.remove) != 0 {
+		t.Error("a watch that was not sent is removed")
+	}
+	for number := range uint64(5000) {
+		stream.remove = append(stream.remove, number)
+	}
+	added, removed := 0, 0
+	for request := stream.request(); request != nil; request = stream.request() {
+		if size := proto.Size(request); size > 64*1024 {
+			t.Errorf("%d bytes", size)
+		}
+		added += len(request.Add)
+		removed += len(request.Remove)
+	}
+	if added != 10 || removed != 5000 {
+		t.Errorf("%d added, %d removed", added, removed)
 	}
 }
 
@@ -183,6 +198,21 @@ func TestReportsAndErrorsOfSingleCalls(t *testing.T) {
 	}
 	if _, err := client.GetCredential(patient(t), Provider("none")); ReasonOf(err) != ReasonUnknownProvider {
 		t.Error(err)
+	}
+}
+
+func TestACallSaysHowLongTheCredentialHasToLive(t *testing.T) {
+	broker := fake.NewBroker(t)
+	broker.Set("provider/corp", token("1"), nil)
+	client := connect(t, broker)
+	for needed, options := range map[time.Duration][]GetOption{0: nil, 10 * time.Minute: {MinLifetime(10 * time.Minute)}} {
+		if _, err := client.GetCredential(patient(t), Provider("corp"), options...); err != nil {
+			t.Fatal(err)
+		}
+		sent := broker.MinLifetime()
+		if sent.AsDuration() != needed || (sent == nil) != (needed == 0) {
+			t.Error(sent, needed)
+		}
 	}
 }
 

@@ -12,7 +12,7 @@ use crate::{
     deadline::{BROKER_START, within},
     error::Error,
     fleet::clusters::Clusters,
-    pool::ConnectionPool,
+    link::Link,
     reference::CredentialRef,
     socket::{Socket, SocketError},
     source::{CredentialSource, Sources},
@@ -34,7 +34,7 @@ use crate::{
 /// ```
 #[derive(Clone, Debug)]
 pub struct Broker {
-    pool: Arc<ConnectionPool>,
+    link: Arc<Link>,
     sources: Arc<Sources>,
     limit: Option<Duration>,
 }
@@ -51,7 +51,7 @@ impl Broker {
 
     /// The broker at that socket.
     pub fn at(socket: Socket) -> Self {
-        Self { pool: ConnectionPool::new(socket), sources: Arc::default(), limit: None }
+        Self { link: Link::new(socket), sources: Arc::default(), limit: None }
     }
 
     /// Sets how long each wait may take that this handle, or what it makes from now on, has: [`Self::credential`] (45
@@ -72,6 +72,21 @@ impl Broker {
     /// - [`Error::Unreachable`]: no broker answers.
     /// - [`Error::Untrusted`]: what listens there may be an impostor.
     pub async fn credential(&self, reference: &CredentialRef) -> Result<Credential, Error> {
+        self.credential_for(reference, Duration::ZERO).await
+    }
+
+    /// As [`Self::credential`], for work that takes `min_lifetime`. The broker also runs its plugin if the credential that it
+    /// holds does not live that long. If the plugin cannot do better, this is the credential that lives longest: compare
+    /// [`Credential::expires_at`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::credential`].
+    pub async fn credential_for(
+        &self,
+        reference: &CredentialRef,
+        min_lifetime: Duration,
+    ) -> Result<Credential, Error> {
         let limit = self.limit.unwrap_or(ANSWER);
         let began = clock::system().boot;
         let (mut backoff, mut last) = (Backoff::default(), None);
@@ -80,8 +95,9 @@ impl Broker {
                 let elapsed = clock::system().boot.saturating_sub(began);
                 // The broker answers shortly before the deadline of a call, and says what the call waits for.
                 let left = limit.saturating_sub(elapsed);
-                let call = async |client: Client| client.timeout(left).credential(reference).await;
-                let error = match self.pool.call(call).await {
+                let call =
+                    async |client: Client| client.timeout(left).credential_for(reference, min_lifetime).await;
+                let error = match self.link.call(call).await {
                     Err(error) if error.may_be_starting() && elapsed < BROKER_START => error,
                     answer => return answer,
                 };
@@ -101,16 +117,16 @@ impl Broker {
     /// Follows a credential from now on, even if the broker does not run yet. Sources of equal references are one; it ends with
     /// its last handle. Needs a tokio runtime.
     pub fn source(&self, reference: CredentialRef) -> CredentialSource {
-        CredentialSource::over(&self.pool, &self.sources, reference, self.limit)
+        CredentialSource::over(&self.link, &self.sources, reference, self.limit)
     }
 
     /// Follows the clusters of the fleet from now on, even if the broker does not run yet. Needs a tokio runtime.
     pub fn clusters(&self) -> Clusters {
-        Clusters::over(&self.pool, None, self.limit)
+        Clusters::over(&self.link, None, self.limit)
     }
 
     /// As [`Self::clusters`], for those of one namespace.
     pub fn clusters_in(&self, namespace: &str) -> Clusters {
-        Clusters::over(&self.pool, Some(namespace.to_owned()), self.limit)
+        Clusters::over(&self.link, Some(namespace.to_owned()), self.limit)
     }
 }

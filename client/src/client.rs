@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use credbroker_proto::v1::{
     GetCredentialRequest, ListClustersRequest, ReportRejectedRequest, WatchClustersRequest,
-    WatchCredentialRequest, credential_broker_client::CredentialBrokerClient,
+    WatchCredentialRequest, WatchCredentialsRequest, WatchCredentialsResponse,
+    credential_broker_client::CredentialBrokerClient,
 };
 use futures_core::Stream;
 use http::Uri;
@@ -15,6 +16,7 @@ use tokio::{
     net::UnixStream,
     time::timeout,
 };
+use tonic::Streaming;
 
 use self::items::items;
 use crate::{
@@ -105,8 +107,27 @@ impl Client {
     /// - [`Error::Timeout`]: the broker did not answer within the deadline; try again later.
     /// - [`Error::Unreachable`]: the connection ended; connect again.
     pub async fn credential(&self, reference: &CredentialRef) -> Result<Credential, Error> {
-        let request =
-            GetCredentialRequest { r#ref: Some(reference.message()), ..GetCredentialRequest::default() };
+        self.credential_for(reference, Duration::ZERO).await
+    }
+
+    /// As [`Self::credential`], for work that takes `min_lifetime`. The broker also runs its plugin if the credential that it
+    /// holds does not live that long. If the plugin cannot do better, this is the credential that lives longest: compare
+    /// [`Credential::expires_at`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::credential`].
+    pub async fn credential_for(
+        &self,
+        reference: &CredentialRef,
+        min_lifetime: Duration,
+    ) -> Result<Credential, Error> {
+        let min_lifetime = Some(min_lifetime).filter(|lifetime| !lifetime.is_zero());
+        let request = GetCredentialRequest {
+            r#ref: Some(reference.message()),
+            min_lifetime: min_lifetime.and_then(|lifetime| lifetime.try_into().ok()),
+            ..GetCredentialRequest::default()
+        };
         let deadline = self.deadline(ANSWER);
         let mut rpc = self.rpc();
         let answer = deadline.response(&self.socket, rpc.get_credential(deadline.request(request))).await?;
@@ -129,6 +150,14 @@ impl Client {
         Ok(items(messages, socket, |message| {
             Credential::receive(message.credential.unwrap_or_default(), message.cluster, clock::system())
         }))
+    }
+
+    /// Watches the references that `requests` add.
+    pub(crate) async fn watch_many(
+        &self,
+        requests: impl Stream<Item = WatchCredentialsRequest> + Send + 'static,
+    ) -> Result<Streaming<WatchCredentialsResponse>, Error> {
+        self.deadline(ANSWER).response(&self.socket, self.rpc().watch_credentials(requests)).await
     }
 
     /// Reports that the API server answered 401 to `generation`, and returns the credential to use from now on.
@@ -222,4 +251,4 @@ impl Client {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

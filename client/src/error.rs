@@ -8,10 +8,6 @@ use credbroker_proto::{Code, Reason};
 
 use crate::{failure::Failure, lost::ConnectionLost, socket::Socket, trust::TrustError};
 
-/// The limit of the broker that concerns one connection. All others concern the broker.
-#[cfg(feature = "async")]
-const WATCHES_PER_CONNECTION: &str = "watches of a connection";
-
 /// Why there is no credential. The causes are in `source()`. `Display` is one layer; only a deadline that has passed also shows
 /// the last failure, which nothing else would show.
 ///
@@ -218,11 +214,6 @@ impl Error {
             .is_some_and(|error| error.kind() == std::io::ErrorKind::TimedOut)
     }
 
-    /// Whether the connection of the call has all the watches that the broker allows it.
-    pub(crate) fn fills_connection(&self) -> bool {
-        self.failure().and_then(|failure| failure.limit.as_deref()) == Some(WATCHES_PER_CONNECTION)
-    }
-
     pub(crate) fn from_status(socket: &Socket, status: &tonic::Status) -> Self {
         match status.source().and_then(|source| source.downcast_ref::<ConnectionLost>()) {
             Some(lost) => Self::lost(socket, lost.clone()),
@@ -235,7 +226,7 @@ impl Error {
 mod tests {
     use std::collections::HashMap;
 
-    use credbroker_proto::{DOMAIN, LIMIT, to_tonic};
+    use credbroker_proto::{DOMAIN, to_tonic};
     use tonic::{Code, Status};
     use tonic_types::{ErrorDetails, StatusExt};
 
@@ -256,21 +247,6 @@ mod tests {
             assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
             assert_eq!(error.to_string(), "the plugin failed");
         }
-    }
-
-    #[test]
-    fn only_the_limit_of_watches_concerns_the_connection() {
-        let overloaded = |domain: &str, limit: &str| {
-            let metadata = HashMap::from([(LIMIT.to_owned(), limit.to_owned())]);
-            let details = ErrorDetails::with_error_info(Reason::Overloaded.name(), domain, metadata);
-            let status = Status::with_error_details(Code::ResourceExhausted, "too much", details);
-            Error::from_status(&Socket::at("/s"), &status)
-        };
-        let full = overloaded(DOMAIN, "watches of a connection");
-        assert!(full.fills_connection());
-        assert!(!overloaded(DOMAIN, "limits.credentials").fills_connection());
-        assert!(!overloaded("example.com", "watches of a connection").fills_connection());
-        assert!(!converted(Code::ResourceExhausted, DOMAIN, "OVERLOADED").fills_connection());
     }
 
     #[test]

@@ -60,14 +60,14 @@ mod failure;
 mod fleet;
 #[cfg(feature = "async")]
 mod health;
+#[cfg(feature = "async")]
+mod link;
 mod lost;
 #[cfg(all(feature = "_messages", any(feature = "async", feature = "_blocking")))]
 mod messages;
 /// For credbroker's own programs.
 #[doc(hidden)]
 pub mod paths;
-#[cfg(feature = "async")]
-mod pool;
 #[cfg(any(feature = "async", feature = "_blocking"))]
 mod reference;
 #[cfg(feature = "async")]

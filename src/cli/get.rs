@@ -36,6 +36,7 @@ Examples:
   credbroker get
   credbroker get gke
   credbroker get gke -o token
+  credbroker get gke -o token --min-lifetime 10m
   credbroker get --cluster-profile fleet/paris
   credbroker get gke --context paris")]
 #[command(mut_arg("provider", |arg| arg.help(PROVIDER)))]
@@ -51,6 +52,9 @@ pub(super) struct GetArgs {
     /// Longest time to wait, such as 500ms, 10s or 1h30m [default: 45s; at a terminal, as long as the plugin may run]
     #[arg(long, value_name = "DURATION", value_parser = timeout)]
     timeout: Option<Duration>,
+    /// Time that the credential has to live, such as 10m: the plugin runs if the one that the broker holds lives shorter
+    #[arg(long, value_name = "DURATION", value_parser = timeout)]
+    min_lifetime: Option<Duration>,
     #[command(flatten)]
     cluster: ClusterArgs,
 }
@@ -83,14 +87,24 @@ pub(super) fn run(args: &GetArgs, console: &mut Console<'_>) -> anyhow::Result<u
     let (target, credential) = resolve(&named, context, console, |target, console| {
         let cluster = cluster.clone().or_else(|| target.cluster.clone());
         let target = Target { cluster, ..target.clone() };
-        let call = |socket: &_, request: &_, start, notice: Option<Notice<'_>>| {
+        let call = |socket: &_, request: &CredentialRequest, start, notice: Option<Notice<'_>>| {
+            let lasting = args.min_lifetime.map(|lifetime| request.clone().min_lifetime(lifetime));
+            let request = lasting.as_ref().unwrap_or(request);
             request_patiently(socket, request, (start, args.timeout), true, notice)
         };
         Ok(noticed("credbroker get", &args.socket, &target, console, call))
     })?;
     let source = &target.source;
     let credential = credential.map_err(|failure| failed(&failure, source));
-    let text = credential.and_then(|it| rendered(args.output, source, &it, SystemClock.now().wall));
+    let now = SystemClock.now().wall;
+    if let (Ok(credential), Some(needed)) = (&credential, args.min_lifetime)
+        && credential.expires_at().is_some_and(|at| at.duration_since(now).unwrap_or_default() < needed)
+    {
+        let named = self::named(source).join(" ");
+        let note = "the credential expires before the time of --min-lifetime: its plugin has issued no better one, or may not run now";
+        writeln!(console.err, "credbroker get: {named}: {note}")?;
+    }
+    let text = credential.and_then(|it| rendered(args.output, source, &it, now));
     Ok(finish("get", text, console)?)
 }
 

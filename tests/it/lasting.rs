@@ -2,7 +2,13 @@
 
 use std::sync::Arc;
 
-use credbroker_proto::v1::{self as pb, credential_broker_client::CredentialBrokerClient};
+use credbroker_proto::{
+    v1::{self as pb, credential_broker_client::CredentialBrokerClient},
+    v1alpha1::{
+        AttendCredentialRequest, attend_credential_response::Event,
+        credential_broker_login_client::CredentialBrokerLoginClient,
+    },
+};
 use credbroker_test_support::{FakePlugin, FakePluginBuilder};
 use serde_json::json;
 use tonic::{Code, Status, transport::Channel};
@@ -13,7 +19,7 @@ use crate::harness::{Ahead, InProcess, provider, request};
 struct Caller {
     rpc: CredentialBrokerClient<Channel>,
     clock: Arc<Ahead>,
-    _broker: InProcess,
+    broker: InProcess,
 }
 
 fn living(seconds: i64) -> FakePluginBuilder {
@@ -25,7 +31,7 @@ impl Caller {
         let clock = Arc::new(Ahead::default());
         let providers = json!({"providers": [provider("cloud", plugin)]});
         let broker = InProcess::with_clock(providers, &[], Arc::<Ahead>::clone(&clock));
-        Self { rpc: CredentialBrokerClient::new(broker.channel().await), clock, _broker: broker }
+        Self { rpc: CredentialBrokerClient::new(broker.channel().await), clock, broker }
     }
 
     async fn ask(&self, seconds: i64) -> Result<pb::GetCredentialResponse, Status> {
@@ -73,6 +79,30 @@ async fn a_plugin_that_cannot_do_better_runs_again_after_a_while() {
     plugin.becomes(&living(2000));
     caller.clock.put(10);
     assert_eq!((caller.get().await, plugin.runs()), (answer("token-3", false), 3));
+}
+
+/// As a command at a terminal does.
+#[tokio::test]
+async fn a_caller_that_attends_the_run_needs_a_lifetime_too() {
+    let plugin = living(1000).build();
+    let caller = Caller::of(&plugin).await;
+    let attend = async |seconds| {
+        let min_lifetime = Some(prost_types::Duration { seconds, nanos: 0 });
+        let r#ref = request("cloud", None, &[]).r#ref;
+        let request = AttendCredentialRequest { r#ref, min_lifetime, ..Default::default() };
+        let mut login = CredentialBrokerLoginClient::new(caller.broker.channel().await);
+        let mut events = login.attend_credential(request).await.unwrap().into_inner();
+        loop {
+            if let Some(Event::Credential(got)) = events.message().await.unwrap().unwrap().event {
+                return answer(got.credential.unwrap().token(), got.is_short);
+            }
+        }
+    };
+    assert_eq!(attend(600).await, answer("token-1", false));
+    assert_eq!(attend(2000).await, answer("token-1", true));
+    caller.clock.put(500);
+    plugin.becomes(&living(2000));
+    assert_eq!((attend(600).await, plugin.runs()), (answer("token-2", false), 2));
 }
 
 #[tokio::test]

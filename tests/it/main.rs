@@ -39,6 +39,7 @@ mod outside;
 mod pages;
 mod panics;
 mod protocol;
+mod references;
 mod reload;
 mod rotation;
 mod secrets;

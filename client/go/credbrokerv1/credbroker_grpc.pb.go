@@ -62,7 +62,7 @@ type CredentialBrokerClient interface {
 	// that it chooses, and each answer names the number. For a slow reader only the newest state of each reference waits. A
 	// Failure ends the watch of its reference and nothing else: the client adds the reference again, not before `retry_after`.
 	// The stream ends with UNAVAILABLE and RetryInfo when the broker shuts down, with PEER_DENIED when the access rules no
-	// longer allow it, with INVALID_REQUEST after a request that is not valid, and with OK, after all that waits has been
+	// longer allow it, with INVALID_REQUEST after a request that is too large or adds a number in use, and with OK, after all that waits has been
 	// sent, when the client has closed its side and no reference is left.
 	WatchCredentials(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[WatchCredentialsRequest, WatchCredentialsResponse], error)
 	// Reports that the API server answered 401 to a credential, and returns the credential to use instead. Only the first
@@ -183,7 +183,7 @@ type CredentialBrokerServer interface {
 	// that it chooses, and each answer names the number. For a slow reader only the newest state of each reference waits. A
 	// Failure ends the watch of its reference and nothing else: the client adds the reference again, not before `retry_after`.
 	// The stream ends with UNAVAILABLE and RetryInfo when the broker shuts down, with PEER_DENIED when the access rules no
-	// longer allow it, with INVALID_REQUEST after a request that is not valid, and with OK, after all that waits has been
+	// longer allow it, with INVALID_REQUEST after a request that is too large or adds a number in use, and with OK, after all that waits has been
 	// sent, when the client has closed its side and no reference is left.
 	WatchCredentials(grpc.BidiStreamingServer[WatchCredentialsRequest, WatchCredentialsResponse]) error
 	// Reports that the API server answered 401 to a credential, and returns the credential to use instead. Only the first

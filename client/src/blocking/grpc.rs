@@ -54,7 +54,7 @@ pub(super) fn framed(message: &impl Message) -> Bytes {
     prefixed(&message.encode_to_vec())
 }
 
-/// The message of `AttendCredential`, with the credential, the session and the caller of `get`. It is encoded without a copy of these,
+/// The message of `AttendCredential`, with what `get` says. It is encoded without a copy of these,
 /// whose code would be as large as that of the call.
 pub(super) fn attending(get: &GetCredentialRequest, is_login: bool, can_run_plugin: bool) -> Bytes {
     let mut message = Vec::new();
@@ -70,6 +70,9 @@ pub(super) fn attending(get: &GetCredentialRequest, is_login: bool, can_run_plug
     }
     if let Some(caller) = &get.exec_plugin_caller {
         encoding::message::encode(5, caller, &mut message);
+    }
+    if let Some(min_lifetime) = &get.min_lifetime {
+        encoding::message::encode(6, min_lifetime, &mut message);
     }
     prefixed(&message)
 }

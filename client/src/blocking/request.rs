@@ -1,5 +1,7 @@
 //! What a call without a runtime asks for.
 
+use std::time::Duration;
+
 use credbroker_proto::v1::{ExecPluginCaller, GetCredentialRequest};
 
 use crate::reference::CredentialRef;
@@ -44,6 +46,13 @@ impl CredentialRequest {
         self
     }
 
+    /// Sets how long the credential has to live. One that lives shorter is the answer if the plugin cannot do better.
+    #[must_use]
+    pub fn min_lifetime(mut self, min_lifetime: Duration) -> Self {
+        self.0.min_lifetime = min_lifetime.try_into().ok();
+        self
+    }
+
     pub(super) fn message(&self) -> &GetCredentialRequest {
         &self.0
     }
@@ -59,10 +68,12 @@ mod tests {
         assert_eq!(request.message().exec_plugin_caller, None);
         let session = [("DISPLAY".to_owned(), "c4n4ry".to_owned())];
         let request = request.exec_plugin_caller(Some("me".into()), true).at_terminal(true).session(session);
+        let request = request.min_lifetime(Duration::from_secs(600));
         assert!(!format!("{request:?}").contains("c4n4ry"), "{request:?}");
-        let GetCredentialRequest { r#ref, exec_plugin_caller, at_terminal, session, min_lifetime: _ } =
+        let GetCredentialRequest { r#ref, exec_plugin_caller, at_terminal, session, min_lifetime } =
             request.message().clone();
         assert_eq!(session["DISPLAY"], "c4n4ry");
+        assert_eq!(min_lifetime.map(|lifetime| lifetime.seconds), Some(600));
         assert_eq!(r#ref.unwrap().env["AWS_PROFILE"], "c4n4ry");
         let caller = ExecPluginCaller { id: "me".into(), without_exec_info: true };
         assert_eq!((exec_plugin_caller, at_terminal), (Some(caller), true));

@@ -137,14 +137,15 @@ impl Ending {
     fn is_unusable(&self) -> bool {
         self.credential.token.is_none()
     }
+}
 
-    async fn serve(self) -> Client {
-        let (ours, theirs) = duplex(64 * 1024);
-        let incoming = tokio_stream::once(Ok::<_, std::io::Error>(theirs));
-        let service = CredentialBrokerServer::new(self);
-        tokio::spawn(tonic::transport::Server::builder().add_service(service).serve_with_incoming(incoming));
-        Client::over(ours, &Socket::at("/s")).await.unwrap()
-    }
+/// A client of this broker, over a connection without a socket.
+pub(crate) async fn serve(broker: impl CredentialBroker) -> Client {
+    let (ours, theirs) = duplex(64 * 1024);
+    let incoming = tokio_stream::once(Ok::<_, std::io::Error>(theirs));
+    let service = CredentialBrokerServer::new(broker);
+    tokio::spawn(tonic::transport::Server::builder().add_service(service).serve_with_incoming(incoming));
+    Client::over(ours, &Socket::at("/s")).await.unwrap()
 }
 
 #[tonic::async_trait]
@@ -180,7 +181,7 @@ async fn errors<T>(stream: impl Stream<Item = Result<T, Error>>) -> Vec<Error> {
 async fn a_watch_ends_with_its_first_error_and_has_no_other() {
     let reference = CredentialRef::provider("p");
     let denied = || Some(Status::permission_denied("no"));
-    let client = Ending { credential: token(), end: denied() }.serve().await;
+    let client = serve(Ending { credential: token(), end: denied() }).await;
     for errors in [
         errors(client.watch(&reference).await.unwrap()).await,
         errors(client.watch_clusters(None).await.unwrap()).await,
@@ -188,7 +189,7 @@ async fn a_watch_ends_with_its_first_error_and_has_no_other() {
         assert!(matches!(&*errors, [Error::Failed(failure)] if failure.message == "no"), "{errors:?}");
     }
 
-    let client = Ending { credential: token(), end: None }.serve().await;
+    let client = serve(Ending { credential: token(), end: None }).await;
     for errors in [
         errors(client.watch(&reference).await.unwrap()).await,
         errors(client.watch_clusters(None).await.unwrap()).await,
@@ -197,14 +198,14 @@ async fn a_watch_ends_with_its_first_error_and_has_no_other() {
     }
 
     let unusable = v1::Credential { token: None, ..token() };
-    let client = Ending { credential: unusable, end: None }.serve().await;
+    let client = serve(Ending { credential: unusable, end: None }).await;
     let errors = timeout(ANSWER, errors(client.watch(&reference).await.unwrap())).await.unwrap();
     assert!(matches!(&*errors, [Error::Unusable { .. }]), "{errors:?}");
 }
 
 #[tokio::test]
 async fn the_longest_duration_is_a_timeout_as_any_other() {
-    let client = Ending { credential: token(), end: None }.serve().await.timeout(Duration::MAX);
+    let client = serve(Ending { credential: token(), end: None }).await.timeout(Duration::MAX);
     let error = client.clusters(None).await.unwrap_err();
     assert_eq!(error.failure().unwrap().code, credbroker_proto::Code::Unimplemented, "{error:?}");
 }

@@ -18,7 +18,7 @@ use crate::{
     cluster_state::{ClusterChanges, ClusterState, HubState},
     deadline::{BROKER_START, within},
     error::Error,
-    pool::ConnectionPool,
+    link::Link,
     reference::ClusterProfileRef,
     supervisor,
 };
@@ -160,12 +160,8 @@ impl Clusters {
         events.boxed()
     }
 
-    pub(crate) fn over(
-        pool: &Arc<ConnectionPool>,
-        namespace: Option<String>,
-        limit: Option<Duration>,
-    ) -> Self {
-        let (shared, of) = (pool.subscribe(), namespace.clone());
+    pub(crate) fn over(link: &Arc<Link>, namespace: Option<String>, limit: Option<Duration>) -> Self {
+        let (shared, of) = (link.subscribe(), namespace.clone());
         let watch = move || {
             let (watcher, namespace) = (Arc::clone(&shared), of.clone());
             async move { watcher.watch_clusters(namespace.as_deref()).await }

@@ -22,7 +22,7 @@ use crate::{
     credential::Credential,
     deadline::{BROKER_START, within},
     error::Error,
-    pool::ConnectionPool,
+    link::Link,
     reference::CredentialRef,
     supervisor,
 };
@@ -212,24 +212,24 @@ impl CredentialSource {
     }
 
     pub(crate) fn over(
-        pool: &Arc<ConnectionPool>,
+        link: &Arc<Link>,
         sources: &Arc<Sources>,
         reference: CredentialRef,
         limit: Option<Duration>,
     ) -> Self {
         let reference = Arc::new(reference);
         let start = |place| {
-            let (shared, of) = (pool.subscribe(), Arc::clone(&reference));
+            let (shared, of) = (link.subscribe(), Arc::clone(&reference));
             let watch = move || {
                 let (watcher, reference) = (Arc::clone(&shared), Arc::clone(&of));
                 async move { watcher.watch(&reference).await }
             };
-            let (pool, of) = (Arc::clone(pool), Arc::clone(&reference));
+            let (link, of) = (Arc::clone(link), Arc::clone(&reference));
             let report = move |generation: String| {
-                let (pool, reference) = (Arc::clone(&pool), Arc::clone(&of));
+                let (link, reference) = (Arc::clone(&link), Arc::clone(&of));
                 async move {
                     let call = async |client: Client| client.report_rejected(&reference, &generation).await;
-                    Ok(pool.call(call).await?.credential.generation().to_owned())
+                    Ok(link.call(call).await?.credential.generation().to_owned())
                 }
             };
             SharedSource::start(Arc::clone(&reference), Some(place), clock::system, watch, report)

@@ -45,6 +45,8 @@ struct State {
     /// References on streams that are watched now, and the most bytes of a request.
     watched: watch::Sender<usize>,
     largest: watch::Sender<usize>,
+    /// The lifetime that the last call for a credential needed.
+    min_lifetime: Mutex<Option<Duration>>,
     /// What a call for a provider is refused with.
     refusals: Mutex<HashMap<String, Status>>,
     /// What a report of a generation leads to.
@@ -70,6 +72,7 @@ impl FakeBroker {
             connections: watch::Sender::default(),
             watched: watch::Sender::default(),
             largest: watch::Sender::default(),
+            min_lifetime: Mutex::default(),
             refusals: Mutex::default(),
             on_report: Mutex::default(),
         };
@@ -107,6 +110,11 @@ impl FakeBroker {
     /// Sets the provider's credential, for all who watch it.
     pub(crate) fn issue(&self, provider: &str, credential: v1::Credential) {
         self.state.cell(provider).send_replace(Some((credential, None)));
+    }
+
+    /// The lifetime that the last call for a credential needed.
+    pub(crate) fn min_lifetime(&self) -> Option<Duration> {
+        *self.state.min_lifetime.lock().unwrap()
     }
 
     /// Refuses calls for the provider.
@@ -312,7 +320,9 @@ impl CredentialBroker for Service {
         &self,
         request: Request<v1::GetCredentialRequest>,
     ) -> Result<Response<v1::GetCredentialResponse>, Status> {
-        let provider = provider(request.into_inner().r#ref);
+        let v1::GetCredentialRequest { r#ref, min_lifetime, .. } = request.into_inner();
+        *self.0.min_lifetime.lock().unwrap() = min_lifetime.map(|lifetime| lifetime.try_into().unwrap());
+        let provider = provider(r#ref);
         if let Some(refusal) = self.0.refusals.lock().unwrap().get(&provider) {
             return Err(refusal.clone());
         }

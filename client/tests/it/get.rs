@@ -34,6 +34,17 @@ async fn a_credential_is_one_call_also_of_a_broker_that_starts_later() {
 }
 
 #[tokio::test]
+async fn a_program_says_how_long_the_credential_has_to_live() {
+    let broker = FakeBroker::start();
+    broker.issue("gke", token("1"));
+    let asking = broker.to();
+    asking.credential_for(&gke(), Duration::from_secs(600)).await.unwrap();
+    assert_eq!(broker.min_lifetime(), Some(Duration::from_secs(600)));
+    asking.credential(&gke()).await.unwrap();
+    assert_eq!(broker.min_lifetime(), None);
+}
+
+#[tokio::test]
 async fn a_refusal_is_the_error_and_a_run_that_takes_longer_than_the_deadline_is_a_timeout_with_its_reason() {
     let broker = FakeBroker::start();
     broker.refuse("gke", status(Reason::PluginTimeout, "gke: ran longer than 30s"));

@@ -28,13 +28,12 @@ use super::{
     audit_record::Asked,
     broker::Broker,
     convert::{self, deadline, named},
-    credentials::BrokerService,
+    credentials::{BrokerService, answer},
     preencoded::{self, Follow, MessageStream},
     status::{self, Subject},
 };
 use credbroker_cache as cache;
 use credbroker_cache::{Attendant, AttendantReader, Caller};
-use credbroker_credential::Issued;
 use credbroker_fleet::resolver::Source;
 use credbroker_plugin::{Interactive, Origin, PluginSpec, ProfileName, access::Verb};
 use credbroker_runner::{AttendanceNews, Deposit, Lender, Offer, PluginCommand, PluginRunner};
@@ -43,7 +42,7 @@ use credbroker_uds_server::{Peer, WatchSlot};
 /// How long a run may be queued while a caller without a deadline waits for it.
 const QUEUED: Duration = Duration::from_secs(60);
 
-type PendingAnswer = Pin<Box<dyn Future<Output = Result<Arc<Issued>, Status>> + Send>>;
+type PendingAnswer = Pin<Box<dyn Future<Output = Result<Bytes, Status>> + Send>>;
 
 #[tonic::async_trait]
 impl<R: PluginRunner> CredentialBrokerLogin for BrokerService<R> {
@@ -79,7 +78,9 @@ impl<R: PluginRunner> Broker<R> {
             login: is_login,
             can_run_plugin,
             exec_plugin_caller,
+            min_lifetime,
         } = request.into_inner();
+        let min_lifetime = convert::min_lifetime(min_lifetime)?;
         let session = convert::session(session, &access);
         let pb::ExecPluginCaller { id, without_exec_info } = exec_plugin_caller.unwrap_or_default();
         let caller = Caller { without_exec_info, at_terminal: true, ..named(&peer, &id) };
@@ -100,6 +101,7 @@ impl<R: PluginRunner> Broker<R> {
         let request = cache::Request {
             attendant: Some(attendant),
             deadline: Some(limit),
+            min_lifetime,
             session,
             lender,
             is_login,
@@ -107,7 +109,9 @@ impl<R: PluginRunner> Broker<R> {
         };
         let (cache, subject) = (self.cache.clone(), Subject::of(&spec));
         let answer = async move {
-            cache.get(spec, &request).await.map_err(|failed| status::failed(&subject, &failed))
+            let issued =
+                cache.get(spec, &request).await.map_err(|failed| status::failed(&subject, &failed))?;
+            Ok(answer(&cache, &issued, min_lifetime))
         };
         let attended = AttendStream {
             answer: Some(Box::pin(answer.instrument(access.span("attend_credential")))),
@@ -171,7 +175,7 @@ impl Follow for AttendStream {
                     let news = AttendanceNews { time_left: None, ..self.reader.news() };
                     self.queue(news);
                     match answer {
-                        Ok(issued) => self.waiting.extend(preencoded::attended(&issued.encoded.frame).map(Ok)),
+                        Ok(frame) => self.waiting.extend(preencoded::attended(&frame).map(Ok)),
                         Err(status) => self.waiting.push_back(Err(status)),
                     }
                 }

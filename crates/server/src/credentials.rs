@@ -8,22 +8,23 @@ use bytes::Bytes;
 use credbroker_proto::v1::{self as pb, credential_broker_server::CredentialBroker};
 use http::Extensions;
 use prost::Message as _;
-use tokio::sync::watch;
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response, Status, Streaming};
 use tracing::Instrument as _;
 
 use super::{
-    access::{Access, Policies, watch_slot},
+    access::{Access, watch_slot},
     attend::Leases,
     audit_record::{self, Asked},
     broker::Broker,
     clusters::Clusters,
     convert::{self, deadline, named, wait_within},
-    preencoded::{self, Follow, MessageStream},
+    preencoded::{self, Follow as _, MessageStream},
+    references::References,
     status::{self, Subject},
+    watch::{CredentialStream, ReferenceWatch},
 };
 use credbroker_cache as cache;
-use credbroker_cache::{CacheError, Caller, CredentialWatch, ReportOutcome, Reported};
+use credbroker_cache::{Caller, CredentialCache, ReportOutcome, Reported};
 use credbroker_credential::Issued;
 use credbroker_fleet::resolver::CredentialRequest;
 use credbroker_observe::trace;
@@ -33,7 +34,7 @@ use credbroker_plugin::{
     verifiable_at,
 };
 use credbroker_runner::PluginRunner;
-use credbroker_uds_server::WatchSlot;
+use credbroker_uds_server::Charge;
 
 /// A `GetCredential`: who asks for what.
 #[derive(Clone, Debug)]
@@ -72,7 +73,7 @@ impl<R: PluginRunner> Broker<R> {
         audit_record::hit(&self.audit, access, &get.ask.source, || issued.generation.to_string());
         // The key alone does not say which provider it is.
         trace::names(|| self.resolver.resolve(get.ask).ok());
-        Some(self.answer(&issued, get.min_lifetime))
+        Some(answer(&self.cache, &issued, get.min_lifetime))
     }
 
     /// The framed answer to a request that memory did not answer.
@@ -92,13 +93,7 @@ impl<R: PluginRunner> Broker<R> {
         };
         let generation = |issued: &Arc<Issued>| Some(issued.generation.to_string());
         let issued = asked.issued(get.instrument(access.span("get_credential")).await, generation)?;
-        Ok(self.answer(&issued, min_lifetime))
-    }
-
-    /// The framed answer with `issued`, which says whether that lives for `min_lifetime`.
-    fn answer(&self, issued: &Issued, min_lifetime: Duration) -> Bytes {
-        let frame = &issued.encoded.frame;
-        if self.cache.is_short(issued, min_lifetime) { preencoded::short(frame) } else { frame.clone() }
+        Ok(answer(&self.cache, &issued, min_lifetime))
     }
 
     pub(super) async fn resolve(
@@ -116,6 +111,16 @@ impl<R: PluginRunner> Broker<R> {
         let verify_at = verifiable_at(&spec.provider, spec.target.as_ref(), ask.cluster.as_ref());
         Ok((spec, cache::Request { caller, deadline, verify_at, ..cache::Request::default() }))
     }
+}
+
+/// The framed answer with `issued`, which says whether that lives for `min_lifetime`.
+pub(super) fn answer<R: PluginRunner>(
+    cache: &CredentialCache<R>,
+    issued: &Issued,
+    min_lifetime: Duration,
+) -> Bytes {
+    let frame = &issued.encoded.frame;
+    if cache.is_short(issued, min_lifetime) { preencoded::short(frame) } else { frame.clone() }
 }
 
 #[derive(Debug)]
@@ -141,14 +146,20 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
         &self,
         request: Request<pb::WatchCredentialRequest>,
     ) -> Result<Response<MessageStream<pb::WatchCredentialResponse>>, Status> {
-        let broker = &self.broker;
         let (access, slot) = (Arc::clone(Access::of(&request)?), watch_slot(&request)?);
         let ask = convert::ask(request.into_inner().r#ref, &access, Verb::Watch)?;
-        let asked = Asked::credential(&broker.audit, &access, Verb::Watch, &ask.source);
-        broker.resolver.settled(&ask).await;
-        let caller = named(&access.peer, "");
-        let following = CredentialStream::start(Arc::clone(broker), ask, (Arc::clone(&access), caller), slot);
-        Ok(asked.decided(following)?.response())
+        let watch = ReferenceWatch::start(Arc::clone(&self.broker), ask, access).await?;
+        Ok(CredentialStream { watch, _slot: slot }.response())
+    }
+
+    /// The slot of the stream is taken already: it is known to be a stream before its first message.
+    async fn watch_credentials(
+        &self,
+        request: Request<Streaming<pb::WatchCredentialsRequest>>,
+    ) -> Result<Response<MessageStream<pb::WatchCredentialsResponse>>, Status> {
+        let access = Arc::clone(Access::of(&request)?);
+        let charge = request.extensions().get::<Arc<Charge>>().map(Arc::clone).ok_or_else(status::no_peer)?;
+        Ok(References::new(Arc::clone(&self.broker), access, charge, request.into_inner()).response())
     }
 
     async fn report_rejected(
@@ -206,97 +217,6 @@ impl<R: PluginRunner> BrokerService<R> {
     ) -> Result<Arc<Rights>, Status> {
         let access = Access::of(request)?;
         Asked::call(&self.broker.audit, access, call).decided(access.need(verb))
-    }
-}
-
-/// An open watch: the request, and the run that it currently leads to.
-struct CredentialStream<R> {
-    broker: Arc<Broker<R>>,
-    ask: CredentialRequest,
-    access: Arc<Access>,
-    policies: Policies,
-    caller: Caller,
-    subject: Subject,
-    watch: CredentialWatch<R>,
-    /// Notified when the ClusterProfile changes. `None`: the watch is not for a profile.
-    profile: Option<watch::Receiver<u64>>,
-    _slot: WatchSlot,
-}
-
-impl<R: PluginRunner> CredentialStream<R> {
-    fn start(
-        broker: Arc<Broker<R>>,
-        mut ask: CredentialRequest,
-        (access, caller): (Arc<Access>, Caller),
-        slot: WatchSlot,
-    ) -> Result<Self, Status> {
-        // Before the rights are read: a change in between is not lost.
-        let policies = access.changes();
-        let Broker { cache, resolver, .. } = &*broker;
-        let spec = access.resolve(resolver, &mut ask)?;
-        trace::names(|| Some(&spec));
-        let subject = Subject::of(&spec);
-        let profile = resolver.follow(&spec);
-        let watch = cache.watch(spec, caller).map_err(|failed| status::failed(&subject, &failed))?;
-        Ok(Self { broker, ask, access, policies, caller, subject, watch, profile, _slot: slot })
-    }
-
-    /// Ends the watch if the new access rules do not allow it.
-    fn keep_right(&mut self) -> Result<(), Status> {
-        self.ask.permit = self.ask.permit.with(self.access.rights());
-        let CredentialRequest { source, permit, .. } = &self.ask;
-        let allowed = source.check(permit, &self.subject.provider, self.subject.profile.as_ref());
-        if allowed.is_ok() {
-            return Ok(());
-        }
-        let asked = Asked::credential(&self.broker.audit, &self.access, Verb::Watch, source);
-        asked.decided(allowed.map_err(|error| status::unresolved(&error, source)))
-    }
-
-    /// Follows the profile to another endpoint or provider, which has another key. If the profile no longer leads to a
-    /// run, the watch ends: its credential is for another cluster. So it does if the provider has another definition.
-    fn move_with_profile(&mut self) -> Result<(), Status> {
-        if let Some(why) = self.watch.retirement() {
-            return Err(status::failed(&self.subject, &CacheError::Retired(why).into()));
-        }
-        let Broker { cache, resolver, .. } = &*self.broker;
-        let spec = self.access.resolve(resolver, &mut self.ask)?;
-        let (profile, subject) = (resolver.follow(&spec), Subject::of(&spec));
-        // Replaced even if the key is the same. A profile that is deleted and created again at once keeps its key, but the
-        // cache has dropped the entry that the old watch follows.
-        let watch = cache.watch(spec, self.caller);
-        let mut watch = watch.map_err(|failed| status::failed(&self.subject, &failed))?;
-        watch.succeeds(&self.watch);
-        (self.watch, self.profile, self.subject) = (watch, profile, subject);
-        Ok(())
-    }
-}
-
-impl<R: PluginRunner> Follow for CredentialStream<R> {
-    async fn next(&mut self) -> Option<Result<Bytes, Status>> {
-        loop {
-            let moved = tokio::select! {
-                biased;
-                Ok(()) = self.policies.changed() => self.keep_right(),
-                () = changed(self.profile.as_mut()) => self.move_with_profile(),
-                news = self.watch.next() => {
-                    let news = news.map(|issued| issued.encoded.frame.clone());
-                    return Some(news.map_err(|failed| status::failed(&self.subject, &failed)));
-                }
-            };
-            if let Err(status) = moved {
-                return Some(Err(status));
-            }
-        }
-    }
-}
-
-/// Waits until the profile changes or is deleted; without end if there is no profile.
-async fn changed(profile: Option<&mut watch::Receiver<u64>>) {
-    match profile {
-        // An error means that the profile was deleted, which is also a change.
-        Some(profile) => drop(profile.changed().await),
-        None => std::future::pending().await,
     }
 }
 

@@ -40,6 +40,7 @@ use credbroker_runner::{LiveRuns, PluginRunner};
 
 /// Prefix of streaming methods that count as watches. Their requests are streams too.
 const REFLECTION: &str = "/grpc.reflection.";
+const WATCH_CREDENTIALS: &str = "/credbroker.v1.CredentialBroker/WatchCredentials";
 const HEALTH: &str = "/grpc.health.v1.Health/";
 
 fn services<R: PluginRunner>(broker: &Arc<Broker<R>>) -> Routes {
@@ -175,8 +176,9 @@ impl<R: PluginRunner> uds::Program for Gate<R> {
             return Err(self.refused(access, path, access.denied()));
         }
         Ok(match path {
-            // The broker's own services take a slot themselves.
+            // The broker's other services take a slot themselves.
             "/grpc.health.v1.Health/Watch" => CallKind::Watch,
+            WATCH_CREDENTIALS => CallKind::Stream,
             _ if path.starts_with(REFLECTION) => CallKind::Stream,
             _ => CallKind::Call,
         })

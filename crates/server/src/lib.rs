@@ -17,7 +17,9 @@ mod metrics;
 mod monitor;
 mod paging;
 mod preencoded;
+mod references;
 mod status;
+mod watch;
 
 pub use access::{Access, Policies};
 pub use audit_record::record_runs;

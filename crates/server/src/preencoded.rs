@@ -20,7 +20,7 @@ use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::Frame;
 use prost::{
     Message,
-    encoding::{encode_varint, encoded_len_varint},
+    encoding::{self, encode_varint, encoded_len_varint},
 };
 use tonic::{Response, Status, body::Body};
 
@@ -82,13 +82,17 @@ pub(super) fn message(body: &Bytes) -> Option<Bytes> {
 
 /// `message` as one uncompressed gRPC message on the wire.
 pub(super) fn frame(message: &impl Message) -> Bytes {
-    let length = message.encoded_len();
-    let mut frame = BytesMut::with_capacity(HEAD + length);
-    frame.put_u8(0);
-    frame.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
-    // Cannot fail: the buffer has the capacity.
-    let _complete = message.encode(&mut frame);
+    let mut frame = BytesMut::with_capacity(HEAD + message.encoded_len());
+    put_frame(message, &mut frame);
     frame.freeze()
+}
+
+/// Puts the [`frame`] of `message`.
+pub(super) fn put_frame(message: &impl Message, frames: &mut BytesMut) {
+    frames.put_u8(0);
+    frames.put_u32(u32::try_from(message.encoded_len()).unwrap_or(u32::MAX));
+    // Cannot fail: the buffer grows.
+    let _complete = message.encode(frames);
 }
 
 /// The parts of an `AttendCredentialResponse` that has the message of `frame`, a `GetCredentialResponse`, as its event.
@@ -101,6 +105,17 @@ pub(super) fn attended(frame: &Bytes) -> [Bytes; 2] {
     start.put_u8(EVENT);
     encode_varint(answer.len() as u64, &mut start);
     [start.freeze(), answer]
+}
+
+/// Puts the start of the `WatchCredentialsResponse` with this number that has the fields of `frame`, and returns the rest.
+pub(super) fn numbered(number: u64, frame: &Bytes, answers: &mut BytesMut) -> Bytes {
+    const NUMBER: u32 = 3;
+    let answer = frame.slice(HEAD.min(frame.len())..);
+    let length = encoding::uint64::encoded_len(NUMBER, &number) + answer.len();
+    answers.put_u8(0);
+    answers.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
+    encoding::uint64::encode(NUMBER, &number, answers);
+    answer
 }
 
 /// `frame`, a `GetCredentialResponse`, with `is_short`. A copy: an answer from memory is one piece, and few are short.

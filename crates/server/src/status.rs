@@ -6,12 +6,13 @@ mod tests;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use credbroker_proto::{CLUSTER, CONTEXT, DOMAIN, ID, LIMIT, PROVIDER, Reason, to_tonic};
+use credbroker_proto::{CLUSTER, CONTEXT, DOMAIN, ID, LIMIT, PROVIDER, Reason, to_tonic, v1 as pb};
 use tokio::task::JoinError;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
 pub(super) use self::reasons::{cache_reason, profile_reason, resolve_reason};
+use super::convert;
 use credbroker_cache::{CacheError, Failed};
 use credbroker_credential::text::{chain, quoted, shown};
 use credbroker_fleet::resolver::Source;
@@ -189,6 +190,12 @@ pub(super) fn refusal(why: Refusal) -> Status {
             let message = format!("the request was not received completely within {limit:?}; send it again");
             status(Reason::RequestIncomplete, &message, None, [])
         }
+        Refusal::Large(most) => {
+            let most = most >> 10;
+            invalid(&format!(
+                "a message of the stream is larger than {most} KiB, which is the limit; send several"
+            ))
+        }
         Refusal::Draining => draining(),
         Refusal::Defect => defect(),
     }
@@ -232,6 +239,19 @@ fn too_many(Full { limit, who, most }: Full) -> Status {
     };
     let retry = (who != "this connection").then_some(SUCCESSOR);
     status(Reason::Overloaded, &message, retry, [(LIMIT, name.to_owned())])
+}
+
+/// What `status` says, as a message of a stream that goes on.
+pub(super) fn failure(status: &Status) -> pb::Failure {
+    let details = status.get_error_details();
+    let (name, metadata) = details.error_info().map_or_else(Default::default, |info| {
+        let metadata = info.metadata.iter().map(|(name, value)| (name.clone(), value.clone()));
+        (info.reason.as_str(), metadata.collect())
+    });
+    let bare = status.message().strip_suffix(&format!(" ({name})")).unwrap_or(status.message());
+    let retry_after = details.retry_info().and_then(|retry| retry.retry_delay).and_then(convert::duration);
+    let reason = pb::ErrorReason::from_str_name(name).unwrap_or_default().into();
+    pb::Failure { reason, message: bare.to_owned(), retry_after, metadata }
 }
 
 /// Makes every status. The message ends with the reason, for clients that do not decode details.

@@ -167,6 +167,8 @@ pub enum Refusal {
     Full(Full),
     /// The request was not received completely in this time.
     Incomplete(Duration),
+    /// A message of a stream is larger than so many bytes.
+    Large(usize),
     /// The server ends.
     Draining,
     /// A panic ended the call.

@@ -19,7 +19,7 @@ use tonic::{Code, Status, body::Body};
 use crate::{
     account::Refusal,
     program::{CallKind, Program},
-    request_body::{keep_what_is_read, stream, whole},
+    request_body::{keep_what_is_read, messages, whole},
     response_body::{ResponseBody, Watching},
     traffic::{Call, Traffic, WatchSlot, WatchSlots},
 };
@@ -71,7 +71,7 @@ fn serve_call<P: Program>(
         let traffic = &shared.traffic;
         let received = match admitted {
             Err(status) => Err(status),
-            Ok((CallKind::Stream, slot)) => Ok((stream(body, traffic, P::status), slot)),
+            Ok((CallKind::Stream, slot)) => Ok((messages(body, traffic, P::status), slot)),
             Ok((_, slot)) => match whole(body, &mut head, traffic, P::status).await {
                 Err(status) => Err(status),
                 Ok(bytes) => match shared.program.recall(&shared.peer, &mut head, &bytes) {

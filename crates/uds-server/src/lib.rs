@@ -34,7 +34,7 @@ pub use linux::Peer;
 pub use places::{Limits, affordable_runs};
 pub use program::{CallKind, Program};
 pub use publication::{Publication, publish};
-pub use request_body::REQUEST;
+pub use request_body::{MESSAGE, REQUEST};
 pub use response_body::{Loss, error_trailers, ok_trailers};
 pub use socket_place::{SocketError, SocketOptions};
 pub use traffic::{Charge, WatchSlot, WatchSlots};

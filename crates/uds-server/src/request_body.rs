@@ -4,12 +4,12 @@
 use std::{future::poll_fn, mem, pin::Pin, sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
-use futures_util::StreamExt as _;
+use futures_util::{future::OptionFuture, stream};
 use http::{HeaderName, HeaderValue, request::Parts};
-use http_body_util::{BodyStream, StreamBody};
-use hyper::body::{Body as _, Incoming};
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::body::{Body as HttpBody, Frame, Incoming};
 use tokio::time::sleep;
-use tonic::{Status, body::Body};
+use tonic::{Status, body::Body, codegen::StdError};
 
 use crate::{
     account::Refusal,
@@ -21,7 +21,11 @@ pub(crate) type Statuses = fn(Refusal) -> Status;
 
 /// Maximum size of a request in bytes.
 pub const REQUEST: usize = 256 * 1024;
-/// Time from the headers of a request to its last byte.
+/// Maximum size in bytes of one message of a stream.
+pub const MESSAGE: usize = 64 * 1024;
+/// Bytes before a message: the compression flag and the length.
+const HEAD: usize = 5;
+/// Time from the headers of a request to its last byte, and from the first byte of a message of a stream to its last.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// The headers that services and tonic read.
 const READ: [&str; 5] = ["content-type", "grpc-timeout", "grpc-encoding", "grpc-accept-encoding", "te"];
@@ -63,7 +67,7 @@ pub(crate) fn whole<'a>(
             let charge = charge.get_or_insert_with(|| Charge::unfinished(traffic));
             charge.receive(bytes.capacity() - before).map_err(statuses)?;
             // Enough for the service to refuse a request that is too large: it reads the length before the message.
-            if is_last || bytes.len() > REQUEST + 5 {
+            if is_last || bytes.len() > REQUEST + HEAD {
                 break;
             }
         }
@@ -71,16 +75,80 @@ pub(crate) fn whole<'a>(
     }
 }
 
-/// The request of a method that takes a stream of messages. It ends when the peer ends it or the connection has to end.
-pub(crate) fn stream(body: Incoming, traffic: &Arc<Traffic>, statuses: Statuses) -> Body {
-    let charge = Charge::unfinished(traffic);
-    let frames = BodyStream::new(body).map(move |frame| {
-        let frame = frame.map_err(|error| Status::from_error(Box::new(error)))?;
-        // Bytes count until the stream ends, because the reader may keep bytes that it has not decoded.
-        charge.receive(frame.data_ref().map_or(0, Bytes::len)).map_err(statuses)?;
-        Ok::<_, Status>(frame)
+/// The request of a method that takes a stream of messages, passed on message by message. It fails when the connection has
+/// to end.
+pub(crate) fn messages(body: Incoming, traffic: &Arc<Traffic>, statuses: Statuses) -> Body {
+    let frames = stream::unfold(Some(Messages::new(body, traffic)), move |reading| async move {
+        let mut reading = reading?;
+        match reading.next(statuses).await {
+            Ok(message) => Some((Ok(Frame::data(message?)), Some(reading))),
+            Err(status) => Some((Err(status), None)),
+        }
     });
-    Body::new(StreamBody::new(frames.take_until(traffic.end.clone().cancelled_owned())))
+    Body::new(StreamBody::new(frames))
+}
+
+/// An open request body.
+struct Messages<B> {
+    body: B,
+    /// What was received of the next messages.
+    received: BytesMut,
+    /// Counts `received`, and the message that was passed on last: its reader may not have decoded it.
+    charge: Charge,
+    traffic: Arc<Traffic>,
+}
+
+impl<B: HttpBody<Data = Bytes, Error: Into<StdError>> + Unpin> Messages<B> {
+    fn new(body: B, traffic: &Arc<Traffic>) -> Self {
+        let (charge, traffic) = (Charge::unfinished(traffic), Arc::clone(traffic));
+        Self { body, received: BytesMut::new(), charge, traffic }
+    }
+
+    /// The next message, as it was framed. `None`: the peer has ended the stream. There is no limit to the time before a
+    /// message.
+    async fn next(&mut self, statuses: Statuses) -> Result<Option<Bytes>, Status> {
+        let Self { body, received, charge, traffic } = self;
+        *charge = Charge::unfinished(traffic);
+        charge.receive(received.len()).map_err(statuses)?;
+        let mut deadline = None;
+        loop {
+            if let Some(length) = framed(received).map_err(statuses)? {
+                return Ok(Some(received.split_to(length).freeze()));
+            }
+            if !received.is_empty() {
+                deadline.get_or_insert_with(|| Box::pin(sleep(DEADLINE)));
+            }
+            let frame = tokio::select! {
+                biased;
+                frame = body.frame() => frame,
+                () = traffic.end.cancelled() => return Err(statuses(Refusal::Draining)),
+                Some(()) = OptionFuture::from(deadline.as_mut()) => {
+                    return Err(statuses(Refusal::Incomplete(DEADLINE)));
+                }
+            };
+            match frame {
+                Some(Ok(frame)) => {
+                    let Ok(data) = frame.into_data() else { continue };
+                    charge.receive(data.len()).map_err(statuses)?;
+                    received.extend_from_slice(&data);
+                }
+                Some(Err(error)) => return Err(Status::from_error(error.into())),
+                // The reader refuses a part of a message.
+                None => return Ok((!received.is_empty()).then(|| received.split().freeze())),
+            }
+        }
+    }
+}
+
+/// The length of the framed message that `received` begins with. `None`: it is not complete.
+fn framed(received: &[u8]) -> Result<Option<usize>, Refusal> {
+    let Some(([_compressed, length @ ..], rest)) = received.split_first_chunk::<HEAD>() else {
+        return Ok(None);
+    };
+    match usize::try_from(u32::from_be_bytes(*length)) {
+        Ok(length) if length <= MESSAGE => Ok((length <= rest.len()).then_some(HEAD + length)),
+        _ => Err(Refusal::Large(MESSAGE)),
+    }
 }
 
 /// Keeps of the head of a waiting request only what services and tonic read, without the buffer that the peer sent it in.
@@ -94,3 +162,6 @@ pub(crate) fn keep_what_is_read(head: &mut Parts) {
     let path = head.uri.path_and_query().map(ToString::to_string);
     head.uri = path.and_then(|path| path.parse().ok()).unwrap_or_default();
 }
+
+#[cfg(test)]
+mod tests;

@@ -233,6 +233,13 @@ pub struct Charge {
     counter: fn(&Traffic) -> &AtomicUsize,
 }
 
+/// One in an account without a limit.
+impl Default for Charge {
+    fn default() -> Self {
+        Self::new(&Arc::default())
+    }
+}
+
 impl Charge {
     pub(crate) fn new(traffic: &Arc<Traffic>) -> Self {
         Self { bytes: 0.into(), traffic: Arc::clone(traffic), counter: |traffic| &traffic.charged }
@@ -241,6 +248,12 @@ impl Charge {
     /// That of a request until it is received.
     pub(crate) fn unfinished(traffic: &Arc<Traffic>) -> Self {
         Self { bytes: 0.into(), traffic: Arc::clone(traffic), counter: |traffic| &traffic.unfinished }
+    }
+
+    /// Another charge to the same account, for a part of the call that may end before the call.
+    #[must_use]
+    pub fn part(&self) -> Self {
+        Self::new(&self.traffic)
     }
 
     /// Charges `bytes` until the call has ended.

@@ -14,13 +14,12 @@ const LIMIT: Duration = Duration::from_millis(50);
 pub(crate) async fn measure(report: &mut Report, directory: &Path, connections: usize) -> Result<()> {
     let mut subject = Subject::start(directory).await?;
     let mut watchers = Watchers::connect(subject.socket(), connections).await?;
-    watchers.watch(WATCHES_EACH).await?;
+    watchers.watch(WATCHES_EACH, false).await?;
 
     let mut took = Vec::with_capacity(ROTATIONS * watchers.count());
     for _ in 0..ROTATIONS {
-        let printed = subject.rotate().await?;
-        let received = watchers.all().await?;
-        took.extend(received.iter().map(|at| at.duration_since(printed).unwrap_or_default()));
+        subject.rotate().await?;
+        took.extend(watchers.all().await?);
     }
     took.sort_unstable();
 
@@ -33,6 +32,6 @@ pub(crate) async fn measure(report: &mut Report, directory: &Path, connections: 
     Ok(())
 }
 
-fn millis(duration: Duration) -> String {
+pub(crate) fn millis(duration: Duration) -> String {
     format!("{:.1} ms", duration.as_secs_f64() * 1000.0)
 }

@@ -7,6 +7,7 @@
 mod fan_out;
 mod memory;
 mod reading;
+mod stream;
 mod subject;
 mod switch;
 mod watchers;
@@ -26,5 +27,7 @@ async fn main() -> Result<ExitCode> {
     for connections in [10, 100] {
         fan_out::measure(&mut report, &directory.path().join(connections.to_string()), connections).await?;
     }
+    stream::one(&mut report, &directory.path().join("one")).await?;
+    stream::many(&mut report, &directory.path().join("many")).await?;
     Ok(if report.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -20,13 +20,13 @@ pub(crate) async fn measure(report: &mut Report, directory: &Path) -> Result<()>
     let mut subject = Subject::start(directory).await?;
     // The memory that does not depend on the watches is not measured.
     let mut first = Watchers::connect(subject.socket(), 1).await?;
-    first.watch(1).await?;
+    first.watch(1, false).await?;
     let before = after_a_rotation(&mut subject, &mut first).await?;
 
     let mut watchers = Watchers::connect(subject.socket(), CONNECTIONS).await?;
-    watchers.watch(1).await?;
+    watchers.watch(1, false).await?;
     let one_each = after_a_rotation(&mut subject, &mut watchers).await?;
-    watchers.watch(FURTHER).await?;
+    watchers.watch(FURTHER, false).await?;
     let many_each = after_a_rotation(&mut subject, &mut watchers).await?;
 
     section(&format!("Memory: {CONNECTIONS} connections, 1 watch and then {} on each", FURTHER + 1));

@@ -1,10 +1,6 @@
 //! The broker that is measured: when its credential changed, and how much memory it has.
 
-use std::{
-    fs,
-    path::Path,
-    time::{Duration, SystemTime},
-};
+use std::path::Path;
 
 use anyhow::{Result, ensure};
 use credbroker_client::{
@@ -16,15 +12,25 @@ use credbroker_lab::{
     memory,
 };
 
-/// Says when it prints, in nanoseconds since 1970; its token, of 1,200 bytes, is another one at each run.
+/// The provider of many credentials, one for each value of KEY.
+pub(crate) const KEYS: &str = "keys";
+
+/// Its token is another one at each run, and begins with the time in nanoseconds since 1970: of 1,200 bytes, or for a key of
+/// 2,000.
 const PLUGIN: &str = r#"#!/bin/sh
-directory=$(dirname "$0")
-echo run >> "$directory/runs"
+echo run >> "${0%/*}/runs"
+start='{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","status":{"token":"@'
+if [ -n "$KEY" ]; then
+    printf '%s%s@%01979d"}}\n' "$start" "$(date +%s%N)" "$KEY"
+    exit
+fi
 token=$(head -c 900 /dev/urandom | base64 -w 0)
 expiry=$(date -u -d '+1 hour' +%Y-%m-%dT%H:%M:%SZ)
-date +%s%N > "$directory/printed"
-printf '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","status":{"token":"%s","expirationTimestamp":"%s"}}\n' "$token" "$expiry"
+printf '%s%s@%s","expirationTimestamp":"%s"}}\n' "$start" "$(date +%s%N)" "$token" "$expiry"
 "#;
+
+/// Room for 20,000 watches of one process, and for 10,000 credentials.
+const LIMITS: &str = "limits: {bytes: 256Mi, entries: 16384, entryBytes: 256Mi}\n";
 
 /// A broker, and a connection that steers it.
 #[derive(Debug)]
@@ -38,8 +44,21 @@ impl Subject {
     /// Starts it in a new `directory`; its first credential is there.
     pub(crate) async fn start(directory: &Path) -> Result<Self> {
         broker::private(directory)?;
-        // Room for 10,000 watches of one process: the default is a share of 40 MiB.
-        let running = broker::start(directory, PLUGIN, "limits: {bytes: 134217728}\n")?;
+        let command = directory.join("plugin");
+        let running = broker::start(
+            directory,
+            PLUGIN,
+            &format!(
+                "\
+- name: {KEYS}
+  execConfig: {{apiVersion: client.authentication.k8s.io/v1, command: {}, interactiveMode: Never}}
+  callerEnv: [KEY]
+  unknownExpiryMaxAge: 12h
+issuers: [{{name: {KEYS}, runsPerSecond: 10000, concurrency: 4}}]
+{LIMITS}",
+                command.display()
+            ),
+        )?;
         let steering = Client::connect(&Socket::at(&running.socket)).await?;
         steering.credential(&CredentialRef::provider(PROVIDER)).await?;
         Ok(Self { running, steering, rotations: 1 })
@@ -49,16 +68,21 @@ impl Subject {
         &self.running.socket
     }
 
-    /// Has the plugin run, once, and returns when it printed the new credential.
-    pub(crate) async fn rotate(&mut self) -> Result<SystemTime> {
+    /// Has the plugin run, once.
+    pub(crate) async fn rotate(&mut self) -> Result<()> {
         self.rotations += 1;
         let (admin, selector) = (self.steering.admin(), Selector::Provider(PROVIDER.to_owned()));
         admin.refresh(&selector).await?;
         let held = admin.credentials(&selector).await?;
         ensure!(held.iter().all(|held| held.state == State::Valid), "{held:?}");
         ensure!(self.running.runs() == self.rotations, "one run for each rotation");
-        let printed = fs::read_to_string(self.running.directory.join("printed"))?;
-        Ok(SystemTime::UNIX_EPOCH + Duration::from_nanos(printed.trim().parse()?))
+        Ok(())
+    }
+
+    /// Has the plugin run for each key.
+    pub(crate) async fn rotate_keys(&self) -> Result<()> {
+        self.steering.admin().refresh(&Selector::Provider(KEYS.to_owned())).await?;
+        Ok(())
     }
 
     /// Its resident memory, in bytes.

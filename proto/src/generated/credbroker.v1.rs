@@ -877,7 +877,7 @@ pub mod credential_broker_client {
         /// that it chooses, and each answer names the number. For a slow reader only the newest state of each reference waits. A
         /// Failure ends the watch of its reference and nothing else: the client adds the reference again, not before `retry_after`.
         /// The stream ends with UNAVAILABLE and RetryInfo when the broker shuts down, with PEER_DENIED when the access rules no
-        /// longer allow it, with INVALID_REQUEST after a request that is not valid, and with OK, after all that waits has been
+        /// longer allow it, with INVALID_REQUEST after a request that is too large or adds a number in use, and with OK, after all that waits has been
         /// sent, when the client has closed its side and no reference is left.
         pub async fn watch_credentials(
             &mut self,
@@ -1035,7 +1035,7 @@ pub mod credential_broker_server {
         /// that it chooses, and each answer names the number. For a slow reader only the newest state of each reference waits. A
         /// Failure ends the watch of its reference and nothing else: the client adds the reference again, not before `retry_after`.
         /// The stream ends with UNAVAILABLE and RetryInfo when the broker shuts down, with PEER_DENIED when the access rules no
-        /// longer allow it, with INVALID_REQUEST after a request that is not valid, and with OK, after all that waits has been
+        /// longer allow it, with INVALID_REQUEST after a request that is too large or adds a number in use, and with OK, after all that waits has been
         /// sent, when the client has closed its side and no reference is left.
         async fn watch_credentials(
             &self,

@@ -1374,6 +1374,9 @@ pub struct AttendCredentialRequest {
     /// As in GetCredentialRequest.
     #[prost(message, optional, tag = "5")]
     pub exec_plugin_caller: ::core::option::Option<super::v1::ExecPluginCaller>,
+    /// As in GetCredentialRequest. A login runs the plugin in any case.
+    #[prost(message, optional, tag = "6")]
+    pub min_lifetime: ::core::option::Option<::prost_types::Duration>,
 }
 /// One message of AttendCredential.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

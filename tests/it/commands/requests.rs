@@ -20,6 +20,21 @@ fn refresh_runs_the_plugin_of_a_provider_that_was_never_requested() {
 }
 
 #[test]
+fn a_credential_that_lives_shorter_than_needed_comes_with_a_note() {
+    let plugin = FakePlugin::builder().token_per_run().expires_in(240).build();
+    let broker = broker(&json!([provider("gke", &plugin)]));
+    let get = |lifetime| run(&broker, &["get", "gke", "-o", "token", "--min-lifetime", lifetime]);
+    let output = get("3m");
+    assert_eq!(stdout(&output), "token-1\n", "{output:?}");
+    assert_eq!(stderr(&output), "");
+    let output = get("10m");
+    assert_eq!(stdout(&output), "token-1\n", "{output:?}");
+    assert_eq!(output.status.code(), Some(0));
+    insta::assert_snapshot!(stderr(&output).trim_end(), @"credbroker get: provider gke: the credential expires before the time of --min-lifetime: its plugin has issued no better one, or may not run now");
+    assert_eq!(plugin.runs(), 1, "the run is a moment ago");
+}
+
+#[test]
 fn a_first_run_that_fails_fails_the_refresh() {
     let failing = FakePlugin::builder().stderr("no session").exit_code(3).build();
     let mut missing = provider("missing", &failing);

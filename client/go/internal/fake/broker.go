@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -33,9 +34,10 @@ type Broker struct {
 	clusters    map[string]*pb.ClusterState
 	hubSynced   bool
 	onReport    func(generation string) *pb.WatchCredentialResponse
+	minLifetime *durationpb.Duration
 	reports     []string
 	watches     int
-	limit       int64
+	streams     int
 	server      *grpc.Server
 }
 
@@ -65,7 +67,7 @@ func (b *Broker) Start() {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	server := grpc.NewServer(grpc.StatsHandler(counters{}))
+	server := grpc.NewServer()
 	pb.RegisterCredentialBrokerServer(server, b)
 	b.mu.Lock()
 	b.server = server
@@ -119,9 +121,6 @@ func (b *Broker) RemoveCluster(namespace, name string) {
 // SetHub says whether the broker has read its hub.
 func (b *Broker) SetHub(synced bool) { b.change(func() { b.hubSynced = synced }) }
 
-// LimitWatches refuses more watches of credentials on one connection.
-func (b *Broker) LimitWatches(limit int64) { b.change(func() { b.limit = limit }) }
-
 // Reports returns the generations that were reported.
 func (b *Broker) Reports() []string {
 	b.mu.Lock()
@@ -134,6 +133,13 @@ func (b *Broker) Watches() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.watches
+}
+
+// Streams returns the number of WatchCredentials streams since the broker was made.
+func (b *Broker) Streams() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.streams
 }
 
 // Wait waits until a condition holds for the number of open watches of credentials.
@@ -188,8 +194,18 @@ func (b *Broker) state(name string) (*pb.WatchCredentialResponse, chan struct{},
 	return credential, b.changed, err
 }
 
+// MinLifetime is what the last GetCredential needed. nil: it said nothing.
+func (b *Broker) MinLifetime() *durationpb.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.minLifetime
+}
+
 // GetCredential implements the contract.
 func (b *Broker) GetCredential(_ context.Context, request *pb.GetCredentialRequest) (*pb.GetCredentialResponse, error) {
+	b.mu.Lock()
+	b.minLifetime = request.GetMinLifetime()
+	b.mu.Unlock()
 	held, _, err := b.state(refName(request.GetRef()))
 	if err != nil {
 		return nil, err
@@ -199,35 +215,95 @@ func (b *Broker) GetCredential(_ context.Context, request *pb.GetCredentialReque
 
 // WatchCredential implements the contract.
 func (b *Broker) WatchCredential(request *pb.WatchCredentialRequest, stream grpc.ServerStreamingServer[pb.WatchCredentialResponse]) error {
-	open, limit := openWatches(stream.Context()), int64(0)
-	b.change(func() { b.watches++; limit = b.limit })
-	defer b.change(func() { b.watches-- })
-	defer open.Add(-1)
-	if open.Add(1) > limit && limit > 0 {
-		return tooManyWatches()
+	if err := stream.SendHeader(nil); err != nil {
+		return err
 	}
-	var sent *pb.WatchCredentialResponse
+	return b.follow(stream.Context(), request.GetRef(), stream.Send)
+}
+
+// WatchCredentials implements the contract.
+func (b *Broker) WatchCredentials(stream grpc.BidiStreamingServer[pb.WatchCredentialsRequest, pb.WatchCredentialsResponse]) error {
+	b.change(func() { b.streams++ })
+	if err := stream.SendHeader(nil); err != nil {
+		return err
+	}
+	var sending sync.Mutex
+	var running sync.WaitGroup
+	defer running.Wait()
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	stops := map[uint64]context.CancelFunc{}
 	for {
-		held, changed, err := b.state(refName(request.GetRef()))
+		request, err := stream.Recv()
 		if err != nil {
 			return err
 		}
-		if held == nil {
-			if err := stream.SendHeader(nil); err != nil {
-				return err
+		for _, number := range request.GetRemove() {
+			if stop := stops[number]; stop != nil {
+				stop()
 			}
-		} else if held != sent {
-			if err := stream.Send(held); err != nil {
+		}
+		for _, addition := range request.GetAdd() {
+			watched, stop := context.WithCancel(ctx)
+			stops[addition.GetNumber()] = stop
+			send := func(answer *pb.WatchCredentialsResponse) error {
+				answer.Number = addition.GetNumber()
+				sending.Lock()
+				defer sending.Unlock()
+				return stream.Send(answer)
+			}
+			running.Go(func() {
+				err := b.follow(watched, addition.GetRef(), func(held *pb.WatchCredentialResponse) error {
+					result := &pb.WatchCredentialsResponse_Credential{Credential: held.GetCredential()}
+					return send(&pb.WatchCredentialsResponse{Result: result, Cluster: held.GetCluster()})
+				})
+				if watched.Err() == nil {
+					send(&pb.WatchCredentialsResponse{Result: &pb.WatchCredentialsResponse_Failure{Failure: failureOf(err)}})
+				}
+			})
+		}
+	}
+}
+
+// follow sends a credential and each that replaces it, until ctx ends or there is a failure.
+func (b *Broker) follow(ctx context.Context, ref *pb.CredentialRef, send func(*pb.WatchCredentialResponse) error) error {
+	b.change(func() { b.watches++ })
+	defer b.change(func() { b.watches-- })
+	var sent *pb.WatchCredentialResponse
+	for {
+		held, changed, err := b.state(refName(ref))
+		if err != nil {
+			return err
+		}
+		if held != nil && held != sent {
+			if err := send(held); err != nil {
 				return err
 			}
 			sent = held
 		}
 		select {
 		case <-changed:
-		case <-stream.Context().Done():
-			return stream.Context().Err()
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
+}
+
+// failureOf returns a status as a message of a stream.
+func failureOf(err error) *pb.Failure {
+	from := status.Convert(err)
+	failure := &pb.Failure{Message: from.Message()}
+	for _, detail := range from.Details() {
+		switch info := detail.(type) {
+		case *errdetails.ErrorInfo:
+			failure.Reason = pb.ErrorReason(pb.ErrorReason_value[info.GetReason()])
+			failure.Metadata = info.GetMetadata()
+			failure.Message = strings.TrimSuffix(failure.Message, " ("+info.GetReason()+")")
+		case *errdetails.RetryInfo:
+			failure.RetryAfter = info.GetRetryDelay()
+		}
+	}
+	return failure
 }
 
 // ReportRejected implements the contract.

@@ -44,15 +44,23 @@ fn the_message_of_an_attending_call_is_that_of_its_type() {
     {
         let caller = ExecPluginCaller { id: "me".into(), without_exec_info: true };
         let exec_plugin_caller = login.then_some(caller);
+        let min_lifetime = login.then_some(prost_types::Duration { seconds: 600, nanos: 0 });
         let get = GetCredentialRequest {
             r#ref: r#ref.clone(),
             at_terminal: true,
             session: session.clone(),
             exec_plugin_caller: exec_plugin_caller.clone(),
-            min_lifetime: None,
+            min_lifetime,
         };
         let session = session.clone();
-        let attend = AttendCredentialRequest { r#ref, session, login, can_run_plugin, exec_plugin_caller };
+        let attend = AttendCredentialRequest {
+            r#ref,
+            session,
+            login,
+            can_run_plugin,
+            exec_plugin_caller,
+            min_lifetime,
+        };
         assert_eq!(attending(&get, login, can_run_plugin), framed(&attend));
     }
 }

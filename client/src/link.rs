@@ -1,4 +1,6 @@
-//! A pool of connections that many watches share.
+//! The connection to one broker, which all sources, lists of clusters and calls share.
+
+mod references;
 
 use std::{
     fmt,
@@ -7,50 +9,53 @@ use std::{
 
 use futures_core::Stream;
 use futures_util::{
-    FutureExt, StreamExt,
+    FutureExt as _, StreamExt as _,
     future::{BoxFuture, Shared},
+    stream::BoxStream,
 };
+use prost::Message as _;
 
+use self::references::References;
 use crate::{
     client::Client, cluster_state::ClusterChanges, credential::Credential, error::Error,
     reference::CredentialRef, socket::Socket,
 };
 
-/// The broker allows 1,000 by default; fewer keep what one lost connection costs small.
-const WATCHES_PER_CONNECTION: usize = 100;
+/// Maximum size in bytes of a reference that shares a stream with others: the broker takes messages of 64 KiB there.
+const SHARED: usize = 60 * 1024;
 
-/// Opens connections to one broker when they are needed, and closes those that are not.
-pub(crate) struct ConnectionPool {
+/// Connects to one broker when that is needed, and closes the connection with its last user.
+pub(crate) struct Link {
     socket: Socket,
     connect: Connect,
-    slots: Mutex<Vec<Slot>>,
+    open: Mutex<Option<Open>>,
 }
 
 /// Opens a connection; in tests, to a broker without a socket.
 type Connect = Box<dyn Fn(Socket) -> BoxFuture<'static, Result<Client, Error>> + Send + Sync>;
 
-/// One connection. All who wait for it share the outcome.
-struct Slot {
+/// The connection. All who wait for it share the outcome.
+struct Open {
     id: Arc<()>,
     client: Connecting,
     /// Users of the connection. It is closed with the last one.
     leases: usize,
-    /// The broker allows it no more watches.
-    full: bool,
+    /// The stream that has the watches of all sources. Opened by the first one.
+    references: Option<Arc<References>>,
 }
 
 type Connecting = Shared<BoxFuture<'static, Result<Client, Error>>>;
 
-/// A share of a connection, returned on drop.
+/// A share of the connection, returned on drop.
 struct Lease {
-    pool: Arc<ConnectionPool>,
-    slot: Arc<()>,
+    link: Arc<Link>,
+    id: Arc<()>,
 }
 
 /// The share of one watcher. It keeps its lease from one watch to the next, so that a watch that fails for a reason other
 /// than its connection costs no connection.
 pub(crate) struct Subscription {
-    pool: Arc<ConnectionPool>,
+    link: Arc<Link>,
     lease: Mutex<Option<Lease>>,
 }
 
@@ -58,10 +63,15 @@ impl Subscription {
     pub(crate) async fn watch(
         self: Arc<Self>,
         reference: &CredentialRef,
-    ) -> Result<impl Stream<Item = Result<Credential, Error>> + Send + Unpin + use<>, Error> {
-        let credentials = self.client().await?.watch(reference).await;
-        let credentials = credentials.inspect_err(|error| self.on_error(error))?;
-        Ok(self.over(credentials))
+    ) -> Result<BoxStream<'static, Result<Credential, Error>>, Error> {
+        let (client, message) = (self.client().await?, reference.message());
+        if message.encoded_len() <= SHARED {
+            let references = self.held().as_ref().and_then(|lease| lease.references(&client));
+            let references = references.ok_or_else(|| Error::ended(&self.link.socket))?;
+            return Ok(self.over(references.watch(message)).boxed());
+        }
+        let credentials = client.watch(reference).await.inspect_err(|error| self.on_error(error))?;
+        Ok(self.over(credentials).boxed())
     }
 
     pub(crate) async fn watch_clusters(
@@ -82,13 +92,13 @@ impl Subscription {
         })
     }
 
-    /// The connection of the last watch, if it takes another one.
+    /// The connection of the last watch, unless it is lost.
     fn connecting(&self) -> Connecting {
         let mut held = self.held();
         if let Some(connecting) = held.as_ref().and_then(Lease::connecting) {
             return connecting;
         }
-        let (lease, connecting) = ConnectionPool::lease(&self.pool, Slot::takes_a_watch);
+        let (lease, connecting) = Link::lease(&self.link);
         *held = Some(lease);
         connecting
     }
@@ -116,106 +126,100 @@ impl Subscription {
     }
 }
 
-impl ConnectionPool {
-    /// Connections to the broker that listens there. None is opened yet.
+impl Link {
+    /// A connection to the broker that listens there. It is not opened yet.
     pub(crate) fn new(socket: Socket) -> Arc<Self> {
         Self::over(socket, Box::new(|socket| async move { Client::connect(&socket).await }.boxed()))
     }
 
     fn over(socket: Socket, connect: Connect) -> Arc<Self> {
-        Arc::new(Self { socket, connect, slots: Mutex::default() })
+        Arc::new(Self { socket, connect, open: Mutex::default() })
     }
 
     /// The subscription of a new watcher.
     pub(crate) fn subscribe(self: &Arc<Self>) -> Arc<Subscription> {
-        Arc::new(Subscription { pool: Arc::clone(self), lease: Mutex::default() })
+        Arc::new(Subscription { link: Arc::clone(self), lease: Mutex::default() })
     }
 
-    /// One call. The limit of watches on a connection does not concern it.
+    /// One call.
     pub(crate) async fn call<T>(
         self: &Arc<Self>,
         call: impl AsyncFnOnce(Client) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let (lease, connecting) = Self::lease(self, |_| true);
+        let (lease, connecting) = Self::lease(self);
         let client = connecting.await.inspect_err(|_| lease.give_up())?;
         call(client).await.inspect_err(|error| _ = lease.on_error(error))
     }
 
-    /// A share of the first suitable connection, or of a new one.
-    fn lease(pool: &Arc<Self>, suitable: fn(&Slot) -> bool) -> (Lease, Connecting) {
-        let mut slots = pool.slots();
-        let suited = slots.iter_mut().find(|slot| suitable(slot));
-        let (slot, client) = if let Some(slot) = suited {
-            slot.leases += 1;
-            (Arc::clone(&slot.id), slot.client.clone())
-        } else {
-            let (id, client) = (Arc::new(()), (pool.connect)(pool.socket.clone()).shared());
-            slots.push(Slot { id: Arc::clone(&id), client: client.clone(), leases: 1, full: false });
-            (id, client)
-        };
-        (Lease { pool: Arc::clone(pool), slot }, client)
+    /// A share of the connection, or of a new one.
+    fn lease(link: &Arc<Self>) -> (Lease, Connecting) {
+        let mut open = link.open();
+        let open = open.get_or_insert_with(|| {
+            let client = (link.connect)(link.socket.clone()).shared();
+            Open { id: Arc::default(), client, leases: 0, references: None }
+        });
+        open.leases += 1;
+        (Lease { link: Arc::clone(link), id: Arc::clone(&open.id) }, open.client.clone())
     }
 
-    fn slots(&self) -> MutexGuard<'_, Vec<Slot>> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    fn open(&self) -> MutexGuard<'_, Option<Open>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Slot {
-    fn takes_a_watch(&self) -> bool {
-        !self.full && self.leases < WATCHES_PER_CONNECTION
+impl Open {
+    fn is_of(&self, lease: &Lease) -> bool {
+        Arc::ptr_eq(&self.id, &lease.id)
     }
 }
 
 impl Lease {
     /// `None`: the connection is lost.
     fn connecting(&self) -> Option<Connecting> {
-        let slots = self.pool.slots();
-        slots.iter().find(|slot| Arc::ptr_eq(&slot.id, &self.slot)).map(|slot| slot.client.clone())
+        self.link.open().as_ref().filter(|open| open.is_of(self)).map(|open| open.client.clone())
+    }
+
+    /// The stream of all sources on the connection, which is that of `client`. `None`: the connection is lost.
+    fn references(&self, client: &Client) -> Option<Arc<References>> {
+        let mut open = self.link.open();
+        let open = open.as_mut().filter(|open| open.is_of(self))?;
+        open.references.take_if(|references| references.are_over());
+        Some(Arc::clone(open.references.get_or_insert_with(|| References::start(client.clone()))))
     }
 
     /// The connection is lost, or was never opened. It gets no more users.
     fn give_up(&self) {
-        self.pool.slots().retain(|slot| !Arc::ptr_eq(&slot.id, &self.slot));
+        self.link.open().take_if(|open| open.is_of(self));
     }
 
     /// Handles the error of a call on the connection. Returns whether the next call needs another connection, which only
     /// an error of the connection itself causes.
     fn on_error(&self, error: &Error) -> bool {
-        if error.ends_connection() {
+        let is_lost = error.ends_connection();
+        if is_lost {
             self.give_up();
-            return true;
         }
-        let is_full = error.fills_connection();
-        if is_full
-            && let Some(slot) = self.pool.slots().iter_mut().find(|slot| Arc::ptr_eq(&slot.id, &self.slot))
-        {
-            slot.full = true;
-        }
-        is_full
+        is_lost
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let mut slots = self.pool.slots();
-        if let Some(index) = slots.iter().position(|slot| Arc::ptr_eq(&slot.id, &self.slot))
-            && let Some(slot) = slots.get_mut(index)
-        {
-            slot.leases -= 1;
-            if slot.leases == 0 {
-                slots.remove(index);
-            }
-        }
+        let mut open = self.link.open();
+        open.take_if(|open| {
+            let is_of = open.is_of(self);
+            open.leases -= usize::from(is_of);
+            is_of && open.leases == 0
+        });
     }
 }
 
-impl fmt::Debug for ConnectionPool {
+impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let open = self.slots().len();
-        f.debug_struct("ConnectionPool")
+        let is_open = self.open().is_some();
+        f.debug_struct("Link")
             .field("socket", &self.socket)
-            .field("open", &open)
+            .field("is_open", &is_open)
             .finish_non_exhaustive()
     }
 }

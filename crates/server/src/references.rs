@@ -1,0 +1,246 @@
+//! `WatchCredentials`: the watches of many references on one stream.
+//!
+//! The stream has no task. Its references are polled when the peer can take an answer, so what waits for a peer that does
+//! not read is a set of references that were woken; each is asked for its newest state.
+
+use std::{
+    collections::{HashMap, VecDeque, hash_map::Entry},
+    future::poll_fn,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use bytes::{Bytes, BytesMut};
+use credbroker_proto::v1::{
+    self as pb, watch_credentials_request::Addition, watch_credentials_response::Result as Outcome,
+};
+use futures_util::{
+    Stream, StreamExt as _,
+    stream::{self, AbortHandle, Abortable, BoxStream, SelectAll},
+};
+use prost::Message as _;
+use tonic::Status;
+
+use super::{
+    access::Access,
+    broker::Broker,
+    convert,
+    preencoded::{Follow, numbered, put_frame},
+    status,
+    watch::ReferenceWatch,
+};
+use credbroker_credential::Issued;
+use credbroker_fleet::resolver::CredentialRequest;
+use credbroker_plugin::access::Verb;
+use credbroker_runner::PluginRunner;
+use credbroker_uds_server::Charge;
+
+/// Bytes of a watched reference, besides what its request has.
+const REFERENCE: usize = 1024;
+/// Answers are collected in frames of so many bytes, the largest of HTTP/2: many small ones that wait for a peer would be
+/// searched by h2 for each that it sends.
+const FRAME: usize = 16 * 1024;
+/// A longer answer is not copied into a frame with others.
+const LONG: usize = 8 * 1024;
+
+type Requests = BoxStream<'static, Result<pb::WatchCredentialsRequest, Status>>;
+type Answers = BoxStream<'static, (u64, Result<Arc<Issued>, Status>)>;
+
+/// The state of one stream.
+pub(super) struct References<R> {
+    broker: Arc<Broker<R>>,
+    access: Arc<Access>,
+    charge: Arc<Charge>,
+    /// `None`: the peer has closed its side.
+    requests: Option<Requests>,
+    numbers: HashMap<u64, AbortHandle>,
+    watches: SelectAll<Abortable<Answers>>,
+    /// References of the last request that cannot be watched. No further request is read before they are answered.
+    refused: VecDeque<(u64, Arc<Status>)>,
+    /// Frames that are sent next.
+    frames: VecDeque<Bytes>,
+}
+
+impl<R: PluginRunner> References<R> {
+    pub(super) fn new(
+        broker: Arc<Broker<R>>,
+        access: Arc<Access>,
+        charge: Arc<Charge>,
+        requests: impl Stream<Item = Result<pb::WatchCredentialsRequest, Status>> + Send + 'static,
+    ) -> Self {
+        Self {
+            broker,
+            access,
+            charge,
+            requests: Some(requests.boxed()),
+            numbers: HashMap::new(),
+            watches: SelectAll::new(),
+            refused: VecDeque::new(),
+            frames: VecDeque::new(),
+        }
+    }
+
+    fn apply(
+        &mut self,
+        pb::WatchCredentialsRequest { add, remove }: pb::WatchCredentialsRequest,
+    ) -> Result<(), Status> {
+        for number in remove {
+            if let Some(watch) = self.numbers.remove(&number) {
+                watch.abort();
+            }
+        }
+        add.into_iter().try_for_each(|addition| self.add(addition))
+    }
+
+    fn add(&mut self, Addition { number, r#ref }: Addition) -> Result<(), Status> {
+        let Entry::Vacant(free) = self.numbers.entry(number) else {
+            let message = format!("the number {number} is in use: remove it before you add it");
+            return Err(status::invalid(&message));
+        };
+        let (charge, size) = (self.charge.part(), r#ref.as_ref().map_or(0, pb::CredentialRef::encoded_len));
+        let ask = convert::ask(r#ref, &self.access, Verb::Watch);
+        let ask =
+            ask.and_then(|ask| charge.charge(REFERENCE + 2 * size).map(|()| ask).map_err(status::refusal));
+        match ask {
+            Ok(ask) => {
+                let answers =
+                    answers(number, Arc::clone(&self.broker), ask, Arc::clone(&self.access), charge);
+                let (answers, abort) = stream::abortable(answers);
+                free.insert(abort);
+                self.watches.push(answers);
+            }
+            Err(status) => {
+                // Many small references of one request fail alike.
+                let last = self.refused.back().map(|(_, last)| last);
+                let same = last.filter(|last| last.message() == status.message()).map(Arc::clone);
+                self.refused.push_back((number, same.unwrap_or_else(|| status.into())));
+            }
+        }
+        Ok(())
+    }
+
+    fn poll_frames(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<(), Status>>> {
+        loop {
+            // One request, then what there is to answer: neither waits for the end of the other.
+            let request = match self.requests.as_mut().filter(|_| self.refused.is_empty()) {
+                Some(requests) => requests.poll_next_unpin(cx),
+                None => Poll::Pending,
+            };
+            let has_read = request.is_ready();
+            match request {
+                Poll::Ready(Some(request)) => {
+                    if let Err(status) = request.map_err(readable).and_then(|request| self.apply(request)) {
+                        return Poll::Ready(Some(Err(status)));
+                    }
+                }
+                Poll::Ready(None) => self.requests = None,
+                Poll::Pending => {}
+            }
+            self.collect(cx);
+            if !self.frames.is_empty() {
+                return Poll::Ready(Some(Ok(())));
+            }
+            if self.requests.is_none() && self.numbers.is_empty() {
+                return Poll::Ready(None);
+            }
+            if !has_read {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Fills one frame with the answers that are ready.
+    fn collect(&mut self, cx: &mut Context<'_>) {
+        let mut answers = BytesMut::new();
+        while answers.len() < FRAME - LONG {
+            if let Some((number, status)) = self.refused.pop_front() {
+                put_failure(number, &status, &mut answers);
+                continue;
+            }
+            let Poll::Ready(Some((number, answer))) = self.watches.poll_next_unpin(cx) else { break };
+            let rest = match answer {
+                Ok(issued) => numbered(number, &issued.encoded.frame, &mut answers),
+                Err(status) => {
+                    self.numbers.remove(&number);
+                    put_failure(number, &status, &mut answers);
+                    continue;
+                }
+            };
+            if rest.len() > LONG {
+                self.frames.extend([answers.split().freeze(), rest]);
+                return;
+            }
+            answers.extend_from_slice(&rest);
+        }
+        if !answers.is_empty() {
+            self.frames.push_back(answers.freeze());
+        }
+    }
+}
+
+impl<R: PluginRunner> Follow for References<R> {
+    /// `None`: the peer has closed its side, and no reference is left.
+    async fn next(&mut self) -> Option<Result<Bytes, Status>> {
+        if self.frames.is_empty()
+            && let Err(status) = poll_fn(|cx| self.poll_frames(cx)).await?
+        {
+            return Some(Err(status));
+        }
+        self.frames.pop_front().map(Ok)
+    }
+}
+
+/// The answers about one reference. The last one is an error.
+fn answers<R: PluginRunner>(
+    number: u64,
+    broker: Arc<Broker<R>>,
+    ask: CredentialRequest,
+    access: Arc<Access>,
+    charge: Charge,
+) -> Answers {
+    enum State<W, A> {
+        Asked(A),
+        Watched(W),
+        Over,
+    }
+    let states = stream::unfold(
+        (State::Asked(Box::new((broker, ask, access))), charge),
+        move |(state, charge)| async move {
+            let watch = match state {
+                State::Asked(asked) => {
+                    let (broker, ask, access) = *asked;
+                    ReferenceWatch::start(broker, ask, access).await
+                }
+                State::Watched(watch) => Ok(watch),
+                State::Over => return None,
+            };
+            let answer = match watch {
+                Ok(mut watch) => (watch.next().await, State::Watched(watch)),
+                Err(status) => (Err(status), State::Over),
+            };
+            let (answer, state) = match answer {
+                (Err(status), _) => (Err(status), State::Over),
+                answered => answered,
+            };
+            Some(((number, answer), (state, charge)))
+        },
+    );
+    states.boxed()
+}
+
+fn put_failure(number: u64, status: &Status, answers: &mut BytesMut) {
+    let result = Some(Outcome::Failure(status::failure(status)));
+    put_frame(&pb::WatchCredentialsResponse { number, result, cluster: None }, answers);
+}
+
+/// What a request that cannot be read ends the stream with. The server on the socket has reasons; a decoder has none.
+fn readable(status: Status) -> Status {
+    use tonic_types::StatusExt as _;
+    if status.get_details_error_info().is_some() {
+        return status;
+    }
+    status::invalid(&format!("a message of the stream cannot be read: {}", status.message()))
+}
+
+#[cfg(test)]
+mod tests;
