@@ -162,8 +162,8 @@ impl Commands {
     fn run(&self, socket: &Path, server_uid: Option<u32>) -> Running {
         let mut command = Command::new("bash");
         command.args(["-c", &self.program]).current_dir(&self.directory).env("CREDBROKER_SOCKET", socket);
-        command.env_remove("CREDBROKER_SERVER_UID");
-        command.envs(server_uid.map(|uid| ("CREDBROKER_SERVER_UID", uid.to_string())));
+        command.env_remove("CREDBROKER_BROKER_UID");
+        command.envs(server_uid.map(|uid| ("CREDBROKER_BROKER_UID", uid.to_string())));
         Running::start(command)
     }
 
