@@ -74,7 +74,10 @@ impl<R: PluginRunner> CredentialCache<R> {
                 let session = request.and_then(|request| request.session.clone());
                 let lender = request.and_then(|request| request.lender.clone());
                 let lender = lender.filter(|_| state.prompts.reads_terminal());
-                let new = scheduler.enter(&spec.provider, urgency, source(entry, request));
+                let new = match spec.provider.stored {
+                    None => scheduler.enter(&spec.provider, urgency, source(entry, request)),
+                    Some(_) => scheduler.pass(&spec.provider),
+                };
                 let (attendance, queued) = (Attendance::of(session, lender), (urgency, new.handle.clone()));
                 state.run = Some(Arc::new(Run::new((spec, reason), attendance, queued, now)));
                 ticket = Some(new);
@@ -174,7 +177,9 @@ impl<R: PluginRunner> Claim<R> {
         run.progress().ended = Some(cache.now().boot);
         let after = self.account_now().await;
         run.progress().account = after.filter(|_| after == before);
-        called(&cache.inner.parts.metrics, &result);
+        if spec.provider.stored.is_none() {
+            called(&cache.inner.parts.metrics, &result);
+        }
         let is_first = entry.cell.borrow().failure.as_ref().is_none_or(|failure| failure.throttled == 0);
         let foreign = || ForeignTexts::of(spec, run.attendance.session.as_deref());
         let Some(retry_after) = permit.finish(&result, is_first, foreign) else { return Ok(result?) };
@@ -456,7 +461,7 @@ fn failed_run(error: &RunError) -> (RunOutcome, i32, CallStatus) {
         RunErrorKind::NeedsTerminal | RunErrorKind::TerminalLost(_) => {
             (RunOutcome::InteractionRequired, -1, PluginExecutionError)
         }
-        RunErrorKind::Decode(_) => (RunOutcome::InvalidOutput, 0, NoError),
+        RunErrorKind::Decode(_) | RunErrorKind::Stored(_) => (RunOutcome::InvalidOutput, 0, NoError),
         RunErrorKind::NotFound(_) | RunErrorKind::Unreadable(_) => {
             (RunOutcome::NotFound, 1, PluginNotFoundError)
         }

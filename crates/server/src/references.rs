@@ -29,7 +29,6 @@ use super::{
     status,
     watch::ReferenceWatch,
 };
-use credbroker_credential::Issued;
 use credbroker_fleet::resolver::CredentialRequest;
 use credbroker_plugin::access::Verb;
 use credbroker_runner::PluginRunner;
@@ -44,7 +43,7 @@ const FRAME: usize = 16 * 1024;
 const LONG: usize = 8 * 1024;
 
 type Requests = BoxStream<'static, Result<pb::WatchCredentialsRequest, Status>>;
-type Answers = BoxStream<'static, (u64, Result<Arc<Issued>, Status>)>;
+type Answers = BoxStream<'static, (u64, Result<Bytes, Status>)>;
 
 /// The state of one stream.
 pub(super) struct References<R> {
@@ -159,7 +158,7 @@ impl<R: PluginRunner> References<R> {
             }
             let Poll::Ready(Some((number, answer))) = self.watches.poll_next_unpin(cx) else { break };
             let rest = match answer {
-                Ok(issued) => numbered(number, &issued.encoded.frame, &mut answers),
+                Ok(frame) => numbered(number, &frame, &mut answers),
                 Err(status) => {
                     self.numbers.remove(&number);
                     put_failure(number, &status, &mut answers);

@@ -11,14 +11,14 @@ use super::{
     audit_record::Asked,
     broker::Broker,
     convert::named,
+    credentials::in_context,
     preencoded::Follow,
     status::{self, Subject},
 };
 use credbroker_cache::{CacheError, CredentialWatch};
-use credbroker_credential::Issued;
 use credbroker_fleet::resolver::CredentialRequest;
 use credbroker_observe::trace;
-use credbroker_plugin::access::Verb;
+use credbroker_plugin::{Context, ResolveError, access::Verb};
 use credbroker_runner::PluginRunner;
 use credbroker_uds_server::WatchSlot;
 
@@ -30,6 +30,8 @@ pub(super) struct ReferenceWatch<R> {
     policies: Policies,
     subject: Subject,
     watch: CredentialWatch<R>,
+    /// The context that the request names. `None`: it names none.
+    context: Option<Arc<Context>>,
     /// Notified when the ClusterProfile changes. `None`: the watch is not for a profile.
     profile: Option<watch::Receiver<u64>>,
 }
@@ -42,7 +44,7 @@ impl<R: PluginRunner> ReferenceWatch<R> {
         access: Arc<Access>,
     ) -> Result<Self, Status> {
         let asked_at = Arc::clone(&broker);
-        let asked = Asked::credential(&asked_at.audit, &access, Verb::Watch, &ask.source);
+        let asked = Asked::credential((&asked_at.audit, &asked_at.resolver), &access, Verb::Watch, &ask.source);
         broker.resolver.settled(&ask).await;
         asked.decided(Self::of(broker, ask, access))
     }
@@ -51,27 +53,39 @@ impl<R: PluginRunner> ReferenceWatch<R> {
         // Before the rights are read: a change in between is not lost.
         let policies = access.changes();
         let Broker { cache, resolver, .. } = &*broker;
-        let spec = access.resolve(resolver, &mut ask)?;
+        let (spec, context) = access.resolve(resolver, &mut ask)?;
         trace::names(|| Some(&spec));
         let subject = Subject::of(&spec);
         let profile = resolver.follow(&spec);
         let watch = cache.watch(spec, named(&access.peer, ""));
         let watch = watch.map_err(|failed| status::failed(&subject, &failed))?;
-        Ok(Self { broker, ask, access, policies, subject, watch, profile })
+        Ok(Self { broker, ask, access, policies, subject, watch, context, profile })
     }
 
-    /// Waits for a credential that differs from the one that was returned last. An error ends the watch.
-    pub(super) async fn next(&mut self) -> Result<Arc<Issued>, Status> {
+    /// Waits for a credential that differs from the one that was returned last, and returns the framed answer with it. An
+    /// error ends the watch.
+    pub(super) async fn next(&mut self) -> Result<Bytes, Status> {
         loop {
             tokio::select! {
                 biased;
                 Ok(()) = self.policies.changed() => self.keep_right()?,
                 () = changed(self.profile.as_mut()) => self.move_with_profile()?,
+                () = ended(self.context.as_deref()) => return Err(self.without_context()),
                 news = self.watch.next() => {
-                    return news.map_err(|failed| status::failed(&self.subject, &failed));
+                    let issued = news.map_err(|failed| status::failed(&self.subject, &failed))?;
+                    return Ok(in_context(&issued, self.context.as_deref()));
                 }
             }
         }
+    }
+
+    /// Why the watch ends: its context has ended. A context of that name now has another digest, and may be another cluster.
+    fn without_context(&self) -> Status {
+        if let Some(why) = self.watch.retirement() {
+            return status::failed(&self.subject, &CacheError::Retired(why).into());
+        }
+        let name = self.context.as_ref().map(|context| context.id.name.to_string()).unwrap_or_default();
+        status::unresolved(&ResolveError::UnknownContext(name), &self.ask.source)
     }
 
     /// Fails if the new access rules do not allow the watch.
@@ -82,7 +96,7 @@ impl<R: PluginRunner> ReferenceWatch<R> {
         if allowed.is_ok() {
             return Ok(());
         }
-        let asked = Asked::credential(&self.broker.audit, &self.access, Verb::Watch, source);
+        let asked = Asked::credential((&self.broker.audit, &self.broker.resolver), &self.access, Verb::Watch, source);
         asked.decided(allowed.map_err(|error| status::unresolved(&error, source)))
     }
 
@@ -93,7 +107,7 @@ impl<R: PluginRunner> ReferenceWatch<R> {
             return Err(status::failed(&self.subject, &CacheError::Retired(why).into()));
         }
         let Broker { cache, resolver, .. } = &*self.broker;
-        let spec = self.access.resolve(resolver, &mut self.ask)?;
+        let (spec, _) = self.access.resolve(resolver, &mut self.ask)?;
         let (profile, subject) = (resolver.follow(&spec), Subject::of(&spec));
         // Replaced even if the key is the same. A profile that is deleted and created again at once keeps its key, but the
         // cache has dropped the entry that the old watch follows.
@@ -114,6 +128,14 @@ async fn changed(profile: Option<&mut watch::Receiver<u64>>) {
     }
 }
 
+/// Waits until the context has ended; without end if there is none.
+async fn ended(context: Option<&Context>) {
+    match context {
+        Some(context) => context.ended().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// The messages of `WatchCredential`.
 pub(super) struct CredentialStream<R> {
     pub(super) watch: ReferenceWatch<R>,
@@ -122,7 +144,7 @@ pub(super) struct CredentialStream<R> {
 
 impl<R: PluginRunner> Follow for CredentialStream<R> {
     async fn next(&mut self) -> Option<Result<Bytes, Status>> {
-        Some(self.watch.next().await.map(|issued| issued.encoded.frame.clone()))
+        Some(self.watch.next().await)
     }
 }
 

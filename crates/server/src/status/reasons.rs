@@ -5,7 +5,7 @@ use credbroker_proto::Reason;
 use credbroker_cache::CacheError;
 use credbroker_credential::{DecodeError, ExecInfoError, LifetimeError, PairError};
 use credbroker_plugin::{ProfileError, ProviderProblem, ResolveError};
-use credbroker_runner::RunErrorKind;
+use credbroker_runner::{RunErrorKind, StoredError};
 
 /// The stable reason why a request leads to no run.
 pub(crate) fn resolve_reason(error: &ResolveError) -> Reason {
@@ -13,7 +13,10 @@ pub(crate) fn resolve_reason(error: &ResolveError) -> Reason {
         ResolveError::AmbiguousProvider(..) => Reason::AmbiguousProvider,
         ResolveError::NoHub(_) => Reason::HubNotConfigured,
         ResolveError::Profile(_, source) => profile_reason(source),
-        ResolveError::ProfileNotAllowed(_) | ResolveError::ProviderNotAllowed(_) => Reason::PeerDenied,
+        ResolveError::ContextMismatch(..) => Reason::ClusterMismatch,
+        ResolveError::ContextNotAllowed(_)
+        | ResolveError::ProfileNotAllowed(_)
+        | ResolveError::ProviderNotAllowed(_) => Reason::PeerDenied,
         ResolveError::ProfileUnread(..) => Reason::HubUnavailable,
         ResolveError::Provider(_, problem) => match problem {
             ProviderProblem::ClusterConfig(..)
@@ -30,7 +33,7 @@ pub(crate) fn resolve_reason(error: &ResolveError) -> Reason {
             }
             ProviderProblem::VariableNotAllowed(..) => Reason::VariableNotAllowed,
         },
-        ResolveError::UnknownContext(_) => Reason::UnknownContext,
+        ResolveError::UnknownContext(_) | ResolveError::UnusableContext(..) => Reason::UnknownContext,
         ResolveError::UnknownDefinition(..) => Reason::UnknownDefinition,
         ResolveError::UnknownProfile(_) => Reason::UnknownClusterProfile,
         ResolveError::UnknownProvider(..) => Reason::UnknownProvider,
@@ -57,7 +60,7 @@ pub(crate) fn cache_reason(error: &CacheError) -> Reason {
         CacheError::Lifetime(_, LifetimeError::Credential(_)) => Reason::ExpiredOutput,
         CacheError::Lifetime(_, LifetimeError::NotYetValid(_)) => Reason::OutputInvalid,
         CacheError::Run(error) => match &error.kind {
-            RunErrorKind::Decode(source) => match source {
+            RunErrorKind::Decode(source) | RunErrorKind::Stored(StoredError::Invalid(source)) => match source {
                 DecodeError::BadTimestamp { .. } => Reason::BadTimestamp,
                 DecodeError::HalfPair { .. } | DecodeError::NoCredential | DecodeError::NoStatus => {
                     Reason::NoCredential
@@ -85,6 +88,11 @@ pub(crate) fn cache_reason(error: &CacheError) -> Reason {
             | RunErrorKind::Spawn(_)
             | RunErrorKind::Unanswered => Reason::SpawnFailed,
             RunErrorKind::Recursion => Reason::Recursion,
+            RunErrorKind::Stored(error) => match error {
+                StoredError::Untrusted(..) => Reason::PluginNotAllowed,
+                StoredError::Unanswered => Reason::SpawnFailed,
+                _ => Reason::NoCredential,
+            },
             RunErrorKind::Signal(_) => Reason::PluginSignal,
             RunErrorKind::Throttled { .. } => Reason::IssuerThrottled,
             RunErrorKind::Timeout(..) => Reason::PluginTimeout,
