@@ -17,7 +17,9 @@ const AGES: Duration = Duration::from_secs(60);
 
 /// A context `name` with the server `https://name` for each user.
 fn kubeconfig(users: &[(&str, Value)]) -> Value {
-    let each = |make: &dyn Fn(&str, &Value) -> Value| users.iter().map(|(name, user)| make(name, user)).collect::<Value>();
+    let each = |make: &dyn Fn(&str, &Value) -> Value| {
+        users.iter().map(|(name, user)| make(name, user)).collect::<Value>()
+    };
     json!({
         "clusters": each(&|name, _| json!({"name": name, "cluster": {"server": format!("https://{name}")}})),
         "users": each(&|name, user| json!({"name": format!("user-{name}"), "user": user})),
@@ -89,11 +91,17 @@ impl Contexts {
 fn digest(kubeconfig: &Path, name: &str) -> String {
     let directory = private_directory();
     let file = directory.path().join("config.yaml");
-    let config = json!({"apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig", "kubeconfigs": [kubeconfig]});
+    let config =
+        json!({"apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig", "kubeconfigs": [kubeconfig]});
     private_file(&file, &config.to_string());
     let environment = Environment([("PATH".into(), std::env::var_os("PATH").unwrap())].into());
     let loaded = credbroker_config::load(Some(&file), &environment).unwrap();
-    let context = loaded.config.providers.contexts().find(|context| &*context.id.name == name).map(|found| found.id.digest.to_string());
+    let context = loaded
+        .config
+        .providers
+        .contexts()
+        .find(|context| &*context.id.name == name)
+        .map(|found| found.id.digest.to_string());
     context.unwrap()
 }
 
@@ -110,7 +118,10 @@ async fn a_context_has_the_credential_of_its_user_and_its_own_cluster() {
         ("rome", exec(&informed, true)),
         ("oslo", json!({"token": "static"})),
     ]);
-    kubeconfig["clusters"].as_array_mut().unwrap().push(json!({"name": "lyon", "cluster": {"server": "https://lyon"}}));
+    kubeconfig["clusters"]
+        .as_array_mut()
+        .unwrap()
+        .push(json!({"name": "lyon", "cluster": {"server": "https://lyon"}}));
     for (name, user) in [("lyon", "user-paris"), ("bergen", "user-oslo")] {
         let context = json!({"name": name, "context": {"cluster": "lyon", "user": user}});
         kubeconfig["contexts"].as_array_mut().unwrap().push(context);
@@ -140,7 +151,11 @@ async fn the_file_of_a_token_is_read_again_and_a_certificate_comes_with_its_key(
         ("pair", json!({"client-certificate": "chain.pem", "client-key": "key.pem"})),
     ];
     let contexts = Contexts::start(&users);
-    assert_eq!(contexts.get(&contexts.named("file")).await.unwrap_err(), Some(Reason::NoCredential), "no file yet");
+    assert_eq!(
+        contexts.get(&contexts.named("file")).await.unwrap_err(),
+        Some(Reason::NoCredential),
+        "no file yet"
+    );
     for (name, text) in [("token", "one\n"), ("chain.pem", &*chain), ("key.pem", &*key)] {
         private_file(&contexts.path(name), text);
     }
@@ -191,10 +206,14 @@ async fn a_watch_of_a_context_ends_when_that_means_something_else() {
     };
     let mut paris = client.watch_credential(reference("paris")).await.unwrap().into_inner();
     let mut rome = client.watch_credential(reference("rome")).await.unwrap().into_inner();
-    for (watch, token, server) in [(&mut paris, "one", "https://paris"), (&mut rome, "rome", "https://rome")] {
+    for (watch, token, server) in [(&mut paris, "one", "https://paris"), (&mut rome, "rome", "https://rome")]
+    {
         let first = timeout(AGES, watch.message()).await.expect("an answer").unwrap().unwrap();
         let credential = first.credential.unwrap();
-        assert_eq!((credential.token.as_deref(), first.cluster.unwrap().server.as_str()), (Some(token), server));
+        assert_eq!(
+            (credential.token.as_deref(), first.cluster.unwrap().server.as_str()),
+            (Some(token), server)
+        );
     }
     let mut newer = kubeconfig(&[("paris", json!({"token": "two"})), ("rome", json!({"token": "rome"}))]);
     newer["clusters"][1]["cluster"]["server"] = json!("https://elsewhere");
@@ -250,7 +269,8 @@ async fn no_log_shows_a_stored_credential() {
     let file = directory.path().join("kubeconfig");
     private_file(&file, &kubeconfig(&users).to_string());
     private_file(&directory.path().join("token"), "c4n4ry-file");
-    let broker = Broker::builder(env!("CARGO_BIN_EXE_credbroker")).kubeconfig(&file).env("RUST_LOG", "trace").start();
+    let broker =
+        Broker::builder(env!("CARGO_BIN_EXE_credbroker")).kubeconfig(&file).env("RUST_LOG", "trace").start();
     let client = Client::connect(&Socket::at(broker.socket())).await.unwrap();
     for (name, _) in users {
         let answer = client.credential(&CredentialRef::context(name, digest(&file, name))).await;
@@ -261,4 +281,16 @@ async fn no_log_shows_a_stored_credential() {
     let body = key.lines().nth(1).unwrap();
     let shown: Vec<_> = log.lines().filter(|line| line.contains("c4n4ry") || line.contains(body)).collect();
     assert!(shown.is_empty(), "{}", shown.join("\n"));
+}
+
+#[tokio::test]
+async fn a_stored_credential_that_has_expired_is_not_served() {
+    let part = |text: &str| base64::Engine::encode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, text);
+    let jwt = format!("{}.{}.{}", part("{}"), part(r#"{"exp":1000000000}"#), part("signature"));
+    let contexts = Contexts::start(&[("paris", json!({ "token": jwt }))]);
+    let context = contexts.named("paris");
+    let error = contexts.broker.client().await.credential(&context).await.unwrap_err();
+    let Error::Failed(failure) = error else { panic!("{error}") };
+    assert_eq!(failure.reason, Some(Reason::ExpiredOutput));
+    assert!(failure.message.contains("the token expired"), "{}", failure.message);
 }

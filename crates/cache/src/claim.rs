@@ -19,14 +19,15 @@ use super::{
     run::Run,
     state::{Current, Decision, KeyState, renewal},
 };
-use credbroker_credential::{Draft, Generation, lifetime, rfc3339, text::chain};
+use credbroker_credential::{Draft, Generation, LifetimeError, lifetime, rfc3339, text::chain};
 use credbroker_observe::{
     clock::Now,
     metrics::{CallStatus, Metrics, RunOutcome, RunReason},
 };
+use credbroker_plugin::PluginSpec;
 use credbroker_runner::{
-    Attendance, ForeignTexts, PluginRunner, RunError, RunErrorKind, RunOutput, RunPermit, RunSource, Ticket,
-    Urgency,
+    Attendance, ForeignTexts, PluginRunner, RunError, RunErrorKind, RunOutput, RunPermit, RunSource,
+    StoredError, Ticket, Urgency,
 };
 
 /// Failures in a row that are warnings. Later ones, until the next success, are information.
@@ -293,7 +294,7 @@ impl<R: PluginRunner> Claim<R> {
             warn!(command = %entry.spec.command(), "{warning}");
         }
         let lifetime = lifetime(decoded, entry.spec.provider.lifetime, now.wall)
-            .map_err(|source| CacheError::Lifetime(entry.spec.command(), source))?;
+            .map_err(|source| not_served(&entry.spec, source))?;
         if lifetime.within_skew {
             warn!("the credential had already expired when it arrived; check the clock of this machine");
         }
@@ -476,6 +477,13 @@ fn failed_run(error: &RunError) -> (RunOutcome, i32, CallStatus) {
         | RunErrorKind::Unanswered => (RunOutcome::NotStarted, 1, ClientInternalError),
         RunErrorKind::Throttled { .. } => (RunOutcome::Throttled, 1, ClientInternalError),
         RunErrorKind::Panicked => (RunOutcome::Panicked, 1, ClientInternalError),
+    }
+}
+
+fn not_served(spec: &PluginSpec, source: LifetimeError) -> CacheError {
+    match spec.provider.stored {
+        None => CacheError::Lifetime(spec.command(), source),
+        Some(_) => RunError::of(spec, RunErrorKind::Stored(StoredError::Lifetime(source))).into(),
     }
 }
 

@@ -170,7 +170,8 @@ fn config(path: &Path, node: &Node, env: &Environment, report: &Report) -> Optio
     let paths = root::KUBECONFIGS.read(&root).unwrap_or_default();
     let paths: Vec<_> = paths.iter().map(|path| root.dir().join(file::expand(path, env))).collect();
     let kubeconfig = users(&root, &paths, env, has_rules, &mut providers);
-    let contexts = kubeconfig.map(|read| read.read_contexts(&providers, Mode::Named, report)).unwrap_or_default();
+    let contexts =
+        kubeconfig.map(|read| read.read_contexts(&providers, Mode::Named, report)).unwrap_or_default();
     if providers.is_empty() && !contexts.serve() && report.problems() == 0 {
         let problem = "names no provider; add `providers`, or `kubeconfigs: [~/.kube/config]`";
         if paths.is_empty() { at.problem(problem) } else { report.problem_at_start(at.place(), problem) }

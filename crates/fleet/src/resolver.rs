@@ -9,8 +9,8 @@ use crate::fleet::Fleet;
 use credbroker_credential::{Cluster, text::chain};
 use credbroker_observe::clock::Beat;
 use credbroker_plugin::{
-    ClusterInfo, Context, ContextId, Entry, Origin, PluginKey, PluginSpec, ProfileName, ProviderProblem, ProviderRef, Providers,
-    ResolveError, Route, Sent, Target,
+    ClusterInfo, Context, ContextId, Entry, Origin, PluginKey, PluginSpec, ProfileName, ProviderProblem,
+    ProviderRef, Providers, ResolveError, Route, Sent, Target,
     access::{CallTarget, Permit},
     difference,
 };

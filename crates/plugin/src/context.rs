@@ -68,7 +68,8 @@ impl Context {
     ///
     /// The context cannot be used.
     pub fn target(&self) -> Result<&ContextTarget, ResolveError> {
-        let unusable = |why: &Arc<str>| ResolveError::UnusableContext(self.id.name.to_string(), Arc::clone(why));
+        let unusable =
+            |why: &Arc<str>| ResolveError::UnusableContext(self.id.name.to_string(), Arc::clone(why));
         self.outcome.as_ref().map_err(unusable)
     }
 

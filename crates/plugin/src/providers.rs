@@ -91,8 +91,7 @@ impl Providers {
         contexts: impl IntoIterator<Item = Context>,
         stored: impl IntoIterator<Item = Provider>,
     ) -> Self {
-        self.contexts =
-            contexts.into_iter().map(|context| (context.id.clone(), Arc::new(context))).collect();
+        self.contexts = contexts.into_iter().map(|context| (context.id.clone(), Arc::new(context))).collect();
         let stored = stored.into_iter().filter_map(|provider| {
             let identity = provider.definition.as_ref()?.identity.clone();
             let file = Arc::new(PluginFile::of(query(&provider)));
@@ -228,7 +227,7 @@ pub struct ProviderChanges {
     pub changed: Vec<Arc<str>>,
     /// Providers that are gone.
     pub removed: Vec<Arc<str>>,
-    /// Whether a context was added, removed or changed.
+    /// Whether a context was added, removed or changed, or its credential in the kubeconfig.
     pub has_other_contexts: bool,
 }
 
@@ -248,9 +247,12 @@ impl ProviderUpdate {
                 }
             }
         }
+        let of_plugins = retired.len();
         for (identity, entry) in &mut new.stored {
             match old.stored.get(identity) {
-                Some(earlier) if earlier.provider.is_same_definition(&entry.provider) => entry.succeed(earlier),
+                Some(earlier) if earlier.provider.is_same_definition(&entry.provider) => {
+                    entry.succeed(earlier)
+                }
                 Some(earlier) => retired.push((Arc::clone(&earlier.provider), Retirement::Changed)),
                 None => {}
             }
@@ -261,7 +263,8 @@ impl ProviderUpdate {
             }
         }
         let ended = new.continue_contexts(old);
-        changes.has_other_contexts = !ended.is_empty() || new.contexts.len() != old.contexts.len();
+        changes.has_other_contexts =
+            retired.len() > of_plugins || !ended.is_empty() || new.contexts.len() != old.contexts.len();
         for Entry { provider, .. } in old.entries().filter(|old| new.same_identity(&old.provider).is_none()) {
             changes.removed.push(Arc::clone(&provider.name));
             retired.push((Arc::clone(provider), Retirement::Removed));

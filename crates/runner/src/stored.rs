@@ -18,7 +18,7 @@ use crate::{
     error::{RunError, RunErrorKind},
     runner::RunOutput,
 };
-use credbroker_credential::{DecodeError, Decoded, check};
+use credbroker_credential::{DecodeError, Decoded, LifetimeError, check};
 use credbroker_plugin::{PluginSpec, StoredCredential, StoredValue};
 
 /// How long the files may take to be read.
@@ -37,6 +37,9 @@ pub enum StoredError {
     /// The credential is not valid.
     #[error(transparent)]
     Invalid(#[from] DecodeError),
+    /// The credential has expired, or is not valid yet.
+    #[error("{}", lifetime(*.0))]
+    Lifetime(LifetimeError),
     /// The file cannot be read, is too large, or is not a text.
     #[error("`{}` cannot be read: {}", .0.display(), .1)]
     Unreadable(PathBuf, Arc<io::Error>),
@@ -46,6 +49,18 @@ pub enum StoredError {
     /// Other users decide what is in the file. With the problem and its remedy.
     #[error("`{}` {}", .0.display(), .1)]
     Untrusted(PathBuf, String),
+}
+
+fn lifetime(error: LifetimeError) -> String {
+    match error {
+        LifetimeError::Certificate(ago) => format!("the client certificate expired {ago:?} ago; renew it"),
+        LifetimeError::Credential(ago) => format!("the token expired {ago:?} ago; renew it"),
+        LifetimeError::NotYetValid(ahead) => {
+            format!(
+                "the client certificate is not valid before {ahead:?} from now; check this machine's clock"
+            )
+        }
+    }
 }
 
 /// Reads and checks the credential of `spec`, whose user runs no plugin.
@@ -63,7 +78,10 @@ pub(crate) async fn read(spec: &PluginSpec, stored: StoredCredential) -> Result<
 
 fn decoded(stored: &StoredCredential) -> Result<Decoded, StoredError> {
     let token = stored.token.as_ref().map(|value| text(value, true)).transpose()?;
-    let pair = stored.pair.as_ref().map(|[chain, key]| Ok::<_, StoredError>((text(chain, false)?, text(key, false)?)));
+    let pair = stored
+        .pair
+        .as_ref()
+        .map(|[chain, key]| Ok::<_, StoredError>((text(chain, false)?, text(key, false)?)));
     let pair = pair.transpose()?;
     let pair = pair.as_ref().map(|(chain, key)| [chain.as_str(), key.as_str()]);
     Ok(check(token.as_ref().map(|token| token.as_str()), pair)?)

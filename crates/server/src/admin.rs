@@ -191,7 +191,8 @@ impl<R: PluginRunner> BrokerService<R> {
             }
             Some(Selected::Context(context)) => {
                 let source = Source::Context(convert::context_id(context, "selector.context")?);
-                let ask = CredentialRequest { source, permit: permit.clone(), ..CredentialRequest::default() };
+                let ask =
+                    CredentialRequest { source, permit: permit.clone(), ..CredentialRequest::default() };
                 let resolved = resolver.resolve_in_context(ask.clone());
                 let (spec, _) = resolved.map_err(|error| status::unresolved(&error, &ask.source))?;
                 // Callers with other variables have other keys.

@@ -85,8 +85,10 @@ impl<R: PluginRunner> Broker<R> {
         let pb::ExecPluginCaller { id, without_exec_info } = exec_plugin_caller.unwrap_or_default();
         let caller = Caller { without_exec_info, at_terminal: true, ..named(&peer, &id) };
         let ask = convert::ask(r#ref, &access, Verb::Get)?;
-        let (asked, source) =
-            (Asked::credential((&self.audit, &self.resolver), &access, Verb::Login, &ask.source), ask.source.clone());
+        let (asked, source) = (
+            Asked::credential((&self.audit, &self.resolver), &access, Verb::Login, &ask.source),
+            ask.source.clone(),
+        );
         let resolved = async {
             let (spec, request, context) = self.resolve(ask, &access, caller, deadline).await?;
             let profile = spec.target.as_ref().map(|target| &target.profile);

@@ -32,7 +32,9 @@ pub(super) fn ask(
     verb: Verb,
 ) -> Result<CredentialRequest, Status> {
     let Some(pb::CredentialRef { source: Some(source), cluster, env, account_env }) = reference else {
-        return Err(status::invalid("`ref` is empty: set `ref.provider`, `ref.cluster_profile` or `ref.context`"));
+        return Err(status::invalid(
+            "`ref` is empty: set `ref.provider`, `ref.cluster_profile` or `ref.context`",
+        ));
     };
     let source = match source {
         pb::credential_ref::Source::Provider(pb::ProviderRef { name, .. }) if name.is_empty() => {

@@ -73,7 +73,9 @@ impl<R: PluginRunner> Broker<R> {
             learned.insert(get);
             return None;
         };
-        audit_record::hit((&self.audit, &self.resolver), access, &get.ask.source, || issued.generation.to_string());
+        audit_record::hit((&self.audit, &self.resolver), access, &get.ask.source, || {
+            issued.generation.to_string()
+        });
         // The key alone does not say which provider it is.
         trace::names(|| self.resolver.resolve(get.ask).ok());
         Some(answer(&self.cache, &issued, get.min_lifetime, context.as_deref()))

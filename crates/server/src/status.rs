@@ -92,7 +92,8 @@ pub(super) fn failed(subject: &Subject, failed: &Failed) -> Status {
     let may_wait = matches!(&failed.error, CacheError::Run(error) if error.may_wait_for_person());
     let needs_login = reason == Reason::InteractionRequired || may_wait || failed.is_interactive;
     // The error of a throttled issuer already names the command.
-    let is_run = matches!(&failed.error, CacheError::Run(error) if !matches!(error.kind, RunErrorKind::Stored(_)));
+    let is_run =
+        matches!(&failed.error, CacheError::Run(error) if !matches!(error.kind, RunErrorKind::Stored(_)));
     let held = is_run && reason != Reason::IssuerThrottled;
     let name = subject.profile.as_ref().map(|profile| format!("--cluster-profile {profile}"));
     let name = name.unwrap_or_else(|| quoted(provider));

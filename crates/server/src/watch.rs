@@ -44,7 +44,8 @@ impl<R: PluginRunner> ReferenceWatch<R> {
         access: Arc<Access>,
     ) -> Result<Self, Status> {
         let asked_at = Arc::clone(&broker);
-        let asked = Asked::credential((&asked_at.audit, &asked_at.resolver), &access, Verb::Watch, &ask.source);
+        let asked =
+            Asked::credential((&asked_at.audit, &asked_at.resolver), &access, Verb::Watch, &ask.source);
         broker.resolver.settled(&ask).await;
         asked.decided(Self::of(broker, ask, access))
     }
@@ -96,7 +97,8 @@ impl<R: PluginRunner> ReferenceWatch<R> {
         if allowed.is_ok() {
             return Ok(());
         }
-        let asked = Asked::credential((&self.broker.audit, &self.broker.resolver), &self.access, Verb::Watch, source);
+        let asked =
+            Asked::credential((&self.broker.audit, &self.broker.resolver), &self.access, Verb::Watch, source);
         asked.decided(allowed.map_err(|error| status::unresolved(&error, source)))
     }
 

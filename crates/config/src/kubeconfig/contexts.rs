@@ -134,17 +134,23 @@ impl<'a> Reader<'a> {
         let (identity, kind) = (identity(named), kind(named)?);
         let credential = match kind {
             UserKind::Plugin => {
-                let unread = || format!("its user `{name}` does not become a provider; the log of the broker says why");
+                let unread = || {
+                    format!("its user `{name}` does not become a provider; the log of the broker says why")
+                };
                 let provider = self.users.get(&identity).ok_or_else(unread)?;
                 if provider.definition.as_ref().is_some_and(|definition| definition.is_outdated) {
-                    return Err(format!("the stanza of its user `{name}` was edited, and the arguments of its credbroker-exec do not describe it; run `credbroker kubeconfig inject`"));
+                    return Err(format!(
+                        "the stanza of its user `{name}` was edited, and the arguments of its credbroker-exec do not describe it; run `credbroker kubeconfig inject`"
+                    ));
                 }
                 return Ok(Provider::clone(provider));
             }
             UserKind::Stored(credential) => credential,
         };
         if self.configured.contains(named.name) {
-            return Err(format!("its user has the name of the provider `{name}` in the configuration; rename one of them"));
+            return Err(format!(
+                "its user has the name of the provider `{name}` in the configuration; rename one of them"
+            ));
         }
         if named.name.is_empty() || named.name.chars().any(char::is_control) {
             return Err("the name of its user is empty or has control characters".to_owned());

@@ -32,20 +32,30 @@ pub(super) fn kind(user: &Named<'_>) -> Result<UserKind, String> {
     let name = user.name.escape_debug();
     let has = |key: &str| user.body.get(key).is_some_and(is_set);
     if let Some(key) = IMPERSONATION.into_iter().find(|key| has(key)) {
-        return Err(format!("its user `{name}` impersonates another user (`{key}`), which a credential cannot express"));
+        return Err(format!(
+            "its user `{name}` impersonates another user (`{key}`), which a credential cannot express"
+        ));
     }
     if has("auth-provider") {
-        return Err(format!("its user `{name}` has an `auth-provider`, which is not supported; use an exec plugin"));
+        return Err(format!(
+            "its user `{name}` has an `auth-provider`, which is not supported; use an exec plugin"
+        ));
     }
     if has("username") || has("password") {
-        return Err(format!("its user `{name}` has a user name and a password, which Kubernetes no longer supports"));
+        return Err(format!(
+            "its user `{name}` has a user name and a password, which Kubernetes no longer supports"
+        ));
     }
     let credential = credential(user).map_err(|problem| format!("its user `{name}`: {problem}"))?;
     match (has("exec"), credential) {
         (true, None) => Ok(UserKind::Plugin),
-        (true, Some(_)) => Err(format!("its user `{name}` has an exec plugin, and a token or a certificate too; remove one of them")),
+        (true, Some(_)) => Err(format!(
+            "its user `{name}` has an exec plugin, and a token or a certificate too; remove one of them"
+        )),
         (false, Some(credential)) => Ok(UserKind::Stored(credential)),
-        (false, None) => Err(format!("its user `{name}` has no exec plugin, no token and no client certificate")),
+        (false, None) => {
+            Err(format!("its user `{name}` has no exec plugin, no token and no client certificate"))
+        }
     }
 }
 
@@ -67,7 +77,9 @@ fn credential(user: &Named<'_>) -> Result<Option<StoredCredential>, String> {
         (Some(chain), Some(key)) => Some([chain, key]),
         (None, None) => None,
         (Some(_), None) => return Err("it has a client certificate without its key".to_owned()),
-        (None, Some(_)) => return Err("it has the key of a client certificate without the certificate".to_owned()),
+        (None, Some(_)) => {
+            return Err("it has the key of a client certificate without the certificate".to_owned());
+        }
     };
     Ok((token.is_some() || pair.is_some()).then_some(StoredCredential { token, pair }))
 }

@@ -55,7 +55,10 @@ fn a_certificate_needs_its_own_key() {
     let server = ApiServer::start(Accepts::Either);
     let pair = |name| server.issue_client_certificate(name, Duration::from_secs(3600));
     let ((chain, key), (_, other)) = (pair("one"), pair("two"));
-    let of = |key: &str| StoredCredential { token: Some(inline("abc")), pair: Some([inline(&chain), inline(key)]) };
+    let of = |key: &str| StoredCredential {
+        token: Some(inline("abc")),
+        pair: Some([inline(&chain), inline(key)]),
+    };
     let found = decoded(&of(&key)).unwrap();
     assert_eq!(found.material.token(), Some("abc"));
     assert_eq!(found.material.pem().unwrap()[1], key.as_bytes());

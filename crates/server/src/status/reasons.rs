@@ -56,11 +56,10 @@ pub(crate) fn cache_reason(error: &CacheError) -> Reason {
         CacheError::Pending(_) => Reason::RunPending,
         CacheError::Retired(_) => Reason::ProviderChanged,
         CacheError::Unattended(_) => Reason::InteractionRequired,
-        CacheError::Lifetime(_, LifetimeError::Certificate(_)) => Reason::CertExpired,
-        CacheError::Lifetime(_, LifetimeError::Credential(_)) => Reason::ExpiredOutput,
-        CacheError::Lifetime(_, LifetimeError::NotYetValid(_)) => Reason::OutputInvalid,
+        CacheError::Lifetime(_, source) => lifetime_reason(*source),
         CacheError::Run(error) => match &error.kind {
-            RunErrorKind::Decode(source) | RunErrorKind::Stored(StoredError::Invalid(source)) => match source {
+            RunErrorKind::Decode(source) | RunErrorKind::Stored(StoredError::Invalid(source)) => match source
+            {
                 DecodeError::BadTimestamp { .. } => Reason::BadTimestamp,
                 DecodeError::HalfPair { .. } | DecodeError::NoCredential | DecodeError::NoStatus => {
                     Reason::NoCredential
@@ -89,6 +88,7 @@ pub(crate) fn cache_reason(error: &CacheError) -> Reason {
             | RunErrorKind::Unanswered => Reason::SpawnFailed,
             RunErrorKind::Recursion => Reason::Recursion,
             RunErrorKind::Stored(error) => match error {
+                StoredError::Lifetime(source) => lifetime_reason(*source),
                 StoredError::Untrusted(..) => Reason::PluginNotAllowed,
                 StoredError::Unanswered => Reason::SpawnFailed,
                 _ => Reason::NoCredential,
@@ -97,5 +97,13 @@ pub(crate) fn cache_reason(error: &CacheError) -> Reason {
             RunErrorKind::Throttled { .. } => Reason::IssuerThrottled,
             RunErrorKind::Timeout(..) => Reason::PluginTimeout,
         },
+    }
+}
+
+fn lifetime_reason(error: LifetimeError) -> Reason {
+    match error {
+        LifetimeError::Certificate(_) => Reason::CertExpired,
+        LifetimeError::Credential(_) => Reason::ExpiredOutput,
+        LifetimeError::NotYetValid(_) => Reason::OutputInvalid,
     }
 }

@@ -10,7 +10,7 @@ use credbroker_credential::{
 use credbroker_plugin::{
     Command, Definition, ProfileError, ProfileName, ProviderProblem, Refusal, Retirement, access::Verb,
 };
-use credbroker_runner::{RunError, RunErrorKind};
+use credbroker_runner::{RunError, RunErrorKind, StoredError};
 use credbroker_uds_server::{Full, Limit, Refusal as Refused, Who};
 
 const AT: Position = Position { line: 3, column: 7 };
@@ -109,6 +109,19 @@ fn cache_errors() -> Vec<CacheError> {
     errors.extend(run_errors().into_iter().map(CacheError::Run));
     let decode = |source| CacheError::Run(RunError::new(command(), RunErrorKind::Decode(source)));
     errors.extend(decode_errors().into_iter().map(decode));
+    let file = || "/home/jane/token".into();
+    let stored = [
+        StoredError::Empty(file()),
+        StoredError::Invalid(DecodeError::TokenBlank(AT)),
+        StoredError::Lifetime(LifetimeError::Certificate(ago)),
+        StoredError::Lifetime(LifetimeError::Credential(ago)),
+        StoredError::Lifetime(LifetimeError::NotYetValid(ago)),
+        StoredError::Unanswered,
+        StoredError::Unreadable(file(), Arc::new(io::ErrorKind::PermissionDenied.into())),
+        StoredError::Untrusted(file(), "users other than its owner can write it".into()),
+    ];
+    let stored = stored.map(|error| RunError::new("/home/jane/.kube/config", RunErrorKind::Stored(error)));
+    errors.extend(stored.map(CacheError::Run));
     errors
 }
 
@@ -129,7 +142,10 @@ fn resolve_errors() -> Vec<ResolveError> {
                 .into(),
         ),
         of_provider(ProviderProblem::IdentityConflict("AWS_PROFILE".into(), true)),
+        ResolveError::ContextMismatch("paris".into(), "its server is different"),
+        ResolveError::ContextNotAllowed("paris".into()),
         ResolveError::UnknownContext("paris".into()),
+        ResolveError::UnusableContext("paris".into(), "it names no cluster".into()),
         ResolveError::UnknownDefinition("cloud".into(), "12ab".into(), Vec::new()),
         ResolveError::UnknownDefinition(
             "cloud".into(),

@@ -36,7 +36,8 @@ impl Files {
     }
 }
 
-const USER: &str = "{exec: {apiVersion: client.authentication.k8s.io/v1, command: plugin, interactiveMode: Never}}";
+const USER: &str =
+    "{exec: {apiVersion: client.authentication.k8s.io/v1, command: plugin, interactiveMode: Never}}";
 
 fn text(cluster: &str, user: &str) -> String {
     format!(
@@ -62,7 +63,9 @@ fn a_context_is_the_cluster_and_the_user_that_it_names() {
         assert_eq!(files.read(Mode::Named).stored.is_empty(), user == USER, "{user}");
     }
     let with_info = USER.replace("plugin,", "plugin, provideClusterInfo: true,");
-    assert!(Files::new(&[&text("{server: https://paris}", &with_info)]).only().outcome.unwrap().gives_cluster);
+    assert!(
+        Files::new(&[&text("{server: https://paris}", &with_info)]).only().outcome.unwrap().gives_cluster
+    );
 }
 
 #[test]
@@ -119,7 +122,8 @@ fn a_context_without_a_cluster_or_a_user_says_why() {
     assert_eq!(of("{cluster: paris}", paris), "it names no user");
     assert_eq!(of("{cluster: paris, user: joe}", paris), "it names the user `joe`, which is not there");
     assert_eq!(of("{cluster: paris, user: jane}", "{}"), "cluster `paris` has no `server`");
-    let missing = of("{cluster: paris, user: jane}", "{server: https://paris, certificate-authority: /nowhere}");
+    let missing =
+        of("{cluster: paris, user: jane}", "{server: https://paris, certificate-authority: /nowhere}");
     assert!(missing.contains("`/nowhere`"), "{missing}");
 }
 
@@ -171,7 +175,8 @@ fn a_context_that_means_something_else_has_another_digest() {
 
 #[test]
 fn each_file_has_its_own_contexts_except_where_the_list_is_one_kubeconfig() {
-    let [one, two] = ["https://one", "https://two"].map(|server| text(&format!("{{server: '{server}'}}"), "{token: a}"));
+    let [one, two] =
+        ["https://one", "https://two"].map(|server| text(&format!("{{server: '{server}'}}"), "{token: a}"));
     let files = Files::new(&[&one, &two]);
     let servers = |mode| {
         let contexts = files.read(mode).contexts.into_iter();
@@ -200,5 +205,8 @@ fn a_rule_for_a_provider_of_the_configuration_never_allows_a_user_of_a_context()
     let configured = providers.into_iter().map(|provider| Provider { definition: None, ..provider });
     let contexts = kubeconfig.read_contexts(&configured.collect::<Vec<_>>(), Mode::Named, &report);
     let problem = contexts.contexts[0].outcome.clone().unwrap_err();
-    assert_eq!(&*problem, "its user has the name of the provider `jane` in the configuration; rename one of them");
+    assert_eq!(
+        &*problem,
+        "its user has the name of the provider `jane` in the configuration; rename one of them"
+    );
 }

@@ -24,7 +24,8 @@ fn context(name: &str, user: &str, gives_cluster: bool) -> Context {
 
 fn resolver() -> Resolver {
     let credential = StoredCredential { token: Some(StoredValue::Inline("abc".into())), pair: None };
-    let stored = Provider { stored: Some(credential), ..user("stored", false) };
+    let stored =
+        Provider { stored: Some(credential), refuses_other_identities: false, ..user("stored", false) };
     let broken = Context::new(id("broken"), "/kube".into(), "jane", Err("it names no cluster".into()));
     let contexts = [
         context("paris", "with", true),
@@ -34,18 +35,24 @@ fn resolver() -> Resolver {
         context("oslo", "stored", false),
         broken,
     ];
-    let providers = Providers::new([user("with", true), user("without", false)]).with_contexts(contexts, [stored]);
+    let providers =
+        Providers::new([user("with", true), user("without", false)]).with_contexts(contexts, [stored]);
     Resolver::new(Arc::new(providers), None)
 }
 
 fn by_context(name: &str) -> CredentialRequest {
-    CredentialRequest { source: Source::Context(id(name)), origin: Origin::Beside, ..CredentialRequest::default() }
+    CredentialRequest {
+        source: Source::Context(id(name)),
+        origin: Origin::Beside,
+        ..CredentialRequest::default()
+    }
 }
 
 #[test]
 fn a_context_is_the_same_run_as_its_user_for_its_cluster() {
     let resolver = resolver();
-    let with_cluster = |name: &str, server: &str| CredentialRequest { cluster: Some(cluster(server, "")), ..ask(name) };
+    let with_cluster =
+        |name: &str, server: &str| CredentialRequest { cluster: Some(cluster(server, "")), ..ask(name) };
     let key = |ask: CredentialRequest| {
         let key = resolver.key(&ask).unwrap();
         assert_eq!(resolver.resolve(ask).unwrap().key, key);
@@ -66,7 +73,8 @@ fn a_context_is_the_same_run_as_its_user_for_its_cluster() {
 fn a_caller_that_sends_a_cluster_sends_that_of_the_context() {
     let resolver = resolver();
     for name in ["paris", "lyon", "oslo"] {
-        let sent = |server: &str| CredentialRequest { cluster: Some(cluster(server, "")), ..by_context(name) };
+        let sent =
+            |server: &str| CredentialRequest { cluster: Some(cluster(server, "")), ..by_context(name) };
         assert!(resolver.resolve(sent(&format!("https://{name}/"))).is_ok());
         for server in ["https://other", ""] {
             let error = resolver.resolve(sent(server)).unwrap_err();
@@ -95,7 +103,10 @@ fn what_is_unknown_forbidden_or_unusable_is_an_error() {
     let other = ContextId { digest: "2".into(), ..id("paris") };
     let other = CredentialRequest { source: Source::Context(other), ..by_context("paris") };
     assert!(matches!(error(other), ResolveError::UnknownContext(name) if name == "paris"));
-    assert_eq!(error(by_context("broken")).to_string(), "context `broken` cannot be used: it names no cluster");
+    assert_eq!(
+        error(by_context("broken")).to_string(),
+        "context `broken` cannot be used: it names no cluster"
+    );
     assert!(matches!(error(ask("stored")), ResolveError::UnknownProvider(..)), "no request names its user");
 
     let allow = Grant {
@@ -103,14 +114,17 @@ fn what_is_unknown_forbidden_or_unusable_is_an_error() {
         cluster_profiles: ProfileGlobs::new([]),
         verbs: [Verb::Get].into_iter().collect(),
     };
-    let policy = Policy::new([Rule {
-        name: "r".into(),
-        peers: Peers { uids: vec![7], ..Peers::default() },
-        allow,
-    }]);
+    let policy =
+        Policy::new([Rule { name: "r".into(), peers: Peers { uids: vec![7], ..Peers::default() }, allow }]);
     let rights = Arc::new(policy.rights(&Principal { uid: Some(7), ..Principal::default() }));
-    let as_other = |name: &str| CredentialRequest { permit: Permit::new(Arc::clone(&rights), Verb::Get), ..by_context(name) };
-    assert!(resolver.resolve(as_other("paris")).is_ok(), "a rule for a provider is one for the contexts of that user");
+    let as_other = |name: &str| CredentialRequest {
+        permit: Permit::new(Arc::clone(&rights), Verb::Get),
+        ..by_context(name)
+    };
+    assert!(
+        resolver.resolve(as_other("paris")).is_ok(),
+        "a rule for a provider is one for the contexts of that user"
+    );
     let shape = |name: &str| error(as_other(name)).to_string().replace(name, "NAME");
     for name in ["oslo", "broken", "none"] {
         assert_eq!(shape(name), shape("lyon"), "{name}");
