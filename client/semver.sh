@@ -1,6 +1,6 @@
 #!/bin/bash
 # Compares the public API of the client libraries with that of the newest release, by the rules of semantic versioning.
-# Before the first release, the file semver-baseline names the commit to compare with. Only a release renews it, or a
+# Before the first release, the file semver-baseline names the commit to compare with. Only a release refreshes it, or a
 # decision that breaks the API and that the commit explains.
 # It needs cargo-semver-checks. Without the history of that commit, as in a shallow clone, it says so and compares nothing.
 set -euo pipefail

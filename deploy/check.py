@@ -76,7 +76,7 @@ def is_sidecar(name, spec, has_shim):
         mounts = {mount["name"]: mount for mount in client["volumeMounts"]}
         assert mounts["credbroker"]["readOnly"] is True, name
         assert mounts["credbroker"]["mountPath"] == "/run/credbroker", name
-        assert {"name": "CREDBROKER_SERVER_UID", "value": "2001"} in client["env"], name
+        assert {"name": "CREDBROKER_BROKER_UID", "value": "2001"} in client["env"], name
         assert client["securityContext"].get("runAsUser") != 2001, name
         if has_shim:
             assert mounts["credbroker-exec"] == {

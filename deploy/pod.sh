@@ -97,7 +97,7 @@ in_client() { # UID COMMAND...
         mount -o remount,bind,ro "$root/opt/credbroker"
         exec "$@"' - "$volumes" "$root" bash "$work/enter" "$root" "$uid" \
         "KUBERNETES_EXEC_INFO={\"apiVersion\":\"$version\",\"kind\":\"ExecCredential\",\"spec\":{\"interactive\":false}}" \
-        "CREDBROKER_SERVER_UID=${server_uid:-$(container argocd-application-controller '.env[] | select(.name == "CREDBROKER_SERVER_UID") | .value')}" -- "$@"
+        "CREDBROKER_BROKER_UID=${broker_uid:-$(container argocd-application-controller '.env[] | select(.name == "CREDBROKER_BROKER_UID") | .value')}" -- "$@"
 }
 mapfile -t serve < <(container credbroker '(.command + .args)[]')
 mapfile -t startup < <(container credbroker '.startupProbe.exec.command[]')
@@ -128,7 +128,7 @@ isolated bash -c 'mount --bind "$1/shim" "$2/opt/credbroker"; shift 1; exec "${@
 start
 echo "the startup probe passes"
 gets 999 || fail "the client has no credential: $(cat "$work/error")"
-# The shim reports the expiry a little early, so that clients renew in time.
+# The shim reports the expiry a little early, so that clients refresh in time.
 jq -e --arg expires "$expires" --arg version "$version" '.apiVersion == $version and .status.token == "token-of-prod" and
     (($expires | fromdate) - (.status.expirationTimestamp | fromdate) | . >= 0 and . <= 60)' "$work/credential" >/dev/null || fail "not the plugin's credential: $(cat "$work/credential")"
 gets 999
@@ -138,7 +138,7 @@ if in_client 999 /usr/bin/touch /run/credbroker/x 2>/dev/null; then fail "a clie
 
 code=0; gets 1000 || code=$?
 is_denied "uid 1000, without an access rule" "$code"
-code=0; server_uid=2002 gets 999 || code=$?
+code=0; broker_uid=2002 gets 999 || code=$?
 is_denied "uid 999, which expects another broker" "$code"
 
 sed 's/uids: \[999\]/uids: [999, 1000]/' "$work/config" | configmap 2

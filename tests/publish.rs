@@ -155,7 +155,7 @@ fn what_is_in_the_place_of_the_brokers_own_folder_is_not_used() {
     assert!(matches!(publish(&options), Err(SocketError::Folder { .. })));
     assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0);
     if !rustix::process::geteuid().is_root() {
-        return println!("SKIPPED: only root can make a folder of another user");
+        return println!("SKIPPED: only root can make a directory of another user");
     }
     fs::remove_file(&folder).unwrap();
     fs::create_dir(&folder).unwrap();

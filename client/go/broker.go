@@ -58,7 +58,7 @@ func WithSocket(address string) Option { return func(s *settings) { s.address = 
 func WithBrokerUID(uid uint32) Option { return func(s *settings) { s.brokerUID = &uid } }
 
 // WithTimeout sets the longest time that a call waits for its answer, or for the first one of a watch. The default is 45 s;
-// a login in which a person takes part may need more.
+// a login in which a user takes part may need more.
 func WithTimeout(limit time.Duration) Option { return func(s *settings) { s.limit = limit } }
 
 // WithDrain sets how long a connection to an API server may stay open after its certificate was replaced. The default is

@@ -60,7 +60,7 @@ func (s socket) dial(ctx context.Context) (net.Conn, error) {
 // choose returns the directory to connect in, and the name of the socket there, where the directory is not one that only
 // this user and root can change. Who listens must be checked too.
 //
-// In a directory that others can write to, that is the broker's own folder. A directory of another user is trusted if the
+// In a directory that others can write to, that is the broker's own directory. A directory of another user is trusted if the
 // mount is read-only, if a server is expected, or if only that user, this one and root can have made what its path leads to.
 func (s socket) choose(at *directory, path string, own uint32) (*directory, string, error) {
 	name := filepath.Base(path)

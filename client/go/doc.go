@@ -1,5 +1,5 @@
 // Package credbroker gives Go programs the credentials of a credbroker: a broker on this machine that runs Kubernetes exec
-// credential plugins once for all programs, and renews the credentials before they expire.
+// credential plugins once for all programs, and refreshes the credentials before they expire.
 //
 // [RESTConfig] returns a config for client-go and controller-runtime:
 //

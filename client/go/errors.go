@@ -63,7 +63,7 @@ func (e *UnreachableError) Error() string {
 // Unwrap returns the error of the last attempt.
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// An UntrustedError says that the process that listens on the socket may be an impostor. Nothing was sent to it. A person
+// An UntrustedError says that the process that listens on the socket may be an impostor. Nothing was sent to it. A user
 // has to look at it.
 type UntrustedError struct {
 	// The socket.
@@ -92,7 +92,7 @@ func (e *TimeoutError) Timeout() bool { return true }
 // Is says that a TimeoutError is a context.DeadlineExceeded.
 func (e *TimeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// An UnusableError says that the credential or the endpoint from the broker cannot be used. A person has to look at it.
+// An UnusableError says that the credential or the endpoint from the broker cannot be used. A user has to look at it.
 type UnusableError struct {
 	// What is wrong. Never a part of a secret.
 	Problem string

@@ -78,7 +78,7 @@ func TestARequestWithoutACredentialFailsWithTheReason(t *testing.T) {
 	client := f.client(t)
 	source := f.broker.Source(parisRef)
 	source.followed.current.Store(&Credential{generation: "0", expiry: &expiry{}, cluster: source.Current().cluster})
-	f.fake.Fail(paris, fake.Failure(codes.FailedPrecondition, "INTERACTION_REQUIRED", "the plugin needs a person"))
+	f.fake.Fail(paris, fake.Failure(codes.FailedPrecondition, "INTERACTION_REQUIRED", "the plugin needs a user"))
 	_, err := client.Do(request(t, http.MethodGet, f.server.URL+"/version", nil))
 	var none *NoCredentialError
 	if !errors.As(err, &none) || ReasonOf(err) != ReasonInteractionRequired {

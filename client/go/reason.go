@@ -34,7 +34,7 @@ const (
 	ReasonHubUnavailable Reason = "HUB_UNAVAILABLE"
 	// The caller selects an identity with a variable that the plugin would not receive.
 	ReasonIdentityConflict Reason = "IDENTITY_CONFLICT"
-	// The plugin needs a person.
+	// The plugin needs a user.
 	ReasonInteractionRequired Reason = "INTERACTION_REQUIRED"
 	// The request is not valid. The same request never succeeds.
 	ReasonInvalidRequest Reason = "INVALID_REQUEST"

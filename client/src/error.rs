@@ -51,12 +51,12 @@ pub enum Error {
         source: Arc<dyn StdError + Send + Sync>,
     },
     /// The credential from the broker cannot be used: the broker and this library are of releases that do not fit, or the
-    /// plugin prints something unusual. A person has to look at it.
+    /// plugin prints something unusual. A user has to look at it.
     Unusable {
         /// What is wrong with it. Never a part of the credential.
         problem: &'static str,
     },
-    /// The process that listens there may be an impostor. Nothing was sent to it. A person has to look at it.
+    /// The process that listens there may be an impostor. Nothing was sent to it. A user has to look at it.
     Untrusted {
         /// The socket.
         path: PathBuf,

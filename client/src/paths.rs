@@ -15,7 +15,7 @@ use rustix::{
     io::Errno,
 };
 
-/// Name of the socket in the broker's own folder.
+/// Name of the socket in the broker's own directory.
 pub const OWN_SOCKET: &str = "socket";
 /// As many links as Linux follows.
 const MOST_LINKS: usize = 40;
@@ -33,7 +33,7 @@ pub struct Exposed {
     pub mode: u32,
 }
 
-/// The broker's own folder for the socket `name`, beside that name: others can write to the directory of both.
+/// The broker's own directory for the socket `name`, beside that name: others can write to the directory of both.
 pub fn own_folder(name: &Path) -> PathBuf {
     let mut folder = name.as_os_str().to_owned();
     folder.push(".d");

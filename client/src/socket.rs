@@ -17,7 +17,7 @@ use rustix::process::geteuid;
 pub struct Socket {
     candidates: Vec<PathBuf>,
     /// The only user whose process is trusted there.
-    server_uid: Option<u32>,
+    broker_uid: Option<u32>,
     /// `XDG_RUNTIME_DIR`, where the first candidate is in it.
     runtime_directory: Option<PathBuf>,
     /// Why the candidate in it is no longer among them.
@@ -54,8 +54,8 @@ pub struct SocketSources<'a> {
     flag: Option<&'a OsStr>,
     variable: Option<&'a OsStr>,
     runtime_directory: Option<&'a OsStr>,
-    server_uid_flag: Option<&'a OsStr>,
-    server_uid_variable: Option<&'a OsStr>,
+    broker_uid_flag: Option<&'a OsStr>,
+    broker_uid_variable: Option<&'a OsStr>,
     is_root: bool,
 }
 
@@ -64,7 +64,7 @@ pub struct SocketSources<'a> {
 #[error("{origin} is {value:?}, which is not a valid {expected}")]
 #[non_exhaustive]
 pub struct SocketError {
-    /// The flag or the variable: `--socket`, `CREDBROKER_SOCKET`, `--server-uid` or `CREDBROKER_SERVER_UID`.
+    /// The flag or the variable: `--socket`, `CREDBROKER_SOCKET`, `--broker-uid` or `CREDBROKER_BROKER_UID`.
     #[doc(hidden)]
     pub origin: &'static str,
     value: String,
@@ -99,17 +99,17 @@ impl<'a> SocketSources<'a> {
         self
     }
 
-    /// A command line flag `--server-uid`. It wins over the variable.
+    /// A command line flag `--broker-uid`. It wins over the variable.
     #[must_use]
-    pub fn server_uid_flag(mut self, value: Option<&'a OsStr>) -> Self {
-        self.server_uid_flag = value;
+    pub fn broker_uid_flag(mut self, value: Option<&'a OsStr>) -> Self {
+        self.broker_uid_flag = value;
         self
     }
 
-    /// `CREDBROKER_SERVER_UID`. An empty value counts as unset.
+    /// `CREDBROKER_BROKER_UID`. An empty value counts as unset.
     #[must_use]
-    pub fn server_uid_variable(mut self, value: Option<&'a OsStr>) -> Self {
-        self.server_uid_variable = value;
+    pub fn broker_uid_variable(mut self, value: Option<&'a OsStr>) -> Self {
+        self.broker_uid_variable = value;
         self
     }
 
@@ -127,36 +127,36 @@ impl Socket {
 
     /// The socket at `path`.
     pub fn at(path: impl Into<PathBuf>) -> Self {
-        Self { candidates: vec![path.into()], server_uid: None, runtime_directory: None, ignored: None }
+        Self { candidates: vec![path.into()], broker_uid: None, runtime_directory: None, ignored: None }
     }
 
     /// Trusts only a server that runs as `uid`. Without this, that is this user, root, or the owner of the socket's
     /// directory. Needed where other users could replace that directory.
     #[must_use]
-    pub fn server_uid(mut self, uid: u32) -> Self {
-        self.server_uid = Some(uid);
+    pub fn broker_uid(mut self, uid: u32) -> Self {
+        self.broker_uid = Some(uid);
         self
     }
 
     pub(crate) fn expected_server(&self) -> Option<u32> {
-        self.server_uid
+        self.broker_uid
     }
 
     /// The socket of this process's environment: `CREDBROKER_SOCKET` if it is set, else the user's broker at
     /// `$XDG_RUNTIME_DIR/credbroker/credbroker.sock` if that exists, the directory belongs to the user and the user is not
-    /// root, else the system's at [`Socket::SYSTEM`]. If `CREDBROKER_SERVER_UID` is set, only a server that runs as that user is trusted.
+    /// root, else the system's at [`Socket::SYSTEM`]. If `CREDBROKER_BROKER_UID` is set, only a server that runs as that user is trusted.
     ///
     /// # Errors
     ///
-    /// `CREDBROKER_SOCKET` is not a path or `unix://` with an absolute path, or `CREDBROKER_SERVER_UID` is not a uid.
+    /// `CREDBROKER_SOCKET` is not a path or `unix://` with an absolute path, or `CREDBROKER_BROKER_UID` is not a uid.
     pub fn from_env() -> Result<Self, SocketError> {
         #[expect(clippy::disallowed_methods, reason = "the one place where this crate reads the environment")]
         let variable = |name: &str| std::env::var_os(name);
         let (socket, runtime_directory) = (variable("CREDBROKER_SOCKET"), variable("XDG_RUNTIME_DIR"));
-        let server_uid = variable("CREDBROKER_SERVER_UID");
+        let broker_uid = variable("CREDBROKER_BROKER_UID");
         let sources = SocketSources::new()
             .variable(socket.as_deref())
-            .server_uid_variable(server_uid.as_deref())
+            .broker_uid_variable(broker_uid.as_deref())
             .runtime_directory(runtime_directory.as_deref())
             .is_root(geteuid().is_root());
         Self::locate(&sources)
@@ -169,12 +169,12 @@ impl Socket {
     /// The flag or the variable is not a path or `unix://` with an absolute path, or the other one is not a uid.
     #[doc(hidden)]
     pub fn locate(sources: &SocketSources<'_>) -> Result<Self, SocketError> {
-        let server_uid = match (sources.server_uid_flag, sources.server_uid_variable) {
-            (Some(flag), _) => Some(uid("--server-uid", flag)?),
-            (None, Some(variable)) if !variable.is_empty() => Some(uid("CREDBROKER_SERVER_UID", variable)?),
+        let broker_uid = match (sources.broker_uid_flag, sources.broker_uid_variable) {
+            (Some(flag), _) => Some(uid("--broker-uid", flag)?),
+            (None, Some(variable)) if !variable.is_empty() => Some(uid("CREDBROKER_BROKER_UID", variable)?),
             _ => None,
         };
-        Ok(Self { server_uid, ..Self::located(sources)? })
+        Ok(Self { broker_uid, ..Self::located(sources)? })
     }
 
     fn located(sources: &SocketSources<'_>) -> Result<Self, SocketError> {
@@ -190,7 +190,7 @@ impl Socket {
             .filter(|directory| !sources.is_root && directory.is_absolute());
         let user = runtime_directory.as_ref().map(|directory| directory.join("credbroker/credbroker.sock"));
         let candidates = user.into_iter().chain([Self::SYSTEM.into()]).collect();
-        Ok(Self { candidates, runtime_directory, server_uid: None, ignored: None })
+        Ok(Self { candidates, runtime_directory, broker_uid: None, ignored: None })
     }
 
     /// The paths in the order in which they are looked up.
@@ -214,7 +214,7 @@ impl Socket {
             None => Cow::Borrowed(self),
             Some(ignored) => Cow::Owned(Self {
                 candidates: self.candidates.iter().skip(1).cloned().collect(),
-                server_uid: self.server_uid,
+                broker_uid: self.broker_uid,
                 runtime_directory: None,
                 ignored: Some(ignored),
             }),

@@ -28,7 +28,7 @@ pub(crate) enum Distrust {
     OtherServer {
         /// The user that the process runs as.
         uid: u32,
-        /// The user that `CREDBROKER_SERVER_UID`, `--server-uid` or the program names.
+        /// The user that `CREDBROKER_BROKER_UID`, `--broker-uid` or the program names.
         expected: u32,
     },
     /// The socket's directory belongs to another user, and a third one can have made or replaced it.
@@ -61,16 +61,16 @@ impl fmt::Display for Distrust {
             ),
             Self::OtherServer { uid, expected } => write!(
                 f,
-                "the process that listens runs as uid {uid}, but CREDBROKER_SERVER_UID or --server-uid requires uid {expected}; correct that setting, or run the broker as that user"
+                "the process that listens runs as uid {uid}, but CREDBROKER_BROKER_UID or --broker-uid requires uid {expected}; correct that setting, or run the broker as that user"
             ),
             Self::Replaceable { directory, owner, mode } => write!(
                 f,
-                "other users can make or replace its directory, because {} belongs to uid {owner} and has mode {mode:04o}; set CREDBROKER_SERVER_UID or --server-uid to the uid of the broker, or mount it read-only",
+                "other users can make or replace its directory, because {} belongs to uid {owner} and has mode {mode:04o}; set CREDBROKER_BROKER_UID or --broker-uid to the uid of the broker, or mount it read-only",
                 directory.display()
             ),
             Self::Server { uid } => write!(
                 f,
-                "the process that listens runs as uid {uid}, not as this user, root, or the owner of the directory; run the broker as one of these, or set CREDBROKER_SERVER_UID or --server-uid to its uid"
+                "the process that listens runs as uid {uid}, not as this user, root, or the owner of the directory; run the broker as one of these, or set CREDBROKER_BROKER_UID or --broker-uid to its uid"
             ),
             Self::UnmappedServer { uid } => write!(
                 f,

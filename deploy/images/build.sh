@@ -4,7 +4,7 @@
 # machine's own run. It needs root, buildah, and either BASE (an image that buildah can pull) or debootstrap, which makes the
 # base from Debian's packages, for the machine's own architecture alone; without these it is skipped.
 #
-# usage: [BASE=IMAGE] deploy/images/build.sh FOLDER...     each has credbroker and credbroker-exec of one architecture, as
+# usage: [BASE=IMAGE] deploy/images/build.sh DIRECTORY...     each has credbroker and credbroker-exec of one architecture, as
 #                                                          .ci/static builds them
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -16,7 +16,7 @@ command -v buildah >/dev/null || skip "this machine has no buildah"
 # buildah mounts its storage, which would stay mounted if this script was killed.
 [[ ${HAS_OWN_MOUNTS-} ]] || HAS_OWN_MOUNTS=yes exec unshare --mount "$0" "$@"
 
-# Folders by their architecture.
+# Directories by their architecture.
 declare -A programs
 for folder; do
     case $(readelf --file-header "$folder/credbroker-exec" | sed -n 's/ *Machine: *//p') in

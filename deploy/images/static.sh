@@ -63,7 +63,7 @@ HUB
     broker=$!
     await "the broker" in_static "$probe" healthcheck
     await "a request to the hub" grep -q '^GET /apis/multicluster.x-k8s.io/.* Bearer token-of-the-hub$' "$dir/hub"
-    CREDBROKER_SERVER_UID=2001 "$shim" --socket "$dir/run/credbroker.sock" --provider login | grep -q from-a-static-plugin ||
+    CREDBROKER_BROKER_UID=2001 "$shim" --socket "$dir/run/credbroker.sock" --provider login | grep -q from-a-static-plugin ||
         { cat "$dir/log" >&2; fail "no credential from the static broker"; }
     kill -KILL "$broker" "$server"
     wait "$broker" "$server" 2>/dev/null || true

@@ -2,7 +2,7 @@
 # Checks the manifest for krew with krew's own code, installs the plugin from its archive with krew, and runs it as
 # `kubectl credbroker`.
 #
-# usage: deploy/krew/check.sh BROKER [FOLDER]     FOLDER is that of .ci/release; without one the archive has BROKER alone
+# usage: deploy/krew/check.sh BROKER [DIRECTORY]     DIRECTORY is that of .ci/release; without one the archive has BROKER alone
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(realpath "$here/../..")

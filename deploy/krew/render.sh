@@ -1,7 +1,7 @@
 #!/bin/bash
 # Prints the manifest of a release.
 #
-# usage: deploy/krew/render.sh VERSION FOLDER     FOLDER has the archives of the plugin, as .ci/release makes them
+# usage: deploy/krew/render.sh VERSION DIRECTORY     DIRECTORY has the archives of the plugin, as .ci/release makes them
 set -euo pipefail
 version=$1 folder=$2
 manifest=$(sed '1,/^apiVersion/ { /^#/d }' "$(dirname "${BASH_SOURCE[0]}")/credbroker.yaml")

@@ -2,9 +2,9 @@
 # Builds credbroker_VERSION_ARCH.deb (broker, units, man pages, completions) and credbroker-exec_VERSION_ARCH.deb (shim), with
 # dpkg-deb alone. The same programs give the same packages.
 #
-# usage: deploy/packages/build.sh FOLDER [VERSION]     FOLDER has credbroker and credbroker-exec, as .ci/static builds them
+# usage: deploy/packages/build.sh DIRECTORY [VERSION]     DIRECTORY has credbroker and credbroker-exec, as .ci/static builds them
 #   OUT          where the packages go (target/packages)
-#   DOCUMENTS    a folder with man1 and completions, for programs that do not run on this machine
+#   DOCUMENTS    a directory with man1 and completions, for programs that do not run on this machine
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(realpath "$here/../..")

@@ -2,7 +2,7 @@
 # Builds the packages, twice with equal digests, and installs, upgrades, removes and purges them in a small Debian with its
 # own systemd, in namespaces: the upgrade replaces a broker that serves clients meanwhile.
 #
-# usage: deploy/packages/check.sh FOLDER     with credbroker and credbroker-exec
+# usage: deploy/packages/check.sh DIRECTORY     with credbroker and credbroker-exec
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(realpath "$here/../..")

@@ -23,7 +23,7 @@ const { Status, RetryInfo } = protobuf.parse(`syntax = "proto3";
 
 // Ends the program unless a trusted user made the socket: another one could send any credential and cluster.
 function checkOwner() {
-  const [own, named] = [[0, process.geteuid()], process.env.CREDBROKER_SERVER_UID];
+  const [own, named] = [[0, process.geteuid()], process.env.CREDBROKER_BROKER_UID];
   const trusted = named ? [Number(named)] : own;
   const [socket, above] = [lstatSync(path), statSync(dirname(path))];
   const isPrivate = own.concat(trusted).includes(above.uid) && !(above.mode & 0o022);

@@ -16,7 +16,7 @@ from kubernetes import client
 
 def check_server(path):
     """Ends the program unless a trusted user serves the socket: another one could send any credential and cluster."""
-    own, named = {0, os.geteuid()}, os.environ.get("CREDBROKER_SERVER_UID")
+    own, named = {0, os.geteuid()}, os.environ.get("CREDBROKER_BROKER_UID")
     trusted = {int(named)} if named else own
     above = os.stat(os.path.dirname(path))
     with socket.socket(socket.AF_UNIX) as probe:

@@ -24,7 +24,7 @@ pub fn credbroker() -> Result<PathBuf> {
     Ok(PROGRAM.get_or_init(|| target.join("release/credbroker")).clone())
 }
 
-/// The shim as it is released: static, at a fixed address, optimised for size. Cargo does nothing when it is there
+/// The shim as it is released: static, at a fixed address, optimized for size. Cargo does nothing when it is there
 /// already. A copy in `directory`, as an installed one is: what the linker wrote lies in the page cache in smaller pieces,
 /// which costs some page faults more.
 pub fn static_shim(directory: &Path) -> Result<PathBuf> {

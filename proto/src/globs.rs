@@ -67,7 +67,7 @@ pub fn is_of_all_programs(name: &[u8]) -> bool {
     OF_ALL_PROGRAMS.split(' ').any(|prefix| name.starts_with(prefix.as_bytes()))
 }
 
-/// The variables of a person's session: how a plugin reaches the screen, the browser and the agents of the person who waits
+/// The variables of a user's session: how a plugin reaches the screen, the browser and the agents of the user who waits
 /// for it. The shim sends them at a terminal, and they reach only the run that its request starts.
 pub const SESSION_VARIABLES: [&str; 7] = [
     "DISPLAY",

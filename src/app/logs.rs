@@ -48,7 +48,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// Starts logging: times in UTC, colours only on a terminal and without `NO_COLOR`, levels from the number of `-v` flags,
+/// Starts logging: times in UTC, colors only on a terminal and without `NO_COLOR`, levels from the number of `-v` flags,
 /// `CREDBROKER_LOG` or `RUST_LOG`. Without a `format`, it is the fields of the journal if stderr leads to it, else lines for
 /// people.
 ///

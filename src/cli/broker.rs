@@ -29,21 +29,21 @@ pub(super) struct SocketArg {
     /// $XDG_RUNTIME_DIR/credbroker/credbroker.sock if it exists, else /run/credbroker/credbroker.sock]
     #[arg(long = "socket", value_name = "PATH")]
     pub(super) path: Option<OsString>,
-    /// The only user whose process is trusted on that socket [env: CREDBROKER_SERVER_UID] [default: this user, root, or
+    /// The only user whose process is trusted on that socket [env: CREDBROKER_BROKER_UID] [default: this user, root, or
     /// the owner of the socket's directory]
     #[arg(long, value_name = "UID")]
-    pub(super) server_uid: Option<OsString>,
+    pub(super) broker_uid: Option<OsString>,
 }
 
 impl SocketArg {
     pub(super) fn locate(&self, environment: &Environment) -> Result<Socket, SocketError> {
         let is_root = || rustix::process::geteuid().is_root();
-        socket(self.path.as_deref(), self.server_uid.as_deref(), &(&environment.0).into(), is_root)
+        socket(self.path.as_deref(), self.broker_uid.as_deref(), &(&environment.0).into(), is_root)
     }
 
     /// Starts the user's broker on demand, where that is allowed.
     pub(super) fn starter(&self, environment: &Environment) -> Option<Starter> {
-        Starter::of(self.path.is_some() || self.server_uid.is_some(), &(&environment.0).into())
+        Starter::of(self.path.is_some() || self.broker_uid.is_some(), &(&environment.0).into())
     }
 }
 
@@ -191,18 +191,18 @@ pub(super) fn held_of(source: Source) -> Selector {
     }
 }
 
-/// What a command selects: one of a source, a key, and all.
+/// What a command selects: one of a source, an id, and all.
 #[derive(Debug, clap::Args)]
-#[command(group = ArgGroup::new("selected").args(["provider", "cluster_profile", "key", "all"]))]
+#[command(group = ArgGroup::new("selected").args(["provider", "cluster_profile", "id", "all"]))]
 #[command(mut_arg("provider", |arg| arg.help("Select the credentials of this provider, or of the user of this context [default: the current context]")))]
 #[command(mut_arg("cluster_profile", |arg| arg.help("Select the credentials for this cluster, as `credbroker clusters` lists it")))]
 #[command(mut_arg("definition", |arg| arg.display_order(3)))]
 pub(super) struct SelectionArgs {
     #[command(flatten)]
     pub(super) source: SourceArgs,
-    /// Select the credential with this key, as `credbroker status` prints it
+    /// Select the credential with this id, as `credbroker status` prints it
     #[arg(long)]
-    key: Option<String>,
+    id: Option<String>,
     /// Select all credentials
     #[arg(long)]
     all: bool,
@@ -212,7 +212,7 @@ pub(super) struct SelectionArgs {
 #[derive(Debug)]
 pub(super) struct Selection {
     pub(super) selector: Selector,
-    /// `None`: it is a key, or all.
+    /// `None`: it is an id, or all.
     pub(super) target: Option<Target>,
 }
 
@@ -223,8 +223,8 @@ impl SelectionArgs {
         console: &mut Console<'_>,
         mut call: impl FnMut(&Selection, &mut Console<'_>) -> anyhow::Result<Result<T, Failure>>,
     ) -> anyhow::Result<Result<T, Failure>> {
-        let key = self.key.clone().map(Selector::Key);
-        if let Some(selector) = key.or_else(|| self.all.then_some(Selector::All)) {
+        let id = self.id.clone().map(Selector::Id);
+        if let Some(selector) = id.or_else(|| self.all.then_some(Selector::All)) {
             return call(&Selection { selector, target: None }, console);
         }
         let of = |target: &Target| Selection {
@@ -241,7 +241,7 @@ impl fmt::Display for Selection {
         match (self.target.as_ref().map(|target| &target.source), &self.selector) {
             (Some(Source::Provider { name, .. }), _) => f.write_str(name),
             (Some(profile), _) => write!(f, "{profile}"),
-            (None, Selector::Key(key)) => write!(f, "key {key}"),
+            (None, Selector::Id(id)) => write!(f, "id {id}"),
             (None, _) => f.write_str("all providers"),
         }
     }

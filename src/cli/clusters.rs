@@ -158,7 +158,7 @@ pub(super) fn warn(list: &ClusterList, err: &mut dyn Write) -> io::Result<()> {
 const NOT_READ: &str = "the broker has not read the ClusterProfiles yet; try again in a few seconds";
 const PARTLY_READ: &str = "clusters may be missing, because the broker has not read all ClusterProfiles yet";
 const NOT_CONFIGURED: &str = "the broker reads no ClusterProfiles; name the hub in its configuration: \
-                              `clusterProfiles: {kubeconfig: FILE or in-cluster, namespaces: [NAMESPACE]}`";
+                              `clusterProfiles: {kubeconfig: FILE or InCluster, namespaces: [NAMESPACE]}`";
 
 const NONE_SELECTED: &str = "the hub has no matching ClusterProfile; check --namespace, and `namespaces` and \
                              `labelSelector` of `clusterProfiles` in the broker's configuration";

@@ -114,7 +114,7 @@ async fn refresh(stage: &Stage) -> anyhow::Result<DemoStep> {
             let (what, runs) = ("refresh ahead of expiry", stage.runs() - before);
             return Ok(DemoStep { what, calls: 0, took, runs, remark });
         }
-        ensure!(took < LIFETIME, "the token was not renewed within its lifetime");
+        ensure!(took < LIFETIME, "the token was not refreshed within its lifetime");
         progress.show(&format!("waiting for the refresh ahead of expiry ... {} s", took.as_secs()));
         tokio::time::sleep(POLL_INTERVAL).await;
     }
@@ -168,7 +168,7 @@ impl Stage {
         let config = json!({
             "apiVersion": "credbroker.io/v1alpha1",
             "kind": "BrokerConfig",
-            "providers": [{"name": PROVIDER, "execConfig": exec, "sandbox": "compatible"}],
+            "providers": [{"name": PROVIDER, "execConfig": exec, "sandbox": "Compatible"}],
         });
         let file = self.directory.path().join("config.yaml");
         fs::write(&file, config.to_string())?;

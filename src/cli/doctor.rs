@@ -375,17 +375,17 @@ impl<'a> Checks<'a> {
         self.findings.or(CHECK, GOOD, || "the broker finds the plugins where your shell does".to_owned());
     }
 
-    /// Whether the wall clock is synchronised: with a wrong one, every credential looks expired or lives too long.
+    /// Whether the wall clock is synchronized: with a wrong one, every credential looks expired or lives too long.
     fn clock(&mut self) {
         const CHECK: &str = "clock";
         let args = ["show", "--property=NTPSynchronized", "--value"];
         let ran = programs::run("timedatectl", &args, self.environment).filter(|ran| ran.succeeded);
-        let wrong = "not synchronised; with a wrong clock, credentials seem to be expired or live too long";
+        let wrong = "not synchronized; with a wrong clock, credentials seem to be expired or live too long";
         let remedy = "start a time service, for example with `timedatectl set-ntp true`";
         let (level, text, remedy) = match ran.as_ref().map(|ran| ran.stdout.trim()) {
-            Some("yes") => (GOOD, "synchronised", ""),
+            Some("yes") => (GOOD, "synchronized", ""),
             Some("no") => (WARNING, wrong, remedy),
-            _ => (NOTE, "cannot determine whether the clock is synchronised", ""),
+            _ => (NOTE, "cannot determine whether the clock is synchronized", ""),
         };
         self.findings.add(CHECK, level, text, remedy);
     }
@@ -439,7 +439,7 @@ type Level = (&'static str, u8);
 const GOOD: Level = ("ok", 0);
 /// It cannot be checked here, or it is only worth knowing.
 const NOTE: Level = ("note", 0);
-/// It works, but not as a person may expect.
+/// It works, but not as a user may expect.
 const WARNING: Level = ("warning", 0);
 const BAD: Level = ("error", 1);
 const BAD_CONFIG: Level = ("error", EX_CONFIG);

@@ -22,7 +22,7 @@ use credbroker_observe::clock::{Clock as _, SystemClock};
 
 /// Explain credentials: why there are several, what limits their lifetime, and when and why the plugin runs next
 ///
-/// A credential has a key, which is made of everything that can change what the plugin prints: the provider, its command
+/// A credential has an id, which is made of everything that can change what the plugin prints: the provider, its command
 /// and arguments, each variable of the plugin's environment, and the cluster. For each part this command shows where it
 /// comes from. Parts that differ between the credentials of a provider are marked with *, and have a number instead of
 /// their value: credentials with equal values have equal numbers. The values stay in the broker, but for those of variables
@@ -113,13 +113,11 @@ fn of_provider(group: &[CredentialState], screen: Screen, now: SystemTime) -> St
         text.push('\n');
     }
     let title = match (group.len(), differing.len()) {
-        (1, _) => "The key is made of these parts:".to_owned(),
-        (count, 0) => format!("These parts are equal in all {count} keys:"),
+        (1, _) => "The id is made of these parts:".to_owned(),
+        (count, 0) => format!("These parts are equal in all {count} ids:"),
         (count, differing) => {
             let parts = if differing == 1 { "part".to_owned() } else { format!("{differing} parts") };
-            format!(
-                "The keys of these {count} credentials differ in the {parts} marked with *. Equal in all:"
-            )
+            format!("The ids of these {count} credentials differ in the {parts} marked with *. Equal in all:")
         }
     };
     text.push_str(&wrapped(&title, 0, screen.width()));
@@ -145,7 +143,7 @@ fn table(value: &str, rows: impl Iterator<Item = [String; 3]>, screen: Screen) -
 }
 
 fn head(held: &CredentialState, now: SystemTime) -> Vec<String> {
-    let mut lines = vec![format!("{} {}: {}", provider(held), held.key, broker::name(held.state))];
+    let mut lines = vec![format!("{} {}: {}", provider(held), held.id, broker::name(held.state))];
     let mut add = |label: &str, text: &str| lines.push(format!("  {label:<8}  {text}"));
     if !held.account.is_empty() {
         add("account", &account(held));
@@ -183,7 +181,7 @@ fn next_run(held: &CredentialState, now: SystemTime) -> String {
     let at = held.next_run.filter(|at| at.duration_since(now).unwrap_or_default() >= Duration::from_secs(1));
     let when = at.map_or_else(|| "now".to_owned(), |at| dated(at, now, "now"));
     let why = match (held.next_run_cause.as_str(), at) {
-        ("refreshPoint", _) => "the credential is due for renewal",
+        ("refreshPoint", _) => "the credential is due for refresh",
         ("sameCredential", _) => "the plugin returned the same credential, and is asked again",
         ("pluginChanged", _) => "the file of the plugin has changed",
         ("backOff", _) => "the last run failed, and the back-off ends then",
@@ -191,10 +189,10 @@ fn next_run(held: &CredentialState, now: SystemTime) -> String {
         ("watched", _) => "it is watched and has no valid credential",
         ("inProgress", _) => return "a run is queued or in progress".to_owned(),
         ("userNeeded", _) => {
-            return format!("with a request at a terminal, or `{}`: the plugin needs a person", login(held));
+            return format!("with a request at a terminal, or `{}`: the plugin needs a user", login(held));
         }
         ("loginNeeded", _) => {
-            return format!("only with `{}`: no person answered the last prompts", login(held));
+            return format!("only with `{}`: no user answered the last prompts", login(held));
         }
         ("notInUse", None) => return "with the next request: it is not in use".to_owned(),
         ("nextRequest", None) => return "with the next request: it has no valid credential".to_owned(),

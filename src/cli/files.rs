@@ -1,4 +1,4 @@
-//! Files of a person that commands change: as a whole or not at all, and under kubectl's lock.
+//! Files of a user that commands change: as a whole or not at all, and under kubectl's lock.
 
 use std::{
     ffi::OsString,
@@ -131,7 +131,7 @@ pub(super) fn private_directory(path: &Path) -> anyhow::Result<()> {
     create(path, |_| 0o700)
 }
 
-/// Creates the directory at `path`, and those above it, where programs of a person look for files. Others can read them,
+/// Creates the directory at `path`, and those above it, where programs of a user look for files. Others can read them,
 /// but `~/.config` and `~/.local` are for their owner only.
 pub(super) fn shared_directory(path: &Path) -> anyhow::Result<()> {
     let is_private = |path: &Path| path.ends_with(".config") || path.ends_with(".local");

@@ -1,4 +1,4 @@
-//! `credbroker get`: one credential, for a person or a script. `credbroker login`: a run that a person attends.
+//! `credbroker get`: one credential, for a user or a script. `credbroker login`: a run that a user attends.
 
 use std::{
     ffi::OsStr,

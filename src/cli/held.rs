@@ -86,7 +86,7 @@ fn first_run(args: &RefreshArgs, target: &Target, console: &mut Console<'_>) -> 
     })
 }
 
-/// Make the broker forget credentials, for example after a change of account
+/// Make the broker evict credentials, for example after a change of account
 ///
 /// The broker overwrites the credentials in memory. The next request for one of them runs the plugin.
 #[derive(Debug, clap::Args)]
@@ -112,7 +112,7 @@ pub(super) fn evict(args: &EvictArgs, console: &mut Console<'_>) -> anyhow::Resu
     Ok(0)
 }
 
-/// Make the broker forget the credentials of a provider, and show how to log out of the plugin itself
+/// Make the broker evict the credentials of a provider, and show how to log out of the plugin itself
 ///
 /// The broker overwrites the credentials in memory. Many plugins keep their own login on disk, which the broker does not
 /// change: the next request would use it.
@@ -123,7 +123,7 @@ Examples:
   credbroker logout azure
   credbroker logout --cluster-profile fleet/paris")]
 #[command(mut_arg("provider", |arg| arg.help("Provider to log out of, or context whose user it is [default: the current context]")))]
-#[command(mut_arg("cluster_profile", |arg| arg.help("Forget only the credentials for this cluster, as `credbroker clusters` lists it")))]
+#[command(mut_arg("cluster_profile", |arg| arg.help("Evict only the credentials for this cluster, as `credbroker clusters` lists it")))]
 pub(super) struct LogoutArgs {
     #[command(flatten)]
     source: SourceArgs,

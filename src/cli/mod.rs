@@ -51,7 +51,7 @@ fn version(version: &str, commit: Option<&str>) -> String {
 
 /// A local credential broker for Kubernetes
 ///
-/// One daemon runs each exec credential plugin once, renews the credential before it expires, and serves it to the other
+/// One daemon runs each exec credential plugin once, refreshes the credential before it expires, and serves it to the other
 /// processes of its user: over gRPC on a Unix socket, or through credbroker-exec, which is an exec plugin itself.
 #[derive(Debug, Parser)]
 #[command(name = "credbroker", version = VERSION.as_str(), max_term_width = 100, after_help = "\

@@ -63,7 +63,7 @@ impl Overview {
         held.chain(self.idle().map(|provider| CredentialRow::idle(provider, &repeated))).collect()
     }
 
-    /// Whether a person should look at it.
+    /// Whether a user should look at it.
     pub(super) fn has_failed(&self) -> bool {
         let failed = |held: &CredentialState| held.state == State::Failed || held.last_failure.is_some();
         self.credentials.iter().any(failed)
@@ -179,7 +179,7 @@ pub(super) struct CredentialRow {
     notes: Vec<String>,
 }
 
-const HEAD: [&str; 8] = ["PROVIDER", "ACCOUNT", "STATE", "EXPIRES", "NEXT RUN", "RUNS", "WATCHES", "KEY"];
+const HEAD: [&str; 8] = ["PROVIDER", "ACCOUNT", "STATE", "EXPIRES", "NEXT RUN", "RUNS", "WATCHES", "ID"];
 /// The column of the state, and those that a narrow terminal leaves out.
 const LAYOUT: (usize, &[usize]) = (2, &[6, 5, 7, 4, 1]);
 
@@ -198,7 +198,7 @@ impl CredentialRow {
             None => named(&held.provider, held.definition_file.as_deref(), repeated),
         };
         let failure = held.last_failure.as_ref().map(|failure| described(&provider, failure));
-        let summary = |rejections| format!("{provider} {}: {}", held.key, summary(rejections, now));
+        let summary = |rejections| format!("{provider} {}: {}", held.id, summary(rejections, now));
         let rejections = held.rejections.as_ref().filter(|known| known.rejections > 0).map(summary);
         let cells = [
             provider,
@@ -207,8 +207,8 @@ impl CredentialRow {
             time(held.expires_at, "expired"),
             time(held.next_refresh, "now"),
             held.runs.to_string(),
-            held.watchers.to_string(),
-            held.key.clone(),
+            held.watches.to_string(),
+            held.id.clone(),
         ];
         Self { tone, cells, notes: failure.into_iter().chain(rejections).collect() }
     }

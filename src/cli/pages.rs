@@ -22,14 +22,14 @@ use credbroker_credential::text::one_line;
 
 /// The variable by which the script of a shell calls this program. It has the name of the shell.
 const VARIABLE: &str = "CREDBROKER_COMPLETE";
-/// How long a person waits for names at most. Without a broker there are none.
+/// How long a user waits for names at most. Without a broker there are none.
 const LIMIT: Duration = Duration::from_millis(500);
 
 /// The library's script divides words as bash does, at `:`, `=` and `@`, which names of providers often have, and inserts
 /// candidates without quotes: bash would run what a name has in `$()`.
 const BASH: &str = include_str!("complete.bash");
 
-/// Changes of the library's other scripts: the words reach this program as the person means them, without quotes.
+/// Changes of the library's other scripts: the words reach this program as the user means them, without quotes.
 const UNQUOTED: [(&str, &str); 2] = [
     (r#""${words[@]}""#, r#""${(@Q)words}""#),
     ("(commandline --current-token)", "(commandline --current-token | string unescape)"),
@@ -82,7 +82,7 @@ fn with_names(command: Command) -> Command {
             "provider" if takes_contexts => {
                 arg.add(ArgValueCandidates::new(move || offered(&id).into_iter().chain(contexts()).collect()))
             }
-            "provider" | "definition" | "cluster_profile" | "namespaces" | "key" => {
+            "provider" | "definition" | "cluster_profile" | "namespaces" | "id" => {
                 arg.add(ArgValueCandidates::new(move || offered(&id)))
             }
             _ => arg,
@@ -115,7 +115,7 @@ async fn names(id: &str, client: &Client) -> Result<Vec<Candidate>, Error> {
         }
         _ => {
             let held = admin.credentials(&Selector::All).await?.into_iter();
-            held.map(|held| (held.key, Some(held.provider))).collect()
+            held.map(|held| (held.id, Some(held.provider))).collect()
         }
     })
 }

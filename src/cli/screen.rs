@@ -1,4 +1,4 @@
-//! Text for a person at a screen: its width and colours, tables, wrapped lines, times, and what a command waits for.
+//! Text for a user at a screen: its width and colors, tables, wrapped lines, times, and what a command waits for.
 
 use std::{
     io::{self, IsTerminal as _, Write as _},
@@ -28,7 +28,7 @@ pub(super) struct Screen {
 }
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-/// What a text says, and the code of its colour.
+/// What a text says, and the code of its color.
 pub(super) enum Tone {
     #[default]
     Plain = 0,
@@ -108,7 +108,7 @@ pub(super) fn fitted<const N: usize>(
     text
 }
 
-/// `rows` under `head`, for a screen without a width or colours.
+/// `rows` under `head`, for a screen without a width or colors.
 pub(super) fn unfitted<const N: usize>(
     head: [&str; N],
     rows: impl IntoIterator<Item = [String; N]>,

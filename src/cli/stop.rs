@@ -31,10 +31,10 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// Stop the running broker
 ///
-/// The broker ends its plugin runs and forgets all credentials, within ten seconds. Where systemd runs it, this is
+/// The broker ends its plugin runs and evicts all credentials, within ten seconds. Where systemd runs it, this is
 /// `systemctl --user stop credbroker.service`. After `credbroker setup`, the next client starts it again.
 #[derive(Debug, clap::Args)]
-#[command(mut_arg("server_uid", |arg| arg.hide(true)))]
+#[command(mut_arg("broker_uid", |arg| arg.hide(true)))]
 pub(super) struct StopArgs {
     #[command(flatten)]
     socket: SocketArg,

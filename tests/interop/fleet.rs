@@ -151,7 +151,7 @@ impl Walker {
         &self.kubectl
     }
 
-    /// Writes the kubeconfig as a person would.
+    /// Writes the kubeconfig as a user would.
     pub(crate) fn write(&self, broker: &Broker) -> String {
         let version = newest_api_version().trim_start_matches("client.authentication.k8s.io/");
         let args = ["kubeconfig", "fleet", "--api-version", version, "-o", "fleet"];

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::programs::broker;
 
 const CLUSTERS: usize = 50;
-/// A credential lives so long, and is renewed after about half of it.
+/// A credential lives so long, and is refreshed after about half of it.
 const LIFETIME: u64 = 20;
 /// Longer than anything here takes, on any machine.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -162,7 +162,7 @@ fn a_cluster_that_the_broker_does_not_know_so_is_denied_and_runs_nothing() {
 
 /// A provider `cloud` for clusters that the broker knows itself, and no others.
 fn known_clusters(plugin: &FakePlugin) -> Value {
-    json!([{"name": "cloud", "execConfig": plugin.exec_stanza(), "clusterInfo": "match"}])
+    json!([{"name": "cloud", "execConfig": plugin.exec_stanza(), "clusterInfo": "Match"}])
 }
 
 /// The config of a broker whose one provider, `cloud`, passes the cluster of the caller to the plugin.
@@ -170,7 +170,7 @@ fn any_cluster(plugin: &FakePlugin) -> String {
     let config = json!({
         "apiVersion": "credbroker.io/v1alpha1",
         "kind": "BrokerConfig",
-        "providers": [{"name": "cloud", "execConfig": plugin.exec_stanza(), "clusterInfo": "fromCaller"}],
+        "providers": [{"name": "cloud", "execConfig": plugin.exec_stanza(), "clusterInfo": "FromCaller"}],
     });
     config.to_string()
 }

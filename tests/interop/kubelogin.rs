@@ -27,7 +27,7 @@ use crate::{
 /// For what has to come on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// The broker of one person, whose kubelogin keeps its tokens in the home directory.
+/// The broker of one user, whose kubelogin keeps its tokens in the home directory.
 struct Person {
     home: TempDir,
     broker: Broker,
@@ -62,7 +62,7 @@ impl Person {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// `credbroker login` at a terminal, until the person has entered the code.
+    /// `credbroker login` at a terminal, until the user has entered the code.
     fn log_in(&self, issuer: &Issuer) {
         let (socket, before) = (self.socket(), issuer.counts()[0]);
         let login = Terminal::start(
@@ -143,7 +143,7 @@ async fn one_login_with_a_code_serves_many_commands_and_two_kinds_of_clients() {
     assert!(person.caches() > 0, "the tokens are below HOME");
 }
 
-/// Ahead of expiry and without a person, while a watch keeps the credential in use.
+/// Ahead of expiry and without a user, while a watch keeps the credential in use.
 #[tokio::test]
 async fn the_refresh_token_renews_without_a_person() {
     if is_skipped() {
@@ -160,7 +160,7 @@ async fn the_refresh_token_renews_without_a_person() {
             source.changed().await;
         }
     };
-    timeout(PATIENCE, renewed).await.expect("a renewal");
+    timeout(PATIENCE, renewed).await.expect("a refresh");
     assert_ne!(source.current().unwrap().generation(), first.generation());
     let [codes, logins, refreshes] = issuer.counts();
     assert!((codes, logins) == (1, 1) && refreshes >= 1, "{codes} {logins} {refreshes}");
@@ -181,7 +181,7 @@ fn without_force_refresh_a_run_returns_the_same_token() {
     assert_eq!(person.explained()["runs"], 2);
 }
 
-/// When the session at the issuer has ended, the plugin prompts. Without a person it does so three times at most.
+/// When the session at the issuer has ended, the plugin prompts. Without a user it does so three times at most.
 #[test]
 fn after_the_session_has_ended_a_few_prompts_wait_in_vain_and_a_login_helps() {
     if is_skipped() {
@@ -197,7 +197,7 @@ fn after_the_session_has_ended_a_few_prompts_wait_in_vain_and_a_login_helps() {
     }
     let explained = person.explained();
     assert_eq!(explained["nextRun"]["cause"], "loginNeeded", "{explained}");
-    assert_eq!(explained["state"], "renewing", "the last credential is served");
+    assert_eq!(explained["state"], "refreshing", "the last credential is served");
     let codes = issuer.counts()[0];
     person.log_in(&issuer);
     assert_eq!((issuer.counts()[0], issuer.counts()[1]), (codes + 1, 2));

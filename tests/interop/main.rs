@@ -1,8 +1,8 @@
 //! Real clients, the real broker and the real shim, against an API server that checks who asks.
 //!
 //! They need programs that `cargo test` does not build or find by itself, so the target runs only by name, after the
-//! commands of CONTRIBUTING.md. The variable `SHIM` names another shim to test, such as the static artefact. The tests in `real`
-//! use a real API server: `CREDBROKER_CONTROLPLANE` names its folder, and `tests/interop/run.sh controlplane` starts it.
+//! commands of CONTRIBUTING.md. The variable `SHIM` names another shim to test, such as the static artifact. The tests in `real`
+//! use a real API server: `CREDBROKER_CONTROLPLANE` names its directory, and `tests/interop/run.sh controlplane` starts it.
 #![expect(
     clippy::disallowed_methods,
     clippy::expect_used,

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The tests with a real Kubernetes: what they need is built first, and kept in target (CONTROLPLANE names another folder).
+# The tests with a real Kubernetes: what they need is built first, and kept in target (CONTROLPLANE names another directory).
 #
 # usage: tests/interop/run.sh [all | SECTION...]
 #   controlplane    the broker, the Go module, the examples and the manifests with a real API server

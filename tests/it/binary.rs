@@ -260,7 +260,7 @@ fn logs_name_the_run_and_its_failure() {
         log.contains("plugin_run") && log.contains("provider=cloud") && log.contains("exit code 1"),
         "{log}"
     );
-    assert!(!log.contains('\x1b'), "no colours where there is no terminal");
+    assert!(!log.contains('\x1b'), "no colors where there is no terminal");
 }
 
 fn until(condition: impl Fn() -> bool) {

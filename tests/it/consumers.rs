@@ -86,8 +86,7 @@ async fn a_thousand_sources_that_come_and_go_leave_no_watch_at_the_broker() {
     private_file(&config, &text.to_string());
     let mut broker = serve(&config, &socket);
     let admin = Client::connect(&Socket::at(&socket)).await.unwrap().admin();
-    let watchers =
-        async || admin.credentials(&Selector::All).await.unwrap().first().map(|held| held.watchers);
+    let watchers = async || admin.credentials(&Selector::All).await.unwrap().first().map(|held| held.watches);
     let followed = Broker::at(Socket::at(&socket));
     for round in 0..3 {
         let reference = |number| CredentialRef::provider("cloud").env("NUMBER", format!("{round}-{number}"));

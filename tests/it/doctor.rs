@@ -1,4 +1,4 @@
-//! `credbroker doctor`, as a person runs it.
+//! `credbroker doctor`, as a user runs it.
 
 use std::{
     fs,
@@ -96,7 +96,7 @@ fn where_all_is_well_each_check_says_so_and_the_exit_code_is_0() {
     assert_eq!(patient.plugin.runs(), 0);
     let table = patient.command(&broker.socket(), &["doctor"]).output().unwrap();
     let table = String::from_utf8(table.stdout).unwrap();
-    assert!(table.contains("ok       clock          synchronised\n"), "{table}");
+    assert!(table.contains("ok       clock          synchronized\n"), "{table}");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_credbroker");
 
-/// A person with a kubeconfig as a person writes it.
+/// A user with a kubeconfig as a user writes it.
 struct Person {
     home: Home,
     plugin: FakePlugin,

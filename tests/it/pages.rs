@@ -42,7 +42,7 @@ async fn the_states_of_many_failing_keys_come_in_pages_to_every_client() {
     }
     let listed = client.admin().credentials(&Selector::Provider("cloud".into())).await.unwrap();
     assert_eq!(listed.len(), KEYS);
-    assert!(listed.is_sorted_by(|a, b| a.key < b.key));
+    assert!(listed.is_sorted_by(|a, b| a.id < b.id));
     assert_eq!(client.admin().credentials(&Selector::All).await.unwrap().len(), KEYS);
 
     let mut client = CredentialBrokerAdminClient::new(broker.channel().await);

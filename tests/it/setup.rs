@@ -1,4 +1,4 @@
-//! `credbroker setup` and its undo, as a person runs them: the real program as another user, in an empty home.
+//! `credbroker setup` and its undo, as a user runs them: the real program as another user, in an empty home.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ use serde_json::json;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_credbroker");
 const USER: u32 = 1001;
 
-/// A person with the program in `bin`, other programs in `tools`, and a kubeconfig with a plugin.
+/// A user with the program in `bin`, other programs in `tools`, and a kubeconfig with a plugin.
 pub(crate) struct Person(Home);
 
 impl Deref for Person {
@@ -71,7 +71,7 @@ impl Person {
         text
     }
 
-    /// Writes a file of the person, with its directories.
+    /// Writes a file of the user, with its directories.
     fn own(&self, name: &str, text: &str) {
         fs::create_dir_all(self.path(name).parent().unwrap()).unwrap();
         self.write(name, text, 0o600);
@@ -168,7 +168,7 @@ fn with_systemd_units_configuration_kubeconfig_and_pages_are_written_and_removed
 fn what_a_person_wrote_or_changed_is_neither_overwritten_nor_removed() {
     let Some(home) = Person::new() else { return };
     let home = home.with_systemd();
-    let own = "# mine\napiVersion: credbroker.io/v1alpha1\nkind: BrokerConfig\nlimits: {entries: 100}\n";
+    let own = "# mine\napiVersion: credbroker.io/v1alpha1\nkind: BrokerConfig\nlimits: {credentials: 100}\n";
     home.own(".config/credbroker/config.yaml", own);
     home.own(".config/systemd/user/credbroker.socket", "# my own unit\n");
     let before = home.files();

@@ -114,7 +114,7 @@ impl Place {
 
     /// The shim as another user who knows the uid of the broker.
     fn knowing_shim(&self, uid: u32, groups: &[u32], socket: &str) -> Output {
-        self.shim_with(&[], uid, groups, socket, &["--server-uid", &BROKER.to_string()])
+        self.shim_with(&[], uid, groups, socket, &["--broker-uid", &BROKER.to_string()])
     }
 
     fn shim_with(&self, within: &[&str], uid: u32, groups: &[u32], socket: &str, more: &[&str]) -> Output {
@@ -327,7 +327,7 @@ fn a_group_of_the_rules_is_served_through_the_socket_of_that_group() {
     assert_eq!(token(&place.knowing_shim(CLIENT, &[GROUP], "shared/broker.sock")), "shared");
     assert_answered(&place.knowing_shim(0, &[], "shared/broker.sock"));
     let stderr = refused(&place.shim(&[], CLIENT, &[GROUP], "shared/broker.sock"), 77);
-    assert!(stderr.contains("set CREDBROKER_SERVER_UID"), "{stderr}");
+    assert!(stderr.contains("set CREDBROKER_BROKER_UID"), "{stderr}");
 }
 
 #[test]

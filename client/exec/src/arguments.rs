@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     pub(crate) source: Source,
     pub(crate) server: Option<String>,
     pub(crate) socket: Option<OsString>,
-    pub(crate) server_uid: Option<OsString>,
+    pub(crate) broker_uid: Option<OsString>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) api_version: Option<ApiVersion>,
     pub(crate) original: Option<Original>,
@@ -152,7 +152,7 @@ const DEFINITION: &str = "--definition";
 const CLUSTER_PROFILE: &str = "--cluster-profile";
 const SERVER: &str = "--server";
 const SOCKET: &str = "--socket";
-const SERVER_UID: &str = "--server-uid";
+const BROKER_UID: &str = "--broker-uid";
 const TIMEOUT: &str = "--timeout";
 const API_VERSION: &str = "--api-version";
 const DIR: &str = "--dir";
@@ -166,7 +166,7 @@ const FLAGS: [&str; 13] = [
     CLUSTER_PROFILE,
     SERVER,
     SOCKET,
-    SERVER_UID,
+    BROKER_UID,
     TIMEOUT,
     API_VERSION,
     DIR,
@@ -220,7 +220,7 @@ struct Given {
     cluster_profile: Option<ClusterProfileRef>,
     server: Option<String>,
     socket: Option<OsString>,
-    server_uid: Option<OsString>,
+    broker_uid: Option<OsString>,
     timeout: Option<Duration>,
     api_version: Option<ApiVersion>,
     fallback: Option<bool>,
@@ -234,7 +234,7 @@ impl Given {
             DEFINITION => once(flag, &mut self.definition, definition(&value)?),
             CLUSTER_PROFILE => once(flag, &mut self.cluster_profile, cluster_profile(&value)?),
             SERVER => once(flag, &mut self.server, server(&value)?),
-            SERVER_UID => once(flag, &mut self.server_uid, value),
+            BROKER_UID => once(flag, &mut self.broker_uid, value),
             TIMEOUT => once(flag, &mut self.timeout, timeout(&value)?),
             API_VERSION => once(flag, &mut self.api_version, api_version(&value)?),
             DIR => once(flag, &mut self.original.dir, value),
@@ -266,7 +266,7 @@ impl Given {
                 Source::Provider { name, definition: None }
             }
         };
-        let Self { server, socket, server_uid, timeout, api_version, fallback, original, .. } = self;
+        let Self { server, socket, broker_uid, timeout, api_version, fallback, original, .. } = self;
         if server.is_some() && !matches!(source, Source::ClusterProfile(_)) {
             return Err(UsageError::ServerAlone);
         }
@@ -279,7 +279,7 @@ impl Given {
             return Err(UsageError::Command);
         }
         let fallback = fallback.unwrap_or(true);
-        Ok(Arguments { source, server, socket, server_uid, timeout, api_version, original, fallback })
+        Ok(Arguments { source, server, socket, broker_uid, timeout, api_version, original, fallback })
     }
 }
 

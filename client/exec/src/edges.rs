@@ -73,7 +73,7 @@ pub struct Edges {
     pub stdout: Box<dyn Write>,
     /// Gets exactly one line on failure, and on a terminal what the shim waits for.
     pub stderr: Box<dyn Write>,
-    /// A person reads `stderr`.
+    /// A user reads `stderr`.
     pub terminal: bool,
     /// The effective user is root.
     pub is_root: fn() -> bool,

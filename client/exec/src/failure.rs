@@ -10,7 +10,7 @@ use crate::{
     forward::ForwardError, notice::visible, on_demand::OnDemandError, source::Source,
 };
 
-/// Why a person's own broker may not be found.
+/// Why a user's own broker may not be found.
 const OWN: &str = "; your own broker is only looked for if XDG_RUNTIME_DIR is set, which it is not after su and in cron: \
                    set it to /run/user/UID";
 

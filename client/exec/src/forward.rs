@@ -52,7 +52,7 @@ pub fn with_variables(
     Ok(reference)
 }
 
-/// The variables of the session of the person at the terminal. Without one that cannot be sent, a login may need another
+/// The variables of the session of the user at the terminal. Without one that cannot be sent, a login may need another
 /// way, but the identity is the same.
 pub(crate) fn session(environment: &Environment) -> impl Iterator<Item = (String, String)> {
     SESSION_VARIABLES.into_iter().filter_map(|name| {

@@ -1,4 +1,4 @@
-//! What a person sees while a request takes long: what it waits for, and what the plugin writes.
+//! What a user sees while a request takes long: what it waits for, and what the plugin writes.
 
 use std::{cell::RefCell, io::Write, time::Duration};
 
@@ -6,7 +6,7 @@ use credbroker_client::blocking::Notice;
 
 use crate::source::Source;
 
-/// After this time a person sees what the request waits for.
+/// After this time a user sees what the request waits for.
 const SILENCE: Duration = Duration::from_secs(1);
 const CLEAR: &str = "\r\x1b[K";
 

@@ -14,7 +14,7 @@ use crate::{
 
 /// A request for the credential of `source`, with the variables of `environment` that select an identity: those of
 /// common plugins, those that `CREDBROKER_CALLER_ENV` matches, and those whose names look like that of an account. `caller`
-/// names the process that the credential is for; `None`: unknown. `at_terminal`: a person waits for the answer, and the
+/// names the process that the credential is for; `None`: unknown. `at_terminal`: a user waits for the answer, and the
 /// request has the variables of the session.
 ///
 /// # Errors
@@ -44,18 +44,18 @@ pub fn request(
 /// Whether a socket or a broker is named, by a flag (`is_flagged`) or a variable.
 pub(crate) fn is_named(is_flagged: bool, environment: &Environment) -> bool {
     let is_set = |name: &&str| environment.get(name).is_some_and(|value| !value.is_empty());
-    is_flagged || ["CREDBROKER_SOCKET", "CREDBROKER_SERVER_UID"].iter().any(is_set)
+    is_flagged || ["CREDBROKER_SOCKET", "CREDBROKER_BROKER_UID"].iter().any(is_set)
 }
 
-/// The broker's socket: `flag`, else `CREDBROKER_SOCKET`, else the default paths. `server_uid`, else
-/// `CREDBROKER_SERVER_UID`, is the only user whose process is trusted there.
+/// The broker's socket: `flag`, else `CREDBROKER_SOCKET`, else the default paths. `broker_uid`, else
+/// `CREDBROKER_BROKER_UID`, is the only user whose process is trusted there.
 ///
 /// # Errors
 ///
 /// A flag or a variable is not valid.
 pub fn socket(
     flag: Option<&OsStr>,
-    server_uid: Option<&OsStr>,
+    broker_uid: Option<&OsStr>,
     environment: &Environment,
     is_root: fn() -> bool,
 ) -> Result<Socket, SocketError> {
@@ -65,6 +65,6 @@ pub fn socket(
     let is_root = flag.is_none() && named.is_none() && is_root();
     let runtime_directory = variable("XDG_RUNTIME_DIR");
     let sources = SocketSources::new().flag(flag).variable(named);
-    let sources = sources.server_uid_flag(server_uid).server_uid_variable(variable("CREDBROKER_SERVER_UID"));
+    let sources = sources.broker_uid_flag(broker_uid).broker_uid_variable(variable("CREDBROKER_BROKER_UID"));
     Socket::locate(&sources.runtime_directory(runtime_directory).is_root(is_root))
 }

@@ -25,7 +25,7 @@ use crate::{
 
 /// Default of `--timeout`: longer than a plugin may run by default, so that its error arrives.
 const TOTAL: Duration = Duration::from_secs(45);
-/// How long a broker that does not run is waited for. A person prefers an early error, a controller a restart without one.
+/// How long a broker that does not run is waited for. A user prefers an early error, a controller a restart without one.
 const BROKER_START_AT_TERMINAL: Duration = Duration::from_secs(2);
 const BROKER_START: Duration = Duration::from_secs(5);
 /// How long a broker that was started is waited for, and where the original plugin may run instead.
@@ -93,7 +93,7 @@ fn request_credential(
     Ok(credential)
 }
 
-/// Runs the plugin for a login, and attends the run. Blocks, with the timeouts of [`request_patiently`] for a person.
+/// Runs the plugin for a login, and attends the run. Blocks, with the timeouts of [`request_patiently`] for a user.
 ///
 /// # Errors
 ///
@@ -116,8 +116,8 @@ fn credential_line(arguments: &Arguments, edges: &mut Edges) -> Result<String, F
     let from_argument = || arguments.server.clone().map(Cluster::at);
     let of_start = info.as_ref().map(|info| (info.version, info.interactive));
     let cluster = info.and_then(|info| info.cluster).or_else(from_argument);
-    let (flag, server_uid) = (arguments.socket.as_deref(), arguments.server_uid.as_deref());
-    let mut socket = socket(flag, server_uid, &edges.environment, edges.is_root)?;
+    let (flag, broker_uid) = (arguments.socket.as_deref(), arguments.broker_uid.as_deref());
+    let mut socket = socket(flag, broker_uid, &edges.environment, edges.is_root)?;
     let terminal = edges.terminal;
     let sudo = sudo::Caller::of(arguments, &socket, edges);
     let caller = caller_of(edges);
@@ -142,7 +142,7 @@ fn credential_line(arguments: &Arguments, edges: &mut Edges) -> Result<String, F
     let (environment, parent) = (&edges.environment, edges.parent_environment);
     let program = || fallback.as_ref()?.program(environment, parent);
     let original = fallback.is_some().then_some(&program as &dyn Fn() -> _);
-    let is_named = flag.is_some() || server_uid.is_some();
+    let is_named = flag.is_some() || broker_uid.is_some();
     let found = find(&socket, Starter::of(is_named, environment), original, ask);
     let found = match found {
         // The user's broker does not serve root.

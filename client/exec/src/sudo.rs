@@ -28,7 +28,7 @@ impl Caller {
         let uid = uid.to_str()?.parse().ok().filter(|uid| ![0, u32::MAX].contains(uid))?;
         let path = format!("/run/user/{uid}/credbroker/credbroker.sock");
         let is_there = |path: &Path| path.symlink_metadata().is_ok();
-        let is_flagged = arguments.socket.is_some() || arguments.server_uid.is_some();
+        let is_flagged = arguments.socket.is_some() || arguments.broker_uid.is_some();
         if is_named(is_flagged, own) || socket.candidates().any(is_there) || !is_there(Path::new(&path)) {
             return None;
         }
@@ -39,6 +39,6 @@ impl Caller {
         // The broker knows what the stanza sets: the definition has it. A stanza that only names a variable would get root's.
         let sent = own.iter().filter(|(name, _)| *name == "KUBERNETES_EXEC_INFO");
         let environment = sent.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        Some(Self { uid, socket: Socket::at(path).server_uid(uid), environment })
+        Some(Self { uid, socket: Socket::at(path).broker_uid(uid), environment })
     }
 }

@@ -43,8 +43,8 @@ pub enum Selector {
     },
     /// All credentials for this `ClusterProfile`.
     ClusterProfile(ClusterProfileRef),
-    /// The credential with this [`CredentialState::key`].
-    Key(String),
+    /// The credential with this [`CredentialState::id`].
+    Id(String),
 }
 
 /// The administrative calls of the broker, over the connection of a [`Client`] and with its deadline.
@@ -81,7 +81,7 @@ impl Admin {
         Self { caller: Some(reference.message()), ..self }
     }
 
-    /// The selected credentials, sorted by provider and key. A credential that the broker gets during the call may be
+    /// The selected credentials, sorted by provider and id. A credential that the broker gets during the call may be
     /// missing. They hold no secrets.
     ///
     /// # Errors
@@ -91,7 +91,7 @@ impl Admin {
         Ok(self.pages(selector, false).await?.into_iter().flatten().collect())
     }
 
-    /// The selected credentials with [`CredentialState::id_parts`], sorted by provider and key, in the broker's pages: parts
+    /// The selected credentials with [`CredentialState::id_parts`], sorted by provider and id, in the broker's pages: parts
     /// can be compared within a page. A page has up to 1,000 credentials.
     ///
     /// # Errors
@@ -201,7 +201,7 @@ impl Selector {
                 Message::Definition(ProviderRef { name, definition })
             }
             Self::ClusterProfile(profile) => Message::ClusterProfile(profile.clone().into_message()),
-            Self::Key(key) => Message::Id(key.clone()),
+            Self::Id(id) => Message::Id(id.clone()),
         });
         v1alpha1::CredentialSelector { selector }
     }

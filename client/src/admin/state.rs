@@ -18,7 +18,7 @@ pub struct CredentialState {
     /// The `ClusterProfile` that it is for. `None`: it was requested by the provider's name.
     pub cluster_profile: Option<ClusterProfileRef>,
     /// Its name in the cache: a hash of everything that can change the plugin's output.
-    pub key: String,
+    pub id: String,
     /// URL of the cluster that it is for, if the broker knows it.
     pub server: Option<String>,
     /// The names of the caller's variables that the plugin receives.
@@ -33,14 +33,14 @@ pub struct CredentialState {
         serde(rename = "expirationTime", serialize_with = "crate::serialize::time")
     )]
     pub expires_at: Option<SystemTime>,
-    /// When the broker renews it, if it is in use.
+    /// When the broker refreshes it, if it is in use.
     #[cfg_attr(
         feature = "_serialize",
         serde(rename = "nextRefreshTime", serialize_with = "crate::serialize::time")
     )]
     pub next_refresh: Option<SystemTime>,
     /// Open watches.
-    pub watchers: u32,
+    pub watches: u32,
     /// Plugin runs so far.
     pub runs: u64,
     /// Why the last run failed.
@@ -59,11 +59,11 @@ pub struct CredentialState {
     /// Why the plugin runs next, or does not: a name such as `refreshPoint`, of the contract's `CredentialState.Cause`.
     #[cfg_attr(feature = "_serialize", serde(skip))]
     pub next_run_cause: String,
-    /// No run starts before this time, except for a rejection or when a person asks for one. `None`: the cause does not wait
+    /// No run starts before this time, except for a rejection or when a user asks for one. `None`: the cause does not wait
     /// for a time.
     #[cfg_attr(feature = "_serialize", serde(skip))]
     pub next_run: Option<SystemTime>,
-    /// Everything that `key` is made of. Only [`Admin::explain`](super::Admin::explain) sets it.
+    /// Everything that `id` is made of. Only [`Admin::explain`](super::Admin::explain) sets it.
     #[cfg_attr(feature = "_serialize", serde(skip))]
     pub id_parts: Vec<IdPart>,
     /// The variables that select the account, and their values of at most 64 characters. Empty also if this process does not
@@ -75,7 +75,7 @@ pub struct CredentialState {
     pub is_of_caller: bool,
 }
 
-/// A part of a key.
+/// A part of an id.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[cfg_attr(feature = "_serialize", derive(serde::Serialize), serde(rename_all = "camelCase"))]
 #[non_exhaustive]
@@ -153,14 +153,14 @@ impl CredentialState {
             provider,
             definition,
             cluster_profile,
-            id: key,
+            id,
             server,
             caller_env,
             state: _,
             generation,
             expiration_time,
             next_refresh_time,
-            watches: watchers,
+            watches,
             runs,
             last_failure,
             failed_attempts,
@@ -178,14 +178,14 @@ impl CredentialState {
             provider,
             definition,
             cluster_profile: cluster_profile.map(ClusterProfileRef::from_message),
-            key,
+            id,
             server,
             caller_env,
             state,
             generation,
             expires_at: time(expiration_time),
             next_refresh: time(next_refresh_time),
-            watchers,
+            watches,
             runs,
             last_failure: last_failure.map(Failure::from_message),
             failed_attempts,

@@ -12,7 +12,7 @@ use rustix::{
 
 use super::timeouts::Timeouts;
 
-/// A callback for a person who waits.
+/// A callback for a user who waits.
 pub struct Notice<'a> {
     after: Duration,
     notify: &'a mut dyn FnMut(),

@@ -25,7 +25,7 @@ const PREFIX: usize = 5;
 pub(super) const GET: &str = "http://localhost/credbroker.v1.CredentialBroker/GetCredential";
 pub(super) const ATTEND: &str = "http://localhost/credbroker.v1alpha1.CredentialBrokerLogin/AttendCredential";
 pub(super) const DEPOSIT: &str = "http://localhost/credbroker.v1alpha1.CredentialBrokerLogin/DepositOutput";
-/// How the message of a plugin that needs a person ends.
+/// How the message of a plugin that needs a user ends.
 const NEEDS_PERSON: &str = "(INTERACTION_REQUIRED)";
 /// A timeout has at most eight digits.
 const LONGEST_TIMEOUT: u128 = 99_999_999;
@@ -124,7 +124,7 @@ pub(super) fn outcome(
     GetCredentialResponse::decode(message).map(Ok).ok().ok_or_else(undecodable)
 }
 
-/// Whether the plugin needs a person.
+/// Whether the plugin needs a user.
 pub(super) fn needs_person(answer: &RawResponse) -> bool {
     answer.body.is_empty()
         && matches!(outcome(answer), Ok(Err(status)) if status.message.ends_with(NEEDS_PERSON))

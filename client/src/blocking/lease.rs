@@ -23,7 +23,7 @@ use rustix::{
     stdio::{stderr, stdin},
 };
 
-/// How often the plugin is looked at. A person types more slowly.
+/// How often the plugin is looked at. A user types more slowly.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How many looks later than the plugin its output may end. Processes that it has left behind may hold it.
 const LATE: u8 = 10;

@@ -21,7 +21,7 @@ impl CredentialRequest {
     ///
     /// The exec protocol does not report a 401: the client starts its plugin again. So when the same `id` requests a
     /// credential that it already has, the broker suspects that the API server rejected that credential, and may run the
-    /// provider's plugin. A service that sends a constant `id` therefore makes the broker renew valid credentials.
+    /// provider's plugin. A service that sends a constant `id` therefore makes the broker refresh valid credentials.
     ///
     /// `id` identifies the process for its lifetime. `None`: unknown. `without_exec_info`: the process did not set
     /// `KUBERNETES_EXEC_INFO`. Its second request is then weaker evidence.
@@ -31,14 +31,14 @@ impl CredentialRequest {
         self
     }
 
-    /// Sets whether a person at a terminal waits for the credential.
+    /// Sets whether a user at a terminal waits for the credential.
     #[must_use]
     pub fn at_terminal(mut self, at_terminal: bool) -> Self {
         self.0.at_terminal = at_terminal;
         self
     }
 
-    /// Sets variables of the session of that person, such as `DISPLAY`: a plugin run that the request starts gets them.
+    /// Sets variables of the session of that user, such as `DISPLAY`: a plugin run that the request starts gets them.
     #[must_use]
     pub fn session(mut self, variables: impl IntoIterator<Item = (String, String)>) -> Self {
         self.0.session.clear();

@@ -32,7 +32,7 @@ impl From<io::Error> for Refusal {
 /// The directory to connect in, and the name of the socket there. Who listens must be checked too: the owner of the
 /// directory, this user or root, or `expected` if it is set.
 ///
-/// In a directory that others can write to, that is the broker's own folder. A directory of another user is trusted if
+/// In a directory that others can write to, that is the broker's own directory. A directory of another user is trusted if
 /// the mount is read-only, if a server is expected, or if only that user, this one and root can have made what its path
 /// leads to.
 pub(super) fn choose(

@@ -36,11 +36,11 @@ fn a_directory_on_a_read_only_mount_passes_with_any_owner_and_mode() {
 #[test]
 fn the_table_of_trusted_sockets_holds() {
     for case in TrustCase::all() {
-        let server_uid = case.server_uid.map(|uid| OsString::from(uid.to_string()));
+        let broker_uid = case.broker_uid.map(|uid| OsString::from(uid.to_string()));
         let sources = SocketSources::new()
             .variable(case.socket.as_deref().map(Path::as_os_str))
             .runtime_directory(case.runtime_directory.as_deref().map(Path::as_os_str))
-            .server_uid_variable(server_uid.as_deref());
+            .broker_uid_variable(broker_uid.as_deref());
         let socket = Socket::locate(&sources).unwrap();
         match as_user(case.client, || connect(&socket).map(drop)) {
             Ok(()) => case.check(Verdict::Trusted, ""),

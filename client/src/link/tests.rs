@@ -89,7 +89,7 @@ impl Service<http::Request<Body>> for Refusing {
 
 #[tokio::test(start_paused = true)]
 async fn a_thousand_refusals_that_are_not_about_the_connection_leave_one_connection() {
-    for limit in [None, Some("limits.entries"), Some("a limit of a later release")] {
+    for limit in [None, Some("limits.credentials"), Some("a limit of a later release")] {
         let broker = Refusing::with(refusal(limit));
         let link = broker.to();
         let followers = (
@@ -124,7 +124,7 @@ fn an_error_that_is_not_about_the_connection_leaves_it_open_to_others() {
     let (first, _) = Link::lease(&link);
     for error in [
         overloaded(None),
-        overloaded(Some("limits.entries")),
+        overloaded(Some("limits.credentials")),
         Error::timeout(Duration::from_secs(45)),
         Error::Unusable { problem: "x" },
     ] {

@@ -48,8 +48,8 @@ fn an_invalid_address_is_refused_with_its_origin() {
 fn the_uid_of_the_server_is_that_of_the_flag_else_of_the_variable() {
     let expected = |flag: Option<&str>, variable: Option<&str>| {
         let sources = SocketSources::new()
-            .server_uid_flag(flag.map(OsStr::new))
-            .server_uid_variable(variable.map(OsStr::new));
+            .broker_uid_flag(flag.map(OsStr::new))
+            .broker_uid_variable(variable.map(OsStr::new));
         Socket::locate(&sources).map(|socket| socket.expected_server()).map_err(|error| error.to_string())
     };
     assert_eq!(expected(Some("1000"), Some("2")), Ok(Some(1000)));
@@ -58,7 +58,7 @@ fn the_uid_of_the_server_is_that_of_the_flag_else_of_the_variable() {
     assert_eq!(expected(None, None), Ok(None));
     for wrong in ["", "-1", "+1", "root", "4294967295", "4294967296", "1.0", " 1"] {
         let error = expected(Some(wrong), None).unwrap_err();
-        assert!(error.starts_with("--server-uid is") && error.contains("not a valid uid"), "{error}");
+        assert!(error.starts_with("--broker-uid is") && error.contains("not a valid uid"), "{error}");
     }
-    assert!(expected(None, Some("x")).unwrap_err().starts_with("CREDBROKER_SERVER_UID is"));
+    assert!(expected(None, Some("x")).unwrap_err().starts_with("CREDBROKER_BROKER_UID is"));
 }

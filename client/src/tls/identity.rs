@@ -12,7 +12,7 @@ use secrecy::{ExposeSecret, SecretSlice};
 use super::pem;
 use crate::credential::TlsIdentity;
 
-/// Why a certificate and its key cannot be presented. A person has to check what the plugin prints.
+/// Why a certificate and its key cannot be presented. A user has to check what the plugin prints.
 ///
 /// The broker has checked that the key belongs to the certificate. This library does not check it again.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
@@ -24,10 +24,10 @@ pub(super) enum IdentityError {
     )]
     Key,
     /// The PEM text of the certificate has no certificate.
-    #[error("the client certificate has no PEM block labelled CERTIFICATE; check what the plugin prints")]
+    #[error("the client certificate has no PEM block labeled CERTIFICATE; check what the plugin prints")]
     NoCertificate,
     /// The PEM text of the key has no private key.
-    #[error("the client key has no PEM block labelled PRIVATE KEY; check what the plugin prints")]
+    #[error("the client key has no PEM block labeled PRIVATE KEY; check what the plugin prints")]
     NoKey,
 }
 

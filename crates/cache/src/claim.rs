@@ -89,7 +89,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         });
         let is_new = ticket.is_some();
         if let Some((run, ticket)) = run.as_ref().zip(ticket) {
-            let span = info_span!("plugin_run", provider = %spec.provider.name, key = %spec.key);
+            let span = info_span!("plugin_run", provider = %spec.provider.name, id = %spec.key);
             let claim = Claim { cache: self.clone(), entry: Arc::clone(entry), run: Arc::clone(run) };
             self.inner.parts.tasks.spawn(claim.run(ticket).instrument(span.or_current()));
             // No maintenance ends the run of an entry that is not in the map: it is for the callers that still wait.
@@ -401,7 +401,7 @@ impl<R: PluginRunner> Claim<R> {
         let old = held.map(|held| &held.issued).filter(|old| old.generation != *generation);
         if let Some(old) = old {
             let watchers = entry.watchers.load(Ordering::Relaxed);
-            info!(%generation, previous = %old.generation, %expires, watchers, "credential rotated");
+            info!(%generation, previous = %old.generation, %expires, watches = watchers, "credential rotated");
             let certificate = old.certificate.filter(|_| old.fingerprint != issued.fingerprint);
             if let Some(Ok(age)) = certificate.map(|replaced| now.wall.duration_since(replaced.from)) {
                 self.cache.inner.parts.metrics.calls.replaced(age);

@@ -37,7 +37,7 @@ pub enum CacheError {
     /// The run brought no credential.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// The plugin needs a person, and there is none.
+    /// The plugin needs a user, and there is none.
     #[error(transparent)]
     Unattended(Unattended),
 }
@@ -45,14 +45,14 @@ pub enum CacheError {
 /// The bound that leaves no room for another key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Full {
-    /// `limits.entries`.
+    /// `limits.credentials`.
     #[error(
-        "the broker holds {0} credentials, which is the limit (`limits.entries`), and all are in use; raise it"
+        "the broker holds {0} credentials, which is the limit (`limits.credentials`), and all are in use; raise it"
     )]
     Entries(usize),
-    /// `limits.entryBytes`.
+    /// `limits.credentialBytes`.
     #[error(
-        "the credentials that the broker holds, and what selects them, have {0} bytes, which is the limit (`limits.entryBytes`), and all are in use; raise it"
+        "the credentials that the broker holds, and what selects them, have {0} bytes, which is the limit (`limits.credentialBytes`), and all are in use; raise it"
     )]
     Bytes(usize),
 }
@@ -61,8 +61,8 @@ impl Full {
     /// The key of the configuration.
     pub fn key(&self) -> &'static str {
         match self {
-            Self::Entries(_) => "limits.entries",
-            Self::Bytes(_) => "limits.entryBytes",
+            Self::Entries(_) => "limits.credentials",
+            Self::Bytes(_) => "limits.credentialBytes",
         }
     }
 }
@@ -171,7 +171,7 @@ impl Failure {
     }
 
     /// The failure that follows `last`. A pause is not an attempt. Only that of the key is held here: the scheduler knows when
-    /// that of the issuer ends. If the key `holds` a valid credential, its renewal is tried as often as a paused issuer.
+    /// that of the issuer ends. If the key `holds` a valid credential, its refresh is tried as often as a paused issuer.
     pub(crate) fn after(last: Option<&Self>, error: CacheError, holds: bool, now: Now, u: f64) -> Self {
         let (mut attempts, mut throttled) = last.map_or((0, 0), |last| (last.attempts, last.throttled));
         let until = |held: Duration| now.boot.saturating_add(held);

@@ -2,7 +2,7 @@
 //!
 //! [`CredentialCache`] is all of it: `lookup`, `get` and `watch` serve callers, `report` hears of rejected credentials,
 //! `refresh`, `evict` and the `forget` methods are for operators and reloads, `list` and `summaries` show the state, and
-//! `keep_fresh` is the task that renews credentials ahead of expiry. [`CacheParts`] is what it needs: a
+//! `keep_fresh` is the task that refreshes credentials ahead of expiry. [`CacheParts`] is what it needs: a
 //! [`PluginRunner`](credbroker_runner::PluginRunner), the scheduler of runs, and how to encode a credential.
 
 mod cache;

@@ -24,7 +24,7 @@ use credbroker_runner::{PluginRunner, Urgency};
 const PERIOD: Duration = Duration::from_secs(1);
 
 impl<R: PluginRunner> CredentialCache<R> {
-    /// Renews credentials ahead of expiry, forgets idle keys, and starts runs whose time has come, until the broker drains.
+    /// Refreshes credentials ahead of expiry, evicts idle keys, and starts runs whose time has come, until the broker drains.
     pub async fn keep_fresh(&self, beat: Beat) {
         let parts = &self.inner.parts;
         let fresh = async { tokio::join!(self.maintain(beat), parts.scheduler.keep_time()) };
@@ -69,7 +69,7 @@ impl<R: PluginRunner> CredentialCache<R> {
                 if entry.next_action(now) == NextAction::Forget {
                     entries.remove(entry);
                     self.changed();
-                    debug!(provider = %entry.spec.provider.name, key = %entry.spec.key, "idle credential forgotten");
+                    debug!(provider = %entry.spec.provider.name, id = %entry.spec.key, "idle credential evicted");
                 }
             }
         }

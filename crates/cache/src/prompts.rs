@@ -1,12 +1,12 @@
-//! Which runs may ask a person for something. Pure.
+//! Which runs may ask a user for something. Pure.
 //!
-//! A plugin that needs a person prompts in vain without one. So a key whose plugin has needed one gets a single try without a
-//! person for each credential, and a key whose prompts are not answered gets no more of them.
+//! A plugin that needs a user prompts in vain without one. So a key whose plugin has needed one gets a single try without a
+//! user for each credential, and a key whose prompts are not answered gets no more of them.
 
 use super::rejection::Caller;
 use credbroker_plugin::Interactive;
 
-/// Prompts in a row without an answer, after which a person must act.
+/// Prompts in a row without an answer, after which a user must act.
 pub(crate) const UNANSWERED: u8 = 3;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -21,25 +21,25 @@ pub(crate) enum Asker {
     Login { lends: bool },
 }
 
-/// Which persons a key needs, as far as that is known.
+/// Which users a key needs, as far as that is known.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Prompts {
     mode: Interactive,
     /// The plugin tried to use a terminal, which it did not have.
     insists: bool,
     needs_person: bool,
-    /// A run without a person has failed since the last credential.
+    /// A run without a user has failed since the last credential.
     tried_in_vain: bool,
     unanswered: u8,
 }
 
-/// How a run ended, as far as persons are concerned.
+/// How a run ended, as far as users are concerned.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Ending {
     pub result: EndResult,
-    /// A person attended it to its end.
+    /// A user attended it to its end.
     pub is_attended: bool,
-    /// It went on after `timeout` because a person attended it, or ran in the terminal of a person.
+    /// It went on after `timeout` because a user attended it, or ran in the terminal of a user.
     pub needed_person: bool,
 }
 
@@ -81,7 +81,7 @@ impl Prompts {
     /// Why no run may start for `asker`; `None`: one may.
     pub(crate) fn refusal(self, asker: Asker) -> Option<Unattended> {
         let needs_terminal = match asker {
-            // After a login, its renewal is tried once without a person.
+            // After a login, its refresh is tried once without a user.
             Asker::Broker => self.mode == Interactive::Always && !self.needs_person,
             Asker::Program => self.mode == Interactive::Always,
             Asker::Person { lends, .. } | Asker::Login { lends } => self.reads_terminal() && !lends,
@@ -112,7 +112,7 @@ impl Prompts {
         }
         let unanswered = match (result, is_attended) {
             (EndResult::Prompt, _) => self.unanswered.saturating_add(1),
-            // The plugin did not wait to the end: the person answered something.
+            // The plugin did not wait to the end: the user answered something.
             (_, true) => 0,
             (_, false) => self.unanswered,
         };
@@ -121,7 +121,7 @@ impl Prompts {
     }
 }
 
-/// Why no run starts without a person.
+/// Why no run starts without a user.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Unattended {
     /// The plugin reads from a terminal, and there is none. The first words are client-go's.
@@ -129,11 +129,11 @@ pub enum Unattended {
         "exec plugin cannot support interactive mode: standard input is unavailable: its plugin reads from a terminal"
     )]
     NeedsTerminal,
-    /// The plugin needed a person before, and a run without one has failed.
-    #[error("its plugin needs a login: a run without a person has failed")]
+    /// The plugin needed a user before, and a run without one has failed.
+    #[error("its plugin needs a login: a run without a user has failed")]
     NeedsPerson,
-    /// No person answered the last prompts of the plugin.
-    #[error("its plugin needs a login: no person answered its last {UNANSWERED} prompts")]
+    /// No user answered the last prompts of the plugin.
+    #[error("its plugin needs a login: no user answered its last {UNANSWERED} prompts")]
     Unanswered,
 }
 

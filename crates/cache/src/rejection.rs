@@ -29,7 +29,7 @@ pub struct Caller {
     pub peer: u64,
     /// It set no `KUBERNETES_EXEC_INFO`: its repeated requests are verified, and are not evidence by themselves.
     pub without_exec_info: bool,
-    /// A person waits for the answer.
+    /// A user waits for the answer.
     pub at_terminal: bool,
 }
 

@@ -75,8 +75,8 @@ impl<R: PluginRunner> CredentialCache<R> {
         let asking = (&request.caller, request.asker(&entry.spec));
         let plan = entry.update(|state| self.plan(state, generation, asking, asked));
         if plan.answer.is_some() || plan.outcome.is_none() {
-            let (provider, key, run) = (&entry.spec.provider.name, &entry.spec.key, plan.answer.is_none());
-            info!(%provider, %key, generation, run, "a client reports that the credential was rejected");
+            let (provider, id, run) = (&entry.spec.provider.name, &entry.spec.key, plan.answer.is_none());
+            info!(%provider, %id, generation, run, "a client reports that the credential was rejected");
         }
         let answer = match plan.answer {
             Some(answer) => answer,
@@ -133,13 +133,13 @@ impl<R: PluginRunner> CredentialCache<R> {
             let next_run = state.rejections.as_ref().and_then(|known| known.not_before(Some(&held), now));
             (plan.unwrap_or_default().first, next_run.map(|until| until.saturating_sub(now.boot)))
         });
-        let (provider, key) = (&entry.spec.provider.name, &entry.spec.key);
+        let (provider, id) = (&entry.spec.provider.name, &entry.spec.key);
         match first {
             FirstStep::Run => {
-                info!(%provider, %key, ?verdict, ?next_run, "the credential seems to be rejected: running the plugin");
+                info!(%provider, %id, ?verdict, ?next_run, "the credential seems to be rejected: running the plugin");
             }
             FirstStep::Decide if verdict == Verdict::Rejected => {
-                info!(%provider, %key, ?next_run, "the credential is rejected, but it is too early for another run");
+                info!(%provider, %id, ?next_run, "the credential is rejected, but it is too early for another run");
             }
             _ => {}
         }
@@ -177,8 +177,8 @@ impl<R: PluginRunner> CredentialCache<R> {
             let Some(verdict) = draining.run_until_cancelled(verification).await else {
                 return Verdict::Unverifiable;
             };
-            let (provider, key) = (&entry.spec.provider.name, &entry.spec.key);
-            info!(%provider, %key, ?verdict, "verified a credential that seems to be rejected");
+            let (provider, id) = (&entry.spec.provider.name, &entry.spec.key);
+            info!(%provider, %id, ?verdict, "verified a credential that seems to be rejected");
             entry.update(|state| {
                 let known = &mut state.rejections.get_or_insert_default().known;
                 (known.verifications, known.verdict) = (known.verifications + 1, Some(verdict));

@@ -22,11 +22,11 @@ pub struct Request {
     pub verify_at: Option<Arc<Cluster>>,
     /// Attends the runs that the caller waits for; `None`: the caller does not attend them.
     pub attendant: Option<Arc<Attendant>>,
-    /// The session of the person who asks. A run that the request starts has it, and the caller attends that run.
+    /// The session of the user who asks. A run that the request starts has it, and the caller attends that run.
     pub session: Option<Arc<Session>>,
     /// The caller can run the plugin in its own terminal.
     pub lender: Option<Arc<Lender>>,
-    /// A person asks for a run, also if there is a valid credential.
+    /// A user asks for a run, also if there is a valid credential.
     pub is_login: bool,
 }
 

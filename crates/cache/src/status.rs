@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, atomic::Ordering},
-    time::{Duration, SystemTime},
+    time::SystemTime,
 };
 
 use super::{
@@ -50,7 +50,7 @@ pub enum Holding {
     /// There is a valid one.
     Valid,
     /// There is a valid one; its successor is being fetched, or could not be fetched.
-    Renewing,
+    Refreshing,
     /// There is none; a run is queued or in progress.
     Waiting,
     /// There is none, and the last run failed.
@@ -64,7 +64,7 @@ impl Holding {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Valid => "valid",
-            Self::Renewing => "renewing",
+            Self::Refreshing => "refreshing",
             Self::Waiting => "waiting",
             Self::Failed => "failed",
             Self::Empty => "empty",
@@ -86,8 +86,8 @@ pub struct ProviderSummary {
     pub keys: BTreeMap<Holding, u64>,
     /// Open watches.
     pub watchers: u64,
-    /// How long the first of the valid credentials is valid.
-    pub expires_in: Option<Duration>,
+    /// When the first of the valid credentials expires.
+    pub expires_at: Option<SystemTime>,
     /// `NotAfter` of the first of the client certificates, also of one that has expired.
     pub certificate: Option<SystemTime>,
     /// The last failure of a key without a valid credential.
@@ -97,7 +97,7 @@ pub struct ProviderSummary {
 impl ProviderSummary {
     /// Whether a key has a valid credential.
     pub fn holds_valid(&self) -> bool {
-        self.keys.contains_key(&Holding::Valid) || self.keys.contains_key(&Holding::Renewing)
+        self.keys.contains_key(&Holding::Valid) || self.keys.contains_key(&Holding::Refreshing)
     }
 }
 
@@ -155,7 +155,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         longer.map_or(own, |left| Failed::paused(&entry.spec, left))
     }
 
-    /// Summarises the keys of one provider, or of all.
+    /// Summarizes the keys of one provider, or of all.
     pub async fn summaries(&self, provider: Option<&str>) -> BTreeMap<Arc<str>, ProviderSummary> {
         let mut all = BTreeMap::<_, ProviderSummary>::new();
         self.visit(provider, |entry, now| {
@@ -164,8 +164,8 @@ impl<R: PluginRunner> CredentialCache<R> {
             let holding = holding(&state, now);
             *summary.keys.entry(holding).or_default() += 1;
             summary.watchers += entry.watchers.load(Ordering::Relaxed) as u64;
-            let left = state.valid(now).map(|current| current.issued.left(now));
-            summary.expires_in = earliest(summary.expires_in, left);
+            let expires_at = state.valid(now).map(|current| current.issued.expires_at);
+            summary.expires_at = earliest(summary.expires_at, expires_at);
             let held = state.current.as_ref().and_then(|current| current.issued.certificate);
             summary.certificate = earliest(summary.certificate, held.map(|validity| validity.to));
             if let (Holding::Failed, Some(failure)) = (holding, &state.failure) {
@@ -179,7 +179,7 @@ impl<R: PluginRunner> CredentialCache<R> {
 
 pub(super) fn holding(state: &KeyState, now: Now) -> Holding {
     match (state.valid(now).is_some(), state.run.is_some(), &state.failure) {
-        (true, true, _) | (true, _, Some(_)) => Holding::Renewing,
+        (true, true, _) | (true, _, Some(_)) => Holding::Refreshing,
         (true, false, None) => Holding::Valid,
         (false, true, _) => Holding::Waiting,
         (false, false, Some(_)) => Holding::Failed,

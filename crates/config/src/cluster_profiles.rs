@@ -13,7 +13,7 @@ use credbroker_plugin::{Environment, Globs, ProfileName, Provider, cluster_profi
 
 /// The name of the plugin of the hub's user. No configured provider has this name.
 pub const HUB_PROVIDER: &str = "(hub)";
-const IN_CLUSTER: &str = "in-cluster";
+const IN_CLUSTER: &str = "InCluster";
 
 /// Which ClusterProfiles are read, and from where.
 #[derive(Clone, Debug)]
@@ -103,10 +103,10 @@ fn hub(fields: &Cursor<'_>, env: &Environment) -> Option<HubKubeconfig> {
     let context = table::CONTEXT.read(fields).filter(|context| !context.is_empty());
     let (at, text) = table::KUBECONFIG.read(fields)?;
     match text {
-        "" => at.reject("must be a path, or `in-cluster`"),
+        "" => at.reject("must be a path, or `InCluster`"),
         IN_CLUSTER => {
             if let Some(context) = fields.get(table::CONTEXT.name).filter(|_| context.is_some()) {
-                context.problem("`in-cluster` has no contexts; remove it");
+                context.problem("`InCluster` has no contexts; remove it");
             }
             None
         }

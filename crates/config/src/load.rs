@@ -223,13 +223,13 @@ fn users(
     Some(kubeconfig)
 }
 
-/// Warns about `clusterInfo: match` without clusters to match with.
+/// Warns about `clusterInfo: Match` without clusters to match with.
 fn warn_of_unknown_clusters(at: &Cursor<'_>, providers: &[Provider], has_hub: bool) {
     let is_blind = |provider: &&Provider| {
         provider.cluster_info == ClusterInfo::Match && provider.clusters.is_empty() && !has_hub
     };
     for provider in providers.iter().filter(is_blind) {
-        at.warning(format!("provider `{}` has `clusterInfo: match`, but without `clusterProfiles` the broker does not know any cluster, so every caller that sends one is refused", provider.name));
+        at.warning(format!("provider `{}` has `clusterInfo: Match`, but without `clusterProfiles` the broker does not know any cluster, so every caller that sends one is refused", provider.name));
     }
 }
 

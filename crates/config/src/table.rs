@@ -84,7 +84,7 @@ sections! {
     }
 
     cluster_profiles {
-        KUBECONFIG: Checked, Required = ("kubeconfig", Checked("path", r"^[\s\S]+$"), Required("a path, or `in-cluster`"));
+        KUBECONFIG: Checked, Required = ("kubeconfig", Checked("path", r"^[\s\S]+$"), Required("a path, or `InCluster`"));
         CONTEXT: Text, Optional = ("context", Text::ANY, Optional);
         NAMESPACES: ListOf<Text>, Optional = ("namespaces", ListOf(Text("namespace", Some("^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"), is_dns_label, "must be the name of a namespace; to read all namespaces, remove `namespaces`")), Optional);
         LABEL_SELECTOR: Text, Optional = ("labelSelector", Text::ANY, Optional);
@@ -105,13 +105,13 @@ sections! {
         PASS_ENV: ListOf<Text>, Optional = ("passEnv", ListOf(Text::VARIABLES), Optional);
         CALLER_ENV: ListOf<Text>, Optional = ("callerEnv", ListOf(Text::VARIABLES), Optional);
         IDENTITY_FILES: ListOf<Text>, Optional = ("identityFiles", ListOf(Text("path", Some(r"^[^\u0000]+$"), |text| !text.is_empty() && !text.contains('\0'), "must be the path of a file")), Optional);
-        SANDBOX: Enumeration<Sandbox>, Is<Sandbox> = ("sandbox", Enumeration(&[("strict", Sandbox::Strict), ("compatible", Sandbox::Compatible)]), Is(Sandbox::Strict));
+        SANDBOX: Enumeration<Sandbox>, Is<Sandbox> = ("sandbox", Enumeration(&[("Strict", Sandbox::Strict), ("Compatible", Sandbox::Compatible)]), Is(Sandbox::Strict));
         SHA256: Text, Optional = ("sha256", Text("64 hexadecimal digits", Some("^[0-9a-fA-F]{64}$"), |text| Sha256::from_hex(text).is_some(), "must be 64 hexadecimal digits, as `sha256sum` prints them"), Optional);
         TIMEOUT: TimeSpan, Is<Duration> = ("timeout", TimeSpan::RUN, Is(Duration::from_secs(30)));
         MAX_AGE: TimeSpan, Optional = ("maxAge", TimeSpan::AGE, Optional);
         UNKNOWN_EXPIRY_MAX_AGE: TimeSpan, Is<Duration> = ("unknownExpiryMaxAge", TimeSpan::AGE, Is(Duration::from_secs(10 * 60)));
-        VERIFY: Enumeration<bool>, Is<bool> = ("verify", Enumeration(&[("auto", true), ("never", false)]), Is(true));
-        CLUSTER_INFO: Enumeration<ClusterInfo>, Optional = ("clusterInfo", Enumeration(&[("fromCaller", ClusterInfo::FromCaller), ("match", ClusterInfo::Match)]), Optional);
+        VERIFY: Enumeration<bool>, Is<bool> = ("verify", Enumeration(&[("Auto", true), ("Never", false)]), Is(true));
+        CLUSTER_INFO: Enumeration<ClusterInfo>, Optional = ("clusterInfo", Enumeration(&[("FromCaller", ClusterInfo::FromCaller), ("Match", ClusterInfo::Match)]), Optional);
         ISSUER: Text, Optional = ("issuer", Text::NAME, Optional);
         ARGS_POLICY: Enumeration<bool>, Is<bool> = ("profileSourcedCLIArgsPolicy", Enumeration(&[("", false), ("Ignore", false), ("Append", true)]), Is(false));
         ENV_POLICY: Enumeration<EnvPolicy>, Is<EnvPolicy> = ("profileSourcedEnvVarsPolicy", Enumeration(&[("", EnvPolicy::Ignore), ("Ignore", EnvPolicy::Ignore), ("AppendIfNotExists", EnvPolicy::AppendIfNotExists), ("Replace", EnvPolicy::Replace)]), Is(EnvPolicy::Ignore));
@@ -169,8 +169,8 @@ sections! {
         BYTES: Size, Is<NonZeroUsize> = ("bytes", Size::MOST, Is(count(40 << 20)));
         PLUGIN_RUNS: Count, Is<NonZeroUsize> = ("pluginRuns", Count(MOST_RUNS), Is(count(8)));
         INTERACTIVE_RUNS: Count, Is<NonZeroUsize> = ("interactiveRuns", Count(MOST_RUNS), Is(count(8)));
-        ENTRIES: Count, Is<NonZeroUsize> = ("entries", Count(MOST), Is(count(10_000)));
-        ENTRY_BYTES: Size, Is<NonZeroUsize> = ("entryBytes", Size::MOST, Is(count(64 << 20)));
+        CREDENTIALS: Count, Is<NonZeroUsize> = ("credentials", Count(MOST), Is(count(10_000)));
+        CREDENTIAL_BYTES: Size, Is<NonZeroUsize> = ("credentialBytes", Size::MOST, Is(count(64 << 20)));
     }
 }
 
@@ -183,12 +183,12 @@ pub struct Limits {
     pub bytes: NonZeroUsize,
     /// Plugin runs at the same time.
     pub plugin_runs: NonZeroUsize,
-    /// Plugin runs that wait for a person at the same time.
+    /// Plugin runs that wait for a user at the same time.
     pub interactive_runs: NonZeroUsize,
     /// Credentials in memory.
-    pub entries: NonZeroUsize,
+    pub credentials: NonZeroUsize,
     /// Bytes of credentials in memory, and of what selects them.
-    pub entry_bytes: NonZeroUsize,
+    pub credential_bytes: NonZeroUsize,
 }
 
 impl Limits {
@@ -204,8 +204,8 @@ impl Limits {
             bytes: limit(section, &limits::BYTES),
             plugin_runs: limit(section, &limits::PLUGIN_RUNS),
             interactive_runs: limit(section, &limits::INTERACTIVE_RUNS),
-            entries: limit(section, &limits::ENTRIES),
-            entry_bytes: limit(section, &limits::ENTRY_BYTES),
+            credentials: limit(section, &limits::CREDENTIALS),
+            credential_bytes: limit(section, &limits::CREDENTIAL_BYTES),
         }
     }
 }

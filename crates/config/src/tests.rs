@@ -95,15 +95,15 @@ providers:
   interactiveTimeout: 3m
   passEnv: ["MY_*"]
   callerEnv: [AWS_PROFILE]
-  clusterInfo: match
-  verify: never
+  clusterInfo: Match
+  verify: Never
   maxAge: 12h
   unknownExpiryMaxAge: 5m
 issuers: [{{name: google, runsPerSecond: 20, concurrency: 6}}]
-clusterProfiles: {{kubeconfig: in-cluster, namespaces: [fleet], labelSelector: ""}}
+clusterProfiles: {{kubeconfig: InCluster, namespaces: [fleet], labelSelector: ""}}
 limits:
-  {{connections: 1, bytes: 2, pluginRuns: 3, entries: 5,
-  entryBytes: 12, interactiveRuns: 14}}
+  {{connections: 1, bytes: 2, pluginRuns: 3, credentials: 5,
+  credentialBytes: 12, interactiveRuns: 14}}
 "#
     ));
     let loaded = home.load().unwrap();
@@ -126,7 +126,7 @@ limits:
     assert_eq!((&*issuer.name, issuer.runs_per_second.get(), issuer.concurrency.get()), ("google", 20, 6));
     let Config { listen, limits, .. } = &loaded.config;
     insta::assert_snapshot!(format!("{listen:?}"), @r#"[Listen { name: "default", socket: Some("/run/credbroker/credbroker.sock"), mode: 432, group: Some("staff"), shared_directory: true }]"#);
-    insta::assert_snapshot!(format!("{limits:?}"), @"Limits { connections: 1, bytes: 2, plugin_runs: 3, interactive_runs: 14, entries: 5, entry_bytes: 12 }");
+    insta::assert_snapshot!(format!("{limits:?}"), @"Limits { connections: 1, bytes: 2, plugin_runs: 3, interactive_runs: 14, credentials: 5, credential_bytes: 12 }");
 }
 
 #[test]
@@ -150,7 +150,7 @@ listen: {sockt: /x, socket: relative, mode: 0600}
 limits:
   conections: 5
   pluginRuns: 0
-  entries: many
+  credentials: many
 providers:
 - name: ""
   execConfig: {command: x}
@@ -171,7 +171,7 @@ clusterProfiles: {}
 ~/.config/credbroker/config.yaml:3:45: listen.mode: must be an octal mode in quotes from "0600" to "0666" with read and write for the owner, like "0660"
 ~/.config/credbroker/config.yaml:5:3: limits: unknown key `conections`, did you mean `connections`?
 ~/.config/credbroker/config.yaml:6:15: limits.pluginRuns: must be a whole number from 1 to 100000
-~/.config/credbroker/config.yaml:7:12: limits.entries: must be a whole number from 1 to 1000000
+~/.config/credbroker/config.yaml:7:16: limits.credentials: must be a whole number from 1 to 1000000
 ~/.config/credbroker/config.yaml:9:9: providers[0].name: must be a name: not empty, without control characters
 ~/.config/credbroker/config.yaml:10:15: providers[0].execConfig: apiVersion must be specified: `client.authentication.k8s.io/v1` or `client.authentication.k8s.io/v1beta1`
 ~/.config/credbroker/config.yaml:11:12: providers[0].timeout: must be a duration such as `30s`, `10m` or `1h30m`: it must be from 1s to 24h
@@ -181,13 +181,13 @@ clusterProfiles: {}
 ~/.config/credbroker/config.yaml:14:22: providers[2].passEnv: expected a list, found a string
 ~/.config/credbroker/config.yaml:14:41: providers[2].callerEnv[0]: must be the name of a variable, in which `*` matches any text
 ~/.config/credbroker/config.yaml:15:3: providers[3]: expected a map, found a string
-~/.config/credbroker/config.yaml:17:18: clusterProfiles: kubeconfig must be specified: a path, or `in-cluster`
+~/.config/credbroker/config.yaml:17:18: clusterProfiles: kubeconfig must be specified: a path, or `InCluster`
 "#);
 }
 
 #[test]
 fn verification_is_automatic_or_never() {
-    insta::assert_snapshot!(with_provider("verify: always", "x").problems(), @"~/.config/credbroker/config.yaml:5:11: providers[0].verify: must be one of `auto`, `never`, not `always`");
+    insta::assert_snapshot!(with_provider("verify: Always", "x").problems(), @"~/.config/credbroker/config.yaml:5:11: providers[0].verify: must be one of `Auto`, `Never`, not `Always`");
 }
 
 #[test]

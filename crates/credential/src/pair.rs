@@ -58,7 +58,7 @@ pub enum PairError {
     #[error("`{0}` is base64; it must be the PEM text itself")]
     Base64(&'static str),
     /// No CERTIFICATE block.
-    #[error("`{CERTIFICATE}` has no PEM block labelled CERTIFICATE")]
+    #[error("`{CERTIFICATE}` has no PEM block labeled CERTIFICATE")]
     CertificateMissing,
     /// More certificates than any server accepts: their number.
     #[error("`{CERTIFICATE}` has {} certificates; at most {LONGEST_CHAIN} are accepted", .0)]
@@ -73,7 +73,7 @@ pub enum PairError {
     #[error("the private key does not belong to the client certificate")]
     KeyMismatch,
     /// No private key block.
-    #[error("`{KEY}` has no PEM block labelled PRIVATE KEY")]
+    #[error("`{KEY}` has no PEM block labeled PRIVATE KEY")]
     KeyMissing,
     /// Neither SEC1, PKCS#1 nor PKCS#8.
     #[error("the private key is neither SEC1, PKCS#1 nor PKCS#8")]
@@ -237,7 +237,7 @@ fn blocks(text: &str) -> Vec<Block<'_>> {
     blocks
 }
 
-/// A block labelled CERTIFICATE, in lines of 64 characters as RFC 7468 demands.
+/// A block labeled CERTIFICATE, in lines of 64 characters as RFC 7468 demands.
 fn certificate_block(der: &[u8]) -> String {
     let base64 = BASE64_STANDARD.encode(der);
     let lines: Vec<_> = base64.as_bytes().chunks(64).map(String::from_utf8_lossy).collect();

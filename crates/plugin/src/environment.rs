@@ -1,4 +1,4 @@
-//! The environment of a plugin: what it inherits from the broker, and the session of a person.
+//! The environment of a plugin: what it inherits from the broker, and the session of a user.
 
 use std::{
     collections::BTreeMap,
@@ -51,7 +51,7 @@ impl<N: Into<OsString>, V: Into<OsString>> FromIterator<(N, V)> for Environment 
     }
 }
 
-/// Variables that lead to a screen. Without a person, no plugin gets them: it would open a window that nothing answers.
+/// Variables that lead to a screen. Without a user, no plugin gets them: it would open a window that nothing answers.
 const SCREENS: [&str; 3] = ["DISPLAY", "WAYLAND_DISPLAY", "BROWSER"];
 const LONGEST: usize = 4096;
 /// The address of a bus. Some kinds of address name a program that the library of the plugin starts.
@@ -69,9 +69,9 @@ pub enum Origin {
     Elsewhere,
 }
 
-/// The variables of one person's session. `Debug` shows names only.
+/// The variables of one user's session. `Debug` shows names only.
 ///
-/// They are in no key, and reach only the run that the person's request starts. Only `BROWSER` may name a program.
+/// They are in no key, and reach only the run that the user's request starts. Only `BROWSER` may name a program.
 #[derive(derive_more::Debug, Eq, PartialEq)]
 #[debug("{:?}", _0.keys())]
 pub struct Session(BTreeMap<String, String>);

@@ -112,7 +112,7 @@ pub enum ProviderProblem {
         shown(.0)
     )]
     InvalidVariable(String),
-    /// The plugin has `interactiveMode: Always`, and a ClusterProfile has no person whose terminal it could use.
+    /// The plugin has `interactiveMode: Always`, and a ClusterProfile has no user whose terminal it could use.
     #[error(
         "exec plugin cannot support interactive mode: standard input is unavailable: `interactiveMode` is Always, and there is no terminal for a ClusterProfile"
     )]
@@ -123,7 +123,7 @@ pub enum ProviderProblem {
     /// The plugin's file exists, and must not run.
     #[error("plugin `{0}` is not allowed: {1}")]
     PluginNotAllowed(Command, Refusal),
-    /// The plugin's file does not exist. With where it was looked up, and the `installHint` of the stanza, sanitised.
+    /// The plugin's file does not exist. With where it was looked up, and the `installHint` of the stanza, sanitized.
     #[error("plugin `{0}` is not installed{1}")]
     PluginNotFound(Command, String),
     /// The plugin's file cannot be looked up.

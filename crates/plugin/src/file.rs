@@ -113,13 +113,13 @@ pub enum Refusal {
     NotListed(PathBuf),
     /// Another user owns the file, or a directory or link on the way to it.
     #[error(
-        "{path} belongs to uid {owner}, who can replace it; run `chown root {path}`, or set `sandbox: compatible` for the provider",
+        "{path} belongs to uid {owner}, who can replace it; run `chown root {path}`, or set `sandbox: Compatible` for the provider",
         path = shown_path(.0), owner = .1
     )]
     Owner(PathBuf, u32),
     /// Users other than the owner can write the file, or a directory on the way to it, which has these permission bits.
     #[error(
-        "users other than its owner can write {path} (mode {mode:04o}); run `chmod go-w {path}`, or set `sandbox: compatible` for the provider",
+        "users other than its owner can write {path} (mode {mode:04o}); run `chmod go-w {path}`, or set `sandbox: Compatible` for the provider",
         path = shown_path(.0), mode = .1
     )]
     Writable(PathBuf, u32),

@@ -53,7 +53,7 @@ pub struct Provider {
     pub provide_cluster_info: bool,
     /// Whether the plugin reads from a terminal, which a broker does not have.
     pub interactive: Interactive,
-    /// Installation hint for people when the plugin is not installed; sanitised.
+    /// Installation hint for people when the plugin is not installed; sanitized.
     pub install_hint: Option<String>,
     /// Issuer whose budget the runs share.
     pub issuer: Arc<Issuer>,
@@ -65,7 +65,7 @@ pub struct Provider {
     pub policy: Arc<PluginPolicy>,
     /// Time limit of a run.
     pub timeout: Duration,
-    /// Time limit of a login that a person attends.
+    /// Time limit of a login that a user attends.
     pub interactive_timeout: Duration,
     /// Bounds on the lifetime of each credential.
     pub lifetime: LifetimeLimits,
@@ -94,7 +94,7 @@ impl Provider {
         policy.or_else(|| file?.refusal.clone().filter(counts))
     }
 
-    /// The end of the message that its plugin is not installed: where it was looked up, and the `installHint`, sanitised.
+    /// The end of the message that its plugin is not installed: where it was looked up, and the `installHint`, sanitized.
     pub fn not_installed(&self) -> String {
         let place = match &self.command {
             Command::Name(_) => {
@@ -177,8 +177,8 @@ impl Sandbox {
     /// The name in the configuration.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Strict => "strict",
-            Self::Compatible => "compatible",
+            Self::Strict => "Strict",
+            Self::Compatible => "Compatible",
         }
     }
 

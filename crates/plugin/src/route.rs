@@ -61,7 +61,7 @@ impl Entry {
     /// This provider for the ClusterProfile of `target`.
     pub fn of_target(&self, target: Arc<Target>) -> Result<Route<'_>, ResolveError> {
         match self.provider.interactive {
-            // There is no person whose terminal could be used.
+            // There is no user whose terminal could be used.
             Interactive::Always => Err(self.provider.error(ProviderProblem::NeedsTerminal)),
             _ => Ok(Route { entry: self, cluster: None, target: Some(target) }),
         }

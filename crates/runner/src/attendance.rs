@@ -15,13 +15,13 @@ use crate::{
 use credbroker_plugin::{Provider, Session};
 use zeroize::Zeroizing;
 
-/// How long a run that waits for a person is without a place before it tries again to get one.
+/// How long a run that waits for a user is without a place before it tries again to get one.
 const NEXT_TRY: Duration = Duration::from_secs(1);
 
 /// One plugin run, as those see it who attend it. The run writes to it, and reads how long it may take.
 #[derive(Debug, Default)]
 pub struct Attendance {
-    /// The session of the person whose request started the run.
+    /// The session of the user whose request started the run.
     pub session: Option<Arc<Session>>,
     /// The caller in whose terminal the plugin runs; `None`: the broker runs it.
     pub lender: Option<Arc<Lender>>,
@@ -43,7 +43,7 @@ struct State {
 }
 
 impl State {
-    /// The time from its start that the run has: `interactiveTimeout` while a person attends it and it has a place among
+    /// The time from its start that the run has: `interactiveTimeout` while a user attends it and it has a place among
     /// the interactive runs, and `timeout` otherwise. Attending never shortens a run.
     fn limit(&self) -> Duration {
         let is_longer = self.attendants > 0 && self.has_place;
@@ -64,7 +64,7 @@ impl State {
         self.elapsed() >= self.timeout / 2
     }
 
-    /// Whether it seems to wait for a person: one attends it, and it has written something or takes long.
+    /// Whether it seems to wait for a user: one attends it, and it has written something or takes long.
     fn waits_for_person(&self) -> bool {
         let has_written = self.transcript.count() > 0 || self.transcript.has_partial();
         self.started.is_some() && self.attendants > 0 && (has_written || self.takes_long())
@@ -126,7 +126,7 @@ impl Attendance {
         RunErrorKind::Timeout(limit, if is_longer { "interactiveTimeout" } else { "timeout" })
     }
 
-    /// Waits until the run waits for a person and `take` gives it a place among the interactive runs. From then on it may
+    /// Waits until the run waits for a user and `take` gives it a place among the interactive runs. From then on it may
     /// take `interactiveTimeout` while it is attended.
     pub async fn take_place(&self, mut take: impl FnMut() -> bool) {
         let mut changes = self.state.subscribe();
@@ -159,7 +159,7 @@ impl Attendance {
     ) -> Result<Zeroizing<Vec<u8>>, RunError> {
         self.started(provider);
         let process = lender.process;
-        // For others who attend it. It also means that the run waits for a person from its start.
+        // For others who attend it. It also means that the run waits for a user from its start.
         let place = format!("the plugin runs in the terminal of process {process}");
         self.wrote(format!("{place}\n").as_bytes());
         let lost = || RunErrorKind::TerminalLost(process);
@@ -172,12 +172,12 @@ impl Attendance {
         ended.map_err(|kind| RunError { command, kind, stderr })
     }
 
-    /// Whether a person attends it.
+    /// Whether a user attends it.
     pub fn is_attended(&self) -> bool {
         self.state.borrow().attendants > 0
     }
 
-    /// Whether it needed a person: it went on after `timeout`, because it was attended, or it ran in the terminal of one.
+    /// Whether it needed a user: it went on after `timeout`, because it was attended, or it ran in the terminal of one.
     pub fn needed_person(&self) -> bool {
         self.lender.is_some() || self.state.borrow().has_overrun
     }
@@ -216,7 +216,7 @@ impl Drop for Attending {
 #[derive(derive_more::Debug, Default)]
 #[debug("AttendanceNews({time_left:?})")]
 pub struct AttendanceNews {
-    /// Lines of its stderr, sanitised.
+    /// Lines of its stderr, sanitized.
     pub lines: Vec<Arc<str>>,
     /// How long it may still take, if that is not what it was before.
     pub time_left: Option<Duration>,

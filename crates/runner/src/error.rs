@@ -16,7 +16,7 @@ pub struct RunError {
     pub command: Arc<str>,
     /// What happened.
     pub kind: RunErrorKind,
-    /// The end of the plugin's stderr, sanitised. Not every message shows it.
+    /// The end of the plugin's stderr, sanitized. Not every message shows it.
     pub stderr: Arc<str>,
 }
 
@@ -37,7 +37,7 @@ pub enum RunErrorKind {
     NeedsTerminal,
     /// Its executable must not run.
     NotAllowed(Refusal),
-    /// Its executable does not exist. With the end of the message, sanitised: where it was searched for, and its hint.
+    /// Its executable does not exist. With the end of the message, sanitized: where it was searched for, and its hint.
     NotFound(String),
     /// It printed more bytes than this limit and was ended.
     OutputTooLarge(usize),
@@ -65,7 +65,7 @@ pub enum RunErrorKind {
         retry_after: Duration,
     },
     /// It ran longer than this limit, and all of its processes were ended. With the key of the limit in the configuration:
-    /// `timeout`, or `interactiveTimeout` for a run that a person attends.
+    /// `timeout`, or `interactiveTimeout` for a run that a user attends.
     Timeout(Duration, &'static str),
     /// The file system of its executable does not respond.
     Unanswered,
@@ -107,7 +107,7 @@ impl RunError {
         matches!(self.kind, RunErrorKind::Exit(_) | RunErrorKind::Signal(_)) && !self.stderr.is_empty()
     }
 
-    /// Whether a plugin that took too long may have waited for a person: it wrote something.
+    /// Whether a plugin that took too long may have waited for a user: it wrote something.
     pub fn may_wait_for_person(&self) -> bool {
         matches!(self.kind, RunErrorKind::Timeout(..)) && !self.stderr.is_empty()
     }

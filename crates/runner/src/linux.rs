@@ -46,7 +46,7 @@ impl ProcessId {
             return;
         }
         let is_same = || process(self.pid).is_some_and(|now| now.id == self);
-        // A process that has ended, or belongs to another user, cannot be signalled.
+        // A process that has ended, or belongs to another user, cannot be signaled.
         let _ended = match pidfd_open(self.pid, PidfdFlags::empty()) {
             // What is read now is about the process of the descriptor, or that one has ended.
             Ok(held) if is_same() => pidfd_send_signal(held, signal),

@@ -1,4 +1,4 @@
-//! The lines that a plugin writes to stderr, sanitised, for those who attend its run and for errors. Pure.
+//! The lines that a plugin writes to stderr, sanitized, for those who attend its run and for errors. Pure.
 
 use std::{collections::VecDeque, sync::Arc};
 

@@ -277,7 +277,7 @@ fn credential_state(held: &KeyStatus) -> CredentialState {
         caller_env: spec.caller_env.keys().cloned().collect(),
         state: match held.holding {
             Holding::Valid => credential_state::State::Valid,
-            Holding::Renewing => credential_state::State::Refreshing,
+            Holding::Refreshing => credential_state::State::Refreshing,
             Holding::Waiting => credential_state::State::Waiting,
             Holding::Failed => credential_state::State::Failed,
             Holding::Empty => credential_state::State::Empty,

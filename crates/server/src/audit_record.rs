@@ -95,7 +95,7 @@ pub fn record_runs(audit: Audit) -> RunEndFn {
         };
         audit.run(vec![
             ("provider", Some(shown(&spec.provider.name).into())),
-            ("key", Some(spec.key.to_string().into())),
+            ("id", Some(spec.key.to_string().into())),
             ("cluster_profile", profile.map(|profile| shown(&profile).into())),
             ("outcome", Some(if end.is_ok() { "issued" } else { "failed" }.into())),
             ("generation", end.ok().map(|issued| issued.generation.to_string().into())),

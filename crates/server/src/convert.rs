@@ -67,7 +67,7 @@ pub(super) fn variables(
     (env, by_name)
 }
 
-/// Reads the session of a person, if the caller runs where it counts.
+/// Reads the session of a user, if the caller runs where it counts.
 pub(super) fn session(sent: BTreeMap<String, String>, access: &Access) -> Option<Arc<Session>> {
     if sent.is_empty() { None } else { Session::of(sent, access.origin()) }
 }

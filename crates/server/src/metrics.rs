@@ -11,7 +11,7 @@ use tracing::warn;
 use super::broker::Broker;
 use credbroker_observe::{
     clock::{Clock as _, SystemClock},
-    metrics::{ConstGauge, Exposition, Metrics, Rpc, families},
+    metrics::{ConstGauge, Exposition, FAILURE, Metrics, Rpc, SUCCESS, families},
     trace,
 };
 use credbroker_runner::PluginRunner;
@@ -63,18 +63,18 @@ pub(super) async fn exposition<R: PluginRunner>(broker: &Broker<R>, with_names: 
     metrics.requests.write(&mut to);
     if with_names {
         let summaries = || summaries.iter().map(|(name, summary)| (&**name, summary));
-        let entries = summaries().flat_map(|(name, summary)| {
+        let credentials = summaries().flat_map(|(name, summary)| {
             summary.keys.iter().map(move |(state, count)| ([name, state.name()], *count))
         });
-        to.numbers(&families::ENTRIES, entries);
-        let expiries = summaries()
-            .filter_map(|(name, summary)| Some(([name], ConstGauge::new(summary.expires_in?.as_secs_f64()))));
-        to.all(&families::EXPIRY, expiries);
-        to.numbers(&families::WATCHERS, summaries().map(|(name, summary)| ([name], summary.watchers)));
+        to.numbers(&families::CREDENTIALS, credentials);
+        let expirations =
+            summaries().filter_map(|(name, summary)| Some(([name], timestamp(summary.expires_at?))));
+        to.all(&families::EXPIRATION, expirations);
+        to.numbers(&families::WATCHES, summaries().map(|(name, summary)| ([name], summary.watchers)));
         let ready = checks.iter().map(|(name, reason)| ([&**name], reason.is_none().into()));
         to.numbers(&families::READY, ready);
     }
-    let reloads = [(["success"], configuration.reloads), (["failure"], configuration.failures)];
+    let reloads = [([SUCCESS], configuration.reloads), ([FAILURE], configuration.failures)];
     to.numbers(&families::RELOADS, reloads);
     to.one(&families::CONFIGURATION, number(configuration.problems.is_empty()));
     if let Some(fleet) = broker.resolver.fleet() {
@@ -82,8 +82,7 @@ pub(super) async fn exposition<R: PluginRunner>(broker: &Broker<R>, with_names: 
         to.one(&families::HUB, number(hub.synced && hub.problem.is_none()));
         to.one(&families::PROFILES, number(fleet.list(None).len() as u64));
     }
-    let started = broker.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    to.one(&families::START, ConstGauge::new(started.as_secs_f64()));
+    to.one(&families::START, timestamp(broker.started));
     let commit = option_env!("CREDBROKER_COMMIT").unwrap_or_default();
     to.numbers(&families::BUILD, [([env!("CARGO_PKG_VERSION"), commit], 1)]);
     to.into_text()
@@ -91,6 +90,11 @@ pub(super) async fn exposition<R: PluginRunner>(broker: &Broker<R>, with_names: 
 
 fn number(value: impl Into<u64>) -> ConstGauge<u64> {
     ConstGauge::new(value.into())
+}
+
+/// Seconds since 1970.
+fn timestamp(time: SystemTime) -> ConstGauge<f64> {
+    ConstGauge::new(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64())
 }
 
 /// Seconds from `now` to `time`, negative if it has passed; infinite without a time.

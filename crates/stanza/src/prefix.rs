@@ -10,7 +10,7 @@ const ENV: &str = "--env";
 const CLUSTER_INFO: &str = "--cluster-info";
 const WAS: &str = "--was";
 /// Flags that are the shim's alone. Each has a value.
-const OTHERS: [&str; 4] = ["--socket", "--server-uid", "--timeout", "--fallback"];
+const OTHERS: [&str; 4] = ["--socket", "--broker-uid", "--timeout", "--fallback"];
 
 /// What the shim's arguments say before the original command.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

@@ -3,7 +3,7 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::json;
 
-/// Number of variables in a person's shell, on a desktop.
+/// Number of variables in a user's shell, on a desktop.
 const VARIABLES: usize = 60;
 /// Bytes of a certificate authority of EKS or GKE, as PEM.
 const AUTHORITY: usize = 1_100;

@@ -22,7 +22,7 @@ pub(crate) fn measure(report: &mut Report, directory: &Path) -> Result<()> {
         launcher.args(["launch", sandbox, "120"]).arg(&plugin);
         launcher
     };
-    let programs = [Command::new(&plugin), launched("strict"), launched("compatible")];
+    let programs = [Command::new(&plugin), launched("Strict"), launched("Compatible")];
     let rounds = lives(directory, &programs, &[])?;
 
     section(&format!(
@@ -31,7 +31,7 @@ pub(crate) fn measure(report: &mut Report, directory: &Path) -> Result<()> {
     let time =
         |of: usize| median(rounds.iter().filter_map(|round| Some(round.get(of)?.time.as_secs_f64() * 1e3)));
     figure("started thinly, p50", &format!("{:.2} ms", time(0)));
-    for (index, sandbox) in [(1, "strict"), (2, "compatible")] {
+    for (index, sandbox) in [(1, "Strict"), (2, "Compatible")] {
         figure(&format!("under the launcher, {sandbox}, p50"), &format!("{:.2} ms", time(index)));
         let more = median(rounds.iter().filter_map(|round| {
             let (launched, thin) = (round.get(index)?.time, round.first()?.time);

@@ -43,7 +43,7 @@ impl Adopter {
     ///
     /// Retired providers are out of use before the access rules change, and new ones are in use afterwards: at no moment
     /// does a rule apply to a definition of the other configuration. Credentials that a caller may have forged are
-    /// forgotten before a rule gives them to others.
+    /// evicted before a rule gives them to others.
     pub(super) fn adopt(&self, config: Config) -> Adopted {
         let restart_needed = self.restart_needed(&config);
         let Config { providers, limits, cluster_profiles, access, .. } = config;
@@ -121,7 +121,7 @@ pub(crate) fn run_limit(limits: &Limits) -> usize {
 }
 
 pub(crate) fn entry_limits(limits: &Limits) -> EntryLimits {
-    EntryLimits { entries: limits.entries.get(), bytes: limits.entry_bytes.get() }
+    EntryLimits { entries: limits.credentials.get(), bytes: limits.credential_bytes.get() }
 }
 
 pub(crate) fn connection_limits(limits: &Limits) -> uds::Limits {

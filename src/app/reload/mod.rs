@@ -247,7 +247,7 @@ async fn within<T: Send + 'static>(
     timeout(LONGEST, job).await.ok()?.ok()
 }
 
-/// `is_requested`: a person or a program waits for a line, as after SIGHUP.
+/// `is_requested`: a user or a program waits for a line, as after SIGHUP.
 fn log(adopted: &Adopted, before: &ReloadState, source: &str, is_requested: bool) {
     for key in adopted.restart_needed.iter().filter(|key| !before.restart_needed.contains(key)) {
         warn!("`{key}` has changed; the broker uses the new value after a restart");

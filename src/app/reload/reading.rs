@@ -30,7 +30,7 @@ pub(super) struct PendingChanges {
     since: Option<Duration>,
     /// When a reading was asked for that no file is the reason of.
     asked: Option<Duration>,
-    /// The latest time of a reading that a person or a program waits for.
+    /// The latest time of a reading that a user or a program waits for.
     requested: Option<Duration>,
 }
 

@@ -34,7 +34,7 @@ use credbroker_credential::{
 /// No context is current, so no command reaches a cluster by accident: name one with --context. The
 /// kubeconfig contains no secrets. It leaves out clusters without a provider, and names them on stderr.
 /// Write it again after clusters are added, removed or moved: the broker refuses requests for a server
-/// that is not the cluster's. If --socket or --server-uid are set, the shims use them too.
+/// that is not the cluster's. If --socket or --broker-uid are set, the shims use them too.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct FleetArgs {

@@ -67,7 +67,7 @@ pub(super) fn output(path: Option<&Path>) -> Option<&Path> {
 }
 
 /// Locks `path`, which must not be one of `inputs`. A file that is not empty is only replaced if `may_replace` says so:
-/// `command` wrote it, or a person wants it. It is asked when no other program can change the file, with the kubeconfig that
+/// `command` wrote it, or a user wants it. It is asked when no other program can change the file, with the kubeconfig that
 /// is there and has no problem, which is returned too.
 pub(super) fn open(
     path: &Path,
@@ -115,7 +115,7 @@ pub(super) fn shim(console: &Console<'_>, socket: &SocketArg, bare: bool) -> any
     Ok(Shim { command, is_subcommand, flags })
 }
 
-/// `--socket` and `--server-uid`, checked. The path is absolute, because a kubeconfig can be used in any directory.
+/// `--socket` and `--broker-uid`, checked. The path is absolute, because a kubeconfig can be used in any directory.
 fn flags(socket: &SocketArg) -> anyhow::Result<Vec<(String, String)>> {
     socket.locate(&Environment::default())?;
     let absolute = |path: &OsString| {
@@ -124,7 +124,7 @@ fn flags(socket: &SocketArg) -> anyhow::Result<Vec<(String, String)>> {
     };
     let path = socket.path.as_ref().map(absolute).transpose()?;
     let mut flags = Vec::new();
-    for (flag, value) in [("--socket", path), ("--server-uid", socket.server_uid.clone())] {
+    for (flag, value) in [("--socket", path), ("--broker-uid", socket.broker_uid.clone())] {
         let text = value.map(OsString::into_string).transpose();
         let text = text.ok().context("the path of the socket is not UTF-8")?;
         flags.extend(text.map(|text| (flag.to_owned(), text)));

@@ -29,7 +29,7 @@ use credbroker_credential::document::{Key, Node, Position, Value};
 #[derive(Debug, Default, clap::Args)]
 #[command(verbatim_doc_comment)]
 #[command(mut_arg("path", |arg| arg.help("Socket for the shim to use [default: see `credbroker-exec --help`]")))]
-#[command(mut_arg("server_uid", |arg| arg.help(SERVER_UID)))]
+#[command(mut_arg("broker_uid", |arg| arg.help(BROKER_UID)))]
 pub(in crate::cli) struct WrapArgs {
     /// Read this file only [default: all files of $KUBECONFIG, else ~/.kube/config]
     #[arg(long, value_name = "FILE")]
@@ -47,7 +47,7 @@ pub(in crate::cli) struct WrapArgs {
     broker: BrokerArgs,
 }
 
-const SERVER_UID: &str =
+const BROKER_UID: &str =
     "The only user whose process the shim trusts on that socket [default: see `credbroker-exec --help`]";
 
 pub(super) fn run(args: &WrapArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
@@ -115,7 +115,7 @@ fn items<'a>(of: &'a Node, list: &str) -> &'a [Node] {
     of.get(list).and_then(Node::as_sequence).unwrap_or_default()
 }
 
-/// A person chooses the current context in the copy.
+/// A user chooses the current context in the copy.
 fn keep_current_context(new: &mut Node, old: &Node) {
     const KEY: &str = "current-context";
     let current = old.get(KEY).and_then(Node::as_str);

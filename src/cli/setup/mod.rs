@@ -230,7 +230,7 @@ fn undo_lines(manifest: &Manifest) -> Vec<String> {
 
 fn undo(manifest: &Manifest, own: &Path, console: &mut Console<'_>) -> anyhow::Result<()> {
     let environment = console.environment;
-    // These steps can need a person; until they are done, nothing is gone.
+    // These steps can need a user; until they are done, nothing is gone.
     let code = kubeconfig::restore(&RestoreArgs::default(), console)?;
     anyhow::ensure!(
         code == 0,

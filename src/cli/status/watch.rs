@@ -126,7 +126,7 @@ impl Drop for AlternateScreen<'_> {
 
 #[derive(Debug, Default)]
 struct Runs {
-    /// Of each key, the runs until the last reading. `None`: there was no reading yet.
+    /// Of each id, the runs until the last reading. `None`: there was no reading yet.
     known: Option<HashMap<String, u64>>,
     history: VecDeque<u64>,
     total: u64,
@@ -134,11 +134,11 @@ struct Runs {
 
 impl Runs {
     fn read(&mut self, credentials: &[CredentialState]) {
-        let now: HashMap<_, _> = credentials.iter().map(|held| (held.key.clone(), held.runs)).collect();
+        let now: HashMap<_, _> = credentials.iter().map(|held| (held.id.clone(), held.runs)).collect();
         if let Some(known) = &self.known {
-            // A key that was forgotten begins at 0 again.
-            let before = |key: &String| known.get(key).copied().unwrap_or_default();
-            let runs = now.iter().map(|(key, runs)| runs.checked_sub(before(key)).unwrap_or(*runs)).sum();
+            // A credential that was evicted begins at 0 again.
+            let before = |id: &String| known.get(id).copied().unwrap_or_default();
+            let runs = now.iter().map(|(id, runs)| runs.checked_sub(before(id)).unwrap_or(*runs)).sum();
             self.history.push_back(runs);
             self.total += runs;
         }

@@ -184,7 +184,7 @@ class Cell:
     def start_broker(self):
         config = {"apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig"}
         if self.client.profile:
-            config["providers"] = [p | {"clusterInfo": "fromCaller"} for p in self.providers(self.stanza)]
+            config["providers"] = [p | {"clusterInfo": "FromCaller"} for p in self.providers(self.stanza)]
         else:
             config["kubeconfigs"] = [str(self.home / "kubeconfig")]
         file = self.home / "broker.yaml"

@@ -1,12 +1,12 @@
 #!/bin/bash
-# Measures what a person waits for: `kubectl get --raw /version` with a static token, the shim, a plugin of 500 ms, and
+# Measures what a user waits for: `kubectl get --raw /version` with a static token, the shim, a plugin of 500 ms, and
 # kube-credential-cache; then 50 kubectl at once with nothing cached. Writes the table into docs/clients.md, and docs/warm.svg.
 # The machine should be idle. setup.sh prepares kubectl.
 #
 # usage: warm.sh [ROUNDS]     100 by default
 #   BROKER, SHIM    the programs (target/release/credbroker, target/shim/credbroker-exec)
 #   KCC             kcc-cache of kube-credential-cache; by default it comes from its Go module, and is left out if it cannot be had
-#   CLIENTS, CONTROLPLANE    the folders of setup.sh
+#   CLIENTS, CONTROLPLANE    the directories of setup.sh
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../../.." && pwd)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Builds what start.sh needs into ${CONTROLPLANE:-target/controlplane}: kube-apiserver, or the named commands of
 # k8s.io/kubernetes, of the version in go.mod; Debian's etcd; the CRD of ClusterProfiles. What is there is left as it is, so a
-# second call takes no time, and clones can share the folder. Cold, kube-apiserver takes about ten minutes on two cores.
+# second call takes no time, and clones can share the directory. Cold, kube-apiserver takes about ten minutes on two cores.
 #
 # usage: build.sh [--built] [COMMAND...]     kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, kubelet
 #   --built    builds nothing: whether all of it is there

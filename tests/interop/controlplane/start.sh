@@ -1,18 +1,18 @@
 #!/bin/bash
 # Starts a Kubernetes control plane on loopback: etcd, a real kube-apiserver with RBAC, a client CA and an audit log, and the
-# webhook that it asks about tokens (webhook.py). Returns when it is ready. Called again for the same folder, it starts what
+# webhook that it asks about tokens (webhook.py). Returns when it is ready. Called again for the same directory, it starts what
 # stop.sh has ended, with the same address and data. build.sh builds the programs.
 #
-# usage: start.sh FOLDER
-#   FOLDER/admin.kubeconfig     a user who may do all; FOLDER/admin.pem and .key are its certificate
-#   FOLDER/server, ca.pem       the URL, and the authority of its certificate and of its clients' (ca.key signs more)
-#   FOLDER/tokens/              one file for each token, named like it: {"user": "ann", "groups": ["admins"], "expires": 1790000000}.
+# usage: start.sh Directory
+#   Directory/admin.kubeconfig     a user who may do all; Directory/admin.pem and .key are its certificate
+#   Directory/server, ca.pem       the URL, and the authority of its certificate and of its clients' (ca.key signs more)
+#   Directory/tokens/              one file for each token, named like it: {"user": "ann", "groups": ["admins"], "expires": 1790000000}.
 #                               Seconds since 1970; without `expires` it never expires. Removing the file revokes the token.
 #                               The API server remembers a verdict for ten seconds.
-#   FOLDER/audit.log, reviews.log, kube-apiserver.log, etcd.log, webhook.log
+#   Directory/audit.log, reviews.log, kube-apiserver.log, etcd.log, webhook.log
 # The group `admins` may do all. The CRD of ClusterProfiles is installed.
 #
-#   CONTROLPLANE          the folder that build.sh filled
+#   CONTROLPLANE          the directory that build.sh filled
 #   APISERVER_FLAGS       more flags of kube-apiserver, after the script's own: the last of two counts
 #   SERVER_PORT           the API server's port, instead of a free one
 #   SERVER_NAMES          more names of the server, as in IP:10.0.0.1,DNS:kubernetes.default

@@ -47,7 +47,7 @@ fn the_pods_service_account_reads_the_hub_and_its_next_token_goes_on() {
         "apiVersion": "credbroker.io/v1alpha1",
         "kind": "BrokerConfig",
         "providers": cloud(&plugin),
-        "clusterProfiles": {"kubeconfig": "in-cluster", "namespaces": ["fleet"]},
+        "clusterProfiles": {"kubeconfig": "InCluster", "namespaces": ["fleet"]},
     });
     let pod = in_pod(mounted.path());
     let broker = Broker::builder(pod.path())

@@ -1,4 +1,4 @@
-//! What a person at a terminal reads when there is no credential.
+//! What a user at a terminal reads when there is no credential.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! The issuer as a process, and the person who enters codes there.
+//! The issuer as a process, and the user who enters codes there.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _, stderr},

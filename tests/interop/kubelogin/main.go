@@ -1,7 +1,7 @@
 // A small OpenID Connect issuer for the tests of kubelogin: device codes, passwords and refresh tokens. The first line that
 // it prints is its URL. It listens on a loopback address and keeps everything in memory.
 //
-// The test is the person who logs in: it reads the codes that wait at /test/codes, and enters one at /test/approve.
+// The test is the user who logs in: it reads the codes that wait at /test/codes, and enters one at /test/approve.
 package main
 
 import (
@@ -203,7 +203,7 @@ func (i *issuer) mint() string {
 	return head + "." + body + "." + encode(signature)
 }
 
-// codes lists the codes that wait for a person, one in a line.
+// codes lists the codes that wait for a user, one in a line.
 func (i *issuer) codes(w http.ResponseWriter, _ *http.Request) {
 	for code := range i.logins {
 		fmt.Fprintln(w, code)
@@ -220,7 +220,7 @@ func (i *issuer) prepare(w http.ResponseWriter, r *http.Request) {
 	http.NotFound(w, r)
 }
 
-// approve is the person who enters the code in a browser.
+// approve is the user who enters the code in a browser.
 func (i *issuer) approve(w http.ResponseWriter, r *http.Request) {
 	login := i.logins[r.FormValue("code")]
 	if login == nil {

@@ -3,7 +3,7 @@
 # the tests. Nothing of it runs here.
 #
 # usage: images.sh
-#   NODE_PROGRAMS    the folder of build.sh, which gets images.tar (target/node)
+#   NODE_PROGRAMS    the directory of build.sh, which gets images.tar (target/node)
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(realpath "$here/../../..")

@@ -5,7 +5,7 @@
 # usage: test.sh [CASE...]
 #   NODE_MINUTES                   how long the controllers run side by side (1)
 #   CONTROLPLANE, NODE_PROGRAMS    where the programs of Kubernetes and of the node are kept
-#   KEEP                           a folder that stays, with the logs
+#   KEEP                           a directory that stays, with the logs
 set -euo pipefail
 node=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(realpath "$node/../../..")

@@ -159,17 +159,17 @@ impl Commands {
         Self { directory, program: format!("exec env {program} {namespace} {name}") }
     }
 
-    fn run(&self, socket: &Path, server_uid: Option<u32>) -> Running {
+    fn run(&self, socket: &Path, broker_uid: Option<u32>) -> Running {
         let mut command = Command::new("bash");
         command.args(["-c", &self.program]).current_dir(&self.directory).env("CREDBROKER_SOCKET", socket);
-        command.env_remove("CREDBROKER_SERVER_UID");
-        command.envs(server_uid.map(|uid| ("CREDBROKER_SERVER_UID", uid.to_string())));
+        command.env_remove("CREDBROKER_BROKER_UID");
+        command.envs(broker_uid.map(|uid| ("CREDBROKER_BROKER_UID", uid.to_string())));
         Running::start(command)
     }
 
     /// The example does not trust the socket.
-    fn refuse(&self, socket: &Path, server_uid: Option<u32>) {
-        assert_eq!(self.run(socket, server_uid).ends_distrustful(), 0, "it uses no credential");
+    fn refuse(&self, socket: &Path, broker_uid: Option<u32>) {
+        assert_eq!(self.run(socket, broker_uid).ends_distrustful(), 0, "it uses no credential");
     }
 }
 

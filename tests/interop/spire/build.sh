@@ -1,6 +1,6 @@
 #!/bin/bash
 # Builds SPIRE into ${SPIRE:-target/spire}/bin: spire-server, spire-agent and oidc-discovery-provider, of the version in
-# go.mod. What is there is left as it is, so a second call takes no time, and clones can share the folder. Cold, it takes ten
+# go.mod. What is there is left as it is, so a second call takes no time, and clones can share the directory. Cold, it takes ten
 # minutes of processor time.
 #
 # usage: build.sh [--built]

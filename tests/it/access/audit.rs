@@ -11,8 +11,7 @@ fn records(path: &Path) -> Vec<Value> {
     let records = text.lines().map(|line| {
         let mut record: Value = serde_json::from_str(line).unwrap();
         let fields = record.as_object_mut().unwrap();
-        for name in
-            ["time", "uid", "gid", "pid", "executable", "key", "duration_ms", "generation", "listener"]
+        for name in ["time", "uid", "gid", "pid", "executable", "id", "duration_ms", "generation", "listener"]
         {
             let is_known = fields.remove(name).is_some();
             assert!(is_known || !["time"].contains(&name), "{line}");

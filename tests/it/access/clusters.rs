@@ -113,7 +113,7 @@ fn assert_mismatch(output: &Output) {
 #[test]
 fn with_rules_a_plugin_gets_only_clusters_that_the_broker_knows() {
     let setting = Setting::new();
-    let broker = setting.broker(&rule(&json!({"providers": ["*"], "verbs": ["get"]})), &json!("fromCaller"));
+    let broker = setting.broker(&rule(&json!({"providers": ["*"], "verbs": ["get"]})), &json!("FromCaller"));
     assert_mismatch(&shim(&broker, "gets", UNKNOWN));
     assert_mismatch(&setting.wrapped(&broker, "known-gets", UNKNOWN));
     assert_eq!(setting.plugin.runs(), 0);
@@ -129,7 +129,7 @@ fn with_rules_a_plugin_gets_only_clusters_that_the_broker_knows() {
 #[test]
 fn without_rules_a_plugin_gets_the_cluster_of_its_caller() {
     let setting = Setting::new();
-    let broker = setting.broker(&json!([]), &json!("match"));
+    let broker = setting.broker(&json!([]), &json!("Match"));
     for server in [KNOWN, UNKNOWN] {
         assert_token(&shim(&broker, "gets", server), server);
         assert_token(&setting.wrapped(&broker, "known-gets", server), server);

@@ -39,7 +39,7 @@ fn it_marks_what_differs_and_no_value_but_the_account_comes_from_the_broker() {
     }
     assert!(text.contains("in the part marked with *") && text.contains("variable SECRET"), "{text}");
     assert!(text.contains("the expirationTimestamp that the plugin printed"), "{text}");
-    assert!(text.contains("the credential is due for renewal"), "{text}");
+    assert!(text.contains("the credential is due for refresh"), "{text}");
     assert!(!text.contains("c4n4ry"), "{text}");
     for account in ["  account   * AWS_PROFILE=test\n", "  account   AWS_PROFILE=prod\n"] {
         assert_eq!(text.matches(account).count(), 1, "{text}");

@@ -1,4 +1,4 @@
-//! The commands of a person, as the real binary.
+//! The commands of a user, as the real binary.
 
 #[expect(dead_code, reason = "`main` is for cargo")]
 #[path = "../../../build.rs"]

@@ -29,7 +29,7 @@ async fn matching(cluster_info: &str, plugin: FakePlugin) -> Served {
 
 #[tokio::test]
 async fn a_known_cluster_leads_to_its_profiles_credential() {
-    let (_hub, plugin, _broker, mut caller) = matching("match", token_per_cluster_and_run()).await;
+    let (_hub, plugin, _broker, mut caller) = matching("Match", token_per_cluster_and_run()).await;
     let answer = caller.ask(by_provider(cluster("tokyo"))).await.unwrap();
     assert_eq!(answer.credential.unwrap().token(), "tokyo-1");
     assert_eq!((caller.token("tokyo").await, plugin.runs()), ("tokyo-1".to_owned(), 1), "it is the same run");
@@ -37,7 +37,7 @@ async fn a_known_cluster_leads_to_its_profiles_credential() {
 
 #[tokio::test]
 async fn an_unknown_or_altered_cluster_is_denied_and_runs_nothing() {
-    let (_hub, plugin, _broker, mut caller) = matching("match", token_per_cluster_and_run()).await;
+    let (_hub, plugin, _broker, mut caller) = matching("Match", token_per_cluster_and_run()).await;
     let altered = [
         cluster("elsewhere"),
         pb::Cluster { tls_server_name: Some("evil".into()), ..cluster("paris") },
@@ -63,7 +63,7 @@ async fn an_unknown_or_altered_cluster_is_denied_and_runs_nothing() {
 #[tokio::test]
 async fn with_from_caller_any_cluster_goes_to_the_plugin_and_into_the_key() {
     let plugin = FakePlugin::builder().token_per_run().expires_in(3600).build();
-    let (_hub, _plugin, _broker, mut caller) = matching("fromCaller", plugin).await;
+    let (_hub, _plugin, _broker, mut caller) = matching("FromCaller", plugin).await;
     for (server, token) in [("elsewhere", "token-1"), ("nowhere", "token-2"), ("elsewhere", "token-1")] {
         let answer = caller.ask(by_provider(cluster(server))).await.unwrap();
         assert_eq!(answer.credential.unwrap().token(), token);
@@ -78,7 +78,7 @@ async fn with_from_caller_any_cluster_goes_to_the_plugin_and_into_the_key() {
 
 #[tokio::test]
 async fn a_watch_by_cluster_ends_when_the_profile_leads_to_another_server() {
-    let (hub, _plugin, _broker, mut caller) = matching("match", token_per_cluster_and_run()).await;
+    let (hub, _plugin, _broker, mut caller) = matching("Match", token_per_cluster_and_run()).await;
     let request = pb::WatchCredentialRequest { r#ref: Some(by_provider(cluster("paris"))) };
     let mut watch = caller.0.watch_credential(request).await.unwrap().into_inner();
     next(&mut watch).await.unwrap();

@@ -1,4 +1,4 @@
-//! Attending runs that wait for a person elsewhere, as in a browser.
+//! Attending runs that wait for a user elsewhere, as in a browser.
 
 use std::process::{Command, Stdio};
 

@@ -1,4 +1,4 @@
-//! Plugins that read from a terminal run in that of the person who asks.
+//! Plugins that read from a terminal run in that of the user who asks.
 
 use std::{
     process::{Command, Stdio},

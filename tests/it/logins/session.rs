@@ -1,4 +1,4 @@
-//! The session of the person who starts a run.
+//! The session of the user who starts a run.
 
 use std::process::Command;
 
@@ -9,8 +9,8 @@ const PROMPT: &str = "open https://issuer.example/device";
 /// A plugin that keeps its environment of each run, and then waits as [`Prompting`].
 fn recording() -> Prompting {
     let plugin = Prompting::new(PROMPT);
-    let behaviour = fs::read_to_string(plugin.0.dir().join("behaviour")).unwrap();
-    fs::write(plugin.0.dir().join("behaviour"), format!("env > \"$dir/env-$run\"\n{behaviour}")).unwrap();
+    let behavior = fs::read_to_string(plugin.0.dir().join("behavior")).unwrap();
+    fs::write(plugin.0.dir().join("behavior"), format!("env > \"$dir/env-$run\"\n{behavior}")).unwrap();
     plugin
 }
 

@@ -1,4 +1,4 @@
-//! Prompts that no person answers, and `credbroker login` and `logout`.
+//! Prompts that no user answers, and `credbroker login` and `logout`.
 
 use std::process::{Command, Output};
 
@@ -30,7 +30,7 @@ fn after_three_prompts_without_an_answer_only_a_login_runs_the_plugin() {
         }
         assert!(stderr.contains("PLUGIN_TIMEOUT") && !stderr.contains(PROMPT), "its code is void: {stderr}");
     };
-    assert!(refused.contains("no person answered its last 3 prompts"), "{refused}");
+    assert!(refused.contains("no user answered its last 3 prompts"), "{refused}");
     let (status, _, shown) = shim(&broker).end();
     assert!(!status.success() && shown.contains("INTERACTION_REQUIRED"), "{shown}");
     assert_eq!(plugin.0.runs(), 3);

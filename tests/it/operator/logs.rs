@@ -18,13 +18,13 @@ fn run(broker: &Broker, args: &[&str]) -> Output {
 
 /// The level, the provider, and the values that do not depend on the time.
 fn shown(line: &Value) -> Value {
-    let fields = ["level", "message", "reason", "outcome", "attempts", "still_served", "watchers", "span"];
+    let fields = ["level", "message", "reason", "outcome", "attempts", "still_served", "watches", "span"];
     let mut shown = json!({});
     for name in fields.into_iter().filter(|name| !line[name].is_null()) {
         shown[name] = line[name].clone();
     }
     if let Some(span) = shown.get_mut("span").and_then(Value::as_object_mut) {
-        span.remove("key").expect("a key");
+        span.remove("id").expect("an id");
     }
     shown
 }
@@ -48,7 +48,7 @@ fn each_run_and_each_rotation_is_a_line_and_a_hit_is_none() {
     for line in &runs {
         assert!(line["duration_ms"].is_u64() && line["queued_ms"].is_u64(), "{line}");
         assert!(line["expires"].as_str().unwrap().ends_with('Z'), "{line}");
-        assert!(line["span"]["key"].is_string(), "{line}");
+        assert!(line["span"]["id"].is_string(), "{line}");
     }
     assert_ne!(first["generation"], second["generation"]);
     assert_eq!(rotations[0]["previous"], first["generation"]);

@@ -34,9 +34,9 @@ fn broker() -> (Broker, [FakePlugin; 2]) {
     let plugins = [never, FakePlugin::builder().token("t").expires_in(3600).build()];
     let mut cloud = provider("cloud", &plugins[0]);
     cloud["execConfig"]["provideClusterInfo"] = true.into();
-    cloud["clusterInfo"] = "fromCaller".into();
+    cloud["clusterInfo"] = "FromCaller".into();
     let providers = [cloud, provider("other", &plugins[1])];
-    let limits = json!({"bytes": BYTES, "entryBytes": ENTRY_BYTES});
+    let limits = json!({"bytes": BYTES, "credentialBytes": ENTRY_BYTES});
     let broker = Broker::builder(PROGRAM).config(&config(&providers, &limits).to_string()).start();
     assert_served(&broker);
     (broker, plugins)

@@ -193,7 +193,7 @@ fn the_oldest_idle_connection_gives_way_and_learns_it() {
 
 #[test]
 fn ten_thousand_keys_of_one_process_refuse_no_first_ask_of_another() {
-    let (broker, plugins) = broker(PROGRAM, &json!({"entries": 2000}));
+    let (broker, plugins) = broker(PROGRAM, &json!({"credentials": 2000}));
     assert_served(&broker, "cloud");
     let before = settled(broker.pid());
     let attack = || {

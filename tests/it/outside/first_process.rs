@@ -69,8 +69,8 @@ async fn the_first_process_of_a_container_keeps_no_zombie() {
         "limits": {"pluginRuns": 8},
         "issuers": [{"name": "local", "runsPerSecond": 100_000, "concurrency": 8}],
         "providers": [
-            provider("plain", "/bin/cat", "strict"),
-            provider("daemon", daemon.to_str().unwrap(), "compatible"),
+            provider("plain", "/bin/cat", "Strict"),
+            provider("daemon", daemon.to_str().unwrap(), "Compatible"),
         ],
     });
     let inside = FakePlugin::script(&format!(

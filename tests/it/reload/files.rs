@@ -39,7 +39,7 @@ async fn a_file_that_is_written_slowly_is_read_when_it_is_closed() {
     let mut file = fs::File::create(followed.file()).unwrap();
     file.write_all(one.as_bytes()).unwrap();
     // Another file changes meanwhile, and all are read together.
-    followed.broker.configure(json!({"kubeconfigs": [followed.file()], "limits": {"entries": 77}}));
+    followed.broker.configure(json!({"kubeconfigs": [followed.file()], "limits": {"credentials": 77}}));
     assert_eq!(followed.ask("rel").await, Ok("old".into()));
     file.write_all(rest.as_bytes()).unwrap();
     drop(file);

@@ -140,7 +140,7 @@ async fn a_new_context_of_a_user_and_other_limits_run_no_plugin_again() {
     followed.write(&more.context("paris", "paris", "rel").to_yaml());
     followed.broker.configure(json!({
         "kubeconfigs": [followed.file()],
-        "limits": {"pluginRuns": 3, "entries": 50},
+        "limits": {"pluginRuns": 3, "credentials": 50},
     }));
     followed.reloads(1).await;
     assert_eq!(followed.ask("rel").await, Ok("rel".into()));

@@ -48,6 +48,6 @@ pub fn sample_config(name: &str) -> String {
         .unwrap_or_else(|| panic!("no provider `{name}` in the README"));
     let stanza = stanza.replace("command: /plugins/", &format!("command: {}/", plugins.display()));
     let named = format!("- name: {name}\n");
-    let stanza = stanza.replace(&named, &format!("{named}  sandbox: compatible\n"));
+    let stanza = stanza.replace(&named, &format!("{named}  sandbox: Compatible\n"));
     format!("apiVersion: credbroker.io/v1alpha1\nkind: BrokerConfig\n{stanza}")
 }

@@ -40,8 +40,8 @@ pub struct TrustCase {
     pub name: String,
     /// Uid of the client.
     pub client: u32,
-    /// `CREDBROKER_SERVER_UID`.
-    pub server_uid: Option<u32>,
+    /// `CREDBROKER_BROKER_UID`.
+    pub broker_uid: Option<u32>,
     /// `CREDBROKER_SOCKET`.
     pub socket: Option<PathBuf>,
     /// `XDG_RUNTIME_DIR`.
@@ -111,7 +111,7 @@ impl TrustCase {
         Some(Self {
             name: name.to_owned(),
             client: uid(text("client").expect("a client")),
-            server_uid: text("serverUid").map(uid),
+            broker_uid: text("brokerUid").map(uid),
             socket,
             runtime_directory,
             verdict: match text("verdict").expect("a verdict") {

@@ -9,7 +9,7 @@ fn arguments(source: Source) -> Arguments {
         source,
         server: None,
         socket: None,
-        server_uid: None,
+        broker_uid: None,
         timeout: None,
         api_version: None,
         original: None,

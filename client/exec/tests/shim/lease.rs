@@ -91,7 +91,7 @@ fn only_a_broker_of_this_user_in_a_directory_of_this_user_says_what_runs() {
         broker.serve(listener, answer);
         chown(broker.directory.path(), Some(owner), None).unwrap();
         set_mode(broker.directory.path(), 0o711);
-        let flags = format!("--server-uid {server}");
+        let flags = format!("--broker-uid {server}");
         let (status, stdout, shown) = shim(&broker, "p", &flags).end();
         assert_eq!((status.code(), stdout.as_str()), (Some(1), ""), "{server} {owner}: {shown}");
         assert!(shown.contains("INTERACTION_REQUIRED"), "{shown}");

@@ -17,7 +17,7 @@ const USER: u32 = 1001;
 
 const MARK: &str = ".config/credbroker/start-on-demand.json";
 
-/// A person without systemd.
+/// A user without systemd.
 struct Person(Home);
 
 impl Person {
@@ -38,7 +38,7 @@ impl Person {
         self.0.write(MARK, mark.to_string(), 0o600);
     }
 
-    /// The shim as the person runs it, with a descriptor and a variable that are the caller's.
+    /// The shim as the user runs it, with a descriptor and a variable that are the caller's.
     fn shim(&self) -> Command {
         let mut command = self.0.command("/bin/sh");
         let script = "exec 9</dev/null; exec \"$0\" --provider gke --timeout 1s \"$@\"";
@@ -89,9 +89,9 @@ fn a_recorded_broker_is_started_with_nothing_of_the_caller() {
 fn without_the_mark_or_with_a_named_socket_or_broker_nothing_is_started() {
     let Some(home) = Person::new(USER) else { return };
     complaint(home.shim().args(["--socket"]).arg(home.0.path("run/other.sock")));
-    complaint(home.shim().args(["--server-uid", "1001"]));
+    complaint(home.shim().args(["--broker-uid", "1001"]));
     complaint(home.shim().env("CREDBROKER_SOCKET", home.0.path("run/other.sock")));
-    complaint(home.shim().env("CREDBROKER_SERVER_UID", "1001"));
+    complaint(home.shim().env("CREDBROKER_BROKER_UID", "1001"));
     complaint(home.shim().env("XDG_RUNTIME_DIR", home.0.path("bin")));
     let said = complaint(home.shim().env_remove("XDG_RUNTIME_DIR"));
     assert!(said.contains("set it to /run/user/UID"), "{said}");

@@ -26,7 +26,7 @@ const CLIENT: u32 = 1001;
 /// The modes of a Kubernetes `emptyDir`: on disk or in memory, without and with `fsGroup`.
 const SHARED: [u32; 4] = [0o777, 0o1777, 0o2777, 0o3777];
 
-/// A broker of another user, in its own folder in a directory of root's.
+/// A broker of another user, in its own directory in a directory of root's.
 struct Pod {
     broker: Broker,
     shim: PathBuf,
@@ -66,7 +66,7 @@ impl Pod {
         self.broker.directory.path().join("shared")
     }
 
-    /// Both names of the socket: in the broker's folder, and beside it.
+    /// Both names of the socket: in the broker's directory, and beside it.
     fn names(&self) -> [PathBuf; 2] {
         ["broker.sock.d/socket", "broker.sock"].map(|name| self.shared().join(name))
     }
@@ -150,7 +150,7 @@ fn a_broker_that_the_kernel_cannot_map_is_not_trusted_with_any_expected_uid() {
         return;
     }
     let Some(pod) = Pod::with(0o1777) else { return };
-    for extra in [&[][..], &["--server-uid", "65534"], &["--server-uid", "2001"]] {
+    for extra in [&[][..], &["--broker-uid", "65534"], &["--broker-uid", "2001"]] {
         // The client's user is mapped, the broker's is not.
         let output = pod.in_namespaces(&pod.names()[0], CLIENT + 1, &pod.read_only(), extra);
         let stderr = text(&output.stderr);
@@ -167,10 +167,10 @@ fn a_writable_mount_is_trusted_only_with_the_uid_of_the_broker() {
         for name in pod.names() {
             let line = complaint(&mut pod.run(&name), 77);
             assert!(line.contains("other users can make or replace its directory"), "{line}");
-            assert!(line.contains("set CREDBROKER_SERVER_UID or --server-uid"), "{line}");
-            document(pod.run(&name).env("CREDBROKER_SERVER_UID", "2001"));
-            document(pod.run(&name).args(["--server-uid", "2001"]).env("CREDBROKER_SERVER_UID", "1"));
-            let line = complaint(pod.run(&name).env("CREDBROKER_SERVER_UID", "0"), 77);
+            assert!(line.contains("set CREDBROKER_BROKER_UID or --broker-uid"), "{line}");
+            document(pod.run(&name).env("CREDBROKER_BROKER_UID", "2001"));
+            document(pod.run(&name).args(["--broker-uid", "2001"]).env("CREDBROKER_BROKER_UID", "1"));
+            let line = complaint(pod.run(&name).env("CREDBROKER_BROKER_UID", "0"), 77);
             assert!(line.contains("runs as uid 2001") && line.contains("requires uid 0"), "{line}");
         }
     }
@@ -179,11 +179,11 @@ fn a_writable_mount_is_trusted_only_with_the_uid_of_the_broker() {
 #[test]
 fn a_uid_that_is_not_one_is_named_with_its_origin() {
     let broker = Broker::with_token("t");
-    let line = complaint(crate::shim::asking(&broker).args(["--server-uid", "root"]), 2);
-    assert!(line.contains("--server-uid is \"root\""), "{line}");
-    let line = complaint(crate::shim::asking(&broker).env("CREDBROKER_SERVER_UID", "-1"), 78);
-    assert!(line.contains("CREDBROKER_SERVER_UID is \"-1\""), "{line}");
+    let line = complaint(crate::shim::asking(&broker).args(["--broker-uid", "root"]), 2);
+    assert!(line.contains("--broker-uid is \"root\""), "{line}");
+    let line = complaint(crate::shim::asking(&broker).env("CREDBROKER_BROKER_UID", "-1"), 78);
+    assert!(line.contains("CREDBROKER_BROKER_UID is \"-1\""), "{line}");
     assert!(broker.requests().is_empty());
     let own = geteuid().as_raw().to_string();
-    document(crate::shim::asking(&broker).env("CREDBROKER_SERVER_UID", own));
+    document(crate::shim::asking(&broker).env("CREDBROKER_BROKER_UID", own));
 }

@@ -55,7 +55,7 @@ fn the_table_of_trusted_sockets_holds() {
         shim.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         shim.envs(case.socket.as_ref().map(|path| ("CREDBROKER_SOCKET", path)));
         shim.envs(case.runtime_directory.as_ref().map(|path| ("XDG_RUNTIME_DIR", path)));
-        shim.envs(case.server_uid.map(|uid| ("CREDBROKER_SERVER_UID", uid.to_string())));
+        shim.envs(case.broker_uid.map(|uid| ("CREDBROKER_BROKER_UID", uid.to_string())));
         if case.client != geteuid().as_raw() {
             shim.uid(case.client).gid(case.client);
         }

@@ -111,7 +111,7 @@ fn a_broker_that_has_sent_anything_has_the_whole_timeout() {
     accepted.join().unwrap();
 }
 
-/// Runs the shim in this process, for a person at a terminal who is not root.
+/// Runs the shim in this process, for a user at a terminal who is not root.
 fn run_at_a_terminal(args: &[&str], environment: &[(&str, &Path)]) -> (u8, String, String) {
     let (stdout, stderr) = (Shared::default(), Shared::default());
     let mut edges = Edges {

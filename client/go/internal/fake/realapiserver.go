@@ -31,11 +31,11 @@ type RealAPIServer struct {
 	dials  atomic.Int64
 }
 
-// NewRealAPIServer uses the control plane in the folder that the variable CREDBROKER_CONTROLPLANE names, and removes the
+// NewRealAPIServer uses the control plane in the directory that the variable CREDBROKER_CONTROLPLANE names, and removes the
 // ConfigMaps of the namespace default. It skips the test without the variable.
 func NewRealAPIServer(t testing.TB) *RealAPIServer {
 	t.Helper()
-	a := &RealAPIServer{t: t, folder: named(t, "CREDBROKER_CONTROLPLANE", "the folder of a control plane")}
+	a := &RealAPIServer{t: t, folder: named(t, "CREDBROKER_CONTROLPLANE", "the directory of a control plane")}
 	a.direct, a.CA = strings.TrimSpace(string(a.read("server"))), a.read("ca.pem")
 	a.URL = a.forward(t)
 	certificate, err := tls.X509KeyPair(a.read("admin.pem"), a.read("admin.key"))

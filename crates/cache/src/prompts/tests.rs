@@ -45,7 +45,7 @@ fn a_key_that_needed_a_person_gets_one_try_without_one_for_each_credential() {
         assert_eq!(may(&[LOGIN, SUCCESS, failed]), "Person Login");
         assert_eq!(may(&[LOGIN, failed, LOGIN]), "Broker Program Person Login");
     }
-    assert_eq!(may(&[LOGIN, FAILURE, REFUSED]), "Person Login", "the person did not log in");
+    assert_eq!(may(&[LOGIN, FAILURE, REFUSED]), "Person Login", "the user did not log in");
     assert_eq!(may(&[LEFT]), "Broker Program Person Login", "there is one try");
     assert_eq!(may(&[LEFT, FAILURE]), "Person Login");
 }
@@ -68,7 +68,7 @@ fn a_plugin_that_reads_a_terminal_runs_in_that_of_a_person() {
     let always = |endings: &[Ending]| who_may(Interactive::Always, endings);
     assert_eq!(always(&[]), "lending lending-login");
     assert_eq!(always(&[REFUSED]), "lending lending-login", "a wrong password");
-    assert_eq!(always(&[LOGIN]), "Broker lending lending-login", "one try to renew it without a person");
+    assert_eq!(always(&[LOGIN]), "Broker lending lending-login", "one try to refresh it without a user");
     assert_eq!(always(&[LOGIN, UNATTENDED]), "lending lending-login");
     assert_eq!(always(&[LOGIN, UNATTENDED, LOGIN]), "Broker lending lending-login");
     assert_eq!(always(&[LEFT, LEFT, LEFT]), "lending-login", "prompts without an answer");

@@ -104,7 +104,7 @@ async fn a_new_watch_of_a_profile_that_returns_has_the_served_credential() {
     assert_ne!(second.generation, first.generation);
     assert_eq!(ask(&setup, "paris", "old").await.unwrap(), second.generation.to_string());
     let third = watch.next().await.unwrap();
-    assert!(second.is_valid_at(setup.clock.now()), "renewed before its expiry");
+    assert!(second.is_valid_at(setup.clock.now()), "refreshed before its expiry");
     assert_eq!((third.generation.to_string().as_str(), setup.runs()), ("test-3", 3));
     assert_eq!(setup.cache.list(&Selector::All, None, usize::MAX)[0].watchers, 1);
 }

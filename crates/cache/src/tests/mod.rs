@@ -66,7 +66,7 @@ enum Script {
     Fail,
     /// Exit code 1: the issuer asks for a pause.
     Throttle(Duration),
-    /// The plugin prints a prompt, and a person needs this time to log in; then as `Late`.
+    /// The plugin prints a prompt, and a user needs this time to log in; then as `Late`.
     Login(Duration),
     /// Needs a terminal; with one, as `Token`.
     Insist(Duration),

@@ -1,4 +1,4 @@
-//! Keys whose plugin needs a person.
+//! Keys whose plugin needs a user.
 
 use tokio::time::sleep;
 
@@ -17,7 +17,7 @@ fn program() -> Request {
     Request { deadline: Some(mins(30)), ..Request::default() }
 }
 
-/// A person at a terminal, who attends the run.
+/// A user at a terminal, who attends the run.
 fn person() -> Request {
     let caller = Caller { at_terminal: true, ..Caller::default() };
     Request { caller, attendant: Some(Arc::new(Attendant::default())), ..program() }
@@ -72,7 +72,7 @@ async fn a_refresh_at_night_is_tried_once_and_the_credential_is_served_until_it_
     setup.asked_by(&person()).await.unwrap();
     let _watch = setup.cache.watch(spec("a"), Caller::default()).unwrap();
     sleep(mins(50)).await;
-    assert_eq!(setup.runs(), 2, "one try without a person");
+    assert_eq!(setup.runs(), 2, "one try without a user");
     setup.asked_by(&program()).await.unwrap();
     sleep(mins(12)).await;
     setup.refuses(&program(), Unattended::NeedsPerson).await;
@@ -80,7 +80,7 @@ async fn a_refresh_at_night_is_tried_once_and_the_credential_is_served_until_it_
     setup.refuses(&program(), Unattended::NeedsPerson).await;
     assert_eq!(setup.runs(), 2);
     setup.asked_by(&person()).await.unwrap();
-    assert_eq!(setup.runs(), 3, "in the morning a person asks");
+    assert_eq!(setup.runs(), 3, "in the morning a user asks");
     setup.asked_by(&program()).await.unwrap();
 }
 
@@ -178,14 +178,14 @@ async fn a_run_in_a_terminal_needed_a_person_and_its_renewal_is_tried_once_witho
     setup.gets(always(), &request).await.unwrap();
     let _watch = setup.cache.watch(always(), Caller::default()).unwrap();
     sleep(mins(50)).await;
-    assert_eq!(setup.runs(), 2, "one try without a person");
+    assert_eq!(setup.runs(), 2, "one try without a user");
     setup.gets(always(), &program()).await.unwrap();
     sleep(NIGHT).await;
     assert!(is_refused(&setup.gets(always(), &program()).await));
     assert_eq!(setup.runs(), 2);
     let (request, _offered) = lending(person());
     setup.gets(always(), &request).await.unwrap();
-    assert_eq!(setup.runs(), 3, "in the morning a person asks");
+    assert_eq!(setup.runs(), 3, "in the morning a user asks");
 }
 
 #[tokio::test(start_paused = true)]

@@ -185,7 +185,7 @@ async fn a_caller_that_asks_often_at_its_start_costs_nothing() {
 async fn asking_again_near_expiry_is_not_a_rejection() {
     let setup = setup(&[Token(mins(60)), Fail]);
     setup.ask_as("python").await.unwrap();
-    sleep(mins(50)).await; // due: it is being renewed anyway, and the renewal fails
+    sleep(mins(50)).await; // due: it is being refreshed anyway, and the refresh fails
     let runs = setup.runs();
     for _ in 0..100 {
         assert_eq!(setup.ask_as("python").await.unwrap(), "test-1");
@@ -197,7 +197,7 @@ async fn asking_again_near_expiry_is_not_a_rejection() {
 async fn a_plugin_that_caches_is_not_run_for_every_impatient_caller() {
     let setup = setup(&[Same(mins(60))]);
     setup.ask_as("python").await.unwrap();
-    sleep(mins(46)).await; // due, renewed, and the same: its refresh point is behind it
+    sleep(mins(46)).await; // due, refreshed, and the same: its refresh point is behind it
     let runs = setup.runs();
     for _ in 0..60 {
         assert_eq!(setup.ask_as("python").await.unwrap(), "test-1");

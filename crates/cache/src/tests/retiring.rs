@@ -129,7 +129,7 @@ async fn an_open_watch_that_has_its_credential_ends_and_holds_no_secret() {
     assert!(material.upgrade().is_none());
     assert!(is_retired(&watch.next().await.unwrap_err()), "it never works again");
     sleep(mins(60)).await;
-    assert_eq!((setup.runs(), setup.cache.len()), (1, 0), "the maintenance does not renew it");
+    assert_eq!((setup.runs(), setup.cache.len()), (1, 0), "the maintenance does not refresh it");
 }
 
 #[tokio::test(start_paused = true)]

@@ -23,7 +23,7 @@ async fn an_unused_key_stops_refreshing() {
     let setup = setup(&[Token(mins(10))]);
     setup.ask().await.unwrap();
     sleep(mins(60)).await;
-    assert_eq!(setup.runs(), 2, "one renewal within a lifetime of the last ask, and no more");
+    assert_eq!(setup.runs(), 2, "one refresh within a lifetime of the last ask, and no more");
     assert!(setup.cache.is_empty());
 }
 
@@ -47,7 +47,7 @@ async fn a_renewal_that_fails_its_checks_leaves_credential_and_expiry_as_they_we
     let setup = setup(&[Token(mins(10)), Expired(mins(6))]);
     let before = setup.cache.get(spec("a"), &Request::default()).await.unwrap();
     sleep(mins(9)).await;
-    assert!(setup.runs() > 1, "a renewal was refused");
+    assert!(setup.runs() > 1, "a refresh was refused");
     let after = setup.cache.get(spec("a"), &Request::default()).await.unwrap();
     assert_eq!((&after.generation, after.expires_at), (&before.generation, before.expires_at));
     sleep(mins(1)).await;
@@ -122,7 +122,7 @@ async fn a_renewal_takes_the_turns_of_the_uid_that_used_the_credential_last() {
         sleep(secs(1)).await;
         let asked = Instant::now();
         setup.cache.get(spec("held"), &of_uid(2)).await.unwrap();
-        assert_eq!(asked.elapsed(), Duration::ZERO, "it was renewed in time");
+        assert_eq!(asked.elapsed(), Duration::ZERO, "it was refreshed in time");
     }
     assert!(setup.runs() < 2 * OTHERS, "runs of the other uid still wait");
 }

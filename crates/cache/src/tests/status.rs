@@ -24,13 +24,13 @@ async fn the_next_refresh_is_the_next_retry_after_a_failure() {
     setup.ask().await.unwrap();
     assert_eq!((setup.status().holding, setup.next_refresh()), (Holding::Valid, Some(secs(450))));
     sleep(secs(452)).await;
-    assert_eq!((setup.status().holding, setup.next_refresh()), (Holding::Renewing, None), "it runs");
+    assert_eq!((setup.status().holding, setup.next_refresh()), (Holding::Refreshing, None), "it runs");
     for runs in 2..6 {
         while setup.next_refresh().is_none() {
             sleep(secs(1)).await;
         }
         let status = setup.status();
-        assert_eq!((status.holding, status.runs), (Holding::Renewing, runs));
+        assert_eq!((status.holding, status.runs), (Holding::Refreshing, runs));
         sleep(setup.next_refresh().unwrap() + secs(1)).await;
         assert_eq!(setup.status().runs, runs + 1);
     }

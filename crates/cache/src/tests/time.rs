@@ -26,7 +26,7 @@ async fn a_step_back_extends_nothing_and_starts_nothing() {
     sleep(mins(5)).await;
     assert_eq!((setup.ask().await.unwrap().as_str(), setup.runs()), ("test-1", 1));
     sleep(mins(20)).await;
-    assert_eq!(setup.runs(), 2, "renewed before its expiry, by the time since boot");
+    assert_eq!(setup.runs(), 2, "refreshed before its expiry, by the time since boot");
     sleep(mins(5)).await;
     assert_eq!(setup.ask().await.unwrap(), "test-2");
 }

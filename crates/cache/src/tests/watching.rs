@@ -134,7 +134,7 @@ async fn a_refresh_runs_now_and_a_failing_one_keeps_the_credential() {
     setup.cache.refresh(&of("fake")).await;
     assert_eq!((setup.ask().await.unwrap().as_str(), setup.runs()), ("test-2", 3));
     let held = setup.cache.list(&of("fake"), None, usize::MAX);
-    assert_eq!((held[0].holding, held[0].runs), (crate::Holding::Renewing, 3));
+    assert_eq!((held[0].holding, held[0].runs), (crate::Holding::Refreshing, 3));
 }
 
 #[tokio::test(start_paused = true)]

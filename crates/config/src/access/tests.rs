@@ -91,7 +91,7 @@ fn validate_warns_of_rules_without_an_admin_and_of_what_has_no_effect() {
         r#"{providers: [gke, "g*", gkee], clusterProfiles: ["*"], verbs: [get, login]}"#,
     );
     insta::assert_snapshot!(home.warnings(), @r"
-~/.config/credbroker/config.yaml:1:1: provider `gke` has `clusterInfo: match`, but without `clusterProfiles` the broker does not know any cluster, so every caller that sends one is refused
+~/.config/credbroker/config.yaml:1:1: provider `gke` has `clusterInfo: Match`, but without `clusterProfiles` the broker does not know any cluster, so every caller that sends one is refused
 ~/.config/credbroker/config.yaml:7:3: access: no rule allows `admin`, so `credbroker refresh` and `credbroker evict` are denied to everyone, root included
 ~/.config/credbroker/config.yaml:8:24: access[0].peers.executables: matches processes whose executable the broker may read: those of the broker's user, or all with CAP_SYS_PTRACE. It does not protect against processes of the same user
 ~/.config/credbroker/config.yaml:8:62: access[0].peers.listeners[1]: no listener has the name `apps`, so this matches no process
@@ -108,7 +108,7 @@ fn once_there_is_a_rule_a_plugin_that_gets_the_cluster_gets_a_known_one() {
     let without = stanza("x");
     let cluster = without.replace("command: x", "command: x, provideClusterInfo: true");
     let providers = format!(
-        "{HEAD}kubeconfigs: [~/.kube/config]\nproviders:\n- name: blind\n  {without}\n- name: default\n  {cluster}\n- name: written\n  clusterInfo: fromCaller\n  {cluster}\n- name: both\n  clusterInfo: match\n  {without}\n"
+        "{HEAD}kubeconfigs: [~/.kube/config]\nproviders:\n- name: blind\n  {without}\n- name: default\n  {cluster}\n- name: written\n  clusterInfo: FromCaller\n  {cluster}\n- name: both\n  clusterInfo: Match\n  {without}\n"
     );
     let kubeconfig = "users:\n- name: user\n  user: {exec: {apiVersion: client.authentication.k8s.io/v1beta1, command: x, provideClusterInfo: true}}\n";
     let infos = |lines: &str| {

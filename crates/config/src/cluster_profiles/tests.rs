@@ -21,7 +21,7 @@ fn read(home: &Home) -> ClusterProfiles {
 fn the_whole_section_is_read() {
     let home = with(
         r#"
-  kubeconfig: in-cluster
+  kubeconfig: InCluster
   namespaces: [fleet, fleet-2, fleet]
   labelSelector: "env in (prod, dev),!old"
   allowHttp: true
@@ -51,7 +51,7 @@ fn the_whole_section_is_read() {
 
 #[test]
 fn everything_but_the_hub_has_a_default() {
-    let read = read(&with("{kubeconfig: in-cluster}"));
+    let read = read(&with("{kubeconfig: InCluster}"));
     assert_eq!((read.namespaces, &*read.label_selector, read.rules), (vec![], "", EndpointRules::default()));
     assert!(read.prewarm.is_empty());
     assert!(
@@ -68,7 +68,7 @@ fn everything_but_the_hub_has_a_default() {
 fn all_problems_are_reported_at_once_with_their_lines() {
     let home = with(
         r#"
-  kubeconfig: in-cluster
+  kubeconfig: InCluster
   context: hub
   namespace: fleet
   namespaces: [Fleet, "", -a, a-, a.b, "*", 5, ok]
@@ -83,7 +83,7 @@ fn all_problems_are_reported_at_once_with_their_lines() {
   - fleet/*"#,
     );
     insta::assert_snapshot!(home.problems(), @r"
-    ~/.config/credbroker/config.yaml:8:12: clusterProfiles.context: `in-cluster` has no contexts; remove it
+    ~/.config/credbroker/config.yaml:8:12: clusterProfiles.context: `InCluster` has no contexts; remove it
     ~/.config/credbroker/config.yaml:9:3: clusterProfiles: unknown key `namespace`, did you mean `namespaces`?
     ~/.config/credbroker/config.yaml:10:16: clusterProfiles.namespaces[0]: must be the name of a namespace; to read all namespaces, remove `namespaces`
     ~/.config/credbroker/config.yaml:10:23: clusterProfiles.namespaces[1]: must be the name of a namespace; to read all namespaces, remove `namespaces`
@@ -111,24 +111,24 @@ fn all_problems_are_reported_at_once_with_their_lines() {
 fn lists_and_texts_of_another_shape_are_reported() {
     let table = [
         "[]",
-        "in-cluster",
+        "InCluster",
         "{kubeconfig: [a]}",
         r#"{kubeconfig: ""}"#,
-        "{kubeconfig: in-cluster, namespaces: fleet, prewarm: {}}",
+        "{kubeconfig: InCluster, namespaces: fleet, prewarm: {}}",
     ];
     insta::assert_snapshot!(table.map(|section| with(section).problems()).join("\n"), @r"
     ~/.config/credbroker/config.yaml:6:18: clusterProfiles: expected a map, found a list
     ~/.config/credbroker/config.yaml:6:18: clusterProfiles: expected a map, found a string
     ~/.config/credbroker/config.yaml:6:31: clusterProfiles.kubeconfig: expected a string, found a list
-    ~/.config/credbroker/config.yaml:6:31: clusterProfiles.kubeconfig: must be a path, or `in-cluster`
-    ~/.config/credbroker/config.yaml:6:55: clusterProfiles.namespaces: expected a list, found a string
-    ~/.config/credbroker/config.yaml:6:71: clusterProfiles.prewarm: expected a list, found a map
+    ~/.config/credbroker/config.yaml:6:31: clusterProfiles.kubeconfig: must be a path, or `InCluster`
+    ~/.config/credbroker/config.yaml:6:54: clusterProfiles.namespaces: expected a list, found a string
+    ~/.config/credbroker/config.yaml:6:70: clusterProfiles.prewarm: expected a list, found a map
     ");
 }
 
 #[test]
 fn a_namespace_is_a_label_of_dns() {
-    let name = |length| format!("{{kubeconfig: in-cluster, namespaces: [{}]}}", "a".repeat(length));
+    let name = |length| format!("{{kubeconfig: InCluster, namespaces: [{}]}}", "a".repeat(length));
     assert_eq!(read(&with(&name(63))).namespaces.len(), 1);
     assert!(with(&name(64)).problems().contains("must be the name of a namespace"));
 }
@@ -136,7 +136,7 @@ fn a_namespace_is_a_label_of_dns() {
 #[test]
 fn without_a_provider_that_could_serve_profiles_the_section_is_refused() {
     let home =
-        Home::new(&format!("{HEAD}kubeconfigs: [~/users]\nclusterProfiles: {{kubeconfig: in-cluster}}\n"));
+        Home::new(&format!("{HEAD}kubeconfigs: [~/users]\nclusterProfiles: {{kubeconfig: InCluster}}\n"));
     home.write(
         "users",
         "users:\n- name: u\n  user: {exec: {apiVersion: client.authentication.k8s.io/v1beta1, command: x}}\n",
@@ -148,14 +148,14 @@ fn without_a_provider_that_could_serve_profiles_the_section_is_refused() {
 fn clusters_that_must_match_and_none_that_is_known_are_warned_about() {
     let config = |fleet: &str| {
         Home::new(&format!(
-            "{HEAD}providers:\n- name: p\n  clusterInfo: match\n  {}\n- name: q\n  clusterInfo: fromCaller\n  {}\n{fleet}",
+            "{HEAD}providers:\n- name: p\n  clusterInfo: Match\n  {}\n- name: q\n  clusterInfo: FromCaller\n  {}\n{fleet}",
             stanza("x"),
             stanza("x")
         ))
     };
-    insta::assert_snapshot!(config("").warnings(), @"~/.config/credbroker/config.yaml:1:1: provider `p` has `clusterInfo: match`, but without `clusterProfiles` the broker does not know any cluster, so every caller that sends one is refused");
-    assert_eq!(config("clusterProfiles: {kubeconfig: in-cluster}\n").warnings(), "");
-    insta::assert_snapshot!(Home::new(&format!("{HEAD}providers:\n- name: p\n  clusterInfo: Match\n  {}\n", stanza("x"))).problems(), @"~/.config/credbroker/config.yaml:5:16: providers[0].clusterInfo: must be one of `fromCaller`, `match`, not `Match`");
+    insta::assert_snapshot!(config("").warnings(), @"~/.config/credbroker/config.yaml:1:1: provider `p` has `clusterInfo: Match`, but without `clusterProfiles` the broker does not know any cluster, so every caller that sends one is refused");
+    assert_eq!(config("clusterProfiles: {kubeconfig: InCluster}\n").warnings(), "");
+    insta::assert_snapshot!(Home::new(&format!("{HEAD}providers:\n- name: p\n  clusterInfo: match\n  {}\n", stanza("x"))).problems(), @"~/.config/credbroker/config.yaml:5:16: providers[0].clusterInfo: must be one of `FromCaller`, `Match`, not `match`");
 }
 
 /// A provider with these policies, in our own config and in the stock file.

@@ -84,7 +84,7 @@ impl<'a> Named<'a> {
 }
 
 impl Kubeconfig {
-    /// The paths that a command reads, and how: the one that a person named, else those of the environment.
+    /// The paths that a command reads, and how: the one that a user named, else those of the environment.
     pub fn chosen(named: Option<&Path>, env: &Environment) -> (Vec<PathBuf>, Mode) {
         let Some(path) = named else { return (Self::default_paths(env), Mode::Ambient) };
         (vec![std::path::absolute(path).unwrap_or_else(|_| path.to_owned())], Mode::Named)

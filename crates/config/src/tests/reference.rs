@@ -1,4 +1,4 @@
-//! The reference of all keys. `docs/configuration.md` has what a person says about each key; types, defaults and the first
+//! The reference of all keys. `docs/configuration.md` has what a user says about each key; types, defaults and the first
 //! example there, and the JSON Schema, are made from the table that the readers use.
 
 use std::{
@@ -36,7 +36,7 @@ static WRITTEN: LazyLock<(String, HashMap<String, Written>)> = LazyLock::new(|| 
     (introduction.to_owned(), sections.collect())
 });
 
-/// What a person wrote about a section or a key.
+/// What a user wrote about a section or a key.
 #[derive(Default)]
 struct Written {
     doc: String,
@@ -348,7 +348,7 @@ fn least() -> (Value, Vec<(String, &'static Section)>) {
         "{HEAD}kubeconfigs: [~/.kube/config]\n\
          credentialPluginPolicy: Allowlist\ncredentialPluginAllowlist: [{{command: x}}]\n\
          access: [{{name: r, peers: {{uids: [0], gids: [0]}}, allow: {{providers: [gke], clusterProfiles: [a/b], verbs: [get]}}}}]\n\
-         audit: {{}}\nlisten: {{}}\nlimits: {{}}\nmetrics: {{listen: \"127.0.0.1:1\"}}\nissuers: [{{name: gke}}]\nclusterProfiles: {{kubeconfig: in-cluster, prewarm: [{{}}]}}\n\
+         audit: {{}}\nlisten: {{}}\nlimits: {{}}\nmetrics: {{listen: \"127.0.0.1:1\"}}\nissuers: [{{name: gke}}]\nclusterProfiles: {{kubeconfig: InCluster, prewarm: [{{}}]}}\n\
          providers:\n- name: gke\n  execConfig:\n    apiVersion: client.authentication.k8s.io/v1\n    command: x\n    \
          interactiveMode: Never\n    env: [{{name: A}}]\n"
     ));

@@ -83,6 +83,11 @@ impl<M: EncodeMetric> EncodeMetric for Samples<M> {
     }
 }
 
+/// The value of each label `result` for what succeeded.
+pub const SUCCESS: &str = "success";
+/// The value of each label `result` for what failed.
+pub const FAILURE: &str = "failure";
+
 /// Every metric, declared once: the exposition, `docs/operations.md` and `deploy/observability` are checked against it.
 pub mod families {
     use super::{Family, MetricType};
@@ -107,10 +112,10 @@ pub mod families {
             "Seconds until the first client certificate expires, negative if it has expired, +Inf without certificates.";
         ROTATION_AGE = Histogram "rest_client_exec_plugin_certificate_rotation_age" []
             "Seconds from the notBefore of a client certificate until it was replaced.";
-        OBTENTIONS = Counter "credbroker_credential_obtentions_total" ["provider", "result"]
-            "Requests for a credential and messages of watches (KEP-5339), from memory, from a plugin run, or failed.";
-        OBTENTION_TIME = Histogram "credbroker_credential_obtention_duration_seconds" ["provider", "result"]
-            "Seconds that requests for a credential waited (KEP-5339). An answer from memory counts as 0.";
+        CREDENTIAL_REQUESTS = Counter "credbroker_credential_requests_total" ["provider", "source", "result"]
+            "Requests for a credential and messages of watches, by their result (success, failure) and by the source of the credential: memory, plugin or none.";
+        CREDENTIAL_TIME = Histogram "credbroker_credential_request_duration_seconds" ["provider", "result"]
+            "Seconds that requests for a credential waited, by their result (success, failure). An answer from memory counts as 0.";
         RUNS = Counter "credbroker_plugin_runs_total" ["provider", "reason", "outcome"]
             "Plugin runs by the reason for the run and by how it ended.";
         RUN_TIME = Histogram "credbroker_plugin_run_duration_seconds" ["provider"]
@@ -118,25 +123,25 @@ pub mod families {
         QUEUE_TIME = Histogram "credbroker_plugin_run_queue_seconds" ["provider"]
             "Seconds that plugin runs waited for their turn.";
         REFRESHES = Counter "credbroker_refreshes_total" ["provider", "result"]
-            "Plugin runs that renewed a credential before it expired, by result.";
-        SAVED = Counter "credbroker_plugin_seconds_saved_total" ["provider"]
+            "Plugin runs that refreshed a credential before it expired, by result (success, failure).";
+        SAVED = Counter "credbroker_plugin_saved_seconds_total" ["provider"]
             "Seconds that plugins did not run, because the credential was in memory.";
-        REQUESTS = Counter "credbroker_requests_total" ["rpc", "result"]
-            "Requests by RPC and by result: OK, the reason of the error, or its gRPC code.";
+        REQUESTS = Counter "credbroker_requests_total" ["rpc", "result", "reason"]
+            "Requests by RPC and result (success, failure). Of failures, reason is that of the error, or its gRPC code.";
         DENIALS = Counter "credbroker_denials_total" ["reason"]
             "Requests that were denied, by the reason of the error.";
-        ENTRIES = Gauge "credbroker_entries" ["provider", "state"]
-            "Keys in memory by the state of their credential.";
-        EXPIRY = Gauge "credbroker_credential_expiry_seconds" ["provider"]
-            "Seconds until the first valid credential of a provider expires.";
-        WATCHERS = Gauge "credbroker_watchers" ["provider"]
+        CREDENTIALS = Gauge "credbroker_credentials" ["provider", "state"]
+            "Credentials in memory by their state.";
+        EXPIRATION = Gauge "credbroker_credential_expiration_timestamp_seconds" ["provider"]
+            "When the first valid credential of a provider expires, in seconds since 1970.";
+        WATCHES = Gauge "credbroker_watches" ["provider"]
             "Open watches of credentials.";
         READY = Gauge "credbroker_provider_ready" ["provider"]
             "Whether a provider is ready (1), as `/readyz/PROVIDER` says.";
         RELOADS = Counter "credbroker_reloads_total" ["result"]
-            "Changes of the configuration that were applied, or refused because the new one is not valid.";
-        CONFIGURATION = Gauge "credbroker_configuration_current" []
-            "Whether the files of the configuration are in force as they are (1), or have problems.";
+            "Changes of the configuration by result: success if it was applied, failure if the new one is not valid.";
+        CONFIGURATION = Gauge "credbroker_config_last_reload_successful" []
+            "Whether the files of the configuration are in use as they are (1), or have problems (0).";
         HUB = Gauge "credbroker_hub_up" []
             "Whether the known ClusterProfiles are those of the hub (1). Absent if no ClusterProfiles are configured.";
         PROFILES = Gauge "credbroker_cluster_profiles" []

@@ -16,7 +16,7 @@ use std::{
 };
 
 pub use exposition::{
-    ConstGauge, Exposition, Family, MetricType,
+    ConstGauge, Exposition, FAILURE, Family, MetricType, SUCCESS,
     families::{self, FAMILIES},
 };
 pub use requests::{Requests, Rpc};

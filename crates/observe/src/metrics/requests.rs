@@ -4,7 +4,7 @@ use prometheus_client::metrics::counter::Counter;
 
 use super::{
     counter::{Counts, add_one, all},
-    exposition::{Exposition, families},
+    exposition::{Exposition, FAILURE, SUCCESS, families},
 };
 
 /// The requests of all callers.
@@ -23,18 +23,18 @@ impl Requests {
         }
     }
 
-    /// A request failed. `result` is a stable reason or the name of a gRPC code.
-    pub fn failed(&self, rpc: Rpc, result: &'static str, is_denied: bool) {
-        add_one(&self.failed, (rpc, result));
+    /// A request failed. `reason` is a stable reason or the name of a gRPC code.
+    pub fn failed(&self, rpc: Rpc, reason: &'static str, is_denied: bool) {
+        add_one(&self.failed, (rpc, reason));
         if is_denied {
-            add_one(&self.denied, result);
+            add_one(&self.denied, reason);
         }
     }
 
     /// Writes both families.
     pub fn write(&self, to: &mut Exposition) {
-        let ok = PATHS.iter().zip(&self.ok).map(|((name, _), count)| ([*name, "OK"], count.get()));
-        let failed = all(&self.failed).map(|((rpc, result), count)| ([rpc.name(), result], count));
+        let ok = PATHS.iter().zip(&self.ok).map(|((name, _), count)| ([*name, SUCCESS, ""], count.get()));
+        let failed = all(&self.failed).map(|((rpc, reason), count)| ([rpc.name(), FAILURE, reason], count));
         to.numbers(&families::REQUESTS, ok.filter(|(_, count)| *count > 0).chain(failed));
         to.numbers(&families::DENIALS, all(&self.denied).map(|(reason, count)| ([reason], count)));
     }

@@ -13,7 +13,7 @@ use prometheus_client::metrics::counter::Counter;
 
 use super::{
     counter::{self, Counts, Histogram, add_one, seconds},
-    exposition::{ConstGauge, Exposition, families},
+    exposition::{ConstGauge, Exposition, FAILURE, SUCCESS, families},
 };
 
 /// client-go's buckets in seconds: from ten minutes to four years.
@@ -159,16 +159,20 @@ impl ProviderTable {
         let all: Vec<(&str, &ProviderMetrics)> =
             all.iter().map(|(name, counts)| (&**name, &**counts)).collect();
         let all = || all.iter().copied();
-        let obtentions = all().flat_map(|(name, counts)| {
+        let requests = all().flat_map(|(name, counts)| {
             let (run, failed) = (counts.waited.observed(0).count(), counts.failed.observed(0).count());
-            [([name, "memory"], counts.served.get()), ([name, "run"], run), ([name, "failed"], failed)]
+            [
+                ([name, "memory", SUCCESS], counts.served.get()),
+                ([name, "plugin", SUCCESS], run),
+                ([name, "none", FAILURE], failed),
+            ]
         });
-        to.numbers(&families::OBTENTIONS, obtentions);
+        to.numbers(&families::CREDENTIAL_REQUESTS, requests);
         let times = all().flat_map(|(name, counts)| {
             let served = counts.waited.observed(counts.served.get());
-            [([name, "success"], served), ([name, "failure"], counts.failed.observed(0))]
+            [([name, SUCCESS], served), ([name, FAILURE], counts.failed.observed(0))]
         });
-        to.all(&families::OBTENTION_TIME, times);
+        to.all(&families::CREDENTIAL_TIME, times);
         let runs = all().flat_map(|(name, counts)| {
             let runs = counter::all(&counts.runs);
             runs.map(move |((reason, outcome), count)| ([name, reason.name(), outcome.name()], count))
@@ -177,7 +181,7 @@ impl ProviderTable {
         to.all(&families::RUN_TIME, all().map(|(name, counts)| ([name], counts.run_time.observed(0))));
         to.all(&families::QUEUE_TIME, all().map(|(name, counts)| ([name], counts.queue_time.observed(0))));
         let refreshes = all().flat_map(|(name, counts)| {
-            [([name, "success"], counts.refreshes(true)), ([name, "failure"], counts.refreshes(false))]
+            [([name, SUCCESS], counts.refreshes(true)), ([name, FAILURE], counts.refreshes(false))]
         });
         to.numbers(&families::REFRESHES, refreshes);
         let saved = |counts: &ProviderMetrics| ConstGauge::new(seconds(counts.saved.get()));
@@ -194,7 +198,7 @@ named! {
         Retry = "retry",
         /// The credential has expired.
         Expired = "expired",
-        /// The credential is valid and due for renewal.
+        /// The credential is valid and due for refresh.
         Refresh = "refresh",
         /// The credential is valid, and the file of the plugin has changed.
         PluginChanged = "plugin_changed",
@@ -204,7 +208,7 @@ named! {
         MinLifetime = "min_lifetime",
         /// The credential was rejected by an API server, or seems to be.
         Rejected = "rejected",
-        /// A person asked for the run.
+        /// A user asked for the run.
         Requested = "requested",
     }
 }
@@ -250,7 +254,7 @@ named! {
 }
 
 impl RunReason {
-    /// Whether the run renews a credential that is still valid, because of its age.
+    /// Whether the run refreshes a credential that is still valid, because of its age.
     const fn is_refresh(self) -> bool {
         matches!(self, Self::Refresh | Self::PluginChanged)
     }

@@ -124,7 +124,7 @@ impl RunSpan {
 
 fn credential(spec: &PluginSpec) -> [KeyValue; 2] {
     let provider = KeyValue::new("credbroker.provider", spec.provider.name.to_string());
-    [provider, KeyValue::new("credbroker.key", spec.key.to_string())]
+    [provider, KeyValue::new("credbroker.id", spec.key.to_string())]
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ fn started() -> (Arc<Attendance>, JoinHandle<Duration>) {
     (run, tokio::spawn(async move { used_up.used_up().await }))
 }
 
-/// Lets the run have a place as soon as it waits for a person.
+/// Lets the run have a place as soon as it waits for a user.
 fn with_place(run: &Arc<Attendance>) {
     let run = Arc::clone(run);
     tokio::spawn(async move { run.take_place(|| true).await });

@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn anything_else_is_refused() {
         let table: [&[&str]; 5] =
-            [&[], &["--help"], &["strict"], &["strict", "120"], &["lax", "120", "/bin/true"]];
+            [&[], &["--help"], &["Strict"], &["Strict", "120"], &["lax", "120", "/bin/true"]];
         for args in table {
             assert_eq!(Order::parse(args.iter().map(OsString::from)), None, "{args:?}");
         }

@@ -14,7 +14,7 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// believed only when the next run confirms it.
 const LONGEST: Duration = Duration::from_secs(600);
 const LONGEST_FIRST: Duration = Duration::from_secs(60);
-/// How often a run tries a paused issuer: a pause never keeps all credentials from being renewed.
+/// How often a run tries a paused issuer: a pause never keeps all credentials from being refreshed.
 pub const PROBE_EVERY: Duration = Duration::from_secs(15);
 /// How long a throttled run is remembered: more than the longest pause without a time, so that keys that are tried again
 /// after their own pauses are counted together.
@@ -57,7 +57,7 @@ pub(super) struct StartedRun {
     source: RunSource,
     /// In whose turn it started.
     pub(super) party: Party,
-    /// It waits for a person, and does not count among the others.
+    /// It waits for a user, and does not count among the others.
     pub(super) is_aside: bool,
     /// The number of pauses before it. A run that started before a pause shows nothing about its end.
     pauses: u64,
@@ -227,7 +227,7 @@ impl Pace {
         run
     }
 
-    /// Stops counting a run in progress: it waits for a person, and must not delay others.
+    /// Stops counting a run in progress: it waits for a user, and must not delay others.
     pub(super) fn step_aside(&mut self, run: &mut StartedRun) {
         self.running = self.running.saturating_sub(1);
         run.is_aside = true;

@@ -74,7 +74,7 @@ impl Scheduler {
         Self(Arc::new(SharedScheduler { state, clock, jitter, wake: watch::Sender::new(None) }))
     }
 
-    /// Sets how many runs may wait for a person at a time. Without it, none may.
+    /// Sets how many runs may wait for a user at a time. Without it, none may.
     pub fn set_interactive(&self, runs: usize) {
         self.with(|state, _| state.queue.interactive = runs);
     }
@@ -245,7 +245,7 @@ pub struct RunPermit {
 }
 
 impl RunPermit {
-    /// Counts the run among those that wait for a person, and frees its slot. Returns whether there was room.
+    /// Counts the run among those that wait for a user, and frees its slot. Returns whether there was room.
     pub fn step_aside(&self) -> bool {
         self.scheduler.with(|state, _| state.queue.step_aside(self.id))
     }

@@ -19,7 +19,7 @@ pub(super) type Answer = (u64, Result<(), Duration>);
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     slots: usize,
-    /// How many runs besides them may wait for a person at a time.
+    /// How many runs besides them may wait for a user at a time.
     pub(super) interactive: usize,
     waiting: HashMap<u64, QueuedRun>,
     /// The queued runs that callers wait for, and urgent and forced ones. Background runs wait in another line.
@@ -152,7 +152,7 @@ impl Queue {
         }
     }
 
-    /// Counts a started run among those that wait for a person, and returns whether there is room for it.
+    /// Counts a started run among those that wait for a user, and returns whether there is room for it.
     pub(super) fn step_aside(&mut self, id: u64) -> bool {
         let has_room = self.running(|run| run.is_aside) < self.interactive;
         let Some((issuer, run)) = self.started.get_mut(&id).filter(|(_, run)| has_room && !run.is_aside)

@@ -117,7 +117,7 @@ pub struct ForeignTexts {
 }
 
 impl ForeignTexts {
-    /// The texts in a run of `spec` that has the session of a person, or none.
+    /// The texts in a run of `spec` that has the session of a user, or none.
     pub fn of(spec: &PluginSpec, session: Option<&Session>) -> Self {
         let mut texts = Self::default();
         for part in &spec.foreign_parts() {

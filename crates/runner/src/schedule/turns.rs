@@ -27,7 +27,7 @@ pub enum Urgency {
         /// Identifies the caller's process, or [`BROKER`].
         peer: u64,
     },
-    /// A person asked for this run. It starts even while its issuer is paused.
+    /// A user asked for this run. It starts even while its issuer is paused.
     Forced,
 }
 
@@ -109,7 +109,7 @@ pub(super) type Group = Option<u32>;
 /// A member of a group, which takes turns within it: the broker, or a process whose callers wait. Sorted by group.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) struct Party {
-    /// In whose turn. Of the broker: for whom it renews a credential, or whose request made the key.
+    /// In whose turn. Of the broker: for whom it refreshes a credential, or whose request made the key.
     pub(super) group: Group,
     /// The uid that may have decided what the plugins receive.
     pub(super) sender: Option<u32>,

@@ -26,7 +26,7 @@ impl Readiness {
         let mut all = Self::default();
         for (profile, holding, failed) in cache.profile_states() {
             let (rank, state) = match holding {
-                Holding::Valid | Holding::Renewing => (0, State::Ready),
+                Holding::Valid | Holding::Refreshing => (0, State::Ready),
                 Holding::Waiting => (1, State::Fetching),
                 Holding::Failed => (2, State::Failed),
                 Holding::Empty => (3, State::Idle),

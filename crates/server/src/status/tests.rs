@@ -285,7 +285,7 @@ fn the_metadata_names_provider_id_cluster_and_limit_where_they_apply() {
     let named = [
         ("cluster", "fleet/paris"),
         ("id", "abababababab"),
-        ("limit", "limits.entries"),
+        ("limit", "limits.credentials"),
         ("provider", "cloud"),
     ];
     assert_eq!(metadata(&full), pairs(&named));

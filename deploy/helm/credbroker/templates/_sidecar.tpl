@@ -114,7 +114,7 @@ seccompProfile:
 
 {{/* What each container that uses the broker needs. */}}
 {{- define "credbroker.clientEnv" -}}
-- name: CREDBROKER_SERVER_UID
+- name: CREDBROKER_BROKER_UID
   value: {{ .uid | int64 | quote }}
 {{- end }}
 

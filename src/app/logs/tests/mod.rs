@@ -115,9 +115,9 @@ fn written(form: LogForm, events: impl FnOnce(&LogQueue)) -> String {
 /// What a queue of this form writes of two events and a line.
 fn sample(form: LogForm) -> String {
     written(form, |queue| {
-        let span = info_span!("plugin_run", provider = %"gke", key = %"1234567812345678");
+        let span = info_span!("plugin_run", provider = %"gke", id = %"1234567812345678");
         span.in_scope(|| {
-            info_span!("inner", key = %"ab", late = tracing::field::Empty).in_scope(|| {
+            info_span!("inner", id = %"ab", late = tracing::field::Empty).in_scope(|| {
                 tracing::Span::current().record("late", 7_u64);
                 info!(
                     reason = "first",
@@ -169,7 +169,7 @@ fn an_event_is_one_line_and_controls_no_terminal() {
     let coloured = written(LogForm::Text { colours: true }, events);
     assert!(coloured.contains("\x1b[3mprovider\x1b[0m"), "{coloured}");
     assert!(!coloured.contains("\x1b[2J"), "{coloured}");
-    assert!(!sample(LogForm::Text { colours: true }).contains("u{1b}"), "colours are not escaped");
+    assert!(!sample(LogForm::Text { colours: true }).contains("u{1b}"), "colors are not escaped");
     for line in [&text, &coloured] {
         let is_obeyed = |c: char| c.is_control() && !matches!(c, '\x1b' | '\t');
         assert!(!line.strip_suffix('\n').unwrap().contains(is_obeyed), "{line:?}");

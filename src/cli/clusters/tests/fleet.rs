@@ -254,7 +254,7 @@ fn a_list_that_may_be_incomplete_has_one_line_that_says_why() {
     }
     insta::assert_snapshot!(lines.join("\n"), @r"
     none, some:
-    none, empty: credbroker: the broker reads no ClusterProfiles; name the hub in its configuration: `clusterProfiles: {kubeconfig: FILE or in-cluster, namespaces: [NAMESPACE]}`
+    none, empty: credbroker: the broker reads no ClusterProfiles; name the hub in its configuration: `clusterProfiles: {kubeconfig: FILE or InCluster, namespaces: [NAMESPACE]}`
     read, some:
     read, empty: credbroker: the hub has no matching ClusterProfile; check --namespace, and `namespaces` and `labelSelector` of `clusterProfiles` in the broker's configuration
     down, some: credbroker: this list may be out of date, because the hub cannot be read: connection refusedU+001B[31m

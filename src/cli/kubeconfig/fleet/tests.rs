@@ -329,7 +329,7 @@ fn nothing_to_write_is_a_failure_with_a_remedy_and_leaves_the_file() {
         lines += &err;
     }
     insta::assert_snapshot!(lines, @r"
-    credbroker: the broker reads no ClusterProfiles; name the hub in its configuration: `clusterProfiles: {kubeconfig: FILE or in-cluster, namespaces: [NAMESPACE]}`
+    credbroker: the broker reads no ClusterProfiles; name the hub in its configuration: `clusterProfiles: {kubeconfig: FILE or InCluster, namespaces: [NAMESPACE]}`
     credbroker: the broker has no ClusterProfiles, because the hub cannot be read: connection refused
     credbroker: skipped a/one: no (NO_MATCHING_PROVIDER)
     credbroker: no cluster can be written to a kubeconfig; see `credbroker clusters`

@@ -6,8 +6,8 @@ use self::place::{FULL, MINIMAL, Place, masked};
 use super::*;
 use crate::cli::broker::SocketArg;
 
-fn at(path: Option<std::ffi::OsString>, server_uid: Option<std::ffi::OsString>) -> BrokerArgs {
-    BrokerArgs { socket: SocketArg { path, server_uid }, ..BrokerArgs::default() }
+fn at(path: Option<std::ffi::OsString>, broker_uid: Option<std::ffi::OsString>) -> BrokerArgs {
+    BrokerArgs { socket: SocketArg { path, broker_uid }, ..BrokerArgs::default() }
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn a_socket_that_is_given_is_given_to_the_shim() {
     }
     let broker = at(None, Some("2001".into()));
     let text = place.wrapped(&WrapArgs { broker, ..place.args("config") });
-    assert!(text.contains("- --server-uid\n      - \"2001\"\n"), "{text}");
+    assert!(text.contains("- --broker-uid\n      - \"2001\"\n"), "{text}");
 }
 
 #[test]

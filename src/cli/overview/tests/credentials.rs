@@ -99,7 +99,7 @@ fn the_table_has_a_row_per_credential_and_rejections_below() {
         CredentialRow::of(&empty.into(), &HashSet::new(), now()),
     ];
     insta::assert_snapshot!(table(&rows, Screen::default()), @r"
-    PROVIDER           ACCOUNT             STATE       EXPIRES  NEXT RUN  RUNS  WATCHES  KEY
+    PROVIDER           ACCOUNT             STATE       EXPIRES  NEXT RUN  RUNS  WATCHES  ID
     gke (fleet/paris)  * AWS_PROFILE=prod  refreshing  in 10m   in 60s    9     2        0a1b2c
     x                  -                   empty       -        -         0     0
 
@@ -136,7 +136,7 @@ fn accounts_and_files_tell_credentials_of_one_name_apart() {
         of("/home/me/.kube/b", &[], true),
     ];
     insta::assert_snapshot!(shown(&states, None), @r"
-    PROVIDER                  ACCOUNT                                           STATE    EXPIRES  NEXT RUN  RUNS  WATCHES  KEY
+    PROVIDER                  ACCOUNT                                           STATE    EXPIRES  NEXT RUN  RUNS  WATCHES  ID
     admin (/home/me/.kube/a)  AWS_PROFILE=dev                                   unknown  -        -         0     0
     admin (/home/me/.kube/a)  * AWS_PROFILE=prod AWS_REGION=eu-west-3U+001B[2J  unknown  -        -         0     0
     admin (/home/me/.kube/b)  *                                                 unknown  -        -         0     0
@@ -149,7 +149,7 @@ fn accounts_and_files_tell_credentials_of_one_name_apart() {
     ");
     states.pop();
     insta::assert_snapshot!(shown(&states, None), @r"
-    PROVIDER  ACCOUNT                                           STATE    EXPIRES  NEXT RUN  RUNS  WATCHES  KEY
+    PROVIDER  ACCOUNT                                           STATE    EXPIRES  NEXT RUN  RUNS  WATCHES  ID
     admin     AWS_PROFILE=dev                                   unknown  -        -         0     0
     admin     * AWS_PROFILE=prod AWS_REGION=eu-west-3U+001B[2J  unknown  -        -         0     0
     ");
@@ -175,14 +175,14 @@ fn json_has_every_field() {
         "provider": "gke",
         "definition": null,
         "clusterProfile": {"namespace": "fleet", "name": "paris"},
-        "key": "0a1b2c",
+        "id": "0a1b2c",
         "server": "https://a",
         "callerEnv": ["AWS_PROFILE"],
         "state": "refreshing",
         "generation": "e-7",
         "expirationTime": "2027-01-15T08:10:00Z",
         "nextRefreshTime": "2027-01-15T08:01:00Z",
-        "watchers": 2,
+        "watches": 2,
         "runs": 9,
         "lastFailure": {"reason": "PLUGIN_EXIT", "message": "no"},
         "failedAttempts": 1,

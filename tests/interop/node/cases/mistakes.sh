@@ -72,6 +72,6 @@ install
 
 variant unmounted 'del(.spec.containers[0].volumeMounts[] | select(.name == "credbroker"))'
 until_logged $namespace pod/unmounted controller 'exit status 69: '
-variant other-uid '(.spec.containers[0].env[] | select(.name == "CREDBROKER_SERVER_UID") | .value) = "2002"'
+variant other-uid '(.spec.containers[0].env[] | select(.name == "CREDBROKER_BROKER_UID") | .value) = "2002"'
 until_logged $namespace pod/other-uid controller 'exit status 77: .* is not trusted'
 k delete namespace $namespace --timeout 60s >/dev/null

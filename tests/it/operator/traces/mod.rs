@@ -60,7 +60,7 @@ fn traceparent(sampled: bool) -> String {
 
 /// The attributes that are the same in each run of the test.
 fn known(span: &Span) -> String {
-    let is_known = |name: &str| !["credbroker.key", "credbroker.run.queued_seconds"].contains(&name);
+    let is_known = |name: &str| !["credbroker.id", "credbroker.run.queued_seconds"].contains(&name);
     let attributes = span.attributes().into_iter().filter(|(name, _)| is_known(name));
     let attributes: Vec<_> = attributes.map(|(name, value)| format!("{name}={value}")).collect();
     format!("{} ({}) {}", span.name, span.failed(), attributes.join(" "))
@@ -78,7 +78,7 @@ async fn a_request_continues_the_trace_of_its_caller_and_its_run_is_below_it() {
     let [run, request] = collector.spans().await;
     assert_eq!((request.trace(), request.parent(), request.kind), (TRACE.into(), CALLER.into(), SERVER));
     assert_eq!((run.trace(), run.parent()), (TRACE.into(), request.id()));
-    assert_eq!(request.attribute("credbroker.key"), run.attribute("credbroker.key"));
+    assert_eq!(request.attribute("credbroker.id"), run.attribute("credbroker.id"));
     assert_eq!(request.links(), [run.id()]);
     insta::assert_snapshot!(known(&request), @"GetCredential () credbroker.provider=good credbroker.result=OK rpc.method=GetCredential rpc.system=grpc");
     insta::assert_snapshot!(known(&run), @"plugin run () credbroker.provider=good credbroker.run.outcome=rotated credbroker.run.reason=first");

@@ -21,7 +21,7 @@ pub(super) fn server_config(authority: &Authority) -> Arc<ServerConfig> {
     Arc::new(config)
 }
 
-/// Asks for a certificate and checks the possession of its key, but leaves the judgement to each request: a real API
+/// Asks for a certificate and checks the possession of its key, but leaves the judgment to each request: a real API
 /// server answers 401 where a strict verifier would cut the handshake.
 #[derive(Debug)]
 struct AskOnly(Arc<dyn ClientCertVerifier>);

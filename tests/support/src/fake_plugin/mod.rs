@@ -62,7 +62,7 @@ impl FakePlugin {
 
     /// Behaves as `builder` says from the next run on. Counts and path stay.
     pub fn becomes(&self, builder: &FakePluginBuilder) {
-        builder.write_behaviour(self.dir.path());
+        builder.write_behavior(self.dir.path());
     }
 
     /// The stanza of a kubeconfig user or of a provider's `execConfig`.
@@ -175,7 +175,7 @@ impl FakePluginBuilder {
         for name in ["runs", "exec-info"] {
             fs::create_dir(dir.path().join(name)).expect("a directory");
         }
-        self.write_behaviour(dir.path());
+        self.write_behavior(dir.path());
         program_file(&dir.path().join("plugin"), script::entry(dir.path()));
         FakePlugin { dir, api_version: self.version().to_owned() }
     }
@@ -185,9 +185,9 @@ impl FakePluginBuilder {
     }
 
     /// By rename: a plugin that starts meanwhile reads the old one or the new one.
-    fn write_behaviour(&self, dir: &Path) {
-        let new = dir.join("behaviour.new");
-        fs::write(&new, self.answer.script(self.version())).expect("the plugin's behaviour");
-        fs::rename(new, dir.join("behaviour")).expect("the plugin's behaviour");
+    fn write_behavior(&self, dir: &Path) {
+        let new = dir.join("behavior.new");
+        fs::write(&new, self.answer.script(self.version())).expect("the plugin's behavior");
+        fs::rename(new, dir.join("behavior")).expect("the plugin's behavior");
     }
 }

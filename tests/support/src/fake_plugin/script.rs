@@ -17,7 +17,7 @@ pub(super) struct ScriptedAnswer {
     pub(super) script: Option<String>,
 }
 
-/// The executable: takes the next free run number (noclobber makes that atomic), then does what `behaviour` says.
+/// The executable: takes the next free run number (noclobber makes that atomic), then does what `behavior` says.
 pub(super) fn entry(dir: &Path) -> String {
     let dir = single_quoted(&dir.display().to_string());
     format!(
@@ -28,7 +28,7 @@ set -C
 until {{ true > "$dir/runs/$run"; }} 2>/dev/null; do run=$((run + 1)); done
 set +C
 printf '%s\n' "${{KUBERNETES_EXEC_INFO-}}" > "$dir/exec-info/$run"
-. "$dir/behaviour"
+. "$dir/behavior"
 "#
     )
 }

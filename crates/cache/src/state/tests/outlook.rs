@@ -72,7 +72,7 @@ fn without_a_person_the_cause_is_what_the_person_must_do() {
     };
     assert_eq!(cause(&[overrun, failed]), (RunCause::UserNeeded, None));
     assert_eq!(cause(&[prompt; 3]), (RunCause::LoginNeeded, None));
-    assert_eq!(cause(&[overrun]), (RunCause::IssuerPaused, Some(secs(5))), "one try without a person");
+    assert_eq!(cause(&[overrun]), (RunCause::IssuerPaused, Some(secs(5))), "one try without a user");
     let mut state = state(None, None, false);
     state.prompts = Prompts::of(credbroker_plugin::Interactive::Always);
     assert_eq!(outlook(&state, usage(0, true), None, after(80)), (RunCause::UserNeeded, None), "never");

@@ -24,7 +24,7 @@ use crate::{CacheParts, CredentialCache, EntryLimits};
 use credbroker_observe::clock::Clock;
 use credbroker_runner::Scheduler;
 
-/// Runs that may wait for a person at a time.
+/// Runs that may wait for a user at a time.
 pub(super) const INTERACTIVE: usize = 2;
 
 #[derive(Clone)]

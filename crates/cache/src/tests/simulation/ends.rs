@@ -40,7 +40,7 @@ impl World {
             if self.catalog.plugins[self.catalog.plugin_of(key)].asks_persons() {
                 if !self.logs_in(key).await {
                     let mut model = self.model.lock().unwrap();
-                    model.broken(|| format!("a person who answers does not get key {key}"));
+                    model.broken(|| format!("a user who answers does not get key {key}"));
                 }
                 continue;
             }
@@ -99,7 +99,7 @@ impl World {
             return Some("a run holds a slot".into());
         }
         if self.running() < slots && !self.step_aside(&provider).await {
-            return Some("a run holds a place among those that wait for a person".into());
+            return Some("a run holds a place among those that wait for a user".into());
         }
         for peer in PEERS {
             let share = slots - self.running(); // no other run waits
@@ -110,7 +110,7 @@ impl World {
         None
     }
 
-    /// Whether as many runs may wait for a person as at the start.
+    /// Whether as many runs may wait for a user as at the start.
     async fn step_aside(&self, provider: &Arc<Provider>) -> bool {
         let mut permits = Vec::new();
         for _ in 0..INTERACTIVE {

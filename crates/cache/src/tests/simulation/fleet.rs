@@ -25,7 +25,7 @@ const PROVIDERS: [(&str, usize, Interactive); 6] = [
     ("terminal", PERSONS, Interactive::Always),
 ];
 pub(super) const ISSUERS: [&str; 4] = ["idp", "cloud", "vault", "sso"];
-/// The issuer that asks persons.
+/// The issuer that asks users.
 const PERSONS: usize = 3;
 /// One of this many keys is for a ClusterProfile.
 const PROFILES: usize = 7;
@@ -57,7 +57,7 @@ pub(super) struct Catalog {
     pub(super) keys: usize,
     /// Of each key of a profile.
     targets: Mutex<Vec<Option<Moving>>>,
-    /// The plugins that ask persons are the last ones; a large simulation has none of them.
+    /// The plugins that ask users are the last ones; a large simulation has none of them.
     in_use: usize,
 }
 
@@ -66,7 +66,7 @@ impl Plugin {
         Arc::clone(&self.provider.lock().unwrap())
     }
 
-    /// Whether its runs may need a person.
+    /// Whether its runs may need a user.
     pub(super) fn asks_persons(&self) -> bool {
         self.interactive != Interactive::Never
     }

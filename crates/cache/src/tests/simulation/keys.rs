@@ -136,7 +136,7 @@ pub(super) struct KeyModel {
     /// When its provider was retired: time awake; and the evictions before.
     pub(super) retired: Option<Duration>,
     pub(super) in_force: u64,
-    /// Runs that succeed until the plugin needs a person again.
+    /// Runs that succeed until the plugin needs a user again.
     pub(super) renewals: usize,
     pub(super) waiting: BTreeMap<u64, WaitingRequest>,
     /// The processes whose callers left last, and when: time awake.
@@ -169,7 +169,7 @@ pub(super) struct KeyModel {
     pub(super) notified: BTreeMap<u64, Duration>,
     /// The latest end of the pause that its last run led to: time since boot.
     pub(super) throttled_until: Duration,
-    /// Failed runs since the last success. A run for a person at a terminal ignores the back-off.
+    /// Failed runs since the last success. A run for a user at a terminal ignores the back-off.
     pub(super) attempts: u32,
     pub(super) suspected: Suspected,
     /// The last requests that needed a lifetime: when (time awake), and how long.

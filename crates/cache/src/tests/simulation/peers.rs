@@ -27,7 +27,7 @@ const NOTICED: Duration = Duration::from_millis(1100);
 #[derive(Debug, Default)]
 pub(super) struct StartedRuns {
     runs: BTreeMap<u64, StartedRun>,
-    /// When the last of them ended, and the last one that may have needed a person: time awake.
+    /// When the last of them ended, and the last one that may have needed a user: time awake.
     ended: Duration,
     prompted: Duration,
 }
@@ -42,7 +42,7 @@ pub(super) struct StartedRun {
     asks_persons: bool,
     /// The processes that waited when it started: one of them, or none, has a run less until its end.
     parties: BTreeSet<u64>,
-    /// It may renew a credential, for the uid that used it last.
+    /// It may refresh a credential, for the uid that used it last.
     may_renew: bool,
     /// Time awake.
     since: Duration,
@@ -85,7 +85,7 @@ impl StartedRuns {
         self.runs.values_mut().filter(|run| run.key == key).for_each(|run| run.is_retired = true);
     }
 
-    /// Whether no run that may need a person had a slot for so long.
+    /// Whether no run that may need a user had a slot for so long.
     pub(super) fn is_unprompted(&self, time: Duration, now: Reading) -> bool {
         self.runs.values().all(|run| !run.asks_persons) && self.prompted + time <= now.awake
     }

@@ -1,4 +1,4 @@
-//! Persons: they attend runs, log in, and lend their terminals to plugins.
+//! Users: they attend runs, log in, and lend their terminals to plugins.
 
 use std::{collections::BTreeMap, future::pending, sync::Arc, time::Duration};
 
@@ -15,10 +15,10 @@ use crate::{Attendant, Caller, Request};
 use credbroker_plugin::{Interactive, PluginSpec};
 use credbroker_runner::{Attendance, Deposit, Lender, Offer, PluginCommand, RunError, RunErrorKind};
 
-/// What a person does with a plugin in the terminal.
+/// What a user does with a plugin in the terminal.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Conduct {
-    /// The person answers after this time, and the plugin ends with this exit code.
+    /// The user answers after this time, and the plugin ends with this exit code.
     Answers(Duration, i32),
     /// The plugin is not started.
     Refuses,
@@ -56,7 +56,7 @@ async fn lend(offered: oneshot::Receiver<Offer>, conduct: Conduct) {
 }
 
 impl World {
-    /// A person at a terminal asks for a key whose plugin may need one.
+    /// A user at a terminal asks for a key whose plugin may need one.
     pub(super) fn person_asks(&self) {
         let key = self.some_key();
         if !self.catalog.plugins[self.catalog.plugin_of(key)].asks_persons() {
@@ -75,7 +75,7 @@ impl World {
         self.tasks.spawn(async move { world.is_answered(key, request, lends, patience).await });
     }
 
-    /// Waits for the answer to a person. Returns whether it is a credential.
+    /// Waits for the answer to a user. Returns whether it is a credential.
     pub(super) async fn is_answered(
         &self,
         key: usize,
@@ -131,7 +131,7 @@ impl World {
     }
 }
 
-/// Lets a person use the plugin of `spec`, which needs one; `takes`: how long a login takes with a person.
+/// Lets a user use the plugin of `spec`, which needs one; `takes`: how long a login takes with a user.
 pub(super) async fn asks_person(
     model: &Shared,
     spec: &PluginSpec,
@@ -170,7 +170,7 @@ pub(super) async fn asks_person(
 }
 
 impl Model {
-    /// Whether the next run of `key` needs a person, and how long a login takes.
+    /// Whether the next run of `key` needs a user, and how long a login takes.
     pub(super) fn needs_person(&mut self, key: usize, has_terminal: bool) -> Option<Duration> {
         let known = &mut self.keys[key];
         let interactive = self.catalog.plugins[known.plugin].interactive;
@@ -178,7 +178,7 @@ impl Model {
         known.renewals = known.renewals.saturating_sub(1);
         match interactive {
             Interactive::Never => None,
-            // It renews what a person has logged in for, a few times.
+            // It refreshes what a user has logged in for, a few times.
             _ if is_silent && !has_terminal => None,
             Interactive::IfAvailable | Interactive::Always => {
                 known.renewals = known.random.0.usize(..4);

@@ -91,7 +91,7 @@ impl Model {
         if starts > rate {
             self.broken(|| format!("{starts} runs of issuer {issuer} in a second; {rate} are allowed"));
         }
-        // A run that waits for a person does not count.
+        // A run that waits for a user does not count.
         let asks_persons = self.catalog.plugins[self.keys[index].plugin].asks_persons();
         if running >= concurrency && !asks_persons && self.limited < now.awake {
             self.broken(|| {
@@ -100,7 +100,7 @@ impl Model {
         }
     }
 
-    /// There are no more runs at a time than slots. A run that waits for a person has none.
+    /// There are no more runs at a time than slots. A run that waits for a user has none.
     fn judge_slots(&mut self, index: usize, now: Reading) {
         let (taken, slots) = (self.started.without_persons(), self.slots);
         let asks_persons = self.catalog.plugins[self.keys[index].plugin].asks_persons();

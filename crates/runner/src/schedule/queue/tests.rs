@@ -446,7 +446,7 @@ fn a_run_that_waits_for_a_person_frees_its_slot_and_its_issuer() {
     assert!(setup.started().is_empty());
     assert!(setup.queue.step_aside(ids[0]));
     assert_eq!(setup.started(), ids[1..2], "although slots and issuer allow one run");
-    assert!(!setup.queue.step_aside(ids[1]), "one may wait for a person");
+    assert!(!setup.queue.step_aside(ids[1]), "one may wait for a user");
     assert!(!setup.queue.step_aside(ids[2]), "it has not started");
     setup.queue.finish(ids[0], Outcome::Success, 0.5, setup.now);
     assert!(setup.started().is_empty(), "the end of that run frees nothing again");

@@ -120,7 +120,7 @@ fn what_a_caller_sent_is_not_searched() {
         Session::of([("TERM".to_owned(), "Throttling".to_owned())].into(), credbroker_plugin::Origin::Beside);
     let spec = spec(&[], None);
     let found = throttling("unknown terminal Throttling", || ForeignTexts::of(&spec, session.as_deref()));
-    assert_eq!(found, None, "the session of a person");
+    assert_eq!(found, None, "the session of a user");
 }
 
 #[test]

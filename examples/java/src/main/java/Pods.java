@@ -47,7 +47,7 @@ public final class Pods {
   private static void checkServer(Path path) throws IOException {
     var users = path.getFileSystem().getUserPrincipalLookupService();
     var own = List.of(users.lookupPrincipalByName("0"), Files.getOwner(Path.of("/proc/self")));
-    var named = System.getenv("CREDBROKER_SERVER_UID");
+    var named = System.getenv("CREDBROKER_BROKER_UID");
     var trusted = named == null ? own : List.of(users.lookupPrincipalByName(named));
     var owner = Files.getOwner(path.getParent());
     var mode = (int) Files.getAttribute(path.getParent(), "unix:mode");

@@ -35,14 +35,14 @@ struct SimulatedCache {
     /// The time in which the issuer throttles every run.
     throttles: Range<Duration>,
     held: Vec<HeldCredential>,
-    /// The credential that each run renews.
+    /// The credential that each run refreshes.
     renews: HashMap<u64, usize>,
     events: BinaryHeap<Reverse<(Duration, QueueEvent)>>,
     random: fastrand::Rng,
     starts: Vec<Duration>,
     /// The number of starts per pause. The first number is for the time before any pause.
     per_pause: Vec<usize>,
-    /// When a renewal came after the old credential had expired.
+    /// When a refresh came after the old credential had expired.
     lapses: Vec<Duration>,
 }
 
@@ -185,7 +185,7 @@ fn one_peer_with_ten_thousand_requests_starves_no_renewal() {
         assert!(simulated.lapses.is_empty(), "{provider} {first:?}: {:?}", simulated.lapses);
         assert!(simulated.queue.waiting.is_empty(), "everything has had its turn");
         let since = simulated.starts.len() - 10_000;
-        assert!((200..=200 * 9).contains(&since), "{since} renewals");
+        assert!((200..=200 * 9).contains(&since), "{since} refreshes");
     }
 }
 
