@@ -185,7 +185,7 @@ async fn a_context_that_means_something_else_is_unknown_by_its_old_digest() {
     let old = contexts.named("paris");
     assert_eq!(contexts.answer("paris").await, answer("one", "paris"));
     contexts.write(&paris("https://paris", "two")).await;
-    assert_eq!(token(&contexts.get(&old).await.unwrap()), "two", "a new token is no other context");
+    assert_eq!(token(&contexts.get(&old).await.unwrap()), "two", "a new token does not change the context");
     contexts.write(&paris("https://elsewhere", "three")).await;
     assert_eq!(contexts.get(&old).await.unwrap_err(), Some(Reason::UnknownContext));
     assert_eq!(contexts.answer("paris").await, answer("three", "elsewhere"));

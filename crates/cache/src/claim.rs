@@ -483,7 +483,7 @@ fn failed_run(error: &RunError) -> (RunOutcome, i32, CallStatus) {
 fn not_served(spec: &PluginSpec, source: LifetimeError) -> CacheError {
     match spec.provider.stored {
         None => CacheError::Lifetime(spec.command(), source),
-        Some(_) => RunError::of(spec, RunErrorKind::Stored(StoredError::Lifetime(source))).into(),
+        Some(_) => RunError::of(spec, RunErrorKind::Stored(StoredError::Lifetime(source).into())).into(),
     }
 }
 

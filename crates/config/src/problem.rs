@@ -179,7 +179,9 @@ impl Report {
         let aside = Self::default();
         let value = read(&aside);
         let followed = aside.findings.borrow().sources.followed.clone();
-        followed.iter().for_each(|file| self.follow(file));
+        for file in &followed {
+            self.follow(file);
+        }
         (value, aside.into_warnings())
     }
 

@@ -251,7 +251,7 @@ impl ProviderUpdate {
         for (identity, entry) in &mut new.stored {
             match old.stored.get(identity) {
                 Some(earlier) if earlier.provider.is_same_definition(&entry.provider) => {
-                    entry.succeed(earlier)
+                    entry.succeed(earlier);
                 }
                 Some(earlier) => retired.push((Arc::clone(&earlier.provider), Retirement::Changed)),
                 None => {}

@@ -50,7 +50,7 @@ pub enum RunErrorKind {
     /// It could not be started.
     Spawn(Arc<io::Error>),
     /// There is no plugin, and the credential in the kubeconfig cannot be served.
-    Stored(StoredError),
+    Stored(Box<StoredError>),
     /// The caller that ran it in its own terminal, this process, has left.
     TerminalLost(u32),
     /// It was not started: its issuer asked for fewer runs.
@@ -118,7 +118,7 @@ impl Error for RunError {
         match &self.kind {
             RunErrorKind::Decode(source) => Some(source),
             RunErrorKind::ExecInfo(source) => Some(source),
-            RunErrorKind::Stored(source) => Some(source),
+            RunErrorKind::Stored(source) => Some(&**source),
             RunErrorKind::Unreadable(source) => Some(source),
             _ => None,
         }

@@ -72,7 +72,7 @@ pub(crate) async fn read(spec: &PluginSpec, stored: StoredCredential) -> Result<
         Ok(Err(_panic)) => return Err(RunError::of(spec, RunErrorKind::Panicked)),
         Err(_elapsed) => Err(StoredError::Unanswered),
     };
-    let decoded = decoded.map_err(|error| RunError::of(spec, RunErrorKind::Stored(error)))?;
+    let decoded = decoded.map_err(|error| RunError::of(spec, RunErrorKind::Stored(error.into())))?;
     Ok(RunOutput { decoded, file_version: spec.file.version() })
 }
 
@@ -109,7 +109,7 @@ fn text(value: &StoredValue, is_token: bool) -> Result<Zeroizing<String>, Stored
 /// The text in a file, or why other users decide what it is. The file that was opened is the one that is checked.
 fn contents(path: &Path) -> io::Result<Result<Zeroizing<String>, String>> {
     let unusable = |problem: &str| io::Error::new(io::ErrorKind::InvalidData, problem.to_owned());
-    // A pipe could keep the thread for ever.
+    // A pipe could keep the thread without end.
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     let found = file.metadata()?;

@@ -193,13 +193,16 @@ impl<R: PluginRunner> BrokerService<R> {
                 let source = Source::Context(convert::context_id(context, "selector.context")?);
                 let ask =
                     CredentialRequest { source, permit: permit.clone(), ..CredentialRequest::default() };
-                let resolved = resolver.resolve_in_context(ask.clone());
-                let (spec, _) = resolved.map_err(|error| status::unresolved(&error, &ask.source))?;
+                let spec = resolver.resolve(ask.clone());
+                let spec = spec.map_err(|error| status::unresolved(&error, &ask.source))?;
                 // Callers with other variables have other keys.
                 let definition = spec.provider.definition.as_ref().map(|known| Arc::clone(&known.digest));
                 let name = Arc::clone(&spec.provider.name);
                 let user = Selector::Definition(name, definition.unwrap_or_default());
-                let held = self.held(&user, None).filter(|held| held.spec.endpoint() == spec.endpoint());
+                let held = self.held(&user, None).filter(|held| {
+                    held.spec.provider.definition == spec.provider.definition
+                        && held.spec.endpoint() == spec.endpoint()
+                });
                 Selector::Keys(held.map(|held| held.spec.key).collect())
             }
             Some(Selected::Id(id)) => Selector::Key(

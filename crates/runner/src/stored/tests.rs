@@ -65,6 +65,11 @@ fn a_certificate_needs_its_own_key() {
     let error = decoded(&of(&other)).unwrap_err();
     assert!(matches!(error, StoredError::Invalid(DecodeError::Pair(PairError::KeyMismatch))), "{error}");
     let limits = credbroker_credential::LifetimeLimits { max_age: None, unknown_expiry_max_age: READ };
-    let lifetime = credbroker_credential::lifetime(&found, limits, std::time::SystemTime::now()).unwrap();
+    let lifetime = credbroker_credential::lifetime(
+        &found,
+        limits,
+        credbroker_observe::clock::Clock::now(&credbroker_observe::clock::SystemClock).wall,
+    )
+    .unwrap();
     assert_eq!(lifetime.bound, LifetimeBound::NotAfter);
 }

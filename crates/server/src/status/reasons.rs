@@ -58,21 +58,7 @@ pub(crate) fn cache_reason(error: &CacheError) -> Reason {
         CacheError::Unattended(_) => Reason::InteractionRequired,
         CacheError::Lifetime(_, source) => lifetime_reason(*source),
         CacheError::Run(error) => match &error.kind {
-            RunErrorKind::Decode(source) | RunErrorKind::Stored(StoredError::Invalid(source)) => match source
-            {
-                DecodeError::BadTimestamp { .. } => Reason::BadTimestamp,
-                DecodeError::HalfPair { .. } | DecodeError::NoCredential | DecodeError::NoStatus => {
-                    Reason::NoCredential
-                }
-                DecodeError::Pair(PairError::KeyMismatch | PairError::LeafNotFirst { .. }) => {
-                    Reason::KeyMismatch
-                }
-                DecodeError::VersionMismatch { .. } | DecodeError::VersionMissing { .. } => {
-                    Reason::VersionMismatch
-                }
-                // The plugin printed something else than a valid credential.
-                _ => Reason::OutputInvalid,
-            },
+            RunErrorKind::Decode(source) => decode_reason(source),
             RunErrorKind::ArgumentsTooLong(_) | RunErrorKind::ExecInfo(ExecInfoError::TooLarge(..)) => {
                 Reason::ExecInfoTooLarge
             }
@@ -87,12 +73,7 @@ pub(crate) fn cache_reason(error: &CacheError) -> Reason {
             | RunErrorKind::Spawn(_)
             | RunErrorKind::Unanswered => Reason::SpawnFailed,
             RunErrorKind::Recursion => Reason::Recursion,
-            RunErrorKind::Stored(error) => match error {
-                StoredError::Lifetime(source) => lifetime_reason(*source),
-                StoredError::Untrusted(..) => Reason::PluginNotAllowed,
-                StoredError::Unanswered => Reason::SpawnFailed,
-                _ => Reason::NoCredential,
-            },
+            RunErrorKind::Stored(error) => stored_reason(error),
             RunErrorKind::Signal(_) => Reason::PluginSignal,
             RunErrorKind::Throttled { .. } => Reason::IssuerThrottled,
             RunErrorKind::Timeout(..) => Reason::PluginTimeout,
@@ -105,5 +86,28 @@ fn lifetime_reason(error: LifetimeError) -> Reason {
         LifetimeError::Certificate(_) => Reason::CertExpired,
         LifetimeError::Credential(_) => Reason::ExpiredOutput,
         LifetimeError::NotYetValid(_) => Reason::OutputInvalid,
+    }
+}
+
+fn decode_reason(error: &DecodeError) -> Reason {
+    match error {
+        DecodeError::BadTimestamp { .. } => Reason::BadTimestamp,
+        DecodeError::HalfPair { .. } | DecodeError::NoCredential | DecodeError::NoStatus => {
+            Reason::NoCredential
+        }
+        DecodeError::Pair(PairError::KeyMismatch | PairError::LeafNotFirst { .. }) => Reason::KeyMismatch,
+        DecodeError::VersionMismatch { .. } | DecodeError::VersionMissing { .. } => Reason::VersionMismatch,
+        // The plugin printed something else than a valid credential.
+        _ => Reason::OutputInvalid,
+    }
+}
+
+fn stored_reason(error: &StoredError) -> Reason {
+    match error {
+        StoredError::Empty(_) | StoredError::Unreadable(..) => Reason::NoCredential,
+        StoredError::Invalid(source) => decode_reason(source),
+        StoredError::Lifetime(source) => lifetime_reason(*source),
+        StoredError::Unanswered => Reason::SpawnFailed,
+        StoredError::Untrusted(..) => Reason::PluginNotAllowed,
     }
 }

@@ -120,7 +120,8 @@ fn cache_errors() -> Vec<CacheError> {
         StoredError::Unreadable(file(), Arc::new(io::ErrorKind::PermissionDenied.into())),
         StoredError::Untrusted(file(), "users other than its owner can write it".into()),
     ];
-    let stored = stored.map(|error| RunError::new("/home/jane/.kube/config", RunErrorKind::Stored(error)));
+    let stored =
+        stored.map(|error| RunError::new("/home/jane/.kube/config", RunErrorKind::Stored(error.into())));
     errors.extend(stored.map(CacheError::Run));
     errors
 }

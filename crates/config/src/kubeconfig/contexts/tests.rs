@@ -161,7 +161,7 @@ fn a_context_that_means_something_else_has_another_digest() {
         base.replace("name: p,", "name: q,"),
         base.replace("paris, ", "lyon, ").replace("paris,", "lyon,"),
     ];
-    let mut seen: BTreeMap<_, _> = [(before.clone(), base.clone())].into();
+    let mut seen: BTreeMap<_, _> = [(Arc::clone(&before), base.clone())].into();
     for text in differ {
         let other = seen.insert(digest(&text), text.clone());
         assert!(other.is_none(), "{text}{other:?}");
