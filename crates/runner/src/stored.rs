@@ -47,7 +47,7 @@ pub enum StoredError {
     #[error("the files of the credential were not read in time; check for a network mount that hangs")]
     Unanswered,
     /// Other users decide what is in the file. With the problem and its remedy.
-    #[error("`{}` {}", .0.display(), .1)]
+    #[error("`{}`: {}", .0.display(), .1)]
     Untrusted(PathBuf, String),
 }
 

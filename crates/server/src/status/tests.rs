@@ -8,7 +8,8 @@ use credbroker_credential::{
     ApiVersion, DecodeError, ExecInfoError, LifetimeError, PairError, decode, document::Position,
 };
 use credbroker_plugin::{
-    Command, Definition, ProfileError, ProfileName, ProviderProblem, Refusal, Retirement, access::Verb,
+    Command, ContextId, Definition, ProfileError, ProfileName, ProviderProblem, Refusal, Retirement,
+    access::Verb,
 };
 use credbroker_runner::{RunError, RunErrorKind, StoredError};
 use credbroker_uds_server::{Full, Limit, Refusal as Refused, Who};
@@ -222,7 +223,16 @@ fn every_error_has_its_reason_code_and_text() {
     let retry_after = Duration::from_secs(4);
     let failed =
         cache_errors().into_iter().map(|error| failed(&cloud(), &Failed { retry_after, ..error.into() }));
-    let unresolved = resolve_errors().into_iter().map(|error| unresolved(&error, &paris()));
+    let source = |error: &ResolveError| match error {
+        ResolveError::ContextMismatch(name, _)
+        | ResolveError::ContextNotAllowed(name)
+        | ResolveError::UnknownContext(name)
+        | ResolveError::UnusableContext(name, _) => {
+            Source::Context(ContextId { name: name.as_str().into(), digest: "12ab".into() })
+        }
+        _ => paris(),
+    };
+    let unresolved = resolve_errors().into_iter().map(|error| unresolved(&error, &source(&error)));
     let without_subject = [
         draining(),
         invalid("empty"),
