@@ -218,10 +218,10 @@ async fn a_watch_of_a_context_ends_when_that_means_something_else() {
     let mut newer = kubeconfig(&[("paris", json!({"token": "two"})), ("rome", json!({"token": "rome"}))]);
     newer["clusters"][1]["cluster"]["server"] = json!("https://elsewhere");
     contexts.write(&newer).await;
-    let changed = timeout(AGES, paris.message()).await.expect("an end").unwrap_err();
-    assert!(changed.message().contains("PROVIDER_CHANGED"), "{}", changed.message());
-    let unknown = timeout(AGES, rome.message()).await.expect("an end").unwrap_err();
-    assert!(unknown.message().contains("UNKNOWN_CONTEXT"), "{}", unknown.message());
+    for watch in [&mut paris, &mut rome] {
+        let error = timeout(AGES, watch.message()).await.expect("an end").unwrap_err();
+        assert!(error.message().contains("PROVIDER_CHANGED"), "{}", error.message());
+    }
 }
 
 #[tokio::test]

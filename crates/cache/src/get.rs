@@ -102,9 +102,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         let interest = self.enter(spec, caller.peer)?;
         interest.entry.watchers.fetch_add(1, Ordering::Relaxed);
         let cell = interest.entry.cell.subscribe();
-        // A watch has no deadline, and the server limits the number of watches.
-        let request = Request { caller, deadline: Some(Duration::MAX), ..Request::default() };
-        Ok(CredentialWatch { cache: self.clone(), interest, cell, request, seen: None, is_unkept: false })
+        Ok(CredentialWatch { cache: self.clone(), interest, cell, caller, seen: None, is_unkept: false })
     }
 
     /// Fetches the credential of `spec` before a caller asks for it, as background work.
@@ -239,7 +237,7 @@ pub struct CredentialWatch<R> {
     cache: CredentialCache<R>,
     interest: Interest,
     cell: watch::Receiver<KeyState>,
-    request: Request,
+    caller: Caller,
     /// The generation and expiry that were returned last.
     seen: Option<(Generation, SystemTime)>,
     /// The last run was not kept, because its account changed. The maintenance starts the next one: a plugin may change the
@@ -259,6 +257,11 @@ impl<R> CredentialWatch<R> {
         self.interest.entry.spec.provider.state.retirement()
     }
 
+    /// The run that it leads to.
+    pub fn spec(&self) -> &PluginSpec {
+        &self.interest.entry.spec
+    }
+
     /// Continues where `other` ended: the credential that it returned last is not returned again.
     pub fn succeeds(&mut self, other: &Self) {
         self.seen.clone_from(&other.seen);
@@ -268,36 +271,49 @@ impl<R> CredentialWatch<R> {
 impl<R: PluginRunner> CredentialWatch<R> {
     /// Waits for a credential whose generation or expiry differs from the one that was returned last. Fails if that has
     /// expired and could not be replaced.
+    ///
+    /// Thousands wait at the same time: what is rare is boxed, and a wait keeps no credential alive.
     pub async fn next(&mut self) -> Result<Arc<Issued>, Failed> {
-        let (cache, entry) = (&self.cache, &self.interest.entry);
         loop {
-            cache.settle(entry).await;
-            let now = cache.now();
+            let (cache, entry) = (&self.cache, &self.interest.entry);
+            if entry.identity.is_some() {
+                Box::pin(cache.settle(entry)).await;
+            }
             self.cell.mark_unchanged();
-            let held = entry.valid(now);
+            let held = entry.valid(cache.now());
             let is_held = held.is_some();
-            let issued = if let Some(issued) = held {
-                issued
-            } else if take(&mut self.is_unkept) {
-                drop(self.cell.changed().await);
-                continue;
-            } else {
-                let first = ready(FirstStep::Decide);
-                let answer = cache.get_or_run(entry, &self.request, false, first).await;
-                cache.count(entry, answer.is_ok(), now);
-                self.is_unkept = entry.identity.is_some() && entry.valid(cache.now()).is_none();
-                answer?
+            let issued = match held {
+                Some(issued) => Some(issued),
+                None if take(&mut self.is_unkept) => None,
+                None => Some(Box::pin(self.run()).await?),
             };
-            let found = (issued.generation.clone(), issued.expires_at);
-            if self.seen.as_ref() != Some(&found) {
-                self.seen = Some(found);
+            if let Some(issued) = issued.and_then(|issued| self.unseen(issued)) {
                 if is_held {
-                    cache.count_served(entry);
+                    self.cache.count_served(&self.interest.entry);
                 }
                 return Ok(issued);
             }
             // The maintenance wakes the watches of an expired credential. The entry keeps the sender alive.
             drop(self.cell.changed().await);
         }
+    }
+
+    async fn run(&mut self) -> Result<Arc<Issued>, Failed> {
+        let (cache, entry) = (&self.cache, &self.interest.entry);
+        // A watch has no deadline, and the server limits the number of watches.
+        let request = Request { caller: self.caller, deadline: Some(Duration::MAX), ..Request::default() };
+        let now = cache.now();
+        let answer = cache.get_or_run(entry, &request, false, ready(FirstStep::Decide)).await;
+        cache.count(entry, answer.is_ok(), now);
+        self.is_unkept = entry.identity.is_some() && entry.valid(cache.now()).is_none();
+        answer
+    }
+
+    /// `issued`, if it was not returned last.
+    fn unseen(&mut self, issued: Arc<Issued>) -> Option<Arc<Issued>> {
+        let found = (issued.generation.clone(), issued.expires_at);
+        let is_new = self.seen.as_ref() != Some(&found);
+        self.seen = Some(found);
+        is_new.then_some(issued)
     }
 }

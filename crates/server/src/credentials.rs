@@ -21,7 +21,7 @@ use super::{
     preencoded::{self, Follow as _, MessageStream},
     references::References,
     status::{self, Subject},
-    watch::{CredentialStream, ReferenceWatch},
+    watch::CredentialStream,
 };
 use credbroker_cache as cache;
 use credbroker_cache::{Caller, CredentialCache, ReportOutcome, Reported};
@@ -166,8 +166,7 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
     ) -> Result<Response<MessageStream<pb::WatchCredentialResponse>>, Status> {
         let (access, slot) = (Arc::clone(Access::of(&request)?), watch_slot(&request)?);
         let ask = convert::ask(request.into_inner().r#ref, &access, Verb::Watch)?;
-        let watch = ReferenceWatch::start(Arc::clone(&self.broker), ask, access).await?;
-        Ok(CredentialStream { watch, _slot: slot }.response())
+        Ok(CredentialStream::start(Arc::clone(&self.broker), ask, access, slot).await?.response())
     }
 
     /// The slot of the stream is taken already: it is known to be a stream before its first message.

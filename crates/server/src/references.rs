@@ -15,7 +15,8 @@ use credbroker_proto::v1::{
     self as pb, watch_credentials_request::Addition, watch_credentials_response::Result as Outcome,
 };
 use futures_util::{
-    Stream, StreamExt as _,
+    FutureExt as _, Stream, StreamExt as _, TryFutureExt as _,
+    future::BoxFuture,
     stream::{self, AbortHandle, Abortable, BoxStream, SelectAll},
 };
 use prost::Message as _;
@@ -27,7 +28,7 @@ use super::{
     convert,
     preencoded::{Follow, numbered, put_frame},
     status,
-    watch::ReferenceWatch,
+    watch::{ReferenceWatch, keeps_right},
 };
 use credbroker_fleet::resolver::CredentialRequest;
 use credbroker_plugin::access::Verb;
@@ -52,12 +53,22 @@ pub(super) struct References<R> {
     charge: Arc<Charge>,
     /// `None`: the peer has closed its side.
     requests: Option<Requests>,
-    numbers: HashMap<u64, AbortHandle>,
+    /// Changes of the access rules.
+    changes: BoxStream<'static, ()>,
+    numbers: HashMap<u64, Watched>,
     watches: SelectAll<Abortable<Answers>>,
     /// References of the last request that cannot be watched. No further request is read before they are answered.
     refused: VecDeque<(u64, Arc<Status>)>,
+    /// The start of the next frame.
+    answers: BytesMut,
     /// Frames that are sent next.
     frames: VecDeque<Bytes>,
+}
+
+/// A reference, and what ends its watch.
+struct Watched {
+    ask: Arc<CredentialRequest>,
+    end: AbortHandle,
 }
 
 impl<R: PluginRunner> References<R> {
@@ -67,14 +78,20 @@ impl<R: PluginRunner> References<R> {
         charge: Arc<Charge>,
         requests: impl Stream<Item = Result<pb::WatchCredentialsRequest, Status>> + Send + 'static,
     ) -> Self {
+        let changes = stream::unfold(access.changes(), async |mut policies| {
+            policies.changed().await.ok().map(|()| ((), policies))
+        });
         Self {
             broker,
             access,
             charge,
+            // Without an end: when the sender is gone, the broker ends.
+            changes: changes.chain(stream::pending()).boxed(),
             requests: Some(requests.boxed()),
             numbers: HashMap::new(),
             watches: SelectAll::new(),
             refused: VecDeque::new(),
+            answers: BytesMut::new(),
             frames: VecDeque::new(),
         }
     }
@@ -84,8 +101,8 @@ impl<R: PluginRunner> References<R> {
         pb::WatchCredentialsRequest { add, remove }: pb::WatchCredentialsRequest,
     ) -> Result<(), Status> {
         for number in remove {
-            if let Some(watch) = self.numbers.remove(&number) {
-                watch.abort();
+            if let Some(watched) = self.numbers.remove(&number) {
+                watched.end.abort();
             }
         }
         add.into_iter().try_for_each(|addition| self.add(addition))
@@ -102,10 +119,15 @@ impl<R: PluginRunner> References<R> {
             ask.and_then(|ask| charge.charge(REFERENCE + 2 * size).map(|()| ask).map_err(status::refusal));
         match ask {
             Ok(ask) => {
-                let answers =
-                    answers(number, Arc::clone(&self.broker), ask, Arc::clone(&self.access), charge);
-                let (answers, abort) = stream::abortable(answers);
-                free.insert(abort);
+                let ask = Arc::new(ask);
+                let watch = ReferenceWatch::start(
+                    Arc::clone(&self.broker),
+                    Arc::clone(&ask),
+                    Arc::clone(&self.access),
+                );
+                let watch = async { watch.await.map(Box::new) }.boxed();
+                let (answers, end) = stream::abortable(answers(number, watch, charge).boxed());
+                free.insert(Watched { ask, end });
                 self.watches.push(answers);
             }
             Err(status) => {
@@ -118,8 +140,23 @@ impl<R: PluginRunner> References<R> {
         Ok(())
     }
 
+    /// Ends the watches that new access rules do not allow.
+    fn keep_rights(&mut self) {
+        let Self { broker, access, numbers, refused, .. } = self;
+        numbers.retain(|number, Watched { ask, end }| {
+            let Err(status) = keeps_right(broker, ask, access) else { return true };
+            end.abort();
+            refused.push_back((*number, status.into()));
+            false
+        });
+    }
+
     fn poll_frames(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<(), Status>>> {
         loop {
+            if self.changes.poll_next_unpin(cx).is_ready() {
+                self.keep_rights();
+                continue;
+            }
             // One request, then what there is to answer: neither waits for the end of the other.
             let request = match self.requests.as_mut().filter(|_| self.refused.is_empty()) {
                 Some(requests) => requests.poll_next_unpin(cx),
@@ -148,31 +185,33 @@ impl<R: PluginRunner> References<R> {
         }
     }
 
-    /// Fills one frame with the answers that are ready.
+    /// Fills a frame with the answers that are ready.
     fn collect(&mut self, cx: &mut Context<'_>) {
-        let mut answers = BytesMut::new();
-        while answers.len() < FRAME - LONG {
+        while self.answers.len() < FRAME {
             if let Some((number, status)) = self.refused.pop_front() {
-                put_failure(number, &status, &mut answers);
+                put_failure(number, &status, &mut self.answers);
                 continue;
             }
             let Poll::Ready(Some((number, answer))) = self.watches.poll_next_unpin(cx) else { break };
-            let rest = match answer {
-                Ok(frame) => numbered(number, &frame, &mut answers),
+            match answer {
+                Ok(frame) => {
+                    let rest = numbered(number, &frame, &mut self.answers);
+                    if rest.len() > LONG {
+                        self.frames.extend([self.answers.split().freeze(), rest]);
+                        return;
+                    }
+                    self.answers.extend_from_slice(&rest);
+                }
                 Err(status) => {
                     self.numbers.remove(&number);
-                    put_failure(number, &status, &mut answers);
-                    continue;
+                    put_failure(number, &status, &mut self.answers);
                 }
-            };
-            if rest.len() > LONG {
-                self.frames.extend([answers.split().freeze(), rest]);
-                return;
             }
-            answers.extend_from_slice(&rest);
         }
-        if !answers.is_empty() {
-            self.frames.push_back(answers.freeze());
+        // An answer may go on in the next frame.
+        let frame = self.answers.split_to(self.answers.len().min(FRAME));
+        if !frame.is_empty() {
+            self.frames.push_back(frame.freeze());
         }
     }
 }
@@ -190,41 +229,24 @@ impl<R: PluginRunner> Follow for References<R> {
 }
 
 /// The answers about one reference. The last one is an error.
+///
+/// What waits is boxed apart from what it waits with: a future has room for its arguments and for its variables.
 fn answers<R: PluginRunner>(
     number: u64,
-    broker: Arc<Broker<R>>,
-    ask: CredentialRequest,
-    access: Arc<Access>,
+    start: BoxFuture<'static, Result<Box<ReferenceWatch<R>>, Status>>,
     charge: Charge,
-) -> Answers {
-    enum State<W, A> {
-        Asked(A),
-        Watched(W),
-        Over,
-    }
-    let states = stream::unfold(
-        (State::Asked(Box::new((broker, ask, access))), charge),
-        move |(state, charge)| async move {
-            let watch = match state {
-                State::Asked(asked) => {
-                    let (broker, ask, access) = *asked;
-                    ReferenceWatch::start(broker, ask, access).await
-                }
-                State::Watched(watch) => Ok(watch),
-                State::Over => return None,
-            };
-            let answer = match watch {
-                Ok(mut watch) => (watch.next().await, State::Watched(watch)),
-                Err(status) => (Err(status), State::Over),
-            };
-            let (answer, state) = match answer {
-                (Err(status), _) => (Err(status), State::Over),
-                answered => answered,
-            };
-            Some(((number, answer), (state, charge)))
-        },
-    );
-    states.boxed()
+) -> impl Stream<Item = (u64, Result<Bytes, Status>)> + Send {
+    let follow = |watch| {
+        stream::try_unfold(watch, async |mut watch: Box<ReferenceWatch<R>>| {
+            let frame = watch.next().await?;
+            Ok(Some((frame, watch)))
+        })
+    };
+    start.map_ok(follow).try_flatten_stream().map(move |answer| {
+        // Ends with the watch.
+        let _charged = &charge;
+        (number, answer)
+    })
 }
 
 fn put_failure(number: u64, status: &Status, answers: &mut BytesMut) {

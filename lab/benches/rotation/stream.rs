@@ -13,6 +13,7 @@ use crate::{fan_out::millis, subject::Subject, watchers::Watchers};
 const REFERENCES: usize = 10_000;
 const CONNECTIONS: usize = 100;
 const ROTATIONS: usize = 20;
+const SETTLING: usize = 3;
 const LIMIT: Duration = Duration::from_millis(50);
 const MEMORY: u64 = 12 << 20;
 
@@ -49,7 +50,10 @@ pub(crate) async fn many(report: &mut Report, directory: &Path) -> Result<()> {
     let subject = Subject::start(directory).await?;
     let mut watchers = Watchers::connect(subject.socket(), CONNECTIONS).await?;
     watchers.watch(u32::try_from(REFERENCES / CONNECTIONS)?, true).await?;
-    rotated(&subject, &mut [&mut watchers]).await?;
+    // The allocator needs some rotations until it takes no more.
+    for _ in 0..SETTLING {
+        rotated(&subject, &mut [&mut watchers]).await?;
+    }
     let before = subject.resident()?;
     let mut stream = Watchers::connect(subject.socket(), 1).await?;
     stream.follow(REFERENCES, true).await?;

@@ -30,7 +30,7 @@ printf '%s%s@%s","expirationTimestamp":"%s"}}\n' "$start" "$(date +%s%N)" "$toke
 "#;
 
 /// Room for 20,000 watches of one process, and for 10,000 credentials.
-const LIMITS: &str = "limits: {bytes: 256Mi, entries: 16384, entryBytes: 256Mi}\n";
+const LIMITS: &str = "limits: {bytes: 256Mi, credentials: 16384, credentialBytes: 256Mi}\n";
 
 /// A broker, and a connection that steers it.
 #[derive(Debug)]

@@ -150,9 +150,10 @@ impl Watchers {
         let mut times = Vec::with_capacity(count);
         while times.len() < count {
             let received = timeout(PATIENCE, self.received.recv()).await;
-            times.push(
-                received.with_context(|| format!("{} of {count} watches", times.len()))?.context("end")?,
-            );
+            match received.with_context(|| format!("{} of {count} watches", times.len()))? {
+                Some(took) => times.push(took),
+                None => self.readers.join_next().await.context("the readers have ended")???,
+            }
         }
         Ok(times)
     }
@@ -173,10 +174,10 @@ fn framed(request: &impl Message) -> Result<Vec<u8>> {
     Ok(framed)
 }
 
-/// The time since the plugin printed the token of this message, which begins with it.
+/// The time since the plugin printed the token of this message, which begins with the time between two `@`.
 fn took(message: &[u8]) -> Option<Duration> {
-    let mut parts = message.split(|byte| *byte == b'@');
-    let printed = str::from_utf8(parts.nth(1)?).ok()?.parse().ok()?;
+    let is_time = |part: &&[u8]| part.len() == 19 && part.iter().all(u8::is_ascii_digit);
+    let printed = str::from_utf8(message.split(|byte| *byte == b'@').find(is_time)?).ok()?.parse().ok()?;
     let printed = SystemTime::UNIX_EPOCH + Duration::from_nanos(printed);
     Some(SystemTime::now().duration_since(printed).unwrap_or_default())
 }
@@ -216,7 +217,8 @@ async fn read(
         while let Some(([_, length @ ..], message)) = rest.split_first_chunk::<5>()
             && let Some((message, further)) = message.split_at_checked(u32::from_be_bytes(*length) as usize)
         {
-            if note.send(took(message).context("the time in a token")?).is_err() {
+            let took = took(message).with_context(|| String::from_utf8_lossy(message).into_owned())?;
+            if note.send(took).is_err() {
                 return Ok(());
             }
             rest = further;

@@ -73,8 +73,8 @@ async fn a_profile_that_goes_and_comes_back_is_followed_on() {
     let slot = WatchSlots::new(CancellationToken::default()).acquire().unwrap();
     let held = cache.clone();
     let broker = Broker::for_tests(cache, Arc::clone(&resolver));
-    let watch = ReferenceWatch::start(broker, ask.clone(), Access::of_the_owner()).await.unwrap();
-    let mut messages = preencoded::tests::messages(CredentialStream { watch, _slot: slot }.body());
+    let following = CredentialStream::start(broker, ask.clone(), Access::of_the_owner(), slot).await.unwrap();
+    let mut messages = preencoded::tests::messages(following.body());
     let first = message(&mut messages).await.credential.unwrap();
     for _ in 0..3 {
         assert!(fleet.remove(&name));
@@ -95,6 +95,6 @@ async fn a_profile_that_goes_and_comes_back_is_followed_on() {
         ("https://b".into(), Some("https://b".into()))
     );
     assert!(fleet.remove(&name));
-    assert_eq!(messages.next().await.unwrap().unwrap_err().code(), tonic::Code::NotFound);
+    assert_eq!(messages.next().await.unwrap().unwrap_err().code(), Code::NotFound);
     assert!(messages.next().await.is_none());
 }
