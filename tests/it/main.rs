@@ -18,6 +18,7 @@ mod authority;
 mod binary;
 mod commands;
 mod consumers;
+mod contexts;
 mod deadlines;
 mod doctor;
 mod documents;

@@ -19,14 +19,15 @@ use super::{
     run::Run,
     state::{Current, Decision, KeyState, renewal},
 };
-use credbroker_credential::{Draft, Generation, lifetime, rfc3339, text::chain};
+use credbroker_credential::{Draft, Generation, LifetimeError, lifetime, rfc3339, text::chain};
 use credbroker_observe::{
     clock::Now,
     metrics::{CallStatus, Metrics, RunOutcome, RunReason},
 };
+use credbroker_plugin::PluginSpec;
 use credbroker_runner::{
-    Attendance, ForeignTexts, PluginRunner, RunError, RunErrorKind, RunOutput, RunPermit, RunSource, Ticket,
-    Urgency,
+    Attendance, ForeignTexts, PluginRunner, RunError, RunErrorKind, RunOutput, RunPermit, RunSource,
+    StoredError, Ticket, Urgency,
 };
 
 /// Failures in a row that are warnings. Later ones, until the next success, are information.
@@ -74,7 +75,10 @@ impl<R: PluginRunner> CredentialCache<R> {
                 let session = request.and_then(|request| request.session.clone());
                 let lender = request.and_then(|request| request.lender.clone());
                 let lender = lender.filter(|_| state.prompts.reads_terminal());
-                let new = scheduler.enter(&spec.provider, urgency, source(entry, request));
+                let new = match spec.provider.stored {
+                    None => scheduler.enter(&spec.provider, urgency, source(entry, request)),
+                    Some(_) => scheduler.pass(&spec.provider),
+                };
                 let (attendance, queued) = (Attendance::of(session, lender), (urgency, new.handle.clone()));
                 state.run = Some(Arc::new(Run::new((spec, reason), attendance, queued, now)));
                 ticket = Some(new);
@@ -174,7 +178,9 @@ impl<R: PluginRunner> Claim<R> {
         run.progress().ended = Some(cache.now().boot);
         let after = self.account_now().await;
         run.progress().account = after.filter(|_| after == before);
-        called(&cache.inner.parts.metrics, &result);
+        if spec.provider.stored.is_none() {
+            called(&cache.inner.parts.metrics, &result);
+        }
         let is_first = entry.cell.borrow().failure.as_ref().is_none_or(|failure| failure.throttled == 0);
         let foreign = || ForeignTexts::of(spec, run.attendance.session.as_deref());
         let Some(retry_after) = permit.finish(&result, is_first, foreign) else { return Ok(result?) };
@@ -288,7 +294,7 @@ impl<R: PluginRunner> Claim<R> {
             warn!(command = %entry.spec.command(), "{warning}");
         }
         let lifetime = lifetime(decoded, entry.spec.provider.lifetime, now.wall)
-            .map_err(|source| CacheError::Lifetime(entry.spec.command(), source))?;
+            .map_err(|source| not_served(&entry.spec, source))?;
         if lifetime.within_skew {
             warn!("the credential had already expired when it arrived; check the clock of this machine");
         }
@@ -456,7 +462,7 @@ fn failed_run(error: &RunError) -> (RunOutcome, i32, CallStatus) {
         RunErrorKind::NeedsTerminal | RunErrorKind::TerminalLost(_) => {
             (RunOutcome::InteractionRequired, -1, PluginExecutionError)
         }
-        RunErrorKind::Decode(_) => (RunOutcome::InvalidOutput, 0, NoError),
+        RunErrorKind::Decode(_) | RunErrorKind::Stored(_) => (RunOutcome::InvalidOutput, 0, NoError),
         RunErrorKind::NotFound(_) | RunErrorKind::Unreadable(_) => {
             (RunOutcome::NotFound, 1, PluginNotFoundError)
         }
@@ -471,6 +477,13 @@ fn failed_run(error: &RunError) -> (RunOutcome, i32, CallStatus) {
         | RunErrorKind::Unanswered => (RunOutcome::NotStarted, 1, ClientInternalError),
         RunErrorKind::Throttled { .. } => (RunOutcome::Throttled, 1, ClientInternalError),
         RunErrorKind::Panicked => (RunOutcome::Panicked, 1, ClientInternalError),
+    }
+}
+
+fn not_served(spec: &PluginSpec, source: LifetimeError) -> CacheError {
+    match spec.provider.stored {
+        None => CacheError::Lifetime(spec.command(), source),
+        Some(_) => RunError::of(spec, RunErrorKind::Stored(StoredError::Lifetime(source).into())).into(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The section `access`: who may use the broker.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use super::{
     endpoints::Listen,
@@ -9,7 +9,7 @@ use super::{
     table::{access as table, allow, peers, root},
 };
 use credbroker_plugin::{
-    Globs, Provider,
+    Globs,
     access::{Grant, Peers, ProfileGlobs, Rule, Verb},
 };
 
@@ -78,7 +78,7 @@ fn grant(fields: &Cursor<'_>) -> Grant {
 /// Warns of names in rules that match nothing. The section was read without problems. `reads_profiles`: there is a hub.
 pub(super) fn warn_of_nothing(
     root: &Cursor<'_>,
-    providers: &[Provider],
+    providers: &[Arc<str>],
     listeners: &[Listen],
     reads_profiles: bool,
 ) {
@@ -94,8 +94,8 @@ pub(super) fn warn_of_nothing(
         for item in allow.iter().flat_map(|fields| fields.items_of(allow::PROVIDERS.name)) {
             let name = text(&item);
             let glob = Globs::new([&name]);
-            if !providers.iter().any(|provider| glob.matches(&provider.name)) {
-                let meant = suggestion(';', &name, providers.iter().map(|provider| &*provider.name));
+            if !providers.iter().any(|provider| glob.matches(provider)) {
+                let meant = suggestion(';', &name, providers.iter().map(|provider| &**provider));
                 item.warning(format!("no provider has the name `{name}`, so this has no effect{meant}"));
             }
         }

@@ -128,8 +128,9 @@ fn ambient(env: &Environment, report: &Report) -> (Config, String) {
     let variables = variables(env, Globs::default());
     let providers = kubeconfig.providers(&variables, Mode::Ambient, report);
     kubeconfig.warn_of_unlisted(&variables, report);
+    let contexts = kubeconfig.read_contexts(&providers, Mode::Ambient, report);
     let source = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(":");
-    if providers.is_empty() && report.problems() == 0 {
+    if providers.is_empty() && !contexts.serve() && report.problems() == 0 {
         let first = paths.first().map_or(Path::new("~/.kube/config"), PathBuf::as_path);
         let problem = if kubeconfig.files.is_empty() {
             format!(
@@ -143,7 +144,8 @@ fn ambient(env: &Environment, report: &Report) -> (Config, String) {
         };
         report.problem_at_start(Location::whole(first), problem);
     }
-    (Config { providers: Providers::new(providers), ..Config::default() }, source)
+    let providers = Providers::new(providers).with_contexts(contexts.contexts, contexts.stored);
+    (Config { providers, ..Config::default() }, source)
 }
 
 /// Reads a whole configuration, and the kubeconfigs that it names; `None`: it is something else.
@@ -167,8 +169,10 @@ fn config(path: &Path, node: &Node, env: &Environment, report: &Report) -> Optio
     let mut providers: Vec<_> = items.iter().filter_map(|item| section(item, env, has_rules)).collect();
     let paths = root::KUBECONFIGS.read(&root).unwrap_or_default();
     let paths: Vec<_> = paths.iter().map(|path| root.dir().join(file::expand(path, env))).collect();
-    providers.extend(users(&root, &paths, env, has_rules));
-    if providers.is_empty() && report.problems() == 0 {
+    let kubeconfig = users(&root, &paths, env, has_rules, &mut providers);
+    let contexts =
+        kubeconfig.map(|read| read.read_contexts(&providers, Mode::Named, report)).unwrap_or_default();
+    if providers.is_empty() && !contexts.serve() && report.problems() == 0 {
         let problem = "names no provider; add `providers`, or `kubeconfigs: [~/.kube/config]`";
         if paths.is_empty() { at.problem(problem) } else { report.problem_at_start(at.place(), problem) }
     }
@@ -185,20 +189,28 @@ fn config(path: &Path, node: &Node, env: &Environment, report: &Report) -> Optio
     issuers(&root, plugins.into_iter());
     warn_of_unknown_clusters(&at, &providers, has_hub);
     if report.problems() == 0 {
-        access::warn_of_nothing(&root, &providers, &listen, has_hub);
+        let names = providers.iter().chain(&contexts.stored).map(|provider| Arc::clone(&provider.name));
+        access::warn_of_nothing(&root, &names.collect::<Vec<_>>(), &listen, has_hub);
     }
-    let providers = Providers::new(providers);
+    let providers = Providers::new(providers).with_contexts(contexts.contexts, contexts.stored);
     Some(Config { listen, providers, limits, metrics, cluster_profiles, access, audit, files: Vec::new() })
 }
 
-fn users(root: &Cursor<'_>, paths: &[PathBuf], env: &Environment, has_rules: bool) -> Vec<Provider> {
+/// Adds the users of the kubeconfigs that run plugins to `all`, and returns the kubeconfigs.
+fn users(
+    root: &Cursor<'_>,
+    paths: &[PathBuf],
+    env: &Environment,
+    has_rules: bool,
+    all: &mut Vec<Provider>,
+) -> Option<Kubeconfig> {
     let caller_env = root::CALLER_ENV.read(root).map(Globs::new).unwrap_or_default();
     let report = root.report;
     if paths.is_empty() {
         if let Some(value) = root.get(root::CALLER_ENV.name) {
             value.problem("is for the users of `kubeconfigs`, and there are none; each provider has its own `callerEnv`");
         }
-        return Vec::new();
+        return None;
     }
     let variables = variables(env, caller_env);
     let kubeconfig = Kubeconfig::read(paths, Mode::Named, report);
@@ -207,7 +219,8 @@ fn users(root: &Cursor<'_>, paths: &[PathBuf], env: &Environment, has_rules: boo
         provider.cluster_info = cluster_info(provider, has_rules);
     }
     kubeconfig.warn_of_unlisted(&variables, report);
-    providers
+    all.extend(providers);
+    Some(kubeconfig)
 }
 
 /// Warns about `clusterInfo: Match` without clusters to match with.

@@ -174,6 +174,17 @@ impl Report {
         value
     }
 
+    /// What `read` finds is returned, and not a problem of the configuration. That depends on the files that were read.
+    pub(super) fn aside<T>(&self, read: impl FnOnce(&Self) -> T) -> (T, Vec<Problem>) {
+        let aside = Self::default();
+        let value = read(&aside);
+        let followed = aside.findings.borrow().sources.followed.clone();
+        for file in &followed {
+            self.follow(file);
+        }
+        (value, aside.into_warnings())
+    }
+
     /// For a reader to whom all of it is only a warning.
     pub(super) fn into_warnings(self) -> Vec<Problem> {
         let Findings { refused, warnings, .. } = self.findings.into_inner();

@@ -100,6 +100,7 @@ pub(super) fn stanza(
     Some(Provider {
         name: name.into(),
         definition: None,
+        stored: None,
         command: command?,
         args,
         env,

@@ -174,16 +174,30 @@ fn read_status(status: &Node) -> Result<Decoded, DecodeError> {
         (Some(_), None) => return Err(DecodeError::HalfPair("clientKeyData")),
         (None, Some(_)) => return Err(DecodeError::HalfPair("clientCertificateData")),
     };
-    let token = token.map(|(token, node)| bearer(token, node)).transpose()?;
+    let token = token.map(|(token, node)| bearer(token, node.at)).transpose()?;
     Ok(Decoded { material: Material { token, pair }, expires_at, warnings })
 }
 
+/// Checks a credential that no plugin printed, as [`decode`] does: a token, a PEM chain with its key, or both.
+pub fn check(token: Option<&str>, pair: Option<[&str; 2]>) -> Result<Decoded, DecodeError> {
+    let (pair, warnings) = match pair {
+        Some([chain, key]) => {
+            let (pair, warnings) = client_pair(chain, key)?;
+            (Some(pair), warnings)
+        }
+        None if token.is_none() => return Err(DecodeError::NoCredential),
+        None => (None, Vec::new()),
+    };
+    let token = token.map(|token| bearer(token, Position::UNKNOWN)).transpose()?;
+    Ok(Decoded { material: Material { token, pair }, expires_at: None, warnings })
+}
+
 /// Nothing is trimmed: a token with which every request would fail in client-go is refused here.
-fn bearer(token: &str, node: &Node) -> Result<Token, DecodeError> {
+fn bearer(token: &str, at: Position) -> Result<Token, DecodeError> {
     match () {
-        () if token.trim() != token => Err(DecodeError::TokenBlank(node.at)),
-        () if token.contains(char::is_control) => Err(DecodeError::TokenControl(node.at)),
-        () if !token.is_ascii() => Err(DecodeError::TokenNotAscii(node.at)),
+        () if token.trim() != token => Err(DecodeError::TokenBlank(at)),
+        () if token.contains(char::is_control) => Err(DecodeError::TokenControl(at)),
+        () if !token.is_ascii() => Err(DecodeError::TokenNotAscii(at)),
         () => Ok(Token { secret: token.into(), expires_at: token_expiry(token) }),
     }
 }

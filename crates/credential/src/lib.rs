@@ -17,7 +17,7 @@ pub mod testing;
 pub mod text;
 mod timestamp;
 
-pub use exec_credential::{DecodeError, Decoded, Material, Token, decode};
+pub use exec_credential::{DecodeError, Decoded, Material, Token, check, decode};
 pub use exec_info::{ApiVersion, Cluster, ExecInfoError, exec_info};
 pub use issued::{Draft, EncodeFn, EncodedCredential, Generation, Issued, Now};
 pub use lifetime::{Lifetime, LifetimeBound, LifetimeError, LifetimeLimits, lifetime};

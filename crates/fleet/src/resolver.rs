@@ -9,8 +9,8 @@ use crate::fleet::Fleet;
 use credbroker_credential::{Cluster, text::chain};
 use credbroker_observe::clock::Beat;
 use credbroker_plugin::{
-    ClusterInfo, Entry, Origin, PluginKey, PluginSpec, ProfileName, ProviderProblem, ProviderRef, Providers,
-    ResolveError, Route, Sent, Target,
+    ClusterInfo, Context, ContextId, Entry, Origin, PluginKey, PluginSpec, ProfileName, ProviderProblem,
+    ProviderRef, Providers, ResolveError, Route, Sent, Target,
     access::{CallTarget, Permit},
     difference,
 };
@@ -50,14 +50,17 @@ pub enum Source {
     Provider(ProviderRef),
     /// The credential of a cluster, by the name of its ClusterProfile.
     ClusterProfile(ProfileName),
+    /// The credential of a context of a kubeconfig.
+    Context(ContextId),
 }
 
 impl Source {
-    /// What access rules say about it.
-    pub fn target(&self) -> CallTarget<'_> {
+    /// What access rules say about it. `None`: it is a context, whose user they are about.
+    pub fn target(&self) -> Option<CallTarget<'_>> {
         match self {
-            Self::Provider(provider) => CallTarget::Provider(&provider.name),
-            Self::ClusterProfile(profile) => CallTarget::Profile(profile, None),
+            Self::Provider(provider) => Some(CallTarget::Provider(&provider.name)),
+            Self::ClusterProfile(profile) => Some(CallTarget::Profile(profile, None)),
+            Self::Context(_) => None,
         }
     }
 
@@ -70,8 +73,8 @@ impl Source {
         profile: Option<&ProfileName>,
     ) -> Result<(), ResolveError> {
         let run = match (self, profile) {
-            (Self::Provider(_), Some(profile)) => CallTarget::Through(provider, profile),
-            (Self::Provider(_), None) => CallTarget::Provider(provider),
+            (Self::Provider(_) | Self::Context(_), Some(profile)) => CallTarget::Through(provider, profile),
+            (Self::Provider(_) | Self::Context(_), None) => CallTarget::Provider(provider),
             (Self::ClusterProfile(profile), _) => CallTarget::Profile(profile, Some(provider)),
         };
         if permit.allows(run) { Ok(()) } else { Err(self.not_allowed()) }
@@ -82,6 +85,7 @@ impl Source {
         match self {
             Self::Provider(provider) => ResolveError::ProviderNotAllowed(provider.name.clone()),
             Self::ClusterProfile(profile) => ResolveError::ProfileNotAllowed(profile.clone()),
+            Self::Context(context) => ResolveError::ContextNotAllowed(context.name.to_string()),
         }
     }
 }
@@ -136,11 +140,19 @@ impl Resolver {
     ///
     /// As [`resolve`](Self::resolve), which checks more. The cache has no entry for a request that it refuses.
     pub fn key(&self, ask: &CredentialRequest) -> Result<PluginKey, ResolveError> {
+        self.key_in_context(ask).map(|(key, _)| key)
+    }
+
+    /// As [`key`](Self::key), with the context that the request names, if it names one.
+    pub fn key_in_context(
+        &self,
+        ask: &CredentialRequest,
+    ) -> Result<(PluginKey, Option<Arc<Context>>), ResolveError> {
         let (world, cluster) = (self.world.load(), ask.cluster.as_ref());
         let sent = Sent { env: &ask.env, by_name: &ask.by_name, origin: ask.origin };
-        let route = world.permitted(&ask.source, cluster, &ask.permit)?;
+        let (route, context) = world.permitted(&ask.source, cluster, &ask.permit)?;
         route.check(sent, warn)?;
-        Ok(route.key(sent))
+        Ok((route.key(sent), context.map(Arc::clone)))
     }
 
     /// Resolves a request to one invocation. Reads memory only; the run looks up the plugin's file.
@@ -149,11 +161,19 @@ impl Resolver {
     ///
     /// The request leads to no run until the configuration or the fleet changes.
     pub fn resolve(&self, ask: CredentialRequest) -> Result<PluginSpec, ResolveError> {
+        self.resolve_in_context(ask).map(|(spec, _)| spec)
+    }
+
+    /// As [`resolve`](Self::resolve), with the context that the request names, if it names one.
+    pub fn resolve_in_context(
+        &self,
+        ask: CredentialRequest,
+    ) -> Result<(PluginSpec, Option<Arc<Context>>), ResolveError> {
         let CredentialRequest { source, cluster, env, by_name, origin, permit } = ask;
         let (world, sent) = (self.world.load(), Sent { env: &env, by_name: &by_name, origin });
-        let route = world.permitted(&source, cluster.as_ref(), &permit)?;
+        let (route, context) = world.permitted(&source, cluster.as_ref(), &permit)?;
         route.check(sent, warn)?;
-        route.spec(sent)
+        Ok((route.spec(sent)?, context.map(Arc::clone)))
     }
 
     /// If the request depends on a hub that was not read yet, waits for the outcome of the attempt to read it that is in
@@ -168,8 +188,8 @@ impl Resolver {
             if fleet.hub().synced {
                 return;
             }
-            if !ask.permit.allows(ask.source.target()) {
-                return; // a wait would show that the provider exists
+            if ask.source.target().is_none_or(|target| !ask.permit.allows(target)) {
+                return; // a wait would show that the provider exists, and no context depends on the hub
             }
             let needs_fleet = match &ask.source {
                 Source::ClusterProfile(profile) => fleet.get(profile).is_none(),
@@ -177,6 +197,7 @@ impl Resolver {
                     let entry = world.providers.entry(provider).ok().filter(|_| ask.cluster.is_some());
                     entry.is_some_and(|entry| entry.provider.cluster_info == ClusterInfo::Match)
                 }
+                Source::Context(_) => false,
             };
             if !needs_fleet || fleet.pause() > FIRST_LOOK {
                 return;
@@ -217,11 +238,15 @@ impl World {
         source: &Source,
         sent: Option<&'a Cluster>,
         permit: &Permit,
-    ) -> Result<Route<'a>, ResolveError> {
-        if !permit.allows(source.target()) {
+    ) -> Result<(Route<'a>, Option<&'a Arc<Context>>), ResolveError> {
+        if let Source::Context(id) = source {
+            let (route, context) = self.in_context(id, sent, permit)?;
+            return Ok((route, Some(context)));
+        }
+        if source.target().is_some_and(|target| !permit.allows(target)) {
             return Err(source.not_allowed());
         }
-        let route = self.route(source, sent, permit);
+        let route = self.route(source, sent, permit).map(|route| (route, None));
         route.map_err(|error| match error {
             ResolveError::UnknownProvider(..) | ResolveError::UnknownProfile(_) if permit.hides_unknown() => {
                 source.not_allowed()
@@ -264,7 +289,32 @@ impl World {
                 }
                 self.providers.configured(&target.provider.name)?.of_target(target)
             }
+            Source::Context(id) => self.in_context(id, sent, permit).map(|(route, _)| route),
         }
+    }
+
+    /// The run of the user of a context for its cluster. The plugin receives the broker's value, which is a part of the key
+    /// only if the plugin receives it: a context and its user have one credential.
+    fn in_context<'a>(
+        &'a self,
+        id: &ContextId,
+        sent: Option<&Cluster>,
+        permit: &Permit,
+    ) -> Result<(Route<'a>, &'a Arc<Context>), ResolveError> {
+        let not_allowed = || ResolveError::ContextNotAllowed(id.name.to_string());
+        let context = match self.providers.context(id) {
+            Err(_) if permit.hides_unknown() => return Err(not_allowed()),
+            context => context?,
+        };
+        if !permit.allows(CallTarget::Provider(&context.user)) {
+            return Err(not_allowed());
+        }
+        let entry = self.providers.entry_of(context)?;
+        let cluster = &context.target()?.cluster;
+        if let Some(difference) = sent.and_then(|sent| difference(sent, cluster)) {
+            return Err(ResolveError::ContextMismatch(id.name.to_string(), difference));
+        }
+        Ok((entry.of_provider(Some(cluster))?, context))
     }
 
     fn target(&self, profile: &ProfileName) -> Result<Arc<Target>, ResolveError> {

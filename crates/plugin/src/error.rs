@@ -45,6 +45,15 @@ pub enum ResolveError {
         shown(.0)
     )]
     ProviderNotAllowed(String),
+    /// The access rules do not allow the context to the caller, or it does not exist: the caller may not know which.
+    #[error(
+        "context `{}` does not exist, or no access rule allows this process to use it; ask the operator of the broker for a rule",
+        shown(.0)
+    )]
+    ContextNotAllowed(String),
+    /// The caller's cluster is not the one of the context. With how they differ.
+    #[error("the caller sent a cluster that differs from that of context `{}`: {}", shown(.0), .1)]
+    ContextMismatch(String, &'static str),
     /// The hub has no such profile.
     #[error(
         "ClusterProfile `{}` not found in the namespaces that the broker reads, or it lacks the label that `clusterProfiles.labelSelector` asks for",
@@ -54,6 +63,9 @@ pub enum ResolveError {
     /// The broker follows no kubeconfig with this context, or the context has another definition now.
     #[error("context `{}` not found in the kubeconfigs that the broker follows; to list its contexts, run `credbroker clusters`", shown(.0))]
     UnknownContext(String),
+    /// The context exists, and the broker cannot serve its credential.
+    #[error("context `{}` cannot be used: {}", shown(.0), .1)]
+    UnusableContext(String, Arc<str>),
     /// The broker has not read the definition of the provider with this digest, but these, sorted by file.
     #[error(
         "provider `{}`: unknown definition {}: {}",

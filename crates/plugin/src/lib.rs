@@ -8,6 +8,7 @@
 pub mod access;
 pub mod cluster_profile;
 mod clusters;
+mod context;
 mod definition;
 mod environment;
 mod error;
@@ -19,11 +20,13 @@ mod provider;
 mod providers;
 mod route;
 mod spec;
+mod stored;
 #[cfg(any(test, feature = "test-util"))]
 pub mod testing;
 mod variables;
 
 pub use clusters::{difference, verifiable_at};
+pub use context::{Context, ContextId, ContextTarget};
 pub use credbroker_credential::Sha256;
 pub use credbroker_proto::Globs;
 pub use definition::{Definition, ProviderRef};
@@ -42,4 +45,5 @@ pub use provider::{
 pub use providers::{Entry, ProviderChanges, ProviderUpdate, Providers};
 pub use route::{Route, Sent};
 pub use spec::{PluginSpec, Target};
+pub use stored::{StoredCredential, StoredValue};
 pub use variables::{identity_variables, is_denied, may_select_identity, selects_account};

@@ -17,6 +17,7 @@ use super::{
     environment::Environment,
     error::{ProviderProblem, ResolveError},
     file::{Command, FoundFile, PluginPolicy, Refusal},
+    stored::StoredCredential,
 };
 use credbroker_credential::{ApiVersion, Cluster, LifetimeLimits, Sha256, text::sanitize};
 use credbroker_proto::Globs;
@@ -30,6 +31,8 @@ pub struct Provider {
     /// The kubeconfig that defines the provider; another file may define another provider of that name. `None`: the
     /// broker's own configuration defines it, and no other provider has its name.
     pub definition: Option<Definition>,
+    /// The credential, if the kubeconfig has it. Then there is no plugin, and `command` is the path of the kubeconfig.
+    pub stored: Option<StoredCredential>,
     /// Command to start.
     pub command: Command,
     /// Arguments, verbatim: no shell, no expansion.

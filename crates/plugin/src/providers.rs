@@ -3,10 +3,12 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     ffi::OsStr,
+    path::PathBuf,
     sync::Arc,
 };
 
 use super::{
+    context::{Context, ContextId},
     definition::ProviderRef,
     error::{ProviderProblem, ResolveError},
     file::{FileError, FileQuery, PluginFile, PluginPolicy},
@@ -23,6 +25,10 @@ pub struct Providers {
     pub access: Vec<Arc<Provider>>,
     /// Each plugin's file once: providers with the same plugin share it.
     pub files: Vec<Arc<PluginFile>>,
+    /// The contexts of the kubeconfigs, sorted by name and digest.
+    contexts: BTreeMap<ContextId, Arc<Context>>,
+    /// Users of contexts whose credential is in their kubeconfig, by that file and their name. No request names them.
+    stored: BTreeMap<(PathBuf, Arc<str>), Entry>,
 }
 
 /// One provider, with the values that all of its runs share.
@@ -39,6 +45,9 @@ pub struct Entry {
 impl Entry {
     /// Whether a run could start: the last look-up found its plugin. Reads memory only.
     pub fn runnable(&self) -> Result<(), ResolveError> {
+        if self.provider.stored.is_some() {
+            return Ok(());
+        }
         let command = self.provider.command.clone();
         let problem = match self.file.found() {
             Err(FileError::Unanswered) => return Ok(()),
@@ -62,22 +71,58 @@ impl Providers {
     pub fn new(providers: impl IntoIterator<Item = Provider>) -> Self {
         let (mut all, mut files) = (Self::default(), HashMap::new());
         for (position, provider) in providers.into_iter().enumerate() {
-            let query = FileQuery {
-                command: provider.command.clone(),
-                path: provider.inherited.get("PATH").map(OsStr::to_owned).unwrap_or_default(),
-                sha256: provider.sha256,
-                is_listed: matches!(*provider.policy, PluginPolicy::Allowlist(_)),
-            };
-            let file = files.entry(query).or_insert_with_key(|query| Arc::new(PluginFile::of(query.clone())));
-            let file = Arc::clone(file);
-            let (key, provider) = (PluginKey::of_provider(&provider), Arc::new(provider));
+            let file = files.entry(query(&provider));
+            let file = Arc::clone(file.or_insert_with_key(|query| Arc::new(PluginFile::of(query.clone()))));
+            let entry = Entry::new(provider, file, position);
+            let provider = &entry.provider;
             let of_name = all.by_name.entry(Arc::clone(&provider.name)).or_default();
-            of_name.retain(|other| !other.provider.has_identity_of(&provider));
+            of_name.retain(|other| !other.provider.has_identity_of(provider));
             let at = of_name.partition_point(|other| other.provider.definition < provider.definition);
-            of_name.insert(at, Entry { provider, key, file, position });
+            of_name.insert(at, entry);
         }
         all.link();
         all
+    }
+
+    /// These providers, and contexts. `stored` are the users of contexts who run no plugin.
+    #[must_use]
+    pub fn with_contexts(
+        mut self,
+        contexts: impl IntoIterator<Item = Context>,
+        stored: impl IntoIterator<Item = Provider>,
+    ) -> Self {
+        self.contexts = contexts.into_iter().map(|context| (context.id.clone(), Arc::new(context))).collect();
+        let stored = stored.into_iter().filter_map(|provider| {
+            let identity = provider.definition.as_ref()?.identity.clone();
+            let file = Arc::new(PluginFile::of(query(&provider)));
+            Some((identity, Entry::new(provider, file, 0)))
+        });
+        self.stored = stored.collect();
+        self
+    }
+
+    /// The contexts, sorted by name and digest.
+    pub fn contexts(&self) -> impl Iterator<Item = &Arc<Context>> {
+        self.contexts.values()
+    }
+
+    /// The context of this name and digest.
+    pub fn context(&self, id: &ContextId) -> Result<&Arc<Context>, ResolveError> {
+        self.contexts.get(id).ok_or_else(|| ResolveError::UnknownContext(id.name.to_string()))
+    }
+
+    /// The provider of the user of a context.
+    ///
+    /// # Errors
+    ///
+    /// The context cannot be used.
+    pub fn entry_of(&self, context: &Context) -> Result<&Entry, ResolveError> {
+        let user = &context.target()?.user;
+        let is_it = |entry: &&Entry| entry.identity() == Some(user);
+        let entry = self.by_name.get(&user.1).and_then(|entries| entries.iter().find(is_it));
+        // The configuration makes no other contexts.
+        let unknown = || ResolveError::UnknownContext(context.id.name.to_string());
+        entry.or_else(|| self.stored.get(user)).ok_or_else(unknown)
     }
 
     /// Every provider, sorted by name and then by the file that defines it.
@@ -138,6 +183,9 @@ impl Providers {
     }
 
     fn same_identity(&self, provider: &Provider) -> Option<&Entry> {
+        if provider.stored.is_some() {
+            return self.stored.get(&provider.definition.as_ref()?.identity);
+        }
         let mut entries = self.by_name.get(&provider.name).into_iter().flatten();
         entries.find(|entry| entry.provider.has_identity_of(provider))
     }
@@ -167,6 +215,7 @@ pub struct ProviderUpdate {
     /// What differs, by name; each list is sorted.
     pub changes: ProviderChanges,
     retired: Vec<(Arc<Provider>, Retirement)>,
+    ended: Vec<Arc<Context>>,
 }
 
 /// Providers of a newer configuration that differ from those before.
@@ -178,6 +227,8 @@ pub struct ProviderChanges {
     pub changed: Vec<Arc<str>>,
     /// Providers that are gone.
     pub removed: Vec<Arc<str>>,
+    /// Whether a context was added, removed or changed, or its credential in the kubeconfig.
+    pub has_other_contexts: bool,
 }
 
 impl ProviderUpdate {
@@ -196,6 +247,24 @@ impl ProviderUpdate {
                 }
             }
         }
+        let of_plugins = retired.len();
+        for (identity, entry) in &mut new.stored {
+            match old.stored.get(identity) {
+                Some(earlier) if earlier.provider.is_same_definition(&entry.provider) => {
+                    entry.succeed(earlier);
+                }
+                Some(earlier) => retired.push((Arc::clone(&earlier.provider), Retirement::Changed)),
+                None => {}
+            }
+        }
+        for (identity, Entry { provider, .. }) in &old.stored {
+            if !new.stored.contains_key(identity) {
+                retired.push((Arc::clone(provider), Retirement::Removed));
+            }
+        }
+        let ended = new.continue_contexts(old);
+        changes.has_other_contexts =
+            retired.len() > of_plugins || !ended.is_empty() || new.contexts.len() != old.contexts.len();
         for Entry { provider, .. } in old.entries().filter(|old| new.same_identity(&old.provider).is_none()) {
             changes.removed.push(Arc::clone(&provider.name));
             retired.push((Arc::clone(provider), Retirement::Removed));
@@ -204,7 +273,7 @@ impl ProviderUpdate {
             names.sort_unstable();
         }
         new.link();
-        Self { providers: Arc::new(new), changes, retired }
+        Self { providers: Arc::new(new), changes, retired, ended }
     }
 
     /// Retires the old providers. A request that resolves to one is refused until the new ones are in force.
@@ -212,17 +281,53 @@ impl ProviderUpdate {
         for (provider, why) in &self.retired {
             provider.state.retire(*why);
         }
+        // Afterwards, so that a watch says that its provider has changed if it has.
+        self.ended.iter().for_each(|context| context.end());
+    }
+}
+
+impl Providers {
+    /// Keeps those contexts of `old` that have not changed, and returns the others.
+    fn continue_contexts(&mut self, old: &Self) -> Vec<Arc<Context>> {
+        let mut ended = Vec::new();
+        for (id, earlier) in &old.contexts {
+            match self.contexts.get_mut(id).filter(|newer| earlier.is_same(newer)) {
+                Some(newer) => *newer = Arc::clone(earlier),
+                None => ended.push(Arc::clone(earlier)),
+            }
+        }
+        ended
     }
 }
 
 impl ProviderChanges {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.added.is_empty() && self.changed.is_empty() && self.removed.is_empty()
+        self.added.is_empty()
+            && self.changed.is_empty()
+            && self.removed.is_empty()
+            && !self.has_other_contexts
+    }
+}
+
+fn query(provider: &Provider) -> FileQuery {
+    FileQuery {
+        command: provider.command.clone(),
+        path: provider.inherited.get("PATH").map(OsStr::to_owned).unwrap_or_default(),
+        sha256: provider.sha256,
+        is_listed: matches!(*provider.policy, PluginPolicy::Allowlist(_)),
     }
 }
 
 impl Entry {
+    fn new(provider: Provider, file: Arc<PluginFile>, position: usize) -> Self {
+        Self { key: PluginKey::of_provider(&provider), provider: Arc::new(provider), file, position }
+    }
+
+    fn identity(&self) -> Option<&(PathBuf, Arc<str>)> {
+        self.provider.definition.as_ref().map(|known| &known.identity)
+    }
+
     /// Continues `earlier`, which has the same definition: its credentials stay valid.
     fn succeed(&mut self, earlier: &Self) {
         self.file = Arc::clone(&earlier.file);

@@ -154,7 +154,8 @@ impl Provider {
     /// must never be refused, so it is taken only if that is allowed to all callers.
     pub fn takes(&self, name: &str, is_by_name: bool) -> bool {
         let is_taken = self.caller_env.matches(name) || takes_account(name, self);
-        is_taken && !(is_by_name && danger(name, Origin::Elsewhere, self).is_some())
+        // Without a plugin there is nothing that could use it.
+        self.stored.is_none() && is_taken && !(is_by_name && danger(name, Origin::Elsewhere, self).is_some())
     }
 }
 

@@ -22,6 +22,7 @@ pub fn provider(name: &str, command: Command) -> Provider {
     Provider {
         name: name.into(),
         definition: None,
+        stored: None,
         command,
         args: Vec::new(),
         env: Vec::new(),

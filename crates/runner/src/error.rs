@@ -2,6 +2,7 @@
 
 use std::{error::Error, fmt, io, path::Path, sync::Arc, time::Duration};
 
+use crate::stored::StoredError;
 use credbroker_credential::{
     DecodeError, ExecInfoError,
     text::{quoted, sanitize},
@@ -48,6 +49,8 @@ pub enum RunErrorKind {
     Signal(i32),
     /// It could not be started.
     Spawn(Arc<io::Error>),
+    /// There is no plugin, and the credential in the kubeconfig cannot be served.
+    Stored(Box<StoredError>),
     /// The caller that ran it in its own terminal, this process, has left.
     TerminalLost(u32),
     /// It was not started: its issuer asked for fewer runs.
@@ -115,6 +118,7 @@ impl Error for RunError {
         match &self.kind {
             RunErrorKind::Decode(source) => Some(source),
             RunErrorKind::ExecInfo(source) => Some(source),
+            RunErrorKind::Stored(source) => Some(&**source),
             RunErrorKind::Unreadable(source) => Some(source),
             _ => None,
         }
@@ -142,6 +146,7 @@ impl fmt::Display for RunError {
             Kind::Recursion => format!("{plugin} called credbroker-exec: it reads a kubeconfig whose user runs the shim; set another kubeconfig for the provider (`env: [{{name: KUBECONFIG, value: …}}]`)"),
             Kind::Signal(signal) => format!("{plugin} was ended by signal {signal}{tail}"),
             Kind::Spawn(cause) => format!("{plugin} cannot be started: {cause}; check that it is executable and that its interpreter is installed"),
+            Kind::Stored(_) => format!("the credential that the kubeconfig {} names cannot be used", self.command),
             Kind::TerminalLost(process) => {
                 format!("process {process}, whose terminal {plugin} used, has exited")
             }

@@ -18,6 +18,7 @@ mod process;
 mod removal;
 mod runner;
 mod schedule;
+mod stored;
 mod transcript;
 
 pub use attendance::{Attendance, AttendanceNews, AttendanceReader, Attending};
@@ -32,3 +33,4 @@ pub use runner::{PluginRunner, ProcessRunner, RunOutput};
 pub use schedule::{
     BROKER, ForeignTexts, PROBE_EVERY, RunPermit, RunSource, Scheduler, Ticket, TicketHandle, Urgency,
 };
+pub use stored::StoredError;

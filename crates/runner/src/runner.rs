@@ -20,6 +20,7 @@ use crate::{
     output::{Capped, Stderr},
     plugin_file::find,
     process::{Run, RunnerParts, command},
+    stored,
 };
 use credbroker_credential::{Decoded, decode, exec_info, text::sanitize};
 use credbroker_plugin::{FileError, PluginSpec, Sandbox};
@@ -115,6 +116,9 @@ impl ProcessRunner {
 
 impl PluginRunner for ProcessRunner {
     async fn run(&self, spec: Arc<PluginSpec>, attendance: Arc<Attendance>) -> Result<RunOutput, RunError> {
+        if let Some(credential) = &spec.provider.stored {
+            return stored::read(&spec, credential.clone()).await;
+        }
         let (stdout, file_version) = self.stdout(&spec, attendance).await?;
         let decoded = decode(&stdout, spec.provider.api_version)
             .map_err(|source| RunError::of(&spec, RunErrorKind::Decode(source)))?;

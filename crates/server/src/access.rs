@@ -16,7 +16,7 @@ use tracing::{Span, debug_span};
 use super::status;
 use credbroker_fleet::resolver::{CredentialRequest, Resolver};
 use credbroker_plugin::{
-    Origin, PluginSpec,
+    Context, Origin, PluginSpec,
     access::{Permit, Policy, Principal, Rights, Verb},
 };
 use credbroker_runner::CallingRun;
@@ -91,15 +91,15 @@ impl Access {
         permit.is_of(&self.rights())
     }
 
-    /// Resolves `ask` with the rights of the peer now.
+    /// Resolves `ask` with the rights of the peer now. With the context that it names, if it names one.
     pub(super) fn resolve(
         &self,
         resolver: &Resolver,
         ask: &mut CredentialRequest,
-    ) -> Result<PluginSpec, Status> {
+    ) -> Result<(PluginSpec, Option<Arc<Context>>), Status> {
         loop {
             ask.permit = ask.permit.with(self.rights());
-            let spec = resolver.resolve(ask.clone());
+            let spec = resolver.resolve_in_context(ask.clone());
             if self.is_current(&ask.permit) {
                 return spec.map_err(|error| status::unresolved(&error, &ask.source));
             }

@@ -20,7 +20,7 @@ use v1alpha1::credential_broker_admin_server::CredentialBrokerAdmin;
 use super::{access::Access, broker::Broker, convert, credentials::BrokerService, paging::Paging, status};
 use credbroker_cache::{Holding, KeyStatus, ListPosition, Selector, Verdict};
 use credbroker_credential::{LifetimeBound, text::chain};
-use credbroker_fleet::resolver::Source;
+use credbroker_fleet::resolver::{CredentialRequest, Source};
 use credbroker_plugin::{
     IdPart, PartKind, PluginKey, PluginSpec, Provider, ProviderRef, Providers, ResolveError, Sent,
     access::{CallTarget, Permit, Rights, Verb},
@@ -151,7 +151,8 @@ impl<R: PluginRunner> BrokerService<R> {
     ) -> Result<Selector, Status> {
         let resolver = &self.broker.resolver;
         let allowed = |source: &Source| {
-            let allowed = if permit.allows(source.target()) { Ok(()) } else { Err(source.not_allowed()) };
+            let allowed = source.target().is_none_or(|target| permit.allows(target));
+            let allowed = if allowed { Ok(()) } else { Err(source.not_allowed()) };
             allowed.map_err(|error| status::unresolved(&error, source))
         };
         let providers = resolver.providers();
@@ -188,8 +189,21 @@ impl<R: PluginRunner> BrokerService<R> {
                 }
                 Selector::ClusterProfile(profile)
             }
-            Some(Selected::Context(_)) => {
-                return Err(status::invalid("`selector.context` is not supported"));
+            Some(Selected::Context(context)) => {
+                let source = Source::Context(convert::context_id(context, "selector.context")?);
+                let ask =
+                    CredentialRequest { source, permit: permit.clone(), ..CredentialRequest::default() };
+                let spec = resolver.resolve(ask.clone());
+                let spec = spec.map_err(|error| status::unresolved(&error, &ask.source))?;
+                // Callers with other variables have other keys.
+                let definition = spec.provider.definition.as_ref().map(|known| Arc::clone(&known.digest));
+                let name = Arc::clone(&spec.provider.name);
+                let user = Selector::Definition(name, definition.unwrap_or_default());
+                let held = self.held(&user, None).filter(|held| {
+                    held.spec.provider.definition == spec.provider.definition
+                        && held.spec.endpoint() == spec.endpoint()
+                });
+                Selector::Keys(held.map(|held| held.spec.key).collect())
             }
             Some(Selected::Id(id)) => Selector::Key(
                 id.parse()

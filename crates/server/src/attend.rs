@@ -85,15 +85,17 @@ impl<R: PluginRunner> Broker<R> {
         let pb::ExecPluginCaller { id, without_exec_info } = exec_plugin_caller.unwrap_or_default();
         let caller = Caller { without_exec_info, at_terminal: true, ..named(&peer, &id) };
         let ask = convert::ask(r#ref, &access, Verb::Get)?;
-        let (asked, source) =
-            (Asked::credential(&self.audit, &access, Verb::Login, &ask.source), ask.source.clone());
+        let (asked, source) = (
+            Asked::credential((&self.audit, &self.resolver), &access, Verb::Login, &ask.source),
+            ask.source.clone(),
+        );
         let resolved = async {
-            let (spec, request) = self.resolve(ask, &access, caller, deadline).await?;
+            let (spec, request, context) = self.resolve(ask, &access, caller, deadline).await?;
             let profile = spec.target.as_ref().map(|target| &target.profile);
             check(&access, &source, &spec.provider.name, profile)?;
-            Ok((spec, request))
+            Ok((spec, request, context))
         };
-        let (spec, request) = asked.decided(resolved.await)?;
+        let (spec, request, context) = asked.decided(resolved.await)?;
         let (lender, offered) = can_run_plugin.then(|| lender(&access, &spec)).flatten().unzip();
         let attendant = Arc::<Attendant>::default();
         let reader = attendant.read();
@@ -111,7 +113,7 @@ impl<R: PluginRunner> Broker<R> {
         let answer = async move {
             let issued =
                 cache.get(spec, &request).await.map_err(|failed| status::failed(&subject, &failed))?;
-            Ok(answer(&cache, &issued, min_lifetime))
+            Ok(answer(&cache, &issued, min_lifetime, context.as_deref()))
         };
         let attended = AttendStream {
             answer: Some(Box::pin(answer.instrument(access.span("attend_credential")))),

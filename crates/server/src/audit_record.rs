@@ -8,9 +8,9 @@ use tonic_types::StatusExt as _;
 use super::{access::Access, status};
 use credbroker_cache::{CacheError, RunEndFn};
 use credbroker_credential::text::shown;
-use credbroker_fleet::resolver::Source;
+use credbroker_fleet::resolver::{Resolver, Source};
 use credbroker_observe::audit::{Audit, Fields, RequestOutcome, milliseconds};
-use credbroker_plugin::access::Verb;
+use credbroker_plugin::access::{CallTarget, Verb};
 
 /// A request that is not decided yet.
 pub(super) struct Asked<'a> {
@@ -23,10 +23,15 @@ pub(super) struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    pub(super) fn credential(audit: &'a Audit, access: &Arc<Access>, verb: Verb, source: &Source) -> Self {
+    pub(super) fn credential(
+        (audit, resolver): (&'a Audit, &Resolver),
+        access: &Arc<Access>,
+        verb: Verb,
+        source: &Source,
+    ) -> Self {
         let mut asked = Self::call(audit, access, verb.name());
         if asked.begun.is_some() {
-            (asked.target, asked.rule) = (Some(target(source)), rule(access, verb, source));
+            (asked.target, asked.rule) = (Some(target(source)), rule(resolver, access, verb, source));
         }
         asked
     }
@@ -61,9 +66,14 @@ impl<'a> Asked<'a> {
     }
 }
 
-pub(super) fn hit(audit: &Audit, access: &Access, source: &Source, generation: impl FnOnce() -> String) {
+pub(super) fn hit(
+    (audit, resolver): (&Audit, &Resolver),
+    access: &Access,
+    source: &Source,
+    generation: impl FnOnce() -> String,
+) {
     audit.hit(Verb::Get.name(), || {
-        fields(access, [Some(target(source)), rule(access, Verb::Get, source), Some(generation())])
+        fields(access, [Some(target(source)), rule(resolver, access, Verb::Get, source), Some(generation())])
     });
 }
 
@@ -111,14 +121,20 @@ fn fields(access: &Access, [target, reason, generation]: [Option<String>; 3]) ->
     ]
 }
 
-fn rule(access: &Access, verb: Verb, source: &Source) -> Option<String> {
-    access.rights().rule(verb, source.target()).map(|rule| rule.name.to_string())
+fn rule(resolver: &Resolver, access: &Access, verb: Verb, source: &Source) -> Option<String> {
+    let rule = |target| access.rights().rule(verb, target).map(|rule| rule.name.to_string());
+    match source {
+        // As `Resolver::key` asks the rules: about its user.
+        Source::Context(id) => rule(CallTarget::Provider(&resolver.providers().context(id).ok()?.user)),
+        source => rule(source.target()?),
+    }
 }
 
 fn target(source: &Source) -> String {
     match source {
         Source::Provider(provider) => format!("provider/{}", provider.name),
         Source::ClusterProfile(profile) => format!("clusterprofile/{profile}"),
+        Source::Context(context) => format!("context/{}", context.name),
     }
 }
 
@@ -167,9 +183,10 @@ mod tests {
         let (access, lines) = (Arc::new(Access::new(peer, principal, policies)), Lines::default());
         let audit = Audit::new(Some(Box::new(lines.clone())), Arc::new(SystemClock));
         let source = |name: &str| Source::Provider(ProviderRef::from(name));
-        let asked = Asked::credential(&audit, &access, Verb::Get, &source("gke\n\u{202e}"));
+        let resolver = Resolver::new(Arc::default(), None);
+        let asked = Asked::credential((&audit, &resolver), &access, Verb::Get, &source("gke\n\u{202e}"));
         asked.decided(Err::<(), _>(status::verb_denied(Verb::Get))).unwrap_err();
-        hit(&audit, &access, &source("gke"), || "e-1".into());
+        hit((&audit, &resolver), &access, &source("gke"), || "e-1".into());
         let records = lines
             .0
             .lock()

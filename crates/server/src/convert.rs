@@ -19,7 +19,7 @@ use credbroker_fleet::{
     HubState,
     resolver::{CredentialRequest, Source},
 };
-use credbroker_plugin::{Origin, ProfileName, ProviderRef, ResolveError, Session, access::Verb};
+use credbroker_plugin::{ContextId, Origin, ProfileName, ProviderRef, Session, access::Verb};
 use credbroker_uds_server::Peer;
 
 /// Maximum part of a caller's deadline that is reserved for the answer to reach the caller.
@@ -32,7 +32,9 @@ pub(super) fn ask(
     verb: Verb,
 ) -> Result<CredentialRequest, Status> {
     let Some(pb::CredentialRef { source: Some(source), cluster, env, account_env }) = reference else {
-        return Err(status::invalid("`ref` is empty: set `ref.provider` or `ref.cluster_profile`"));
+        return Err(status::invalid(
+            "`ref` is empty: set `ref.provider`, `ref.cluster_profile` or `ref.context`",
+        ));
     };
     let source = match source {
         pb::credential_ref::Source::Provider(pb::ProviderRef { name, .. }) if name.is_empty() => {
@@ -41,10 +43,7 @@ pub(super) fn ask(
         pb::credential_ref::Source::Provider(pb::ProviderRef { name, definition }) => {
             Source::Provider(ProviderRef { name, definition })
         }
-        pb::credential_ref::Source::Context(pb::ContextRef { name, .. }) => {
-            let nothing = Source::Provider(ProviderRef { name: String::new(), definition: None });
-            return Err(status::unresolved(&ResolveError::UnknownContext(name), &nothing));
-        }
+        pb::credential_ref::Source::Context(context) => Source::Context(context_id(context, "ref.context")?),
         pb::credential_ref::Source::ClusterProfile(profile) => {
             Source::ClusterProfile(profile_name(profile, "ref.cluster_profile")?)
         }
@@ -79,6 +78,15 @@ pub(super) fn profile_name(profile: pb::ClusterProfileRef, field: &str) -> Resul
         return Err(status::invalid(&format!("`{field}` needs a namespace and a name")));
     }
     Ok(ProfileName::new(profile.namespace, profile.name))
+}
+
+/// Reads the context that `field` of a request names.
+pub(super) fn context_id(context: pb::ContextRef, field: &str) -> Result<ContextId, Status> {
+    let pb::ContextRef { digest, name } = context;
+    if digest.is_empty() || name.is_empty() {
+        return Err(status::invalid(&format!("`{field}` needs a digest and a name")));
+    }
+    Ok(ContextId { name: name.into(), digest: digest.into() })
 }
 
 pub(super) fn profile(name: &ProfileName) -> pb::ClusterProfileRef {

@@ -29,7 +29,7 @@ use credbroker_credential::Issued;
 use credbroker_fleet::resolver::CredentialRequest;
 use credbroker_observe::trace;
 use credbroker_plugin::{
-    PluginSpec,
+    Context, PluginSpec,
     access::{Rights, Verb},
     verifiable_at,
 };
@@ -65,15 +65,20 @@ impl<R: PluginRunner> Broker<R> {
     /// the [`Get`] is in `learned` if the request is valid. If not, the service reads it, and reports the error.
     pub(super) fn recall(&self, access: &Access, message: Bytes, learned: &mut Extensions) -> Option<Bytes> {
         let get = Get::of(pb::GetCredentialRequest::decode(message).ok()?, access).ok()?;
-        let key = self.resolver.key(&get.ask).ok().filter(|_| access.is_current(&get.ask.permit));
-        let Some(issued) = key.and_then(|key| self.cache.lookup(&key, &get.caller, get.min_lifetime)) else {
+        let found = self.resolver.key_in_context(&get.ask).ok();
+        let found = found.filter(|_| access.is_current(&get.ask.permit)).and_then(|(key, context)| {
+            Some((self.cache.lookup(&key, &get.caller, get.min_lifetime)?, context))
+        });
+        let Some((issued, context)) = found else {
             learned.insert(get);
             return None;
         };
-        audit_record::hit(&self.audit, access, &get.ask.source, || issued.generation.to_string());
+        audit_record::hit((&self.audit, &self.resolver), access, &get.ask.source, || {
+            issued.generation.to_string()
+        });
         // The key alone does not say which provider it is.
         trace::names(|| self.resolver.resolve(get.ask).ok());
-        Some(answer(&self.cache, &issued, get.min_lifetime))
+        Some(answer(&self.cache, &issued, get.min_lifetime, context.as_deref()))
     }
 
     /// The framed answer to a request that memory did not answer.
@@ -83,17 +88,19 @@ impl<R: PluginRunner> Broker<R> {
         Get { caller, ask, min_lifetime, session }: Get,
         deadline: Option<Duration>,
     ) -> Result<Bytes, Status> {
-        let asked = Asked::credential(&self.audit, access, Verb::Get, &ask.source);
+        let asked = Asked::credential((&self.audit, &self.resolver), access, Verb::Get, &ask.source);
         let get = async {
             let session = convert::session(session, access);
-            let (spec, request) = self.resolve(ask, access, caller, deadline).await?;
+            let (spec, request, context) = self.resolve(ask, access, caller, deadline).await?;
             let request = cache::Request { session, min_lifetime, ..request };
             let subject = Subject::of(&spec);
-            self.cache.get(spec, &request).await.map_err(|failed| status::failed(&subject, &failed))
+            let issued = self.cache.get(spec, &request).await;
+            Ok((issued.map_err(|failed| status::failed(&subject, &failed))?, context))
         };
-        let generation = |issued: &Arc<Issued>| Some(issued.generation.to_string());
-        let issued = asked.issued(get.instrument(access.span("get_credential")).await, generation)?;
-        Ok(answer(&self.cache, &issued, min_lifetime))
+        let generation = |(issued, _): &(Arc<Issued>, _)| Some(issued.generation.to_string());
+        let get = get.instrument(access.span("get_credential"));
+        let (issued, context) = asked.issued(get.await, generation)?;
+        Ok(answer(&self.cache, &issued, min_lifetime, context.as_deref()))
     }
 
     pub(super) async fn resolve(
@@ -102,25 +109,36 @@ impl<R: PluginRunner> Broker<R> {
         access: &Access,
         caller: Caller,
         deadline: Option<Duration>,
-    ) -> Result<(PluginSpec, cache::Request), Status> {
+    ) -> Result<(PluginSpec, cache::Request, Option<Arc<Context>>), Status> {
         let deadline = wait_within(deadline, self.resolver.settled(&ask)).await;
-        let spec = access.resolve(&self.resolver, &mut ask).inspect_err(|status| {
+        let (spec, context) = access.resolve(&self.resolver, &mut ask).inspect_err(|status| {
             tracing::debug!("request refused: {}", status.message());
         })?;
         trace::names(|| Some(&spec));
-        let verify_at = verifiable_at(&spec.provider, spec.target.as_ref(), ask.cluster.as_ref());
-        Ok((spec, cache::Request { caller, deadline, verify_at, ..cache::Request::default() }))
+        let own = context.as_ref().and_then(|context| Some(&*context.outcome.as_ref().ok()?.cluster));
+        let verify_at = verifiable_at(&spec.provider, spec.target.as_ref(), own.or(ask.cluster.as_ref()));
+        Ok((spec, cache::Request { caller, deadline, verify_at, ..cache::Request::default() }, context))
     }
 }
 
-/// The framed answer with `issued`, which says whether that lives for `min_lifetime`.
+/// The framed answer with `issued` in `context`, which says whether that lives for `min_lifetime`.
 pub(super) fn answer<R: PluginRunner>(
     cache: &CredentialCache<R>,
     issued: &Issued,
     min_lifetime: Duration,
+    context: Option<&Context>,
 ) -> Bytes {
+    let frame = in_context(issued, context);
+    if cache.is_short(issued, min_lifetime) { preencoded::short(&frame) } else { frame }
+}
+
+/// The framed answer with `issued`, and with the cluster of `context`.
+pub(super) fn in_context(issued: &Issued, context: Option<&Context>) -> Bytes {
     let frame = &issued.encoded.frame;
-    if cache.is_short(issued, min_lifetime) { preencoded::short(frame) } else { frame.clone() }
+    match context.and_then(|context| context.outcome.as_ref().ok()) {
+        Some(target) if !target.gives_cluster => preencoded::with_cluster(frame, &target.cluster),
+        _ => frame.clone(),
+    }
 }
 
 #[derive(Debug)]
@@ -172,16 +190,18 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
             return Err(status::invalid("`generation` is empty: say which credential was rejected"));
         }
         let ask = convert::ask(r#ref, &access, Verb::Report)?;
-        let asked = Asked::credential(&broker.audit, &access, Verb::Report, &ask.source);
+        let asked = Asked::credential((&broker.audit, &broker.resolver), &access, Verb::Report, &ask.source);
         let report = async {
-            let (spec, request) = broker.resolve(ask, &access, named(&access.peer, ""), deadline).await?;
+            let (spec, request, context) =
+                broker.resolve(ask, &access, named(&access.peer, ""), deadline).await?;
             let subject = Subject::of(&spec);
             let reported = broker.cache.report(spec, &generation, &request).await;
-            reported.map_err(|failed| status::failed(&subject, &failed))
+            Ok((reported.map_err(|failed| status::failed(&subject, &failed))?, context))
         };
-        let generation = |reported: &Reported| Some(reported.issued.generation.to_string());
+        let generation = |(reported, _): &(Reported, _)| Some(reported.issued.generation.to_string());
         let reported = asked.issued(report.instrument(access.span("report_rejected")).await, generation);
-        report_answer(&reported?).map(Response::new)
+        let (reported, context) = reported?;
+        report_answer(&reported, context.as_deref()).map(Response::new)
     }
 
     async fn list_clusters(
@@ -220,7 +240,10 @@ impl<R: PluginRunner> BrokerService<R> {
 }
 
 /// The answer to a report: the answer to a get, and the outcome.
-fn report_answer(reported: &Reported) -> Result<pb::ReportRejectedResponse, Status> {
+fn report_answer(
+    reported: &Reported,
+    context: Option<&Context>,
+) -> Result<pb::ReportRejectedResponse, Status> {
     use pb::report_rejected_response::Outcome;
     let (outcome, retry_after) = match reported.outcome {
         ReportOutcome::Replaced => (Outcome::Replaced, None),
@@ -229,7 +252,7 @@ fn report_answer(reported: &Reported) -> Result<pb::ReportRejectedResponse, Stat
         ReportOutcome::NothingNewer => (Outcome::NothingNewer, None),
         ReportOutcome::UnknownGeneration => (Outcome::UnknownGeneration, None),
     };
-    let answer = preencoded::decoded(&reported.issued.encoded.frame)?;
+    let answer = preencoded::decoded(&in_context(&reported.issued, context))?;
     Ok(pb::ReportRejectedResponse { outcome: outcome.into(), retry_after, ..answer })
 }
 

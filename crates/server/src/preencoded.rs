@@ -25,7 +25,7 @@ use prost::{
 use tonic::{Response, Status, body::Body};
 
 use super::{convert, status};
-use credbroker_credential::{Draft, EncodedCredential};
+use credbroker_credential::{Cluster, Draft, EncodedCredential};
 use credbroker_uds_server::{error_trailers, ok_trailers};
 
 /// The type that the generated service expects of a method with a stream of answers.
@@ -129,6 +129,20 @@ pub(super) fn short(frame: &Bytes) -> Bytes {
     short.put_slice(answer);
     short.put_slice(&IS_SHORT);
     short.freeze()
+}
+
+/// `frame`, a `GetCredentialResponse` or a `WatchCredentialResponse`, with the cluster that it lacks. A copy: one credential
+/// is for several contexts.
+pub(super) fn with_cluster(frame: &Bytes, cluster: &Cluster) -> Bytes {
+    const CLUSTER: u32 = 2;
+    let (answer, cluster) = (frame.get(HEAD..).unwrap_or_default(), convert::cluster_message(cluster));
+    let length = answer.len() + encoding::message::encoded_len(CLUSTER, &cluster);
+    let mut whole = BytesMut::with_capacity(HEAD + length);
+    whole.put_u8(0);
+    whole.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
+    whole.put_slice(answer);
+    encoding::message::encode(CLUSTER, &cluster, &mut whole);
+    whole.freeze()
 }
 
 /// The message of `frame`, for calls that are rare.

@@ -30,7 +30,6 @@ use super::{
     status,
     watch::{ReferenceWatch, keeps_right},
 };
-use credbroker_credential::Issued;
 use credbroker_fleet::resolver::CredentialRequest;
 use credbroker_plugin::access::Verb;
 use credbroker_runner::PluginRunner;
@@ -45,7 +44,7 @@ const FRAME: usize = 16 * 1024;
 const LONG: usize = 8 * 1024;
 
 type Requests = BoxStream<'static, Result<pb::WatchCredentialsRequest, Status>>;
-type Answers = BoxStream<'static, (u64, Result<Arc<Issued>, Status>)>;
+type Answers = BoxStream<'static, (u64, Result<Bytes, Status>)>;
 
 /// The state of one stream.
 pub(super) struct References<R> {
@@ -195,8 +194,8 @@ impl<R: PluginRunner> References<R> {
             }
             let Poll::Ready(Some((number, answer))) = self.watches.poll_next_unpin(cx) else { break };
             match answer {
-                Ok(issued) => {
-                    let rest = numbered(number, &issued.encoded.frame, &mut self.answers);
+                Ok(frame) => {
+                    let rest = numbered(number, &frame, &mut self.answers);
                     if rest.len() > LONG {
                         self.frames.extend([self.answers.split().freeze(), rest]);
                         return;
@@ -236,11 +235,11 @@ fn answers<R: PluginRunner>(
     number: u64,
     start: BoxFuture<'static, Result<Box<ReferenceWatch<R>>, Status>>,
     charge: Charge,
-) -> impl Stream<Item = (u64, Result<Arc<Issued>, Status>)> + Send {
+) -> impl Stream<Item = (u64, Result<Bytes, Status>)> + Send {
     let follow = |watch| {
         stream::try_unfold(watch, async |mut watch: Box<ReferenceWatch<R>>| {
-            let issued = watch.next().await?;
-            Ok(Some((issued, watch)))
+            let frame = watch.next().await?;
+            Ok(Some((frame, watch)))
         })
     };
     start.map_ok(follow).try_flatten_stream().map(move |answer| {

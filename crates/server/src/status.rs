@@ -17,7 +17,7 @@ use credbroker_cache::{CacheError, Failed};
 use credbroker_credential::text::{chain, quoted, shown};
 use credbroker_fleet::resolver::Source;
 use credbroker_plugin::{PluginKey, PluginSpec, ProfileName, ProviderProblem, ResolveError, access::Verb};
-use credbroker_runner::RunError;
+use credbroker_runner::{RunError, RunErrorKind};
 use credbroker_uds_server::{Full, Limit, Refusal, Who};
 
 /// Retry delay when the broker drains or is busy.
@@ -64,12 +64,9 @@ pub(super) fn unresolved(error: &ResolveError, source: &Source) -> Status {
     let cluster = match source {
         Source::Provider(_) => None,
         Source::ClusterProfile(profile) => Some((CLUSTER, profile.to_string())),
+        Source::Context(context) => Some((CONTEXT, context.name.to_string())),
     };
-    let context = match error {
-        ResolveError::UnknownContext(name) => Some((CONTEXT, name.clone())),
-        _ => None,
-    };
-    let metadata = provider.map(|provider| (PROVIDER, provider)).into_iter().chain(cluster).chain(context);
+    let metadata = provider.map(|provider| (PROVIDER, provider)).into_iter().chain(cluster);
     let retry = match error {
         ResolveError::Provider(_, ProviderProblem::ClusterUnread(_, retry_after))
         | ResolveError::ProfileUnread(_, _, retry_after) => HUB.max(*retry_after),
@@ -95,7 +92,9 @@ pub(super) fn failed(subject: &Subject, failed: &Failed) -> Status {
     let may_wait = matches!(&failed.error, CacheError::Run(error) if error.may_wait_for_person());
     let needs_login = reason == Reason::InteractionRequired || may_wait || failed.is_interactive;
     // The error of a throttled issuer already names the command.
-    let held = matches!(failed.error, CacheError::Run(_)) && reason != Reason::IssuerThrottled;
+    let is_run =
+        matches!(&failed.error, CacheError::Run(error) if !matches!(error.kind, RunErrorKind::Stored(_)));
+    let held = is_run && reason != Reason::IssuerThrottled;
     let name = subject.profile.as_ref().map(|profile| format!("--cluster-profile {profile}"));
     let name = name.unwrap_or_else(|| quoted(provider));
     let login = format!("run `credbroker login {name}` at a terminal: ");
@@ -168,6 +167,7 @@ pub(super) fn login_denied(source: &Source) -> Status {
     let (key, noun, name) = match source {
         Source::Provider(provider) => (PROVIDER, "provider", provider.name.clone()),
         Source::ClusterProfile(profile) => (CLUSTER, "ClusterProfile", profile.to_string()),
+        Source::Context(context) => (CONTEXT, "context", context.name.to_string()),
     };
     let message = format!("{noun} `{}`: {}", shown(&name), no_rule(Verb::Login));
     status(Reason::PeerDenied, &message, None, [(key, name)])

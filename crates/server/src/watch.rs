@@ -11,14 +11,14 @@ use super::{
     audit_record::Asked,
     broker::Broker,
     convert::named,
+    credentials::in_context,
     preencoded::Follow,
     status::{self, Subject},
 };
 use credbroker_cache::{CacheError, CredentialWatch};
-use credbroker_credential::Issued;
 use credbroker_fleet::resolver::CredentialRequest;
 use credbroker_observe::trace;
-use credbroker_plugin::access::Verb;
+use credbroker_plugin::{Context, Retirement, access::Verb};
 use credbroker_runner::PluginRunner;
 use credbroker_uds_server::WatchSlot;
 
@@ -29,6 +29,8 @@ pub(super) struct ReferenceWatch<R> {
     ask: Arc<CredentialRequest>,
     access: Arc<Access>,
     watch: CredentialWatch<R>,
+    /// The context that the request names. `None`: it names none.
+    context: Option<Arc<Context>>,
     /// Notified when the ClusterProfile changes. `None`: the watch is not for a profile.
     profile: Option<watch::Receiver<u64>>,
 }
@@ -41,7 +43,8 @@ pub(super) fn keeps_right<R: PluginRunner>(
 ) -> Result<(), Status> {
     match access.resolve(&broker.resolver, &mut ask.clone()) {
         Err(status) if status.code() == Code::PermissionDenied => {
-            Asked::credential(&broker.audit, access, Verb::Watch, &ask.source).decided(Err(status))
+            Asked::credential((&broker.audit, &broker.resolver), access, Verb::Watch, &ask.source)
+                .decided(Err(status))
         }
         // Other errors are for the watch itself to notice: its credential may go on.
         _ => Ok(()),
@@ -56,32 +59,43 @@ impl<R: PluginRunner> ReferenceWatch<R> {
         access: Arc<Access>,
     ) -> Result<Self, Status> {
         let asked_at = Arc::clone(&broker);
-        let asked = Asked::credential(&asked_at.audit, &access, Verb::Watch, &ask.source);
+        let asked =
+            Asked::credential((&asked_at.audit, &asked_at.resolver), &access, Verb::Watch, &ask.source);
         broker.resolver.settled(&ask).await;
         asked.decided(Self::of(broker, Arc::clone(&ask), access))
     }
 
     fn of(broker: Arc<Broker<R>>, ask: Arc<CredentialRequest>, access: Arc<Access>) -> Result<Self, Status> {
         let Broker { cache, resolver, .. } = &*broker;
-        let spec = access.resolve(resolver, &mut (*ask).clone())?;
+        let (spec, context) = access.resolve(resolver, &mut (*ask).clone())?;
         trace::names(|| Some(&spec));
         let (profile, subject) = (resolver.follow(&spec), Subject::of(&spec));
         let watch = cache.watch(spec, named(&access.peer, ""));
         let watch = watch.map_err(|failed| status::failed(&subject, &failed))?;
-        Ok(Self { broker, ask, access, watch, profile })
+        Ok(Self { broker, ask, access, watch, context, profile })
     }
 
-    /// Waits for a credential that differs from the one that was returned last. An error ends the watch.
-    pub(super) async fn next(&mut self) -> Result<Arc<Issued>, Status> {
+    /// Waits for a credential that differs from the one that was returned last, and returns the framed answer with it. An
+    /// error ends the watch.
+    pub(super) async fn next(&mut self) -> Result<Bytes, Status> {
         loop {
             tokio::select! {
                 biased;
                 () = changed(self.profile.as_mut()) => self.move_with_profile()?,
+                () = ended(self.context.as_deref()) => return Err(self.without_context()),
                 news = self.watch.next() => {
-                    return news.map_err(|failed| status::failed(&self.subject(), &failed));
+                    let issued = news.map_err(|failed| status::failed(&self.subject(), &failed))?;
+                    return Ok(in_context(&issued, self.context.as_deref()));
                 }
             }
         }
+    }
+
+    /// Why the watch ends: its context has ended. A context of that name now has another digest, and may be another cluster,
+    /// so clients must not use the credential further.
+    fn without_context(&self) -> Status {
+        let why = self.watch.retirement().unwrap_or(Retirement::Changed);
+        status::failed(&self.subject(), &CacheError::Retired(why).into())
     }
 
     fn subject(&self) -> Subject {
@@ -95,7 +109,7 @@ impl<R: PluginRunner> ReferenceWatch<R> {
             return Err(status::failed(&self.subject(), &CacheError::Retired(why).into()));
         }
         let Broker { cache, resolver, .. } = &*self.broker;
-        let spec = self.access.resolve(resolver, &mut (*self.ask).clone())?;
+        let (spec, _) = self.access.resolve(resolver, &mut (*self.ask).clone())?;
         let profile = resolver.follow(&spec);
         // Replaced even if the key is the same. A profile that is deleted and created again at once keeps its key, but the
         // cache has dropped the entry that the old watch follows.
@@ -113,6 +127,15 @@ async fn changed(profile: Option<&mut watch::Receiver<u64>>) {
         // An error means that the profile was deleted, which is also a change.
         // Boxed, because most watches are for no profile.
         Some(profile) => drop(Box::pin(profile.changed()).await),
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until the context has ended; without end if there is none.
+async fn ended(context: Option<&Context>) {
+    match context {
+        // Boxed, as above.
+        Some(context) => Box::pin(context.ended()).await,
         None => std::future::pending().await,
     }
 }
@@ -152,7 +175,7 @@ impl<R: PluginRunner> Follow for CredentialStream<R> {
                     }
                 }
                 news = self.watch.next() => {
-                    return Some(news.map(|issued| issued.encoded.frame.clone()));
+                    return Some(news);
                 }
             }
         }

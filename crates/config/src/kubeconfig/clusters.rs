@@ -116,9 +116,9 @@ impl<'a> ContextClusters<'a> {
     }
 }
 
-type ByName<'a> = HashMap<&'a str, Named<'a>>;
+pub(super) type ByName<'a> = HashMap<&'a str, Named<'a>>;
 
-fn by_name<'a>(items: impl IntoIterator<Item = Named<'a>>) -> ByName<'a> {
+pub(super) fn by_name<'a>(items: impl IntoIterator<Item = Named<'a>>) -> ByName<'a> {
     items.into_iter().map(|item| (item.name, item)).collect()
 }
 

@@ -2,8 +2,11 @@
 
 mod brokered;
 mod clusters;
+mod context_digest;
+mod contexts;
 mod edit;
 mod files;
+mod stored;
 mod users;
 
 pub use brokered::{Brokered, Shim, brokered, is_shim, with_shim};

@@ -1,5 +1,6 @@
 mod access;
 mod clusters;
+mod contexts;
 mod profiles;
 mod waiting;
 
@@ -222,7 +223,7 @@ fn a_definition_leads_to_that_very_provider_and_to_no_other_of_its_name() {
         name: "x".into(),
         ..match ask_for("/b", "rel").source {
             Source::Provider(provider) => provider,
-            Source::ClusterProfile(_) => unreachable!(),
+            Source::ClusterProfile(_) | Source::Context(_) => unreachable!(),
         }
     };
     assert!(resolver.key(&CredentialRequest { source: Source::Provider(mixed), ..ask("x") }).is_err());

@@ -113,6 +113,18 @@ impl Scheduler {
         }
     }
 
+    /// The turn of a run that starts no process and asks no issuer: it takes no slot, and waits for nothing.
+    pub fn pass(&self, provider: &Provider) -> Ticket {
+        // The queue never gives this number, so nothing that is done with it changes the queue.
+        const NO_PLACE: u64 = 0;
+        let (answer, turn) = oneshot::channel();
+        let permit = RunPermit { scheduler: self.clone(), id: NO_PLACE, outcome: Outcome::Unknown };
+        // `turn` is open, so that the permit arrives.
+        let _sent = answer.send(Ok(permit));
+        let issuer = Arc::clone(&provider.issuer.name);
+        Ticket { handle: TicketHandle { scheduler: self.clone(), issuer, id: NO_PLACE }, turn }
+    }
+
     /// How long the pause of the provider's issuer still lasts; `None`: it is not paused.
     pub fn paused(&self, provider: &Provider) -> Option<Duration> {
         self.state().queue.paused(&provider.issuer.name, self.now())

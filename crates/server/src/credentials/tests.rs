@@ -25,7 +25,7 @@ fn a_report_is_answered_with_the_credential_and_what_was_done() {
         (ReportOutcome::UnknownGeneration, Outcome::UnknownGeneration),
     ] {
         let reported = Reported { issued: Arc::new(issued.clone()), outcome };
-        let answer = report_answer(&reported).unwrap();
+        let answer = report_answer(&reported, None).unwrap();
         assert_eq!((answer.outcome(), answer.credential.as_ref()), (expected, Some(&credential)));
         let after = answer.retry_after.map(|after| after.seconds);
         assert_eq!(after, (expected == Outcome::TooEarly).then_some(7));

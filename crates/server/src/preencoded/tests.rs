@@ -112,3 +112,22 @@ fn one_encoding_is_the_answer_to_all_calls() {
     assert_eq!((&get.credential, &get.cluster), (&report.credential, &report.cluster));
     assert_eq!(attended.event, Some(Event::Credential(get)));
 }
+
+#[test]
+fn an_answer_in_a_context_is_the_same_answer_with_its_cluster() {
+    let cluster = Cluster {
+        server: "https://paris".into(),
+        certificate_authority_data: vec![b'c'; 2000].into(),
+        ..Cluster::default()
+    };
+    for length in [1, 127, 128, 70_000] {
+        let material = material(Some(&"t".repeat(length)), true);
+        let encoded = encode(&draft(&material));
+        let with = encode(&Draft { cluster: Some(&cluster), ..draft(&material) });
+        let whole = super::message(&with_cluster(&encoded.frame, &cluster)).unwrap();
+        let read = |bytes: Bytes| pb::GetCredentialResponse::decode(bytes).unwrap();
+        assert_eq!(read(whole), read(super::message(&with.frame).unwrap()));
+        let short = short(&with_cluster(&encoded.frame, &cluster));
+        assert!(read(super::message(&short).unwrap()).is_short);
+    }
+}

@@ -5,7 +5,7 @@ use credbroker_proto::Reason;
 use credbroker_cache::CacheError;
 use credbroker_credential::{DecodeError, ExecInfoError, LifetimeError, PairError};
 use credbroker_plugin::{ProfileError, ProviderProblem, ResolveError};
-use credbroker_runner::RunErrorKind;
+use credbroker_runner::{RunErrorKind, StoredError};
 
 /// The stable reason why a request leads to no run.
 pub(crate) fn resolve_reason(error: &ResolveError) -> Reason {
@@ -13,7 +13,10 @@ pub(crate) fn resolve_reason(error: &ResolveError) -> Reason {
         ResolveError::AmbiguousProvider(..) => Reason::AmbiguousProvider,
         ResolveError::NoHub(_) => Reason::HubNotConfigured,
         ResolveError::Profile(_, source) => profile_reason(source),
-        ResolveError::ProfileNotAllowed(_) | ResolveError::ProviderNotAllowed(_) => Reason::PeerDenied,
+        ResolveError::ContextMismatch(..) => Reason::ClusterMismatch,
+        ResolveError::ContextNotAllowed(_)
+        | ResolveError::ProfileNotAllowed(_)
+        | ResolveError::ProviderNotAllowed(_) => Reason::PeerDenied,
         ResolveError::ProfileUnread(..) => Reason::HubUnavailable,
         ResolveError::Provider(_, problem) => match problem {
             ProviderProblem::ClusterConfig(..)
@@ -30,7 +33,7 @@ pub(crate) fn resolve_reason(error: &ResolveError) -> Reason {
             }
             ProviderProblem::VariableNotAllowed(..) => Reason::VariableNotAllowed,
         },
-        ResolveError::UnknownContext(_) => Reason::UnknownContext,
+        ResolveError::UnknownContext(_) | ResolveError::UnusableContext(..) => Reason::UnknownContext,
         ResolveError::UnknownDefinition(..) => Reason::UnknownDefinition,
         ResolveError::UnknownProfile(_) => Reason::UnknownClusterProfile,
         ResolveError::UnknownProvider(..) => Reason::UnknownProvider,
@@ -53,24 +56,9 @@ pub(crate) fn cache_reason(error: &CacheError) -> Reason {
         CacheError::Pending(_) => Reason::RunPending,
         CacheError::Retired(_) => Reason::ProviderChanged,
         CacheError::Unattended(_) => Reason::InteractionRequired,
-        CacheError::Lifetime(_, LifetimeError::Certificate(_)) => Reason::CertExpired,
-        CacheError::Lifetime(_, LifetimeError::Credential(_)) => Reason::ExpiredOutput,
-        CacheError::Lifetime(_, LifetimeError::NotYetValid(_)) => Reason::OutputInvalid,
+        CacheError::Lifetime(_, source) => lifetime_reason(*source),
         CacheError::Run(error) => match &error.kind {
-            RunErrorKind::Decode(source) => match source {
-                DecodeError::BadTimestamp { .. } => Reason::BadTimestamp,
-                DecodeError::HalfPair { .. } | DecodeError::NoCredential | DecodeError::NoStatus => {
-                    Reason::NoCredential
-                }
-                DecodeError::Pair(PairError::KeyMismatch | PairError::LeafNotFirst { .. }) => {
-                    Reason::KeyMismatch
-                }
-                DecodeError::VersionMismatch { .. } | DecodeError::VersionMissing { .. } => {
-                    Reason::VersionMismatch
-                }
-                // The plugin printed something else than a valid credential.
-                _ => Reason::OutputInvalid,
-            },
+            RunErrorKind::Decode(source) => decode_reason(source),
             RunErrorKind::ArgumentsTooLong(_) | RunErrorKind::ExecInfo(ExecInfoError::TooLarge(..)) => {
                 Reason::ExecInfoTooLarge
             }
@@ -85,9 +73,41 @@ pub(crate) fn cache_reason(error: &CacheError) -> Reason {
             | RunErrorKind::Spawn(_)
             | RunErrorKind::Unanswered => Reason::SpawnFailed,
             RunErrorKind::Recursion => Reason::Recursion,
+            RunErrorKind::Stored(error) => stored_reason(error),
             RunErrorKind::Signal(_) => Reason::PluginSignal,
             RunErrorKind::Throttled { .. } => Reason::IssuerThrottled,
             RunErrorKind::Timeout(..) => Reason::PluginTimeout,
         },
+    }
+}
+
+fn lifetime_reason(error: LifetimeError) -> Reason {
+    match error {
+        LifetimeError::Certificate(_) => Reason::CertExpired,
+        LifetimeError::Credential(_) => Reason::ExpiredOutput,
+        LifetimeError::NotYetValid(_) => Reason::OutputInvalid,
+    }
+}
+
+fn decode_reason(error: &DecodeError) -> Reason {
+    match error {
+        DecodeError::BadTimestamp { .. } => Reason::BadTimestamp,
+        DecodeError::HalfPair { .. } | DecodeError::NoCredential | DecodeError::NoStatus => {
+            Reason::NoCredential
+        }
+        DecodeError::Pair(PairError::KeyMismatch | PairError::LeafNotFirst { .. }) => Reason::KeyMismatch,
+        DecodeError::VersionMismatch { .. } | DecodeError::VersionMissing { .. } => Reason::VersionMismatch,
+        // The plugin printed something else than a valid credential.
+        _ => Reason::OutputInvalid,
+    }
+}
+
+fn stored_reason(error: &StoredError) -> Reason {
+    match error {
+        StoredError::Empty(_) | StoredError::Unreadable(..) => Reason::NoCredential,
+        StoredError::Invalid(source) => decode_reason(source),
+        StoredError::Lifetime(source) => lifetime_reason(*source),
+        StoredError::Unanswered => Reason::SpawnFailed,
+        StoredError::Untrusted(..) => Reason::PluginNotAllowed,
     }
 }

@@ -8,9 +8,10 @@ use credbroker_credential::{
     ApiVersion, DecodeError, ExecInfoError, LifetimeError, PairError, decode, document::Position,
 };
 use credbroker_plugin::{
-    Command, Definition, ProfileError, ProfileName, ProviderProblem, Refusal, Retirement, access::Verb,
+    Command, ContextId, Definition, ProfileError, ProfileName, ProviderProblem, Refusal, Retirement,
+    access::Verb,
 };
-use credbroker_runner::{RunError, RunErrorKind};
+use credbroker_runner::{RunError, RunErrorKind, StoredError};
 use credbroker_uds_server::{Full, Limit, Refusal as Refused, Who};
 
 const AT: Position = Position { line: 3, column: 7 };
@@ -109,6 +110,20 @@ fn cache_errors() -> Vec<CacheError> {
     errors.extend(run_errors().into_iter().map(CacheError::Run));
     let decode = |source| CacheError::Run(RunError::new(command(), RunErrorKind::Decode(source)));
     errors.extend(decode_errors().into_iter().map(decode));
+    let file = || "/home/jane/token".into();
+    let stored = [
+        StoredError::Empty(file()),
+        StoredError::Invalid(DecodeError::TokenBlank(AT)),
+        StoredError::Lifetime(LifetimeError::Certificate(ago)),
+        StoredError::Lifetime(LifetimeError::Credential(ago)),
+        StoredError::Lifetime(LifetimeError::NotYetValid(ago)),
+        StoredError::Unanswered,
+        StoredError::Unreadable(file(), Arc::new(io::ErrorKind::PermissionDenied.into())),
+        StoredError::Untrusted(file(), "users other than its owner can write it".into()),
+    ];
+    let stored =
+        stored.map(|error| RunError::new("/home/jane/.kube/config", RunErrorKind::Stored(error.into())));
+    errors.extend(stored.map(CacheError::Run));
     errors
 }
 
@@ -129,7 +144,10 @@ fn resolve_errors() -> Vec<ResolveError> {
                 .into(),
         ),
         of_provider(ProviderProblem::IdentityConflict("AWS_PROFILE".into(), true)),
+        ResolveError::ContextMismatch("paris".into(), "its server is different"),
+        ResolveError::ContextNotAllowed("paris".into()),
         ResolveError::UnknownContext("paris".into()),
+        ResolveError::UnusableContext("paris".into(), "it names no cluster".into()),
         ResolveError::UnknownDefinition("cloud".into(), "12ab".into(), Vec::new()),
         ResolveError::UnknownDefinition(
             "cloud".into(),
@@ -205,7 +223,16 @@ fn every_error_has_its_reason_code_and_text() {
     let retry_after = Duration::from_secs(4);
     let failed =
         cache_errors().into_iter().map(|error| failed(&cloud(), &Failed { retry_after, ..error.into() }));
-    let unresolved = resolve_errors().into_iter().map(|error| unresolved(&error, &paris()));
+    let source = |error: &ResolveError| match error {
+        ResolveError::ContextMismatch(name, _)
+        | ResolveError::ContextNotAllowed(name)
+        | ResolveError::UnknownContext(name)
+        | ResolveError::UnusableContext(name, _) => {
+            Source::Context(ContextId { name: name.as_str().into(), digest: "12ab".into() })
+        }
+        _ => paris(),
+    };
+    let unresolved = resolve_errors().into_iter().map(|error| unresolved(&error, &source(&error)));
     let without_subject = [
         draining(),
         invalid("empty"),

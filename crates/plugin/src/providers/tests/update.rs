@@ -2,7 +2,8 @@ use std::{num::NonZeroUsize, time::Duration};
 
 use super::super::*;
 use crate::{
-    ClusterInfo, Command, Definition, Environment, Globs, Issuer, ProviderRef, testing::provider as bare,
+    ClusterInfo, Command, ContextTarget, Definition, Environment, Globs, Issuer, ProviderRef,
+    StoredCredential, StoredValue, testing::provider as bare,
 };
 use credbroker_credential::Cluster;
 
@@ -113,4 +114,79 @@ fn the_files_are_those_of_the_providers_in_force() {
     let file = |name| &entry(&succession.providers, name).file;
     assert!(Arc::ptr_eq(file("b"), &entry(&old, "b").file));
     assert_eq!(succession.providers.files.len(), 3, "b has seen its file, c and d have not");
+}
+
+/// A context whose user has a token in the kubeconfig, and that user.
+fn stored(token: &str) -> Provider {
+    let definition = Definition::new("/kube".into(), "jane", "d");
+    let credential = StoredCredential { token: Some(StoredValue::Inline(token.into())), pair: None };
+    Provider { definition: Some(definition), stored: Some(credential), ..provider("jane") }
+}
+
+fn context(digest: &str, server: &str) -> Context {
+    let target = ContextTarget {
+        cluster: Cluster { server: server.into(), ..Cluster::default() }.into(),
+        user: ("/kube".into(), "jane".into()),
+        gives_cluster: false,
+    };
+    let id = ContextId { name: "paris".into(), digest: digest.into() };
+    Context::new(id, "/kube".into(), "jane", Ok(target))
+}
+
+fn with_context(digest: &str, server: &str, token: &str) -> Providers {
+    Providers::new([]).with_contexts([context(digest, server)], [stored(token)])
+}
+
+fn has_ended(context: &Context) -> bool {
+    let mut ended = std::pin::pin!(context.ended());
+    ended.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())).is_ready()
+}
+
+#[test]
+fn a_context_is_found_by_its_name_and_its_digest_only_and_its_user_by_no_name() {
+    let providers = with_context("1", "https://a", "abc");
+    let found = |name: &str, digest: &str| {
+        providers.context(&ContextId { name: name.into(), digest: digest.into() }).map(Arc::clone)
+    };
+    let context = found("paris", "1").unwrap();
+    assert!(providers.entry_of(&context).unwrap().provider.stored.is_some());
+    assert!(found("paris", "2").is_err() && found("rome", "1").is_err());
+    assert!(providers.entry(&ProviderRef::from("jane")).is_err());
+    assert!(providers.names().is_empty() && providers.iter().next().is_none() && providers.files.is_empty());
+}
+
+#[test]
+fn a_context_ends_when_its_digest_is_gone_or_leads_elsewhere() {
+    let old = with_context("1", "https://a", "abc");
+    let before = Arc::clone(old.contexts().next().unwrap());
+    let same = ProviderUpdate::of(with_context("1", "https://a", "abc"), &old);
+    same.commit();
+    assert!(same.changes.is_empty() && !has_ended(&before));
+    let after = same.providers.contexts().next().unwrap();
+    assert!(Arc::ptr_eq(after, &before));
+    for newer in [with_context("2", "https://a", "abc"), with_context("1", "https://b", "abc")] {
+        let old = with_context("1", "https://a", "abc");
+        let before = Arc::clone(old.contexts().next().unwrap());
+        let update = ProviderUpdate::of(newer, &old);
+        assert!(!has_ended(&before), "nothing happens before the commit");
+        update.commit();
+        assert!(has_ended(&before) && !has_ended(update.providers.contexts().next().unwrap()));
+        assert!(!update.changes.is_empty());
+    }
+}
+
+#[test]
+fn a_new_token_in_the_kubeconfig_retires_the_one_before() {
+    let old = with_context("1", "https://a", "abc");
+    let context = Arc::clone(old.contexts().next().unwrap());
+    let provider = Arc::clone(&old.entry_of(&context).unwrap().provider);
+    ProviderUpdate::of(with_context("1", "https://a", "abc"), &old).commit();
+    assert_eq!(provider.state.retirement(), None);
+    let update = ProviderUpdate::of(with_context("1", "https://a", "def"), &old);
+    update.commit();
+    assert_eq!(provider.state.retirement(), Some(Retirement::Changed));
+    assert!(!update.changes.is_empty() && !has_ended(&context), "it is the same context");
+    ProviderUpdate::of(Providers::new([]), &update.providers).commit();
+    let renewed = &update.providers.entry_of(&context).unwrap().provider;
+    assert_eq!(renewed.state.retirement(), Some(Retirement::Removed));
 }

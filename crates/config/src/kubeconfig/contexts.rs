@@ -1,0 +1,180 @@
+//! The contexts of kubeconfigs: each is a cluster, and a user who runs a plugin or has a credential.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    path::PathBuf,
+    sync::Arc,
+};
+
+use bytes::Bytes;
+
+use super::{
+    clusters::{ByName, by_name, cluster_of},
+    context_digest::ContextDigest,
+    files::{Kubeconfig, Mode, Named},
+    stored::{UserKind, kind, provider},
+};
+use crate::problem::{Problem, Report};
+use credbroker_credential::Cluster;
+use credbroker_plugin::{Context, ContextId, ContextTarget, Provider};
+
+/// The contexts of kubeconfigs, and the providers of those users who run no plugin.
+#[derive(Debug, Default)]
+pub(crate) struct Contexts {
+    pub(crate) contexts: Vec<Context>,
+    pub(crate) stored: Vec<Provider>,
+}
+
+impl Contexts {
+    /// Whether one of them has a credential without a plugin.
+    pub(crate) fn serve(&self) -> bool {
+        !self.stored.is_empty()
+    }
+}
+
+/// A kubeconfig, and the name of a user in it.
+type Identity = (PathBuf, Arc<str>);
+
+impl Kubeconfig {
+    /// The contexts. `providers` are all of the configuration. A context leads to the user and the cluster of the same file,
+    /// or to the first ones of these names. A list that is used as one kubeconfig (`Mode::Ambient`) has one context of each
+    /// name, which leads to the first ones in any case.
+    ///
+    /// What is wrong with a context is only the reason why it cannot be used.
+    pub(crate) fn read_contexts(&self, providers: &[Provider], mode: Mode, report: &Report) -> Contexts {
+        let mut reader = Reader::new(providers, report);
+        let (users, clusters) = (by_name(self.users()), by_name(self.first_of_each("clusters")));
+        let mut contexts = Vec::new();
+        if mode == Mode::Ambient {
+            contexts.extend(self.contexts().iter().map(|context| reader.context(context, &users, &clusters)));
+        } else {
+            for file in &self.files {
+                let (mut users, mut clusters) = (users.clone(), clusters.clone());
+                users.extend(by_name(file.items("users")));
+                clusters.extend(by_name(file.items("clusters")));
+                let read = file.items("contexts").map(|context| reader.context(&context, &users, &clusters));
+                contexts.extend(read);
+            }
+        }
+        Contexts { contexts, stored: reader.stored.into_values().collect() }
+    }
+}
+
+/// Reads each cluster, each user and each file of authorities once.
+struct Reader<'a> {
+    /// The users that are providers.
+    users: HashMap<&'a Identity, &'a Provider>,
+    /// The names of the providers that the configuration itself defines. A rule for such a name allows nothing else.
+    configured: HashSet<&'a str>,
+    report: &'a Report,
+    clusters: HashMap<Identity, Result<Arc<Cluster>, String>>,
+    authorities: HashMap<PathBuf, Bytes>,
+    stored: BTreeMap<Identity, Provider>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(providers: &'a [Provider], report: &'a Report) -> Self {
+        let identity = |provider: &'a Provider| Some((&provider.definition.as_ref()?.identity, provider));
+        let configured = providers.iter().filter(|provider| provider.definition.is_none());
+        Self {
+            users: providers.iter().filter_map(identity).collect(),
+            configured: configured.map(|provider| &*provider.name).collect(),
+            report,
+            clusters: HashMap::new(),
+            authorities: HashMap::new(),
+            stored: BTreeMap::new(),
+        }
+    }
+
+    fn context(&mut self, context: &Named<'_>, users: &ByName<'_>, clusters: &ByName<'_>) -> Context {
+        let mut digest = ContextDigest::new();
+        digest.definition(context);
+        let cluster = clusters.get(context.text("cluster")).map(|named| {
+            digest.definition(named);
+            self.cluster(named)
+        });
+        let cluster = cluster.unwrap_or_else(|| Err(absent("cluster", context.text("cluster"))));
+        if let Ok(cluster) = &cluster {
+            digest.cluster(cluster);
+        }
+        let user = users.get(context.text("user")).map(|named| {
+            digest.definition(named);
+            self.user(named)
+        });
+        let user = user.unwrap_or_else(|| Err(absent("user", context.text("user"))));
+        let outcome = cluster.and_then(|cluster| {
+            let provider = user?;
+            // A provider of a user has a definition.
+            let definition = provider.definition.as_ref().ok_or_else(String::new)?;
+            digest.text(&definition.digest);
+            let user = definition.identity.clone();
+            Ok(ContextTarget { gives_cluster: provider.provide_cluster_info, cluster, user })
+        });
+        if let Ok(target) = &outcome
+            && let Some(stored) = self.stored.get_mut(&target.user)
+            && !stored.clusters.contains(&target.cluster)
+        {
+            stored.clusters.push(Cluster::clone(&target.cluster));
+        }
+        let id = ContextId { name: context.name.into(), digest: digest.finish().into() };
+        Context::new(id, context.identity.to_owned(), context.text("user"), outcome.map_err(Arc::from))
+    }
+
+    fn cluster(&mut self, named: &Named<'_>) -> Result<Arc<Cluster>, String> {
+        let Self { report, authorities, clusters, .. } = self;
+        let read = clusters.entry(identity(named)).or_insert_with(|| {
+            let (read, problems) = report.aside(|aside| cluster_of(named, authorities, aside));
+            read.map(Arc::new).ok_or_else(|| messages(&problems))
+        });
+        read.clone()
+    }
+
+    fn user(&mut self, named: &Named<'_>) -> Result<Provider, String> {
+        let name = named.name.escape_debug();
+        let (identity, kind) = (identity(named), kind(named)?);
+        let credential = match kind {
+            UserKind::Plugin => {
+                let unread = || {
+                    format!("its user `{name}` does not become a provider; the log of the broker says why")
+                };
+                let provider = self.users.get(&identity).ok_or_else(unread)?;
+                if provider.definition.as_ref().is_some_and(|definition| definition.is_outdated) {
+                    return Err(format!(
+                        "the stanza of its user `{name}` was edited, and the arguments of its credbroker-exec do not describe it; run `credbroker kubeconfig inject`"
+                    ));
+                }
+                return Ok(Provider::clone(provider));
+            }
+            UserKind::Stored(credential) => credential,
+        };
+        if self.configured.contains(named.name) {
+            return Err(format!(
+                "its user has the name of the provider `{name}` in the configuration; rename one of them"
+            ));
+        }
+        if named.name.is_empty() || named.name.chars().any(char::is_control) {
+            return Err("the name of its user is empty or has control characters".to_owned());
+        }
+        let provider = self.stored.entry(identity).or_insert_with(|| provider(credential, named));
+        Ok(provider.clone())
+    }
+}
+
+fn identity(named: &Named<'_>) -> Identity {
+    (named.identity.to_owned(), named.name.into())
+}
+
+fn absent(what: &str, name: &str) -> String {
+    if name.is_empty() {
+        format!("it names no {what}")
+    } else {
+        format!("it names the {what} `{}`, which is not there", name.escape_debug())
+    }
+}
+
+fn messages(problems: &[Problem]) -> String {
+    problems.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests;
