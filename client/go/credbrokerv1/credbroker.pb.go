@@ -452,7 +452,7 @@ type CredentialRef struct {
 	//	*CredentialRef_Context
 	Source isCredentialRef_Source `protobuf_oneof:"source"`
 	// The cluster from `spec.cluster` of KUBERNETES_EXEC_INFO, if the caller has one. For a ClusterProfile or a context, and for a
-	// provider with `clusterInfo: match`, it must match a cluster that the broker knows: `server`, and each of
+	// provider with `clusterInfo: Match`, it must match a cluster that the broker knows: `server`, and each of
 	// `certificate_authority_data`, `tls_server_name` and `config` that is set; otherwise the request fails with
 	// CLUSTER_MISMATCH.
 	Cluster *Cluster `protobuf:"bytes,3,opt,name=cluster,proto3" json:"cluster,omitempty"`

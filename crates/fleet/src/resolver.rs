@@ -27,7 +27,7 @@ pub struct CredentialRequest {
     /// The credential that a request names.
     pub source: Source,
     /// Cluster information that client-go sent to the caller, if any.
-    pub cluster: Option<Cluster>,
+    pub cluster: Option<Box<Cluster>>,
     /// Variables of the caller's environment, as the caller sent them.
     pub env: BTreeMap<String, String>,
     /// The names of those that it sent only because these look like the name of an account, sorted.
@@ -148,7 +148,7 @@ impl Resolver {
         &self,
         ask: &CredentialRequest,
     ) -> Result<(PluginKey, Option<Arc<Context>>), ResolveError> {
-        let (world, cluster) = (self.world.load(), ask.cluster.as_ref());
+        let (world, cluster) = (self.world.load(), ask.cluster.as_deref());
         let sent = Sent { env: &ask.env, by_name: &ask.by_name, origin: ask.origin };
         let (route, context) = world.permitted(&ask.source, cluster, &ask.permit)?;
         route.check(sent, warn)?;
@@ -171,7 +171,7 @@ impl Resolver {
     ) -> Result<(PluginSpec, Option<Arc<Context>>), ResolveError> {
         let CredentialRequest { source, cluster, env, by_name, origin, permit } = ask;
         let (world, sent) = (self.world.load(), Sent { env: &env, by_name: &by_name, origin });
-        let (route, context) = world.permitted(&source, cluster.as_ref(), &permit)?;
+        let (route, context) = world.permitted(&source, cluster.as_deref(), &permit)?;
         route.check(sent, warn)?;
         Ok((route.spec(sent)?, context.map(Arc::clone)))
     }

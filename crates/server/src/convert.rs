@@ -50,7 +50,7 @@ pub(super) fn ask(
     };
     // Where the peer runs matters for its variables only, and reading it takes longer than the rest of a call.
     let origin = if env.is_empty() { Origin::default() } else { access.origin() };
-    let (cluster, permit) = (cluster.map(self::cluster), access.permit(verb));
+    let (cluster, permit) = (cluster.map(|cluster| self::cluster(cluster).into()), access.permit(verb));
     let (env, by_name) = variables(env, account_env);
     Ok(CredentialRequest { source, cluster, env, by_name, origin, permit })
 }

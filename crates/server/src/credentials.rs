@@ -116,7 +116,7 @@ impl<R: PluginRunner> Broker<R> {
         })?;
         trace::names(|| Some(&spec));
         let own = context.as_ref().and_then(|context| Some(&*context.outcome.as_ref().ok()?.cluster));
-        let verify_at = verifiable_at(&spec.provider, spec.target.as_ref(), own.or(ask.cluster.as_ref()));
+        let verify_at = verifiable_at(&spec.provider, spec.target.as_ref(), own.or(ask.cluster.as_deref()));
         Ok((spec, cache::Request { caller, deadline, verify_at, ..cache::Request::default() }, context))
     }
 }

@@ -25,7 +25,7 @@ pub struct Failure {
 #[prost(skip_debug)]
 pub struct CredentialRef {
     /// The cluster from `spec.cluster` of KUBERNETES_EXEC_INFO, if the caller has one. For a ClusterProfile or a context, and for a
-    /// provider with `clusterInfo: match`, it must match a cluster that the broker knows: `server`, and each of
+    /// provider with `clusterInfo: Match`, it must match a cluster that the broker knows: `server`, and each of
     /// `certificate_authority_data`, `tls_server_name` and `config` that is set; otherwise the request fails with
     /// CLUSTER_MISMATCH.
     #[prost(message, optional, tag = "3")]

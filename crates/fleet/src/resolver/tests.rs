@@ -43,7 +43,8 @@ fn refused(providers: &Resolver, ask: CredentialRequest) -> String {
 fn contexts_that_share_a_user_but_differ_in_the_extension_each_get_their_own() {
     let dir = tempfile::tempdir().unwrap();
     let providers = resolver([Provider { provide_cluster_info: true, ..provider("p", plugin(dir.path())) }]);
-    let with = |config| CredentialRequest { cluster: Some(cluster("https://one", config)), ..ask("p") };
+    let with =
+        |config| CredentialRequest { cluster: Some(Box::new(cluster("https://one", config))), ..ask("p") };
     let one = providers.resolve(with(r#"{"audience":"a"}"#)).unwrap();
     let two = providers.resolve(with(r#"{"audience":"b"}"#)).unwrap();
     assert_ne!(one.key, two.key);
@@ -58,10 +59,11 @@ fn a_plugin_that_wants_no_cluster_is_one_run_for_all_of_them() {
     let provider = provider("p", plugin(dir.path()));
     let providers = resolver([provider.clone()]);
     let one = providers
-        .resolve(CredentialRequest { cluster: Some(cluster("https://one", "")), ..ask("p") })
+        .resolve(CredentialRequest { cluster: Some(Box::new(cluster("https://one", ""))), ..ask("p") })
         .unwrap();
-    let two =
-        providers.resolve(CredentialRequest { cluster: Some(cluster("", "no json")), ..ask("p") }).unwrap();
+    let two = providers
+        .resolve(CredentialRequest { cluster: Some(Box::new(cluster("", "no json"))), ..ask("p") })
+        .unwrap();
     assert_eq!((one.key, one.cluster), (two.key, two.cluster));
     let known = Provider { clusters: vec![cluster("https://one", "")], ..provider };
     let three = resolver([known]).resolve(ask("p")).unwrap();
@@ -88,7 +90,8 @@ fn a_caller_that_sends_no_cluster_gets_the_only_one_there_is() {
 fn a_cluster_that_the_plugin_could_not_read_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let providers = resolver([Provider { provide_cluster_info: true, ..provider("p", plugin(dir.path())) }]);
-    let with = |server, config| CredentialRequest { cluster: Some(cluster(server, config)), ..ask("p") };
+    let with =
+        |server, config| CredentialRequest { cluster: Some(Box::new(cluster(server, config))), ..ask("p") };
     insta::assert_snapshot!(refused(&providers, with("", "")), @"provider `p`: the caller sent a cluster whose `server` is empty");
     insta::assert_snapshot!(refused(&providers, with("https://one", "{\n\"canary\"")), @"provider `p`: the exec extension of the cluster that the caller sent is not valid JSON (line 2, column 8)");
 }
@@ -156,7 +159,7 @@ fn a_key_is_found_without_the_run_that_it_names() {
         [None, Some(cluster("https://one", "")), Some(cluster("https://two", "{}"))].into_iter().flat_map(
             move |cluster| {
                 [&[][..], &[("HOME", "/x")], &[("A", "1")], &[("A", "2"), ("HOME", "/x")]]
-                    .map(|env| with(cluster.clone(), env))
+                    .map(|env| with(cluster.clone().map(Box::new), env))
             },
         )
     };
@@ -290,7 +293,7 @@ fn a_message_fits_a_header_and_steers_no_terminal() {
 #[test]
 fn debug_of_a_request_shows_no_values() {
     let ask = CredentialRequest {
-        cluster: Some(cluster("https://one", "canary")),
+        cluster: Some(Box::new(cluster("https://one", "canary"))),
         env: [("A".into(), "canary".into())].into(),
         ..ask("p")
     };
@@ -300,7 +303,7 @@ fn debug_of_a_request_shows_no_values() {
     let caller_env = Globs::new(["A"]);
     let provider =
         Provider { env, caller_env, provide_cluster_info: true, ..provider("p", plugin(dir.path())) };
-    let ask = CredentialRequest { cluster: Some(cluster("https://one", "\"canary\"")), ..ask };
+    let ask = CredentialRequest { cluster: Some(Box::new(cluster("https://one", "\"canary\""))), ..ask };
     let spec = resolver([provider]).resolve(ask).unwrap();
     assert_eq!(spec.caller_env["A"], "canary");
     assert!(!format!("{spec:?}").contains("canary"));

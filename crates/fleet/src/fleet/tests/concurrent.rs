@@ -61,8 +61,11 @@ fn ask_twice(resolver: &Resolver, number: usize) -> Option<()> {
     assert!(id.starts_with(&format!("{number}.")), "asked for {number}, got {id}");
     let sent = Cluster { server: format!("https://{id}"), ..Cluster::default() };
     let source = Source::Provider("p".into());
-    match resolver.resolve(CredentialRequest { source, cluster: Some(sent), ..CredentialRequest::default() })
-    {
+    match resolver.resolve(CredentialRequest {
+        source,
+        cluster: Some(Box::new(sent)),
+        ..CredentialRequest::default()
+    }) {
         Ok(found) => assert_eq!((self::id(&found), found.key), (id, spec.key)),
         Err(ResolveError::Provider(_, ProviderProblem::ClusterMismatch(..))) => {} // it has moved meanwhile
         Err(error) => panic!("{number}: {error}"),

@@ -101,7 +101,7 @@ fn a_cluster_leads_only_to_profiles_that_the_caller_may_use() {
     };
     let resolver = with_fleet([matching]);
     apply(&resolver, "paris", "p", &paris());
-    let sent = || CredentialRequest { cluster: Some(sent_paris()), ..ask("p") };
+    let sent = || CredentialRequest { cluster: Some(Box::new(sent_paris())), ..ask("p") };
     let found = |profiles: &[&str]| resolver.resolve(with(&permit(&["p"], profiles), sent()));
     assert_eq!(found(&[]).unwrap().target.as_ref().unwrap().profile, named("paris"));
     assert_eq!(found(&["fleet/p*"]).unwrap().target.as_ref().unwrap().profile, named("paris"));
@@ -117,7 +117,8 @@ async fn a_request_that_is_forbidden_does_not_wait_for_the_hub() {
     #[expect(clippy::disallowed_methods, reason = "tokio's paused clock is the test's clock")]
     let started = Instant::now();
     let none = permit(&["other"], &["other/*"]);
-    for ask in [by_profile("paris"), CredentialRequest { cluster: Some(sent_paris()), ..ask("p") }] {
+    for ask in [by_profile("paris"), CredentialRequest { cluster: Some(Box::new(sent_paris())), ..ask("p") }]
+    {
         resolver.settled(&with(&none, ask)).await;
     }
     assert_eq!(started.elapsed(), Duration::ZERO);

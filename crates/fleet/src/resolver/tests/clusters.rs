@@ -13,7 +13,7 @@ fn matching(dir: &Path) -> Provider {
 }
 
 fn with(cluster: Option<Cluster>) -> CredentialRequest {
-    CredentialRequest { cluster, ..ask("p") }
+    CredentialRequest { cluster: cluster.map(Box::new), ..ask("p") }
 }
 
 #[test]

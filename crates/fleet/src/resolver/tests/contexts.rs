@@ -51,8 +51,10 @@ fn by_context(name: &str) -> CredentialRequest {
 #[test]
 fn a_context_is_the_same_run_as_its_user_for_its_cluster() {
     let resolver = resolver();
-    let with_cluster =
-        |name: &str, server: &str| CredentialRequest { cluster: Some(cluster(server, "")), ..ask(name) };
+    let with_cluster = |name: &str, server: &str| CredentialRequest {
+        cluster: Some(Box::new(cluster(server, ""))),
+        ..ask(name)
+    };
     let key = |ask: CredentialRequest| {
         let key = resolver.key(&ask).unwrap();
         assert_eq!(resolver.resolve(ask).unwrap().key, key);
@@ -73,8 +75,10 @@ fn a_context_is_the_same_run_as_its_user_for_its_cluster() {
 fn a_caller_that_sends_a_cluster_sends_that_of_the_context() {
     let resolver = resolver();
     for name in ["paris", "lyon", "oslo"] {
-        let sent =
-            |server: &str| CredentialRequest { cluster: Some(cluster(server, "")), ..by_context(name) };
+        let sent = |server: &str| CredentialRequest {
+            cluster: Some(Box::new(cluster(server, ""))),
+            ..by_context(name)
+        };
         assert!(resolver.resolve(sent(&format!("https://{name}/"))).is_ok());
         for server in ["https://other", ""] {
             let error = resolver.resolve(sent(server)).unwrap_err();

@@ -166,7 +166,7 @@ fn what_a_caller_sends_beside_a_profile_must_match_it() {
             sent(|sent| sent.proxy_url = "http://mine".into()),
             sent(|sent| sent.disable_compression = true),
         ] {
-            let spec = of(same).unwrap();
+            let spec = of(same.map(Box::new)).unwrap();
             assert_eq!((spec.key, spec.cluster.as_deref()), (key, Some(&sent_paris())), "the broker's own");
         }
         let others = [
@@ -175,7 +175,7 @@ fn what_a_caller_sends_beside_a_profile_must_match_it() {
             sent(|sent| sent.tls_server_name = "tokyo".into()),
             sent(|sent| sent.config = r#"{"audience":"tokyo"}"#.into()),
         ];
-        let errors = others.map(|other| of(other).unwrap_err().to_string()).join("\n");
+        let errors = others.map(|other| of(other.map(Box::new)).unwrap_err().to_string()).join("\n");
         insta::allow_duplicates! {
             insta::assert_snapshot!(errors, @r"
             provider `p`: the caller sent a cluster that differs from that of ClusterProfile `fleet/paris`: its server is different; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
@@ -258,7 +258,11 @@ fn who_holds_a_run_for_a_profile_can_follow_it() {
     let spec = resolver.resolve(by_profile("paris")).unwrap();
     assert!(
         resolver
-            .follow(&resolver.resolve(CredentialRequest { cluster: Some(sent_paris()), ..ask("p") }).unwrap())
+            .follow(
+                &resolver
+                    .resolve(CredentialRequest { cluster: Some(Box::new(sent_paris())), ..ask("p") })
+                    .unwrap()
+            )
             .is_none()
     );
     apply(&resolver, "paris", "p", &json!({"server": "https://elsewhere"}));

@@ -87,7 +87,7 @@ async fn an_attempt_that_begins_too_late_is_not_waited_for() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cluster_that_must_match_is_waited_for_too() {
-    let ask = || CredentialRequest { cluster: Some(sent_paris()), ..ask("p") };
+    let ask = || CredentialRequest { cluster: Some(Box::new(sent_paris())), ..ask("p") };
     assert_eq!(waits(&unread(), ask(), Some(SYNCED)).await, SECOND);
 }
 
@@ -99,8 +99,8 @@ async fn what_needs_no_hub_does_not_wait() {
     let cluster = || Some(sent_paris());
     for ask in [
         ask("p"),
-        CredentialRequest { cluster: cluster(), ..ask("believing") },
-        CredentialRequest { cluster: cluster(), ..ask("none") },
+        CredentialRequest { cluster: cluster().map(Box::new), ..ask("believing") },
+        CredentialRequest { cluster: cluster().map(Box::new), ..ask("none") },
     ] {
         assert_eq!(waits(&unread(), ask, None).await, Duration::ZERO);
     }
