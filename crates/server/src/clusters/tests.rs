@@ -45,6 +45,10 @@ impl Clock for TokioClock {
     }
 }
 
+fn asked(namespace: Option<&str>) -> pb::WatchClustersRequest {
+    pb::WatchClustersRequest { namespace: namespace.map(str::to_owned), include_contexts: false }
+}
+
 type Watch = Pin<Box<dyn Stream<Item = Bytes> + Send>>;
 
 struct Setup {
@@ -73,8 +77,7 @@ impl Setup {
 
     async fn watch(&self, namespace: Option<&str>) -> Watch {
         let slot = self.slots.acquire().unwrap();
-        let mut response =
-            self.clusters.follow(namespace.map(str::to_owned), Access::of_the_owner(), slot).await;
+        let mut response = self.clusters.follow(asked(namespace), Access::of_the_owner(), slot).await;
         let frames = messages(response.extensions_mut().remove::<Preencoded>().unwrap().into_body().unwrap());
         frames.map(Result::unwrap).boxed()
     }
@@ -352,7 +355,7 @@ async fn a_watch_shows_only_what_the_peer_may_see_and_follows_the_rules() {
     let policies = watch::Sender::new(listing(&["fleet/*"]));
     let access = Access::of_uid(7, policies.subscribe());
     let slot = setup.slots.acquire().unwrap();
-    let mut response = setup.clusters.follow(None, Arc::clone(&access), slot).await;
+    let mut response = setup.clusters.follow(asked(None), Arc::clone(&access), slot).await;
     let mut frames = messages(response.extensions_mut().remove::<Preencoded>().unwrap().into_body().unwrap());
     let mut seen = async || {
         let message = crate::preencoded::message(&frames.next().await.unwrap()?).unwrap();
