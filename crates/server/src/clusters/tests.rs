@@ -250,7 +250,7 @@ async fn a_list_begins_with_how_it_is_now_and_comes_in_pages() {
     }
     let (first, token) = setup.list(None).await;
     assert_eq!(first, names(&["a"]));
-    assert!(token.as_ref().is_some_and(|token| token.ends_with(r#".["fleet","a"]"#)), "{token:?}");
+    assert!(token.as_ref().is_some_and(|token| token.ends_with(r#".[false,"fleet","a"]"#)), "{token:?}");
     assert_eq!(setup.list(token).await, (names(&["b"]), None));
     setup.apply("fleet", "0", 0);
     assert_eq!(setup.list(None).await.0, names(&["0", "a"]), "as it is now");
