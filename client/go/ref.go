@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A Ref names one credential, with what the caller contributes to it. [Provider] and [ClusterProfile] make one. It is
+// A Ref names one credential, with what the caller contributes to it. [Provider], [ClusterProfile] and [Context] make one. It is
 // immutable, and printing it shows no value of the environment.
 type Ref struct {
 	// As String shows it, and as errors do.
@@ -29,6 +29,13 @@ func ClusterProfile(namespace, name string) Ref {
 	profile := &pb.ClusterProfileRef{Namespace: namespace, Name: name}
 	source := &pb.CredentialRef_ClusterProfile{ClusterProfile: profile}
 	return newRef("clusterprofile/"+namespace+"/"+name, "cluster "+namespace+"/"+name, &pb.CredentialRef{Source: source})
+}
+
+// Context names the credential of a context of a kubeconfig that the broker reads. The digest is the one that `credbroker
+// clusters --contexts` prints: if the context is changed, requests with it fail with [ReasonUnknownContext].
+func Context(name, digest string) Ref {
+	source := &pb.CredentialRef_Context{Context: &pb.ContextRef{Name: name, Digest: digest}}
+	return newRef("context/"+name, "context "+name, &pb.CredentialRef{Source: source})
 }
 
 // WithDefinition returns a Ref to the provider that a certain kubeconfig defines. The digest is the one that `credbroker
@@ -59,7 +66,7 @@ func (r Ref) WithCluster(cluster Cluster) Ref {
 	return r.with(func(message *pb.CredentialRef) { message.Cluster = cluster.toMessage() })
 }
 
-// String returns the kind and the name: provider/NAME or clusterprofile/NAMESPACE/NAME.
+// String returns the kind and the name: provider/NAME, clusterprofile/NAMESPACE/NAME or context/NAME.
 func (r Ref) String() string { return r.name }
 
 // GoString returns the same as String.

@@ -21,7 +21,7 @@ use tonic::Streaming;
 use self::items::items;
 use crate::{
     clock,
-    cluster_state::{ClusterChanges, ClusterList, ClusterState, HubState},
+    cluster_state::{ClusterChanges, ClusterList, ClusterState, ContextState, HubState},
     connect::connect,
     credential::Credential,
     deadline::CallDeadline,
@@ -220,6 +220,26 @@ impl Client {
             page_token = page.next_page_token;
             if page_token.is_none() {
                 return Ok(list);
+            }
+        }
+    }
+
+    /// The contexts of the kubeconfigs that the broker reads, sorted by name and digest.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::credential`].
+    pub async fn contexts(&self) -> Result<Vec<ContextState>, Error> {
+        let (mut contexts, mut page_token) = (Vec::new(), None);
+        loop {
+            let request = ListClustersRequest { include_contexts: true, page_token, ..Default::default() };
+            let deadline = self.deadline(ANSWER);
+            let mut rpc = self.rpc();
+            let page = deadline.response(&self.socket, rpc.list_clusters(deadline.request(request))).await?;
+            contexts.extend(page.clusters.into_iter().filter_map(ContextState::from_message));
+            page_token = page.next_page_token;
+            if page_token.is_none() {
+                return Ok(contexts);
             }
         }
     }

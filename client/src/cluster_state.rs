@@ -34,6 +34,38 @@ pub struct ClusterState {
     pub failure: Option<Failure>,
 }
 
+/// A context of a kubeconfig that the broker reads. It holds no secrets.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "_serialize", derive(serde::Serialize), serde(rename_all = "camelCase"))]
+#[non_exhaustive]
+pub struct ContextState {
+    /// Its name.
+    pub name: String,
+    /// The digest of its definition, for [`CredentialRef::context`](crate::CredentialRef::context).
+    pub digest: String,
+    /// The provider of its user. `None`: the user has a token or a client certificate, or the context cannot be used.
+    pub provider: Option<String>,
+    /// How to reach its cluster. `None`: the context cannot be used.
+    pub cluster: Option<Cluster>,
+    /// Whether there is a credential for it.
+    pub readiness: Readiness,
+    /// Why it is not ready.
+    pub failure: Option<Failure>,
+}
+
+impl ContextState {
+    /// `None`: it is a `ClusterProfile`.
+    pub(crate) fn from_message(message: v1::ClusterState) -> Option<Self> {
+        let readiness = Readiness::from_message(message.readiness());
+        let v1::ClusterState { context: Some(v1::ContextRef { digest, name }), .. } = message else {
+            return None;
+        };
+        let v1::ClusterState { provider, cluster, failure, .. } = message;
+        let (cluster, failure) = (cluster.map(Cluster::from_message), failure.map(Failure::from_message));
+        Some(Self { name, digest, provider, cluster, readiness, failure })
+    }
+}
+
 /// Whether there is a credential for a cluster.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[cfg_attr(feature = "_serialize", derive(serde::Serialize), serde(rename_all = "lowercase"))]

@@ -121,7 +121,7 @@ pub use authenticate::Destination;
 pub use client::Client;
 #[cfg(feature = "async")]
 #[doc(hidden)]
-pub use cluster_state::{ClusterChanges, ClusterList};
+pub use cluster_state::{ClusterChanges, ClusterList, ContextState};
 #[doc(hidden)]
 pub use credbroker_proto::Code;
 #[cfg(feature = "async")]

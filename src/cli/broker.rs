@@ -184,6 +184,7 @@ impl SourceArgs {
 pub(super) fn held_of(source: Source) -> Selector {
     match source {
         Source::ClusterProfile(profile) => Selector::ClusterProfile(profile),
+        Source::Context { name, digest } => Selector::Context { name, digest },
         Source::Provider { name, definition: None } => Selector::Provider(name),
         Source::Provider { name: provider, definition: Some(definition) } => {
             Selector::Definition { provider, definition }

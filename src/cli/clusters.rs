@@ -5,7 +5,7 @@ use std::{
     io::{self, Write},
 };
 
-use credbroker_client::{Client, ClusterList, ClusterState, Readiness};
+use credbroker_client::{Client, ClusterList, ClusterState, ContextState, Failure, Readiness};
 use serde_json::json;
 
 use super::{
@@ -37,9 +37,13 @@ use credbroker_plugin::Environment;
 Examples:
   credbroker clusters
   credbroker clusters --namespace fleet
+  credbroker clusters --contexts
   credbroker clusters -o json | jq -r '.clusters[] | .failure.message // empty'"
 )]
 pub(super) struct ClustersArgs {
+    /// List the contexts of the kubeconfigs that the broker reads, instead of ClusterProfiles
+    #[arg(long, conflicts_with = "namespaces")]
+    contexts: bool,
     /// Output format
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Table)]
     output: OutputFormat,
@@ -48,6 +52,12 @@ pub(super) struct ClustersArgs {
 }
 
 pub(super) fn run(args: &ClustersArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
+    if args.contexts {
+        let ask = async |client: Client| client.contexts().await;
+        let contexts = args.query.broker.start_and_ask(console.environment, ask)??;
+        console.print(args.output, || of_contexts(&contexts), || json!({ "contexts": contexts }))?;
+        return Ok(0);
+    }
     let list = args.query.ask(console.environment)?;
     console.print(args.output, || as_table(&list), || json!(list))?;
     warn(&list, console.err)?;
@@ -67,7 +77,7 @@ fn as_table(list: &ClusterList) -> String {
             profile(cluster), // not shortened: other commands take it as an argument
             cell(cluster.provider.as_deref().unwrap_or_default(), NARROW),
             cell(server.unwrap_or_default(), WIDE),
-            state(cluster),
+            state(cluster.readiness, cluster.failure.as_ref()),
             cell(&cluster.kubernetes_version, NARROW),
             cell(&cluster.cluster_manager, NARROW),
         ]
@@ -85,9 +95,32 @@ fn as_table(list: &ClusterList) -> String {
     text
 }
 
-fn state(cluster: &ClusterState) -> String {
-    let state = name(cluster.readiness);
-    cluster.failure.as_ref().map_or_else(|| state.clone(), |failure| format!("{state} ({})", reason(failure)))
+/// With the digest, which distinguishes contexts of one name and which requests need.
+fn of_contexts(contexts: &[ContextState]) -> String {
+    let rows = contexts.iter().map(|context| {
+        let server = context.cluster.as_ref().map(|cluster| cluster.server.as_str());
+        [
+            one_line(&context.name),
+            cell(context.provider.as_deref().unwrap_or_default(), NARROW),
+            cell(server.unwrap_or_default(), WIDE),
+            state(context.readiness, context.failure.as_ref()),
+            one_line(&context.digest),
+        ]
+    });
+    let mut text = unfitted(["CONTEXT", "PROVIDER", "SERVER", "STATE", "DIGEST"], rows);
+    let mut blank = "\n";
+    for context in contexts {
+        if let Some(failure) = context.failure.as_ref().filter(|failure| !failure.message.is_empty()) {
+            text.extend([blank, &one_line(&context.name), ": ", &one_line(&failure.message), "\n"]);
+            blank = "";
+        }
+    }
+    text
+}
+
+fn state(readiness: Readiness, failure: Option<&Failure>) -> String {
+    let state = name(readiness);
+    failure.map_or_else(|| state.clone(), |failure| format!("{state} ({})", reason(failure)))
 }
 
 /// `-` for an empty text, so that every line has as many words as the head.

@@ -119,8 +119,16 @@ fn of_context(
         cluster?;
         anyhow::bail!("{said} has no user; name a provider, or another context");
     };
-    let Some(source) = source_of(kubeconfig, &user, environment) else {
-        anyhow::bail!("{said}: user `{}` runs no plugin; name another context", shown(user.name));
+    let source = source_of(kubeconfig, &user, environment).or_else(|| {
+        // The broker has the credential itself, and computes the same digest.
+        let id = config::stored_context(kubeconfig, context)?;
+        Some(Source::Context { name: id.name.to_string(), digest: id.digest.to_string() })
+    });
+    let Some(source) = source else {
+        anyhow::bail!(
+            "{said}: user `{}` runs no plugin, and has no token or client certificate that the broker can serve; name another context",
+            shown(user.name)
+        );
     };
     let is_sent = user.body.get("exec").and_then(|exec| exec.get("provideClusterInfo"));
     let is_sent = is_sent.and_then(Node::as_bool) == Some(true);
@@ -128,6 +136,7 @@ fn of_context(
     let said = match &source {
         Source::Provider { name, .. } => format!("{said}: user `{}`", shown(name)),
         Source::ClusterProfile(_) => format!("{said}: {source}"),
+        Source::Context { .. } => said,
     };
     Ok((Target { source, cluster }, said))
 }

@@ -166,6 +166,7 @@ fn named(source: &Source) -> [String; 2] {
     match source {
         Source::Provider { name, .. } => ["provider".to_owned(), name.clone()],
         Source::ClusterProfile(profile) => ["cluster".to_owned(), profile.to_string()],
+        Source::Context { name, .. } => ["context".to_owned(), name.clone()],
     }
 }
 

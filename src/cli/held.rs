@@ -140,6 +140,7 @@ pub(super) fn log_out(args: &LogoutArgs, console: &mut Console<'_>) -> anyhow::R
     let what = match &source {
         Source::Provider { name, .. } => format!("provider {}", shown(name)),
         Source::ClusterProfile(profile) => format!("cluster {}", shown(&profile.to_string())),
+        Source::Context { name, .. } => format!("context {}", shown(name)),
     };
     writeln!(console.out, "evicted {} of {what}", counted(evicted.into(), "credential"))?;
     if commands.is_empty() {
@@ -158,6 +159,8 @@ async fn forget(source: &Source, client: &Client) -> Result<(u32, Vec<String>), 
             let cluster = clusters.into_iter().find(|cluster| cluster.profile == *profile);
             (cluster.and_then(|cluster| cluster.provider), None)
         }
+        // No plugin keeps a credential of it.
+        Source::Context { .. } => (None, None),
     };
     let evicted = client.admin().evict(&held_of(source.clone())).await?;
     let is_meant = |known: &ProviderState| {

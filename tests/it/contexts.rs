@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use credbroker_client::{Client, Credential, CredentialRef, Error, Reason, Socket};
+use credbroker_client::{Client, ContextState, Credential, CredentialRef, Error, Reason, Socket};
 use credbroker_plugin::Environment;
 use credbroker_proto::v1::{self as pb, credential_broker_client::CredentialBrokerClient};
 use credbroker_test_support::{Accepts, ApiServer, Broker, FakePlugin, private_directory, private_file};
@@ -293,4 +293,116 @@ async fn a_stored_credential_that_has_expired_is_not_served() {
     let Error::Failed(failure) = error else { panic!("{error}") };
     assert_eq!(failure.reason, Some(Reason::ExpiredOutput));
     assert!(failure.message.contains("the token expired"), "{}", failure.message);
+}
+
+/// What is shown of each context: its name, provider, server, readiness and the reason of a failure.
+fn shown(states: &[ContextState]) -> Vec<String> {
+    let shown = |state: &ContextState| {
+        let provider = state.provider.as_deref().unwrap_or("-");
+        let server = state.cluster.as_ref().map_or("-", |cluster| cluster.server.as_str());
+        let reason =
+            state.failure.as_ref().and_then(|failure| failure.reason).map_or("-", |reason| reason.name());
+        format!("{} {provider} {server} {:?} {reason}", state.name, state.readiness)
+    };
+    states.iter().map(shown).collect()
+}
+
+#[tokio::test]
+async fn a_list_has_the_contexts_and_whether_there_are_credentials_for_them() {
+    let plugin = FakePlugin::builder().token("t").expires_in(3600).build();
+    let failing = FakePlugin::script("exit 1");
+    let users = [
+        ("exec", exec(&plugin, true)),
+        ("failing", exec(&failing, false)),
+        ("impersonating", json!({"token": "t", "as": "root"})),
+        ("static", json!({"token": "t"})),
+    ];
+    let contexts = Contexts::start(&users);
+    let client = contexts.broker.client().await;
+    let before = [
+        "exec user-exec https://exec Idle -",
+        "failing user-failing https://failing Idle -",
+        "impersonating - - Unusable UNKNOWN_CONTEXT",
+        "static - https://static Idle -",
+    ];
+    let listed = client.contexts().await.unwrap();
+    assert_eq!(shown(&listed), before);
+    assert_eq!(listed[0].digest, digest(&contexts.path("kubeconfig"), "exec"));
+    for context in &listed {
+        let reference = CredentialRef::context(&context.name, &context.digest);
+        let is_usable = ["exec", "static"].contains(&context.name.as_str());
+        assert_eq!(client.credential(&reference).await.is_ok(), is_usable, "{}", context.name);
+    }
+    let after = [
+        "exec user-exec https://exec Ready -",
+        "failing user-failing https://failing Failed PLUGIN_EXIT",
+        before[2],
+        "static - https://static Ready -",
+    ];
+    assert_eq!(shown(&client.contexts().await.unwrap()), after);
+    // In pages of one.
+    let mut rpc = CredentialBrokerClient::new(contexts.broker.channel().await);
+    let (mut names, mut page_token) = (Vec::new(), None);
+    loop {
+        let request = pb::ListClustersRequest {
+            page_size: 1,
+            page_token,
+            include_contexts: true,
+            ..Default::default()
+        };
+        let page = rpc.list_clusters(request).await.unwrap().into_inner();
+        names.extend(page.clusters.into_iter().map(|cluster| cluster.context.unwrap().name));
+        page_token = page.next_page_token;
+        if page_token.is_none() {
+            break;
+        }
+    }
+    assert_eq!(names, ["exec", "failing", "impersonating", "static"]);
+    let none = pb::ListClustersRequest {
+        namespace: Some("fleet".into()),
+        include_contexts: true,
+        ..Default::default()
+    };
+    assert!(rpc.list_clusters(none).await.unwrap().into_inner().clusters.is_empty());
+    let without = rpc.list_clusters(pb::ListClustersRequest::default()).await.unwrap_err();
+    assert!(without.message().contains("HUB_NOT_CONFIGURED"), "{}", without.message());
+}
+
+#[tokio::test]
+async fn a_watch_of_clusters_follows_the_contexts() {
+    let contexts = Contexts::start(&[("paris", json!({"token": "t"})), ("rome", json!({"token": "t"}))]);
+    let mut rpc = CredentialBrokerClient::new(contexts.broker.channel().await);
+    let request = pb::WatchClustersRequest { include_contexts: true, ..Default::default() };
+    let mut watch = rpc.watch_clusters(request).await.unwrap().into_inner();
+    let first = timeout(AGES, watch.message()).await.expect("a list").unwrap().unwrap();
+    let names = |states: Vec<pb::ClusterState>| -> Vec<_> {
+        states
+            .into_iter()
+            .map(|state| state.context.unwrap())
+            .map(|context| (context.name, context.digest))
+            .collect()
+    };
+    assert!(first.complete);
+    let old = names(first.changed);
+    assert_eq!(old.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["paris", "rome"]);
+    let mut newer = kubeconfig(&[("paris", json!({"token": "t"})), ("oslo", json!({"token": "t"}))]);
+    newer["clusters"][0]["cluster"]["server"] = json!("https://elsewhere");
+    contexts.write(&newer).await;
+    let second = timeout(AGES, watch.message()).await.expect("changes").unwrap().unwrap();
+    let removed: Vec<_> =
+        second.removed_contexts.into_iter().map(|context| (context.name, context.digest)).collect();
+    assert_eq!(removed, old, "the changed context is removed and added");
+    let added = names(second.changed);
+    assert_eq!(added.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["oslo", "paris"]);
+    assert!(!added.contains(&old[0]));
+}
+
+#[tokio::test]
+async fn a_list_has_only_the_contexts_that_the_caller_may_see() {
+    let uid = rustix::process::geteuid().as_raw();
+    let rule = json!([{"name": "r", "peers": {"uids": [uid]}, "allow": {"providers": ["user-paris"], "verbs": ["list"]}}]);
+    let users = [("paris", json!({"token": "one"})), ("rome", json!({"token": "two"}))];
+    let contexts = Contexts::with(&users, json!({ "access": rule }));
+    let listed = contexts.broker.client().await.contexts().await.unwrap();
+    assert_eq!(shown(&listed), ["paris - https://paris Idle -"]);
 }

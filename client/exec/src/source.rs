@@ -16,6 +16,13 @@ pub enum Source {
     },
     /// The provider of a `ClusterProfile`.
     ClusterProfile(ClusterProfileRef),
+    /// A context of a kubeconfig, whose user has a credential without a plugin.
+    Context {
+        /// Its name.
+        name: String,
+        /// Digest of its definition.
+        digest: String,
+    },
 }
 
 impl From<Source> for CredentialRef {
@@ -26,6 +33,7 @@ impl From<Source> for CredentialRef {
                 Self::provider_definition(name, definition)
             }
             Source::ClusterProfile(profile) => profile.into(),
+            Source::Context { name, digest } => Self::context(name, digest),
         }
     }
 }
@@ -35,6 +43,7 @@ impl fmt::Display for Source {
         match self {
             Self::Provider { name, .. } => write!(f, "provider {name}"),
             Self::ClusterProfile(profile) => write!(f, "ClusterProfile {profile}"),
+            Self::Context { name, .. } => write!(f, "context {name}"),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use credbroker_proto::{
-    v1::{self, ProviderRef},
+    v1::{self, ContextRef, ProviderRef},
     v1alpha1::{
         self, EvictCredentialsRequest, GetBrokerInfoRequest, ListCredentialsRequest, ListProvidersRequest,
         RefreshCredentialsRequest, credential_broker_admin_client::CredentialBrokerAdminClient,
@@ -43,6 +43,13 @@ pub enum Selector {
     },
     /// All credentials for this `ClusterProfile`.
     ClusterProfile(ClusterProfileRef),
+    /// All credentials of this context of a kubeconfig.
+    Context {
+        /// The name of the context.
+        name: String,
+        /// The digest of the context.
+        digest: String,
+    },
     /// The credential with this [`CredentialState::id`].
     Id(String),
 }
@@ -201,6 +208,9 @@ impl Selector {
                 Message::Definition(ProviderRef { name, definition })
             }
             Self::ClusterProfile(profile) => Message::ClusterProfile(profile.clone().into_message()),
+            Self::Context { name, digest } => {
+                Message::Context(ContextRef { digest: digest.clone(), name: name.clone() })
+            }
             Self::Id(id) => Message::Id(id.clone()),
         });
         v1alpha1::CredentialSelector { selector }

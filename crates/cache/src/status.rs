@@ -121,6 +121,18 @@ impl<R: PluginRunner> CredentialCache<R> {
         entries.iter().filter_map(state).collect()
     }
 
+    /// The same of each key that is for no ClusterProfile.
+    pub fn provider_states(&self) -> Vec<(Arc<PluginSpec>, Holding, Option<Failed>)> {
+        let entries = { self.lock().matching(|entry| entry.spec.target.is_none()) };
+        let now = self.now();
+        let state = |entry: &Arc<KeyEntry>| {
+            let state = entry.cell.borrow();
+            let failed = state.failure.as_ref().map(|failure| self.failed(entry, failure, now));
+            (Arc::clone(&entry.spec), holding(&state, now), failed)
+        };
+        entries.iter().map(state).collect()
+    }
+
     fn status_of(&self, entry: &KeyEntry, now: Now) -> KeyStatus {
         let usage = entry.usage(now);
         let paused = self.inner.parts.scheduler.paused(&entry.spec.provider);

@@ -110,17 +110,26 @@ impl fmt::Debug for CredentialRequest {
 pub struct Resolver {
     /// Read on each request, without a lock that a writer could hold.
     world: ArcSwap<World>,
+    /// How often another configuration was put in force.
+    replaced: watch::Sender<u64>,
 }
 
 impl Resolver {
     /// A resolver for the configured providers, and for the fleet if one is read.
     pub fn new(providers: Arc<Providers>, fleet: Option<Arc<Fleet>>) -> Self {
-        Self { world: ArcSwap::from_pointee(World { providers, fleet }) }
+        let world = ArcSwap::from_pointee(World { providers, fleet });
+        Self { world, replaced: watch::Sender::default() }
     }
 
     /// Puts another configuration in force as a whole. Requests that were resolved before continue with the earlier one.
     pub fn replace(&self, providers: Arc<Providers>, fleet: Option<Arc<Fleet>>) {
         self.world.store(Arc::new(World { providers, fleet }));
+        self.replaced.send_modify(|count| *count += 1);
+    }
+
+    /// Notifies when another configuration is in force. The value is how often that happened.
+    pub fn replacements(&self) -> watch::Receiver<u64> {
+        self.replaced.subscribe()
     }
 
     /// The configured providers.

@@ -42,6 +42,8 @@ pub struct ContextTarget {
     pub cluster: Arc<Cluster>,
     /// The kubeconfig that defines the user, and the name of the user there.
     pub user: (PathBuf, Arc<str>),
+    /// Whether the user runs a plugin, so that it is a provider.
+    pub has_plugin: bool,
     /// Whether the credential comes with the cluster, because the plugin receives it.
     pub gives_cluster: bool,
 }

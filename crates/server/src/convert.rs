@@ -89,6 +89,10 @@ pub(super) fn context_id(context: pb::ContextRef, field: &str) -> Result<Context
     Ok(ContextId { name: name.into(), digest: digest.into() })
 }
 
+pub(super) fn context(id: &ContextId) -> pb::ContextRef {
+    pb::ContextRef { digest: id.digest.to_string(), name: id.name.to_string() }
+}
+
 pub(super) fn profile(name: &ProfileName) -> pb::ClusterProfileRef {
     pb::ClusterProfileRef { namespace: name.namespace.to_string(), name: name.name.to_string() }
 }

@@ -209,7 +209,8 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
         request: Request<pb::ListClustersRequest>,
     ) -> Result<Response<pb::ListClustersResponse>, Status> {
         let rights = self.need(&request, "list_clusters", Verb::List)?;
-        Ok(Response::new(self.clusters()?.page(request.into_inner(), rights).await?))
+        let request = request.into_inner();
+        Ok(Response::new(self.clusters(request.include_contexts)?.page(request, rights).await?))
     }
 
     async fn watch_clusters(
@@ -218,13 +219,16 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
     ) -> Result<Response<MessageStream<pb::WatchClustersResponse>>, Status> {
         let (access, slot) = (Arc::clone(Access::of(&request)?), watch_slot(&request)?);
         self.need(&request, "watch_clusters", Verb::List)?;
-        Ok(self.clusters()?.follow(request.into_inner().namespace, access, slot).await)
+        let request = request.into_inner();
+        Ok(self.clusters(request.include_contexts)?.follow(request, access, slot).await)
     }
 }
 
 impl<R: PluginRunner> BrokerService<R> {
-    fn clusters(&self) -> Result<&Arc<Clusters<R>>, Status> {
-        self.broker.resolver.fleet().map(|_| &self.broker.clusters).ok_or_else(status::no_hub)
+    /// Without a hub there are contexts only.
+    fn clusters(&self, with_contexts: bool) -> Result<&Arc<Clusters<R>>, Status> {
+        let is_there = with_contexts || self.broker.resolver.fleet().is_some();
+        if is_there { Ok(&self.broker.clusters) } else { Err(status::no_hub()) }
     }
 
     /// The rights of the caller, if it may do `verb` with anything. Records the decision.

@@ -16,9 +16,12 @@ use super::{
     status::{self, Subject},
 };
 use credbroker_cache::{CacheError, CredentialWatch};
-use credbroker_fleet::resolver::CredentialRequest;
+use credbroker_fleet::resolver::{CredentialRequest, Source};
 use credbroker_observe::trace;
-use credbroker_plugin::{Context, Retirement, access::Verb};
+use credbroker_plugin::{
+    Context, Retirement,
+    access::{CallTarget, Verb},
+};
 use credbroker_runner::PluginRunner;
 use credbroker_uds_server::WatchSlot;
 
@@ -42,12 +45,25 @@ pub(super) fn keeps_right<R: PluginRunner>(
     access: &Arc<Access>,
 ) -> Result<(), Status> {
     match access.resolve(&broker.resolver, &mut ask.clone()) {
+        // Rules make what was removed look like what they forbid. The watch itself notices that.
+        Err(_) if !is_forbidden(broker, ask, access) => Ok(()),
         Err(status) if status.code() == Code::PermissionDenied => {
             Asked::credential((&broker.audit, &broker.resolver), access, Verb::Watch, &ask.source)
                 .decided(Err(status))
         }
         // Other errors are for the watch itself to notice: its credential may go on.
         _ => Ok(()),
+    }
+}
+
+/// Whether a rule is missing for what `ask` names, or may be: what a ClusterProfile or a cluster leads to needs rules too.
+fn is_forbidden<R>(broker: &Broker<R>, ask: &CredentialRequest, access: &Access) -> bool {
+    let may_watch = |name: &str| access.rights().allows(Verb::Watch, CallTarget::Provider(name));
+    let providers = broker.resolver.providers();
+    match &ask.source {
+        Source::Provider(provider) => providers.find(&provider.name).is_ok() || !may_watch(&provider.name),
+        Source::Context(id) => providers.context(id).is_ok_and(|context| !may_watch(&context.user)),
+        Source::ClusterProfile(_) => true,
     }
 }
 

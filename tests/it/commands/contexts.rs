@@ -34,11 +34,13 @@ impl Person {
             .exec_user("dev", &exec(&plugins[3]))
             .exec_user("gke", &exec(&plugins[1]))
             .user("robot", &json!({"token": "c4n4ry"}))
+            .user("basic", &json!({"username": "u", "password": "c4n4ry"}))
             .context("prod", "c", ARN)
             .context("other", "d", ARN)
             .context("legacy", "c", "admin")
             .context("dev", "c", ARN)
             .context("robot", "c", "robot")
+            .context("basic", "c", "basic")
             .context("gke", "c", "gke");
         let team = Kubeconfig::new()
             .cluster("c", &json!({"server": "https://c.example"}))
@@ -132,10 +134,27 @@ fn the_contexts_tell_users_of_one_name_apart() {
 }
 
 #[test]
+fn a_context_whose_user_has_a_token_is_one_that_the_broker_serves() {
+    let person = Person::new();
+    let said = "credbroker: context `robot`\n".to_owned();
+    for args in [&["get", "robot", "-o", "token"][..], &["get", "--context", "robot", "-o", "token"]] {
+        assert_eq!(person.says(args), ("c4n4ry\n".to_owned(), said.clone()), "{args:?}");
+    }
+    let (out, err) = person.says(&["evict", "robot"]);
+    assert!(out.contains("evicted 1 credential") && err == said, "{out}{err}");
+    let (out, _) = person.says(&["clusters", "--contexts"]);
+    let server = |name: &str| {
+        out.lines().find(|line| line.starts_with(name)).is_some_and(|line| line.contains("https://c.example"))
+    };
+    assert!(server("robot ") && server("prod ") && !out.contains("c4n4ry"), "{out}");
+    assert_eq!(person.runs(), [0; 4]);
+}
+
+#[test]
 fn what_leads_to_no_credential_is_an_error_that_names_it() {
     let person = Person::new();
     for (files, args, code, expected) in [
-        (&["own"][..], &["get", "robot"][..], 1, "context `robot`: user `robot` runs no plugin"),
+        (&["own"][..], &["get", "basic"][..], 1, "context `basic`: user `basic` runs no plugin"),
         (&["own"], &["get", "prid"], 1, "UNKNOWN_PROVIDER"),
         (&["none"], &["get"], 2, "there is no current context"),
         (&["none"], &["evict"], 2, "there is no current context"),

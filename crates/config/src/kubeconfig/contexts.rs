@@ -60,6 +60,14 @@ impl Kubeconfig {
     }
 }
 
+/// The context of this name as a broker that reads `kubeconfig` serves it, if its user has a credential and no plugin.
+pub fn stored_context(kubeconfig: &Kubeconfig, context: &str) -> Option<ContextId> {
+    let found = kubeconfig.read_contexts(&[], Mode::Ambient, &Report::default());
+    let mut contexts = found.contexts.into_iter();
+    let is_it = |found: &Context| &*found.id.name == context && found.outcome.is_ok();
+    contexts.find(is_it).map(|context| context.id)
+}
+
 /// Reads each cluster, each user and each file of authorities once.
 struct Reader<'a> {
     /// The users that are providers.
@@ -108,7 +116,8 @@ impl<'a> Reader<'a> {
             let definition = provider.definition.as_ref().ok_or_else(String::new)?;
             digest.text(&definition.digest);
             let user = definition.identity.clone();
-            Ok(ContextTarget { gives_cluster: provider.provide_cluster_info, cluster, user })
+            let (has_plugin, gives_cluster) = (provider.stored.is_none(), provider.provide_cluster_info);
+            Ok(ContextTarget { cluster, user, has_plugin, gives_cluster })
         });
         if let Ok(target) = &outcome
             && let Some(stored) = self.stored.get_mut(&target.user)

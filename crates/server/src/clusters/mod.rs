@@ -20,7 +20,7 @@ use tonic::{Response, Status};
 
 use self::{
     readiness::Readiness,
-    snapshot::{DiffPosition, Snapshot, View},
+    snapshot::{DiffPosition, RowName, Snapshot, View},
 };
 use crate::{
     access::{Access, Policies},
@@ -33,7 +33,7 @@ use credbroker_cache::CredentialCache;
 use credbroker_fleet::{Fleet, HubState, resolver::Resolver};
 use credbroker_observe::clock::Clock;
 use credbroker_plugin::{
-    ProfileName,
+    ContextId, ProfileName,
     access::{Rights, Verb},
 };
 use credbroker_runner::PluginRunner;
@@ -44,9 +44,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Delay after a change, so that changes close together share one message.
 const GATHER: Duration = Duration::from_millis(50);
 
-/// When a snapshot was begun, in time since boot, and what it shows: the revisions of the profiles and of the credentials,
-/// and the hub.
-type SnapshotBasis = (Duration, (u64, u64, HubState));
+/// When a snapshot was begun, in time since boot, and what it shows: the revisions of the profiles, of the credentials and of
+/// the configuration, and the hub.
+type SnapshotBasis = (Duration, (u64, u64, u64, HubState));
 
 /// The fleet as its readers see it.
 #[derive(Debug)]
@@ -84,6 +84,7 @@ impl<R: PluginRunner> Clusters<R> {
     /// Keeps the watched snapshot current. Returns only if no snapshot can be made.
     pub async fn run(self: &Arc<Self>) {
         let (mut revisions, mut hubs) = (self.fleet.revisions(), self.fleet.hub_states());
+        let mut replacements = self.resolver.replacements();
         let mut look = interval(LOOK_EVERY);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -93,14 +94,16 @@ impl<R: PluginRunner> Clusters<R> {
             }
             revisions.mark_unchanged();
             hubs.mark_unchanged();
+            replacements.mark_unchanged();
             if self.make(true).await.is_err() {
                 return;
             }
             let changed = async {
-                // Never an error: `fleet` holds both senders.
+                // Never an error: `fleet` and `resolver` hold the senders.
                 tokio::select! {
                     changed = revisions.changed() => drop(changed),
                     changed = hubs.changed() => drop(changed),
+                    changed = replacements.changed() => drop(changed),
                 }
                 sleep(GATHER).await;
             };
@@ -128,7 +131,8 @@ impl<R: PluginRunner> Clusters<R> {
         let (this, before) = (Arc::clone(self), Arc::clone(&self.snapshots.borrow()));
         let next = spawn_blocking(move || {
             let readiness = Readiness::of(&this.cache, &this.resolver);
-            Snapshot::next(&before, this.fleet.list(None), this.fleet.hub(), &readiness)
+            let hub = this.resolver.fleet().map(|_| this.fleet.hub());
+            Snapshot::next(&before, this.fleet.list(None), hub, (&readiness, &this.resolver.providers()))
         });
         let next = Arc::new(next.await.map_err(|error| status::unfinished_work(&error))?);
         // Set only after success: a cancelled call must not mark a snapshot as made.
@@ -152,8 +156,9 @@ impl<R: PluginRunner> Clusters<R> {
     }
 
     /// What a snapshot shows that is begun now.
-    fn shown(&self) -> (u64, u64, HubState) {
-        (self.fleet.revision(), self.cache.changes(), self.fleet.hub())
+    fn shown(&self) -> (u64, u64, u64, HubState) {
+        let replacements = *self.resolver.replacements().borrow();
+        (self.fleet.revision(), self.cache.changes(), replacements, self.fleet.hub())
     }
 
     /// Whether a snapshot has all changes until now, except those that time alone causes: they may be a second late.
@@ -171,21 +176,38 @@ impl<R: PluginRunner> Clusters<R> {
         request: pb::ListClustersRequest,
         rights: Arc<Rights>,
     ) -> Result<pb::ListClustersResponse, Status> {
-        let pb::ListClustersRequest { namespace, page_size, page_token, include_contexts: _ } = request;
-        let (paging, after) = Paging::read("clusters", &namespace, page_size, page_token.as_deref())?;
-        let after = after.map(|(namespace, name): (String, String)| ProfileName::new(namespace, name));
+        let pb::ListClustersRequest { namespace, page_size, page_token, include_contexts: contexts } =
+            request;
+        let filter = (&namespace, contexts);
+        let (paging, after) = Paging::read("clusters", &filter, page_size, page_token.as_deref())?;
+        let after = after.map(|(is_context, one, two): (bool, String, String)| {
+            if is_context {
+                Err(ContextId { name: one.into(), digest: two.into() })
+            } else {
+                Ok(ProfileName::new(one, two))
+            }
+        });
+        let after = after.as_ref().map(|after| match after {
+            Ok(profile) => RowName::Profile(profile),
+            Err(context) => RowName::Context(context),
+        });
         let snapshot = self.make(false).await?;
-        let view = View { namespace: namespace.map(Arc::from), rights };
-        let rows = snapshot.after(after.as_ref(), &view);
-        let rows = rows.map(|row| (row.message(&view.rights), (&*row.name().namespace, &*row.name().name)));
+        let view = View { namespace: namespace.map(Arc::from), contexts, rights };
+        let rows = snapshot.after(after, &view);
+        let place = |name: RowName<'_>| match name {
+            RowName::Profile(profile) => (false, profile.namespace.to_string(), profile.name.to_string()),
+            RowName::Context(context) => (true, context.name.to_string(), context.digest.to_string()),
+        };
+        let rows = rows.map(|row| (row.message(&view.rights), place(row.name())));
         let (clusters, next_page_token) = paging.fill(rows);
-        Ok(pb::ListClustersResponse { clusters, next_page_token, hub: Some(convert::hub(&snapshot.hub)) })
+        let hub = snapshot.hub.as_ref().map(convert::hub);
+        Ok(pb::ListClustersResponse { clusters, next_page_token, hub })
     }
 
     /// Sends the current clusters, then changes.
     pub(crate) async fn follow(
         self: &Arc<Self>,
-        namespace: Option<String>,
+        request: pb::WatchClustersRequest,
         access: Arc<Access>,
         slot: WatchSlot,
     ) -> Response<MessageStream<pb::WatchClustersResponse>> {
@@ -196,7 +218,8 @@ impl<R: PluginRunner> Clusters<R> {
         drop(self.make(false).await);
         // Before the rights are read: a change in between is not lost.
         let policies = access.changes();
-        let view = View { namespace: namespace.map(Arc::from), rights: access.rights() };
+        let pb::WatchClustersRequest { namespace, include_contexts: contexts } = request;
+        let view = View { namespace: namespace.map(Arc::from), contexts, rights: access.rights() };
         let (known, sending) = (None, None);
         ClusterStream { snapshots, view, access, policies, known, sending, _slot: slot }.response()
     }

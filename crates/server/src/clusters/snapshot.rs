@@ -23,7 +23,7 @@ use crate::{convert, preencoded, status};
 use credbroker_credential::text::chain;
 use credbroker_fleet::{HubState, KnownProfile};
 use credbroker_plugin::{
-    ProfileName,
+    Context, ContextId, ProfileName, Providers,
     access::{self, Rights, Verb},
 };
 
@@ -32,9 +32,23 @@ pub(super) const MESSAGE: usize = 256 * 1024;
 /// Messages that are encoded at the same time. Each needs a thread, and memory for its clusters.
 const ENCODERS: usize = 4;
 
+/// What a row is about.
+#[derive(Clone, Debug)]
+pub(super) enum RowOf {
+    Profile(Arc<KnownProfile>),
+    Context(Arc<Context>),
+}
+
+/// The name of a row. Contexts follow the profiles.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) enum RowName<'a> {
+    Profile(&'a ProfileName),
+    Context(&'a ContextId),
+}
+
 #[derive(Debug)]
 pub(super) struct Row {
-    known: Arc<KnownProfile>,
+    of: RowOf,
     ready: cluster_state::Readiness,
     /// Why it is not ready, also for people.
     problem: Option<(Reason, String)>,
@@ -47,44 +61,98 @@ pub(super) struct Row {
 pub(super) struct View {
     /// `None`: all namespaces.
     pub(super) namespace: Option<Arc<str>>,
+    /// Whether the peer asked for contexts too.
+    pub(super) contexts: bool,
     pub(super) rights: Arc<Rights>,
 }
 
 impl View {
     fn shows(&self, row: &Row) -> bool {
-        let provider = row.known.target().map(|target| &*target.provider.name);
-        self.namespace.as_ref().is_none_or(|namespace| row.name().namespace == *namespace)
-            && self.rights.allows(Verb::List, access::CallTarget::Profile(row.name(), provider))
+        match &row.of {
+            RowOf::Profile(known) => {
+                let (name, provider) =
+                    (&known.profile.name, known.target().map(|target| &*target.provider.name));
+                self.namespace.as_ref().is_none_or(|namespace| name.namespace == *namespace)
+                    && self.rights.allows(Verb::List, access::CallTarget::Profile(name, provider))
+            }
+            RowOf::Context(context) => {
+                let target = access::CallTarget::Provider(&context.user);
+                self.contexts && self.namespace.is_none() && self.rights.allows(Verb::List, target)
+            }
+        }
+    }
+}
+
+impl RowOf {
+    pub(super) fn name(&self) -> RowName<'_> {
+        match self {
+            Self::Profile(known) => RowName::Profile(&known.profile.name),
+            Self::Context(context) => RowName::Context(&context.id),
+        }
+    }
+
+    /// Whether nothing but the readiness can differ. The digest of a context covers what its row shows.
+    fn is_same(&self, newer: &Self) -> bool {
+        match (self, newer) {
+            (Self::Profile(known), Self::Profile(newer)) => known.revision == newer.revision,
+            (Self::Context(context), Self::Context(newer)) => Arc::ptr_eq(context, newer),
+            _ => false,
+        }
     }
 }
 
 impl Row {
     /// Of the snapshot `number`, after the `earlier` one.
     pub(super) fn of(
-        known: Arc<KnownProfile>,
-        readiness: &Readiness,
+        of: RowOf,
+        (readiness, providers): (&Readiness, &Providers),
         number: u64,
         earlier: Option<&Arc<Self>>,
     ) -> Self {
-        let (ready, problem) = readiness.of_profile(&known);
-        let problem = problem.map(|(reason, error)| (reason, chain(error)));
+        let (ready, problem) = match &of {
+            RowOf::Profile(known) => {
+                let (ready, problem) = readiness.of_profile(known);
+                (ready, problem.map(|(reason, error)| (reason, chain(error))))
+            }
+            RowOf::Context(context) => readiness.of_context(context, providers.entry_of(context)),
+        };
         let reason = |problem: &Option<(Reason, String)>| problem.as_ref().map(|(reason, _)| *reason);
         let is_same = |row: &&Arc<Self>| {
-            row.known.revision == known.revision
-                && row.ready == ready
-                && reason(&row.problem) == reason(&problem)
+            row.of.is_same(&of) && row.ready == ready && reason(&row.problem) == reason(&problem)
         };
         let since = earlier.filter(is_same).map_or(number, |row| row.since);
-        Self { known, ready, problem, since }
+        Self { of, ready, problem, since }
     }
 
-    pub(super) fn name(&self) -> &ProfileName {
-        &self.known.profile.name
+    pub(super) fn name(&self) -> RowName<'_> {
+        self.of.name()
     }
 
     /// The cluster, without its credential. Names only providers that `rights` show, besides those of the profile itself.
     pub(super) fn message(&self, rights: &Rights) -> pb::ClusterState {
-        let known = &self.known;
+        match &self.of {
+            RowOf::Profile(known) => self.profile(known, rights),
+            RowOf::Context(context) => self.context(context),
+        }
+    }
+
+    fn context(&self, context: &Context) -> pb::ClusterState {
+        let target = context.outcome.as_ref().ok();
+        pb::ClusterState {
+            provider: target.filter(|target| target.has_plugin).map(|target| target.user.1.to_string()),
+            cluster: target.map(|target| convert::cluster_message(&target.cluster)),
+            readiness: self.ready.into(),
+            failure: self.problem.as_ref().map(|(reason, message)| pb::Failure {
+                reason: (*reason).into(),
+                message: message.clone(),
+                ..pb::Failure::default()
+            }),
+            context: Some(convert::context(&context.id)),
+            ..pb::ClusterState::default()
+        }
+    }
+
+    fn profile(&self, known: &KnownProfile, rights: &Rights) -> pb::ClusterState {
         let profile = &known.profile;
         let target = known.target();
         let sees = |provider: &str| rights.allows(Verb::List, access::CallTarget::Provider(provider));
@@ -128,7 +196,8 @@ pub(super) struct Snapshot {
     before: u64,
     /// Sorted by name.
     rows: Vec<Arc<Row>>,
-    pub(super) hub: HubState,
+    /// `None`: the broker reads no ClusterProfiles.
+    pub(super) hub: Option<HubState>,
     /// Those of all snapshots of one number. The lock is held to find a cell only. A cell is filled by one watch, and the
     /// others that need it wait for it.
     encoded: Arc<Mutex<HashMap<PageKey, Arc<OnceCell<Page>>>>>,
@@ -136,8 +205,9 @@ pub(super) struct Snapshot {
     pub(super) encoders: Arc<Semaphore>,
 }
 
-/// The namespace, the view of the rights, the number of the snapshot that the peer has, and the start position.
-type PageKey = (Option<Arc<str>>, u64, u64, DiffPosition);
+/// The namespace, whether there are contexts, the view of the rights, the number of the snapshot that the peer has, and the
+/// start position.
+type PageKey = (Option<Arc<str>>, bool, u64, u64, DiffPosition);
 
 /// Progress of a watch through the difference of two snapshots: positions among the rows of its namespace.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
@@ -157,7 +227,7 @@ pub(super) struct Page {
 
 impl Default for Snapshot {
     fn default() -> Self {
-        let (rows, hub, encoders) = (Vec::new(), HubState::default(), Semaphore::new(ENCODERS));
+        let (rows, hub, encoders) = (Vec::new(), None, Semaphore::new(ENCODERS));
         Self { number: 0, before: 0, rows, hub, encoded: Arc::default(), encoders: Arc::new(encoders) }
     }
 }
@@ -173,17 +243,19 @@ impl Snapshot {
     pub(super) fn next(
         &self,
         clusters: Vec<Arc<KnownProfile>>,
-        hub: HubState,
-        readiness: &Readiness,
+        hub: Option<HubState>,
+        (readiness, providers): (&Readiness, &Providers),
     ) -> Self {
         let number = self.number + 1;
         let mut earlier = self.rows.iter().peekable();
-        let mut is_news = self.rows.len() != clusters.len() || self.hub != hub;
-        let rows = clusters.into_iter().map(|known| {
-            let name = &known.profile.name;
+        let profiles = clusters.into_iter().map(RowOf::Profile);
+        let all: Vec<_> = profiles.chain(providers.contexts().cloned().map(RowOf::Context)).collect();
+        let mut is_news = self.rows.len() != all.len() || self.hub != hub;
+        let rows = all.into_iter().map(|of| {
+            let name = of.name();
             while earlier.next_if(|row| row.name() < name).is_some() {}
             let same_name = earlier.next_if(|row| row.name() == name);
-            let row = Row::of(known, readiness, number, same_name);
+            let row = Row::of(of, (readiness, providers), number, same_name);
             is_news |= row.since == number;
             Arc::new(row)
         });
@@ -199,7 +271,7 @@ impl Snapshot {
     /// The rows after `name` that `view` shows.
     pub(super) fn after<'a>(
         &'a self,
-        name: Option<&ProfileName>,
+        name: Option<RowName<'_>>,
         view: &'a View,
     ) -> impl Iterator<Item = &'a Row> {
         let rows = self.rows_of(view);
@@ -209,10 +281,21 @@ impl Snapshot {
     }
 
     fn rows_of(&self, view: &View) -> &[Arc<Row>] {
-        let Some(namespace) = &view.namespace else { return &self.rows };
-        let (_, rest) =
-            self.rows.split_at(self.rows.partition_point(|row| row.name().namespace < *namespace));
-        rest.split_at(rest.partition_point(|row| row.name().namespace == *namespace)).0
+        let profile = |row: &Row| match &row.of {
+            RowOf::Profile(known) => Some(Arc::clone(&known.profile.name.namespace)),
+            RowOf::Context(_) => None,
+        };
+        let Some(namespace) = &view.namespace else {
+            let end = if view.contexts {
+                self.rows.len()
+            } else {
+                self.rows.partition_point(|row| profile(row).is_some())
+            };
+            return self.rows.split_at(end).0;
+        };
+        let is_before = |row: &Arc<Row>| profile(row).is_some_and(|of| of < *namespace);
+        let (_, rest) = self.rows.split_at(self.rows.partition_point(is_before));
+        rest.split_at(rest.partition_point(|row| profile(row).is_some_and(|of| of == *namespace))).0
     }
 
     /// The part after `at` of the difference to `older`, of which the peer has what that view showed.
@@ -231,7 +314,7 @@ impl Snapshot {
             }
             Some(_) => return self.encoded_apart(older, view.clone(), at).await,
         };
-        let key = (view.namespace.clone(), view.rights.view, from, at);
+        let key = (view.namespace.clone(), view.contexts, view.rights.view, from, at);
         let cell = {
             let mut encoded = self.encoded.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(encoded.entry(key).or_default())
@@ -261,7 +344,7 @@ impl Snapshot {
         let rows = self.rows_of(view);
         let known = before.map_or(&[][..], |(before, _)| before.rows_of(view));
         let was_shown = |row: &Row| before.is_some_and(|(_, had)| had.shows(row));
-        let (mut changed, mut removed, mut size) = (Vec::new(), Vec::new(), 0);
+        let (mut changed, mut removed, mut size) = (Vec::new(), Removed::default(), 0);
         let rest = loop {
             let pair = (rows.get(at.newer), known.get(at.older));
             // Both lists are sorted, so the lower name is next.
@@ -269,16 +352,18 @@ impl Snapshot {
                 (None, None) => break None,
                 (Some(_), None) => Ordering::Less,
                 (None, Some(_)) => Ordering::Greater,
-                (Some(row), Some(known)) => row.name().cmp(known.name()),
+                (Some(row), Some(known)) => row.name().cmp(&known.name()),
             };
             match pair {
                 (_, Some(gone)) if order.is_gt() && was_shown(gone) => {
-                    removed.push(convert::profile(gone.name()));
+                    removed.add(gone);
                 }
                 (Some(row), same) if order.is_le() => {
                     let known = same.filter(|row| order.is_eq() && was_shown(row));
                     if !view.shows(row) {
-                        removed.extend(known.map(|gone| convert::profile(gone.name())));
+                        if let Some(gone) = known {
+                            removed.add(gone);
+                        }
                     } else if known.is_none_or(|known| known.since != row.since) {
                         let state = row.message(&view.rights);
                         size += state.encoded_len();
@@ -301,11 +386,31 @@ impl Snapshot {
         let complete = !is_first || rest.is_none();
         let message = pb::WatchClustersResponse {
             changed,
-            removed,
+            removed: removed.profiles,
             complete,
-            hub: Some(convert::hub(&self.hub)),
-            removed_contexts: Vec::new(),
+            hub: self.hub.as_ref().map(convert::hub),
+            removed_contexts: removed.contexts,
         };
         Page { frame: Some(preencoded::frame(&message)), rest }
+    }
+}
+
+/// What a peer has that no longer exists, or that it may no longer see.
+#[derive(Default)]
+struct Removed {
+    profiles: Vec<pb::ClusterProfileRef>,
+    contexts: Vec<pb::ContextRef>,
+}
+
+impl Removed {
+    fn add(&mut self, gone: &Row) {
+        match gone.name() {
+            RowName::Profile(name) => self.profiles.push(convert::profile(name)),
+            RowName::Context(id) => self.contexts.push(convert::context(id)),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.profiles.is_empty() && self.contexts.is_empty()
     }
 }

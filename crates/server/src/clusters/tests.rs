@@ -45,6 +45,10 @@ impl Clock for TokioClock {
     }
 }
 
+fn asked(namespace: Option<&str>) -> pb::WatchClustersRequest {
+    pb::WatchClustersRequest { namespace: namespace.map(str::to_owned), include_contexts: false }
+}
+
 type Watch = Pin<Box<dyn Stream<Item = Bytes> + Send>>;
 
 struct Setup {
@@ -73,8 +77,7 @@ impl Setup {
 
     async fn watch(&self, namespace: Option<&str>) -> Watch {
         let slot = self.slots.acquire().unwrap();
-        let mut response =
-            self.clusters.follow(namespace.map(str::to_owned), Access::of_the_owner(), slot).await;
+        let mut response = self.clusters.follow(asked(namespace), Access::of_the_owner(), slot).await;
         let frames = messages(response.extensions_mut().remove::<Preencoded>().unwrap().into_body().unwrap());
         frames.map(Result::unwrap).boxed()
     }
@@ -247,7 +250,7 @@ async fn a_list_begins_with_how_it_is_now_and_comes_in_pages() {
     }
     let (first, token) = setup.list(None).await;
     assert_eq!(first, names(&["a"]));
-    assert!(token.as_ref().is_some_and(|token| token.ends_with(r#".["fleet","a"]"#)), "{token:?}");
+    assert!(token.as_ref().is_some_and(|token| token.ends_with(r#".[false,"fleet","a"]"#)), "{token:?}");
     assert_eq!(setup.list(token).await, (names(&["b"]), None));
     setup.apply("fleet", "0", 0);
     assert_eq!(setup.list(None).await.0, names(&["0", "a"]), "as it is now");
@@ -352,7 +355,7 @@ async fn a_watch_shows_only_what_the_peer_may_see_and_follows_the_rules() {
     let policies = watch::Sender::new(listing(&["fleet/*"]));
     let access = Access::of_uid(7, policies.subscribe());
     let slot = setup.slots.acquire().unwrap();
-    let mut response = setup.clusters.follow(None, Arc::clone(&access), slot).await;
+    let mut response = setup.clusters.follow(asked(None), Arc::clone(&access), slot).await;
     let mut frames = messages(response.extensions_mut().remove::<Preencoded>().unwrap().into_body().unwrap());
     let mut seen = async || {
         let message = crate::preencoded::message(&frames.next().await.unwrap()?).unwrap();

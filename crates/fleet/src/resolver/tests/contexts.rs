@@ -18,7 +18,12 @@ fn id(name: &str) -> ContextId {
 
 fn context(name: &str, user: &str, gives_cluster: bool) -> Context {
     let cluster = cluster(&format!("https://{name}"), "").into();
-    let target = ContextTarget { cluster, user: ("/kube".into(), user.into()), gives_cluster };
+    let target = ContextTarget {
+        cluster,
+        user: ("/kube".into(), user.into()),
+        has_plugin: user != "stored",
+        gives_cluster,
+    };
     Context::new(id(name), "/kube".into(), user, Ok(target))
 }
 

@@ -127,6 +127,7 @@ fn context(digest: &str, server: &str) -> Context {
     let target = ContextTarget {
         cluster: Cluster { server: server.into(), ..Cluster::default() }.into(),
         user: ("/kube".into(), "jane".into()),
+        has_plugin: false,
         gives_cluster: false,
     };
     let id = ContextId { name: "paris".into(), digest: digest.into() };
