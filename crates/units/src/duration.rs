@@ -38,7 +38,7 @@ pub enum DurationError {
     #[error("it is negative")]
     Negative,
     /// More than Go can hold.
-    #[error("it is longer than {}", text(Duration::from_nanos(LONGEST)))]
+    #[error("it is longer than 2562047h47m16.854775807s")]
     TooLong,
     /// Outside the bounds of an option.
     #[error("it must be from {} to {}", text(*.0.start()), text(*.0.end()))]
