@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// From connecting to the first bytes of the other end. A broker sends them at once.
+	// From connecting to the first bytes of the other end. A broker sends them immediately.
 	handshake = 5 * time.Second
 	// Room for a status whose message has the end of a plugin's stderr, in both of its headers.
 	maxHeaderList = 256 * 1024

@@ -107,7 +107,7 @@ func (s *referenceStream) run(ctx context.Context, client pb.CredentialBrokerCli
 	defer s.cancel()
 	sending.Go(func() {
 		for ctx.Err() == nil {
-			// An error of Send is that of Recv.
+			// Recv returns the error of Send too.
 			if request := s.request(); request != nil && stream.Send(request) != nil {
 				return
 			} else if request != nil {

@@ -179,7 +179,7 @@ impl Lease {
         self.link.open().as_ref().filter(|open| open.is_of(self)).map(|open| open.client.clone())
     }
 
-    /// The stream of all sources on the connection, which is that of `client`. `None`: the connection is lost.
+    /// The stream of all sources on the connection of `client`. `None`: the connection is lost.
     fn references(&self, client: &Client) -> Option<Arc<References>> {
         let mut open = self.link.open();
         let open = open.as_mut().filter(|open| open.is_of(self))?;

@@ -160,7 +160,7 @@ pub(super) fn note_ignored(socket: &Socket, err: &mut dyn Write) -> io::Result<(
     socket.ignored_runtime_directory().map_or(Ok(()), |ignored| writeln!(err, "credbroker: {ignored}"))
 }
 
-/// A provider, or the one of a context or a cluster.
+/// A provider, or the provider of a context or a cluster.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct SourceArgs {
     #[arg(value_name = "NAME", conflicts_with = "cluster_profile")]

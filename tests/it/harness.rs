@@ -158,6 +158,16 @@ impl InProcess {
         std::fs::write(self.directory.path().join("config.yaml"), sections.to_string()).unwrap();
     }
 
+    /// Activates this configuration.
+    pub(crate) async fn reconfigure(&self, sections: Value) {
+        let mut states = self.configuration.clone();
+        let before = states.borrow_and_update().reloads;
+        self.configure(sections);
+        self.reload();
+        let changed = states.wait_for(|state| state.reloads > before);
+        tokio::time::timeout(Duration::from_secs(60), changed).await.expect("a reload").unwrap();
+    }
+
     /// Asks for a reload as SIGHUP would.
     pub(crate) fn reload(&self) {
         self.reload.notify_one();

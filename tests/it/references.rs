@@ -62,15 +62,6 @@ fn numbered(numbers: Range<u64>, name: &str) -> impl Iterator<Item = (u64, pb::G
     numbers.map(move |number| (number, named(name)))
 }
 
-async fn configure(broker: &InProcess, sections: Value) {
-    let mut states = broker.configuration.clone();
-    let before = states.borrow_and_update().reloads;
-    broker.configure(sections);
-    broker.reload();
-    let changed = states.wait_for(|state| state.reloads > before);
-    timeout(Duration::from_secs(60), changed).await.expect("a reload").unwrap();
-}
-
 #[tokio::test]
 async fn each_rotation_reaches_every_reference_and_one_that_fails_ends_alone() {
     let rotating = FakePlugin::builder().token_per_run().expires_in(8).build();
@@ -119,11 +110,11 @@ async fn a_reference_that_loses_its_right_or_its_provider_ends_and_the_others_go
     for _ in all {
         references.token().await;
     }
-    configure(&broker, sections(&all, &json!(["a", "c"]), "watch")).await;
+    broker.reconfigure(sections(&all, &json!(["a", "c"]), "watch")).await;
     assert_eq!(references.failure().await, (1, ErrorReason::PeerDenied));
     references.add([(1, named("b"))]);
     assert_eq!(references.failure().await, (1, ErrorReason::PeerDenied));
-    configure(&broker, sections(&["a", "b"], &json!(["*"]), "watch")).await;
+    broker.reconfigure(sections(&["a", "b"], &json!(["*"]), "watch")).await;
     assert_eq!(references.failure().await, (2, ErrorReason::ProviderChanged));
     references.add([(3, named("b"))]);
     assert_eq!(references.token().await.0, 3);
@@ -131,7 +122,7 @@ async fn a_reference_that_loses_its_right_or_its_provider_ends_and_the_others_go
     let foreign = json!([{"name": "foreign", "peers": {"uids": [geteuid().as_raw() + 7]}, "allow": {"providers": ["*"], "verbs": ["get"]}}]);
     let mut none = sections(&all, &json!(["*"]), "watch");
     none["access"] = foreign;
-    configure(&broker, none).await;
+    broker.reconfigure(none).await;
     let ended = loop {
         match references.answer().await {
             Ok(answer) => assert!(matches!(answer.unwrap().result, Some(Outcome::Failure(_)))),

@@ -101,7 +101,8 @@ impl<R: PluginRunner> CredentialCache<R> {
     pub fn watch(&self, spec: PluginSpec, caller: Caller) -> Result<CredentialWatch<R>, Failed> {
         let interest = self.enter(spec, caller.peer)?;
         interest.entry.watchers.fetch_add(1, Ordering::Relaxed);
-        let cell = interest.entry.cell.subscribe();
+        let mut cell = interest.entry.cell.subscribe();
+        cell.mark_changed();
         Ok(CredentialWatch { cache: self.clone(), interest, cell, caller, seen: None, is_unkept: false })
     }
 
@@ -257,7 +258,7 @@ impl<R> CredentialWatch<R> {
         self.interest.entry.spec.provider.state.retirement()
     }
 
-    /// The run that it leads to.
+    /// The run whose credential it watches.
     pub fn spec(&self) -> &PluginSpec {
         &self.interest.entry.spec
     }
@@ -272,20 +273,27 @@ impl<R: PluginRunner> CredentialWatch<R> {
     /// Waits for a credential whose generation or expiry differs from the one that was returned last. Fails if that has
     /// expired and could not be replaced.
     ///
-    /// Thousands wait at the same time: what is rare is boxed, and a wait keeps no credential alive.
+    /// Thousands wait at the same time: what is rare is boxed, a wait keeps no credential alive, and memory is looked at once
+    /// for each change. A call that is dropped while it waits for something else leaves the change to the next one.
     pub async fn next(&mut self) -> Result<Arc<Issued>, Failed> {
         loop {
+            // The maintenance wakes the watches of an expired credential. The entry keeps the sender alive.
+            drop(self.cell.changed().await);
             let (cache, entry) = (&self.cache, &self.interest.entry);
             if entry.identity.is_some() {
+                self.cell.mark_changed();
                 Box::pin(cache.settle(entry)).await;
+                self.cell.mark_unchanged();
             }
-            self.cell.mark_unchanged();
             let held = entry.valid(cache.now());
             let is_held = held.is_some();
             let issued = match held {
                 Some(issued) => Some(issued),
                 None if take(&mut self.is_unkept) => None,
-                None => Some(Box::pin(self.run()).await?),
+                None => {
+                    self.cell.mark_changed();
+                    Some(Box::pin(self.run()).await?)
+                }
             };
             if let Some(issued) = issued.and_then(|issued| self.unseen(issued)) {
                 if is_held {
@@ -293,8 +301,6 @@ impl<R: PluginRunner> CredentialWatch<R> {
                 }
                 return Ok(issued);
             }
-            // The maintenance wakes the watches of an expired credential. The entry keeps the sender alive.
-            drop(self.cell.changed().await);
         }
     }
 

@@ -121,7 +121,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         entries.iter().filter_map(state).collect()
     }
 
-    /// The same of each key that is for no ClusterProfile.
+    /// As [`profile_states`](Self::profile_states), of the keys without a ClusterProfile.
     pub fn provider_states(&self) -> Vec<(Arc<PluginSpec>, Holding, Option<Failed>)> {
         let entries = { self.lock().matching(|entry| entry.spec.target.is_none()) };
         let now = self.now();

@@ -98,20 +98,36 @@ pub(super) fn stanza(
         return None;
     }
     Some(Provider {
-        name: name.into(),
-        definition: None,
-        stored: None,
-        command: command?,
         args,
         env,
         inherited: variables.inherited().into(),
         caller_env: variables.caller_env.clone(),
         refuses_other_identities: true,
-        identity_files: Vec::new(),
         api_version: api_version?,
         provide_cluster_info,
         interactive,
         install_hint: install_hint.as_deref().map(sanitize),
+        ..bare(name, command?)
+    })
+}
+
+/// A provider with nothing but defaults, which receives nothing from callers.
+pub(super) fn bare(name: &str, command: Command) -> Provider {
+    Provider {
+        name: name.into(),
+        definition: None,
+        stored: None,
+        command,
+        args: Vec::new(),
+        env: Vec::new(),
+        inherited: Arc::default(),
+        caller_env: Globs::default(),
+        refuses_other_identities: false,
+        identity_files: Vec::new(),
+        api_version: ApiVersion::V1,
+        provide_cluster_info: false,
+        interactive: Interactive::Never,
+        install_hint: None,
         issuer: Arc::new(default_issuer(name.into())),
         sandbox: Sandbox::Compatible,
         sha256: None,
@@ -128,7 +144,7 @@ pub(super) fn stanza(
         profile_sourced: None,
         profile_env: Globs::default(),
         state: ProviderState::default(),
-    })
+    }
 }
 
 pub(super) fn default_issuer(name: Arc<str>) -> Issuer {

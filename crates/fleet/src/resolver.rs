@@ -110,7 +110,7 @@ impl fmt::Debug for CredentialRequest {
 pub struct Resolver {
     /// Read on each request, without a lock that a writer could hold.
     world: ArcSwap<World>,
-    /// How often another configuration was put in force.
+    /// How often another configuration was activated.
     replaced: watch::Sender<u64>,
 }
 
@@ -127,7 +127,7 @@ impl Resolver {
         self.replaced.send_modify(|count| *count += 1);
     }
 
-    /// Notifies when another configuration is in force. The value is how often that happened.
+    /// Notifies when another configuration is active. The value is how often that happened.
     pub fn replacements(&self) -> watch::Receiver<u64> {
         self.replaced.subscribe()
     }

@@ -35,7 +35,7 @@ pub struct Context {
     ended: watch::Sender<bool>,
 }
 
-/// What a context leads to.
+/// The cluster and the user of a context.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ContextTarget {
     /// The cluster, which each answer has.
@@ -64,7 +64,7 @@ impl Context {
         &self.file
     }
 
-    /// What it leads to.
+    /// Its cluster and user.
     ///
     /// # Errors
     ///
@@ -85,7 +85,7 @@ impl Context {
         self.ended.send_replace(true);
     }
 
-    /// Whether `newer`, of the same name and digest, leads to the same.
+    /// Whether `newer`, of the same name and digest, has the same cluster and user.
     pub(super) fn is_same(&self, newer: &Self) -> bool {
         self.outcome == newer.outcome
     }

@@ -51,8 +51,8 @@ pub enum ResolveError {
         shown(.0)
     )]
     ContextNotAllowed(String),
-    /// The caller's cluster is not the one of the context. With how they differ.
-    #[error("the caller sent a cluster that differs from that of context `{}`: {}", shown(.0), .1)]
+    /// The caller's cluster is not the cluster of the context. With how they differ.
+    #[error("the caller sent a cluster that is not the cluster of context `{}`: {}", shown(.0), .1)]
     ContextMismatch(String, &'static str),
     /// The hub has no such profile.
     #[error(

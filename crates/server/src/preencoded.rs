@@ -89,10 +89,15 @@ pub(super) fn frame(message: &impl Message) -> Bytes {
 
 /// Puts the [`frame`] of `message`.
 pub(super) fn put_frame(message: &impl Message, frames: &mut BytesMut) {
-    frames.put_u8(0);
-    frames.put_u32(u32::try_from(message.encoded_len()).unwrap_or(u32::MAX));
+    put_head(message.encoded_len(), frames);
     // Cannot fail: the buffer grows.
     let _complete = message.encode(frames);
+}
+
+/// Puts what is in front of an uncompressed message of `length` bytes.
+fn put_head(length: usize, frames: &mut BytesMut) {
+    frames.put_u8(0);
+    frames.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
 }
 
 /// The parts of an `AttendCredentialResponse` that has the message of `frame`, a `GetCredentialResponse`, as its event.
@@ -100,8 +105,7 @@ pub(super) fn attended(frame: &Bytes) -> [Bytes; 2] {
     const EVENT: u8 = 1 << 3 | 2; // field 1, with a length
     let answer = frame.slice(HEAD.min(frame.len())..);
     let mut start = BytesMut::with_capacity(2 * HEAD + 1);
-    start.put_u8(0);
-    start.put_u32(u32::try_from(head(answer.len()) + answer.len()).unwrap_or(u32::MAX));
+    put_head(head(answer.len()) + answer.len(), &mut start);
     start.put_u8(EVENT);
     encode_varint(answer.len() as u64, &mut start);
     [start.freeze(), answer]
@@ -111,37 +115,36 @@ pub(super) fn attended(frame: &Bytes) -> [Bytes; 2] {
 pub(super) fn numbered(number: u64, frame: &Bytes, answers: &mut BytesMut) -> Bytes {
     const NUMBER: u32 = 3;
     let answer = frame.slice(HEAD.min(frame.len())..);
-    let length = encoding::uint64::encoded_len(NUMBER, &number) + answer.len();
-    answers.put_u8(0);
-    answers.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
+    put_head(encoding::uint64::encoded_len(NUMBER, &number) + answer.len(), answers);
     encoding::uint64::encode(NUMBER, &number, answers);
     answer
 }
 
-/// `frame`, a `GetCredentialResponse`, with `is_short`. A copy: an answer from memory is one piece, and few are short.
+/// `frame`, a `GetCredentialResponse`, with `is_short`.
 pub(super) fn short(frame: &Bytes) -> Bytes {
-    const IS_SHORT: [u8; 2] = [3 << 3, 1]; // field 3, a number
-    let answer = frame.get(HEAD..).unwrap_or_default();
-    let length = answer.len() + IS_SHORT.len();
-    let mut short = BytesMut::with_capacity(HEAD + length);
-    short.put_u8(0);
-    short.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
-    short.put_slice(answer);
-    short.put_slice(&IS_SHORT);
-    short.freeze()
+    const IS_SHORT: u32 = 3;
+    extended(frame, encoding::bool::encoded_len(IS_SHORT, &true), |answer| {
+        encoding::bool::encode(IS_SHORT, &true, answer);
+    })
 }
 
-/// `frame`, a `GetCredentialResponse` or a `WatchCredentialResponse`, with the cluster that it lacks. A copy: one credential
-/// is for several contexts.
+/// `frame`, a `GetCredentialResponse` or a `WatchCredentialResponse`, with the cluster that it lacks: one credential is for
+/// several contexts.
 pub(super) fn with_cluster(frame: &Bytes, cluster: &Cluster) -> Bytes {
     const CLUSTER: u32 = 2;
-    let (answer, cluster) = (frame.get(HEAD..).unwrap_or_default(), convert::cluster_message(cluster));
-    let length = answer.len() + encoding::message::encoded_len(CLUSTER, &cluster);
-    let mut whole = BytesMut::with_capacity(HEAD + length);
-    whole.put_u8(0);
-    whole.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
+    let cluster = convert::cluster_message(cluster);
+    extended(frame, encoding::message::encoded_len(CLUSTER, &cluster), |answer| {
+        encoding::message::encode(CLUSTER, &cluster, answer);
+    })
+}
+
+/// `frame` with a further field of `size` bytes. A copy, because an answer from memory is one piece, and few are extended.
+fn extended(frame: &Bytes, size: usize, put: impl FnOnce(&mut BytesMut)) -> Bytes {
+    let answer = frame.get(HEAD..).unwrap_or_default();
+    let mut whole = BytesMut::with_capacity(HEAD + answer.len() + size);
+    put_head(answer.len() + size, &mut whole);
     whole.put_slice(answer);
-    encoding::message::encode(CLUSTER, &cluster, &mut whole);
+    put(&mut whole);
     whole.freeze()
 }
 

@@ -44,6 +44,7 @@ const FRAME: usize = 16 * 1024;
 const LONG: usize = 8 * 1024;
 
 type Requests = BoxStream<'static, Result<pb::WatchCredentialsRequest, Status>>;
+type Refused = VecDeque<(u64, Arc<Status>)>;
 type Answers = BoxStream<'static, (u64, Result<Bytes, Status>)>;
 
 /// The state of one stream.
@@ -57,8 +58,8 @@ pub(super) struct References<R> {
     changes: BoxStream<'static, ()>,
     numbers: HashMap<u64, Watched>,
     watches: SelectAll<Abortable<Answers>>,
-    /// References of the last request that cannot be watched. No further request is read before they are answered.
-    refused: VecDeque<(u64, Arc<Status>)>,
+    /// References that are not watched. No further request is read before they are answered.
+    refused: Refused,
     /// The start of the next frame.
     answers: BytesMut,
     /// Frames that are sent next.
@@ -130,12 +131,7 @@ impl<R: PluginRunner> References<R> {
                 free.insert(Watched { ask, end });
                 self.watches.push(answers);
             }
-            Err(status) => {
-                // Many small references of one request fail alike.
-                let last = self.refused.back().map(|(_, last)| last);
-                let same = last.filter(|last| last.message() == status.message()).map(Arc::clone);
-                self.refused.push_back((number, same.unwrap_or_else(|| status.into())));
-            }
+            Err(status) => refuse(&mut self.refused, number, status),
         }
         Ok(())
     }
@@ -146,7 +142,7 @@ impl<R: PluginRunner> References<R> {
         numbers.retain(|number, Watched { ask, end }| {
             let Err(status) = keeps_right(broker, ask, access) else { return true };
             end.abort();
-            refused.push_back((*number, status.into()));
+            refuse(refused, *number, status);
             false
         });
     }
@@ -247,6 +243,13 @@ fn answers<R: PluginRunner>(
         let _charged = &charge;
         (number, answer)
     })
+}
+
+/// Many references of one request, or under one new rule, fail alike: they share the status.
+fn refuse(refused: &mut Refused, number: u64, status: Status) {
+    let last = refused.back().map(|(_, last)| last);
+    let same = last.filter(|last| last.message() == status.message()).map(Arc::clone);
+    refused.push_back((number, same.unwrap_or_else(|| status.into())));
 }
 
 fn put_failure(number: u64, status: &Status, answers: &mut BytesMut) {

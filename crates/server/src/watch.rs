@@ -1,4 +1,4 @@
-//! The watch of one credential: it follows the access rules and the ClusterProfile to the run that they lead to now.
+//! The watch of one credential: it follows the access rules and the ClusterProfile to the run that serves the request now.
 
 use std::sync::Arc;
 
@@ -25,8 +25,8 @@ use credbroker_plugin::{
 use credbroker_runner::PluginRunner;
 use credbroker_uds_server::WatchSlot;
 
-/// An open watch: the request, and the run that it currently leads to. Its owner looks at the access rules when they change,
-/// with [`keeps_right`].
+/// An open watch: the request, and the run that serves it now. Its owner looks at the access rules when they change, with
+/// [`keeps_right`].
 pub(super) struct ReferenceWatch<R> {
     broker: Arc<Broker<R>>,
     ask: Arc<CredentialRequest>,
@@ -45,9 +45,8 @@ pub(super) fn keeps_right<R: PluginRunner>(
     access: &Arc<Access>,
 ) -> Result<(), Status> {
     match access.resolve(&broker.resolver, &mut ask.clone()) {
-        // Rules make what was removed look like what they forbid. The watch itself notices that.
-        Err(_) if !is_forbidden(broker, ask, access) => Ok(()),
-        Err(status) if status.code() == Code::PermissionDenied => {
+        // Rules make what was removed look like what they forbid.
+        Err(status) if status.code() == Code::PermissionDenied && is_forbidden(broker, ask, access) => {
             Asked::credential((&broker.audit, &broker.resolver), access, Verb::Watch, &ask.source)
                 .decided(Err(status))
         }

@@ -61,7 +61,7 @@ pub(crate) async fn many(report: &mut Report, directory: &Path) -> Result<()> {
     let [separate, streamed] =
         [0, 1].map(|of| took.get(of).map_or(Duration::ZERO, |took| percentile(took, 99)));
     section(&format!(
-        "One stream: {REFERENCES} credentials of 2 KiB, beside {CONNECTIONS} connections with 100 watches"
+        "One stream: {REFERENCES} credentials of 2 KiB, and {CONNECTIONS} connections with 100 watches"
     ));
     figure("from the plugin's output to receipt by a watch, p99", &millis(separate));
     let name = "the same by the stream, p99";

@@ -1,4 +1,4 @@
-# Sourced by the scripts beside it: the processes of one control plane. Directory/processes/NAME has the pid of a process and its
+# Sourced by the scripts beside it: the processes of one control plane. DIRECTORY/processes/NAME has the pid of a process and its
 # start time, because another process can have the pid later.
 
 # The start time of a process; nothing if it has ended.
@@ -13,7 +13,7 @@ running() { # NAME
     local pid since
     [[ -e $folder/processes/$1 ]] && read -r pid since <"$folder/processes/$1" && [[ $since == "$(started "$pid")" ]]
 }
-# Starts a process that outlives the script, and writes to Directory/NAME.log.
+# Starts a process that outlives the script, and writes to DIRECTORY/NAME.log.
 launch() { # NAME COMMAND...
     local name=$1 pid
     shift

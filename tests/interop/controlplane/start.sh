@@ -3,13 +3,13 @@
 # webhook that it asks about tokens (webhook.py). Returns when it is ready. Called again for the same directory, it starts what
 # stop.sh has ended, with the same address and data. build.sh builds the programs.
 #
-# usage: start.sh Directory
-#   Directory/admin.kubeconfig     a user who may do all; Directory/admin.pem and .key are its certificate
-#   Directory/server, ca.pem       the URL, and the authority of its certificate and of its clients' (ca.key signs more)
-#   Directory/tokens/              one file for each token, named like it: {"user": "ann", "groups": ["admins"], "expires": 1790000000}.
+# usage: start.sh DIRECTORY
+#   DIRECTORY/admin.kubeconfig     a user who may do all; DIRECTORY/admin.pem and .key are its certificate
+#   DIRECTORY/server, ca.pem       the URL, and the authority of its certificate and of its clients' (ca.key signs more)
+#   DIRECTORY/tokens/              one file for each token, named like it: {"user": "ann", "groups": ["admins"], "expires": 1790000000}.
 #                               Seconds since 1970; without `expires` it never expires. Removing the file revokes the token.
 #                               The API server remembers a verdict for ten seconds.
-#   Directory/audit.log, reviews.log, kube-apiserver.log, etcd.log, webhook.log
+#   DIRECTORY/audit.log, reviews.log, kube-apiserver.log, etcd.log, webhook.log
 # The group `admins` may do all. The CRD of ClusterProfiles is installed.
 #
 #   CONTROLPLANE          the directory that build.sh filled

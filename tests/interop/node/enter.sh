@@ -1,7 +1,7 @@
 #!/bin/bash
 # Runs a command on a node, with kubectl and ctr pointed at it.
 #
-# usage: enter.sh Directory COMMAND...
+# usage: enter.sh DIRECTORY COMMAND...
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 folder=$(cd "$1" && pwd)

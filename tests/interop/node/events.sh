@@ -1,7 +1,7 @@
 #!/bin/bash
 # Changes the ConfigMap `counter` twice a second: 1, 2, 3, and so on. Ends with the node.
 #
-# usage: events.sh Directory     on the node
+# usage: events.sh DIRECTORY     on the node
 set -euo pipefail
 cd "$1/controlplane"
 number=0

@@ -2,7 +2,7 @@
 # The first process of a node. It runs in new namespaces, which start.sh makes, sets them up, starts the programs of the node, and
 # reaps orphans. When it ends, the kernel ends every other process of the node, and its mounts and network are gone.
 #
-# usage: inner.sh Directory PROGRAMS CONTROLPLANE
+# usage: inner.sh DIRECTORY PROGRAMS CONTROLPLANE
 set -euo pipefail
 [[ $$ == 1 ]] || { echo "inner.sh is run by start.sh" >&2; exit 1; }
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

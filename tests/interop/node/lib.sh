@@ -1,4 +1,4 @@
-# Sourced by the cases: Directory is that of the running node.
+# Sourced by the cases: FOLDER is the directory of the running node.
 set -euo pipefail
 node=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(realpath "$node/../../..")

@@ -3,9 +3,9 @@
 # the end of one process ends all of it. Returns when the node is ready. build.sh and images.sh make what it runs.
 # Exits with 77, and says why, where a node cannot run.
 #
-# usage: start.sh Directory
-#   Directory/controlplane     see ../controlplane/start.sh
-#   Directory/log              the programs of the node
+# usage: start.sh DIRECTORY
+#   DIRECTORY/controlplane     see ../controlplane/start.sh
+#   DIRECTORY/log              the programs of the node
 # enter.sh runs a command on the node, and stop.sh ends it.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

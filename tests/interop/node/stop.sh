@@ -1,7 +1,7 @@
 #!/bin/bash
 # Ends a node, its pods and its control plane. The directory with the logs stays.
 #
-# usage: stop.sh Directory
+# usage: stop.sh DIRECTORY
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 folder=$(cd "$1" && pwd)

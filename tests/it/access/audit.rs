@@ -40,7 +40,7 @@ async fn decisions_and_runs_are_recorded_without_secrets() {
     watch.message().await.unwrap();
     client.list_clusters(pb::ListClustersRequest::default()).await.unwrap_err();
     let rules = rule(&json!({"providers": ["b"], "verbs": ["get"]}));
-    configure(&broker, json!({"providers": providers, "access": rules, "audit": {"file": path}})).await;
+    broker.reconfigure(json!({"providers": providers, "access": rules, "audit": {"file": path}})).await;
     watch.message().await.unwrap_err();
     drop((client, watch));
     broker.stop().await;

@@ -75,7 +75,7 @@ async fn the_health_of_a_provider_needs_a_right_to_it() {
 
     let mut without = sections(&plugin, &rule(&json!({"providers": ["a"], "verbs": ["get"]})));
     without["providers"].as_array_mut().unwrap().remove(0);
-    configure(&broker, without).await;
+    broker.reconfigure(without).await;
     let removed = ended(&mut kept).await;
     assert_eq!((removed.code(), removed.message().to_owned()), unknown, "a watch of a removed provider");
     change(&broker, &plugin, &foreign()).await;

@@ -105,7 +105,7 @@ async fn the_next_page_of_providers_is_found_without_the_one_that_ended_the_last
     assert_eq!(second, ["ab"]);
     let access = rule(&json!({"providers": ["*"], "verbs": ["list"]}));
     let others: Vec<_> = ["0", "b"].into_iter().map(|name| provider(name, &plugin)).collect();
-    configure(&broker, json!({"providers": others, "access": access})).await;
+    broker.reconfigure(json!({"providers": others, "access": access})).await;
     for token in [after_a, after_ab] {
         assert_eq!(page(&mut admin, token.clone()).await.unwrap(), (names(&["b"]), None), "{token:?}");
     }

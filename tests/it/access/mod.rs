@@ -36,17 +36,7 @@ fn sections(plugin: &FakePlugin, rules: &Value) -> Value {
 
 /// Puts other rules in force.
 async fn change(broker: &InProcess, plugin: &FakePlugin, rules: &Value) {
-    configure(broker, sections(plugin, rules)).await;
-}
-
-/// Puts another configuration in force.
-async fn configure(broker: &InProcess, sections: Value) {
-    let mut states = broker.configuration.clone();
-    let before = states.borrow_and_update().reloads;
-    broker.configure(sections);
-    broker.reload();
-    let changed = states.wait_for(|state| state.reloads > before);
-    timeout(Duration::from_secs(60), changed).await.expect("a reload").unwrap();
+    broker.reconfigure(sections(plugin, rules)).await;
 }
 
 /// A rule for the user of this test.

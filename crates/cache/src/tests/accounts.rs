@@ -3,7 +3,8 @@
 use std::{fs, path::Path};
 
 use credbroker_test_support::private_directory;
-use tokio::time::sleep;
+use futures_util::FutureExt as _;
+use tokio::time::{sleep, timeout};
 
 use super::*;
 
@@ -125,4 +126,21 @@ async fn a_run_of_the_broker_itself_starts_as_the_account_of_the_moment() {
     assert_eq!(setup.cache.refresh(&Selector::All).await, 1);
     assert_eq!(ask(&setup, &file).await.unwrap(), "test-3");
     assert_eq!(setup.runs(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_dropped_while_files_are_read_looks_again() {
+    let (setup, directory) = (setup(&[Script::Token(mins(60))]), private_directory());
+    let file = directory.path().join("file");
+    fs::write(&file, "one").unwrap();
+    assert_eq!(ask(&setup, &file).await.unwrap(), "test-1");
+    touch(&setup);
+    let mut watch = setup.cache.watch(of_file(&file), Caller::default()).unwrap();
+    // The reading thread is rarely faster than the first poll.
+    let issued = match watch.next().now_or_never() {
+        Some(issued) => issued,
+        None => timeout(mins(1), watch.next()).await.expect("it does not wait for a change"),
+    };
+    let issued = issued.unwrap();
+    assert_eq!(issued.generation.to_string(), "test-1");
 }

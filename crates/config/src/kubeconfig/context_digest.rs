@@ -1,16 +1,16 @@
 //! The digest of a context: everything that the context means, and no secret.
 
-use std::{fmt::Write as _, os::unix::ffi::OsStrExt as _, path::Path};
+use std::{os::unix::ffi::OsStrExt as _, path::Path};
 
 use aws_lc_rs::digest::{Context, SHA256};
 
 use super::files::Named;
-use credbroker_credential::Cluster;
+use credbroker_credential::{Cluster, Sha256};
 
 /// Names the layout of the digest's input. A change of the layout needs another one.
 const VERSION: &str = "credbroker context 1";
-/// Of 32 bytes, those that the digest has, as many as the digest of a definition.
-const BYTES: usize = 20;
+/// As many as the digest of a definition has.
+const DIGITS: usize = 40;
 
 /// The digest as it is built. Every text has its length in front, so that no two inputs are equal by concatenation.
 pub(super) struct ContextDigest(Context);
@@ -58,11 +58,8 @@ impl ContextDigest {
 
     /// 40 hexadecimal digits.
     pub(super) fn finish(self) -> String {
-        let (hash, mut digits) = (self.0.finish(), String::new());
-        for byte in hash.as_ref().iter().take(BYTES) {
-            // Cannot fail: the text grows.
-            let _complete = write!(digits, "{byte:02x}");
-        }
+        let mut digits = Sha256::from(self.0.finish()).to_string();
+        digits.truncate(DIGITS);
         digits
     }
 

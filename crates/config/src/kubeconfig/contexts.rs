@@ -36,9 +36,9 @@ impl Contexts {
 type Identity = (PathBuf, Arc<str>);
 
 impl Kubeconfig {
-    /// The contexts. `providers` are all of the configuration. A context leads to the user and the cluster of the same file,
-    /// or to the first ones of these names. A list that is used as one kubeconfig (`Mode::Ambient`) has one context of each
-    /// name, which leads to the first ones in any case.
+    /// The contexts. `providers` are all of the configuration. A context has the user and the cluster of the same file,
+    /// or the first ones of these names. A list that is used as one kubeconfig (`Mode::Ambient`) has one context of each
+    /// name, which has the first ones in any case.
     ///
     /// What is wrong with a context is only the reason why it cannot be used.
     pub(crate) fn read_contexts(&self, providers: &[Provider], mode: Mode, report: &Report) -> Contexts {

@@ -1,22 +1,22 @@
 //! Users who run no plugin: their token or client certificate is in the kubeconfig, or in files that it names.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{path::Path, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use super::{context_digest::ContextDigest, files::Named};
-use crate::{file::below, provider::default_issuer, table::provider as table};
-use credbroker_credential::{ApiVersion, LifetimeLimits, document::Node};
-use credbroker_plugin::{
-    ClusterInfo, Command, Definition, Environment, Globs, Interactive, Provider, ProviderState, Sandbox,
-    StoredCredential, StoredValue,
+use crate::{
+    file::below,
+    provider::{bare, default_issuer},
 };
+use credbroker_credential::document::Node;
+use credbroker_plugin::{Command, Definition, Provider, Sandbox, StoredCredential, StoredValue};
 
 /// The longest time for which what was read from a file is served. It is read again after half of that, which is how often
 /// client-go reads the file of a token.
 const FILE_MAX_AGE: Duration = Duration::from_secs(120);
 
-/// What makes client-go act as another user than the one of the credential.
+/// What makes client-go act as another user than the credential says.
 const IMPERSONATION: [&str; 4] = ["as", "as-uid", "as-groups", "as-user-extra"];
 
 /// How a user authenticates.
@@ -111,36 +111,16 @@ fn data(user: &Named<'_>, key: &str) -> Result<Option<StoredValue>, String> {
 pub(super) fn provider(credential: StoredCredential, user: &Named<'_>) -> Provider {
     let mut definition = Definition::new(user.identity.to_owned(), user.name, "");
     definition.digest = digest(&credential).into();
+    // A name that no issuer of the configuration has: their pauses do not concern it.
     let issuer = default_issuer(format!("{} ({})", user.name, definition.shown_file()).into());
-    let max_age = credential.has_file().then_some(FILE_MAX_AGE);
+    let mut provider = bare(user.name, Command::Path(user.identity.to_owned()));
+    provider.lifetime.max_age = credential.has_file().then_some(FILE_MAX_AGE);
     Provider {
-        name: user.name.into(),
         definition: Some(definition),
-        command: Command::Path(user.identity.to_owned()),
-        args: Vec::new(),
-        env: Vec::new(),
-        inherited: Arc::new(Environment::default()),
-        caller_env: Globs::default(),
-        refuses_other_identities: false,
-        identity_files: Vec::new(),
-        api_version: ApiVersion::V1,
-        provide_cluster_info: false,
-        interactive: Interactive::Never,
-        install_hint: None,
-        issuer: Arc::new(issuer),
+        issuer: issuer.into(),
         sandbox: Sandbox::Strict,
-        sha256: None,
-        policy: Arc::default(),
-        timeout: table::TIMEOUT.absent.0,
-        interactive_timeout: table::INTERACTIVE_TIMEOUT.absent.0,
-        lifetime: LifetimeLimits { max_age, unknown_expiry_max_age: table::UNKNOWN_EXPIRY_MAX_AGE.absent.0 },
-        clusters: Vec::new(),
-        cluster_info: ClusterInfo::FromCaller,
-        verify: true,
-        profile_sourced: None,
-        profile_env: Globs::default(),
-        state: ProviderState::default(),
         stored: Some(credential),
+        ..provider
     }
 }
 

@@ -19,7 +19,7 @@ type UserKey = ((PathBuf, Arc<str>), Option<String>);
 pub(super) struct Readiness {
     /// With the rank of its state, from the best one.
     held: HashMap<ProfileName, (u8, State, Option<Failed>)>,
-    /// The same of the users of contexts.
+    /// States of the users of contexts.
     of_users: HashMap<UserKey, (u8, State, Option<Failed>)>,
     /// Providers whose plugins cannot run until something changes on this machine.
     broken: HashMap<Arc<str>, ResolveError>,
@@ -35,7 +35,7 @@ impl Readiness {
         }
         for (spec, holding, failed) in cache.provider_states() {
             let Some(definition) = &spec.provider.definition else { continue };
-            // A caller can send a cluster that is not the one of a context.
+            // A caller can send a cluster that is not the cluster of a context.
             if spec.cluster.as_ref().is_some_and(|cluster| !spec.provider.clusters.contains(cluster)) {
                 continue;
             }
