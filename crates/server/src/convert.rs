@@ -9,6 +9,7 @@ use std::{
 
 use credbroker_proto::{Reason, is_account_variable, v1 as pb};
 use http::HeaderMap;
+use prost::Message as _;
 use tokio::time::Instant;
 use tonic::Status;
 
@@ -53,6 +54,27 @@ pub(super) fn ask(
     let (cluster, permit) = (cluster.map(|cluster| self::cluster(cluster).into()), access.permit(verb));
     let (env, by_name) = variables(env, account_env);
     Ok(CredentialRequest { source, cluster, env, by_name, origin, permit })
+}
+
+/// The reference of an open watch, encoded: thousands wait, and a reference is read again only after a change.
+#[derive(Clone)]
+pub(super) struct WatchedReference(Arc<[u8]>);
+
+impl WatchedReference {
+    pub(super) fn new(reference: Option<&pb::CredentialRef>) -> Self {
+        Self(reference.map(pb::CredentialRef::encode_to_vec).unwrap_or_default().into())
+    }
+
+    /// What its peer asks for.
+    pub(super) fn ask(&self, access: &Access) -> Result<CredentialRequest, Status> {
+        let reference = pb::CredentialRef::decode(&*self.0).map_err(|_invalid| status::defect())?;
+        ask(Some(reference), access, Verb::Watch)
+    }
+
+    /// In bytes.
+    pub(super) fn size(&self) -> usize {
+        self.0.len()
+    }
 }
 
 /// The variables of a caller, and the names of those that it sent because these look like the name of an account.

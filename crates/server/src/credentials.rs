@@ -17,7 +17,7 @@ use super::{
     audit_record::{self, Asked},
     broker::Broker,
     clusters::Clusters,
-    convert::{self, deadline, named, wait_within},
+    convert::{self, WatchedReference, deadline, named, wait_within},
     preencoded::{self, Follow as _, MessageStream},
     references::References,
     status::{self, Subject},
@@ -165,8 +165,8 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
         request: Request<pb::WatchCredentialRequest>,
     ) -> Result<Response<MessageStream<pb::WatchCredentialResponse>>, Status> {
         let (access, slot) = (Arc::clone(Access::of(&request)?), watch_slot(&request)?);
-        let ask = convert::ask(request.into_inner().r#ref, &access, Verb::Watch)?;
-        Ok(CredentialStream::start(Arc::clone(&self.broker), ask, access, slot).await?.response())
+        let reference = WatchedReference::new(request.into_inner().r#ref.as_ref());
+        Ok(CredentialStream::start(Arc::clone(&self.broker), reference, access, slot).await?.response())
     }
 
     /// The slot of the stream is taken already: it is known to be a stream before its first message.

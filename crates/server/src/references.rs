@@ -19,19 +19,16 @@ use futures_util::{
     future::BoxFuture,
     stream::{self, AbortHandle, Abortable, BoxStream, SelectAll},
 };
-use prost::Message as _;
 use tonic::Status;
 
 use super::{
     access::Access,
     broker::Broker,
-    convert,
+    convert::WatchedReference,
     preencoded::{Follow, numbered, put_frame},
     status,
     watch::{ReferenceWatch, keeps_right},
 };
-use credbroker_fleet::resolver::CredentialRequest;
-use credbroker_plugin::access::Verb;
 use credbroker_runner::PluginRunner;
 use credbroker_uds_server::Charge;
 
@@ -68,7 +65,7 @@ pub(super) struct References<R> {
 
 /// A reference, and what ends its watch.
 struct Watched {
-    ask: Arc<CredentialRequest>,
+    reference: WatchedReference,
     end: AbortHandle,
 }
 
@@ -114,24 +111,20 @@ impl<R: PluginRunner> References<R> {
             let message = format!("the number {number} is in use: remove it before you add it");
             return Err(status::invalid(&message));
         };
-        let (charge, size) = (self.charge.part(), r#ref.as_ref().map_or(0, pb::CredentialRef::encoded_len));
-        let ask = convert::ask(r#ref, &self.access, Verb::Watch);
-        let ask =
-            ask.and_then(|ask| charge.charge(REFERENCE + 2 * size).map(|()| ask).map_err(status::refusal));
-        match ask {
-            Ok(ask) => {
-                let ask = Arc::new(ask);
+        let (charge, reference) = (self.charge.part(), WatchedReference::new(r#ref.as_ref()));
+        match charge.charge(REFERENCE + 2 * reference.size()) {
+            Ok(()) => {
                 let watch = ReferenceWatch::start(
                     Arc::clone(&self.broker),
-                    Arc::clone(&ask),
+                    reference.clone(),
                     Arc::clone(&self.access),
                 );
                 let watch = async { watch.await.map(Box::new) }.boxed();
                 let (answers, end) = stream::abortable(answers(number, watch, charge).boxed());
-                free.insert(Watched { ask, end });
+                free.insert(Watched { reference, end });
                 self.watches.push(answers);
             }
-            Err(status) => refuse(&mut self.refused, number, status),
+            Err(refusal) => refuse(&mut self.refused, number, status::refusal(refusal)),
         }
         Ok(())
     }
@@ -139,8 +132,8 @@ impl<R: PluginRunner> References<R> {
     /// Ends the watches that new access rules do not allow.
     fn keep_rights(&mut self) {
         let Self { broker, access, numbers, refused, .. } = self;
-        numbers.retain(|number, Watched { ask, end }| {
-            let Err(status) = keeps_right(broker, ask, access) else { return true };
+        numbers.retain(|number, Watched { reference, end }| {
+            let Err(status) = keeps_right(broker, reference, access) else { return true };
             end.abort();
             refuse(refused, *number, status);
             false

@@ -10,7 +10,7 @@ use super::{
     access::{Access, Policies},
     audit_record::Asked,
     broker::Broker,
-    convert::named,
+    convert::{WatchedReference, named},
     credentials::in_context,
     preencoded::Follow,
     status::{self, Subject},
@@ -29,7 +29,7 @@ use credbroker_uds_server::WatchSlot;
 /// [`keeps_right`].
 pub(super) struct ReferenceWatch<R> {
     broker: Arc<Broker<R>>,
-    ask: Arc<CredentialRequest>,
+    reference: WatchedReference,
     access: Arc<Access>,
     watch: CredentialWatch<R>,
     /// The context that the request names. `None`: it names none.
@@ -38,15 +38,16 @@ pub(super) struct ReferenceWatch<R> {
     profile: Option<watch::Receiver<u64>>,
 }
 
-/// Fails if the access rules no longer allow a watch of `ask`.
+/// Fails if the access rules no longer allow a watch of `reference`.
 pub(super) fn keeps_right<R: PluginRunner>(
     broker: &Broker<R>,
-    ask: &CredentialRequest,
+    reference: &WatchedReference,
     access: &Arc<Access>,
 ) -> Result<(), Status> {
-    match access.resolve(&broker.resolver, &mut ask.clone()) {
+    let mut ask = reference.ask(access)?;
+    match access.resolve(&broker.resolver, &mut ask) {
         // Rules make what was removed look like what they forbid.
-        Err(status) if status.code() == Code::PermissionDenied && is_forbidden(broker, ask, access) => {
+        Err(status) if status.code() == Code::PermissionDenied && is_forbidden(broker, &ask, access) => {
             Asked::credential((&broker.audit, &broker.resolver), access, Verb::Watch, &ask.source)
                 .decided(Err(status))
         }
@@ -70,24 +71,30 @@ impl<R: PluginRunner> ReferenceWatch<R> {
     /// Waits until the hub is read, if the answer depends on it. Records the decision.
     pub(super) async fn start(
         broker: Arc<Broker<R>>,
-        ask: Arc<CredentialRequest>,
+        reference: WatchedReference,
         access: Arc<Access>,
     ) -> Result<Self, Status> {
+        let mut ask = reference.ask(&access)?;
         let asked_at = Arc::clone(&broker);
         let asked =
             Asked::credential((&asked_at.audit, &asked_at.resolver), &access, Verb::Watch, &ask.source);
         broker.resolver.settled(&ask).await;
-        asked.decided(Self::of(broker, Arc::clone(&ask), access))
+        asked.decided(Self::of(broker, reference, &mut ask, access))
     }
 
-    fn of(broker: Arc<Broker<R>>, ask: Arc<CredentialRequest>, access: Arc<Access>) -> Result<Self, Status> {
+    fn of(
+        broker: Arc<Broker<R>>,
+        reference: WatchedReference,
+        ask: &mut CredentialRequest,
+        access: Arc<Access>,
+    ) -> Result<Self, Status> {
         let Broker { cache, resolver, .. } = &*broker;
-        let (spec, context) = access.resolve(resolver, &mut (*ask).clone())?;
+        let (spec, context) = access.resolve(resolver, ask)?;
         trace::names(|| Some(&spec));
         let (profile, subject) = (resolver.follow(&spec), Subject::of(&spec));
         let watch = cache.watch(spec, named(&access.peer, ""));
         let watch = watch.map_err(|failed| status::failed(&subject, &failed))?;
-        Ok(Self { broker, ask, access, watch, context, profile })
+        Ok(Self { broker, reference, access, watch, context, profile })
     }
 
     /// Waits for a credential that differs from the one that was returned last, and returns the framed answer with it. An
@@ -124,7 +131,7 @@ impl<R: PluginRunner> ReferenceWatch<R> {
             return Err(status::failed(&self.subject(), &CacheError::Retired(why).into()));
         }
         let Broker { cache, resolver, .. } = &*self.broker;
-        let (spec, _) = self.access.resolve(resolver, &mut (*self.ask).clone())?;
+        let (spec, _) = self.access.resolve(resolver, &mut self.reference.ask(&self.access)?)?;
         let profile = resolver.follow(&spec);
         // Replaced even if the key is the same. A profile that is deleted and created again at once keeps its key, but the
         // cache has dropped the entry that the old watch follows.
@@ -158,7 +165,7 @@ async fn ended(context: Option<&Context>) {
 /// The messages of `WatchCredential`.
 pub(super) struct CredentialStream<R> {
     broker: Arc<Broker<R>>,
-    ask: Arc<CredentialRequest>,
+    reference: WatchedReference,
     access: Arc<Access>,
     policies: Policies,
     watch: ReferenceWatch<R>,
@@ -168,14 +175,15 @@ pub(super) struct CredentialStream<R> {
 impl<R: PluginRunner> CredentialStream<R> {
     pub(super) async fn start(
         broker: Arc<Broker<R>>,
-        ask: CredentialRequest,
+        reference: WatchedReference,
         access: Arc<Access>,
         slot: WatchSlot,
     ) -> Result<Self, Status> {
         // Before the rights are read: a change in between is not lost.
-        let (policies, ask) = (access.changes(), Arc::new(ask));
-        let watch = ReferenceWatch::start(Arc::clone(&broker), Arc::clone(&ask), Arc::clone(&access)).await?;
-        Ok(Self { broker, ask, access, policies, watch, _slot: slot })
+        let policies = access.changes();
+        let watch =
+            ReferenceWatch::start(Arc::clone(&broker), reference.clone(), Arc::clone(&access)).await?;
+        Ok(Self { broker, reference, access, policies, watch, _slot: slot })
     }
 }
 
@@ -185,7 +193,7 @@ impl<R: PluginRunner> Follow for CredentialStream<R> {
             tokio::select! {
                 biased;
                 Ok(()) = self.policies.changed() => {
-                    if let Err(status) = keeps_right(&self.broker, &self.ask, &self.access) {
+                    if let Err(status) = keeps_right(&self.broker, &self.reference, &self.access) {
                         return Some(Err(status));
                     }
                 }

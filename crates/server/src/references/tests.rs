@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use credbroker_proto::v1::watch_credentials_request::Addition;
 use http_body_util::BodyExt as _;
+use prost::Message as _;
 use serde_json::{Value, json};
 use tokio::{sync::mpsc, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};

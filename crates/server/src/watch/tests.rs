@@ -73,7 +73,10 @@ async fn a_profile_that_goes_and_comes_back_is_followed_on() {
     let slot = WatchSlots::new(CancellationToken::default()).acquire().unwrap();
     let held = cache.clone();
     let broker = Broker::for_tests(cache, Arc::clone(&resolver));
-    let following = CredentialStream::start(broker, ask.clone(), Access::of_the_owner(), slot).await.unwrap();
+    let profile = pb::ClusterProfileRef { namespace: "fleet".into(), name: "paris".into() };
+    let source = Some(pb::credential_ref::Source::ClusterProfile(profile));
+    let reference = WatchedReference::new(Some(&pb::CredentialRef { source, ..Default::default() }));
+    let following = CredentialStream::start(broker, reference, Access::of_the_owner(), slot).await.unwrap();
     let mut messages = preencoded::tests::messages(following.body());
     let first = message(&mut messages).await.credential.unwrap();
     for _ in 0..3 {
