@@ -44,7 +44,8 @@ pub use kube;
 /// What a service answers if it fails.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The Rust program of the README compiles.
+/// The Rust programs of the READMEs compile.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../README.md")]
 mod readme {}
