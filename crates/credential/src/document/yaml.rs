@@ -307,7 +307,9 @@ fn broken_rule(kind: &ErrorKind) -> &'static str {
     match kind {
         ErrorKind::UnexpectedEofFlowMapping
         | ErrorKind::UnexpectedEofImplicitFlowMapping
-        | ErrorKind::UnclosedFlowCollection { open: '{' } => "a map that begins with `{` does not end with `}`",
+        | ErrorKind::UnclosedFlowCollection { open: '{' } => {
+            "a map that begins with `{` does not end with `}`"
+        }
         ErrorKind::UnexpectedEofFlowSequence | ErrorKind::UnclosedFlowCollection { .. } => {
             "a list that begins with `[` does not end with `]`"
         }
@@ -316,7 +318,9 @@ fn broken_rule(kind: &ErrorKind) -> &'static str {
         ErrorKind::MisplacedFlowCollectionEnd | ErrorKind::MismatchedFlowCollectionEnd { .. } => {
             "a closing bracket or brace does not belong to the opening one"
         }
-        ErrorKind::UnclosedQuotedScalar | ErrorKind::DocumentIndicatorInQuotedScalar => "a quote is not closed",
+        ErrorKind::UnclosedQuotedScalar
+        | ErrorKind::DocumentIndicatorInQuotedScalar
+        | ErrorKind::InvalidQuotedScalarIndent => "a quote is not closed, or the text in it is not indented",
         ErrorKind::InvalidTrailingSingleQuotedScalar | ErrorKind::InvalidTrailingDoubleQuotedScalar => {
             "there is text behind a closing quote"
         }
@@ -334,7 +338,6 @@ fn broken_rule(kind: &ErrorKind) -> &'static str {
         | ErrorKind::TabAtBlockScalarStart => "there is a tab where only spaces are allowed",
         ErrorKind::InvalidIndentation
         | ErrorKind::InvalidFlowScalarIndent
-        | ErrorKind::InvalidQuotedScalarIndent
         | ErrorKind::InvalidBlockScalarIndent
         | ErrorKind::ExpectedBlockSequenceEntry
         | ErrorKind::BlockSequenceEntryNotAllowed
