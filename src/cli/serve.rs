@@ -31,7 +31,7 @@ const IDLE_THREAD: Duration = Duration::from_millis(2_500);
 ///
 /// Without a configuration, every user of KUBECONFIG or ~/.kube/config that runs an exec plugin becomes a provider with
 /// the user's name. The broker follows its files: it uses a changed configuration once it has no problems. SIGHUP makes it
-/// read the files at once. SIGTERM and Ctrl-C stop it within ten seconds; a second signal stops it at once. The variable
+/// read the files immediately. SIGTERM and Ctrl-C stop it within ten seconds; a second signal stops it immediately. The variable
 /// CREDBROKER_LOG sets the log level of the broker: error, warn, info, debug or trace. If it is not set, the broker reads RUST_LOG.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -139,7 +139,7 @@ async fn serve(
             1
         }
         signal = signals.stop(|| reload.notify_one()) => {
-            info!("{signal} received: draining; a second signal stops the broker at once");
+            info!("{signal} received: draining; a second signal stops the broker immediately");
             0
         }
     };
@@ -150,7 +150,7 @@ async fn serve(
             Drained::CutOff { left } => warn!(left, "the grace period is over; closing the remaining connections"),
         },
         signal = signals.stop(|| {}) => {
-            warn!("{signal} received again: stopping at once");
+            warn!("{signal} received again: stopping immediately");
             return Ok(1);
         }
     }

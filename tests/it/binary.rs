@@ -103,7 +103,7 @@ fn a_second_signal_ends_it_at_once() {
     signal();
     until(|| broker.log().contains("SIGTERM received"));
     signal();
-    until(|| broker.log().contains("stopping at once"));
+    until(|| broker.log().contains("stopping immediately"));
     let (status, log) = broker.stop();
     assert_eq!(status.code(), Some(1), "{log}");
     assert!(!log.contains("grace period"), "{log}");

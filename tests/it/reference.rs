@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeSet,
+    fmt::Write as _,
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -37,7 +38,7 @@ fn the_page_of_commands_is_current() {
     for help in helps.split("\n$ ").chain([shim.as_str()]) {
         let (command, text) = help.split_once(" --help\n").unwrap();
         let lines: Vec<_> = text.trim_end().lines().map(str::trim_end).collect();
-        expected += &format!("\n## `{command}`\n\n```text\n{}\n```\n", lines.join("\n"));
+        writeln!(expected, "\n## `{command}`\n\n```text\n{}\n```", lines.join("\n")).unwrap();
     }
     let path = root().join("docs/commands.md");
     if std::env::var_os("BLESS").is_some() {
