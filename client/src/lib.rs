@@ -129,8 +129,3 @@ pub use credbroker_proto::Code;
 pub use rejection::{RejectionReport, ReportOutcome};
 #[doc(hidden)]
 pub use socket::{IgnoredRuntimeDirectory, SocketSources};
-
-/// The program of the README compiles.
-#[cfg(all(doctest, feature = "async"))]
-#[doc = include_str!("../README.md")]
-mod readme {}

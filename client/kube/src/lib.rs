@@ -44,8 +44,7 @@ pub use kube;
 /// What a service answers if it fails.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The Rust programs of the READMEs compile.
+/// The Rust program of the README compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
-#[doc = include_str!("../README.md")]
 mod readme {}
