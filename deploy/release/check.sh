@@ -24,7 +24,7 @@ debian() {
     cp "$files"/{install.sh,"credbroker-$version-linux-$arch.tar.gz"} "$work/debian/release"
     chown 1000:1000 "$work/debian/home/user"
     in_debian() {
-        unshare --net --pid --fork --kill-child --mount-proc="$work/debian/proc" --root "$work/debian" --wd /home/user \
+        unshare --net --pid --fork --kill-child --mount-proc --root "$work/debian" --wd /home/user \
             --setgid 1000 --setuid 1000 env -i HOME=/home/user PATH=/home/user/.local/bin:/usr/bin:/bin TERM=dumb "$@"
     }
     # A file that was changed on its way is not used.
