@@ -73,7 +73,8 @@ fn what_takes_too_much_memory_ends_and_not_the_broker() {
     let broker = Broker::builder(PROGRAM).providers(&providers).start();
     cgroup.enter(broker.pid());
     assert!(is_served(&broker, "modest"));
-    let get = Command::new(PROGRAM).args(["get", "greedy", "--socket"]).arg(broker.socket()).output().unwrap();
+    let get =
+        Command::new(PROGRAM).args(["get", "greedy", "--socket"]).arg(broker.socket()).output().unwrap();
     let error = String::from_utf8(get.stderr).unwrap();
     assert!(error.contains("signal 9; memory may have run out"), "the plugin was ended: {error}");
     assert_eq!(greedy.runs(), 1);
