@@ -136,7 +136,7 @@ impl fmt::Display for RunError {
             Kind::Directory(base, cause) => format!("cannot make a working directory for {plugin} in {}: {cause}; check that it exists, is writable, and that the disk is not full", base.display()),
             Kind::ExecInfo(_) => format!("cannot pass the cluster to {plugin}"),
             Kind::Exit(code) => format!("{plugin} failed with exit code {code}{tail}"),
-            Kind::NeedsTerminal => format!("{plugin} needs a login: it tried to use a terminal, and a broker has none{tail}"),
+            Kind::NeedsTerminal => format!("{plugin} needs a login: it tried to use a terminal, and the broker has none{tail}"),
             Kind::NotAllowed(refusal) => format!("{plugin} is not allowed: {refusal}"),
             Kind::NotFound(rest) => format!("{plugin} is not installed{rest}"),
             Kind::OutputTooLarge(limit) => {
@@ -148,7 +148,7 @@ impl fmt::Display for RunError {
             Kind::Spawn(cause) => format!("{plugin} cannot be started: {cause}; check that it is executable and that its interpreter is installed"),
             Kind::Stored(_) => format!("the credential that the kubeconfig {} names cannot be used", self.command),
             Kind::TerminalLost(process) => {
-                format!("process {process}, whose terminal {plugin} used, has exited")
+                format!("{plugin} ran in the terminal of process {process}, which has exited")
             }
             Kind::Throttled { provider, issuer, of_key, retry_after } => {
                 let pause = pause(*of_key, *retry_after, provider);
