@@ -186,7 +186,12 @@ pub(super) fn descendant() -> Status {
 }
 
 pub(super) fn no_peer() -> Status {
-    status(Reason::PeerDenied, "the broker could not determine which process sent this request; connect again", None, [])
+    status(
+        Reason::PeerDenied,
+        "the broker could not determine which process sent this request; connect again",
+        None,
+        [],
+    )
 }
 
 /// The status of a call that the server on the socket refuses or ends.
