@@ -8,7 +8,7 @@ use rustix::process::geteuid;
 
 use crate::harness::{reference, token};
 
-/// Of a ServiceAccount; its `exp` is in 2100.
+/// Of a service account; its `exp` is in 2100.
 const TOKEN: &str = "e30.eyJleHAiOjQxMDI0NDQ4MDB9.c2lnbmF0dXJl";
 
 #[tokio::test]
