@@ -109,7 +109,20 @@ def serves(name, config, spec):
     assert in_cluster == any(volume["name"] == "credbroker-hub" for volume in spec["volumes"]), name
 
 
-checked = 0
+def is_scraped(name, config, document):
+    """The port, the labels and the configuration of metrics go together, and other hosts reach them only where it is meant."""
+    template = document["spec"]["template"]
+    broker = next(container for container in template["spec"]["initContainers"] if container["name"] == "credbroker")
+    ports = broker.get("ports", [])
+    assert (template["metadata"]["labels"].get("credbroker.io/metrics") == "true") == bool(ports), name
+    assert ("metrics" in config) == bool(ports), name
+    if ports:
+        assert ports == [{"name": "metrics", "containerPort": 9464}], name
+        assert config["metrics"] == {"listen": "0.0.0.0:9464", "exposure": "Pod", "providerNames": True}, name
+    return bool(ports)
+
+
+checked = scraped = 0
 for path in sorted(DIRECTORY.glob("*.yaml")):
     documents = load(path)
     configs = [
@@ -128,9 +141,10 @@ for path in sorted(DIRECTORY.glob("*.yaml")):
             is_sidecar(name, spec, has_shim=True)
             serves(name, configs[0], spec)
             checked += 1
+            scraped += is_scraped(name, configs[0], document)
         else:
             assert "initContainers" not in spec, f"{name}: a sidecar without the label"
-assert checked == 9, checked
+assert (checked, scraped) == (11, 2), (checked, scraped)
 
 
 def same(one, other, left_out=("Namespace",)):
@@ -146,6 +160,13 @@ example = same("example.yaml", "helm.yaml")
 same("example-image.yaml", "helm-image.yaml")
 same("helm-own.yaml", "helm.yaml", ("ServiceAccount",))
 same("documented.yaml", "example.yaml", ("Namespace", "Role", "RoleBinding"))
+metrics = same("metrics.yaml", "helm-metrics.yaml")
+assert metrics.keys() - example.keys() == {
+    ("PodMonitor", "controllers", "credbroker"), ("NetworkPolicy", "controllers", "credbroker-metrics"),
+}, metrics.keys()
+[endpoint] = metrics["PodMonitor", "controllers", "credbroker"]["spec"]["podMetricsEndpoints"]
+[rule] = metrics["NetworkPolicy", "controllers", "credbroker-metrics"]["spec"]["ingress"]
+assert endpoint["port"] == rule["ports"][0]["port"] == "metrics" and len(rule["ports"]) == 1, rule
 image = by_name(load(DIRECTORY / "helm-image.yaml"))["Deployment", "controllers", "controller"]
 assert {
     "name": "credbroker-exec",

@@ -67,6 +67,19 @@ kustomize "$work/kubernetes/example" | grep -q 'reference: registry.example.com/
     echo "images of Kustomize does not name the shim's image" >&2
     exit 1
 }
+# The example with metrics: as docs/kubernetes.md adds the component, and with the section that is a comment in config.yaml.
+mkdir "$work/with-metrics"
+cp -r "$here/kubernetes" "$work/with-metrics"
+metrics=$work/with-metrics/kubernetes/example
+sed -i 's/^#\(metrics:\|  \)/\1/' "$metrics/config.yaml"
+patch=$(grep -F -- '- {target: {kind: PodMonitor|NetworkPolicy}, patch:' "$root/docs/kubernetes.md")
+sed -i "s#^- ../components/shim-copy#&\n- ../components/metrics#; s#^patches:#&\n${patch//|/\\|}#" "$metrics/kustomization.yaml"
+kustomize "$metrics" >"$work/metrics.yaml"
+render --set metrics.enabled=true >"$work/helm-metrics.yaml"
+if render --set metrics.enabled=true --set config.metrics.listen=127.0.0.1:1 >/dev/null 2>&1; then
+    echo "the chart accepts metrics.enabled beside config.metrics" >&2
+    exit 1
+fi
 # The kustomization in the documentation, with the files of the example.
 sed -n '/^```yaml$/,/^```$/p' "$root/docs/kubernetes.md" | sed '1d;/^```$/,$d' >"$work/kubernetes/example/kustomization.yaml"
 kustomize "$work/kubernetes/example" | sed 's#registry.example.com/credbroker:#credbroker:#' >"$work/documented.yaml"

@@ -9,7 +9,7 @@ fn read(file: &str) -> String {
 }
 
 /// The metrics that `text` names, without the suffixes of histograms.
-fn named(text: &str) -> BTreeSet<&str> {
+pub(super) fn named(text: &str) -> BTreeSet<&str> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let words = text.split(|c| !is_part(c));
     let metrics = words.filter(|word| word.starts_with("credbroker_") || word.starts_with("rest_client_"));

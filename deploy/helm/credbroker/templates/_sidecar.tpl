@@ -51,6 +51,9 @@ seccompProfile:
   terminationMessagePolicy: FallbackToLogsOnError
   securityContext: {{- include "credbroker.securityContext" (dict "uid" .uid) | nindent 4 }}
   resources: {{- toYaml .resources | nindent 4 }}
+  {{- with include "credbroker.metricsPorts" . }}
+  {{- . | nindent 2 }}
+  {{- end }}
   volumeMounts:
   {{- if .fleet }}
   - name: credbroker-hub
