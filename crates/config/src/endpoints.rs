@@ -152,7 +152,7 @@ pub(super) fn metrics_section(root: &Cursor<'_>, has_rules: bool) -> Option<Metr
 }
 
 /// The address, if `exposure` allows it. The answers are neither encrypted nor only for peers with an identity, so an address
-/// that other hosts can reach needs a decision of its own.
+/// that other hosts can reach needs its own decision.
 fn exposed(address: Option<MetricsAddress>, exposure: Exposure) -> Result<MetricsAddress, &'static str> {
     match (address, exposure) {
         (None, _) => Err(

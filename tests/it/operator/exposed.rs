@@ -38,7 +38,7 @@ async fn a_stranger_does_not_stop_a_scrape() {
     }
 }
 
-/// A page could make the browser of a user who forwards the port ask by a name of its own.
+/// A page could make the browser of a user who forwards the port ask by another name.
 #[test]
 fn an_exposed_address_answers_addresses_and_no_names() {
     let exposed = json!({"listen": "[::]:0", "exposure": "Pod", "providerNames": true});

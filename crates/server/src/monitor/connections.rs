@@ -42,8 +42,8 @@ impl Connections {
     }
 
     /// A new connection, which is open until it is dropped. If there is no place, a connection that waits for its peer is
-    /// displaced: it has not sent a whole head, or does not read its answer. An address that has its share loses one of its
-    /// own; otherwise the address with the most connections loses its oldest one. `None`: all are being answered.
+    /// displaced: it has not sent a whole head, or does not read its answer. An address that has its share loses its
+    /// oldest one; otherwise the address with the most connections does. `None`: all are being answered.
     pub(super) fn admit(&self, from: Option<IpAddr>) -> Option<Arc<OpenConnection>> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|connection| Arc::strong_count(connection) > 1);
