@@ -109,7 +109,7 @@ impl<R: PluginRunner> Broker<R> {
             is_login,
             ..request
         };
-        let (cache, subject) = (self.cache.clone(), Subject::of(&spec));
+        let (cache, subject) = (self.cache.clone(), Subject::of(&spec, context.as_deref()));
         let answer = async move {
             let issued =
                 cache.get(spec, &request).await.map_err(|failed| status::failed(&subject, &failed))?;

@@ -93,7 +93,7 @@ impl<R: PluginRunner> Broker<R> {
             let session = convert::session(session, access);
             let (spec, request, context) = self.resolve(ask, access, caller, deadline).await?;
             let request = cache::Request { session, min_lifetime, ..request };
-            let subject = Subject::of(&spec);
+            let subject = Subject::of(&spec, context.as_deref());
             let issued = self.cache.get(spec, &request).await;
             Ok((issued.map_err(|failed| status::failed(&subject, &failed))?, context))
         };
@@ -194,7 +194,7 @@ impl<R: PluginRunner> CredentialBroker for BrokerService<R> {
         let report = async {
             let (spec, request, context) =
                 broker.resolve(ask, &access, named(&access.peer, ""), deadline).await?;
-            let subject = Subject::of(&spec);
+            let subject = Subject::of(&spec, context.as_deref());
             let reported = broker.cache.report(spec, &generation, &request).await;
             Ok((reported.map_err(|failed| status::failed(&subject, &failed))?, context))
         };

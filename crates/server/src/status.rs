@@ -16,7 +16,9 @@ use super::convert;
 use credbroker_cache::{CacheError, Failed};
 use credbroker_credential::text::{chain, quoted, shown};
 use credbroker_fleet::resolver::Source;
-use credbroker_plugin::{PluginKey, PluginSpec, ProfileName, ProviderProblem, ResolveError, access::Verb};
+use credbroker_plugin::{
+    Context, PluginKey, PluginSpec, ProfileName, ProviderProblem, ResolveError, access::Verb,
+};
 use credbroker_runner::{RunError, RunErrorKind};
 use credbroker_uds_server::{Full, Limit, Refusal, Who};
 
@@ -38,12 +40,14 @@ pub(super) struct Subject {
     pub(super) provider: Arc<str>,
     key: PluginKey,
     pub(super) profile: Option<ProfileName>,
+    context: Option<Arc<str>>,
 }
 
 impl Subject {
-    pub(super) fn of(spec: &PluginSpec) -> Self {
+    pub(super) fn of(spec: &PluginSpec, context: Option<&Context>) -> Self {
         let profile = spec.target.as_ref().map(|target| target.profile.clone());
-        Self { provider: Arc::clone(&spec.provider.name), key: spec.key, profile }
+        let context = context.map(|context| Arc::clone(&context.id.name));
+        Self { provider: Arc::clone(&spec.provider.name), key: spec.key, profile, context }
     }
 }
 
@@ -120,8 +124,9 @@ pub(super) fn failed(subject: &Subject, failed: &Failed) -> Status {
     };
     let named = [(PROVIDER, provider.to_owned()), (ID, subject.key.to_string())];
     let cluster = subject.profile.as_ref().map(|profile| (CLUSTER, profile.to_string()));
+    let context = subject.context.as_ref().map(|context| (CONTEXT, context.to_string()));
     let limit = limit.map(|limit| (LIMIT, limit.to_owned()));
-    status(reason, &message, Some(retry), named.into_iter().chain(cluster).chain(limit))
+    status(reason, &message, Some(retry), named.into_iter().chain(cluster).chain(context).chain(limit))
 }
 
 pub(super) fn draining() -> Status {

@@ -91,7 +91,7 @@ impl<R: PluginRunner> ReferenceWatch<R> {
         let Broker { cache, resolver, .. } = &*broker;
         let (spec, context) = access.resolve(resolver, ask)?;
         trace::names(|| Some(&spec));
-        let (profile, subject) = (resolver.follow(&spec), Subject::of(&spec));
+        let (profile, subject) = (resolver.follow(&spec), Subject::of(&spec, context.as_deref()));
         let watch = cache.watch(spec, named(&access.peer, ""));
         let watch = watch.map_err(|failed| status::failed(&subject, &failed))?;
         Ok(Self { broker, reference, access, watch, context, profile })
@@ -121,7 +121,7 @@ impl<R: PluginRunner> ReferenceWatch<R> {
     }
 
     fn subject(&self) -> Subject {
-        Subject::of(self.watch.spec())
+        Subject::of(self.watch.spec(), self.context.as_deref())
     }
 
     /// Follows the profile to another endpoint or provider, which has another key. If the profile no longer leads to a

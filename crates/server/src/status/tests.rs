@@ -189,7 +189,7 @@ fn profile_errors() -> [ProfileError; 2] {
 
 fn cloud() -> Subject {
     let profile = Some(ProfileName::new("fleet", "paris"));
-    Subject { provider: "cloud".into(), key: PluginKey([0xab; 32]), profile }
+    Subject { provider: "cloud".into(), key: PluginKey([0xab; 32]), profile, context: None }
 }
 
 fn paris() -> Source {
@@ -288,7 +288,7 @@ fn metadata(status: &Status) -> Vec<(String, String)> {
 }
 
 #[test]
-fn the_metadata_names_provider_id_cluster_and_limit_where_they_apply() {
+fn the_metadata_names_provider_id_cluster_context_and_limit_where_they_apply() {
     let pairs = |pairs: &[(&str, &str)]| -> Vec<_> {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     };
@@ -300,6 +300,9 @@ fn the_metadata_names_provider_id_cluster_and_limit_where_they_apply() {
         ("provider", "cloud"),
     ];
     assert_eq!(metadata(&full), pairs(&named));
+    let subject = Subject { profile: None, context: Some("admin@paris".into()), ..cloud() };
+    let named = [("context", "admin@paris"), ("id", "abababababab"), ("provider", "cloud")];
+    assert_eq!(metadata(&failed(&subject, &CacheError::Draining.into())), pairs(&named));
     let command = Command::Name("p".into());
     let missing =
         ResolveError::Provider("cloud".into(), ProviderProblem::PluginNotFound(command, String::new()));
