@@ -15,12 +15,12 @@ fail() { echo "$*" >&2; exit 1; }
 cd "$work"
 k() { kubectl --kubeconfig admin.kubeconfig "$@"; }
 
-for namespace in argocd kueue-system headlamp fleet; do
+for namespace in argocd kueue-system headlamp fleet other-fleet; do
     k create namespace "$namespace" >/dev/null
     k label namespace "$namespace" pod-security.kubernetes.io/enforce=restricted >/dev/null
 done
 apply() { k apply --server-side --validate=true --force-conflicts --filename "$1" >/dev/null; }
-for file in example argocd kueue helm helm-image; do apply "$rendered/$file.yaml"; done
+for file in example argocd kueue helm helm-image helm-every example-more; do apply "$rendered/$file.yaml"; done
 apply "$here/examples/headlamp/manifests.yaml"
 
 # pods: one of each template, and at the end one that is not restricted.
@@ -30,7 +30,7 @@ pods = []
 def pod(name, namespace, spec):
     metadata = {"name": name, "namespace": namespace}
     pods.append({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": copy.deepcopy(spec)})
-for file in ("example", "argocd", "kueue", "helm-image"):
+for file in ("example", "argocd", "kueue", "helm-image", "helm-every", "example-more"):
     for document in yaml.safe_load_all(pathlib.Path(sys.argv[1], file + ".yaml").read_text()):
         if document and document["kind"] in ("Deployment", "StatefulSet"):
             metadata = document["metadata"]
@@ -54,7 +54,7 @@ while read -r pod; do
     [[ $pod == *'"not-restricted"'* ]] && grep -q 'violates PodSecurity "restricted' out || fail "$(cat out)"
     refused=yes
 done <pods
-[[ ${refused-} == yes && $created == 7 ]] || fail "$created pods were created"
+[[ ${refused-} == yes && $created == 9 ]] || fail "$created pods were created"
 
 # What the ServiceAccount may do in the hub, and nothing else.
 may() { # VERB RESOURCE

@@ -24,6 +24,8 @@ if [[ ${1-} == --write ]]; then
     mv "$work/example.yaml" "$here/kubernetes/example.yaml"
     exit
 fi
+# The first block of YAML below the heading of a page.
+block() { sed -n "/^## $2\$/,/^## /p" "$root/docs/$1" | sed -n '/^```yaml$/,/^```$/p' | sed '1d;/^```$/,$d'; }
 broker=$(realpath "${1:-$root/target/debug/credbroker}")
 shim=$(realpath "${2:-$root/target/debug/credbroker-exec}")
 for program in "$broker" "$shim"; do
@@ -67,30 +69,38 @@ kustomize "$work/kubernetes/example" | grep -q 'reference: registry.example.com/
     echo "images of Kustomize does not name the shim's image" >&2
     exit 1
 }
-# The example with metrics: as docs/kubernetes.md adds the component, and with the section that is a comment in config.yaml.
-mkdir "$work/with-metrics"
-cp -r "$here/kubernetes" "$work/with-metrics"
-metrics=$work/with-metrics/kubernetes/example
-sed -i 's/^#\(metrics:\|  \)/\1/' "$metrics/config.yaml"
-patch=$(grep -F -- '- {target: {kind: PodMonitor|NetworkPolicy}, patch:' "$root/docs/kubernetes.md")
-sed -i "s#^- ../components/shim-copy#&\n- ../components/metrics#; s#^patches:#&\n${patch//|/\\|}#" "$metrics/kustomization.yaml"
-kustomize "$metrics" >"$work/metrics.yaml"
-render --set metrics.enabled=true >"$work/helm-metrics.yaml"
-if render --set metrics.enabled=true --set config.metrics.listen=127.0.0.1:1 >/dev/null 2>&1; then
-    echo "the chart accepts metrics.enabled beside config.metrics" >&2
-    exit 1
-fi
 # The kustomization in the documentation, with the files of the example.
-sed -n '/^```yaml$/,/^```$/p' "$root/docs/kubernetes.md" | sed '1d;/^```$/,$d' >"$work/kubernetes/example/kustomization.yaml"
+block kubernetes.md "Add it to your workload" >"$work/kubernetes/example/kustomization.yaml"
 kustomize "$work/kubernetes/example" | sed 's#registry.example.com/credbroker:#credbroker:#' >"$work/documented.yaml"
-if render --set shim=other >/dev/null 2>&1; then
-    echo "the chart accepts shim: other" >&2
-    exit 1
-fi
+# The example with the blocks of a page, whose lists are added to those of its kustomization.
+with_blocks() { # PAGE HEADING...
+    cp "$here/kubernetes/example/kustomization.yaml" "$work/kubernetes/example"
+    for heading in "${@:2}"; do block "$1" "$heading"; echo ---; done |
+        python3 -c 'import sys, yaml
+path = sys.argv[1]
+whole = yaml.safe_load(open(path))
+for more in filter(None, yaml.safe_load_all(sys.stdin)):
+    for key, items in more.items():
+        whole.setdefault(key, []).extend(items)
+yaml.safe_dump(whole, open(path, "w"))' "$work/kubernetes/example/kustomization.yaml"
+    kustomize "$work/kubernetes/example"
+}
+with_blocks kubernetes.md Network "What else the broker's container takes" >"$work/example-more.yaml"
+# With metrics, and the section that is a comment in the configuration.
+sed -i 's/^#\(metrics:\|  \)/\1/' "$work/kubernetes/example/config.yaml"
+with_blocks kubernetes.md Metrics >"$work/metrics.yaml"
+cp "$here/kubernetes/example/config.yaml" "$work/kubernetes/example"
+render --set metrics.enabled=true >"$work/helm-metrics.yaml"
+python3 "$here/chart.py" "$root/target/tools/helm" "$chart" "$work"
 python3 "$here/check.py" "$broker" "$work" "$here/examples/headlamp" "$here/examples/kueue/manager-config.yaml" "$root/docs/kubernetes.md"
 
 echo "-- a real API server"
 "$here/apply.sh" "$work"
+
+echo "-- the identities of three clouds"
+mkdir -p "$work/identities/pods"
+with_blocks identities.md "With Kustomize" >"$work/identities/example.yaml"
+python3 -B "$here/identities/check.py" "$broker" "$shim" "$root/target/tools/helm" "$work/identities/example.yaml" "$work/identities/pods"
 
 echo "-- kubectl finds the broker's command line as its plugin"
 mkdir "$work/bin"

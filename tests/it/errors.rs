@@ -118,7 +118,7 @@ fn remedy(reason: Reason) -> &'static str {
         }
         Reason::PluginNotFound => "install the plugin where the broker runs, or correct `command`",
         Reason::PluginSignal => {
-            "read the end of the plugin's stderr in the message; the machine may lack memory"
+            "after signal 9, raise the memory limit of the broker or lower `limits.pluginRuns`: memory may have run out; otherwise read the end of the plugin's stderr in the message"
         }
         Reason::PluginTimeout => "raise the provider's `timeout`",
         Reason::ProviderChanged => "try again; the broker uses the new configuration",

@@ -7,10 +7,9 @@ credbroker.io/metrics: "true"
 {{- end }}
 {{- end }}
 
-{{/* The key `ports` of the broker's container. */}}
-{{- define "credbroker.metricsPorts" -}}
+{{/* An item of `ports` of the broker's container. */}}
+{{- define "credbroker.metricsPort" -}}
 {{- if .metrics.enabled -}}
-ports:
 - name: metrics
   containerPort: {{ .metrics.port | int64 }}
 {{- end }}

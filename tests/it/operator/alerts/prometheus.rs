@@ -11,7 +11,7 @@ use std::{
 
 use credbroker_test_support::private_directory;
 
-/// The labels that a PodMonitor gives every series of a target.
+/// The labels that a `PodMonitor` gives every series of a target.
 const TARGET: &str = r#"job="controllers/credbroker",instance="10.0.0.7:9464""#;
 
 /// The series of one target at each minute.
