@@ -34,7 +34,10 @@ fn timeless(text: &str) -> String {
     let is_time = |line: &str| {
         let (name, _) = line.split_once(['{', ' ']).unwrap_or((line, ""));
         !line.starts_with('#')
-            && (name.contains("seconds") || name.ends_with("_bucket") || name.ends_with("_age_sum"))
+            && (name.contains("seconds")
+                || name.starts_with("process_")
+                || name.ends_with("_bucket")
+                || name.ends_with("_age_sum"))
             && !name.ends_with("_count")
             && !line.contains("+Inf")
     };
@@ -112,7 +115,15 @@ fn declared(text: &str) {
         }
     }
     let missing: Vec<_> = families.keys().filter(|name| !seen.contains(**name)).collect();
-    assert_eq!(missing, [&"credbroker_cluster_profiles", &"credbroker_hub_up"], "only with a hub");
+    assert_eq!(
+        missing,
+        [
+            &"credbroker_cluster_profiles",
+            &"credbroker_hub_last_change_timestamp_seconds",
+            &"credbroker_hub_up"
+        ],
+        "only with a hub"
+    );
 }
 
 /// Prometheus accepts the text. `false`: this machine has no promtool.

@@ -5,7 +5,7 @@ mod prometheus;
 
 use std::{collections::BTreeMap, fs, path::Path, sync::Arc, time::Duration};
 
-use credbroker_client::admin::Selector;
+use credbroker_client::{Error, admin::Selector};
 use credbroker_credential::document::{Aliases, yaml};
 use credbroker_observe::clock::Clock as _;
 use credbroker_test_support::{
@@ -111,9 +111,10 @@ impl Scraped {
         }
     }
 
-    async fn refresh_fails(&self) {
+    /// Runs the plugin, whether or not the run fails.
+    async fn refresh(&self) -> Result<u32, Error> {
         let admin = self.broker().client().await.admin();
-        admin.refresh(&Selector::Provider(PROVIDER.into())).await.unwrap_err();
+        admin.refresh(&Selector::Provider(PROVIDER.into())).await
     }
 }
 
@@ -140,7 +141,7 @@ async fn the_last_minutes_of_a_credential() -> Timeline {
     plugin.becomes(&fails());
     for _ in 0..6 {
         scraped.minute().await;
-        scraped.refresh_fails().await;
+        scraped.refresh().await.unwrap();
     }
     scraped.minute().await;
     scraped.timeline
@@ -153,7 +154,7 @@ async fn refreshes_that_fail() -> Timeline {
     plugin.becomes(&fails());
     for _ in 0..12 {
         scraped.minute().await;
-        scraped.refresh_fails().await;
+        scraped.refresh().await.unwrap();
     }
     scraped.timeline
 }
@@ -172,8 +173,6 @@ async fn slow_runs() -> Timeline {
     );
     scraped.minutes(2).await;
     for _ in 0..18 {
-        let admin = scraped.broker().client().await.admin();
-        let selector = Selector::Provider(PROVIDER.into());
         let (pipe, clock) = (pipe.clone(), Arc::clone(&scraped.clock));
         // The pipe opens when the plugin runs.
         let release = tokio::task::spawn_blocking(move || {
@@ -182,7 +181,7 @@ async fn slow_runs() -> Timeline {
             clock.put(20);
             pipe.write_all(b"\n").unwrap();
         });
-        let (refreshed, released) = tokio::join!(admin.refresh(&selector), release);
+        let (refreshed, released) = tokio::join!(scraped.refresh(), release);
         refreshed.unwrap();
         released.unwrap();
         scraped.minute().await;
@@ -216,10 +215,10 @@ async fn a_throttled_issuer() -> Timeline {
 async fn a_program_that_may_not() -> Timeline {
     let plugin = works().build();
     let mut scraped = Scraped::start(&plugin, |_| {});
-    scraped.refresh_fails().await;
+    scraped.refresh().await.unwrap_err();
     scraped.minute().await;
     for _ in 0..20 {
-        scraped.refresh_fails().await;
+        scraped.refresh().await.unwrap_err();
     }
     scraped.minute().await;
     scraped.timeline
@@ -382,8 +381,7 @@ async fn a_busy_broker() -> Timeline {
         scraped.broker().get(PROVIDER).await.unwrap();
         scraped.broker().get("unknown").await.unwrap_err();
         plugin.becomes(&if minute % 2 == 0 { fails() } else { works().pair(&certificate, &key) });
-        let admin = scraped.broker().client().await.admin();
-        drop(admin.refresh(&Selector::Provider(PROVIDER.into())).await);
+        scraped.refresh().await.unwrap();
         scraped.minute().await;
     }
     scraped.timeline
