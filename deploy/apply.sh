@@ -2,12 +2,13 @@
 # Applies the rendered manifests to a real API server with Pod Security `restricted` enforced, and creates a pod from each of
 # their templates. Skipped if tests/interop/controlplane/build.sh has not built the API server.
 #
-# usage: deploy/apply.sh DIRECTORY     as deploy/check.sh renders it
+# usage: deploy/apply.sh DIRECTORY HELM     as deploy/check.sh renders it
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 controlplane=$here/../tests/interop/controlplane
 "$controlplane/build.sh" --built || { echo "SKIPPED: kube-apiserver is not built; tests/interop/run.sh controlplane builds it"; exit; }
 rendered=$(realpath "$1")
+helm=$(realpath "$2")
 work=$(mktemp -d)
 trap '"$controlplane/stop.sh" "$work"; rm -rf "$work"' EXIT
 fail() { echo "$*" >&2; exit 1; }
@@ -65,4 +66,6 @@ may() { # VERB RESOURCE
 }
 rights=$(for verb in list watch get update; do may "$verb" clusterprofiles; done | paste -s -d ' ')
 [[ $rights == "true true false false" && $(may list secrets) == false ]] || fail "list, watch, get, update: $rights"
+mkdir identities
+python3 -B "$here/identities/admission.py" "$helm" "$work/admin.kubeconfig" "$work/identities"
 echo "a real API server takes them, and $created pods with restricted Pod Security"

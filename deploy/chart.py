@@ -6,6 +6,7 @@ usage: chart.py HELM CHART DIRECTORY      writes helm-every.yaml to the director
 import copy
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -17,17 +18,17 @@ SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
 
 
-def render(values, *arguments):
+def render(values, chart=CHART):
     """The output of `helm template`, or its error."""
     result = subprocess.run(
-        [HELM, "template", "test", CHART, "--namespace", "controllers", "--kube-version", "1.35.0", "--values", "-", *arguments],
+        [HELM, "template", "test", chart, "--namespace", "controllers", "--kube-version", "1.35.0", "--values", "-"],
         input=json.dumps(values), capture_output=True, text=True, check=False,
     )
     return result.stdout if result.returncode == 0 else "error: " + result.stderr
 
 
-def objects(values, *arguments):
-    rendered = render(values, *arguments)
+def objects(values, chart=CHART):
+    rendered = render(values, chart)
     assert not rendered.startswith("error: "), rendered
     return [document for document in yaml.safe_load_all(rendered) if document]
 
@@ -161,6 +162,36 @@ assert policy["spec"]["podSelector"]["matchLabels"].items() <= workload["spec"][
 [broker] = [item for item in workload["spec"]["template"]["spec"]["initContainers"] if item["name"] == "credbroker"]
 assert broker["resources"]["limits"] == {"memory": "512Mi"} and broker["envFrom"] and len(broker["env"]) == 2, broker
 assert workload["spec"]["template"]["spec"]["nodeSelector"] and "token" in {item["name"] for item in broker["volumeMounts"]}, broker
+
+# Helm shows notes after an installation alone, so a copy of the chart has them in an object.
+noted = DIRECTORY / "noted"
+shutil.copytree(CHART, noted)
+(noted / "templates/NOTES.txt").rename(noted / "notes")
+(noted / "templates/notes.yaml").write_text(
+    "kind: Notes\nmetadata: {labels: {}, name: notes}\ntext: {{ tpl (.Files.Get \"notes\") . | quote }}\n")
+
+
+def notes(values):
+    return next(document["text"] for document in objects(values, noted) if document["kind"] == "Notes")
+
+
+USUAL = """The broker runs beside every as uid 2001. When it answers, every starts:
+
+  kubectl -n controllers rollout status deployment/every
+  kubectl -n controllers exec deployment/every -c credbroker -- credbroker status
+
+The broker reads the ClusterProfiles in the namespace fleet, which must exist.
+
+The broker reads the ClusterProfiles in the namespace other-fleet, which must exist.
+"""
+assert notes(every) == USUAL, notes(every)
+for path, new, text in [
+    ("workload.uid", 5, "WARNING: no rule in config.access has the uid 5 of every, so it gets no credential (PEER_DENIED)."),
+    ("uid", 5, "WARNING: no rule in config.access has the broker's uid 5, so `credbroker status` in its container is denied."),
+    ("workload.image", "example.com/controller:1", "WARNING: workload.image is the example's. Name your controller's image."),
+    ("workload.enabled", False, "The ConfigMap credbroker has the broker's configuration. The workload is your chart's."),
+]:
+    assert text in notes(replaced(path, new)) and text not in USUAL, notes(replaced(path, new))
 
 # What is wrong is refused, and the error names it.
 refused = yaml.safe_load((TESTDATA / "refused.yaml").read_text())

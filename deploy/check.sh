@@ -1,7 +1,8 @@
 #!/bin/bash
 # Checks the manifests: they parse, the chart and the plain file are the same as the Kustomize component, the pods fit the
 # Pod Security Standard `restricted`, and the broker accepts each configuration in them. A real API server takes them, if
-# it is built. Then a broker and a shim run as a pod would run them (as root; skipped otherwise).
+# it is built. Then a broker and a shim run as a pod would run them, also with the identities of three clouds (as root; skipped
+# otherwise).
 #
 # usage: deploy/check.sh [BROKER [SHIM]]     default: the programs that `cargo build --workspace` makes
 #        deploy/check.sh --write             writes kubernetes/example.yaml
@@ -95,7 +96,7 @@ python3 "$here/chart.py" "$root/target/tools/helm" "$chart" "$work"
 python3 "$here/check.py" "$broker" "$work" "$here/examples/headlamp" "$here/examples/kueue/manager-config.yaml" "$root/docs/kubernetes.md"
 
 echo "-- a real API server"
-"$here/apply.sh" "$work"
+"$here/apply.sh" "$work" "$root/target/tools/helm"
 
 echo "-- the identities of three clouds"
 mkdir -p "$work/identities/pods"

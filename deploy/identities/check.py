@@ -22,11 +22,11 @@ import time
 import yaml
 
 import clouds
+from page import CASES, COMMON, DEPLOY, PAGE, has_token, render
 from pod import TOOLS, Container, directory, token_mode, write_token
 
 BROKER, SHIM, HELM, KUSTOMIZED = sys.argv[1:5]
 WORK = pathlib.Path(sys.argv[5])
-DEPLOY = pathlib.Path(__file__).resolve().parent.parent
 CLIENT, PATIENCE = "controller", 60
 # Where the fakes are, instead of the names of STS and Entra ID.
 FAKES = json.dumps({"env": [
@@ -47,41 +47,6 @@ def enter_namespaces():
         sys.exit()
     unshare = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
     os.execvpe("unshare", [*unshare, sys.executable, *sys.argv], os.environ | {"IN_NAMESPACES": "yes"})
-
-
-def blocks():
-    """The YAML of the page, by the heading that it is below."""
-    found, heading, lines = {}, "", None
-    for line in (DEPLOY.parent / "docs/identities.md").read_text().splitlines():
-        if line.startswith("## "):
-            heading = line[3:]
-        elif line == "```yaml":
-            lines = []
-        elif line == "```" and lines is not None:
-            assert heading not in found, f"two blocks below {heading}"
-            found[heading], lines = "\n".join(lines), None
-        elif lines is not None:
-            lines.append(line)
-    return found
-
-
-def render(*values):
-    """The pod of the chart, its ServiceAccount and the broker's configuration."""
-    arguments = []
-    for number, text in enumerate(values):
-        (WORK / f"values-{number}.yaml").write_text(text)
-        arguments += ["--values", WORK / f"values-{number}.yaml"]
-    chart = [DEPLOY / "helm/credbroker", "--namespace", "controllers", "--kube-version", "1.35.0"]
-    output = subprocess.run([HELM, "template", "test", *chart, *arguments], capture_output=True, text=True, check=True).stdout
-    objects = {document["kind"]: document for document in yaml.safe_load_all(output) if document}
-    return objects["Deployment"]["spec"]["template"], objects["ServiceAccount"], objects["ConfigMap"]["data"]["config.yaml"]
-
-
-def has_token(pod):
-    """The containers that mount the token."""
-    volume, _ = clouds.projected_token(pod)
-    containers = pod["spec"]["initContainers"] + pod["spec"]["containers"]
-    return [item["name"] for item in containers if any(mount["name"] == volume["name"] for mount in item["volumeMounts"])]
 
 
 class Running:
@@ -157,22 +122,19 @@ def identity(token):
     return key(token) if token.startswith("k8s-aws-v1.") else token
 
 
-CASES = [  # heading of the page, webhook, provider, what the token shows
-    ("EKS: IAM roles for service accounts", clouds.irsa, "eks-prod", "ASIAOFIRSA"),
-    ("EKS Pod Identity", clouds.pod_identity, "eks-prod", "ASIAOFPODIDENTITY"),
-    ("GKE workload identity", clouds.gke, "gke", "token-of-gke"),
-    ("Azure workload identity", clouds.azure, "aks-prod", "token-of-azure"),
-]
-
-
 def try_page(heading, webhook, provider, expected):
     values = COMMON, PAGE[heading], FAKES
-    pod, account, config = render(*values)
+    pod, account, config = render(HELM, WORK, *values)
     bare = copy.deepcopy(pod)
     webhook(pod, account)
 
     running = Running(pod, config)
     assert identity(found := running.get(provider)) == expected, f"{heading}: {found}"
+    if webhook is not clouds.gke:
+        # Issuers accept the new token alone, which each run reads.
+        running.rotate()
+        refreshed = running.broker.run(["/usr/bin/credbroker", "refresh", provider])
+        assert refreshed[0] == 0, refreshed
     running.end()
     print(f"{heading}: the controller gets {expected}")
     if webhook is clouds.gke:
@@ -183,6 +145,10 @@ def try_page(heading, webhook, provider, expected):
     del bare["metadata"]["annotations"]
     webhook(everywhere := copy.deepcopy(bare), account)
     assert has_token(everywhere) == ["credbroker-exec", "credbroker", CLIENT], has_token(everywhere)
+    # Without it, the shim sends the controller's variables, which are the broker's.
+    running = Running(everywhere, config)
+    assert identity(found := running.get(provider)) == expected, f"{heading}, everywhere: {found}"
+    running.end()
 
     # The plugin needs the variables, and the page's passEnv is what passes them.
     without = yaml.safe_load(config)
@@ -193,7 +159,7 @@ def try_page(heading, webhook, provider, expected):
     running.end()
 
     # A pod with fsGroup: 0640 and that group.
-    grouped, account, config = render(*values, json.dumps({"workload": {"podSecurityContext": {"fsGroup": 65530}}}))
+    grouped, account, config = render(HELM, WORK, *values, json.dumps({"workload": {"podSecurityContext": {"fsGroup": 65530}}}))
     webhook(grouped, account)
     running = Running(grouped, config)
     assert identity(found := running.get(provider)) == expected, f"{heading} with fsGroup: {found}"
@@ -213,7 +179,7 @@ def try_openshift():
     values = text.split("```yaml\n")[1].split("```")[0]
     heading, webhook, provider, expected = CASES[0]
     group = json.dumps({"workload": {"podSecurityContext": {"fsGroup": 1000680000}}})
-    pod, account, config = render(COMMON, PAGE[heading], values, FAKES, group)
+    pod, account, config = render(HELM, WORK, COMMON, PAGE[heading], values, FAKES, group)
     webhook(pod, account)
     running = Running(pod, config)
     assert identity(found := running.get(provider)) == expected, f"OpenShift: {found}"
@@ -227,17 +193,20 @@ def try_aws():
         print("SKIPPED: the real aws: this Python has no awscli")
         return
     for heading, webhook, provider, expected in CASES[:2]:
-        pod, account, config = render(COMMON, PAGE[heading], FAKES)
+        pod, account, config = render(HELM, WORK, COMMON, PAGE[heading], FAKES)
         webhook(pod, account)
         running = Running(pod, config, is_real=True)
         assert identity(found := running.get(provider)) == expected, f"aws, {heading}: {found}\n{running.logged()}"
+        if webhook is clouds.irsa:
+            kept = list((running.volumes["credbroker-tmp"] / ".aws/cli/cache").iterdir())
+            assert kept, "aws keeps the keys of the role in its home"
         running.end()
         print(f"{heading}: the same with the real aws")
 
 
 def try_kustomize():
     """The page's patches do what its values do."""
-    pod, account, _ = render(COMMON, PAGE[CASES[0][0]])
+    pod, account, _ = render(HELM, WORK, COMMON, PAGE[CASES[0][0]])
     objects = [document for document in yaml.safe_load_all(pathlib.Path(KUSTOMIZED).read_text()) if document]
     [patched] = [document["spec"]["template"] for document in objects if document["kind"] == "Deployment"]
     [patched_account] = [document for document in objects if document["kind"] == "ServiceAccount"]
@@ -248,8 +217,6 @@ def try_kustomize():
 
 if __name__ == "__main__":
     enter_namespaces()
-    PAGE = blocks()
-    COMMON = PAGE["What all of them have"]
     ISSUERS = clouds.Issuers()
     # Everything is mounted here, and gone with the namespace.
     subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=0755", "work", WORK], check=True)

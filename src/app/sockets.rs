@@ -26,6 +26,8 @@ pub struct Listening {
     pub listener: usize,
     /// Where the socket comes from.
     pub source: SocketSource,
+    /// The variable of the environment that names its path in the place of the configuration.
+    pub variable: Option<&'static str>,
 }
 
 /// Where a socket comes from.
@@ -40,7 +42,7 @@ pub enum SocketSource {
 impl Listening {
     /// Publishes a socket for the only listener, or the first one.
     pub fn at(options: SocketOptions) -> Self {
-        Self { listener: 0, source: SocketSource::Publish(options) }
+        Self { listener: 0, source: SocketSource::Publish(options), variable: None }
     }
 
     /// The path of a socket that the broker publishes.
@@ -59,7 +61,11 @@ impl Listening {
                 (socket, path.clone(), path.map(SocketOrigin::Inherited))
             }
             SocketSource::Publish(options) => {
-                let (socket, publication) = publish(&options)?;
+                let published = publish(&options).map_err(anyhow::Error::from);
+                let (socket, publication) = match self.variable {
+                    Some(variable) => published.with_context(|| format!("{variable} names the socket"))?,
+                    None => published?,
+                };
                 (socket, Some(options.path), Some(SocketOrigin::Published(publication)))
             }
         };

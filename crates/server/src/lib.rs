@@ -28,3 +28,4 @@ pub use clusters::Clusters;
 pub use gate::Gate;
 pub use monitor::{Monitor, MonitorListener, Reach};
 pub use preencoded::encode;
+pub use status::remedy;
