@@ -15,6 +15,7 @@ use futures_util::{FutureExt as _, StreamExt as _, future::LocalBoxFuture};
 use rustix::process::geteuid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::time::timeout;
 
 use self::prometheus::Timeline;
 use super::{http, observability::named};
@@ -91,14 +92,8 @@ impl Scraped {
 
     /// A scrape. Then a minute passes.
     async fn minute(&mut self) {
-        let socket = self.directory.path().join("metrics/socket");
         let text = match self.broker {
-            Some(_) => {
-                let scrape = tokio::task::spawn_blocking(move || http::get(&socket, "/metrics"));
-                let (status, text) = scrape.await.unwrap();
-                assert_eq!(status, 200);
-                Some(text)
-            }
+            Some(_) => Some(self.metrics().await),
             None => None,
         };
         self.timeline.scraped(text.as_deref());
@@ -109,6 +104,31 @@ impl Scraped {
         for _ in 0..count {
             self.minute().await;
         }
+    }
+
+    async fn metrics(&self) -> String {
+        let socket = self.directory.path().join("metrics/socket");
+        let scrape = tokio::task::spawn_blocking(move || http::get(&socket, "/metrics"));
+        let (status, text) = scrape.await.unwrap();
+        assert_eq!(status, 200);
+        text
+    }
+
+    /// Requests a credential whose refresh is due, until so many refreshes have failed.
+    async fn until_failed(&self, refreshes: u64) {
+        let series = format!("\ncredbroker_refreshes_total{{provider=\"{PROVIDER}\",result=\"failure\"}} ");
+        let failed = async {
+            loop {
+                self.broker().get(PROVIDER).await.unwrap();
+                let text = self.metrics().await;
+                let count = text.split_once(&series).unwrap().1.lines().next().unwrap();
+                if count.parse::<u64>().unwrap() >= refreshes {
+                    return;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(Duration::from_secs(60), failed).await.expect("a refresh that fails");
     }
 
     /// Runs the plugin, whether or not the run fails.
@@ -135,27 +155,29 @@ async fn no_credential() -> Timeline {
 }
 
 async fn the_last_minutes_of_a_credential() -> Timeline {
-    let plugin = works().expires_in(410).build();
-    let mut scraped = Scraped::start(&plugin, with_operator);
+    let plugin = works().expires_in(590).build();
+    let mut scraped = Scraped::start(&plugin, |_| {});
     scraped.broker().get(PROVIDER).await.unwrap();
     plugin.becomes(&fails());
-    for _ in 0..6 {
-        scraped.minute().await;
-        scraped.refresh().await.unwrap();
-    }
-    scraped.minute().await;
+    scraped.minutes(8).await;
+    scraped.until_failed(1).await;
+    scraped.minutes(2).await;
     scraped.timeline
 }
 
 async fn refreshes_that_fail() -> Timeline {
-    let plugin = works().build();
-    let mut scraped = Scraped::start(&plugin, with_operator);
+    let plugin = works().expires_in(7200).build();
+    let mut scraped = Scraped::start(&plugin, |_| {});
     scraped.broker().get(PROVIDER).await.unwrap();
     plugin.becomes(&fails());
-    for _ in 0..12 {
+    scraped.minute().await;
+    // It is due after three quarters of its lifetime.
+    scraped.clock.put(5400);
+    for failures in 1..=5 {
+        scraped.until_failed(failures).await;
         scraped.minute().await;
-        scraped.refresh().await.unwrap();
     }
+    scraped.minutes(6).await;
     scraped.timeline
 }
 
@@ -339,6 +361,7 @@ fn alerts() -> BTreeMap<String, String> {
 async fn each_alert_fires_by_its_cause_and_no_other_does() {
     let (alerts, mut causes) = (alerts(), causes());
     assert!(alerts.keys().eq(causes.keys()), "a cause for each alert");
+    let mut problems = Vec::new();
     for (alert, expression) in alerts {
         let (cause, beside) = causes.remove(alert.as_str()).unwrap();
         let timeline = cause.await;
@@ -356,9 +379,10 @@ async fn each_alert_fires_by_its_cause_and_no_other_does() {
         let firing: Vec<_> = firing.iter().map(String::as_str).collect();
         match timeline.check(&[(fires, &firing)]) {
             None => eprintln!("SKIPPED: no promtool on PATH (Debian's package `prometheus` has it)"),
-            Some(result) => result.unwrap_or_else(|problem| panic!("{alert}: {problem}")),
+            Some(result) => problems.extend(result.err().map(|problem| format!("{alert}: {problem}"))),
         }
     }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
 /// A broker in whose metrics each panel finds something.
