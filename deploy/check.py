@@ -52,6 +52,8 @@ def by_name(documents, skipped=()):
             for container in containers(spec):
                 container["volumeMounts"].sort(key=lambda mount: mount["name"])
             spec["volumes"].sort(key=lambda volume: volume["name"])
+            # The broker, and the copy of the shim.
+            spec.get("initContainers", []).sort(key=lambda container: container["name"])
         if document["kind"] == "ConfigMap":
             document["data"] = {name: yaml.safe_load(text) for name, text in document["data"].items()}
         objects[key] = document
