@@ -91,8 +91,8 @@ mod tests {
         open.iter().filter(|connection| Arc::strong_count(connection) > 1).count()
     }
 
-    fn address(last: u8) -> Option<IpAddr> {
-        Some([10, 0, 0, last].into())
+    fn address(last: u8) -> IpAddr {
+        [10, 0, 0, last].into()
     }
 
     /// The positions of those that were displaced.
@@ -130,9 +130,9 @@ mod tests {
     #[test]
     fn an_address_that_has_its_share_displaces_its_own() {
         let connections = Connections::new(LIMITS);
-        let other = connections.admit(address(1)).unwrap();
+        let other = connections.admit(Some(address(1))).unwrap();
         let mapped = IpAddr::V6(std::net::Ipv4Addr::new(10, 0, 0, 2).to_ipv6_mapped());
-        let all: Vec<_> = [Some(mapped), address(2)]
+        let all: Vec<_> = [Some(mapped), Some(address(2))]
             .repeat(3)
             .into_iter()
             .map(|from| connections.admit(from).unwrap())
@@ -142,20 +142,21 @@ mod tests {
         let answers = all[2..].iter().map(|connection| Box::pin(connection.answer(pending::<()>())));
         let mut answers: Vec<_> = answers.collect();
         assert!(answers.iter_mut().all(|answer| answer.as_mut().now_or_never().is_none()));
-        assert!(connections.admit(address(2)).is_none(), "it may wait for its answers");
-        assert!(connections.admit(address(3)).is_some());
+        assert!(connections.admit(Some(address(2))).is_none(), "it may wait for its answers");
+        assert!(connections.admit(Some(address(3))).is_some());
     }
 
     #[test]
     fn the_address_with_the_most_connections_gives_way_to_others() {
         let connections = Connections::new(LIMITS);
-        let scraper = connections.admit(address(1)).unwrap();
+        let scraper = connections.admit(Some(address(1))).unwrap();
         let strangers: Vec<_> =
-            (0..15).map(|number| connections.admit(address(2 + number / 4)).unwrap()).collect();
+            (0..15).map(|number| connections.admit(Some(address(2 + number / 4))).unwrap()).collect();
         assert!(displaced(&strangers).is_empty());
-        let newest = connections.admit(address(9)).unwrap();
+        let newest = connections.admit(Some(address(9))).unwrap();
         assert_eq!(displaced(&strangers), [0], "the oldest one of those with four");
-        let more: Vec<_> = (20..200).map(|number| connections.admit(address(number)).unwrap()).collect();
+        let more: Vec<_> =
+            (20..200).map(|number| connections.admit(Some(address(number))).unwrap()).collect();
         assert!(scraper.displaced.is_cancelled(), "one of each address is left, and it is the oldest");
         assert!(newest.displaced.is_cancelled() && !more.last().unwrap().displaced.is_cancelled());
         assert_eq!(connections.open.lock().unwrap().len(), LIMITS.all);
