@@ -67,6 +67,9 @@ def replaced(path, new):
     return changed
 
 
+# The values that are the default, because others need them.
+SAME = ("uid", "workload.enabled", "metrics.podMonitor.enabled", "metrics.networkPolicy.enabled")
+
 # The schema, the values file, the README and the test data name the same values.
 every = yaml.safe_load((TESTDATA / "every.yaml").read_text())
 names = [path for path in properties(SCHEMA) if path != "global"]
@@ -75,16 +78,17 @@ for path in names:
     value(DEFAULTS, path)
     value(every, path)
     assert f"| `{path}` |" in readme, f"README.md does not describe {path}"
-    assert value(every, path) != value(DEFAULTS, path) or path in ("uid", "workload.enabled"), f"every.yaml has the default of {path}"
+    assert value(every, path) != value(DEFAULTS, path) or path in SAME, f"every.yaml has the default of {path}"
 assert readme.count("\n| `") == len(names), "README.md describes a value that is not in the schema"
 
 # Each value is in what is rendered.
 whole = objects(every)
 configuration = next(yaml.safe_load(document["data"]["config.yaml"]) for document in whole if document["kind"] == "ConfigMap")
-assert configuration == every["config"], configuration
+metrics = {"listen": "[::]:9465", "exposure": "Pod", "providerNames": False}
+assert configuration == every["config"] | {"metrics": metrics}, configuration
 rendered = {str(leaf) for leaf in leaves(whole)}
 for path in names:
-    if path in ("config", "shim", "networkPolicy.enabled", "networkPolicy.metadata", "workload.enabled"):
+    if path in ("config", "shim", "networkPolicy.enabled", "networkPolicy.metadata", "workload.enabled", "metrics.address"):
         continue
     for leaf in leaves(value(every, path)):
         assert str(leaf) in rendered, f"{path}: {leaf} is not rendered"
@@ -110,7 +114,7 @@ def checksum(values):
 # New pods for the keys that need a restart, and for no others.
 for path, new, is_restarted in [
     ("config.listen", {"socket": "/run/credbroker/other.sock"}, True),
-    ("config.metrics", {"listen": "127.0.0.1:9464"}, True),
+    ("metrics.providerNames", True, True),
     ("config.audit", {"file": "/tmp/audit"}, True),
     ("config.limits", {"connections": 10}, True),
     ("config.limits", {"bytes": "10Mi"}, True),
@@ -122,7 +126,8 @@ for path, new, is_restarted in [
     assert (checksum(replaced(path, new)) != checksum(every)) == is_restarted, path
 
 # The network lets the pod reach what is named, and nothing else.
-[policy] = [document["spec"] for document in whole if document["kind"] == "NetworkPolicy"]
+policies = {document["metadata"]["name"]: document["spec"] for document in whole if document["kind"] == "NetworkPolicy"}
+policy, scraping = policies["credbroker-egress"], policies["credbroker-metrics"]
 [pod] = [document["spec"]["template"] for document in whole if document["kind"] == "Deployment"]
 assert policy["podSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items(), policy
 reached = {
@@ -135,6 +140,15 @@ assert policy["policyTypes"] == ["Egress"] and reached == {
     ("169.254.169.252/32", "TCP", 987), ("169.254.169.252/32", "TCP", 988),
     ("169.254.169.254/32", "TCP", 80), ("169.254.169.254/32", "TCP", 8080),
 }, reached
+
+# The scraper reaches the metrics, and the other rules are the user's.
+[monitor] = [document["spec"] for document in whole if document["kind"] == "PodMonitor"]
+for selector in (monitor["selector"], scraping["podSelector"]):
+    assert selector["matchLabels"] == {"credbroker.io/metrics": "true"}, selector
+    assert selector["matchLabels"].items() <= pod["metadata"]["labels"].items(), pod["metadata"]
+values = every["metrics"]["networkPolicy"]
+assert scraping["policyTypes"] == ["Ingress"], scraping
+assert scraping["ingress"] == [{"from": values["from"], "ports": [{"port": "metrics"}]}, *values["ingress"]], scraping
 
 # The component has the same policy, in the namespace of the pods that it selects, and the page's patch has what it says.
 policy = next(document for document in objects({"networkPolicy": {"enabled": True, "metadata": ["EKSPodIdentity", "GKE"]}})

@@ -87,6 +87,11 @@ yaml.safe_dump(whole, open(path, "w"))' "$work/kubernetes/example/kustomization.
     kustomize "$work/kubernetes/example"
 }
 with_blocks kubernetes.md Network "What else the broker's container takes" >"$work/example-more.yaml"
+# With metrics, and the section that is a comment in the configuration.
+sed -i 's/^#\(metrics:\|  \)/\1/' "$work/kubernetes/example/config.yaml"
+with_blocks kubernetes.md Metrics >"$work/metrics.yaml"
+cp "$here/kubernetes/example/config.yaml" "$work/kubernetes/example"
+render --set metrics.enabled=true >"$work/helm-metrics.yaml"
 python3 "$here/chart.py" "$root/target/tools/helm" "$chart" "$work"
 python3 "$here/check.py" "$broker" "$work" "$here/examples/headlamp" "$here/examples/kueue/manager-config.yaml" "$root/docs/kubernetes.md"
 

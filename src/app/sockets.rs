@@ -16,7 +16,7 @@ use tracing::info;
 
 use credbroker_config::{Listen, MetricsAddress, group_id};
 use credbroker_runner::ProcessRunner;
-use credbroker_server::{Monitor, MonitorListener};
+use credbroker_server::{Monitor, MonitorListener, Reach};
 use credbroker_uds_server::{Keeper, SocketOptions, SocketOrigin, publish};
 
 /// One socket to listen on.
@@ -109,6 +109,14 @@ const UNUSABLE: &str = "cannot listen on the socket";
 /// Permission bits of a Unix socket: the broker's user and group.
 const MODE: u32 = 0o660;
 
+pub(super) fn reach(address: &MetricsAddress) -> Reach {
+    match address {
+        MetricsAddress::Loopback(_) => Reach::Machine,
+        MetricsAddress::Pod(_) => Reach::Network,
+        MetricsAddress::Unix(_) => Reach::Admitted,
+    }
+}
+
 /// Listens at `address`, and serves metrics and health there until the broker drains. Must be called within a tokio
 /// runtime.
 pub(super) fn serve_metrics(
@@ -116,13 +124,13 @@ pub(super) fn serve_metrics(
     monitor: Monitor<ProcessRunner>,
 ) -> anyhow::Result<impl Future<Output = ()> + Send + 'static> {
     let (listener, publication, address) = match address {
-        MetricsAddress::Loopback(address) => {
+        MetricsAddress::Loopback(address) | MetricsAddress::Pod(address) => {
             let listener = StdTcpListener::bind(address);
             let listener = listener.with_context(|| format!("cannot serve metrics on {address}"))?;
             listener.set_nonblocking(true).context(UNUSABLE)?;
             let address = format!("http://{}", listener.local_addr().context(UNUSABLE)?);
             let listener = TcpListener::from_std(listener).context(UNUSABLE)?;
-            (MonitorListener::Loopback(listener), None, address)
+            (MonitorListener::Left(listener), None, address)
         }
         MetricsAddress::Unix(path) => {
             let (address, path) = (format!("unix://{}", path.display()), path.clone());
@@ -130,7 +138,7 @@ pub(super) fn serve_metrics(
             let (listener, publication) = publish(&options)?;
             listener.set_nonblocking(true).context(UNUSABLE)?;
             let listener = UnixListener::from_std(listener).context(UNUSABLE)?;
-            (MonitorListener::Unix(listener), Some(publication), address)
+            (MonitorListener::Right(listener), Some(publication), address)
         }
     };
     Ok(async move {

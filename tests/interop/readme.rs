@@ -291,6 +291,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("cargo bench -p credbroker-lab --bench rotation", BENCH),
     ("cargo bench -p credbroker-lab --bench scale", BENCH),
     ("cargo build -p credbroker-exec", "the shim of these tests"),
+    ("cargo test -p credbroker-cache", "the test command runs the tests of all crates"),
     ("cargo run --release -p credbroker-lab -- --duration 10m", ".ci/full, for a minute"),
     ("cargo +nightly fuzz run authority", "the test command checks the same properties"),
     (

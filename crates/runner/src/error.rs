@@ -144,7 +144,7 @@ impl fmt::Display for RunError {
             Kind::ExecInfo(_) => format!("cannot pass the cluster to {plugin}"),
             Kind::Exit(SHELL_KILLED) => format!("{plugin} failed with exit code {SHELL_KILLED}: one of its processes was ended by signal {KILLED}; {LACKING}{tail}"),
             Kind::Exit(code) => format!("{plugin} failed with exit code {code}{tail}"),
-            Kind::NeedsTerminal => format!("{plugin} needs a login: it tried to use a terminal, and a broker has none{tail}"),
+            Kind::NeedsTerminal => format!("{plugin} needs a login: it tried to use a terminal, and the broker has none{tail}"),
             Kind::NotAllowed(refusal) => format!("{plugin} is not allowed: {refusal}"),
             Kind::NotFound(rest) => format!("{plugin} is not installed{rest}"),
             Kind::OutputTooLarge(limit) => {
@@ -157,7 +157,7 @@ impl fmt::Display for RunError {
             Kind::Spawn(cause) => format!("{plugin} cannot be started: {cause}; check that it is executable and that its interpreter is installed"),
             Kind::Stored(_) => format!("the credential that the kubeconfig {} names cannot be used", self.command),
             Kind::TerminalLost(process) => {
-                format!("process {process}, whose terminal {plugin} used, has exited")
+                format!("{plugin} ran in the terminal of process {process}, which has exited")
             }
             Kind::Throttled { provider, issuer, of_key, retry_after } => {
                 let pause = pause(*of_key, *retry_after, provider);

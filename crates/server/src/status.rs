@@ -186,7 +186,12 @@ pub(super) fn descendant() -> Status {
 }
 
 pub(super) fn no_peer() -> Status {
-    status(Reason::PeerDenied, "the connection has no identity", None, [])
+    status(
+        Reason::PeerDenied,
+        "the broker could not determine which process sent this request; connect again",
+        None,
+        [],
+    )
 }
 
 /// The status of a call that the server on the socket refuses or ends.
@@ -228,7 +233,7 @@ fn too_many(Full { limit, who, most }: Full) -> Status {
             "{who} have their share of {most} connections (`limits.connections`), and all are in use; try again when one is closed"
         ),
         Limit::OpenFiles => format!(
-            "{who} have their share of {most} connections, as many as the broker's limit of open files allows beside plugin runs; try again when one is closed, or raise the limit (`LimitNOFILE=` of systemd, `ulimit -n`)"
+            "{who} have their share of {most} connections, as many as the broker's limit of open files allows in addition to plugin runs; try again when one is closed, or raise the limit (`LimitNOFILE=` of systemd, `ulimit -n`)"
         ),
         Limit::Silent => format!(
             "this process has {most} connections without a call, which is the limit; send calls on those, or try again"

@@ -16,12 +16,16 @@ seccompProfile:
 other keys of its configuration by itself. */}}
 {{- define "credbroker.podAnnotations" -}}
 {{- $limits := pick (.config.limits | default dict) "connections" "bytes" -}}
-checksum/credbroker: {{ dict "config" (pick .config "listen" "metrics" "audit") "limits" $limits | toJson | sha256sum }}
+{{- $metrics := include "credbroker.metricsSection" . -}}
+checksum/credbroker: {{ dict "config" (pick .config "listen" "metrics" "audit") "limits" $limits "metrics" $metrics | toJson | sha256sum }}
 {{- end }}
 
-{{/* For pods: what the NetworkPolicy selects. */}}
+{{/* For pods: what the NetworkPolicies and the PodMonitor select. */}}
 {{- define "credbroker.podLabels" -}}
 credbroker.io/sidecar: "true"
+{{- with include "credbroker.metricsLabels" . }}
+{{ . }}
+{{- end }}
 {{- end }}
 
 {{- define "credbroker.initContainers" -}}
@@ -60,8 +64,12 @@ credbroker.io/sidecar: "true"
   {{- with .envFrom }}
   envFrom: {{- toYaml . | nindent 2 }}
   {{- end }}
+  {{- if or .ports .metrics.enabled }}
+  ports:
+  {{- include "credbroker.metricsPort" . | nindent 2 }}
   {{- with .ports }}
-  ports: {{- toYaml . | nindent 2 }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
   {{- end }}
   startupProbe:
     exec:
