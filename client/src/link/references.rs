@@ -45,7 +45,7 @@ struct State {
     last: u64,
     /// Why the stream has ended.
     over: Option<Error>,
-    /// Nobody uses it any more.
+    /// Its last user is gone.
     is_left: bool,
 }
 
@@ -186,7 +186,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is to be sent, as it comes up, until the stream is over or nobody uses it.
+    /// What is to be sent, as it comes up, until the stream is over or its last user is gone.
     fn requests(self: Arc<Self>) -> impl Stream<Item = WatchCredentialsRequest> {
         stream::unfold(self, async |shared| {
             loop {
