@@ -26,7 +26,7 @@ fn read(file: &str) -> String {
     fs::read_to_string(root().join(file)).unwrap()
 }
 
-/// The page of the help: a snapshot has that of `credbroker`, the shim prints its own.
+/// The page of the help: a snapshot for `credbroker`, and what the shim prints for the shim.
 #[test]
 fn the_page_of_commands_is_current() {
     let snapshot = read("src/cli/snapshots/credbroker__cli__tests__the_help_of_each_command.snap");

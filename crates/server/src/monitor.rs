@@ -1,5 +1,5 @@
 //! Metrics and health over HTTP, for Prometheus and for probes. It answers with stable reasons, and never with a message,
-//! which may have the output of a plugin. Names of providers are for peers that the operator admits: those of a Unix socket,
+//! which may have the output of a plugin. Names of providers are for peers that the operator admits: who connects to a Unix socket,
 //! and others if the configuration says so.
 
 mod connections;

@@ -302,7 +302,7 @@ fn key_of(node: Node) -> Result<Key, ParseError> {
     Ok(Key { name, at: node.at })
 }
 
-/// What the parser found, in words of this module: those of the library may quote the document.
+/// What the parser found, in words of this module, because the library may quote the document.
 fn broken_rule(kind: &ErrorKind) -> &'static str {
     match kind {
         ErrorKind::UnexpectedEofFlowMapping

@@ -30,8 +30,8 @@ impl Exposition {
     /// The content type of the text.
     pub const CONTENT_TYPE: &'static str = "text/plain; version=0.0.4; charset=utf-8";
 
-    /// Adds the one sample of a metric without labels. A number is a [`ConstGauge`], also that of a counter: so its name
-    /// stays as it is, where the library would append the `_total` of `OpenMetrics` to it.
+    /// Adds the one sample of a metric without labels. A number is a [`ConstGauge`], also for a counter, so its name
+    /// stays as it is. The library would append the `_total` of `OpenMetrics` to a counter.
     pub fn one(&mut self, family: &'static Family, sample: impl Metric) {
         // The library ends each help text with a full stop.
         let help = family.help.trim_end_matches('.');

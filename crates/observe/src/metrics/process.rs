@@ -18,7 +18,7 @@ pub fn write_process(to: &mut Exposition) {
         to.one(&families::MEMORY, ConstGauge::new(bytes));
     }
     if let Ok(open) = fs::read_dir("/proc/self/fd") {
-        // One is that of the directory itself.
+        // One of them is the directory itself.
         let open = u64::try_from(open.count()).unwrap_or(u64::MAX);
         to.one(&families::OPEN_FILES, ConstGauge::new(open.saturating_sub(1)));
     }

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Limits {
     pub(super) all: usize,
-    /// Those of one address.
+    /// From one address.
     pub(super) of_one: usize,
 }
 

@@ -269,13 +269,7 @@ async fn a_full_broker() -> Timeline {
 async fn a_hub_that_is_not_there() -> Timeline {
     let (plugin, directory) = (works().build(), private_directory());
     let hub = directory.path().join("hub.kubeconfig");
-    let kubeconfig = json!({
-        "apiVersion": "v1", "kind": "Config", "current-context": "hub",
-        "clusters": [{"name": "hub", "cluster": {"server": "https://127.0.0.1:1"}}],
-        "users": [{"name": "hub", "user": {"token": "t"}}],
-        "contexts": [{"name": "hub", "context": {"cluster": "hub", "user": "hub"}}],
-    });
-    private_file(&hub, &kubeconfig.to_string());
+    private_file(&hub, &Kubeconfig::of_absent_hub(&json!({"token": "t"})).to_yaml());
     let mut scraped =
         Scraped::start(&plugin, |config| config["clusterProfiles"] = json!({"kubeconfig": hub}));
     scraped.minutes(12).await;
@@ -331,7 +325,7 @@ async fn a_container_that_was_killed_for_memory() -> Timeline {
     scraped.timeline
 }
 
-/// The cause of each alert, and the alerts that fire beside it.
+/// The cause of each alert, and the alerts that fire with it.
 fn causes() -> BTreeMap<&'static str, (LocalBoxFuture<'static, Timeline>, &'static [&'static str])> {
     BTreeMap::from([
         ("CredbrokerAbsent", (a_broker_that_does_not_run().boxed_local(), &[] as &[&str])),
