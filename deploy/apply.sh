@@ -2,12 +2,13 @@
 # Applies the rendered manifests to a real API server with Pod Security `restricted` enforced, and creates a pod from each of
 # their templates. Skipped if tests/interop/controlplane/build.sh has not built the API server.
 #
-# usage: deploy/apply.sh DIRECTORY     as deploy/check.sh renders it
+# usage: deploy/apply.sh DIRECTORY HELM     as deploy/check.sh renders it
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 controlplane=$here/../tests/interop/controlplane
 "$controlplane/build.sh" --built || { echo "SKIPPED: kube-apiserver is not built; tests/interop/run.sh controlplane builds it"; exit; }
 rendered=$(realpath "$1")
+helm=$(realpath "$2")
 work=$(mktemp -d)
 trap '"$controlplane/stop.sh" "$work"; rm -rf "$work"' EXIT
 fail() { echo "$*" >&2; exit 1; }
@@ -15,12 +16,12 @@ fail() { echo "$*" >&2; exit 1; }
 cd "$work"
 k() { kubectl --kubeconfig admin.kubeconfig "$@"; }
 
-for namespace in argocd kueue-system headlamp fleet; do
+for namespace in argocd kueue-system headlamp fleet other-fleet; do
     k create namespace "$namespace" >/dev/null
     k label namespace "$namespace" pod-security.kubernetes.io/enforce=restricted >/dev/null
 done
 apply() { k apply --server-side --validate=true --force-conflicts --filename "$1" >/dev/null; }
-for file in example argocd kueue helm helm-image; do apply "$rendered/$file.yaml"; done
+for file in example argocd kueue helm helm-image helm-every example-more; do apply "$rendered/$file.yaml"; done
 apply "$here/examples/headlamp/manifests.yaml"
 
 # pods: one of each template, and at the end one that is not restricted.
@@ -30,7 +31,7 @@ pods = []
 def pod(name, namespace, spec):
     metadata = {"name": name, "namespace": namespace}
     pods.append({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": copy.deepcopy(spec)})
-for file in ("example", "argocd", "kueue", "helm-image"):
+for file in ("example", "argocd", "kueue", "helm-image", "helm-every", "example-more"):
     for document in yaml.safe_load_all(pathlib.Path(sys.argv[1], file + ".yaml").read_text()):
         if document and document["kind"] in ("Deployment", "StatefulSet"):
             metadata = document["metadata"]
@@ -54,7 +55,7 @@ while read -r pod; do
     [[ $pod == *'"not-restricted"'* ]] && grep -q 'violates PodSecurity "restricted' out || fail "$(cat out)"
     refused=yes
 done <pods
-[[ ${refused-} == yes && $created == 7 ]] || fail "$created pods were created"
+[[ ${refused-} == yes && $created == 9 ]] || fail "$created pods were created"
 
 # What the ServiceAccount may do in the hub, and nothing else.
 may() { # VERB RESOURCE
@@ -65,4 +66,6 @@ may() { # VERB RESOURCE
 }
 rights=$(for verb in list watch get update; do may "$verb" clusterprofiles; done | paste -s -d ' ')
 [[ $rights == "true true false false" && $(may list secrets) == false ]] || fail "list, watch, get, update: $rights"
+mkdir identities
+python3 -B "$here/identities/admission.py" "$helm" "$work/admin.kubeconfig" "$work/identities"
 echo "a real API server takes them, and $created pods with restricted Pod Security"

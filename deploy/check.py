@@ -13,6 +13,7 @@ import yaml
 BROKER, DIRECTORY, HEADLAMP, KUEUE, DOCUMENT = sys.argv[1], *map(pathlib.Path, sys.argv[2:])
 SHIM = "/opt/credbroker/bin/credbroker-exec"
 WORKLOADS = ("Deployment", "StatefulSet", "DaemonSet")
+STANDARD_LABELS = ("helm.sh/chart", *(f"app.kubernetes.io/{name}" for name in ("name", "instance", "version", "part-of", "managed-by")))
 
 
 def load(path):
@@ -22,10 +23,25 @@ def load(path):
     return documents
 
 
+def without_chart(document):
+    """The object without what a chart adds to each one."""
+    pod = document.get("spec", {}).get("template", {})
+    for metadata in (document["metadata"], pod.get("metadata", {})):
+        for key in STANDARD_LABELS:
+            metadata.get("labels", {}).pop(key, None)
+        metadata.get("annotations", {}).pop("checksum/credbroker", None)
+        for key in ("labels", "annotations"):
+            if metadata.get(key) == {}:
+                del metadata[key]
+    if document["kind"] in WORKLOADS and document["spec"].get("replicas") == 1:
+        del document["spec"]["replicas"]
+    return document
+
+
 def by_name(documents, skipped=()):
     """The objects by kind, namespace and name, with lists whose order has no meaning in one order."""
     objects = {}
-    for document in documents:
+    for document in map(without_chart, documents):
         if document["kind"] in skipped:
             continue
         metadata = document["metadata"]
@@ -36,6 +52,8 @@ def by_name(documents, skipped=()):
             for container in containers(spec):
                 container["volumeMounts"].sort(key=lambda mount: mount["name"])
             spec["volumes"].sort(key=lambda volume: volume["name"])
+            # The broker, and the copy of the shim.
+            spec.get("initContainers", []).sort(key=lambda container: container["name"])
         if document["kind"] == "ConfigMap":
             document["data"] = {name: yaml.safe_load(text) for name, text in document["data"].items()}
         objects[key] = document
@@ -109,7 +127,20 @@ def serves(name, config, spec):
     assert in_cluster == any(volume["name"] == "credbroker-hub" for volume in spec["volumes"]), name
 
 
-checked = 0
+def is_scraped(name, config, document):
+    """The port, the label and the configuration of metrics go together: other hosts reach them only where it is meant."""
+    template = document["spec"]["template"]
+    broker = next(container for container in template["spec"]["initContainers"] if container["name"] == "credbroker")
+    ports = [port["containerPort"] for port in broker.get("ports", []) if port.get("name") == "metrics"]
+    has_label = template["metadata"]["labels"].get("credbroker.io/metrics") == "true"
+    assert has_label == ("metrics" in config) == bool(ports), name
+    for port in ports:
+        assert config["metrics"]["exposure"] == "Pod", name
+        assert config["metrics"]["listen"] in (f"0.0.0.0:{port}", f"[::]:{port}"), name
+    return bool(ports)
+
+
+checked = scraped = 0
 for path in sorted(DIRECTORY.glob("*.yaml")):
     documents = load(path)
     configs = [
@@ -128,9 +159,10 @@ for path in sorted(DIRECTORY.glob("*.yaml")):
             is_sidecar(name, spec, has_shim=True)
             serves(name, configs[0], spec)
             checked += 1
+            scraped += is_scraped(name, configs[0], document)
         else:
             assert "initContainers" not in spec, f"{name}: a sidecar without the label"
-assert checked == 9, checked
+assert (checked, scraped) == (13, 3), (checked, scraped)
 
 
 def same(one, other, left_out=("Namespace",)):
@@ -146,6 +178,15 @@ example = same("example.yaml", "helm.yaml")
 same("example-image.yaml", "helm-image.yaml")
 same("helm-own.yaml", "helm.yaml", ("ServiceAccount",))
 same("documented.yaml", "example.yaml", ("Namespace", "Role", "RoleBinding"))
+metrics = same("metrics.yaml", "helm-metrics.yaml")
+assert metrics.keys() - example.keys() == {
+    ("PodMonitor", "controllers", "credbroker"), ("NetworkPolicy", "controllers", "credbroker-metrics"),
+}, metrics.keys()
+[endpoint] = metrics["PodMonitor", "controllers", "credbroker"]["spec"]["podMetricsEndpoints"]
+[rule] = metrics["NetworkPolicy", "controllers", "credbroker-metrics"]["spec"]["ingress"]
+assert endpoint["port"] == rule["ports"][0]["port"] == "metrics" and len(rule["ports"]) == 1, rule
+[section] = [document["data"]["config.yaml"]["metrics"] for key, document in metrics.items() if key[0] == "ConfigMap"]
+assert section == {"listen": "0.0.0.0:9464", "exposure": "Pod", "providerNames": True}, section
 image = by_name(load(DIRECTORY / "helm-image.yaml"))["Deployment", "controllers", "controller"]
 assert {
     "name": "credbroker-exec",

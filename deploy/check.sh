@@ -1,7 +1,8 @@
 #!/bin/bash
 # Checks the manifests: they parse, the chart and the plain file are the same as the Kustomize component, the pods fit the
 # Pod Security Standard `restricted`, and the broker accepts each configuration in them. A real API server takes them, if
-# it is built. Then a broker and a shim run as a pod would run them (as root; skipped otherwise).
+# it is built. Then a broker and a shim run as a pod would run them, also with the identities of three clouds (as root; skipped
+# otherwise).
 #
 # usage: deploy/check.sh [BROKER [SHIM]]     default: the programs that `cargo build --workspace` makes
 #        deploy/check.sh --write             writes kubernetes/example.yaml
@@ -24,6 +25,8 @@ if [[ ${1-} == --write ]]; then
     mv "$work/example.yaml" "$here/kubernetes/example.yaml"
     exit
 fi
+# The first block of YAML below the heading of a page.
+block() { sed -n "/^## $2\$/,/^## /p" "$root/docs/$1" | sed -n '/^```yaml$/,/^```$/p' | sed '1d;/^```$/,$d'; }
 broker=$(realpath "${1:-$root/target/debug/credbroker}")
 shim=$(realpath "${2:-$root/target/debug/credbroker-exec}")
 for program in "$broker" "$shim"; do
@@ -68,16 +71,37 @@ kustomize "$work/kubernetes/example" | grep -q 'reference: registry.example.com/
     exit 1
 }
 # The kustomization in the documentation, with the files of the example.
-sed -n '/^```yaml$/,/^```$/p' "$root/docs/kubernetes.md" | sed '1d;/^```$/,$d' >"$work/kubernetes/example/kustomization.yaml"
+block kubernetes.md "Add it to your workload" >"$work/kubernetes/example/kustomization.yaml"
 kustomize "$work/kubernetes/example" | sed 's#registry.example.com/credbroker:#credbroker:#' >"$work/documented.yaml"
-if render --set shim=other >/dev/null 2>&1; then
-    echo "the chart accepts shim: other" >&2
-    exit 1
-fi
+# The example with the blocks of a page, whose lists are added to those of its kustomization.
+with_blocks() { # PAGE HEADING...
+    cp "$here/kubernetes/example/kustomization.yaml" "$work/kubernetes/example"
+    for heading in "${@:2}"; do block "$1" "$heading"; echo ---; done |
+        python3 -c 'import sys, yaml
+path = sys.argv[1]
+whole = yaml.safe_load(open(path))
+for more in filter(None, yaml.safe_load_all(sys.stdin)):
+    for key, items in more.items():
+        whole.setdefault(key, []).extend(items)
+yaml.safe_dump(whole, open(path, "w"))' "$work/kubernetes/example/kustomization.yaml"
+    kustomize "$work/kubernetes/example"
+}
+with_blocks kubernetes.md Network "What else the broker's container takes" >"$work/example-more.yaml"
+# With metrics, and the section that is a comment in the configuration.
+sed -i 's/^#\(metrics:\|  \)/\1/' "$work/kubernetes/example/config.yaml"
+with_blocks kubernetes.md Metrics >"$work/metrics.yaml"
+cp "$here/kubernetes/example/config.yaml" "$work/kubernetes/example"
+render --set metrics.enabled=true >"$work/helm-metrics.yaml"
+python3 "$here/chart.py" "$root/target/tools/helm" "$chart" "$work"
 python3 "$here/check.py" "$broker" "$work" "$here/examples/headlamp" "$here/examples/kueue/manager-config.yaml" "$root/docs/kubernetes.md"
 
 echo "-- a real API server"
-"$here/apply.sh" "$work"
+"$here/apply.sh" "$work" "$root/target/tools/helm"
+
+echo "-- the identities of three clouds"
+mkdir -p "$work/identities/pods"
+with_blocks identities.md "With Kustomize" >"$work/identities/example.yaml"
+python3 -B "$here/identities/check.py" "$broker" "$shim" "$root/target/tools/helm" "$work/identities/example.yaml" "$work/identities/pods"
 
 echo "-- kubectl finds the broker's command line as its plugin"
 mkdir "$work/bin"

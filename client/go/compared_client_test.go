@@ -77,7 +77,7 @@ func (c compared) config() (*rest.Config, func(), error) {
 	base := &rest.Config{Host: c.Server, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: c.CA}}
 	if !c.Library {
 		base.ExecProvider = &clientcmdapi.ExecConfig{
-			Command: c.Shim, Args: []string{"--provider", "corp", "--socket", c.Socket},
+			Command: c.Exec[0], Args: c.Exec[1:],
 			APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
 		}
 		return base, func() {}, nil

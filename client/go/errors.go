@@ -42,7 +42,8 @@ type Error struct {
 	Context string
 	// The id of the credential in the cache of the broker, as `credbroker status` shows it.
 	ID string
-	// With ReasonOverloaded: the limit that is reached, by its name in the configuration of the broker.
+	// With ReasonOverloaded: the limit that is reached, by its key in the configuration such as `limits.connections`, or in
+	// words such as `silent connections` if it is fixed.
 	Limit string
 }
 

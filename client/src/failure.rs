@@ -26,8 +26,8 @@ pub struct Failure {
     pub cluster_profile: Option<String>,
     /// The id of the credential at the broker.
     pub id: Option<String>,
-    /// With [`Reason::Overloaded`]: the limit that is reached, by its name in the broker's configuration, for example
-    /// `watches of a connection`.
+    /// With [`Reason::Overloaded`]: the limit that is reached, by its key in the broker's configuration such as
+    /// `limits.connections`, or in words such as `watches of a connection` if it is fixed.
     pub limit: Option<String>,
 }
 

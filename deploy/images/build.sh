@@ -144,4 +144,12 @@ printf '#!/bin/sh\nstat --format "%%u %%a" "$0"; id -u\n' >"$work/plugin/gke-gcl
 b bud --quiet --pull-never --signature-policy "$work/policy.json" --tag "with-plugin:$version" "$work/plugin" >/dev/null
 prints $'0 755\n2001' "with-plugin:$version" gke-gcloud-auth-plugin || fail "the plugin is not root's, or another user runs it"
 b rmi "with-plugin:$version" >/dev/null
+# The interpreted plugin, where Debian's archive and PyPI can be reached. Its root is read-only in a pod.
+if b bud --quiet --pull-never --signature-policy "$work/policy.json" --build-arg "BROKER=credbroker:$version" \
+    --file "$here/aws.Containerfile" --tag "with-aws:$version" "$work/plugin" >"$work/error" 2>&1; then
+    prints aws-cli/ "with-aws:$version" /usr/local/bin/aws --version || fail "aws does not run in its image"
+    b rmi "with-aws:$version" >/dev/null
+else
+    echo "SKIPPED: aws.Containerfile: $(tail -n 1 "$work/error")"
+fi
 echo "the images run"

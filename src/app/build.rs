@@ -21,7 +21,7 @@ use super::{
     audit_file::AuditFile,
     edges::Edges,
     reload::{Adopter, Follower, connection_limits, entry_limits, follow_accounts, note_shared, run_limit},
-    sockets::{Listening, OpenSocket, serve_metrics},
+    sockets::{Listening, OpenSocket, reach, serve_metrics},
     systemd,
 };
 use credbroker_cache::{CacheParts, CredentialCache};
@@ -223,7 +223,7 @@ pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> any
     });
     if let Some(listen) = &adopter.started.metrics {
         let (broker, tasks, draining) = (Arc::clone(&broker), tasks.clone(), draining.clone());
-        let monitor = Monitor::new(broker, listen.provider_names, tasks, draining);
+        let monitor = Monitor::new(broker, reach(&listen.address), listen.provider_names, tasks, draining);
         essentials.push(("metrics server", serve_metrics(&listen.address, monitor)?.boxed()));
     }
     let stopping = broker.stopping.clone();

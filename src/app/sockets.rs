@@ -16,7 +16,7 @@ use tracing::info;
 
 use credbroker_config::{Listen, MetricsAddress, group_id};
 use credbroker_runner::ProcessRunner;
-use credbroker_server::{Monitor, MonitorListener};
+use credbroker_server::{Monitor, MonitorListener, Reach};
 use credbroker_uds_server::{Keeper, SocketOptions, SocketOrigin, publish};
 
 /// One socket to listen on.
@@ -26,6 +26,8 @@ pub struct Listening {
     pub listener: usize,
     /// Where the socket comes from.
     pub source: SocketSource,
+    /// The variable of the environment that names its path in the place of the configuration.
+    pub variable: Option<&'static str>,
 }
 
 /// Where a socket comes from.
@@ -40,7 +42,7 @@ pub enum SocketSource {
 impl Listening {
     /// Publishes a socket for the only listener, or the first one.
     pub fn at(options: SocketOptions) -> Self {
-        Self { listener: 0, source: SocketSource::Publish(options) }
+        Self { listener: 0, source: SocketSource::Publish(options), variable: None }
     }
 
     /// The path of a socket that the broker publishes.
@@ -59,7 +61,11 @@ impl Listening {
                 (socket, path.clone(), path.map(SocketOrigin::Inherited))
             }
             SocketSource::Publish(options) => {
-                let (socket, publication) = publish(&options)?;
+                let published = publish(&options).map_err(anyhow::Error::from);
+                let (socket, publication) = match self.variable {
+                    Some(variable) => published.with_context(|| format!("{variable} names the socket"))?,
+                    None => published?,
+                };
                 (socket, Some(options.path), Some(SocketOrigin::Published(publication)))
             }
         };
@@ -103,6 +109,14 @@ const UNUSABLE: &str = "cannot listen on the socket";
 /// Permission bits of a Unix socket: the broker's user and group.
 const MODE: u32 = 0o660;
 
+pub(super) fn reach(address: &MetricsAddress) -> Reach {
+    match address {
+        MetricsAddress::Loopback(_) => Reach::Machine,
+        MetricsAddress::Pod(_) => Reach::Network,
+        MetricsAddress::Unix(_) => Reach::Admitted,
+    }
+}
+
 /// Listens at `address`, and serves metrics and health there until the broker drains. Must be called within a tokio
 /// runtime.
 pub(super) fn serve_metrics(
@@ -110,13 +124,13 @@ pub(super) fn serve_metrics(
     monitor: Monitor<ProcessRunner>,
 ) -> anyhow::Result<impl Future<Output = ()> + Send + 'static> {
     let (listener, publication, address) = match address {
-        MetricsAddress::Loopback(address) => {
+        MetricsAddress::Loopback(address) | MetricsAddress::Pod(address) => {
             let listener = StdTcpListener::bind(address);
             let listener = listener.with_context(|| format!("cannot serve metrics on {address}"))?;
             listener.set_nonblocking(true).context(UNUSABLE)?;
             let address = format!("http://{}", listener.local_addr().context(UNUSABLE)?);
             let listener = TcpListener::from_std(listener).context(UNUSABLE)?;
-            (MonitorListener::Loopback(listener), None, address)
+            (MonitorListener::Left(listener), None, address)
         }
         MetricsAddress::Unix(path) => {
             let (address, path) = (format!("unix://{}", path.display()), path.clone());
@@ -124,7 +138,7 @@ pub(super) fn serve_metrics(
             let (listener, publication) = publish(&options)?;
             listener.set_nonblocking(true).context(UNUSABLE)?;
             let listener = UnixListener::from_std(listener).context(UNUSABLE)?;
-            (MonitorListener::Unix(listener), Some(publication), address)
+            (MonitorListener::Right(listener), Some(publication), address)
         }
     };
     Ok(async move {

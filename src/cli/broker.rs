@@ -26,7 +26,7 @@ use credbroker_plugin::Environment;
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct SocketArg {
     /// Socket of the broker, a path or unix:///absolute/path [env: CREDBROKER_SOCKET] [default:
-    /// $XDG_RUNTIME_DIR/credbroker/credbroker.sock if it exists, else /run/credbroker/credbroker.sock]
+    /// $XDG_RUNTIME_DIR/credbroker/credbroker.sock if it exists and the user is not root, else /run/credbroker/credbroker.sock]
     #[arg(long = "socket", value_name = "PATH")]
     pub(super) path: Option<OsString>,
     /// The only user whose process is trusted on that socket [env: CREDBROKER_BROKER_UID] [default: this user, root, or

@@ -30,7 +30,7 @@ use credbroker_uds_server::SocketOptions;
 /// Show what the broker does, in 15 seconds and without a cluster
 ///
 /// Starts a broker on a private socket with a sample plugin whose token expires after 20 seconds. Calls it like kubectl
-/// does (one cold call, one warm call, 50 calls at once), waits for one refresh ahead of expiry, and prints the times.
+/// does (one cold call, one warm call, 50 calls in parallel), waits for one refresh ahead of expiry, and prints the times.
 #[derive(Debug, clap::Args)]
 pub(super) struct DemoArgs {}
 
@@ -78,13 +78,13 @@ async fn steps(stage: &Stage) -> anyhow::Result<Vec<DemoStep>> {
     Ok(vec![
         calls(stage, "cold call", 1, "the plugin ran").await?,
         calls(stage, "warm call", 1, "from memory").await?,
-        calls(stage, "50 shims at once", AT_ONCE, "from memory, all the same token").await?,
+        calls(stage, "50 shims in parallel", AT_ONCE, "from memory, all the same token").await?,
         refresh(stage).await?,
         calls(stage, "warm call", 1, "the new token, from memory").await?,
     ])
 }
 
-/// Starts `calls` shims at once, which must print the same token.
+/// Starts `calls` shims in parallel, which must print the same token.
 async fn calls(stage: &Stage, what: &'static str, calls: usize, remark: &str) -> anyhow::Result<DemoStep> {
     let (before, started) = (stage.runs(), SystemClock.now().boot);
     let children = (0..calls).map(|_| stage.shim()).collect::<Result<Vec<_>, _>>();

@@ -265,7 +265,7 @@ impl<'a> Checks<'a> {
         }
         match shim {
             None => {
-                let text = "credbroker-exec is neither on PATH nor beside this program";
+                let text = "credbroker-exec is neither on PATH nor next to this program";
                 findings.add(CHECK, BAD, text, "install it");
             }
             Some((path, None)) => {

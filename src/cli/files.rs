@@ -52,7 +52,7 @@ impl Locked {
         if self.of_link.is_none() {
             return Ok(());
         }
-        writeln!(out, "{name} is a symbolic link; the file that it leads to was {done}: {real}")
+        writeln!(out, "{name} is a symbolic link; its target was {done}: {real}")
     }
 
     pub(super) fn read(&self) -> anyhow::Result<Option<Vec<u8>>> {

@@ -235,7 +235,7 @@ struct ClusterArgs {
     /// Cluster of this context in a kubeconfig; without NAME, also its user
     #[arg(long, value_name = "NAME", conflicts_with = "server")]
     context: Option<String>,
-    /// Kubeconfig of --context [default: those of KUBECONFIG, or ~/.kube/config]
+    /// Kubeconfig of --context [default: files in KUBECONFIG, or ~/.kube/config]
     #[arg(long, value_name = "FILE", requires = "context")]
     kubeconfig: Option<PathBuf>,
     /// URL of its API server

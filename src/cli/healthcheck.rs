@@ -6,7 +6,8 @@ use super::{broker::BrokerArgs, console::Console};
 
 /// Check whether the running broker is healthy
 ///
-/// Exits with 0 if it is, and with 1 if it answers that it is not. Without flags it checks that the broker answers, for
+/// Exits with 0 if it is, with 1 if it answers that it is not, and otherwise with a code that `credbroker --help` lists, such
+/// as 69 if it does not answer. Without flags it checks that the broker answers, for
 /// liveness probes: plugins, issuers and the hub do not affect the result.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\

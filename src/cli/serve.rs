@@ -1,6 +1,7 @@
 //! `credbroker serve`.
 
 use std::{
+    ffi::OsStr,
     os::unix::net::UnixListener,
     path::{Path, PathBuf},
     sync::Arc,
@@ -30,7 +31,7 @@ const IDLE_THREAD: Duration = Duration::from_millis(2_500);
 ///
 /// Without a configuration, every user of KUBECONFIG or ~/.kube/config that runs an exec plugin becomes a provider with
 /// the user's name. The broker follows its files: it uses a changed configuration once it has no problems. SIGHUP makes it
-/// read the files at once. SIGTERM and Ctrl-C stop it within ten seconds; a second signal stops it at once. The variable
+/// read the files immediately. SIGTERM and Ctrl-C stop it within ten seconds; a second signal stops it immediately. The variable
 /// CREDBROKER_LOG sets the log level of the broker: error, warn, info, debug or trace. If it is not set, the broker reads RUST_LOG.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -45,7 +46,7 @@ pub(super) struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Socket of the first listener [env: CREDBROKER_SOCKET] [default: `listen.socket` of the configuration, else
-    /// $XDG_RUNTIME_DIR/credbroker/credbroker.sock, else /run/credbroker/credbroker.sock]
+    /// $XDG_RUNTIME_DIR/credbroker/credbroker.sock (not for root), else /run/credbroker/credbroker.sock]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// Format of the log lines [default: text, or the fields of the journal if systemd connected stderr to it]
@@ -138,7 +139,7 @@ async fn serve(
             1
         }
         signal = signals.stop(|| reload.notify_one()) => {
-            info!("{signal} received: draining; a second signal stops the broker at once");
+            info!("{signal} received: draining; a second signal stops the broker immediately");
             0
         }
     };
@@ -149,7 +150,7 @@ async fn serve(
             Drained::CutOff { left } => warn!(left, "the grace period is over; closing the remaining connections"),
         },
         signal = signals.stop(|| {}) => {
-            warn!("{signal} received again: stopping at once");
+            warn!("{signal} received again: stopping immediately");
             return Ok(1);
         }
     }
@@ -174,13 +175,20 @@ fn listening(
     }
     let first = socket(args, listen.first(), environment)
         .map_err(|error| (format!("credbroker: {error}"), Failure::from(error).exit_code()))?;
+    let by_variable = (args.socket.is_none() && variable(environment).is_some()).then_some(VARIABLE);
+    let configured = listen.first().and_then(|listen| listen.socket.as_ref());
+    if let (Some(variable), Some(configured)) = (by_variable, configured.filter(|path| **path != first)) {
+        let (first, configured) = (first.display(), configured.display());
+        warn!("{variable} names the socket {first}; `listen.socket`, {configured}, has no effect");
+    }
     let path = |number, listen: &Listen| match &listen.socket {
         Some(path) if number > 0 => path.clone(),
         _ => first.clone(),
     };
     let options = listen.iter().enumerate().map(|(listener, listen)| {
         let options = app::socket_options(listen, &path(listener, listen))?;
-        Ok(Listening { listener, source: SocketSource::Publish(options) })
+        let variable = by_variable.filter(|_| listener == 0);
+        Ok(Listening { listener, source: SocketSource::Publish(options), variable })
     });
     options.collect::<anyhow::Result<_>>().map_err(|error| (format!("{}: {error}", loaded.source), EX_CONFIG))
 }
@@ -196,7 +204,14 @@ fn from_systemd((name, socket): (String, UnixListener), listen: &[Listen]) -> Re
         );
         return Err((line, EX_CONFIG));
     };
-    Ok(Listening { listener, source: SocketSource::Inherited(socket) })
+    Ok(Listening { listener, source: SocketSource::Inherited(socket), variable: None })
+}
+
+/// Names the socket of the first listener, and wins over the configuration.
+const VARIABLE: &str = "CREDBROKER_SOCKET";
+
+fn variable(environment: &Environment) -> Option<&OsStr> {
+    environment.set(VARIABLE)
 }
 
 /// The socket of the first listener: of the flag, else of the variable, else of the configuration, else the default one.
@@ -205,7 +220,7 @@ fn socket(
     first: Option<&Listen>,
     environment: &Environment,
 ) -> Result<PathBuf, SocketError> {
-    let variable = environment.get("CREDBROKER_SOCKET").filter(|value| !value.is_empty());
+    let variable = variable(environment);
     if let (None, None, Some(configured)) = (&args.socket, variable, first.and_then(|it| it.socket.clone())) {
         return Ok(configured);
     }

@@ -103,7 +103,7 @@ fn a_second_signal_ends_it_at_once() {
     signal();
     until(|| broker.log().contains("SIGTERM received"));
     signal();
-    until(|| broker.log().contains("stopping at once"));
+    until(|| broker.log().contains("stopping immediately"));
     let (status, log) = broker.stop();
     assert_eq!(status.code(), Some(1), "{log}");
     assert!(!log.contains("grace period"), "{log}");
@@ -130,6 +130,15 @@ fn it_does_not_start_where_it_must_not() {
     let second = serve(&first.socket(), &config);
     assert_eq!(second.status.code(), Some(1));
     assert!(text(&second).contains("already running"), "{}", text(&second));
+    let by_variable = Command::new(PROGRAM)
+        .args(["serve", "--config"])
+        .arg(&config)
+        .env_clear()
+        .env("CREDBROKER_SOCKET", first.socket())
+        .output()
+        .unwrap();
+    let expected = "credbroker: CREDBROKER_SOCKET names the socket: a broker is already running on ";
+    assert!(text(&by_variable).contains(expected), "{}", text(&by_variable));
     let foreign = serve(&file, &config);
     assert_eq!(foreign.status.code(), Some(1));
     assert!(text(&foreign).contains("is not a socket"), "{}", text(&foreign));

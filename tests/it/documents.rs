@@ -66,6 +66,24 @@ fn collect_documents(directory: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
+/// The page of a crate in the registry is its README; without one it is blank.
+#[test]
+fn each_published_crate_has_a_readme() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap();
+    let (_, members) = manifest.split_once("members = [").unwrap();
+    let (members, _) = members.split_once(']').unwrap();
+    let mut published = 0;
+    for member in members.split('"').skip(1).step_by(2).chain(["."]) {
+        let manifest = fs::read_to_string(root.join(member).join("Cargo.toml")).unwrap();
+        if !manifest.contains("publish = false") {
+            assert!(root.join(member).join("README.md").exists(), "{member} has no README.md");
+            published += 1;
+        }
+    }
+    assert!(published > 10, "{published}");
+}
+
 #[test]
 fn the_tests_that_the_security_page_names_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -26,9 +26,7 @@ fn broker(sections: Value, clock: &Arc<Breaks>) -> InProcess {
 /// A hub that cannot be reached, whose user runs `login`.
 fn with_hub(plugin: &FakePlugin, login: &FakePlugin, directory: &Path) -> Value {
     let path = directory.join("hub.kubeconfig");
-    let kubeconfig = Kubeconfig::new().cluster("hub", &json!({"server": "https://127.0.0.1:1"}));
-    let kubeconfig = kubeconfig.user("hub", &json!({"exec": login.exec_stanza()}));
-    kubeconfig.context("hub", "hub", "hub").write(&path);
+    Kubeconfig::of_absent_hub(&json!({"exec": login.exec_stanza()})).write(&path);
     let mut cloud = provider("cloud", plugin);
     cloud["profileSourcedEnvVarsPolicy"] = json!("Ignore");
     json!({"providers": [cloud], "clusterProfiles": {"kubeconfig": path}})

@@ -40,6 +40,8 @@ mod outside;
 mod pages;
 mod panics;
 mod protocol;
+mod quickstart;
+mod reference;
 mod references;
 mod reload;
 mod rotation;

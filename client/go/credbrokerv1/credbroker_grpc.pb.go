@@ -56,7 +56,8 @@ type CredentialBrokerClient interface {
 	// Sends the credential, then a message after each rotation, and when its expiry changes. Each message is complete; a
 	// slow reader gets only the newest. The broker keeps a watched credential refreshed. The stream ends with UNAVAILABLE
 	// and RetryInfo when the credential expires without a replacement, when the provider is changed or removed, and when
-	// the broker shuts down. It ends with PEER_DENIED when the access rules no longer allow it.
+	// the broker shuts down. It ends with UNKNOWN_CLUSTER_PROFILE when the ClusterProfile is deleted, and with PEER_DENIED
+	// when the access rules no longer allow it.
 	WatchCredential(ctx context.Context, in *WatchCredentialRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchCredentialResponse], error)
 	// Like WatchCredential, for many credentials on one stream. The client adds and removes references, each under a number
 	// that it chooses, and each answer names the number. For a slow reader only the newest state of each reference waits. A
@@ -177,7 +178,8 @@ type CredentialBrokerServer interface {
 	// Sends the credential, then a message after each rotation, and when its expiry changes. Each message is complete; a
 	// slow reader gets only the newest. The broker keeps a watched credential refreshed. The stream ends with UNAVAILABLE
 	// and RetryInfo when the credential expires without a replacement, when the provider is changed or removed, and when
-	// the broker shuts down. It ends with PEER_DENIED when the access rules no longer allow it.
+	// the broker shuts down. It ends with UNKNOWN_CLUSTER_PROFILE when the ClusterProfile is deleted, and with PEER_DENIED
+	// when the access rules no longer allow it.
 	WatchCredential(*WatchCredentialRequest, grpc.ServerStreamingServer[WatchCredentialResponse]) error
 	// Like WatchCredential, for many credentials on one stream. The client adds and removes references, each under a number
 	// that it chooses, and each answer names the number. For a slow reader only the newest state of each reference waits. A

@@ -45,6 +45,8 @@ struct State {
     last: u64,
     /// Why the stream has ended.
     over: Option<Error>,
+    /// Its last user is gone.
+    is_left: bool,
 }
 
 /// What one watch has not read.
@@ -97,6 +99,14 @@ impl References {
             Some((item, rest))
         })
         .boxed()
+    }
+}
+
+/// The connection carries what is to be sent until that ends, and is open for as long.
+impl Drop for References {
+    fn drop(&mut self) {
+        self.shared.state().is_left = true;
+        self.shared.changed.notify_one();
     }
 }
 
@@ -176,15 +186,19 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is to be sent, as it comes up.
+    /// What is to be sent, as it comes up, until the stream is over or its last user is gone.
     fn requests(self: Arc<Self>) -> impl Stream<Item = WatchCredentialsRequest> {
         stream::unfold(self, async |shared| {
             loop {
-                let request = shared.state().request();
-                if let Some(request) = request {
-                    return Some((request, shared));
+                let (request, is_over) = {
+                    let mut state = shared.state();
+                    (state.request(), state.is_left || state.over.is_some())
+                };
+                match request {
+                    _ if is_over => return None,
+                    Some(request) => return Some((request, shared)),
+                    None => shared.changed.notified().await,
                 }
-                shared.changed.notified().await;
             }
         })
     }
@@ -213,6 +227,8 @@ impl Shared {
         for (_, seat) in state.seats.drain() {
             seat.put(Err(error.clone()));
         }
+        drop(state);
+        self.changed.notify_one();
     }
 }
 

@@ -1,7 +1,7 @@
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 
 use credbroker_client::{CredentialRef, CredentialSource};
-use tokio::time::timeout;
+use tokio::{runtime::Handle, task::yield_now, time::timeout};
 
 use crate::broker::{FakeBroker, token};
 
@@ -79,8 +79,41 @@ async fn sources_of_equal_references_are_one_watch_that_ends_with_the_last_of_th
     drop(last);
     let ended = async {
         while broker.watching("gke") > 0 {
-            tokio::task::yield_now().await;
+            yield_now().await;
         }
     };
     timeout(GENEROUS, ended).await.expect("the watch ends");
+}
+
+#[tokio::test]
+async fn a_thousand_clusters_that_come_and_go_leave_nothing() {
+    let broker = FakeBroker::start();
+    let followed = broker.to();
+    let tasks = || Handle::current().metrics().num_alive_tasks();
+    // Some at a time, as a fleet changes.
+    let come_and_go = async |numbers: Range<usize>| {
+        let names = numbers.map(|number| format!("c{number}"));
+        let sources: Vec<_> = names
+            .map(|name| {
+                broker.issue(&format!("fleet/{name}"), token("1"));
+                followed.source(CredentialRef::cluster_profile("fleet", name))
+            })
+            .collect();
+        for source in &sources {
+            source.ready().await.unwrap();
+        }
+        drop(sources);
+        broker.until_watched(0).await;
+    };
+    come_and_go(0..1).await;
+    let before = tasks();
+    for hundred in 0..10 {
+        come_and_go(hundred * 100..(hundred + 1) * 100).await;
+    }
+    let ended = async {
+        while tasks() > before {
+            yield_now().await;
+        }
+    };
+    timeout(GENEROUS, ended).await.unwrap_or_else(|_| panic!("{} tasks, {before} before", tasks()));
 }

@@ -273,8 +273,8 @@ impl<R: PluginRunner> CredentialWatch<R> {
     /// Waits for a credential whose generation or expiry differs from the one that was returned last. Fails if that has
     /// expired and could not be replaced.
     ///
-    /// Thousands wait at the same time: what is rare is boxed, a wait keeps no credential alive, and memory is looked at once
-    /// for each change. A call that is dropped while it waits for something else leaves the change to the next one.
+    /// Thousands wait at the same time: what is rare is boxed, a wait keeps no credential alive, and memory is looked at a
+    /// single time for each change. A call that is dropped while it waits for something else leaves the change to the next one.
     pub async fn next(&mut self) -> Result<Arc<Issued>, Failed> {
         loop {
             // The maintenance wakes the watches of an expired credential. The entry keeps the sender alive.

@@ -100,11 +100,23 @@ pub fn group_id(name: &str) -> Option<u32> {
     })
 }
 
+/// `metrics.exposure`: from where the listener for metrics can be reached.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) enum Exposure {
+    /// The machine or the pod itself.
+    #[default]
+    Local,
+    /// Wherever the network of the pod can be reached from.
+    Pod,
+}
+
 /// Where metrics and health are served.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum MetricsAddress {
     /// A loopback address: every user of the machine can connect.
     Loopback(SocketAddr),
+    /// All addresses of the pod: every host that the network lets through can connect.
+    Pod(SocketAddr),
     /// Absolute path of a Unix socket: its owner and group can connect.
     Unix(PathBuf),
 }
@@ -114,7 +126,7 @@ pub enum MetricsAddress {
 pub struct MetricsListen {
     /// Where to listen.
     pub address: MetricsAddress,
-    /// Whether answers have the names of providers; `None`: unless there are access rules and no peer has an identity.
+    /// Whether answers have the names of providers; `None`: on a Unix socket, and without access rules on a loopback address.
     pub provider_names: Option<bool>,
 }
 
@@ -122,13 +134,38 @@ pub(super) fn metrics_section(root: &Cursor<'_>, has_rules: bool) -> Option<Metr
     let fields = root::METRICS.read(root)?;
     let provider_names = metrics::PROVIDER_NAMES.read(&fields);
     let (at, text) = metrics::LISTEN.read(&fields)?;
-    let address = address(text).or_else(|| {
-        at.reject("must be a loopback address with a port, like `127.0.0.1:9464`, or `unix:///absolute/path`: the answers are not encrypted")
-    });
-    if has_rules && provider_names.is_none() && matches!(address, Some(MetricsAddress::Loopback(_))) {
-        at.warning("every user of the machine can connect, so with `access` rules the answers have no names of providers; set `providerNames: true`, or listen on a Unix socket");
+    let address = exposed(address(text), metrics::EXPOSURE.read(&fields).unwrap_or_default());
+    let address = address.map_err(|message| at.problem(message)).ok()?;
+    let warning = match address {
+        MetricsAddress::Loopback(_) if has_rules => Some(
+            "every user of the machine can connect, so with `access` rules the answers have no names of providers; set `providerNames: true`, or listen on a Unix socket",
+        ),
+        MetricsAddress::Pod(_) => Some(
+            "other hosts can connect, so the answers have no names of providers, and alerts about providers cannot fire; set `providerNames: true`, or `false` to leave them out",
+        ),
+        _ => None,
+    };
+    if let (None, Some(warning)) = (provider_names, warning) {
+        at.warning(warning);
     }
-    Some(MetricsListen { address: address?, provider_names })
+    Some(MetricsListen { address, provider_names })
+}
+
+/// The address, if `exposure` allows it. The answers are neither encrypted nor only for peers with an identity, so an address
+/// that other hosts can reach needs its own decision.
+fn exposed(address: Option<MetricsAddress>, exposure: Exposure) -> Result<MetricsAddress, &'static str> {
+    match (address, exposure) {
+        (None, _) => Err(
+            "must be a loopback address with a port, like `127.0.0.1:9464`, or `unix:///absolute/path`, or with `exposure: Pod` `0.0.0.0:9464` or `[::]:9464`: the answers are not encrypted",
+        ),
+        (Some(MetricsAddress::Pod(_)), Exposure::Local) => Err(
+            "must not be an address that other hosts can connect to: the answers are not encrypted; listen on a loopback address, like `127.0.0.1:9464`, or allow it with `exposure: Pod`",
+        ),
+        (Some(MetricsAddress::Loopback(_) | MetricsAddress::Unix(_)), Exposure::Pod) => Err(
+            "must be `0.0.0.0:PORT` or `[::]:PORT` with `exposure: Pod`: other hosts cannot connect to this one; change it, or remove `exposure`",
+        ),
+        (Some(address), _) => Ok(address),
+    }
 }
 
 fn address(text: &str) -> Option<MetricsAddress> {
@@ -137,7 +174,11 @@ fn address(text: &str) -> Option<MetricsAddress> {
         return (path.is_absolute() && path.file_name().is_some()).then_some(MetricsAddress::Unix(path));
     }
     let address: SocketAddr = text.parse().ok()?;
-    address.ip().is_loopback().then_some(MetricsAddress::Loopback(address))
+    match address.ip() {
+        ip if ip.is_loopback() => Some(MetricsAddress::Loopback(address)),
+        ip if ip.is_unspecified() => Some(MetricsAddress::Pod(address)),
+        _ => None,
+    }
 }
 
 /// Where decisions and runs are recorded.

@@ -3,6 +3,7 @@
 
 use std::{num::NonZeroUsize, time::Duration};
 
+use super::endpoints::Exposure;
 use super::schema::{
     Boolean, Checked, ConfigKey, Count, Cursor, Enumeration, Id, Is, Kind, ListOf, MOST, MOST_PER_SECOND,
     MOST_RUNS, Map, MapOrMaps, Optional, Required, Section, Size, SocketMode, Text, TimeSpan, count,
@@ -75,7 +76,8 @@ sections! {
     }
 
     metrics {
-        LISTEN: Checked, Required = ("listen", Checked("`127.0.0.1:PORT`, `[::1]:PORT` or `unix:///PATH`", r"^(127\.[0-9.]+|\[::1\]):[0-9]+$|^unix:///.*[^/]"), Required("`127.0.0.1:9464`, or `unix:///run/credbroker-metrics/http.sock`"));
+        LISTEN: Checked, Required = ("listen", Checked("`127.0.0.1:PORT`, `[::1]:PORT` or `unix:///PATH`; with `exposure: Pod`, `0.0.0.0:PORT` or `[::]:PORT`", r"^(127\.[0-9.]+|0\.0\.0\.0|\[::1?\]):[0-9]+$|^unix:///.*[^/]"), Required("`127.0.0.1:9464`, or `unix:///run/credbroker-metrics/http.sock`"));
+        EXPOSURE: Enumeration<Exposure>, Optional = ("exposure", Enumeration(&[("Local", Exposure::Local), ("Pod", Exposure::Pod)]), Optional);
         PROVIDER_NAMES: Boolean, Optional = ("providerNames", Boolean, Optional);
     }
 

@@ -134,7 +134,7 @@ pub fn decode(stdout: &[u8], expected: ApiVersion) -> Result<Decoded, DecodeErro
 
 /// The parser of YAML knows only where the collection around a mistake begins; that of JSON knows the mistake.
 fn located(error: ParseError, stdout: &[u8]) -> ParseError {
-    if error.kind != ParseErrorKind::Syntax || !stdout.trim_ascii_start().starts_with(b"{") {
+    if !matches!(error.kind, ParseErrorKind::Syntax(_)) || !stdout.trim_ascii_start().starts_with(b"{") {
         return error;
     }
     match serde_json::from_slice::<IgnoredAny>(stdout) {

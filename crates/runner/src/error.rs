@@ -20,6 +20,13 @@ pub struct RunError {
     pub stderr: Arc<str>,
 }
 
+/// SIGKILL: what the kernel sends where memory runs out.
+const KILLED: i32 = 9;
+/// The exit code of a shell whose command SIGKILL has ended.
+const SHELL_KILLED: i32 = 128 + KILLED;
+const LACKING: &str =
+    "memory may have run out: raise the memory limit of the broker or lower `limits.pluginRuns`";
+
 /// What happened to a run.
 #[derive(Clone, Debug)]
 pub enum RunErrorKind {
@@ -135,8 +142,9 @@ impl fmt::Display for RunError {
             Kind::Decode(_) => format!("{plugin} did not print a valid ExecCredential"),
             Kind::Directory(base, cause) => format!("cannot make a working directory for {plugin} in {}: {cause}; check that it exists, is writable, and that the disk is not full", base.display()),
             Kind::ExecInfo(_) => format!("cannot pass the cluster to {plugin}"),
+            Kind::Exit(SHELL_KILLED) => format!("{plugin} failed with exit code {SHELL_KILLED}: one of its processes was ended by signal {KILLED}; {LACKING}{tail}"),
             Kind::Exit(code) => format!("{plugin} failed with exit code {code}{tail}"),
-            Kind::NeedsTerminal => format!("{plugin} needs a login: it tried to use a terminal, and a broker has none{tail}"),
+            Kind::NeedsTerminal => format!("{plugin} needs a login: it tried to use a terminal, and the broker has none{tail}"),
             Kind::NotAllowed(refusal) => format!("{plugin} is not allowed: {refusal}"),
             Kind::NotFound(rest) => format!("{plugin} is not installed{rest}"),
             Kind::OutputTooLarge(limit) => {
@@ -144,11 +152,12 @@ impl fmt::Display for RunError {
             }
             Kind::Panicked => format!("the run of {plugin} ended without a result; this is a bug in the broker, please report it"),
             Kind::Recursion => format!("{plugin} called credbroker-exec: it reads a kubeconfig whose user runs the shim; set another kubeconfig for the provider (`env: [{{name: KUBECONFIG, value: …}}]`)"),
+            Kind::Signal(KILLED) => format!("{plugin} was ended by signal {KILLED}; {LACKING}{tail}"),
             Kind::Signal(signal) => format!("{plugin} was ended by signal {signal}{tail}"),
             Kind::Spawn(cause) => format!("{plugin} cannot be started: {cause}; check that it is executable and that its interpreter is installed"),
             Kind::Stored(_) => format!("the credential that the kubeconfig {} names cannot be used", self.command),
             Kind::TerminalLost(process) => {
-                format!("process {process}, whose terminal {plugin} used, has exited")
+                format!("{plugin} ran in the terminal of process {process}, which has exited")
             }
             Kind::Throttled { provider, issuer, of_key, retry_after } => {
                 let pause = pause(*of_key, *retry_after, provider);

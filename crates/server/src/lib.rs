@@ -26,5 +26,6 @@ pub use audit_record::record_runs;
 pub use broker::{Broker, ReloadState};
 pub use clusters::Clusters;
 pub use gate::Gate;
-pub use monitor::{Monitor, MonitorListener};
+pub use monitor::{Monitor, MonitorListener, Reach};
 pub use preencoded::encode;
+pub use status::remedy;

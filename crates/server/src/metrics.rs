@@ -11,7 +11,7 @@ use tracing::warn;
 use super::broker::Broker;
 use credbroker_observe::{
     clock::{Clock as _, SystemClock},
-    metrics::{ConstGauge, Exposition, FAILURE, Metrics, Rpc, SUCCESS, families},
+    metrics::{ConstGauge, Exposition, FAILURE, Metrics, Rpc, SUCCESS, families, write_process},
     trace,
 };
 use credbroker_runner::PluginRunner;
@@ -80,11 +80,15 @@ pub(super) async fn exposition<R: PluginRunner>(broker: &Broker<R>, with_names: 
     if let Some(fleet) = broker.resolver.fleet() {
         let hub = fleet.hub();
         to.one(&families::HUB, number(hub.synced && hub.problem.is_none()));
+        if let Some(since) = hub.since {
+            to.one(&families::HUB_SINCE, timestamp(since));
+        }
         to.one(&families::PROFILES, number(fleet.list(None).len() as u64));
     }
     to.one(&families::START, timestamp(broker.started));
     let commit = option_env!("CREDBROKER_COMMIT").unwrap_or_default();
     to.numbers(&families::BUILD, [([env!("CARGO_PKG_VERSION"), commit], 1)]);
+    write_process(&mut to);
     to.into_text()
 }
 

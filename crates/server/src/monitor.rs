@@ -1,15 +1,10 @@
 //! Metrics and health over HTTP, for Prometheus and for probes. It answers with stable reasons, and never with a message,
-//! which may have the output of a plugin. With access rules, answers on a loopback address have no names of providers.
+//! which may have the output of a plugin. Names of providers are for peers that the operator admits: who connects to a Unix socket,
+//! and others if the configuration says so.
 
-use std::{
-    convert::Infallible,
-    net::IpAddr,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+mod connections;
+
+use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use credbroker_proto::Reason;
@@ -32,6 +27,7 @@ use tokio_util::{either::Either, sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
 
 use super::{broker::Broker, health::Checks, metrics::exposition};
+use connections::{Connections, Limits};
 use credbroker_observe::metrics::Exposition;
 use credbroker_runner::PluginRunner;
 
@@ -41,25 +37,49 @@ const HEAD: usize = 8 * 1024;
 const HEAD_TIME: Duration = Duration::from_secs(1);
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
-const CONNECTIONS: usize = 16;
 /// How long a connection lives: one request.
 const EXCHANGE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Where the monitor listens.
-#[derive(Debug)]
-pub enum MonitorListener {
-    /// A loopback address. Browsers of this machine can reach it.
-    Loopback(TcpListener),
-    /// A Unix socket.
-    Unix(UnixListener),
+pub type MonitorListener = Either<TcpListener, UnixListener>;
+
+/// Who can connect.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Reach {
+    /// Users whom the mode of a Unix socket admits.
+    Admitted,
+    /// Every process of the machine, and web pages in its browsers.
+    Machine,
+    /// Every host that the network lets through.
+    Network,
+}
+
+impl Reach {
+    /// Peers of a machine have one address.
+    fn limits(self) -> Limits {
+        match self {
+            Self::Admitted | Self::Machine => Limits { all: 16, of_one: 16 },
+            Self::Network => Limits { all: 64, of_one: 4 },
+        }
+    }
+
+    /// Whether answers have the names of providers if the configuration does not say it.
+    fn names_providers(self, has_rules: bool) -> bool {
+        match self {
+            Self::Admitted => true,
+            Self::Machine => !has_rules,
+            Self::Network => false,
+        }
+    }
 }
 
 /// Answers over HTTP.
 #[derive(Debug)]
 pub struct Monitor<R> {
     broker: Arc<Broker<R>>,
-    /// Whether answers have the names of providers; `None`: unless there are rules and the address is a loopback one.
+    reach: Reach,
+    /// Whether answers have the names of providers; `None`: it depends on who can connect.
     names: Option<bool>,
     connections: Connections,
     tasks: TaskTracker,
@@ -70,17 +90,17 @@ impl<R: PluginRunner> Monitor<R> {
     /// A monitor of `broker` that does not listen yet, and shows `names` of providers as configured.
     pub fn new(
         broker: Arc<Broker<R>>,
+        reach: Reach,
         names: Option<bool>,
         tasks: TaskTracker,
         draining: CancellationToken,
     ) -> Self {
-        Self { broker, names, connections: Connections::default(), tasks, draining }
+        let connections = Connections::new(reach.limits());
+        Self { broker, reach, names, connections, tasks, draining }
     }
 
-    /// Whether answers have the names of providers. The mode of a Unix socket admits the operator; a process of any user
-    /// can connect to a loopback address.
-    fn names_providers(&self, is_loopback: bool) -> bool {
-        self.names.unwrap_or_else(|| !is_loopback || !self.broker.policies.borrow().has_rules())
+    fn names_providers(&self) -> bool {
+        self.names.unwrap_or_else(|| self.reach.names_providers(self.broker.policies.borrow().has_rules()))
     }
 
     /// Accepts connections until the broker drains.
@@ -89,15 +109,13 @@ impl<R: PluginRunner> Monitor<R> {
         let accepting = async {
             loop {
                 let accepted = match &listener {
-                    MonitorListener::Loopback(listener) => {
-                        listener.accept().await.map(|(of, _)| Either::Left(of))
+                    Either::Left(tcp) => {
+                        tcp.accept().await.map(|(of, from)| (Either::Left(of), Some(from.ip())))
                     }
-                    MonitorListener::Unix(listener) => {
-                        listener.accept().await.map(|(of, _)| Either::Right(of))
-                    }
+                    Either::Right(unix) => unix.accept().await.map(|(of, _)| (Either::Right(of), None)),
                 };
                 match accepted {
-                    Ok(stream) => self.serve(stream),
+                    Ok((stream, from)) => self.serve(stream, from),
                     Err(error) => {
                         warn!(%error, "a connection to the metrics cannot be accepted");
                         sleep(PAUSE).await;
@@ -108,15 +126,15 @@ impl<R: PluginRunner> Monitor<R> {
         draining.run_until_cancelled(accepting).await;
     }
 
-    fn serve(self: &Arc<Self>, stream: Either<TcpStream, UnixStream>) {
-        let Some(connection) = self.connections.admit() else {
+    fn serve(self: &Arc<Self>, stream: Either<TcpStream, UnixStream>, from: Option<IpAddr>) {
+        let Some(connection) = self.connections.admit(from) else {
             return debug!("a connection to the metrics was closed: all others are being answered");
         };
-        let (monitor, is_loopback) = (Arc::clone(self), matches!(stream, Either::Left(_)));
+        let monitor = Arc::clone(self);
         self.tasks.spawn(async move {
             let (monitor, connection) = (&monitor, &connection);
             let answered = |request: Request<Incoming>| async move {
-                connection.answer(answer(monitor, &request, is_loopback)).await
+                connection.answer(answer(monitor, &request)).await
             };
             // Without an answer in time, the connection is closed.
             let exchange = timeout(EXCHANGE, serve(stream, answered));
@@ -141,21 +159,16 @@ async fn serve<A: Future<Output = Response<Full<Bytes>>>>(
     }
 }
 
-async fn answer<R: PluginRunner, B>(
-    monitor: &Monitor<R>,
-    request: &Request<B>,
-    is_loopback: bool,
-) -> Response<Full<Bytes>> {
-    if is_loopback && !is_local(request.headers()) {
-        // A web page could make a browser on this machine ask, by a name that it resolves to a loopback address.
-        return plain(StatusCode::FORBIDDEN, "the Host header must be a loopback address\n");
+async fn answer<R: PluginRunner, B>(monitor: &Monitor<R>, request: &Request<B>) -> Response<Full<Bytes>> {
+    if let Some(refusal) = foreign_host(monitor.reach, request.headers()) {
+        return plain(StatusCode::FORBIDDEN, refusal);
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET is supported\n");
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return response;
     }
-    let (broker, with_names) = (&monitor.broker, monitor.names_providers(is_loopback));
+    let (broker, with_names) = (&monitor.broker, monitor.names_providers());
     match request.uri().path() {
         "/metrics" => {
             response(StatusCode::OK, Exposition::CONTENT_TYPE, exposition(broker, with_names).await)
@@ -183,13 +196,22 @@ async fn answer<R: PluginRunner, B>(
     }
 }
 
-/// Whether the request names this machine. A request without the header does not come from a browser.
-fn is_local(headers: &HeaderMap) -> bool {
-    let Some(host) = headers.get(HOST) else { return true };
-    let Ok(host) = host.to_str() else { return false };
+/// The answer to a request that a web page could make a browser send, by a name that it resolves to the address of this
+/// listener. A request without the header does not come from a browser.
+fn foreign_host(reach: Reach, headers: &HeaderMap) -> Option<&'static str> {
+    let host = headers.get(HOST)?.to_str().unwrap_or_default();
     let name = host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
     let name = name.map_or(host, |(name, _)| name).trim_matches(['[', ']']);
-    name == "localhost" || name.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+    let address = name.parse::<IpAddr>();
+    let (is_ours, refusal) = match reach {
+        Reach::Admitted => return None,
+        Reach::Machine => (
+            address.is_ok_and(|address| address.is_loopback()),
+            "the Host header must be a loopback address\n",
+        ),
+        Reach::Network => (address.is_ok(), "the Host header must be an IP address\n"),
+    };
+    (!is_ours && name != "localhost").then_some(refusal)
 }
 
 /// The providers in `exclude=NAME&exclude=NAME`.
@@ -230,45 +252,6 @@ fn response(status: StatusCode, kind: &'static str, body: String) -> Response<Fu
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
-}
-
-/// The open connections, the oldest one first. No process can keep all places: what waits for its peer gives way.
-#[derive(Debug, Default)]
-struct Connections(Mutex<Vec<Arc<OpenConnection>>>);
-
-#[derive(Debug, Default)]
-struct OpenConnection {
-    /// Its request is here, and its answer is not made yet.
-    is_answered: AtomicBool,
-    /// Cancelled when another connection gets its place.
-    displaced: CancellationToken,
-}
-
-impl Connections {
-    /// A new connection, which is open until it is dropped. If there is no place, the oldest connection that waits for its
-    /// peer is displaced: it has not sent a whole head, or does not read its answer. `None`: all are being answered.
-    fn admit(&self) -> Option<Arc<OpenConnection>> {
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        open.retain(|connection| Arc::strong_count(connection) > 1);
-        if open.len() >= CONNECTIONS {
-            let waits = |connection: &Arc<OpenConnection>| !connection.is_answered.load(Ordering::Relaxed);
-            let oldest = open.iter().position(waits)?;
-            open.remove(oldest).displaced.cancel();
-        }
-        let connection = Arc::<OpenConnection>::default();
-        open.push(Arc::clone(&connection));
-        Some(connection)
-    }
-}
-
-impl OpenConnection {
-    /// Makes an answer, for which the connection keeps its place.
-    async fn answer<T>(&self, answer: impl Future<Output = T>) -> T {
-        self.is_answered.store(true, Ordering::Relaxed);
-        let answer = answer.await;
-        self.is_answered.store(false, Ordering::Relaxed);
-        answer
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The one table from errors to gRPC statuses.
 
 mod reasons;
+mod remedies;
 #[cfg(test)]
 mod tests;
 
@@ -12,6 +13,7 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
 pub(super) use self::reasons::{cache_reason, profile_reason, resolve_reason};
+pub use self::remedies::remedy;
 use super::convert;
 use credbroker_cache::{CacheError, Failed};
 use credbroker_credential::text::{chain, quoted, shown};
@@ -95,14 +97,11 @@ pub(super) fn failed(subject: &Subject, failed: &Failed) -> Status {
     let reason = cache_reason(&failed.error);
     let may_wait = matches!(&failed.error, CacheError::Run(error) if error.may_wait_for_person());
     let needs_login = reason == Reason::InteractionRequired || may_wait || failed.is_interactive;
-    // The error of a throttled issuer already names the command.
     let is_run =
         matches!(&failed.error, CacheError::Run(error) if !matches!(error.kind, RunErrorKind::Stored(_)));
-    let held = is_run && reason != Reason::IssuerThrottled;
     let name = subject.profile.as_ref().map(|profile| format!("--cluster-profile {profile}"));
     let name = name.unwrap_or_else(|| quoted(provider));
     let login = format!("run `credbroker login {name}` at a terminal: ");
-    let refresh = format!("; to run it now, use `credbroker refresh {name}`");
     let bare = |error: &RunError| chain(&RunError { stderr: Arc::default(), ..error.clone() });
     // What to do comes before a long cause, and the plugin knows it best.
     let (first, cause) = match &failed.error {
@@ -115,8 +114,11 @@ pub(super) fn failed(subject: &Subject, failed: &Failed) -> Status {
         }
         error => (String::new(), chain(error)),
     };
-    let may_refresh = held && !needs_login && to_tonic(reason.code()) == Code::Unavailable;
-    let last = if may_refresh && !retry.is_zero() { &refresh } else { "" };
+    let last = if is_run && !needs_login {
+        remedies::last(reason, &cause, &name, !retry.is_zero())
+    } else {
+        String::new()
+    };
     let message = format!("{first}provider `{provider}`: {cause}{last}");
     let limit = match failed.error {
         CacheError::Full(full) => Some(full.key()),
@@ -184,7 +186,12 @@ pub(super) fn descendant() -> Status {
 }
 
 pub(super) fn no_peer() -> Status {
-    status(Reason::PeerDenied, "the connection has no identity", None, [])
+    status(
+        Reason::PeerDenied,
+        "the broker could not determine which process sent this request; connect again",
+        None,
+        [],
+    )
 }
 
 /// The status of a call that the server on the socket refuses or ends.
@@ -226,7 +233,7 @@ fn too_many(Full { limit, who, most }: Full) -> Status {
             "{who} have their share of {most} connections (`limits.connections`), and all are in use; try again when one is closed"
         ),
         Limit::OpenFiles => format!(
-            "{who} have their share of {most} connections, as many as the broker's limit of open files allows beside plugin runs; try again when one is closed, or raise the limit (`LimitNOFILE=` of systemd, `ulimit -n`)"
+            "{who} have their share of {most} connections, as many as the broker's limit of open files allows in addition to plugin runs; try again when one is closed, or raise the limit (`LimitNOFILE=` of systemd, `ulimit -n`)"
         ),
         Limit::Silent => format!(
             "this process has {most} connections without a call, which is the limit; send calls on those, or try again"

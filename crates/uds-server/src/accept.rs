@@ -99,7 +99,7 @@ impl<P: Program> Acceptor<P> {
                 Err(error) => {
                     // Once per shortage, not once per attempt.
                     if !std::mem::replace(&mut is_short, true) {
-                        warn!(%error, "no connection can be accepted; trying again until something is given back");
+                        warn!(%error, "no connection can be accepted; trying again until file descriptors or memory are free");
                     }
                     tokio::select! {
                         () = draining.cancelled() => return,

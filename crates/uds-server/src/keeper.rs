@@ -150,7 +150,7 @@ impl WatchedSocket {
         match self.look() {
             Ok(None) => {
                 if !self.reported.is_empty() {
-                    info!("the socket's name leads to this broker again");
+                    info!("the name of the socket belongs to this broker again");
                     self.reported.clear();
                 }
             }

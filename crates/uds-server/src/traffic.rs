@@ -189,7 +189,7 @@ impl Served {
         let is_stuck = progress.iter().zip(earlier).any(|(now, earlier)| now.is_some() && *now == earlier);
         self.looks = if is_stuck { self.looks + 1 } else { 0 };
         if self.looks == LOOKS {
-            debug!("a peer took nothing for half a minute: its connection is closed");
+            debug!("a peer read nothing for half a minute: its connection is closed");
             traffic.stalled.store(true, Ordering::Relaxed);
             traffic.end.cancel();
         }

@@ -13,7 +13,9 @@ use crate::{fan_out::millis, subject::Subject, watchers::Watchers};
 const REFERENCES: usize = 10_000;
 const CONNECTIONS: usize = 100;
 const ROTATIONS: usize = 20;
-const SETTLING: usize = 3;
+/// The allocator has settled when it takes less than `STEADY` more in three rotations.
+const STEADY: u64 = 1 << 20;
+const SETTLING: usize = 12;
 const LIMIT: Duration = Duration::from_millis(50);
 const MEMORY: u64 = 12 << 20;
 
@@ -50,11 +52,7 @@ pub(crate) async fn many(report: &mut Report, directory: &Path) -> Result<()> {
     let subject = Subject::start(directory).await?;
     let mut watchers = Watchers::connect(subject.socket(), CONNECTIONS).await?;
     watchers.watch(u32::try_from(REFERENCES / CONNECTIONS)?, true).await?;
-    // The allocator needs some rotations until it takes no more.
-    for _ in 0..SETTLING {
-        rotated(&subject, &mut [&mut watchers]).await?;
-    }
-    let before = subject.resident()?;
+    let before = settled(&subject, &mut watchers).await?;
     let mut stream = Watchers::connect(subject.socket(), 1).await?;
     stream.follow(REFERENCES, true).await?;
     let took = rotated(&subject, &mut [&mut watchers, &mut stream]).await?;
@@ -71,6 +69,21 @@ pub(crate) async fn many(report: &mut Report, directory: &Path) -> Result<()> {
     rotated(&subject, &mut [&mut watchers]).await?;
     memory(report, "memory while the peer reads nothing", subject.resident()?.saturating_sub(before));
     Ok(())
+}
+
+/// Rotates all keys until the allocator has settled, and returns the resident memory.
+async fn settled(subject: &Subject, watchers: &mut Watchers) -> Result<u64> {
+    let mut resident = Vec::new();
+    for _ in 0..SETTLING {
+        rotated(subject, &mut [watchers]).await?;
+        resident.push(subject.resident()?);
+        if let [.., earlier, _, _, now] = *resident
+            && now < earlier + STEADY
+        {
+            break;
+        }
+    }
+    subject.resident()
 }
 
 /// Rotates all keys, and returns how long each took to reach all of `watchers`.

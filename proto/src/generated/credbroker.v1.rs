@@ -846,7 +846,8 @@ pub mod credential_broker_client {
         /// Sends the credential, then a message after each rotation, and when its expiry changes. Each message is complete; a
         /// slow reader gets only the newest. The broker keeps a watched credential refreshed. The stream ends with UNAVAILABLE
         /// and RetryInfo when the credential expires without a replacement, when the provider is changed or removed, and when
-        /// the broker shuts down. It ends with PEER_DENIED when the access rules no longer allow it.
+        /// the broker shuts down. It ends with UNKNOWN_CLUSTER_PROFILE when the ClusterProfile is deleted, and with PEER_DENIED
+        /// when the access rules no longer allow it.
         pub async fn watch_credential(
             &mut self,
             request: impl tonic::IntoRequest<super::WatchCredentialRequest>,
@@ -1021,7 +1022,8 @@ pub mod credential_broker_server {
         /// Sends the credential, then a message after each rotation, and when its expiry changes. Each message is complete; a
         /// slow reader gets only the newest. The broker keeps a watched credential refreshed. The stream ends with UNAVAILABLE
         /// and RetryInfo when the credential expires without a replacement, when the provider is changed or removed, and when
-        /// the broker shuts down. It ends with PEER_DENIED when the access rules no longer allow it.
+        /// the broker shuts down. It ends with UNKNOWN_CLUSTER_PROFILE when the ClusterProfile is deleted, and with PEER_DENIED
+        /// when the access rules no longer allow it.
         async fn watch_credential(
             &self,
             request: tonic::Request<super::WatchCredentialRequest>,

@@ -1364,7 +1364,7 @@ pub struct AttendCredentialRequest {
         ::prost::alloc::string::String,
     >,
     /// Run the plugin even if there is a valid credential, for a login, unless a login succeeded in the last ten seconds.
-    /// Also after prompts that no user answered.
+    /// Even after prompts that no user answered.
     #[prost(bool, tag = "3")]
     pub login: bool,
     /// The caller can run the plugin in its own terminal, if the plugin reads from one; see Lease. Ignored unless the caller

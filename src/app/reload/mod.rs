@@ -224,7 +224,7 @@ impl Follower {
         }
         error!(
             problems = problems.len(),
-            "the changed configuration is not put in force; the previous one stays in force"
+            "the changed configuration is not used; the previous one stays active"
         );
         let problems_since = before.problems_since.or_else(|| Some(self.clock.now().wall));
         let failures = before.failures + 1;
@@ -263,10 +263,10 @@ fn log(adopted: &Adopted, before: &ReloadState, source: &str, is_requested: bool
             added = ?names(&providers.added),
             changed = ?names(&providers.changed),
             removed = ?names(&providers.removed),
-            "the configuration from {source} has changed and is in force"
+            "the configuration from {source} has changed and is active"
         );
     } else if !before.problems.is_empty() {
-        info!("the configuration from {source} has no problem now, and is in force");
+        info!("the configuration from {source} has no problem now, and is active");
     } else if is_requested {
         info!("configuration unchanged");
     } else {

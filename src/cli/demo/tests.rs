@@ -11,7 +11,7 @@ fn the_table_fits_80_columns() {
     };
     let steps = [
         step("cold call", 1, 512, "the plugin ran"),
-        step("50 shims at once", 50, 87, "from memory, all the same token"),
+        step("50 shims in parallel", 50, 87, "from memory, all the same token"),
         step("refresh ahead of expiry", 0, 13_400, "5 s early; no caller waited"),
     ];
     let mut out = Vec::new();
@@ -21,7 +21,7 @@ fn the_table_fits_80_columns() {
     insta::assert_snapshot!(text, @r"
     WHAT RAN                 CALLS  TOOK      RUNS
     cold call                1      512.0 ms  1     the plugin ran
-    50 shims at once         50     87.0 ms   1     from memory, all the same token
+    50 shims in parallel     50     87.0 ms   1     from memory, all the same token
     refresh ahead of expiry         13.4 s    1     5 s early; no caller waited
 
     51 calls, 3 plugin runs. Without a broker, each call runs the plugin, for

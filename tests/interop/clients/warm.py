@@ -145,7 +145,7 @@ def main():
         "Credential from",
         "Median",
         "95th percentile",
-        f"Plugin runs of {STORM} at once",
+        f"Plugin runs of {STORM} in parallel",
         "Until the last has its answer",
         "Failed",
     ]

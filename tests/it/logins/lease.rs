@@ -257,7 +257,7 @@ fn a_key_that_another_user_may_get_is_not_lent() {
 fn reload(broker: &Broker, config: &Value) {
     let file = broker.socket().ancestors().nth(2).unwrap().join("config.yaml");
     fs::write(file, config.to_string()).unwrap();
-    let reloads = || broker.log().matches("has changed and is in force").count();
+    let reloads = || broker.log().matches("has changed and is active").count();
     let before = reloads();
     kill_process(Pid::from_raw(broker.pid().cast_signed()).unwrap(), Signal::HUP).unwrap();
     while reloads() == before {

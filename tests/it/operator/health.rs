@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-use credbroker_test_support::{FakePlugin, private_directory, private_file};
+use credbroker_test_support::{FakePlugin, Kubeconfig, private_directory, private_file};
 use serde_json::{Value, json};
 use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
@@ -130,13 +130,7 @@ async fn a_broker_that_has_not_read_its_hub_is_not_ready() {
     let plugin = FakePlugin::builder().token("t").build();
     let directory = private_directory();
     let (hub, socket) = (directory.path().join("hub"), directory.path().join("metrics/socket"));
-    let kubeconfig = json!({
-        "apiVersion": "v1", "kind": "Config", "current-context": "hub",
-        "clusters": [{"name": "hub", "cluster": {"server": "https://127.0.0.1:1"}}],
-        "users": [{"name": "hub", "user": {"token": "t"}}],
-        "contexts": [{"name": "hub", "context": {"cluster": "hub", "user": "hub"}}],
-    });
-    private_file(&hub, &kubeconfig.to_string());
+    private_file(&hub, &Kubeconfig::of_absent_hub(&json!({"token": "t"})).to_yaml());
     let config = json!({
         "providers": [provider("cloud", &plugin)],
         "clusterProfiles": {"kubeconfig": hub},

@@ -34,7 +34,10 @@ fn timeless(text: &str) -> String {
     let is_time = |line: &str| {
         let (name, _) = line.split_once(['{', ' ']).unwrap_or((line, ""));
         !line.starts_with('#')
-            && (name.contains("seconds") || name.ends_with("_bucket") || name.ends_with("_age_sum"))
+            && (name.contains("seconds")
+                || name.starts_with("process_")
+                || name.ends_with("_bucket")
+                || name.ends_with("_age_sum"))
             && !name.ends_with("_count")
             && !line.contains("+Inf")
     };
@@ -112,7 +115,15 @@ fn declared(text: &str) {
         }
     }
     let missing: Vec<_> = families.keys().filter(|name| !seen.contains(**name)).collect();
-    assert_eq!(missing, [&"credbroker_cluster_profiles", &"credbroker_hub_up"], "only with a hub");
+    assert_eq!(
+        missing,
+        [
+            &"credbroker_cluster_profiles",
+            &"credbroker_hub_last_change_timestamp_seconds",
+            &"credbroker_hub_up"
+        ],
+        "only with a hub"
+    );
 }
 
 /// Prometheus accepts the text. `false`: this machine has no promtool.
@@ -133,8 +144,8 @@ fn promtool(text: &str) -> bool {
     true
 }
 
-/// A broker with this section `metrics` and these rules, whose provider `secret-name` fails, and its loopback address.
-fn on_loopback(metrics: &Value, access: &Value) -> (Broker, String) {
+/// A broker with this section `metrics` and these rules, whose provider `secret-name` fails, and where it listens.
+pub(super) fn on_loopback(metrics: &Value, access: &Value) -> (Broker, String) {
     let plugin = FakePlugin::builder().token("t").build();
     let mut missing = provider("secret-name", &plugin);
     missing["execConfig"]["command"] = json!("/no/such/plugin");
@@ -150,16 +161,18 @@ fn on_loopback(metrics: &Value, access: &Value) -> (Broker, String) {
     (broker, address.to_owned())
 }
 
-/// A loopback address does not tell who connects, so it has no rights.
+/// An address does not tell who connects, so it has no rights.
 #[test]
-fn with_rules_a_loopback_address_shows_no_name_of_a_provider_unless_the_operator_wants_it() {
+fn an_address_shows_no_name_of_a_provider_unless_it_is_local_without_rules_or_the_operator_wants_it() {
     let rules =
         json!([{"name": "r", "peers": {"uids": [7]}, "allow": {"providers": ["*"], "verbs": ["get"]}}]);
     let cases = [
         (json!({"listen": "127.0.0.1:0"}), json!([]), true),
         (json!({"listen": "127.0.0.1:0"}), rules.clone(), false),
-        (json!({"listen": "127.0.0.1:0", "providerNames": true}), rules, true),
+        (json!({"listen": "127.0.0.1:0", "providerNames": true}), rules.clone(), true),
         (json!({"listen": "127.0.0.1:0", "providerNames": false}), json!([]), false),
+        (json!({"listen": "0.0.0.0:0", "exposure": "Pod"}), json!([]), false),
+        (json!({"listen": "0.0.0.0:0", "exposure": "Pod", "providerNames": true}), rules, true),
     ];
     for (metrics, access, shows) in cases {
         let (broker, address) = on_loopback(&metrics, &access);

@@ -1,5 +1,7 @@
 //! What an operator sees: logs, metrics, health and the service manager.
 
+mod alerts;
+mod exposed;
 mod health;
 mod http;
 mod journal;

@@ -9,10 +9,12 @@ fn read(file: &str) -> String {
 }
 
 /// The metrics that `text` names, without the suffixes of histograms.
-fn named(text: &str) -> BTreeSet<&str> {
+pub(super) fn named(text: &str) -> BTreeSet<&str> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let words = text.split(|c| !is_part(c));
-    let metrics = words.filter(|word| word.starts_with("credbroker_") || word.starts_with("rest_client_"));
+    let metrics = words.filter(|word| {
+        ["credbroker_", "rest_client_", "process_"].iter().any(|start| word.starts_with(start))
+    });
     let base = |name| ["_bucket", "_sum", "_count"].iter().find_map(|end| str::strip_suffix(name, end));
     metrics.map(|name| base(name).unwrap_or(name)).collect()
 }

@@ -28,6 +28,13 @@ impl Kubeconfig {
         Self::new().cluster_of(server, name).exec_user(name, exec).context(name, name, name)
     }
 
+    /// For a hub that does not answer.
+    #[must_use]
+    pub fn of_absent_hub(user: &Value) -> Self {
+        let cluster = json!({"server": "https://127.0.0.1:1"});
+        Self::new().cluster("hub", &cluster).user("hub", user).context("hub", "hub", "hub")
+    }
+
     /// Adds a cluster, with its CA inline.
     #[must_use]
     pub fn cluster_of(self, server: &ApiServer, name: &str) -> Self {

@@ -24,8 +24,8 @@ Usage: credbroker-exec --provider NAME [options] [-- COMMAND ARGS...]
   --server URL                      the cluster's server according to the kubeconfig, for clients that do not set
                                     KUBERNETES_EXEC_INFO; if the cluster has moved, the request fails
   --socket PATH                     the broker's socket, a path or unix:///absolute/path [env: CREDBROKER_SOCKET]
-                                    [default: $XDG_RUNTIME_DIR/credbroker/credbroker.sock if it exists,
-                                    else /run/credbroker/credbroker.sock]
+                                    [default: $XDG_RUNTIME_DIR/credbroker/credbroker.sock if it exists and the
+                                    user is not root, else /run/credbroker/credbroker.sock]
   --broker-uid UID                  the only user whose process is trusted on that socket [env: CREDBROKER_BROKER_UID]
                                     [default: this user, root, or the owner of the socket's directory]
   --timeout DURATION                longest time to wait, such as 500ms, 10s or 1h30m [default: 45s; at a terminal, as

@@ -5,7 +5,7 @@ go 1.25.0
 replace github.com/credbroker/credbroker/client/go => ../../
 
 require (
-	github.com/credbroker/credbroker/client/go v0.0.0
+	github.com/credbroker/credbroker/client/go v0.1.0
 	k8s.io/apimachinery v0.35.3
 	k8s.io/client-go v0.35.3
 	sigs.k8s.io/cluster-inventory-api v0.1.3

@@ -5,7 +5,7 @@ go 1.25.0
 replace github.com/credbroker/credbroker/client/go => ../../
 
 require (
-	github.com/credbroker/credbroker/client/go v0.0.0
+	github.com/credbroker/credbroker/client/go v0.1.0
 	github.com/go-logr/logr v1.4.3
 	google.golang.org/grpc v1.81.0
 	k8s.io/api v0.35.3

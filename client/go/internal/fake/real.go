@@ -43,6 +43,9 @@ func NewRealBroker(t testing.TB) *RealBroker {
 	return b
 }
 
+// Plugin returns the path of the plugin, for a client that runs it itself.
+func (b *RealBroker) Plugin() string { return filepath.Join(b.directory, "plugin") }
+
 // Define writes the definition of the provider with more settings, one to a line. A broker that runs follows it.
 func (b *RealBroker) Define(settings string) {
 	b.t.Helper()

@@ -41,14 +41,49 @@ fn sockets_in_one_directory_and_an_unknown_group_are_warnings() {
 }
 
 #[test]
-fn only_loopback_addresses_and_absolute_paths_are_valid() {
+fn an_address_that_other_hosts_can_reach_needs_an_exposure() {
+    let home = |metrics: &str| {
+        Home::new(&format!("{HEAD}metrics: {{{metrics}}}\nproviders:\n- name: p\n  {}\n", stanza("x")))
+    };
+    let pod = "exposure: Pod, providerNames: true";
+    for listen in ["0.0.0.0:9464", "[::]:0"] {
+        let local = home(&format!("listen: \"{listen}\"")).problems();
+        assert!(
+            local.contains("metrics.listen: must not be an address that other hosts can connect to"),
+            "{local}"
+        );
+        assert_eq!(home(&format!("listen: \"{listen}\", exposure: Local")).problems(), local);
+        let metrics = home(&format!("listen: \"{listen}\", {pod}")).load().unwrap().config.metrics.unwrap();
+        assert_eq!(metrics.address, MetricsAddress::Pod(listen.parse().unwrap()));
+        assert_eq!(home(&format!("listen: \"{listen}\", {pod}")).warnings(), "");
+    }
+    insta::assert_snapshot!(home("listen: \"[::]:9464\"").problems(), @"~/.config/credbroker/config.yaml:3:19: metrics.listen: must not be an address that other hosts can connect to: the answers are not encrypted; listen on a loopback address, like `127.0.0.1:9464`, or allow it with `exposure: Pod`");
+    insta::assert_snapshot!(home(&format!("listen: \"[::1]:9464\", {pod}")).problems(), @"~/.config/credbroker/config.yaml:3:19: metrics.listen: must be `0.0.0.0:PORT` or `[::]:PORT` with `exposure: Pod`: other hosts cannot connect to this one; change it, or remove `exposure`");
+    insta::assert_snapshot!(home(&format!("listen: unix:///run/m/s, {pod}")).problems(), @"~/.config/credbroker/config.yaml:3:19: metrics.listen: must be `0.0.0.0:PORT` or `[::]:PORT` with `exposure: Pod`: other hosts cannot connect to this one; change it, or remove `exposure`");
+    insta::assert_snapshot!(home(&format!("listen: \"10.0.0.1:9464\", {pod}")).problems(), @"~/.config/credbroker/config.yaml:3:19: metrics.listen: must be a loopback address with a port, like `127.0.0.1:9464`, or `unix:///absolute/path`, or with `exposure: Pod` `0.0.0.0:9464` or `[::]:9464`: the answers are not encrypted");
+    insta::assert_snapshot!(home("listen: \"[::]:9464\", exposure: Pod").warnings(), @"~/.config/credbroker/config.yaml:3:19: metrics.listen: other hosts can connect, so the answers have no names of providers, and alerts about providers cannot fire; set `providerNames: true`, or `false` to leave them out");
+}
+
+#[test]
+fn only_loopback_addresses_all_addresses_and_absolute_paths_are_valid() {
     for text in ["127.0.0.1:9464", "127.1.2.3:0", "[::1]:9464"] {
         assert_eq!(address(text), Some(MetricsAddress::Loopback(text.parse().unwrap())), "{text}");
     }
+    for text in ["0.0.0.0:9464", "[::]:9464"] {
+        assert_eq!(address(text), Some(MetricsAddress::Pod(text.parse().unwrap())), "{text}");
+    }
     assert_eq!(address("unix:///run/m/s"), Some(MetricsAddress::Unix("/run/m/s".into())));
-    for text in
-        ["", "9464", ":9464", "0.0.0.0:9464", "[::]:9464", "10.0.0.1:9464", "localhost:9464", "127.0.0.1"]
-    {
+    for text in [
+        "",
+        "9464",
+        ":9464",
+        "0.0.0.0",
+        "[::]",
+        "10.0.0.1:9464",
+        "[fe80::1]:9464",
+        "localhost:9464",
+        "127.0.0.1",
+    ] {
         assert_eq!(address(text), None, "{text}");
     }
     for text in ["unix://", "unix://relative", "unix:/run/s", "unix:///", "/run/s"] {

@@ -49,7 +49,7 @@ impl Kubeconfig {
             return Err(ContextError(unknown));
         };
         let cluster = self.cluster(found.text("cluster")).ok_or_else(|| {
-            ContextError(format!("context `{context}` of the kubeconfig names no cluster that it has"))
+            ContextError(format!("context `{context}` names no cluster that the kubeconfig defines"))
         })?;
         let report = Report::default();
         let read = cluster_of(&cluster, &mut HashMap::new(), &report);

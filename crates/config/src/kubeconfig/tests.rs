@@ -229,7 +229,7 @@ fn what_client_go_refuses_to_load_is_an_error() {
 0/config:1:70: the name `e` is there twice in one list
 0/config:1:8: users: expected a list, found a map
 0/config:1:9: an item needs a `name`, which is text; write it in quotes if it looks like something else
-0/config:1:8: the document is not well-formed
+0/config:1:8: the document is not well-formed: a list that begins with `[` does not end with `]`
 0/config:1:1: expected a map, found a list
 ");
 }

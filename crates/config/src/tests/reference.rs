@@ -234,6 +234,16 @@ fn rule(section: &Section) -> Option<Object<String, Value>> {
             });
             json!({"anyOf": any})
         }
+        "metrics" => json!({"anyOf": [
+            {"properties": {
+                "listen": {"pattern": r"^(127\.[0-9.]+|\[::1\]):[0-9]+$|^unix://"},
+                "exposure": {"enum": ["Local", null]},
+            }},
+            {"properties": {
+                "listen": {"pattern": r"^(0\.0\.0\.0|\[::\]):[0-9]+$"},
+                "exposure": {"const": "Pod"},
+            }, "required": ["exposure"]},
+        ]}),
         "exec" => json!({
             "if": {"properties": {"apiVersion": {"const": "client.authentication.k8s.io/v1"}}},
             "then": {
@@ -432,6 +442,8 @@ fn the_schema_accepts_what_the_broker_accepts_and_refuses_what_it_refuses() {
         "Never",
         "Always",
         "Append",
+        "Pod",
+        "0.0.0.0:9464",
         "never",
         "[]",
         "{}",

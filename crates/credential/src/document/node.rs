@@ -86,9 +86,9 @@ pub enum ParseErrorKind {
     /// A second document after the first.
     #[error("expected one document, found a second one")]
     SecondDocument,
-    /// A syntax error.
-    #[error("the document is not well-formed")]
-    Syntax,
+    /// A syntax error, with a fixed text that names the rule: it never quotes the document.
+    #[error("the document is not well-formed: {0}")]
+    Syntax(&'static str),
     /// `!tag`.
     #[error("a YAML tag is not accepted here")]
     Tag,

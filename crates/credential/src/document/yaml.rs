@@ -95,7 +95,7 @@ impl<'a> Reader<'a> {
             ErrorKind::UndeclaredTagHandle => ParseErrorKind::Tag,
             ErrorKind::RecursionLimitExceeded => ParseErrorKind::TooDeep,
             ErrorKind::ExpectedDocumentStart if self.documents > 0 => ParseErrorKind::TextAfter,
-            _ => ParseErrorKind::Syntax,
+            kind => ParseErrorKind::Syntax(broken_rule(kind)),
         };
         kind.at(position(error.marker()))
     }
@@ -124,7 +124,7 @@ impl<'a> Reader<'a> {
                 let (entries, end) = self.mapping(depth + 1)?;
                 (Value::Mapping(entries), end, anchor)
             }
-            _ => return Err(ParseErrorKind::Syntax.at(at)),
+            _ => return Err(ParseErrorKind::Syntax("expected a value").at(at)),
         };
         let node = Node { at, range: range.start..end.max(range.start), value };
         if anchor != 0 && self.aliases == Aliases::Follow {
@@ -300,6 +300,65 @@ fn key_of(node: Node) -> Result<Key, ParseError> {
         Value::Null | Value::Sequence(_) | Value::Mapping(_) => return Err(ParseErrorKind::Key.at(node.at)),
     };
     Ok(Key { name, at: node.at })
+}
+
+/// What the parser found, in words of this module, because the library may quote the document.
+fn broken_rule(kind: &ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::UnexpectedEofFlowMapping
+        | ErrorKind::UnexpectedEofImplicitFlowMapping
+        | ErrorKind::UnclosedFlowCollection { open: '{' } => {
+            "a map that begins with `{` does not end with `}`"
+        }
+        ErrorKind::UnexpectedEofFlowSequence | ErrorKind::UnclosedFlowCollection { .. } => {
+            "a list that begins with `[` does not end with `]`"
+        }
+        ErrorKind::ExpectedFlowMappingSeparator => "in a map in braces, `,` or `}` is missing",
+        ErrorKind::ExpectedFlowSequenceSeparator => "in a list in brackets, `,` or `]` is missing",
+        ErrorKind::MisplacedFlowCollectionEnd | ErrorKind::MismatchedFlowCollectionEnd { .. } => {
+            "a closing bracket or brace does not belong to the opening one"
+        }
+        ErrorKind::UnclosedQuotedScalar
+        | ErrorKind::DocumentIndicatorInQuotedScalar
+        | ErrorKind::InvalidQuotedScalarIndent => "a quote is not closed, or the text in it is not indented",
+        ErrorKind::InvalidTrailingSingleQuotedScalar | ErrorKind::InvalidTrailingDoubleQuotedScalar => {
+            "there is text behind a closing quote"
+        }
+        ErrorKind::UnknownQuotedScalarEscape
+        | ErrorKind::InvalidQuotedScalarHexEscape
+        | ErrorKind::InvalidLowSurrogateHexEscape
+        | ErrorKind::InvalidLowSurrogate
+        | ErrorKind::MissingLowSurrogate
+        | ErrorKind::UnpairedLowSurrogate
+        | ErrorKind::InvalidUnicodeEscape => "a string in quotes has an escape that is not valid",
+        ErrorKind::TabNotAllowed
+        | ErrorKind::TabInBlockIndentation
+        | ErrorKind::TabInIndentation
+        | ErrorKind::TabInPlainScalar
+        | ErrorKind::TabAtBlockScalarStart => "there is a tab where only spaces are allowed",
+        ErrorKind::InvalidIndentation
+        | ErrorKind::InvalidFlowScalarIndent
+        | ErrorKind::InvalidBlockScalarIndent
+        | ErrorKind::ExpectedBlockSequenceEntry
+        | ErrorKind::BlockSequenceEntryNotAllowed
+        | ErrorKind::ExpectedBlockMappingKey => "the indentation does not fit the lines above",
+        ErrorKind::SimpleKeyExpected | ErrorKind::InvalidSimpleKey => "a key without `:` behind it",
+        ErrorKind::MappingValueNotAllowed
+        | ErrorKind::MappingKeyNotAllowed
+        | ErrorKind::InvalidColonPlacement
+        | ErrorKind::InvalidMappingValueWhitespace
+        | ErrorKind::FlowMappingValueAdjacentCollection => {
+            "there is a `:` where none may be; put a value with `: ` in quotes"
+        }
+        ErrorKind::UnexpectedCharacter { .. }
+        | ErrorKind::PlainScalarStartsWithDashFlowIndicator
+        | ErrorKind::InvalidBlockEntryWhitespace => "a value begins with a character that needs quotes",
+        ErrorKind::UnexpectedEof
+        | ErrorKind::UnexpectedEofBlockMapping
+        | ErrorKind::UnexpectedEofBlockSequence
+        | ErrorKind::ExpectedNodeContent => "a value is missing",
+        _ => "it breaks a rule of YAML",
+    }
 }
 
 fn position(marker: &Marker) -> Position {

@@ -68,7 +68,7 @@ pub(super) enum HubError {
     )]
     AuthProvider,
     #[error(
-        "the hub's kubeconfig was changed and its user runs an exec plugin now, or none, which applies when the broker has read the file again"
+        "the user of the hub's kubeconfig now has another exec plugin, or none any longer; the change applies when the broker has read the file again"
     )]
     OtherPlugin,
     #[error("the plugin of the hub's user cannot be run")]

@@ -71,7 +71,7 @@ impl<R: PluginRunner> Hub<R> {
                         excess = self.watch_over(unread.subscribe(), &mut failures) => Some(excess.into()),
                     };
                     let Some(error) = ended else {
-                        debug!("the hub's kubeconfig leads to another server or user: listing again");
+                        debug!("the hub's kubeconfig names another server or user: listing again");
                         continue;
                     };
                     access.report(connection, &error).await;

@@ -30,14 +30,15 @@ impl Exposition {
     /// The content type of the text.
     pub const CONTENT_TYPE: &'static str = "text/plain; version=0.0.4; charset=utf-8";
 
-    /// Adds the one sample of a gauge or a histogram without labels.
+    /// Adds the one sample of a metric without labels. A number is a [`ConstGauge`], also for a counter, so its name
+    /// stays as it is. The library would append the `_total` of `OpenMetrics` to a counter.
     pub fn one(&mut self, family: &'static Family, sample: impl Metric) {
         // The library ends each help text with a full stop.
-        self.0.register(family.name, family.help.trim_end_matches('.'), sample);
+        let help = family.help.trim_end_matches('.');
+        self.0.register(family.name, help, Typed { kind: family.kind, metric: sample });
     }
 
-    /// Adds the samples of a metric, each with the values of its labels. A number is a [`ConstGauge`], also that of a
-    /// counter: so its name stays as it is, where the library would append the `_total` of `OpenMetrics` to it.
+    /// Adds the samples of a metric, each with the values of its labels.
     pub fn all<'a, const N: usize, M: Metric>(
         &mut self,
         family: &'static Family,
@@ -46,7 +47,7 @@ impl Exposition {
         let labels =
             |values: [&str; N]| family.labels.iter().copied().zip(values.map(str::to_owned)).collect();
         let samples = samples.into_iter().map(|(values, metric)| (labels(values), metric)).collect();
-        self.one(family, Samples { kind: family.kind, samples });
+        self.one(family, Samples(samples));
     }
 
     /// The same for whole numbers.
@@ -66,20 +67,34 @@ impl Exposition {
     }
 }
 
-/// The samples of one metric, in their order. The library's own families have none.
+/// A metric of the type that is declared.
 #[derive(Debug)]
-struct Samples<M> {
+struct Typed<M> {
     kind: MetricType,
-    samples: Vec<(Vec<(&'static str, String)>, M)>,
+    metric: M,
 }
 
-impl<M: EncodeMetric> EncodeMetric for Samples<M> {
-    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
-        self.samples.iter().try_for_each(|(labels, metric)| metric.encode(encoder.encode_family(labels)?))
+impl<M: EncodeMetric> EncodeMetric for Typed<M> {
+    fn encode(&self, encoder: MetricEncoder<'_>) -> fmt::Result {
+        self.metric.encode(encoder)
     }
 
     fn metric_type(&self) -> MetricType {
         self.kind
+    }
+}
+
+/// The samples of one metric, in their order. The library's own families have none.
+#[derive(Debug)]
+struct Samples<M>(Vec<(Vec<(&'static str, String)>, M)>);
+
+impl<M: EncodeMetric> EncodeMetric for Samples<M> {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|(labels, metric)| metric.encode(encoder.encode_family(labels)?))
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Unknown
     }
 }
 
@@ -144,12 +159,22 @@ pub mod families {
             "Whether the files of the configuration are in use as they are (1), or have problems (0).";
         HUB = Gauge "credbroker_hub_up" []
             "Whether the known ClusterProfiles are those of the hub (1). Absent if no ClusterProfiles are configured.";
+        HUB_SINCE = Gauge "credbroker_hub_last_change_timestamp_seconds" []
+            "Since when the hub can be read, or cannot, in seconds since 1970. Absent if no ClusterProfiles are configured.";
         PROFILES = Gauge "credbroker_cluster_profiles" []
             "Known ClusterProfiles. Absent if no ClusterProfiles are configured.";
         START = Gauge "credbroker_start_time_seconds" []
             "When the broker started, in seconds since 1970.";
         BUILD = Gauge "credbroker_build_info" ["version", "commit"]
             "Always 1. The labels say what runs.";
+        PROCESSOR_TIME = Counter "process_cpu_seconds_total" []
+            "Seconds of processor time that the broker used, without its plugins.";
+        MEMORY = Gauge "process_resident_memory_bytes" []
+            "Resident memory of the broker in bytes, without its plugins.";
+        OPEN_FILES = Gauge "process_open_fds" []
+            "Open file descriptors of the broker.";
+        MOST_OPEN_FILES = Gauge "process_max_fds" []
+            "The limit of open file descriptors.";
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod counter;
 mod exposition;
+mod process;
 mod requests;
 mod runs;
 
@@ -19,6 +20,7 @@ pub use exposition::{
     ConstGauge, Exposition, FAILURE, Family, MetricType, SUCCESS,
     families::{self, FAMILIES},
 };
+pub use process::write_process;
 pub use requests::{Requests, Rpc};
 pub use runs::{CallStatus, Calls, ProviderMetrics, ProviderTable, RunOutcome, RunReason};
 

@@ -1,5 +1,3 @@
-use std::future::pending;
-
 use tokio::io::AsyncWriteExt as _;
 
 use super::*;
@@ -27,15 +25,29 @@ async fn a_head_has_one_second_however_it_arrives() {
 }
 
 #[test]
-fn a_name_that_a_page_chose_is_not_local() {
-    let local = |host: &str| is_local(&HeaderMap::from_iter([(HOST, host.parse().unwrap())]));
+fn a_name_that_a_page_chose_is_not_answered() {
+    let is_answered = |reach, host: &str| {
+        foreign_host(reach, &HeaderMap::from_iter([(HOST, host.parse().unwrap())])).is_none()
+    };
     for host in ["127.0.0.1:9464", "127.0.0.1", "localhost", "localhost:1", "[::1]:9464", "[::1]"] {
-        assert!(local(host), "{host}");
+        assert!(is_answered(Reach::Machine, host) && is_answered(Reach::Network, host), "{host}");
     }
-    for host in ["", "example.com", "example.com:9464", "10.0.0.1", "127.0.0.1.example.com", "localhost.:1"] {
-        assert!(!local(host), "{host}");
+    for host in ["10.0.0.1", "10.0.0.1:9464", "[fd00::1]:9464"] {
+        assert!(!is_answered(Reach::Machine, host) && is_answered(Reach::Network, host), "{host}");
     }
-    assert!(is_local(&HeaderMap::new()));
+    for host in ["", "example.com", "example.com:9464", "127.0.0.1.example.com", "localhost.:1"] {
+        assert!(!is_answered(Reach::Machine, host) && !is_answered(Reach::Network, host), "{host}");
+        assert!(is_answered(Reach::Admitted, host), "{host}");
+    }
+    assert_eq!(foreign_host(Reach::Network, &HeaderMap::new()), None);
+}
+
+#[test]
+fn names_of_providers_are_for_peers_that_the_operator_admits() {
+    let shows = |reach: Reach| [false, true].map(|has_rules| reach.names_providers(has_rules));
+    assert_eq!(shows(Reach::Admitted), [true, true]);
+    assert_eq!(shows(Reach::Machine), [true, false]);
+    assert_eq!(shows(Reach::Network), [false, false]);
 }
 
 #[test]
@@ -44,38 +56,4 @@ fn names_in_urls_may_be_escaped() {
     assert_eq!(decoded("100%"), "100%");
     assert_eq!(decoded("%zz%+4%4"), "%zz%+4%4");
     assert_eq!(excluded("verbose&exclude=a%26b&exclude=c"), ["a&b", "c"]);
-}
-
-fn open(connections: &Connections) -> usize {
-    let open = connections.0.lock().unwrap();
-    open.iter().filter(|connection| Arc::strong_count(connection) > 1).count()
-}
-
-#[test]
-fn the_oldest_connection_that_waits_for_its_peer_gives_way() {
-    let connections = Connections::default();
-    let all: Vec<_> = (0..CONNECTIONS).map(|_| connections.admit().unwrap()).collect();
-    let mut answer = Box::pin(all[0].answer(pending::<()>()));
-    assert!(answer.as_mut().now_or_never().is_none());
-    all[1].answer(async {}).now_or_never().unwrap();
-    let newest = connections.admit().unwrap();
-    let displaced: Vec<_> = all.iter().map(|connection| connection.displaced.is_cancelled()).collect();
-    assert_eq!(displaced.iter().position(|displaced| *displaced), Some(1));
-    assert_eq!(displaced.iter().filter(|displaced| **displaced).count(), 1);
-    assert!(!newest.displaced.is_cancelled());
-    assert_eq!(open(&connections), CONNECTIONS);
-}
-
-#[test]
-fn a_connection_that_is_answered_keeps_its_place() {
-    let connections = Connections::default();
-    let all: Vec<_> = (0..CONNECTIONS).map(|_| connections.admit().unwrap()).collect();
-    let mut answers: Vec<_> =
-        all.iter().map(|connection| Box::pin(connection.answer(pending::<()>()))).collect();
-    assert!(answers.iter_mut().all(|answer| answer.as_mut().now_or_never().is_none()));
-    assert!(connections.admit().is_none());
-    drop(answers);
-    drop(all);
-    assert_eq!(open(&connections), 0);
-    assert!(connections.admit().is_some());
 }

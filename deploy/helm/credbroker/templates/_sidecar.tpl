@@ -12,10 +12,29 @@ seccompProfile:
   type: RuntimeDefault
 {{- end }}
 
+{{/* For pods. A broker uses other values of these keys after a restart, so a change of them makes new pods. It follows all
+other keys of its configuration by itself. */}}
+{{- define "credbroker.podAnnotations" -}}
+{{- $limits := pick (.config.limits | default dict) "connections" "bytes" -}}
+{{- $metrics := include "credbroker.metricsSection" . -}}
+checksum/credbroker: {{ dict "config" (pick .config "listen" "metrics" "audit") "limits" $limits "metrics" $metrics | toJson | sha256sum }}
+{{- end }}
+
+{{/* For pods: what the NetworkPolicies and the PodMonitor select. */}}
+{{- define "credbroker.podLabels" -}}
+credbroker.io/sidecar: "true"
+{{- with include "credbroker.metricsLabels" . }}
+{{ . }}
+{{- end }}
+{{- end }}
+
 {{- define "credbroker.initContainers" -}}
 {{- if eq .shim "copy" }}
 - name: credbroker-exec
   image: {{ .image }}
+  {{- with .imagePullPolicy }}
+  imagePullPolicy: {{ . }}
+  {{- end }}
   command: [/usr/bin/install, -D, -m, "0555", /usr/bin/credbroker-exec, /opt/credbroker/bin/credbroker-exec]
   securityContext: {{- include "credbroker.securityContext" (dict "uid" .uid) | nindent 4 }}
   resources:
@@ -30,12 +49,28 @@ seccompProfile:
 {{- end }}
 - name: credbroker
   image: {{ .image }}
+  {{- with .imagePullPolicy }}
+  imagePullPolicy: {{ . }}
+  {{- end }}
   restartPolicy: Always
   command: [/usr/bin/credbroker]
   args: [serve, --config, /etc/credbroker/config.yaml, --log-format, json]
   env:
   - name: HOME
     value: /tmp
+  {{- with .env }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+  {{- with .envFrom }}
+  envFrom: {{- toYaml . | nindent 2 }}
+  {{- end }}
+  {{- if or .ports .metrics.enabled }}
+  ports:
+  {{- include "credbroker.metricsPort" . | nindent 2 }}
+  {{- with .ports }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+  {{- end }}
   startupProbe:
     exec:
       command: [/usr/bin/credbroker, healthcheck]
@@ -64,6 +99,9 @@ seccompProfile:
     readOnly: true
   - name: credbroker-tmp
     mountPath: /tmp
+  {{- with .volumeMounts }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- end }}
 
 {{- define "credbroker.volumes" -}}
@@ -77,7 +115,7 @@ seccompProfile:
 - name: credbroker-tmp
   emptyDir:
     medium: Memory
-    sizeLimit: 64Mi
+    sizeLimit: {{ .tmpSizeLimit }}
 {{- if .fleet }}
 - name: credbroker-hub
   projected:
@@ -106,9 +144,10 @@ seccompProfile:
 - name: credbroker-exec
   image:
     reference: {{ .shimImage }}
-    pullPolicy: IfNotPresent
-{{- else if ne .shim "none" }}
-{{- fail "shim must be one of copy, image, none" }}
+    pullPolicy: {{ .imagePullPolicy | default "IfNotPresent" }}
+{{- end }}
+{{- with .volumes }}
+{{ toYaml . }}
 {{- end }}
 {{- end }}
 

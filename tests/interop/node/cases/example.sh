@@ -51,7 +51,7 @@ echo "credentials have rotated"
 # The command in the documentation.
 read -ra status < <(sed -n 's/^\$ kubectl //p' "$root/docs/kubernetes.md")
 k "${status[@]}" >"$work/status"
-grep -q '^hub  *ready' "$work/status" && grep -q '^gke (fleet/local)  *valid' "$work/status" || fail "$(cat "$work/status")"
+grep -q '^hub  *ready' "$work/status" && grep -q '^gke (fleet/local)  .* valid ' "$work/status" || fail "$(cat "$work/status")"
 echo "kubectl exec shows the broker's status"
 
 runs=$(issued "$pod")

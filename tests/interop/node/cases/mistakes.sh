@@ -14,7 +14,15 @@ install() { # [ARGUMENT...]: the chart with these, whose pods stay
 }
 restart() {
     k delete pods --namespace $namespace --all --grace-period 1 --timeout 60s >/dev/null
-    pod=$(k get pods --namespace $namespace --output name)
+    pod=$(newest)
+}
+# The pod of the newest revision. A change that needs a restart is one, and the pod before it stays until the new one is ready.
+newest() {
+    local hash
+    hash=$(k get replicasets --namespace $namespace --output json | jq --raw-output '
+        .items | max_by(.metadata.annotations["deployment.kubernetes.io/revision"] | tonumber) |
+        .metadata.labels["pod-template-hash"]')
+    k get pods --namespace $namespace --selector "pod-template-hash=$hash" --output name
 }
 is_ready() { # POD
     k wait --namespace $namespace "$1" --for condition=Ready --timeout 60s >/dev/null || fail "$1 is not ready"

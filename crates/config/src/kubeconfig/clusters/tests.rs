@@ -32,6 +32,6 @@ fn a_context_without_a_usable_cluster_is_an_error_that_says_why() {
     let error = |context| kubeconfig.cluster_of(context).unwrap_err().to_string();
     let unknown = "the kubeconfig has no context `paris`; its contexts are: p, lost, bad";
     assert_eq!(error("paris"), unknown);
-    assert_eq!(error("lost"), "context `lost` of the kubeconfig names no cluster that it has");
+    assert_eq!(error("lost"), "context `lost` names no cluster that the kubeconfig defines");
     assert!(error("bad").ends_with("cluster `nowhere` has no `server`"), "{}", error("bad"));
 }
