@@ -1,0 +1,1 @@
+//! Ends connections and streams without a loss for their clients.

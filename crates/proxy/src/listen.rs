@@ -1,0 +1,1 @@
+//! The listeners: a Unix socket, and TLS on a loopback port.

@@ -1,0 +1,1 @@
+//! Errors of the proxy, as `Status` objects that kubectl prints well.

@@ -1,0 +1,1 @@
+//! The clusters and contexts that the broker knows, and how to reach them.

@@ -1,0 +1,1 @@
+//! The authority and the certificate of the loopback port.

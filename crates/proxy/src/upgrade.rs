@@ -1,0 +1,1 @@
+//! Upgraded connections: WebSocket and SPDY.
