@@ -140,6 +140,11 @@ impl RequestInfo {
     }
 }
 
+/// Whether the API server can decode the options of a list, watch or deletecollection. If not, it answers 400.
+pub fn has_valid_options(query: &str) -> bool {
+    ListOptions::decode(&Query::of(query)).is_some()
+}
+
 /// The verb of a method. Methods are case-sensitive.
 fn verb(method: &str) -> &'static str {
     match method {
