@@ -33,7 +33,12 @@ pub fn for_client(
         // A browser would keep them for all targets, or for all programs on this machine.
         matches!(
             name,
-            "set-cookie" | "set-cookie2" | "alt-svc" | "www-authenticate" | "strict-transport-security" | "clear-site-data"
+            "set-cookie"
+                | "set-cookie2"
+                | "alt-svc"
+                | "www-authenticate"
+                | "strict-transport-security"
+                | "clear-site-data"
         ) || name.starts_with("access-control-")
             || name.starts_with("proxy-")
     });

@@ -22,10 +22,12 @@ pub fn handle(headers: &HeaderMap) -> Result<Option<SecretString>, Refused> {
             return Err(Refused::bad_request("the request has the header `authorization` twice"));
         }
         let value = value.to_str().ok().and_then(|value| value.split_once(' '));
-        let token = value.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim());
+        let token =
+            value.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim());
         return Ok(token.filter(|token| !token.is_empty()).map(SecretString::from));
     }
-    let mut encoded = tokens(headers, &header::SEC_WEBSOCKET_PROTOCOL).filter_map(|token| token.strip_prefix(SUBPROTOCOL));
+    let mut encoded =
+        tokens(headers, &header::SEC_WEBSOCKET_PROTOCOL).filter_map(|token| token.strip_prefix(SUBPROTOCOL));
     let Some(first) = encoded.next() else { return Ok(None) };
     if encoded.next().is_some() {
         return Err(Refused::bad_request("the request has two tokens in `Sec-WebSocket-Protocol`"));
@@ -43,7 +45,8 @@ pub(super) fn remove_from_protocols(headers: &mut HeaderMap) {
     if !headers.contains_key(header::SEC_WEBSOCKET_PROTOCOL) {
         return;
     }
-    let kept: Vec<&str> = tokens(headers, &header::SEC_WEBSOCKET_PROTOCOL).filter(|it| !is_token(it)).collect();
+    let kept: Vec<&str> =
+        tokens(headers, &header::SEC_WEBSOCKET_PROTOCOL).filter(|it| !is_token(it)).collect();
     match HeaderValue::from_str(&kept.join(", ")) {
         Ok(kept) if !kept.is_empty() => headers.insert(header::SEC_WEBSOCKET_PROTOCOL, kept),
         _ => headers.remove(header::SEC_WEBSOCKET_PROTOCOL),

@@ -14,7 +14,9 @@ pub(super) fn rewrite(location: &str, server: &Uri, address: &Address) -> Option
     let (reference, suffix) = location.split_at(location.find(['?', '#']).unwrap_or(location.len()));
     let path = if let Some(rest) = reference.strip_prefix("//") {
         of_server(server.scheme_str()?, rest, server)?.to_owned()
-    } else if let Some((scheme, rest)) = reference.split_once("://").filter(|(scheme, _)| !scheme.contains('/')) {
+    } else if let Some((scheme, rest)) =
+        reference.split_once("://").filter(|(scheme, _)| !scheme.contains('/'))
+    {
         of_server(scheme, rest, server)?.to_owned()
     } else if reference.starts_with('/') {
         reference.to_owned()

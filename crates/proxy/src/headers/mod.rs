@@ -78,8 +78,10 @@ pub fn for_upstream(mut headers: HeaderMap, audit_id: &str, is_upgrade: bool) ->
     let protocol = upgrade(&headers).ok().flatten().filter(|_| is_upgrade);
     remove_hop_by_hop(&mut headers);
     remove(&mut headers, |name| {
-        matches!(name, "host" | "expect" | "authorization" | "cookie" | "forwarded" | "x-real-ip" | "audit-id")
-            || STRIPPED.iter().any(|prefix| name.starts_with(prefix))
+        matches!(
+            name,
+            "host" | "expect" | "authorization" | "cookie" | "forwarded" | "x-real-ip" | "audit-id"
+        ) || STRIPPED.iter().any(|prefix| name.starts_with(prefix))
     });
     handle::remove_from_protocols(&mut headers);
     if let Some(protocol) = protocol {
@@ -152,7 +154,10 @@ fn canonical(name: &HeaderName) -> String {
 /// The parts of all values of a header, without what is not ASCII.
 fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
     let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).map(|token| token.trim_matches([' ', '\t'])).filter(|token| !token.is_empty())
+    values
+        .flat_map(|value| value.split(','))
+        .map(|token| token.trim_matches([' ', '\t']))
+        .filter(|token| !token.is_empty())
 }
 
 #[cfg(test)]

@@ -41,7 +41,9 @@ pub fn upgrade(headers: &HeaderMap) -> Result<Option<Protocol>, Refused> {
     let protocol = match protocols[..] {
         [] if !headers.contains_key(header::UPGRADE) => {
             if is_asked {
-                return Err(Refused::bad_request("`Connection: Upgrade` is there, and the header `Upgrade` is not"));
+                return Err(Refused::bad_request(
+                    "`Connection: Upgrade` is there, and the header `Upgrade` is not",
+                ));
             }
             return Ok(None);
         }

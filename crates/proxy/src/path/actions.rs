@@ -10,7 +10,8 @@ const DEEPEST: usize = 8;
 
 /// Reads what is forwarded, and refuses more than the API server does: what few clients send, and programs read differently.
 pub(super) fn read(method: &Method, path: &str, query: &str) -> Result<RequestInfo, Refused> {
-    let info = RequestInfo::of(method.as_str(), path, query).map_err(|why| Refused::bad_request(why.to_string()))?;
+    let info =
+        RequestInfo::of(method.as_str(), path, query).map_err(|why| Refused::bad_request(why.to_string()))?;
     let mut segments = info.path.trim_matches('/').split('/');
     let prefix = segments.next().unwrap_or_default();
     if !matches!(prefix, "api" | "apis") && ["api", "apis"].iter().any(|it| prefix.eq_ignore_ascii_case(it)) {
@@ -26,11 +27,14 @@ pub(super) fn read(method: &Method, path: &str, query: &str) -> Result<RequestIn
     }
     let names = [&info.api_group, &info.api_version, &info.resource, &info.subresource];
     if !names.into_iter().all(|name| name.bytes().all(is_of_name)) {
-        let message = "group, version, resource and subresource can have lower-case letters, digits, `-` and `.` only";
+        let message =
+            "group, version, resource and subresource can have lower-case letters, digits, `-` and `.` only";
         return Err(Refused::bad_request(message));
     }
     if matches!(&*info.verb, "list" | "watch" | "deletecollection") && !has_valid_options(query) {
-        return Err(Refused::bad_request("a selector, `limit` or `timeoutSeconds` in the query is not valid"));
+        return Err(Refused::bad_request(
+            "a selector, `limit` or `timeoutSeconds` in the query is not valid",
+        ));
     }
     Ok(info)
 }
