@@ -57,7 +57,7 @@ impl Refused {
             kind: "Status",
             api_version: "v1",
             metadata: Metadata {},
-            status: "Failure",
+            outcome: "Failure",
             message: format!("credbroker: {}", self.message),
             reason: self.reason,
             details: seconds.map(|retry_after_seconds| Details { retry_after_seconds }),
@@ -86,7 +86,8 @@ struct Status {
     kind: &'static str,
     api_version: &'static str,
     metadata: Metadata,
-    status: &'static str,
+    #[serde(rename = "status")]
+    outcome: &'static str,
     message: String,
     reason: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -86,7 +86,7 @@ impl RequestInfo {
             [prefix @ "api", ref rest @ ..] if rest.len() >= 2 => (prefix, "", rest),
             [prefix @ "apis", group, ref rest @ ..] if rest.len() >= 2 => (prefix, group, rest),
             ["apis", ..] if parts.len() == 3 => {
-                // A version of a group is no resource.
+                // A version of a group is not a resource.
                 "apis".clone_into(&mut self.api_prefix);
                 return Ok(());
             }

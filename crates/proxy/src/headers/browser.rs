@@ -39,7 +39,7 @@ impl Site {
         };
         let is_single = origins.next().is_none();
         let is_listed = self.origins.iter().any(|listed| listed.as_bytes() == origin.as_bytes());
-        // Libraries for WebSockets, such as those of Python and Java, send the URL that they connect to. A browser adds its own headers.
+        // Libraries for `WebSocket`s, such as those of Python and Java, send the URL that they connect to. A browser adds its own headers.
         let ours = format!("{}://{host}", self.scheme);
         let is_library = site.is_none()
             && upgrade(headers) == Ok(Some(Protocol::WebSocket))

@@ -7,7 +7,7 @@ use secrecy::SecretString;
 use super::tokens;
 use crate::status::Refused;
 
-/// The subprotocol of WebSockets that has a token of a browser-like client in its name.
+/// The subprotocol of a WebSocket that has a token of a browser-like client in its name.
 const SUBPROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
 
 /// The handle of a request: of `Authorization: Bearer`, or else of the subprotocol that the API server knows.

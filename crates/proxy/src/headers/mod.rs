@@ -73,7 +73,7 @@ pub fn check(version: Version, headers: &HeaderMap) -> Result<(), Refused> {
 
 /// The headers of a request as the API server gets them, without `Host` and the credential, which the caller adds.
 ///
-/// `is_upgrade`: the request is sent on a connection of its own, which becomes a tunnel.
+/// `is_upgrade`: the request is sent on a separate connection, which becomes a tunnel.
 pub fn for_upstream(mut headers: HeaderMap, audit_id: &str, is_upgrade: bool) -> HeaderMap {
     let protocol = upgrade(&headers).ok().flatten().filter(|_| is_upgrade);
     remove_hop_by_hop(&mut headers);
@@ -113,8 +113,7 @@ const STRIPPED: [&str; 8] = [
 
 /// Removes what concerns one connection, and all that `Connection` names.
 fn remove_hop_by_hop(headers: &mut HeaderMap) {
-    let named: Vec<String> =
-        tokens(headers, &header::CONNECTION).map(|name| name.to_ascii_lowercase()).collect();
+    let named: Vec<String> = tokens(headers, &header::CONNECTION).map(str::to_ascii_lowercase).collect();
     remove(headers, |name| is_hop_by_hop(name) || named.iter().any(|it| it == name));
 }
 

@@ -47,7 +47,7 @@ impl Address {
             let message = "the method must be GET, HEAD, POST, PUT, PATCH or DELETE";
             return Err(Refused::new(StatusCode::METHOD_NOT_ALLOWED, message));
         }
-        // HTTP/2 has the authority in a field of its own, which the listener compares with its own name.
+        // HTTP/2 has the authority in a separate field, which the listener compares with its own name.
         let is_origin_form =
             version >= Version::HTTP_2 || (uri.scheme().is_none() && uri.authority().is_none());
         let path = uri.path().strip_prefix('/').filter(|_| is_origin_form);
