@@ -18,3 +18,6 @@ mod tls;
 mod upgrade;
 
 pub use caller::Caller;
+pub use keys::{AUTHORITY, Keys, KeysError};
+pub use listen::{Identify, ListenerParts, Listeners, Port, PortOptions, Serve};
+pub use tls::{Authority, AuthorityError};
