@@ -115,13 +115,16 @@ pub use trust::TrustError;
 // For credbroker's own programs and crates.
 #[cfg(feature = "async")]
 #[doc(hidden)]
-pub use authenticate::Destination;
+pub use authenticate::{Destination, SentWith};
 #[cfg(feature = "async")]
 #[doc(hidden)]
 pub use client::Client;
 #[cfg(feature = "async")]
 #[doc(hidden)]
 pub use cluster_state::{ClusterChanges, ClusterList, ContextState};
+#[cfg(feature = "async")]
+#[doc(hidden)]
+pub use fleet::ContextMap;
 #[doc(hidden)]
 pub use credbroker_proto::Code;
 #[cfg(feature = "async")]

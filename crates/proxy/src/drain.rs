@@ -1,1 +1,60 @@
 //! Ends connections and streams without a loss for their clients.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{sync::watch, time::timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    exchange::Exchanges,
+    rights::Rights,
+    target::{SWEEP, Targets},
+};
+
+/// How long streams that may no longer be have until they are cut.
+const REVOKED: Duration = Duration::from_millis(500);
+/// How long tunnels and other streams have when the proxy ends.
+const DRAIN: Duration = Duration::from_secs(10);
+/// How long it takes until a stream that was cut is gone.
+const CUT: Duration = Duration::from_secs(1);
+
+/// Ends everything: watches as soon as they are between two events, and the rest after ten seconds.
+pub(crate) async fn drain(exchanges: &Exchanges) {
+    exchanges.begin_draining();
+    exchanges.end(DRAIN, |_| true);
+    // What is left belongs to clients that do not read.
+    drop(timeout(DRAIN + CUT, exchanges.ended()).await);
+}
+
+/// Ends the requests of callers that have lost their right.
+pub(crate) async fn follow_rights(exchanges: Arc<Exchanges>, rights: Arc<dyn Rights>, stop: CancellationToken) {
+    let mut changes: watch::Receiver<u64> = rights.changes();
+    loop {
+        tokio::select! {
+            changed = changes.changed() => if changed.is_err() { return },
+            () = stop.cancelled() => return,
+        }
+        exchanges.end(REVOKED, |parties| !rights.may_use(&parties.caller, &parties.target));
+    }
+}
+
+/// Ends the requests to targets that are gone, and drops those that nobody uses.
+pub(crate) async fn follow_targets(exchanges: Arc<Exchanges>, targets: Arc<Targets>, stop: CancellationToken) {
+    let mut changes = targets.changes();
+    let mut sweep = tokio::time::interval(SWEEP);
+    loop {
+        tokio::select! {
+            () = changes.changed() => {
+                let gone = targets.forget_removed();
+                exchanges.end(REVOKED, |parties| gone.contains(&parties.target));
+            }
+            _ = sweep.tick() => targets.sweep(|known| exchanges.is_used(known)),
+            () = stop.cancelled() => return,
+        }
+    }
+}
+
+/// Ends the requests to `target`.
+pub(crate) fn revoke(exchanges: &Exchanges, target: &crate::target::KnownTarget) {
+    exchanges.end(REVOKED, |parties| *parties.target == *target);
+}

@@ -15,7 +15,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use zeroize::Zeroizing;
 
 /// Bytes of a key.
-pub const KEY: usize = 32;
+pub(crate) const KEY: usize = 32;
 
 /// How each handle begins: what it is, and its version. Signed too.
 const PREFIX: &str = "credbroker-handle-1.";
@@ -27,18 +27,18 @@ const LONGEST: usize = 4096;
 
 /// What a handle says. Who has checked it knows that this is true.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Claims {
+pub(crate) struct Claims {
     /// Who may use it.
-    pub uid: u32,
+    pub(crate) uid: u32,
     /// The access rule that it was given out under; `None`: there was no rule.
-    pub rule: Option<Arc<str>>,
+    pub(crate) rule: Option<Arc<str>>,
     /// Whole seconds since 1970.
-    pub expires: u64,
+    pub(crate) expires: u64,
 }
 
 /// Why a handle is not valid.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum HandleError {
+pub(crate) enum HandleError {
     /// It is over.
     #[error("the handle has expired")]
     Expired,
@@ -48,7 +48,7 @@ pub enum HandleError {
 }
 
 /// The key that signs handles.
-pub struct HandleKey(hmac::Key);
+pub(crate) struct HandleKey(hmac::Key);
 
 impl fmt::Debug for HandleKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -58,12 +58,12 @@ impl fmt::Debug for HandleKey {
 
 impl HandleKey {
     /// The key with these bytes.
-    pub fn new(bytes: &[u8; KEY]) -> Self {
+    pub(crate) fn new(bytes: &[u8; KEY]) -> Self {
         Self(hmac::Key::new(HMAC_SHA256, bytes))
     }
 
     /// A handle for `target`, the path that it is at.
-    pub fn issue(&self, claims: &Claims, target: &str) -> SecretString {
+    pub(crate) fn issue(&self, claims: &Claims, target: &str) -> SecretString {
         let said = claims.written();
         let signature = hmac::sign(&self.0, &signed(&said, target));
         let whole = Zeroizing::new([&said, signature.as_ref()].concat());
@@ -76,7 +76,7 @@ impl HandleKey {
     /// # Errors
     ///
     /// It is not valid.
-    pub fn check(&self, handle: &SecretString, target: &str, now: SystemTime) -> Result<Claims, HandleError> {
+    pub(crate) fn check(&self, handle: &SecretString, target: &str, now: SystemTime) -> Result<Claims, HandleError> {
         let handle = Some(handle.expose_secret()).filter(|handle| handle.len() <= LONGEST);
         let encoded = handle.and_then(|handle| handle.strip_prefix(PREFIX)).ok_or(HandleError::Foreign)?;
         let whole = URL_SAFE_NO_PAD.decode(encoded).map_err(|_not_encoded| HandleError::Foreign)?;

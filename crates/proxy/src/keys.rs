@@ -50,9 +50,9 @@ pub enum KeysError {
 #[derive(Debug)]
 pub struct Keys {
     /// Signs handles.
-    pub handles: HandleKey,
+    pub(crate) handles: HandleKey,
     /// Signs the certificate of the loopback port.
-    pub authority: Authority,
+    pub(crate) authority: Authority,
 }
 
 impl Keys {

@@ -3,8 +3,12 @@
 //! Who calls comes from a listener ([`Caller`]), and where a request goes from its path. Server, authorities, proxy and TLS
 //! name of a target come from the broker, never from a request.
 
+mod answer;
+mod boundary;
 mod caller;
 mod drain;
+mod exchange;
+mod failure;
 mod forward;
 mod handle;
 pub mod headers;
@@ -12,12 +16,23 @@ mod keys;
 mod listen;
 mod owner;
 pub mod path;
+mod policy;
+mod record;
+mod request_body;
+mod rights;
 pub mod status;
 mod target;
 mod tls;
 mod upgrade;
 
+pub use answer::AnswerBody;
 pub use caller::Caller;
+pub use exchange::Limits;
+pub use forward::{Options, Proxy};
 pub use keys::{AUTHORITY, Keys, KeysError};
 pub use listen::{Identify, ListenerParts, Listeners, Port, PortOptions, Serve};
-pub use tls::{Authority, AuthorityError};
+pub use record::{NoRecords, Phase, Records, RequestRecord};
+pub use rights::Rights;
+pub use target::KnownTarget;
+pub use policy::{PolicyRights, UserOf};
+pub use tls::AuthorityError;

@@ -23,7 +23,9 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::debug;
 
 use crate::{
+    answer::AnswerBody,
     caller::Caller,
+    forward::Proxy,
     handle::HandleKey,
     keys::Keys,
     path::TargetName,
@@ -53,6 +55,18 @@ pub trait Serve: Send + Sync + 'static {
         caller: &Caller,
         target: &TargetName,
     ) -> impl Future<Output = Result<Option<Arc<str>>, Refused>> + Send;
+}
+
+impl Serve for Proxy {
+    type Body = AnswerBody;
+
+    async fn answer(self: Arc<Self>, caller: Arc<Caller>, request: Request<Incoming>) -> Response<AnswerBody> {
+        Self::answer(&self, &caller, request).await
+    }
+
+    async fn rule(&self, caller: &Caller, target: &TargetName) -> Result<Option<Arc<str>>, Refused> {
+        Self::rule(self, caller, target).await
+    }
 }
 
 /// What a peer of a Unix socket is to access rules, at the listener of that name.
@@ -185,8 +199,7 @@ fn refused<S: Serve>(refused: Refused) -> Answer<S> {
 }
 
 /// Whether a client of this machine could have sent to this address.
-#[must_use]
-pub fn is_loopback(address: &SocketAddr) -> bool {
+fn is_loopback(address: &SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }
 

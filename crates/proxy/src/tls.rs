@@ -50,7 +50,7 @@ pub enum AuthorityError {
 }
 
 /// The certificate authority of one proxy, which signs nothing but the certificate of its loopback port.
-pub struct Authority(Issuer<'static, KeyPair>);
+pub(crate) struct Authority(Issuer<'static, KeyPair>);
 
 impl fmt::Debug for Authority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -135,7 +135,7 @@ fn key_pair(pem: &[u8]) -> Result<KeyPair, AuthorityError> {
 
 /// The certificate of the loopback port: a new one at half of its lifetime, without a task.
 #[derive(Debug)]
-pub struct Leaf {
+pub(crate) struct Leaf {
     authority: Authority,
     clock: Arc<dyn Clock>,
     current: Mutex<(Arc<CertifiedKey>, SystemTime)>,
@@ -147,7 +147,7 @@ impl Leaf {
     /// # Errors
     ///
     /// It cannot be made.
-    pub fn new(authority: Authority, clock: Arc<dyn Clock>) -> Result<Self, AuthorityError> {
+    pub(crate) fn new(authority: Authority, clock: Arc<dyn Clock>) -> Result<Self, AuthorityError> {
         let now = clock.now().wall;
         let current = Mutex::new((Arc::new(authority.leaf(now)?), now));
         Ok(Self { authority, clock, current })
@@ -179,7 +179,7 @@ impl ResolvesServerCert for Leaf {
 /// # Errors
 ///
 /// The build has no such TLS.
-pub fn server_config(leaf: Leaf) -> Result<ServerConfig, AuthorityError> {
+pub(crate) fn server_config(leaf: Leaf) -> Result<ServerConfig, AuthorityError> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?

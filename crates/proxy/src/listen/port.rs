@@ -81,7 +81,7 @@ struct Connection<S> {
 
 impl<S: Serve> Handler<S> for Connection<S> {
     async fn handle(&self, mut request: Request<Incoming>) -> Answer<S> {
-        let caller = match self.caller(&mut request) {
+        let caller = match self.caller(&mut request).await {
             Ok(caller) => caller,
             Err(why) => {
                 debug!(owner = ?self.owner, code = why.code.as_u16(), why = why.message, "a request was refused");
@@ -94,7 +94,7 @@ impl<S: Serve> Handler<S> for Connection<S> {
 
 impl<S: Serve> Connection<S> {
     /// Who sends a request. The handle is removed from it.
-    fn caller(&self, request: &mut Request<Incoming>) -> Result<Caller, Refused> {
+    async fn caller(&self, request: &mut Request<Incoming>) -> Result<Caller, Refused> {
         self.site.check(request.method(), request.uri(), request.headers())?;
         let owner = match &self.owner {
             Ok(uid) => Some(*uid),
@@ -125,6 +125,11 @@ impl<S: Serve> Connection<S> {
         }
         let principal = self.listeners.at_port(&self.port, claims.uid);
         request.headers_mut().remove(header::AUTHORIZATION);
-        Ok(Caller { principal, pid: None, rule: claims.rule })
+        let caller = Caller { principal, pid: None, rule: claims.rule };
+        if self.listeners.parts.serve.rule(&caller, &target).await? != caller.rule {
+            let message = "the access rules have changed since the handle was given out; get another one";
+            return Err(Refused::new(StatusCode::UNAUTHORIZED, message));
+        }
+        Ok(caller)
     }
 }
