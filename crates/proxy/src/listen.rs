@@ -28,6 +28,7 @@ use crate::{
     forward::Proxy,
     handle::HandleKey,
     keys::Keys,
+    owner::{OwnerError, owner},
     path::TargetName,
     status::Refused,
     tls::{AuthorityError, Leaf, server_config},
@@ -117,6 +118,8 @@ pub struct Port {
     handles: HandleKey,
     handle_lifetime: Duration,
     require_uid: bool,
+    /// Whose a connection is.
+    owner: fn(SocketAddr, SocketAddr) -> Result<u32, OwnerError>,
 }
 
 /// An answer of what serves, or of a listener.
@@ -143,7 +146,7 @@ impl<S: Serve> Listeners<S> {
         let PortOptions { name, keys, handle_lifetime, require_uid } = options;
         let leaf = Leaf::new(keys.authority, Arc::clone(&self.parts.clock))?;
         let tls = Arc::new(server_config(leaf)?);
-        Ok(Arc::new(Port { name, tls, handles: keys.handles, handle_lifetime, require_uid }))
+        Ok(Arc::new(Port { name, tls, handles: keys.handles, handle_lifetime, require_uid, owner }))
     }
 
     /// Serves HTTP/1.1 on the newest of `listeners`, which is the Unix socket of that name, until the proxy drains.

@@ -1,6 +1,7 @@
 //! One connection, from its first request to its end.
 
 use std::{
+    error::Error,
     future::poll_fn,
     pin::{Pin, pin},
     sync::Arc,
@@ -12,13 +13,11 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use hyper::{
     body::{Body, Frame, Incoming, SizeHint},
-    rt::Executor,
-    service::service_fn,
+    rt::{Executor, Read, Write, bounds::Http2ServerConnExec},
+    server::conn::{http1, http2},
+    service::{HttpService, service_fn},
 };
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    server::conn::auto,
-};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     time::{sleep, timeout},
@@ -76,8 +75,17 @@ pub(super) async fn serve<S: Serve>(
             Ok::<_, std::convert::Infallible>(guarded::<S>(answer, request_in_progress))
         }
     });
-    let builder = builder(tasks, is_http1);
-    let mut connection = pin!(builder.serve_connection_with_upgrades(io, service));
+    // What TLS has agreed on counts: a peer that sends something else is wrong.
+    if is_http1 {
+        drive(http1().serve_connection(io, service).with_upgrades(), &progress).await;
+    } else {
+        drive(http2(tasks).serve_connection(io, service), &progress).await;
+    }
+}
+
+/// Runs a connection to its end.
+async fn drive(connection: impl Graceful, progress: &Progress) {
+    let mut connection = pin!(connection);
     let end = progress.seat.end();
     let mut ended = tokio::select! {
         biased;
@@ -102,22 +110,52 @@ pub(super) async fn serve<S: Serve>(
     }
     match ended {
         Some(Ok(())) => {}
-        Some(Err(error)) => debug!(error, "a connection ended"),
+        Some(Err(error)) => debug!(error = &error as &dyn std::error::Error, "a connection ended"),
         None => debug!("a peer did not end its connection; it was closed"),
     }
 }
 
-fn builder(tasks: TaskTracker, is_http1: bool) -> auto::Builder<Tracked> {
-    let mut builder = auto::Builder::new(Tracked(tasks));
+/// A connection that can be told to end after its requests.
+trait Graceful: Future<Output = hyper::Result<()>> {
+    fn graceful_shutdown(self: Pin<&mut Self>);
+}
+
+impl<I, S, B> Graceful for http1::UpgradeableConnection<I, S>
+where
+    Self: Future<Output = hyper::Result<()>>,
+    S: HttpService<Incoming, ResBody = B, Error: Into<Box<dyn Error + Send + Sync>>>,
+    I: Read + Write + Unpin,
+    B: Body<Error: Into<Box<dyn Error + Send + Sync>>> + 'static,
+{
+    fn graceful_shutdown(self: Pin<&mut Self>) {
+        self.graceful_shutdown();
+    }
+}
+
+impl<I, S, B> Graceful for http2::Connection<I, S, Tracked>
+where
+    Self: Future<Output = hyper::Result<()>>,
+    S: HttpService<Incoming, ResBody = B, Future: 'static, Error: Into<Box<dyn Error + Send + Sync>>>,
+    I: Read + Write + Unpin,
+    B: Body<Error: Into<Box<dyn Error + Send + Sync>>> + 'static,
+    Tracked: Http2ServerConnExec<S::Future, B>,
+{
+    fn graceful_shutdown(self: Pin<&mut Self>) {
+        self.graceful_shutdown();
+    }
+}
+
+fn http1() -> http1::Builder {
+    let mut builder = http1::Builder::new();
     // The reading of heads has its own time limit: hyper's would end connections that wait for their next request.
+    builder.timer(TokioTimer::new()).header_read_timeout(None);
+    builder.max_buf_size(HEADERS as usize).auto_date_header(false);
     builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(None)
-        .max_buf_size(HEADERS as usize)
-        .auto_date_header(false);
+}
+
+fn http2(tasks: TaskTracker) -> http2::Builder<Tracked> {
+    let mut builder = http2::Builder::new(Tracked(tasks));
     builder
-        .http2()
         .timer(TokioTimer::new())
         .adaptive_window(false)
         .initial_stream_window_size(WINDOW)
@@ -128,8 +166,7 @@ fn builder(tasks: TaskTracker, is_http1: bool) -> auto::Builder<Tracked> {
         .max_pending_accept_reset_streams(PENDING_RESETS)
         .max_local_error_reset_streams(ERROR_RESETS)
         .auto_date_header(false);
-    // What TLS has agreed on counts. A peer that sends something else is wrong.
-    if is_http1 { builder.http1_only() } else { builder.http2_only() }
+    builder
 }
 
 /// The answer, with its request in progress until its body ends, or the connection if it becomes a tunnel.

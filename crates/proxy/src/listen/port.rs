@@ -20,7 +20,7 @@ use crate::{
     caller::Caller,
     handle::HandleError,
     headers::{self, Site},
-    owner::{OwnerError, owner},
+    owner::OwnerError,
     path::Address,
     status::Refused,
 };
@@ -38,7 +38,7 @@ pub(super) fn admit<S: Serve>(listeners: &Arc<Listeners<S>>, stream: TcpStream, 
     if !is_loopback(&peer) || !is_loopback(&own) {
         return debug!(%peer, "a connection of another host was closed");
     }
-    let owner = owner(peer, own);
+    let owner = (port.owner)(peer, own);
     if let Err(OwnerError::Closed | OwnerError::Other) = &owner {
         return debug!(%peer, "a connection that its client has closed was closed");
     }
