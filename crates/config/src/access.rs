@@ -5,6 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use super::{
     endpoints::Listen,
     problem::{Location, suggestion},
+    proxy::{ProxySection, ProxyTls},
     schema::Cursor,
     table::{access as table, allow, peers, root},
 };
@@ -80,14 +81,18 @@ pub(super) fn warn_of_nothing(
     root: &Cursor<'_>,
     providers: &[Arc<str>],
     listeners: &[Listen],
+    proxy: Option<&ProxySection>,
     reads_profiles: bool,
 ) {
+    let sockets = proxy.into_iter().flat_map(|proxy| &proxy.sockets).chain(listeners);
+    let port = proxy.and_then(|proxy| proxy.tls).map(|_| ProxyTls::NAME);
+    let listeners: Vec<_> = sockets.map(|listener| listener.name.as_str()).chain(port).collect();
     let text = |item: &Cursor<'_>| item.node.as_str().unwrap_or_default().to_owned();
     for rule in root::ACCESS.read(root).unwrap_or_default() {
         let (peers, allow) = (table::PEERS.read(&rule), table::ALLOW.read(&rule));
         for item in peers.iter().flat_map(|fields| fields.items_of(peers::LISTENERS.name)) {
             let name = text(&item);
-            if !listeners.iter().any(|listener| listener.name == name) {
+            if !listeners.contains(&name.as_str()) {
                 item.warning(format!("no listener has the name `{name}`, so this matches no process"));
             }
         }

@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     file::expand,
-    schema::Cursor,
+    schema::{Boolean, Checked, ConfigKey, Cursor, Is, Optional, SocketMode, Text},
     table::{audit, listen, metrics, root},
 };
 use credbroker_plugin::Environment;
@@ -16,12 +16,12 @@ use credbroker_plugin::Environment;
 /// Name of a listener without a `name`.
 const DEFAULT: &str = "default";
 
-/// A socket that the broker listens on.
+/// A socket that the broker or its proxy listens on.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Listen {
     /// `listen.name`: how access rules call it.
     pub name: String,
-    /// `listen.socket`; `None`: the default for the broker's user.
+    /// `listen.socket`; `None`: the default for the user of the process.
     pub socket: Option<PathBuf>,
     /// Permission bits of the socket.
     pub mode: u32,
@@ -42,38 +42,60 @@ impl Default for Listen {
 pub(super) fn listeners(root: &Cursor<'_>, env: &Environment) -> Vec<Listen> {
     let mut listeners: Vec<Listen> = Vec::new();
     for fields in root::LISTEN.read(root).unwrap_or_default() {
-        let listener = listener(&fields, env);
+        let listener = Listen::read(&fields, env, &KEYS);
         refuse_duplicates(&fields, &listeners, &listener);
         listeners.push(listener);
     }
     if listeners.is_empty() { vec![Listen::default()] } else { listeners }
 }
 
-fn listener(fields: &Cursor<'_>, env: &Environment) -> Listen {
-    let socket = listen::SOCKET.read(fields).filter(|(_, text)| !text.is_empty()).map(|(at, text)| {
-        let path = expand(text, env);
-        if !path.is_absolute() {
-            at.problem("must be an absolute path, like `/run/credbroker/credbroker.sock`");
+/// The keys of a section for a socket.
+pub(super) struct Keys {
+    /// The name of a listener without one.
+    pub(super) default: &'static str,
+    pub(super) name: &'static ConfigKey<Text, Optional>,
+    pub(super) socket: &'static ConfigKey<Checked, Optional>,
+    pub(super) mode: &'static ConfigKey<SocketMode, Is<u32>>,
+    pub(super) group: &'static ConfigKey<Text, Optional>,
+    pub(super) shared_directory: &'static ConfigKey<Boolean, Is<bool>>,
+}
+
+static KEYS: Keys = Keys {
+    default: DEFAULT,
+    name: &listen::NAME,
+    socket: &listen::SOCKET,
+    mode: &listen::MODE,
+    group: &listen::GROUP,
+    shared_directory: &listen::SHARED_DIRECTORY,
+};
+
+impl Listen {
+    pub(super) fn read(fields: &Cursor<'_>, env: &Environment, keys: &Keys) -> Self {
+        let socket = keys.socket.read(fields).filter(|(_, text)| !text.is_empty()).map(|(at, text)| {
+            let path = expand(text, env);
+            if !path.is_absolute() {
+                at.problem("must be an absolute path, like `/run/credbroker/credbroker.sock`");
+            }
+            path
+        });
+        let group = keys.group.read(fields).filter(|group| !group.is_empty());
+        if let (Some(name), Some(value)) = (&group, fields.get(keys.group.name))
+            && group_id(name).is_none()
+        {
+            value.warning(format!("group `{name}` not found on this machine; see `getent group`"));
         }
-        path
-    });
-    let group = listen::GROUP.read(fields).filter(|group| !group.is_empty());
-    if let (Some(name), Some(value)) = (&group, fields.get(listen::GROUP.name))
-        && group_id(name).is_none()
-    {
-        value.warning(format!("group `{name}` not found on this machine; see `getent group`"));
-    }
-    Listen {
-        name: listen::NAME.read(fields).unwrap_or_else(|| DEFAULT.to_owned()),
-        socket,
-        mode: listen::MODE.read(fields),
-        group,
-        shared_directory: listen::SHARED_DIRECTORY.read(fields),
+        Self {
+            name: keys.name.read(fields).unwrap_or_else(|| keys.default.to_owned()),
+            socket,
+            mode: keys.mode.read(fields),
+            group,
+            shared_directory: keys.shared_directory.read(fields),
+        }
     }
 }
 
 /// Two listeners cannot have one name or one path. A container that mounts a directory can reach every socket in it.
-fn refuse_duplicates(fields: &Cursor<'_>, others: &[Listen], listener: &Listen) {
+pub(super) fn refuse_duplicates(fields: &Cursor<'_>, others: &[Listen], listener: &Listen) {
     let (at, Listen { name, socket, .. }) = (fields, listener);
     if others.iter().any(|other| other.name == *name) {
         at.problem(format!("another listener has the name `{name}`; set a different `name`"));

@@ -11,6 +11,7 @@ pub mod kubeconfig;
 mod load;
 mod problem;
 mod provider;
+mod proxy;
 mod schema;
 mod table;
 
@@ -20,6 +21,7 @@ pub use file::{authorities, distrust};
 pub use kubeconfig::{Definitions, HubKubeconfig, definitions, stored_context};
 pub use load::{Config, Loaded, expanded, load, place, read_kubeconfig, reload};
 pub use problem::{ConfigError, Problem, Sources};
+pub use proxy::{ProxySection, ProxyTls};
 pub use table::Limits;
 
 #[cfg(test)]

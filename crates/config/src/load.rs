@@ -13,6 +13,7 @@ use super::{
     kubeconfig::{Kubeconfig, Mode, variables},
     problem::{ConfigError, Findings, Location, Problem, Report, Sources},
     provider::{cluster_info, inventory, is_inventory, issuers, policy, section},
+    proxy::{ProxySection, proxy},
     schema::{Cursor, Dialect},
     table::{Limits, root},
 };
@@ -35,6 +36,8 @@ pub struct Config {
     pub cluster_profiles: Option<ClusterProfiles>,
     /// The access rules; empty: the broker's own user and root may do everything.
     pub access: Vec<Rule>,
+    /// Where the proxy listens; `None`: nothing is said about it.
+    pub proxy: Option<ProxySection>,
     /// Where decisions and runs are recorded.
     pub audit: AuditTo,
     /// The files that it was read from, including kubeconfigs.
@@ -176,6 +179,7 @@ fn config(path: &Path, node: &Node, env: &Environment, report: &Report) -> Optio
         let problem = "names no provider; add `providers`, or `kubeconfigs: [~/.kube/config]`";
         if paths.is_empty() { at.problem(problem) } else { report.problem_at_start(at.place(), problem) }
     }
+    let proxy = proxy(&root, env, &listen);
     let metrics = metrics_section(&root, has_rules);
     let audit = audit_section(&root, has_rules, env);
     let mut cluster_profiles = cluster_profiles(&root, &providers, env);
@@ -190,10 +194,20 @@ fn config(path: &Path, node: &Node, env: &Environment, report: &Report) -> Optio
     warn_of_unknown_clusters(&at, &providers, has_hub);
     if report.problems() == 0 {
         let names = providers.iter().chain(&contexts.stored).map(|provider| Arc::clone(&provider.name));
-        access::warn_of_nothing(&root, &names.collect::<Vec<_>>(), &listen, has_hub);
+        access::warn_of_nothing(&root, &names.collect::<Vec<_>>(), &listen, proxy.as_ref(), has_hub);
     }
     let providers = Providers::new(providers).with_contexts(contexts.contexts, contexts.stored);
-    Some(Config { listen, providers, limits, metrics, cluster_profiles, access, audit, files: Vec::new() })
+    Some(Config {
+        listen,
+        providers,
+        limits,
+        metrics,
+        cluster_profiles,
+        access,
+        proxy,
+        audit,
+        files: Vec::new(),
+    })
 }
 
 /// Adds the users of the kubeconfigs that run plugins to `all`, and returns the kubeconfigs.

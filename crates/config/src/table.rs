@@ -62,6 +62,7 @@ sections! {
         ISSUERS: ListOf<Map>, Optional = ("issuers", ListOf(&issuer::SECTION), Optional);
         CLUSTER_PROFILES: Map, Optional = ("clusterProfiles", &cluster_profiles::SECTION, Optional);
         ACCESS: ListOf<Map>, Optional = ("access", ListOf(&access::SECTION), Optional);
+        PROXY: Map, Optional = ("proxy", &proxy::SECTION, Optional);
         METRICS: Map, Optional = ("metrics", &metrics::SECTION, Optional);
         AUDIT: Map, Optional = ("audit", &audit::SECTION, Optional);
         LIMITS: Map, Optional = ("limits", &limits::SECTION, Optional);
@@ -73,6 +74,26 @@ sections! {
         MODE: SocketMode, Is<u32> = ("mode", SocketMode, Is(0o600));
         GROUP: Text, Optional = ("group", Text::ANY, Optional);
         SHARED_DIRECTORY: Boolean, Is<bool> = ("sharedDirectory", Boolean, Is(false));
+    }
+
+    proxy {
+        DIRECTORY: Checked, Optional = ("directory", Checked("absolute path", "^/|^~(/|$)"), Optional);
+        LISTEN: MapOrMaps, Optional = ("listen", MapOrMaps(&proxy_listen::SECTION), Optional);
+        TLS: Map, Optional = ("tls", &proxy_tls::SECTION, Optional);
+    }
+
+    proxy_listen {
+        NAME: Text, Optional = ("name", Text::NAME, Optional);
+        SOCKET: Checked, Optional = ("socket", Checked("absolute path", "^$|^/|^~(/|$)"), Optional);
+        MODE: SocketMode, Is<u32> = ("mode", SocketMode, Is(0o600));
+        GROUP: Text, Optional = ("group", Text::ANY, Optional);
+        SHARED_DIRECTORY: Boolean, Is<bool> = ("sharedDirectory", Boolean, Is(false));
+    }
+
+    proxy_tls {
+        LISTEN: Checked, Optional = ("listen", Checked("`127.0.0.1:PORT` or `[::1]:PORT`", r"^(127\.0\.0\.1|\[::1\]):[0-9]+$"), Optional);
+        HANDLE_LIFETIME: TimeSpan, Is<Duration> = ("handleLifetime", TimeSpan::RUN, Is(Duration::from_secs(3600)));
+        REQUIRE_UID: Boolean, Is<bool> = ("requireUid", Boolean, Is(true));
     }
 
     metrics {
@@ -163,7 +184,7 @@ sections! {
     allow {
         PROVIDERS: ListOf<Text>, Optional = ("providers", ListOf(Text("name with `*`", Some(r"^[\s\S]+$"), |text| !text.is_empty(), "must be the name of a provider, in which `*` matches any text")), Optional);
         CLUSTER_PROFILES: ListOf<Text>, Optional = ("clusterProfiles", ListOf(Text("`NAMESPACE/NAME` with `*`", Some(r"^(\*|[^/]+/[^/]+)$"), |text| text == "*" || is_profile(text), "must be `NAMESPACE/NAME`, in which `*` matches any text, or `*`")), Optional);
-        VERBS: ListOf<Enumeration<Verb>>, Required = ("verbs", ListOf(Enumeration(&[("get", Verb::Get), ("watch", Verb::Watch), ("report", Verb::Report), ("list", Verb::List), ("login", Verb::Login), ("admin", Verb::Admin)])), Required("some of `get`, `watch`, `report`, `list`, `login`, `admin`"));
+        VERBS: ListOf<Enumeration<Verb>>, Required = ("verbs", ListOf(Enumeration(&[("get", Verb::Get), ("watch", Verb::Watch), ("report", Verb::Report), ("list", Verb::List), ("login", Verb::Login), ("admin", Verb::Admin), ("proxy", Verb::Proxy)])), Required("some of `get`, `watch`, `report`, `list`, `login`, `admin`, `proxy`"));
     }
 
     limits {

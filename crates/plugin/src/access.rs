@@ -59,7 +59,7 @@ impl Policy {
             uids.is_empty() || uids.iter().any(|uid| ![own, ROOT].contains(uid))
         };
         let gives = |rule: &Rule| {
-            let verbs = [Verb::Get, Verb::Watch, Verb::Report];
+            let verbs = [Verb::Get, Verb::Watch, Verb::Report, Verb::Proxy];
             verbs.into_iter().any(|verb| rule.allow.covers(verb, CallTarget::Provider(provider)))
         };
         !self.rules.iter().any(|rule| includes_others(rule) && gives(rule))
@@ -91,9 +91,9 @@ impl Rights {
         self.rules.is_none() || self.rule(verb, target).is_some()
     }
 
-    /// Whether the peer has any right to `target`.
+    /// Whether the peer has any right to `target` at the broker.
     pub fn reach(&self, target: CallTarget<'_>) -> bool {
-        Verb::ALL.into_iter().any(|verb| self.allows(verb, target))
+        Verb::OF_CALLS.into_iter().any(|verb| self.allows(verb, target))
     }
 
     /// Whether the peer may do `verb` with anything.
@@ -101,9 +101,9 @@ impl Rights {
         self.rules.as_ref().is_none_or(|rules| rules.iter().any(|rule| rule.allow.includes(verb)))
     }
 
-    /// Whether the peer has no right at all.
+    /// Whether the peer has no right at all at the broker. Who may only use targets through the proxy has none.
     pub fn is_empty(&self) -> bool {
-        self.rules.as_ref().is_some_and(|rules| rules.is_empty())
+        !Verb::OF_CALLS.into_iter().any(|verb| self.has(verb))
     }
 
     /// Whether rules limit the peer. Then what does not exist must look like what is forbidden.
@@ -284,10 +284,13 @@ pub enum Verb {
     Login,
     /// `RefreshCredentials` and `EvictCredentials`, and all that [`List`](Self::List) allows.
     Admin,
+    /// Requests through the proxy. No call of the broker needs it, so it gives no credential to read.
+    Proxy,
 }
 
 impl Verb {
-    const ALL: [Self; 6] = [Self::Get, Self::Watch, Self::Report, Self::List, Self::Login, Self::Admin];
+    /// The verbs that calls of the broker need.
+    const OF_CALLS: [Self; 6] = [Self::Get, Self::Watch, Self::Report, Self::List, Self::Login, Self::Admin];
 
     /// The name of the verb in the configuration and in audit records.
     pub const fn name(self) -> &'static str {
@@ -298,6 +301,7 @@ impl Verb {
             Self::List => "list",
             Self::Login => "login",
             Self::Admin => "admin",
+            Self::Proxy => "proxy",
         }
     }
 }

@@ -86,7 +86,7 @@ impl RequestInfo {
             [prefix @ "api", ref rest @ ..] if rest.len() >= 2 => (prefix, "", rest),
             [prefix @ "apis", group, ref rest @ ..] if rest.len() >= 2 => (prefix, group, rest),
             ["apis", ..] if parts.len() == 3 => {
-                // A version of a group is no resource.
+                // A version of a group is not a resource.
                 "apis".clone_into(&mut self.api_prefix);
                 return Ok(());
             }
@@ -138,6 +138,11 @@ impl RequestInfo {
         }
         Ok(())
     }
+}
+
+/// Whether the API server can decode the options of a list, watch or deletecollection. If not, it answers 400.
+pub fn has_valid_options(query: &str) -> bool {
+    ListOptions::decode(&Query::of(query)).is_some()
 }
 
 /// The verb of a method. Methods are case-sensitive.

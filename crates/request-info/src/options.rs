@@ -19,7 +19,7 @@ impl ListOptions {
         })
     }
 
-    fn decode(query: &Query) -> Option<Self> {
+    pub(super) fn decode(query: &Query) -> Option<Self> {
         // Go's strings are bytes; the parsers of selectors find no meaning in what is not UTF-8.
         let text = |name| query.first(name).map(String::from_utf8_lossy).unwrap_or_default();
         for number in ["timeoutSeconds", "limit"] {

@@ -23,6 +23,11 @@ impl Query {
     pub fn first(&self, name: &str) -> Option<&[u8]> {
         self.0.get(name.as_bytes())?.first().map(Vec::as_slice)
     }
+
+    /// How often a parameter occurs.
+    pub fn count(&self, name: &str) -> usize {
+        self.0.get(name.as_bytes()).map_or(0, Vec::len)
+    }
 }
 
 /// `text` without percent-encoding. `None`: it is invalid. In a query, a `+` is a space.

@@ -62,7 +62,7 @@ fn what_a_rule_lacks_or_has_wrong_is_a_problem() {
     insta::assert_snapshot!(home.problems(), @r"
 ~/.config/credbroker/config.yaml:7:3: access[0]: name must be specified: a name for messages and audit records
 ~/.config/credbroker/config.yaml:7:11: access[0].peers: must not be empty: add `uids`, `gids`, `executables` or `listeners`
-~/.config/credbroker/config.yaml:7:22: access[0].allow: verbs must be specified: some of `get`, `watch`, `report`, `list`, `login`, `admin`
+~/.config/credbroker/config.yaml:7:22: access[0].allow: verbs must be specified: some of `get`, `watch`, `report`, `list`, `login`, `admin`, `proxy`
 ~/.config/credbroker/config.yaml:7:22: access[0].allow: must not be empty: add `providers` or `clusterProfiles`
 ~/.config/credbroker/config.yaml:8:20: access[1].peers: must not be empty: add `uids`, `gids`, `executables` or `listeners`
 ~/.config/credbroker/config.yaml:8:28: access[1].peers.uids[0]: must be a number from 0 to 4294967294
@@ -73,7 +73,7 @@ fn what_a_rule_lacks_or_has_wrong_is_a_problem() {
 ~/.config/credbroker/config.yaml:8:99: access[1].allow.clusterProfiles[0]: must be `NAMESPACE/NAME`, in which `*` matches any text, or `*`
 ~/.config/credbroker/config.yaml:8:106: access[1].allow.clusterProfiles[1]: must be `NAMESPACE/NAME`, in which `*` matches any text, or `*`
 ~/.config/credbroker/config.yaml:8:115: access[1].allow.clusterProfiles[2]: must be `NAMESPACE/NAME`, in which `*` matches any text, or `*`
-~/.config/credbroker/config.yaml:8:130: access[1].allow.verbs[0]: must be one of `get`, `watch`, `report`, `list`, `login`, `admin`, not `got`
+~/.config/credbroker/config.yaml:8:130: access[1].allow.verbs[0]: must be one of `get`, `watch`, `report`, `list`, `login`, `admin`, `proxy`, not `got`
 ~/.config/credbroker/config.yaml:9:3: access[2]: rule `a` is defined already at ~/.config/credbroker/config.yaml:8:3; rename one of them
 ~/.config/credbroker/config.yaml:9:46: access[2].peers.executables[0]: must be an absolute path
 ~/.config/credbroker/config.yaml:9:68: access[2].peers.listeners[0]: must be the name of a listener

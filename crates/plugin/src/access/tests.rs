@@ -5,6 +5,9 @@ use std::sync::Arc;
 use super::*;
 use crate::{Globs, ProfileName};
 
+const ALL: [Verb; 7] =
+    [Verb::Get, Verb::Watch, Verb::Report, Verb::List, Verb::Login, Verb::Admin, Verb::Proxy];
+
 fn principal(uid: u32) -> Principal {
     Principal { uid: Some(uid), gid: Some(uid), listener: "default".into(), ..Principal::default() }
 }
@@ -32,7 +35,7 @@ fn uids(uids: &[u32]) -> Peers {
 #[test]
 fn without_a_rule_the_own_user_and_root_have_every_right_and_others_none() {
     let policy = Policy::new([]);
-    for verb in Verb::ALL {
+    for verb in ALL {
         assert!(policy.rights(&owner(1000)).allows(verb, CallTarget::Provider("p")));
         assert!(!policy.rights(&principal(1000)).allows(verb, CallTarget::Provider("p")));
     }
@@ -58,6 +61,16 @@ fn with_a_rule_everyone_else_has_no_right_the_own_user_and_root_included() {
         assert!(rights.is_empty() && rights.is_limited(), "{other:?}");
         assert!(!rights.allows(Verb::Get, CallTarget::Provider("p")));
     }
+}
+
+#[test]
+fn who_may_only_use_the_proxy_has_no_right_at_the_broker() {
+    let policy = Policy::new([rule(uids(&[1001]), grant(&["p"], &[], &[Verb::Proxy]))]);
+    let rights = policy.rights(&principal(1001));
+    assert!(rights.allows(Verb::Proxy, CallTarget::Provider("p")) && rights.has(Verb::Proxy));
+    assert!(rights.is_empty() && !rights.reach(CallTarget::Provider("p")));
+    let policy = Policy::new([rule(uids(&[1001]), grant(&["p"], &[], &[Verb::Proxy, Verb::List]))]);
+    assert!(!policy.rights(&principal(1001)).is_empty());
 }
 
 #[test]
@@ -149,9 +162,9 @@ fn a_grant_covers_what_its_lists_name() {
 
 #[test]
 fn admin_includes_list_and_no_other_verb_includes_another() {
-    for granted in Verb::ALL {
+    for granted in ALL {
         let grant = grant(&[], &[], &[granted]);
-        for verb in Verb::ALL {
+        for verb in ALL {
             let expected = verb == granted || (granted == Verb::Admin && verb == Verb::List);
             assert_eq!(grant.includes(verb), expected, "{granted:?} {verb:?}");
         }
@@ -199,7 +212,7 @@ fn a_permit_of_the_broker_itself_allows_everything_and_hides_nothing() {
 
 #[test]
 fn a_user_is_alone_with_a_provider_if_no_rule_gives_its_credential_to_another() {
-    let (get, all) = (&[Verb::Get][..], &Verb::ALL[..]);
+    let (get, all) = (&[Verb::Get][..], &ALL[..]);
     let alone = |rules: &[Rule]| Policy::new(rules.iter().cloned()).is_alone(1000, "p");
     assert!(alone(&[]));
     for (peers, allow, expected) in [
@@ -209,6 +222,7 @@ fn a_user_is_alone_with_a_provider_if_no_rule_gives_its_credential_to_another() 
         (uids(&[1001]), grant(&["*"], &[], &[Verb::Watch]), false),
         (uids(&[1001]), grant(&["p"], &[], &[Verb::Report]), false),
         (uids(&[1001]), grant(&["p"], &[], &[Verb::List, Verb::Admin]), true),
+        (uids(&[1001]), grant(&["p"], &[], &[Verb::Proxy]), false),
         (uids(&[1001]), grant(&["q"], &[], all), true),
         (Peers { gids: vec![5], ..Peers::default() }, grant(&["p"], &[], get), false),
         (Peers { gids: vec![5], ..uids(&[1000]) }, grant(&["p"], &[], get), true),

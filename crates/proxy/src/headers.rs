@@ -1,1 +1,0 @@
-//! Headers of requests and answers: what is removed, and what is added. Pure.

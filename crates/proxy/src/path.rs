@@ -1,1 +1,0 @@
-//! Reads the path and the query of a request, and writes those that are forwarded. Pure.
