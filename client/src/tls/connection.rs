@@ -52,9 +52,7 @@ impl<T> Connection<T> {
 fn check(closing: &mut Closing, cx: &mut Context<'_>) -> io::Result<()> {
     match closing.as_mut().poll(cx) {
         Poll::Pending => Ok(()),
-        Poll::Ready(()) => {
-            Err(io::Error::new(io::ErrorKind::ConnectionAborted, Replaced))
-        }
+        Poll::Ready(()) => Err(io::Error::new(io::ErrorKind::ConnectionAborted, Replaced)),
     }
 }
 

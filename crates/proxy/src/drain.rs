@@ -27,7 +27,11 @@ pub(crate) async fn drain(exchanges: &Exchanges) {
 }
 
 /// Ends the requests of callers that have lost their right.
-pub(crate) async fn follow_rights(exchanges: Arc<Exchanges>, rights: Arc<dyn Rights>, stop: CancellationToken) {
+pub(crate) async fn follow_rights(
+    exchanges: Arc<Exchanges>,
+    rights: Arc<dyn Rights>,
+    stop: CancellationToken,
+) {
     let mut changes: watch::Receiver<u64> = rights.changes();
     loop {
         tokio::select! {
@@ -39,7 +43,11 @@ pub(crate) async fn follow_rights(exchanges: Arc<Exchanges>, rights: Arc<dyn Rig
 }
 
 /// Ends the requests to targets that are gone, and drops those that nobody uses.
-pub(crate) async fn follow_targets(exchanges: Arc<Exchanges>, targets: Arc<Targets>, stop: CancellationToken) {
+pub(crate) async fn follow_targets(
+    exchanges: Arc<Exchanges>,
+    targets: Arc<Targets>,
+    stop: CancellationToken,
+) {
     let mut changes = targets.changes();
     let mut sweep = tokio::time::interval(SWEEP);
     loop {

@@ -104,11 +104,8 @@ impl Exchanges {
         if let Some((_, limit, what)) = full.into_iter().find(|(count, limit, _)| count >= limit) {
             return Err(again(StatusCode::TOO_MANY_REQUESTS, format!("{limit} {what}, which is the limit")));
         }
-        let parties = Parties {
-            caller: Arc::clone(caller),
-            target: Arc::clone(target),
-            ending: Ending::default(),
-        };
+        let parties =
+            Parties { caller: Arc::clone(caller), target: Arc::clone(target), ending: Ending::default() };
         let parties = Arc::new(parties);
         let number = open.next;
         open.next += 1;

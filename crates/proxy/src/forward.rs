@@ -159,7 +159,8 @@ impl Proxy {
             return Err(too_large());
         }
         pending.reads(progress.clone());
-        let path = address.path_and_query("").map_err(|_invalid| Refused::bad_request("the path is not valid"))?;
+        let path =
+            address.path_and_query("").map_err(|_invalid| Refused::bad_request("the path is not valid"))?;
         let mut upstream = Request::new(body);
         *upstream.method_mut() = head.method;
         *upstream.uri_mut() = Uri::from(path);

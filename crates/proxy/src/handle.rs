@@ -76,7 +76,12 @@ impl HandleKey {
     /// # Errors
     ///
     /// It is not valid.
-    pub(crate) fn check(&self, handle: &SecretString, target: &str, now: SystemTime) -> Result<Claims, HandleError> {
+    pub(crate) fn check(
+        &self,
+        handle: &SecretString,
+        target: &str,
+        now: SystemTime,
+    ) -> Result<Claims, HandleError> {
         let handle = Some(handle.expose_secret()).filter(|handle| handle.len() <= LONGEST);
         let encoded = handle.and_then(|handle| handle.strip_prefix(PREFIX)).ok_or(HandleError::Foreign)?;
         let whole = URL_SAFE_NO_PAD.decode(encoded).map_err(|_not_encoded| HandleError::Foreign)?;

@@ -84,7 +84,11 @@ impl Keys {
 fn prepare(directory: &Path) -> Result<(), KeysError> {
     let io = |action| move |error| KeysError::Io(action, directory.to_owned(), error);
     if !directory.try_exists().map_err(io("look at the directory"))? {
-        DirBuilder::new().recursive(true).mode(0o755).create(directory).map_err(io("create the directory"))?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o755)
+            .create(directory)
+            .map_err(io("create the directory"))?;
         // The umask may have taken the rights of others.
         fs::set_permissions(directory, Permissions::from_mode(0o755)).map_err(io("set the mode of"))?;
     }

@@ -61,7 +61,11 @@ pub trait Serve: Send + Sync + 'static {
 impl Serve for Proxy {
     type Body = AnswerBody;
 
-    async fn answer(self: Arc<Self>, caller: Arc<Caller>, request: Request<Incoming>) -> Response<AnswerBody> {
+    async fn answer(
+        self: Arc<Self>,
+        caller: Arc<Caller>,
+        request: Request<Incoming>,
+    ) -> Response<AnswerBody> {
         Self::answer(&self, &caller, request).await
     }
 
@@ -150,7 +154,11 @@ impl<S: Serve> Listeners<S> {
     }
 
     /// Serves HTTP/1.1 on the newest of `listeners`, which is the Unix socket of that name, until the proxy drains.
-    pub async fn serve_socket(self: Arc<Self>, name: Arc<str>, listeners: watch::Receiver<Arc<UnixListener>>) {
+    pub async fn serve_socket(
+        self: Arc<Self>,
+        name: Arc<str>,
+        listeners: watch::Receiver<Arc<UnixListener>>,
+    ) {
         accept_each(&self.parts.draining, listeners, |stream| socket::admit(&self, stream, &name)).await;
     }
 
@@ -176,7 +184,14 @@ impl<S: Serve> Listeners<S> {
         match self.seats.take(peer) {
             Ok(seat) => Some(Arc::new(seat)),
             Err(Full { limit, who, most }) => {
-                debug!(uid = peer.uid, pid = peer.pid, ?limit, ?who, most, "a connection got no place, and was closed");
+                debug!(
+                    uid = peer.uid,
+                    pid = peer.pid,
+                    ?limit,
+                    ?who,
+                    most,
+                    "a connection got no place, and was closed"
+                );
                 None
             }
         }

@@ -67,8 +67,7 @@ pub(crate) fn owner(peer: SocketAddr, own: SocketAddr) -> Result<u32, OwnerError
 fn ask(request: &[u8], answer: &mut [u8]) -> Result<usize, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let kernel = SocketAddrNetlink::new(0, 0);
-    let socket =
-        socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(netlink::SOCK_DIAG))?;
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(netlink::SOCK_DIAG))?;
     // The kernel answers before this returns.
     sendto(&socket, request, SendFlags::empty(), &kernel)?;
     recv(&socket, answer, RecvFlags::empty()).map(|(read, _)| read)

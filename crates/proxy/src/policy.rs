@@ -36,7 +36,12 @@ impl PolicyRights {
     }
 
     /// Whether `caller` may use `target`, and what `rule` says about the rule that allows it; `None`: there are no rules.
-    fn decide<T>(&self, caller: &Caller, target: &KnownTarget, rule: impl Fn(&Rule) -> T) -> Option<Option<T>> {
+    fn decide<T>(
+        &self,
+        caller: &Caller,
+        target: &KnownTarget,
+        rule: impl Fn(&Rule) -> T,
+    ) -> Option<Option<T>> {
         let rights = self.policies.borrow().rights(&caller.principal);
         if !rights.is_limited() {
             return Some(None);
@@ -86,7 +91,8 @@ mod tests {
     use super::*;
 
     fn caller(uid: u32, listener: &str, is_owner: bool) -> Caller {
-        let principal = Principal { uid: Some(uid), listener: listener.into(), is_owner, ..Principal::default() };
+        let principal =
+            Principal { uid: Some(uid), listener: listener.into(), is_owner, ..Principal::default() };
         Caller { principal, pid: None, rule: None }
     }
 
@@ -151,7 +157,8 @@ mod tests {
     #[tokio::test]
     async fn newer_rules_count_at_once_and_are_told_of() {
         let (policies, rights) = rights(vec![rule("a", 7, &["gke"], &[], Verb::Proxy)]);
-        let (known, target, mut changes) = (caller(7, "tls", false), context("prod", Some("gke")), rights.changes());
+        let (known, target, mut changes) =
+            (caller(7, "tls", false), context("prod", Some("gke")), rights.changes());
         assert!(rights.may_use(&known, &target));
         let told = async {
             policies.send_replace(Arc::new(Policy::new([rule("b", 8, &["gke"], &[], Verb::Proxy)])));

@@ -13,9 +13,7 @@ use std::{
     time::Duration,
 };
 
-use credbroker_client::{
-    Broker, ClusterProfileRef, Clusters, CredentialRef, CredentialSource, tls::Drain,
-};
+use credbroker_client::{Broker, ClusterProfileRef, Clusters, CredentialRef, CredentialSource, tls::Drain};
 use credbroker_kube::{EndpointRouter, Upstream};
 use http::StatusCode;
 use tokio_util::sync::CancellationToken;

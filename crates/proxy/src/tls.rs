@@ -71,7 +71,8 @@ impl Authority {
 
     /// The authority with this key and this certificate.
     pub(crate) fn open(key: &[u8], certificate: &[u8]) -> Result<Self, AuthorityError> {
-        let certificate = CertificateDer::from_pem_slice(certificate).map_err(|_not_pem| AuthorityError::Pem)?;
+        let certificate =
+            CertificateDer::from_pem_slice(certificate).map_err(|_not_pem| AuthorityError::Pem)?;
         let authority = Self(Issuer::new(authority(), key_pair(key)?));
         authority.check(certificate)?;
         Ok(authority)

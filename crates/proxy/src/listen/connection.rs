@@ -110,7 +110,7 @@ async fn drive(connection: impl Graceful, progress: &Progress) {
     }
     match ended {
         Some(Ok(())) => {}
-        Some(Err(error)) => debug!(error = &error as &dyn std::error::Error, "a connection ended"),
+        Some(Err(error)) => debug!(error = &error as &dyn Error, "a connection ended"),
         None => debug!("a peer did not end its connection; it was closed"),
     }
 }

@@ -49,8 +49,7 @@ pub(super) fn admit<S: Serve>(listeners: &Arc<Listeners<S>>, stream: TcpStream, 
         debug!(%error, "answers may be delayed");
     }
     let site = Site { scheme: "https", port: Some(own.port()), origins: Vec::new() };
-    let handler =
-        Connection { listeners: Arc::clone(listeners), port: Arc::clone(port), site, owner };
+    let handler = Connection { listeners: Arc::clone(listeners), port: Arc::clone(port), site, owner };
     let tasks = listeners.parts.tasks.clone();
     let acceptor = TlsAcceptor::from(Arc::clone(&port.tls));
     listeners.parts.tasks.spawn(async move {

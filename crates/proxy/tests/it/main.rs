@@ -1,0 +1,13 @@
+//! The proxy between real connections: a broker that speaks the real protocol, and API servers with real TLS.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "set-up that fails ends its test where it failed; tests read clocks"
+)]
+
+#[expect(dead_code, reason = "the tests of credbroker-client share it")]
+#[path = "../../../../client/tests/it/broker.rs"]
+mod broker;
+mod requests;
+mod setting;
