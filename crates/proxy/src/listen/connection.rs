@@ -149,7 +149,7 @@ fn http1() -> http1::Builder {
     let mut builder = http1::Builder::new();
     // The reading of heads has its own time limit: hyper's would end connections that wait for their next request.
     builder.timer(TokioTimer::new()).header_read_timeout(None);
-    builder.max_buf_size(HEADERS as usize).auto_date_header(false);
+    builder.max_buf_size(HEADERS as usize).max_header_size(HEADERS as usize).auto_date_header(false);
     builder
 }
 
