@@ -25,7 +25,7 @@ mod upgrade;
 pub use answer::AnswerBody;
 pub use caller::Caller;
 pub use exchange::Limits;
-pub use forward::{Options, Proxy};
+pub use forward::{Options, Proxy, Times};
 pub use record::{NoRecords, Phase, Records, RequestRecord};
 pub use rights::Rights;
 pub use target::KnownTarget;

@@ -145,6 +145,8 @@ impl Pending {
     /// The bytes of a tunnel.
     pub(crate) fn carried(&mut self, up: u64, down: u64) {
         (self.record.up, self.record.down) = (up, down);
+        // The request itself had no body.
+        self.progress = None;
     }
 
     pub(crate) fn cut(&mut self) {

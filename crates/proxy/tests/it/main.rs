@@ -11,3 +11,11 @@
 mod broker;
 mod requests;
 mod setting;
+mod bodies;
+mod contexts;
+mod ends;
+mod errors;
+mod records;
+mod rotation;
+mod upgrades;
+mod upstream;
