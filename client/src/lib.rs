@@ -122,11 +122,11 @@ pub use client::Client;
 #[cfg(feature = "async")]
 #[doc(hidden)]
 pub use cluster_state::{ClusterChanges, ClusterList, ContextState};
+#[doc(hidden)]
+pub use credbroker_proto::Code;
 #[cfg(feature = "async")]
 #[doc(hidden)]
 pub use fleet::ContextMap;
-#[doc(hidden)]
-pub use credbroker_proto::Code;
 #[cfg(feature = "async")]
 #[doc(hidden)]
 pub use rejection::{RejectionReport, ReportOutcome};

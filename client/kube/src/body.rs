@@ -8,7 +8,9 @@ use http_body::Body as HttpBody;
 use kube::client::Body;
 
 /// The body of a request.
-pub trait RequestBody: HttpBody<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static {
+pub trait RequestBody:
+    HttpBody<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static
+{
     /// Another body with the same content, made before anything is sent. `None`: there cannot be one.
     fn again(&self) -> Option<Self>
     where

@@ -24,7 +24,7 @@ use tower::{
 
 use crate::{
     BoxError,
-    body::{RequestBody, Repeatable},
+    body::{Repeatable, RequestBody},
     dialer::HyperDialer,
     error::{BuildError, unusable},
     proxy::tunnel,

@@ -152,8 +152,10 @@ where
     D: Dialer,
 {
     fn new(generation: Arc<IdentityGeneration>, connector: &Connector<D>) -> Self {
-        let client =
-            Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).pool_max_idle_per_host(connector.generations().settings.idle).build(connector.clone());
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_max_idle_per_host(connector.generations().settings.idle)
+            .build(connector.clone());
         Self { generation, client }
     }
 }

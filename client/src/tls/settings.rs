@@ -106,7 +106,14 @@ impl Settings {
         if base.client_auth_cert_resolver.has_certs() {
             return Err(Problem::Identity.into());
         }
-        Ok(Self { base, server_name: None, drain: Drain::After(DRAIN), connect: CONNECT, idle: usize::MAX, ends: CancellationToken::new() })
+        Ok(Self {
+            base,
+            server_name: None,
+            drain: Drain::After(DRAIN),
+            connect: CONNECT,
+            idle: usize::MAX,
+            ends: CancellationToken::new(),
+        })
     }
 
     /// Checks the server's certificate against this name instead of the URI's host.

@@ -144,7 +144,9 @@ impl FakeBroker {
         credential: v1::Credential,
         cluster: v1::Cluster,
     ) {
-        self.state.cell(&format!("context {name} {digest}")).send_replace(Some((credential, Some(cluster.clone()))));
+        self.state
+            .cell(&format!("context {name} {digest}"))
+            .send_replace(Some((credential, Some(cluster.clone()))));
         let context = v1::ContextRef { digest: digest.into(), name: name.into() };
         let state = v1::ClusterState {
             context: Some(context),
@@ -449,7 +451,8 @@ impl CredentialBroker for Service {
             let changed = fleet.clusters.iter().filter(|(name, state)| known.get(*name) != Some(state));
             let removed = known.iter().filter(|(name, _)| !fleet.clusters.contains_key(*name));
             let known = before.as_ref().map(|before| before.contexts.clone()).unwrap_or_default();
-            let news = fleet.contexts.iter().filter(|(name, state)| contexts && known.get(*name) != Some(state));
+            let news =
+                fleet.contexts.iter().filter(|(name, state)| contexts && known.get(*name) != Some(state));
             Ok(v1::WatchClustersResponse {
                 changed: changed.chain(news).map(|(_, state)| state.clone()).collect(),
                 removed: removed.filter_map(|(_, state)| state.cluster_profile.clone()).collect(),

@@ -148,9 +148,7 @@ impl Body for AnswerBody {
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            Content::Own(bytes) => {
-                SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
-            }
+            Content::Own(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
             // A watch may end early.
             Content::Forwarded(forwarded) if forwarded.boundary.is_some() => SizeHint::default(),
             Content::Forwarded(forwarded) => forwarded.inner.size_hint(),

@@ -85,7 +85,9 @@ mod tests {
     fn a_json_watch_is_between_events_after_a_line() {
         let mut watch = of("application/json;stream=watch");
         assert!(watch.is_between());
-        for (bytes, expected) in [("{\"a\"", false), (":1}\n", true), ("", true), ("{}\n{", false), ("}\n", true)] {
+        for (bytes, expected) in
+            [("{\"a\"", false), (":1}\n", true), ("", true), ("{}\n{", false), ("}\n", true)]
+        {
             watch.pass(bytes.as_bytes());
             assert_eq!(watch.is_between(), expected, "{bytes}");
         }

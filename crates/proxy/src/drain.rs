@@ -26,19 +26,27 @@ pub(crate) async fn drain(exchanges: &Exchanges, limit: Duration) {
 }
 
 /// Ends the requests of callers that have lost their right.
-pub(crate) async fn follow_rights(exchanges: Arc<Exchanges>, rights: Arc<dyn Rights>, stop: CancellationToken) {
+pub(crate) async fn follow_rights(
+    exchanges: Arc<Exchanges>,
+    rights: Arc<dyn Rights>,
+    stop: CancellationToken,
+) {
     let mut changes: watch::Receiver<u64> = rights.changes();
     loop {
         tokio::select! {
-            changed = changes.changed() => if changed.is_err() { return },
+            news = changes.changed() => if news.is_err() { return },
             () = stop.cancelled() => return,
         }
         exchanges.end(REVOKED, |parties| !rights.may_use(&parties.caller, &parties.target));
     }
 }
 
-/// Ends the requests to targets that are gone, and drops those that nobody uses.
-pub(crate) async fn follow_targets(exchanges: Arc<Exchanges>, targets: Arc<Targets>, stop: CancellationToken) {
+/// Ends the requests to targets that are gone, and drops those that are not used.
+pub(crate) async fn follow_targets(
+    exchanges: Arc<Exchanges>,
+    targets: Arc<Targets>,
+    stop: CancellationToken,
+) {
     let mut changes = targets.changes();
     let mut sweep = tokio::time::interval(SWEEP);
     loop {

@@ -49,14 +49,17 @@ pub(crate) fn not_answered(target: &KnownTarget, error: &(dyn Error + 'static)) 
 /// Whether a connection ended that may have been idle for long, so that a request that changes nothing can be sent again.
 pub(crate) fn is_lost(error: &(dyn Error + 'static)) -> bool {
     use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
-    if find::<AuthenticateError>(error).is_some() || find::<SendError>(error).is_some_and(SendError::is_connect) {
+    if find::<AuthenticateError>(error).is_some()
+        || find::<SendError>(error).is_some_and(SendError::is_connect)
+    {
         return false;
     }
     let is_moved = matches!(find::<EndpointError>(error), Some(EndpointError::Moved));
     let by_hyper = find::<hyper::Error>(error)
         .is_some_and(|error| error.is_incomplete_message() || error.is_canceled() || error.is_closed());
-    let by_kernel = find::<std::io::Error>(error)
-        .is_some_and(|error| matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof));
+    let by_kernel = find::<std::io::Error>(error).is_some_and(|error| {
+        matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
+    });
     is_moved || by_hyper || by_kernel
 }
 

@@ -112,6 +112,11 @@ impl Proxy {
         known.filter(|target| self.rights.may_use(caller, target)).collect()
     }
 
+    /// How many requests are open.
+    pub fn open_requests(&self) -> usize {
+        self.exchanges.count()
+    }
+
     /// The open requests, by target.
     pub fn open(&self) -> Vec<(Arc<KnownTarget>, usize)> {
         self.exchanges.by_target()
@@ -175,7 +180,8 @@ impl Proxy {
             return Err(too_large());
         }
         pending.reads(progress.clone());
-        let path = address.path_and_query("").map_err(|_invalid| Refused::bad_request("the path is not valid"))?;
+        let path =
+            address.path_and_query("").map_err(|_invalid| Refused::bad_request("the path is not valid"))?;
         let mut upstream = Request::new(body);
         *upstream.method_mut() = head.method;
         *upstream.uri_mut() = Uri::from(path);
@@ -205,14 +211,18 @@ impl Proxy {
 
     /// The target with its credential and connections.
     fn used(&self, target: &Arc<KnownTarget>) -> Result<Arc<UsedTarget>, Refused> {
-        self.targets.open(target, |known| self.exchanges.is_used(known), |used| {
-            let withdrawals = used.source.withdrawals();
-            let (exchanges, known) = (Arc::clone(&self.exchanges), Arc::clone(&used.known));
-            self.tasks.spawn(drain::follow_credential(exchanges, known, withdrawals, self.stop.clone()));
-        })
+        self.targets.open(
+            target,
+            |known| self.exchanges.is_used(known),
+            |used| {
+                let withdrawals = used.source.withdrawals();
+                let (exchanges, known) = (Arc::clone(&self.exchanges), Arc::clone(&used.known));
+                self.tasks.spawn(drain::follow_credential(exchanges, known, withdrawals, self.stop.clone()));
+            },
+        )
     }
 
-    /// Hands the answer to the client, and the streams to whoever carries them.
+    /// Hands the answer to the client, and the streams to the tasks that carry them.
     fn pass_on(&self, answered: Answered, mut pending: Pending) -> Response<AnswerBody> {
         let Answered { response, exchange, used, is_long, is_watch, client } = answered;
         let mut answer = Response::new(AnswerBody::empty());

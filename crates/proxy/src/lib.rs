@@ -26,6 +26,6 @@ pub use answer::AnswerBody;
 pub use caller::Caller;
 pub use exchange::Limits;
 pub use forward::{Options, Proxy, Times};
-pub use record::{NoRecords, Phase, Records, RequestRecord};
+pub use record::{NoRecords, Observed, Phase, Records, RequestRecord};
 pub use rights::Rights;
 pub use target::KnownTarget;

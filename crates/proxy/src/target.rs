@@ -13,9 +13,7 @@ use std::{
     time::Duration,
 };
 
-use credbroker_client::{
-    Broker, ClusterProfileRef, Clusters, CredentialRef, CredentialSource, tls::Drain,
-};
+use credbroker_client::{Broker, ClusterProfileRef, Clusters, CredentialRef, CredentialSource, tls::Drain};
 use credbroker_kube::{EndpointRouter, Upstream};
 use http::StatusCode;
 use tokio_util::sync::CancellationToken;
@@ -73,6 +71,16 @@ impl KnownTarget {
                 let digits = digest.get(..DIGITS).unwrap_or(digest);
                 format!("/contexts/{}-{digits}", slug(name))
             }
+        }
+    }
+}
+
+impl KnownTarget {
+    /// As the records of the broker name it.
+    pub(crate) fn in_records(&self) -> String {
+        match self {
+            Self::Cluster { profile, .. } => format!("clusterprofile/{profile}"),
+            Self::Context { name, .. } => format!("context/{name}"),
         }
     }
 }
@@ -249,7 +257,9 @@ impl Targets {
             let oldest = idle.max_by_key(|target| target.idle.load(Ordering::Relaxed));
             let Some(oldest) = oldest.map(|target| Arc::clone(&target.known)) else {
                 let message = format!("{USED} targets are in use");
-                return Err(Refused::new(StatusCode::TOO_MANY_REQUESTS, message).retry_after(Duration::from_secs(1)));
+                return Err(
+                    Refused::new(StatusCode::TOO_MANY_REQUESTS, message).retry_after(Duration::from_secs(1))
+                );
             };
             used.remove(&*oldest);
         }

@@ -16,7 +16,7 @@ const MIB: usize = 1024 * 1024;
 
 #[tokio::test]
 async fn a_body_above_the_limit_is_refused_before_it_is_sent() {
-    let setting = Setting::with_token().await;
+    let setting = Setting::with_token();
     assert_eq!(setting.send(post(vec![b' '; 4 * MIB])).await.status(), StatusCode::CREATED);
     setting.api.forget_requests();
     let answer = setting.send(post(vec![b' '; 4 * MIB + 1])).await;
@@ -27,7 +27,7 @@ async fn a_body_above_the_limit_is_refused_before_it_is_sent() {
 
 #[tokio::test]
 async fn a_chunked_body_above_the_limit_is_refused_as_soon_as_it_is() {
-    let setting = Setting::with_token().await;
+    let setting = Setting::with_token();
     let (mut client, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(setting.stream())).await.unwrap();
     tokio::spawn(connection);
@@ -40,7 +40,7 @@ async fn a_chunked_body_above_the_limit_is_refused_as_soon_as_it_is() {
 
 #[tokio::test]
 async fn a_body_streams_while_it_is_sent() {
-    let setting = Setting::with_token().await;
+    let setting = Setting::with_token();
     let (mut client, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(setting.stream())).await.unwrap();
     tokio::spawn(connection);

@@ -22,7 +22,7 @@ fn token(api: &credbroker_test_support::ApiServer) -> v1::Credential {
 
 #[tokio::test]
 async fn a_watch_of_a_caller_that_loses_its_right_ends_between_two_events() {
-    let setting = Setting::with_token().await;
+    let setting = Setting::with_token();
     let mut watch = setting.watch().await;
     setting.api.apply_cluster_profile("fleet", "tokyo", json!({}));
     assert!(next(&mut watch).await.is_some());
@@ -34,7 +34,7 @@ async fn a_watch_of_a_caller_that_loses_its_right_ends_between_two_events() {
 
 #[tokio::test]
 async fn a_request_without_an_answer_is_cut_when_its_caller_loses_its_right() {
-    let setting = Setting::with_token().await;
+    let setting = Setting::with_token();
     assert_eq!(setting.get("/version").await.status(), StatusCode::OK);
     setting.api.hang();
     let request = setting.send(get("/version"));
@@ -53,7 +53,7 @@ async fn a_request_without_an_answer_is_cut_when_its_caller_loses_its_right() {
 
 #[tokio::test]
 async fn a_target_that_is_removed_ends_its_watches() {
-    let setting = Setting::with_token().await;
+    let setting = Setting::with_token();
     let watch = setting.watch().await;
     setting.broker.display("paris", None);
     assert_eq!(rest(watch).await.expect("a clean end"), "");
@@ -62,7 +62,7 @@ async fn a_target_that_is_removed_ends_its_watches() {
 
 #[tokio::test]
 async fn a_withdrawn_credential_ends_the_watches_that_it_began() {
-    let setting = Setting::with_token().await;
+    let setting = Setting::with_token();
     setting.api.accept_token("token-2");
     let watch = setting.watch().await;
     let reason = v1::ErrorReason::ProviderChanged.into();
@@ -77,7 +77,7 @@ async fn a_withdrawn_credential_ends_the_watches_that_it_began() {
 
 #[tokio::test]
 async fn draining_ends_watches_cleanly_and_lets_short_requests_pass() {
-    let setting = Setting::with_token().await;
+    let setting = Setting::with_token();
     let watch = setting.watch().await;
     let drained = timeout(SOON, setting.proxy.drain());
     let (end, drained) = tokio::join!(rest(watch), drained);
@@ -92,20 +92,23 @@ async fn draining_ends_watches_cleanly_and_lets_short_requests_pass() {
 #[tokio::test]
 async fn the_requests_of_one_caller_are_limited() {
     let limits = Limits { per_caller: 2, ..Limits::default() };
-    let setting = Setting::with(Options { limits, ..Options::default() }, token).await;
+    let setting = Setting::with(Options { limits, ..Options::default() }, token);
     let (first, _second) = (setting.watch().await, setting.watch().await);
     let answer = setting.get("/version").await;
     let message = "credbroker: 2 requests of this user are open, which is the limit";
-    assert_eq!((answer.status(), &status(&answer)["message"]), (StatusCode::TOO_MANY_REQUESTS, &message.into()));
+    assert_eq!(
+        (answer.status(), &status(&answer)["message"]),
+        (StatusCode::TOO_MANY_REQUESTS, &message.into())
+    );
     drop(first);
     let answer = async { while setting.get("/version").await.status() != StatusCode::OK {} };
     timeout(SOON, answer).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_stream_that_is_no_watch_is_cut_after_the_time_of_a_drain() {
+async fn a_stream_other_than_a_watch_is_cut_after_the_time_of_a_drain() {
     let times = Times { drain: Duration::from_millis(50), ..Times::default() };
-    let setting = Setting::with(Options { times, ..Options::default() }, token).await;
+    let setting = Setting::with(Options { times, ..Options::default() }, token);
     setting.api.flood(credbroker_test_support::Flood::Blanks);
     let mut list = setting
         .begin(get("/apis/multicluster.x-k8s.io/v1alpha1/namespaces/fleet/clusterprofiles"))
@@ -118,7 +121,7 @@ async fn a_stream_that_is_no_watch_is_cut_after_the_time_of_a_drain() {
 
 #[tokio::test]
 async fn an_unread_stream_slows_no_other_request() {
-    let setting = Setting::with_token().await;
+    let setting = Setting::with_token();
     setting.api.flood(credbroker_test_support::Flood::Line);
     let mut unread = Vec::new();
     for _ in 0..3 {
@@ -134,7 +137,7 @@ async fn an_unread_stream_slows_no_other_request() {
 
 #[tokio::test]
 async fn a_cluster_that_moves_is_followed() {
-    let setting = Setting::with_token().await;
+    let setting = Setting::with_token();
     assert_eq!(setting.get("/version").await.status(), StatusCode::OK);
     let other = credbroker_test_support::ApiServer::start(credbroker_test_support::Accepts::Tokens);
     other.accept_token("token-2");

@@ -15,7 +15,7 @@ use crate::{
 
 #[tokio::test]
 async fn what_does_not_exist_and_what_is_forbidden_look_alike() {
-    let setting = Setting::with_token().await;
+    let setting = Setting::with_token();
     setting.broker.enlist("tokyo", cluster(&setting.api));
     setting.rights.deny("/clusters/fleet/tokyo");
     let mut answers = Vec::new();
@@ -23,8 +23,12 @@ async fn what_does_not_exist_and_what_is_forbidden_look_alike() {
         let request = Request::get(format!("/{target}/version")).header("host", "127.0.0.1");
         let answer = setting.send(request.body(Full::default()).unwrap()).await;
         let date = |name: &http::HeaderName| *name == http::header::DATE;
-        let headers: Vec<_> =
-            answer.headers().iter().filter(|(name, _)| !date(name)).map(|(n, v)| (n.clone(), v.clone())).collect();
+        let headers: Vec<_> = answer
+            .headers()
+            .iter()
+            .filter(|(name, _)| !date(name))
+            .map(|(n, v)| (n.clone(), v.clone()))
+            .collect();
         answers.push((answer.status(), headers, answer.into_body()));
     }
     assert_eq!(answers[0].0, StatusCode::FORBIDDEN);
@@ -34,7 +38,7 @@ async fn what_does_not_exist_and_what_is_forbidden_look_alike() {
 
 #[tokio::test]
 async fn without_a_credential_the_answer_has_the_reason_of_the_broker() {
-    let setting = Setting::with_token().await;
+    let setting = Setting::with_token();
     let failure = v1::Failure {
         reason: v1::ErrorReason::PluginExit.into(),
         message: "provider gke: the plugin ended with exit status 1".into(),
@@ -53,7 +57,7 @@ async fn without_a_credential_the_answer_has_the_reason_of_the_broker() {
 #[tokio::test]
 async fn a_credential_that_does_not_come_is_not_waited_for_longer() {
     let times = Times { credential: Duration::from_millis(50), ..Times::default() };
-    let setting = Setting::with(Options { times, ..Options::default() }, |_| issued("1", None, Some("x"))).await;
+    let setting = Setting::with(Options { times, ..Options::default() }, |_| issued("1", None, Some("x")));
     setting.broker.enlist("tokyo", cluster(&setting.api));
     let request = Request::get("/clusters/fleet/tokyo/version").header("host", "127.0.0.1");
     let answer = setting.send(request.body(Full::default()).unwrap()).await;
@@ -67,8 +71,7 @@ async fn a_server_that_is_away_or_silent_is_named_with_the_cause() {
     let setting = Setting::with(Options { times, ..Options::default() }, |api| {
         api.accept_token("token-1");
         issued("1", None, Some("token-1"))
-    })
-    .await;
+    });
     assert_eq!(setting.get("/version").await.status(), StatusCode::OK);
     setting.api.hang();
     let answer = setting.get("/version").await;
@@ -83,7 +86,7 @@ async fn a_server_that_is_away_or_silent_is_named_with_the_cause() {
 
 #[tokio::test]
 async fn a_server_that_is_not_trusted_gets_no_request() {
-    let setting = Setting::with_token().await;
+    let setting = Setting::with_token();
     let other = credbroker_test_support::ApiServer::start(credbroker_test_support::Accepts::Tokens);
     let wrong = v1::Cluster { server: setting.api.url(), ..cluster(&other) };
     setting.broker.enlist("paris", wrong.clone());
@@ -96,7 +99,7 @@ async fn a_server_that_is_not_trusted_gets_no_request() {
 
 #[tokio::test]
 async fn errors_of_the_api_server_pass_as_they_are() {
-    let setting = Setting::with_token().await;
+    let setting = Setting::with_token();
     let answer = setting.get("/apis/example.com/v1/foos").await;
     assert_eq!(answer.status(), StatusCode::NOT_FOUND);
     assert!(!String::from_utf8_lossy(answer.body()).contains("credbroker"), "{answer:?}");
@@ -104,7 +107,7 @@ async fn errors_of_the_api_server_pass_as_they_are() {
 
 #[tokio::test]
 async fn what_two_programs_could_read_differently_is_not_forwarded() {
-    let setting = Setting::with_token().await;
+    let setting = Setting::with_token();
     for path in ["/api//v1/pods", "/api/v1/../../x", "/api/v1/pods?watch=true&watch=false"] {
         assert_eq!(setting.get(path).await.status(), StatusCode::BAD_REQUEST, "{path}");
     }

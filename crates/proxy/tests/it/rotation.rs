@@ -12,7 +12,7 @@ use crate::{
 
 #[tokio::test]
 async fn a_new_token_changes_nothing_but_the_next_request() {
-    let setting = Setting::with_token().await;
+    let setting = Setting::with_token();
     setting.api.accept_token("token-2");
     let mut watch = setting.watch().await;
     setting.get("/version").await;
@@ -43,8 +43,7 @@ async fn a_new_certificate_moves_new_requests_and_a_watch_lives_until_the_old_on
             api.issue_client_certificate("y", Duration::from_secs(3600)),
         ];
         issued("1", pairs.first(), None)
-    })
-    .await;
+    });
     let mut watch = setting.watch().await;
     setting.rotate(issued("2", pairs.get(1), None));
     let moved = async {
@@ -71,8 +70,7 @@ async fn idle_connections_of_an_old_certificate_are_closed_at_once() {
             api.issue_client_certificate("y", Duration::from_secs(3600)),
         ];
         issued("1", pairs.first(), None)
-    })
-    .await;
+    });
     setting.get("/version").await;
     setting.api.until_open(Some("x"), 1).await;
     setting.rotate(issued("2", pairs.get(1), None));
@@ -81,7 +79,7 @@ async fn idle_connections_of_an_old_certificate_are_closed_at_once() {
 
 /// The next credential comes when the first one is reported.
 async fn revoked() -> Setting {
-    let setting = Setting::with_token().await;
+    let setting = Setting::with_token();
     setting.api.accept_token("token-2");
     assert_eq!(setting.get("/version").await.status(), StatusCode::OK);
     setting.broker.issue_for_on_report("1", issued("2", None, Some("token-2")), cluster(&setting.api));
@@ -97,7 +95,8 @@ async fn after_a_401_the_request_is_sent_again_with_its_body() {
     let answer = setting.send(post(body.clone())).await;
     assert_eq!(answer.status(), StatusCode::CREATED);
     let seen = setting.api.requests();
-    let seen: Vec<_> = seen.iter().map(|seen| (seen.token.as_deref(), seen.status, seen.body == body)).collect();
+    let seen: Vec<_> =
+        seen.iter().map(|seen| (seen.token.as_deref(), seen.status, seen.body == body)).collect();
     assert_eq!(seen, [(Some("token-1"), 401, true), (Some("token-2"), 201, true)]);
     assert_eq!(setting.broker.reports(), ["1"]);
 }
@@ -115,7 +114,7 @@ async fn a_body_that_is_too_large_to_keep_is_sent_once_and_the_401_is_the_answer
 
 #[tokio::test]
 async fn a_401_that_stays_is_passed_on_as_it_is() {
-    let setting = Setting::with_token().await;
+    let setting = Setting::with_token();
     setting.api.revoke_token("token-1");
     let answer = setting.get("/version").await;
     assert_eq!(answer.status(), StatusCode::UNAUTHORIZED);

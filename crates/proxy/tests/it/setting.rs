@@ -78,19 +78,18 @@ pub(crate) type Client = SendRequest<Full<Bytes>>;
 
 impl Setting {
     /// With a token in place.
-    pub(crate) async fn with_token() -> Self {
+    pub(crate) fn with_token() -> Self {
         Self::new(|api| {
             api.accept_token("token-1");
             issued("1", None, Some("token-1"))
         })
-        .await
     }
 
-    pub(crate) async fn new(first: impl FnOnce(&ApiServer) -> v1::Credential) -> Self {
-        Self::with(Options::default(), first).await
+    pub(crate) fn new(first: impl FnOnce(&ApiServer) -> v1::Credential) -> Self {
+        Self::with(Options::default(), first)
     }
 
-    pub(crate) async fn with(options: Options, first: impl FnOnce(&ApiServer) -> v1::Credential) -> Self {
+    pub(crate) fn with(options: Options, first: impl FnOnce(&ApiServer) -> v1::Credential) -> Self {
         let api = ApiServer::start(Accepts::Either);
         let broker = FakeBroker::start();
         broker.hub_is_synced(true);
@@ -123,7 +122,9 @@ impl Setting {
         tokio::spawn(async move {
             let service = service_fn(move |request: Request<Incoming>| {
                 let (proxy, caller) = (Arc::clone(&proxy), Arc::clone(&caller));
-                async move { Ok::<Response<AnswerBody>, std::convert::Infallible>(proxy.answer(&caller, request).await) }
+                async move {
+                    Ok::<Response<AnswerBody>, std::convert::Infallible>(proxy.answer(&caller, request).await)
+                }
             });
             let server = hyper::server::conn::http1::Builder::new();
             // A client that goes away does not fail the listener.
@@ -168,7 +169,10 @@ pub(crate) fn cluster(api: &ApiServer) -> v1::Cluster {
 
 /// A request to the target `fleet/paris`.
 pub(crate) fn get(path: &str) -> Request<Full<Bytes>> {
-    Request::get(format!("/clusters/fleet/paris{path}")).header("host", "127.0.0.1").body(Full::default()).unwrap()
+    Request::get(format!("/clusters/fleet/paris{path}"))
+        .header("host", "127.0.0.1")
+        .body(Full::default())
+        .unwrap()
 }
 
 /// A watch in which something happens when a test says so.

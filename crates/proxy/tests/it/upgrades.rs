@@ -36,7 +36,7 @@ async fn tunnel(setting: &Setting, protocol: &str) -> TokioIo<Upgraded> {
 
 #[tokio::test]
 async fn a_tunnel_carries_bytes_in_both_directions_until_both_ends_are_closed() {
-    let setting = Setting::with_token().await;
+    let setting = Setting::with_token();
     for protocol in ["websocket", "SPDY/3.1"] {
         let mut tunnel = tunnel(&setting, protocol).await;
         let sent = vec![7; 300_000];
@@ -60,7 +60,7 @@ async fn a_tunnel_carries_bytes_in_both_directions_until_both_ends_are_closed() 
 
 #[tokio::test]
 async fn an_upgrade_that_the_server_refuses_is_an_ordinary_answer_on_a_connection_that_ends() {
-    let setting = Setting::with_token().await;
+    let setting = Setting::with_token();
     setting.api.revoke_token("token-1");
     let mut client = setting.connect().await;
     let answer = timeout(SOON, client.send_request(exec("websocket"))).await.expect("an answer").unwrap();
@@ -70,13 +70,14 @@ async fn an_upgrade_that_the_server_refuses_is_an_ordinary_answer_on_a_connectio
     // The connection of the client is one of HTTP still.
     setting.api.accept_token("token-1");
     client.ready().await.unwrap();
-    let answer = timeout(SOON, client.send_request(crate::setting::get("/version"))).await.expect("an answer");
+    let answer =
+        timeout(SOON, client.send_request(crate::setting::get("/version"))).await.expect("an answer");
     assert_eq!(answer.unwrap().status(), StatusCode::OK);
 }
 
 #[tokio::test]
 async fn a_tunnel_of_a_caller_that_loses_its_right_ends() {
-    let setting = Setting::with_token().await;
+    let setting = Setting::with_token();
     let mut tunnel = tunnel(&setting, "websocket").await;
     setting.rights.deny("/clusters/fleet/paris");
     let end = timeout(SOON, tunnel.read_to_end(&mut Vec::new())).await.expect("an end");
@@ -91,8 +92,7 @@ async fn a_tunnel_has_its_time_when_the_proxy_ends() {
     let setting = Setting::with(Options { times, ..Options::default() }, |api| {
         api.accept_token("token-1");
         issued("1", None, Some("token-1"))
-    })
-    .await;
+    });
     let mut tunnel = tunnel(&setting, "websocket").await;
     let drain = setting.proxy.drain();
     let use_it = async {

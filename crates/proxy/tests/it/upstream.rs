@@ -61,7 +61,7 @@ async fn forgetful(requests: Arc<AtomicUsize>) -> v1::Cluster {
 
 #[tokio::test]
 async fn only_what_changes_nothing_is_sent_again_after_a_connection_was_lost() {
-    let setting = Setting::with_token().await;
+    let setting = Setting::with_token();
     let requests = Arc::new(AtomicUsize::new(0));
     let cluster = forgetful(Arc::clone(&requests)).await;
     setting.broker.enlist("paris", cluster.clone());
