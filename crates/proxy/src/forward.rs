@@ -67,7 +67,7 @@ pub struct Times {
     pub connect: Duration,
     /// From a request to the headers of its answer. A watch and other requests that last have no limit.
     pub answer: Duration,
-    /// What tunnels, and streams that are no watches, have when the proxy ends.
+    /// What tunnels, and streams other than watches, have when the proxy ends.
     pub drain: Duration,
 }
 
