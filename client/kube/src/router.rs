@@ -45,7 +45,7 @@ pub enum EndpointError {
 pub struct EndpointRouter<B> {
     endpoints: Arc<Endpoints<B>>,
     /// Leaves an old endpoint also while there are no requests. Ends with the last clone.
-    _follower: Arc<AbortOnDropHandle<()>>,
+    follower: Arc<AbortOnDropHandle<()>>,
 }
 
 struct Endpoints<B> {
@@ -75,7 +75,7 @@ impl<B: RequestBody> EndpointRouter<B> {
         let endpoints = Arc::new(Endpoints { source, config, ends, current: Mutex::default() });
         #[expect(clippy::disallowed_methods, reason = "ends with the last clone of the client")]
         let follower = tokio::spawn(follow(follows, Arc::downgrade(&endpoints)));
-        Self { endpoints, _follower: Arc::new(AbortOnDropHandle::new(follower)) }
+        Self { endpoints, follower: Arc::new(AbortOnDropHandle::new(follower)) }
     }
 }
 
@@ -199,7 +199,7 @@ fn copy<B: RequestBody>(request: &Request<B>) -> Option<Request<B>> {
 
 impl<B> Clone for EndpointRouter<B> {
     fn clone(&self) -> Self {
-        Self { endpoints: Arc::clone(&self.endpoints), _follower: Arc::clone(&self._follower) }
+        Self { endpoints: Arc::clone(&self.endpoints), follower: Arc::clone(&self.follower) }
     }
 }
 

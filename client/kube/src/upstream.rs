@@ -1,4 +1,4 @@
-//! Connections to a cluster for credbroker's proxy, which is no client of kube.
+//! Connections to a cluster for credbroker's proxy, which does not use kube's client.
 
 use std::time::Duration;
 

@@ -67,7 +67,7 @@ pub fn is_replaced(error: &(dyn Error + 'static)) -> bool {
     while let Some(error) = next {
         // The source of an I/O error is that of what is in it.
         let inner = error.downcast_ref().and_then(io::Error::get_ref);
-        if inner.is_some_and(|inner| inner.is::<Replaced>()) {
+        if inner.is_some_and(<dyn Error + Send + Sync>::is::<Replaced>) {
             return true;
         }
         next = error.source();

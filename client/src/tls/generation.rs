@@ -102,7 +102,7 @@ impl IdentityGenerations {
             current.closing.cancel();
         } else {
             // Those that nothing uses need no deadline. Their number would grow with each rotation.
-            draining.retain(|generation| generation.is_in_use());
+            draining.retain(IdentityGeneration::is_in_use);
             draining.push(Arc::clone(&current));
             let close = close_later(Arc::downgrade(self), current, turn, self.settings.drain);
             #[expect(clippy::disallowed_methods, reason = "ends at the drain deadline")]
@@ -164,7 +164,7 @@ async fn expired(expiry: Option<Expiry>, generation: &Weak<IdentityGeneration>) 
         if generation.strong_count() <= 1 || expiry.is_some_and(|expiry| !expiry.is_after(now)) {
             return;
         }
-        // A timer stands still during suspend, so it only says when to look.
+        // A timer does not count suspend, so it only says when to look.
         sleep(expiry.map_or(LOOK, |expiry| expiry.left(now).min(LOOK))).await;
     }
 }

@@ -126,10 +126,14 @@ impl Exchanges {
         if endings.is_empty() {
             return;
         }
-        endings.iter().for_each(|ending| ending.asked.cancel());
+        for ending in &endings {
+            ending.asked.cancel();
+        }
         self.tasks.spawn(async move {
             sleep(grace).await;
-            endings.iter().for_each(|ending| ending.cut.cancel());
+            for ending in &endings {
+                ending.cut.cancel();
+            }
         });
     }
 
@@ -147,6 +151,10 @@ impl Exchanges {
     /// Whether a request to `target` is open.
     pub(crate) fn is_used(&self, target: &KnownTarget) -> bool {
         self.open().of_targets.contains_key(target)
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        *self.count.borrow()
     }
 
     /// The open requests by target.

@@ -5,6 +5,7 @@ use std::{error::Error, time::Duration};
 use credbroker_client::{AuthenticateError, tls::SendError};
 use credbroker_kube::EndpointError;
 use http::StatusCode;
+use hyper_util::client::legacy;
 
 use crate::{status::Refused, target::KnownTarget};
 
@@ -13,8 +14,12 @@ const CAUSES: usize = 6;
 
 /// The broker has no credential: 503 with its reason.
 pub(crate) fn no_credential(target: &KnownTarget, error: &credbroker_client::Error) -> Refused {
-    let refused =
-        Refused::new(StatusCode::SERVICE_UNAVAILABLE, format!("no credential for {target}: {}", text(error)));
+    let cause = text(error);
+    // The cause of some errors begins with what it is about.
+    let cause = cause.strip_prefix("credbroker: ").unwrap_or(&cause);
+    let cause = cause.strip_prefix(&format!("{target}: ")).unwrap_or(cause);
+    let message = format!("no credential for {target}: {cause}");
+    let refused = Refused::new(StatusCode::SERVICE_UNAVAILABLE, message);
     let refused = refused.retry_after(error.retry_after().unwrap_or(Duration::from_secs(1)));
     match error.reason() {
         Some(reason) => refused.because(reason.name()),
@@ -69,7 +74,10 @@ fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn 
 /// The error and its causes, each once.
 fn text(error: &(dyn Error + 'static)) -> String {
     let mut text = String::new();
-    for cause in chain(error).take(CAUSES).map(ToString::to_string) {
+    // What only says that a request failed is left out, unless nothing else is known.
+    let is_plain = |error: &(dyn Error + 'static)| error.is::<SendError>() || error.is::<legacy::Error>();
+    let causes = chain(error).filter(|error| error.source().is_none() || !is_plain(*error));
+    for cause in causes.take(CAUSES).map(ToString::to_string) {
         if text.is_empty() {
             text = cause;
         } else if !text.contains(&cause) {

@@ -28,10 +28,6 @@ use crate::{
     upgrade::tunnel,
 };
 
-/// How long a request waits for a credential.
-const CREDENTIAL: Duration = Duration::from_secs(10);
-/// From a request to the headers of its answer. A watch and other requests that last have no limit.
-const ANSWER: Duration = Duration::from_secs(60);
 /// Most bytes of a body. The API server takes 3 MiB.
 const BODY: u64 = 4 * 1024 * 1024;
 
@@ -44,6 +40,7 @@ pub struct Proxy {
     records: Arc<dyn Records>,
     clock: Arc<dyn Clock>,
     budget: Budget,
+    times: Times,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -57,24 +54,56 @@ pub struct Options {
     pub records: Arc<dyn Records>,
     /// Measures durations.
     pub clock: Arc<dyn Clock>,
+    /// How long things may take.
+    pub times: Times,
+}
+
+/// How long things may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// How long a request waits for a credential.
+    pub credential: Duration,
+    /// To make a connection, TLS included.
+    pub connect: Duration,
+    /// From a request to the headers of its answer. A watch and other requests that last have no limit.
+    pub answer: Duration,
+    /// What tunnels, and streams other than watches, have when the proxy ends.
+    pub drain: Duration,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Self {
+            credential: Duration::from_secs(10),
+            connect: Duration::from_secs(10),
+            answer: Duration::from_secs(60),
+            drain: Duration::from_secs(10),
+        }
+    }
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { limits: Limits::default(), records: Arc::new(NoRecords), clock: Arc::new(SystemClock) }
+        Self {
+            limits: Limits::default(),
+            records: Arc::new(NoRecords),
+            clock: Arc::new(SystemClock),
+            times: Times::default(),
+        }
     }
 }
 
 impl Proxy {
     /// Forwards to the targets of `broker` what `rights` allow.
     pub fn new(broker: Broker, rights: Arc<dyn Rights>, options: Options) -> Arc<Self> {
-        let Options { limits, records, clock } = options;
+        let Options { limits, records, clock, times } = options;
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        let targets = Arc::new(Targets::new(broker));
+        let targets = Arc::new(Targets::new(broker, times.connect));
         let exchanges = Arc::new(Exchanges::new(limits, tasks.clone()));
         tasks.spawn(drain::follow_rights(Arc::clone(&exchanges), Arc::clone(&rights), stop.clone()));
         tasks.spawn(drain::follow_targets(Arc::clone(&exchanges), Arc::clone(&targets), stop.clone()));
-        Arc::new(Self { targets, exchanges, rights, records, clock, budget: Budget::default(), tasks, stop })
+        let budget = Budget::default();
+        Arc::new(Self { targets, exchanges, rights, records, clock, budget, times, tasks, stop })
     }
 
     /// The targets that `caller` may use.
@@ -96,6 +125,11 @@ impl Proxy {
         Ok(self.rights.rule(caller, &target))
     }
 
+    /// How many requests are open.
+    pub fn open_requests(&self) -> usize {
+        self.exchanges.count()
+    }
+
     /// The open requests, by target.
     pub fn open(&self) -> Vec<(Arc<KnownTarget>, usize)> {
         self.exchanges.by_target()
@@ -104,7 +138,7 @@ impl Proxy {
     /// Ends all requests: watches between two events, tunnels and the rest after ten seconds. Requests that begin
     /// meanwhile are answered if they are short.
     pub async fn drain(&self) {
-        drain::drain(&self.exchanges).await;
+        drain::drain(&self.exchanges, self.times.drain).await;
     }
 
     /// The answer to one request. The proxy's own errors are `Status` objects.
@@ -147,7 +181,7 @@ impl Proxy {
         if !may_use() {
             return Err(Refused::target());
         }
-        let used = self.targets.open(&target, |known| self.exchanges.is_used(known))?;
+        let used = self.used(&target)?;
         let client = protocol.map(|_| hyper::upgrade::on(&mut request));
         let is_watch = address.attributes().verb == "watch" && protocol.is_none();
 
@@ -167,7 +201,7 @@ impl Proxy {
         *upstream.headers_mut() = headers::for_upstream(head.headers, pending.audit_id(), protocol.is_some());
 
         let cut = exchange.parties.ending.cut.clone();
-        let answer = used.answer(upstream, protocol.is_some(), is_long);
+        let answer = used.answer(upstream, protocol.is_some(), is_long, self.times);
         let answer = tokio::select! {
             answer = answer => answer,
             () = cut.cancelled() => Err(ended()),
@@ -179,8 +213,8 @@ impl Proxy {
         })?;
         progress.forget();
         let sent = response.extensions_mut().remove::<SentWith>();
-        let sent = sent.as_ref().map(|SentWith(credential)| &**credential);
-        let generation = sent.map(credbroker_client::Credential::generation);
+        let sent = sent.as_ref().map(|SentWith(credential)| credential);
+        let generation = sent.map(|credential| credential.generation());
         pending.answered(response.status().as_u16(), generation);
         let server = sent.and_then(|credential| credential.cluster()?.server.parse().ok());
         let status = response.status();
@@ -188,7 +222,20 @@ impl Proxy {
         Ok(Answered { response, exchange, used, is_long, is_watch, client: client.zip(protocol) })
     }
 
-    /// Hands the answer to the client, and the streams to whoever carries them.
+    /// The target with its credential and connections.
+    fn used(&self, target: &Arc<KnownTarget>) -> Result<Arc<UsedTarget>, Refused> {
+        self.targets.open(
+            target,
+            |known| self.exchanges.is_used(known),
+            |used| {
+                let withdrawals = used.source.withdrawals();
+                let (exchanges, known) = (Arc::clone(&self.exchanges), Arc::clone(&used.known));
+                self.tasks.spawn(drain::follow_credential(exchanges, known, withdrawals, self.stop.clone()));
+            },
+        )
+    }
+
+    /// Hands the answer to the client, and the streams to the tasks that carry them.
     fn pass_on(&self, answered: Answered, mut pending: Pending) -> Response<AnswerBody> {
         let Answered { response, exchange, used, is_long, is_watch, client } = answered;
         let mut answer = Response::new(AnswerBody::empty());
@@ -233,9 +280,10 @@ impl UsedTarget {
         request: Request<RequestBody>,
         is_upgrade: bool,
         is_long: bool,
+        times: Times,
     ) -> Result<Response<ResponseBody>, Refused> {
         if self.source.current().is_none() {
-            let ready = self.source.ready_within(CREDENTIAL).await;
+            let ready = self.source.ready_within(times.credential).await;
             ready.map_err(|error| no_credential(&self.known, &error))?;
         }
         let router = if is_upgrade { &self.tunnels } else { &self.requests };
@@ -243,8 +291,8 @@ impl UsedTarget {
         if is_long {
             return sent.await;
         }
-        timeout(ANSWER, sent).await.unwrap_or_else(|_elapsed| {
-            let message = format!("{} did not answer within {ANSWER:?}", self.known);
+        timeout(times.answer, sent).await.unwrap_or_else(|_elapsed| {
+            let message = format!("{} did not answer within {:?}", self.known, times.answer);
             Err(Refused::new(StatusCode::GATEWAY_TIMEOUT, message))
         })
     }

@@ -4,7 +4,11 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use credbroker_observe::clock::Clock;
+use credbroker_observe::{
+    audit::{Audit, Fields, RequestOutcome, milliseconds},
+    clock::Clock,
+    metrics::Proxied,
+};
 use credbroker_request_info::RequestInfo;
 
 use crate::{caller::Caller, request_body::Progress, status::Refused, target::KnownTarget};
@@ -21,7 +25,7 @@ pub struct RequestRecord {
     pub caller: Arc<Caller>,
     /// Where it went. `None`: the target does not exist, or is not for the caller.
     pub target: Option<Arc<KnownTarget>>,
-    /// What it does. `None`: it was refused before that was known.
+    /// What it does, without selectors. `None`: it was refused before that was known.
     pub attributes: Option<Arc<RequestInfo>>,
     /// The status of the answer. `None`: the caller went away before there was one.
     pub status: Option<u16>,
@@ -56,6 +60,85 @@ pub enum Phase {
 pub trait Records: fmt::Debug + Send + Sync + 'static {
     /// Takes one.
     fn push(&self, record: RequestRecord);
+}
+
+/// Writes audit records, and counts.
+#[derive(Debug)]
+pub struct Observed {
+    /// Where records go.
+    pub audit: Audit,
+    /// What is counted.
+    pub counts: Arc<Proxied>,
+}
+
+impl Records for Observed {
+    fn push(&self, record: RequestRecord) {
+        if record.phase != Phase::Begin {
+            let is_upgraded = record.upgraded.is_some();
+            let verb = record.attributes.as_ref().map_or("", |attributes| &*attributes.verb);
+            let verb = if is_upgraded { "connect" } else { verb };
+            let took = (record.phase == Phase::Whole).then_some(record.took);
+            self.counts.ended(verb, record.status.unwrap_or_default(), (record.up, record.down), took);
+        }
+        // Callers whose uid is not known share a budget.
+        let uid = record.caller.principal.uid.unwrap_or(u32::MAX);
+        self.audit.request(uid, record.outcome(), record.fields());
+    }
+}
+
+impl RequestRecord {
+    /// As access rules see it: an error of the API server is an answer.
+    fn outcome(&self) -> RequestOutcome {
+        match (self.reason, self.status) {
+            (None, Some(_)) => RequestOutcome::Allowed,
+            (Some(_), Some(403)) => RequestOutcome::Denied,
+            _ => RequestOutcome::Failed,
+        }
+    }
+
+    /// What a line of the audit file has.
+    fn fields(&self) -> Fields {
+        let principal = &self.caller.principal;
+        let phase = match self.phase {
+            Phase::Whole => None,
+            Phase::Begin => Some("begin".into()),
+            Phase::End => Some("end".into()),
+        };
+        let mut fields: Fields = vec![
+            ("phase", phase),
+            ("audit_id", Some((*self.audit_id).into())),
+            ("listener", Some((*principal.listener).into())),
+            ("uid", principal.uid.map(Into::into)),
+            ("gid", principal.gid.map(Into::into)),
+            ("pid", self.caller.pid.map(Into::into)),
+            ("target", self.target.as_ref().map(|target| target.in_records().into())),
+        ];
+        if let Some(attributes) = &self.attributes {
+            let text = |text: &str| (!text.is_empty()).then(|| text.into());
+            fields.extend([
+                ("verb", text(&attributes.verb)),
+                ("group", text(&attributes.api_group)),
+                ("version", text(&attributes.api_version)),
+                ("resource", text(&attributes.resource)),
+                ("subresource", text(&attributes.subresource)),
+                ("namespace", text(&attributes.namespace)),
+                ("name", text(&attributes.name)),
+                ("path", text(&attributes.path)),
+            ]);
+        }
+        let is_over = self.phase != Phase::Begin;
+        fields.extend([
+            ("status", self.status.map(Into::into)),
+            ("reason", self.reason.map(Into::into)),
+            ("generation", self.generation.as_deref().map(Into::into)),
+            ("upgraded", self.upgraded.map(Into::into)),
+            ("bytes_up", is_over.then(|| self.up.into())),
+            ("bytes_down", is_over.then(|| self.down.into())),
+            ("cut", self.is_cut.then_some(true.into())),
+            ("duration_ms", Some(milliseconds(self.took))),
+        ]);
+        fields
+    }
 }
 
 /// Takes none.
@@ -109,7 +192,10 @@ impl Pending {
     /// It was read, and goes there.
     pub(crate) fn goes_to(&mut self, target: &Arc<KnownTarget>, attributes: &RequestInfo) {
         self.record.target = Some(Arc::clone(target));
-        self.record.attributes = Some(Arc::new(attributes.clone()));
+        // Selectors are values of the query.
+        let (field_selector, label_selector) = (String::new(), String::new());
+        self.record.attributes =
+            Some(Arc::new(RequestInfo { field_selector, label_selector, ..attributes.clone() }));
     }
 
     /// Its body is being read.
@@ -145,6 +231,8 @@ impl Pending {
     /// The bytes of a tunnel.
     pub(crate) fn carried(&mut self, up: u64, down: u64) {
         (self.record.up, self.record.down) = (up, down);
+        // The request itself had no body.
+        self.progress = None;
     }
 
     pub(crate) fn cut(&mut self) {

@@ -39,7 +39,7 @@ struct Shared(Mutex<State>);
 struct State {
     incoming: Incoming,
     kept: Vec<Bytes>,
-    /// Bytes in `kept`. `None`: nothing is kept any more.
+    /// Bytes in `kept`. `None`: nothing is kept from now on.
     keeps: Option<usize>,
     budget: Budget,
     /// Handles that were begun.
@@ -83,7 +83,7 @@ impl credbroker_kube::RequestBody for RequestBody {
     fn again(&self) -> Option<Self> {
         // This handle may have been begun. The other one begins with what is kept.
         self.shared.state().keeps?;
-        let hint = self.hint.clone();
+        let hint = self.hint;
         Some(Self { shared: Arc::clone(&self.shared), turn: None, next: 0, hint, is_empty: self.is_empty })
     }
 
@@ -211,7 +211,7 @@ impl Body for RequestBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        if self.next == 0 { self.hint.clone() } else { SizeHint::default() }
+        if self.next == 0 { self.hint } else { SizeHint::default() }
     }
 }
 

@@ -28,8 +28,6 @@ pub(crate) const SWEEP: Duration = Duration::from_secs(60);
 const IDLE_SWEEPS: u32 = 5;
 /// Targets that have a credential and connections at a time.
 const USED: usize = 2_000;
-/// How long it may take to make a connection, TLS included.
-const CONNECT: Duration = Duration::from_secs(10);
 /// Connections of one target that are kept without a request.
 const KEPT: usize = 64;
 /// Digits of a context's digest that are in a path. The digest is over its file and all that the context means.
@@ -77,6 +75,16 @@ impl KnownTarget {
     }
 }
 
+impl KnownTarget {
+    /// As the records of the broker name it.
+    pub(crate) fn in_records(&self) -> String {
+        match self {
+            Self::Cluster { profile, .. } => format!("clusterprofile/{profile}"),
+            Self::Context { name, .. } => format!("context/{name}"),
+        }
+    }
+}
+
 /// For messages: `cluster fleet/paris` or `context prod`.
 impl fmt::Display for KnownTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -110,6 +118,8 @@ fn slug(name: &str) -> String {
 pub(crate) struct Targets {
     broker: Broker,
     clusters: Clusters,
+    /// How long it may take to make a connection.
+    connect: Duration,
     used: Mutex<HashMap<KnownTarget, Arc<UsedTarget>>>,
 }
 
@@ -128,9 +138,9 @@ pub(crate) struct UsedTarget {
 
 impl Targets {
     /// Follows what the broker knows. Needs a tokio runtime.
-    pub(crate) fn new(broker: Broker) -> Self {
+    pub(crate) fn new(broker: Broker, connect: Duration) -> Self {
         let clusters = broker.clusters_and_contexts();
-        Self { broker, clusters, used: Mutex::default() }
+        Self { broker, clusters, connect, used: Mutex::default() }
     }
 
     /// The target of that name.
@@ -229,11 +239,13 @@ impl Targets {
         }
     }
 
-    /// The target with its credential and connections. `is_used` says whether it has an open request.
+    /// The target with its credential and connections. `is_used` says whether it has an open request; `begin` is called
+    /// if it was not used before.
     pub(crate) fn open(
         &self,
         known: &Arc<KnownTarget>,
         is_used: impl Fn(&KnownTarget) -> bool,
+        begin: impl FnOnce(&UsedTarget),
     ) -> Result<Arc<UsedTarget>, Refused> {
         let mut used = self.used();
         if let Some(target) = used.get(&**known) {
@@ -245,11 +257,14 @@ impl Targets {
             let oldest = idle.max_by_key(|target| target.idle.load(Ordering::Relaxed));
             let Some(oldest) = oldest.map(|target| Arc::clone(&target.known)) else {
                 let message = format!("{USED} targets are in use");
-                return Err(Refused::new(StatusCode::TOO_MANY_REQUESTS, message).retry_after(SWEEP / 60));
+                return Err(
+                    Refused::new(StatusCode::TOO_MANY_REQUESTS, message).retry_after(Duration::from_secs(1))
+                );
             };
             used.remove(&*oldest);
         }
-        let target = Arc::new(UsedTarget::new(&self.broker, known)?);
+        let target = Arc::new(UsedTarget::new(&self.broker, known, self.connect)?);
+        begin(&target);
         used.insert((**known).clone(), Arc::clone(&target));
         Ok(target)
     }
@@ -273,10 +288,10 @@ impl Targets {
 }
 
 impl UsedTarget {
-    fn new(broker: &Broker, known: &Arc<KnownTarget>) -> Result<Self, Refused> {
+    fn new(broker: &Broker, known: &Arc<KnownTarget>, connect: Duration) -> Result<Self, Refused> {
         let source = broker.source(known.reference());
         let ends = CancellationToken::new();
-        let upstream = |idle| Upstream { drain: Drain::Natural, connect: CONNECT, idle, ends: ends.clone() };
+        let upstream = |idle| Upstream { drain: Drain::Natural, connect, idle, ends: ends.clone() };
         let router = |idle| {
             let router = upstream(idle).to(source.clone());
             router.map_err(|error| Refused::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))

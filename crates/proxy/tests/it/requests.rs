@@ -6,7 +6,7 @@ use crate::setting::Setting;
 
 #[tokio::test]
 async fn a_request_is_forwarded_with_the_credential_of_its_target() {
-    let setting = Setting::with_token().await;
+    let setting = Setting::with_token();
     let answer = setting.get("/version").await;
     assert_eq!(answer.status(), StatusCode::OK, "{answer:?}");
     let seen = setting.api.requests().pop().unwrap();

@@ -7,17 +7,15 @@ use std::{
 };
 
 use bytes::Bytes;
-use credbroker_client::ClusterProfileRef;
 use credbroker_plugin::access::Principal;
 use credbroker_proto::v1;
-use credbroker_proxy::{
-    AnswerBody, Caller, KnownTarget, Limits, Options, Proxy, Records, RequestRecord, Rights,
-};
+use credbroker_proxy::{AnswerBody, Caller, KnownTarget, Options, Proxy, Records, RequestRecord, Rights};
 use credbroker_test_support::{Accepts, ApiServer};
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use hyper::{body::Incoming, client::conn::http1::SendRequest, service::service_fn};
 use hyper_util::rt::TokioIo;
+use serde_json::Value;
 use tokio::{net::UnixStream, sync::watch, time::timeout};
 
 use crate::broker::{FakeBroker, issued};
@@ -80,23 +78,25 @@ pub(crate) type Client = SendRequest<Full<Bytes>>;
 
 impl Setting {
     /// With a token in place.
-    pub(crate) async fn with_token() -> Self {
+    pub(crate) fn with_token() -> Self {
         Self::new(|api| {
             api.accept_token("token-1");
             issued("1", None, Some("token-1"))
         })
-        .await
     }
 
-    pub(crate) async fn new(first: impl FnOnce(&ApiServer) -> v1::Credential) -> Self {
+    pub(crate) fn new(first: impl FnOnce(&ApiServer) -> v1::Credential) -> Self {
+        Self::with(Options::default(), first)
+    }
+
+    pub(crate) fn with(options: Options, first: impl FnOnce(&ApiServer) -> v1::Credential) -> Self {
         let api = ApiServer::start(Accepts::Either);
         let broker = FakeBroker::start();
         broker.hub_is_synced(true);
         broker.enlist("paris", cluster(&api));
         broker.issue_for("paris", first(&api), cluster(&api));
         let (rights, records) = (Arc::<SomeRights>::default(), Arc::<Kept>::default());
-        let options =
-            Options { limits: Limits::default(), records: Arc::clone(&records) as _, ..Options::default() };
+        let options = Options { records: Arc::clone(&records) as _, ..options };
         let proxy = Proxy::new(broker.to(), Arc::clone(&rights) as _, options);
         let principal = Principal { uid: Some(1000), listener: "agents".into(), ..Principal::default() };
         let caller = Arc::new(Caller { principal, pid: None, rule: None });
@@ -143,6 +143,17 @@ impl Setting {
         timeout(SOON, answer).await.expect("an answer")
     }
 
+    /// The head of the answer to a watch, and its body.
+    pub(crate) async fn watch(&self) -> Incoming {
+        self.begin(get(WATCH)).await.into_body()
+    }
+
+    /// The head of the answer to a request.
+    pub(crate) async fn begin(&self, request: Request<Full<Bytes>>) -> Response<Incoming> {
+        let mut client = self.connect().await;
+        timeout(SOON, client.send_request(request)).await.expect("an answer").unwrap()
+    }
+
     pub(crate) async fn get(&self, path: &str) -> Response<Bytes> {
         self.send(get(path)).await
     }
@@ -164,7 +175,32 @@ pub(crate) fn get(path: &str) -> Request<Full<Bytes>> {
         .unwrap()
 }
 
-/// The name of the target.
-pub(crate) fn paris() -> ClusterProfileRef {
-    ClusterProfileRef::new("fleet", "paris")
+/// A watch in which something happens when a test says so.
+pub(crate) const WATCH: &str =
+    "/apis/multicluster.x-k8s.io/v1alpha1/namespaces/fleet/clusterprofiles?watch=true";
+
+/// A request with a body to the same target.
+pub(crate) fn post(body: impl Into<Bytes>) -> Request<Full<Bytes>> {
+    Request::post("/clusters/fleet/paris/apis/authentication.k8s.io/v1/selfsubjectreviews")
+        .header("host", "127.0.0.1")
+        .body(Full::from(body.into()))
+        .unwrap()
+}
+
+/// The object that the proxy answers instead of an API server.
+pub(crate) fn status(answer: &Response<Bytes>) -> Value {
+    let status: Value = serde_json::from_slice(answer.body()).unwrap_or_else(|_| panic!("{answer:?}"));
+    assert_eq!((&status["kind"], &status["code"]), (&"Status".into(), &answer.status().as_u16().into()));
+    status
+}
+
+/// The next piece of a body. `None`: it has ended as it should.
+pub(crate) async fn next(body: &mut Incoming) -> Option<Bytes> {
+    let frame = timeout(SOON, body.frame()).await.expect("news");
+    frame.map(|frame| frame.expect("no error").into_data().expect("data"))
+}
+
+/// Reads the rest of a body that ends as it should.
+pub(crate) async fn rest(body: Incoming) -> Result<Bytes, hyper::Error> {
+    Ok(timeout(SOON, body.collect()).await.expect("an end")?.to_bytes())
 }
