@@ -31,6 +31,7 @@ use crate::{
     owner::{OwnerError, owner},
     path::TargetName,
     status::Refused,
+    target::KnownTarget,
     tls::{AuthorityError, Leaf, server_config},
 };
 
@@ -56,6 +57,9 @@ pub trait Serve: Send + Sync + 'static {
         caller: &Caller,
         target: &TargetName,
     ) -> impl Future<Output = Result<Option<Arc<str>>, Refused>> + Send;
+
+    /// The targets that `caller` may use: the name of each, and the path that its requests begin with.
+    fn targets(&self, caller: &Caller) -> Vec<(String, String)>;
 }
 
 impl Serve for Proxy {
@@ -71,6 +75,18 @@ impl Serve for Proxy {
 
     async fn rule(&self, caller: &Caller, target: &TargetName) -> Result<Option<Arc<str>>, Refused> {
         Self::rule(self, caller, target).await
+    }
+
+    fn targets(&self, caller: &Caller) -> Vec<(String, String)> {
+        let named = |target: KnownTarget| {
+            let path = target.path();
+            let name = match target {
+                KnownTarget::Cluster { profile, .. } => profile.to_string(),
+                KnownTarget::Context { name, .. } => name,
+            };
+            (name, path)
+        };
+        Self::targets(self, caller).into_iter().map(named).collect()
     }
 }
 

@@ -1,10 +1,12 @@
 //! Listener U: a Unix socket for containers and sandboxes. The kernel says who connects.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
-use http::Request;
-use http_body_util::Either;
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, header};
+use http_body_util::{Either, Full as Whole};
 use hyper::body::Incoming;
+use serde::Serialize;
 use tokio::net::UnixStream;
 use tracing::debug;
 
@@ -48,7 +50,40 @@ impl<S: Serve> Handler<S> for Socket<S> {
         if let Err(why) = SITE.check(request.method(), request.uri(), request.headers()) {
             return refused::<S>(why);
         }
+        if request.method() == Method::GET && request.uri().path() == "/" {
+            return self.list().map(Either::Left);
+        }
         let answer = Arc::clone(&self.serve).answer(Arc::clone(&self.caller), request);
         answer.await.map(Either::Right)
     }
+}
+
+impl<S: Serve> Socket<S> {
+    /// What a bridge asks for: the targets, and the network of this process, so that it can tell whether it is in another one.
+    fn list(&self) -> Response<Whole<Bytes>> {
+        let targets = self.serve.targets(&self.caller);
+        let targets = targets.iter().map(|(name, path)| Target { name, path }).collect();
+        let network = std::fs::read_link("/proc/self/ns/net").ok();
+        let network = network.as_deref().and_then(Path::to_str);
+        // Text, which JSON can always have.
+        let body = serde_json::to_vec(&List { targets, network }).unwrap_or_default();
+        let mut response = Response::new(Whole::from(body));
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        response
+    }
+}
+
+#[derive(Serialize)]
+struct List<'a> {
+    targets: Vec<Target<'a>>,
+    /// The network namespace, as `/proc` names it. `None`: it is not known.
+    network: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Target<'a> {
+    name: &'a str,
+    path: &'a str,
 }

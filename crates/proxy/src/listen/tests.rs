@@ -61,6 +61,10 @@ impl Serve for Stub {
     async fn rule(&self, _: &Caller, target: &TargetName) -> Result<Option<Arc<str>>, Refused> {
         if target.to_string() == TARGET { Ok(Some("agents".into())) } else { Err(Refused::target()) }
     }
+
+    fn targets(&self, _: &Caller) -> Vec<(String, String)> {
+        vec![("fleet/prod".to_owned(), TARGET.to_owned())]
+    }
 }
 
 struct Test {
@@ -317,6 +321,19 @@ async fn a_socket_knows_its_peer_and_refuses_browsers_too() {
     stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
     let answer = answer(&mut stream).await;
     assert!(!answer.as_bytes().starts_with(&[0]), "HTTP/2 is not served: {answer:?}");
+}
+
+#[tokio::test]
+async fn a_socket_lists_the_targets_and_names_the_network_of_the_proxy() {
+    let test = Test::start();
+    let listed = test.at_socket("s", "GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
+    let (_, body) = listed.split_once("\r\n\r\n").unwrap();
+    let network = std::fs::read_link("/proc/self/ns/net").unwrap();
+    let expected = serde_json::json!({
+        "targets": [{"name": "fleet/prod", "path": TARGET}],
+        "network": network.to_str().unwrap(),
+    });
+    assert_eq!(serde_json::from_str::<serde_json::Value>(body).unwrap(), expected);
 }
 
 #[tokio::test]
