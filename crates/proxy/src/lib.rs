@@ -10,6 +10,8 @@ mod handle;
 pub mod headers;
 mod listen;
 pub mod path;
+#[cfg(test)]
+mod property;
 pub mod status;
 mod target;
 mod tls;

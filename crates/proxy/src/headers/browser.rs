@@ -55,13 +55,16 @@ impl Site {
         let Some(Some(host)) = hosts.first().cloned() else {
             return Err(Refused::bad_request("the request names no host"));
         };
-        let is_ours = |host: &Authority| {
-            let port = host.port_u16().unwrap_or(if self.scheme == "https" { 443 } else { 80 });
-            LOOPBACK.iter().any(|name| host.host().eq_ignore_ascii_case(name))
-                && self.port.is_none_or(|ours| ours == port)
-                && !host.as_str().contains('@')
-        };
-        if hosts.iter().all(|other| other.as_ref() == Some(&host)) && is_ours(&host) {
+        let default = if self.scheme == "https" { 443 } else { 80 };
+        let is_ours = LOOPBACK.iter().any(|name| {
+            let with = |port: u16| host.as_str().eq_ignore_ascii_case(&format!("{name}:{port}"));
+            let without = host.as_str().eq_ignore_ascii_case(name);
+            match self.port {
+                Some(port) => with(port) || port == default && without,
+                None => without || host.port_u16().is_some_and(with),
+            }
+        });
+        if hosts.iter().all(|other| other.as_ref() == Some(&host)) && is_ours {
             Ok(host)
         } else {
             let message = "this is not the host of the proxy: use the `server` of its kubeconfig";
