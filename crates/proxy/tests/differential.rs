@@ -1,7 +1,7 @@
 //! What the proxy forwards, read by Go. `CREDBROKER_REQUEST_INFO` names the program of `crates/request-info/oracle`, and
 //! `CREDBROKER_REQUESTS` how many requests there are that the proxy accepts (100,000). Without the program, nothing is compared.
 //!
-//! For each of them, net/http reads the same path, query and parameters as we do; Go's own proxies would forward the same bytes; the API
+//! Requests of real clients come first. For each request, net/http reads the same path, query and parameters as we do; Go's own proxies would forward the same bytes; the API
 //! server's function finds the attributes that a guard decides on; and a program that cleans the path first finds them as well.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests end by panics")]
@@ -17,6 +17,7 @@ use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 
 #[path = "../../request-info/tests/oracle/mod.rs"]
 mod oracle;
+mod requests;
 
 use oracle::{Oracle, attributes, count, request};
 
@@ -83,8 +84,13 @@ fn without_path(mut attributes: BTreeMap<String, String>) -> BTreeMap<String, St
 #[test]
 fn go_reads_what_is_forwarded_as_we_do() {
     let mut rng = Rng::with_seed(SEED);
+    let mut recorded = requests::recorded();
     let started = Oracle::start(move || {
-        let accepted = std::iter::repeat_with(|| any(&mut rng)).enumerate();
+        let next = || {
+            let recorded = recorded.next().map(|it| (it.method.to_owned(), it.target.to_owned()));
+            recorded.unwrap_or_else(|| any(&mut rng))
+        };
+        let accepted = std::iter::repeat_with(next).enumerate();
         let mut accepted =
             accepted.filter_map(|(tries, (method, received))| Some((tries + 1, read(&method, &received)?)));
         let (tries, request) = accepted.next().unwrap();
