@@ -31,7 +31,8 @@ impl Refused {
         Self::new(StatusCode::BAD_REQUEST, message)
     }
 
-    /// The target is not known, or not for this caller (403): the same bytes for both, so that no caller learns which targets there are.
+    /// The target is not known, or not for this caller (403): the same bytes for both, so that no caller learns which targets
+    /// there are.
     pub fn target() -> Self {
         Self::new(StatusCode::FORBIDDEN, "this target does not exist, or you may not use it")
     }
@@ -140,9 +141,11 @@ mod tests {
         let (headers, body) = written(Refused::bad_request("the path is not UTF-8"));
         assert_eq!(
             body,
-            r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"credbroker: the path is not UTF-8","reason":"BadRequest","code":400}"#
-                .to_owned()
-                + "\n"
+            concat!(
+                r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","#,
+                r#""message":"credbroker: the path is not UTF-8","reason":"BadRequest","code":400}"#,
+                "\n"
+            )
         );
         let expected =
             ["content-type: application/json", "cache-control: no-store", "x-content-type-options: nosniff"];

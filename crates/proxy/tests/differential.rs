@@ -1,10 +1,11 @@
 //! What the proxy forwards, read by Go. `CREDBROKER_REQUEST_INFO` names the program of `crates/request-info/oracle`, and
 //! `CREDBROKER_REQUESTS` how many requests there are that the proxy accepts (100,000). Without the program, nothing is compared.
 //!
-//! Requests of real clients come first. For each request, net/http reads the same path, query and parameters as we do; Go's own proxies would forward the same bytes; the API
-//! server's function finds the attributes that a guard decides on; and a program that cleans the path first finds them as well.
+//! Requests of real clients come first. For each request, net/http reads the same path, query and parameters as we do; Go's own
+//! proxies would forward the same bytes; the API server's function finds the attributes that a guard decides on; and a program
+//! that cleans the path first finds them as well.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests end by panics")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests end by panics")]
 #![allow(clippy::disallowed_methods, reason = "the program is started here")]
 
 use std::collections::BTreeMap;

@@ -19,8 +19,8 @@ pub struct Site {
 }
 
 impl Site {
-    /// Refuses what a page in a browser can send, through DNS rebinding (its own name for our address) or across sites. No answer has a
-    /// header that would let a page read it.
+    /// Refuses what a page in a browser can send, through DNS rebinding (its own name for our address) or across sites. No
+    /// answer has a header that would let a page read it.
     ///
     /// # Errors
     ///
@@ -39,7 +39,8 @@ impl Site {
         };
         let is_single = origins.next().is_none();
         let is_listed = self.origins.iter().any(|listed| listed.as_bytes() == origin.as_bytes());
-        // Libraries for `WebSocket`s, such as those of Python and Java, send the URL that they connect to. A browser adds its own headers.
+        // Clients in Python and fabric8 send the URL that they connect to as the origin of a WebSocket. A browser would send
+        // `Sec-Fetch-Site` too.
         let ours = format!("{}://{host}", self.scheme);
         let is_library = site.is_none()
             && upgrade(headers) == Ok(Some(Protocol::WebSocket))

@@ -439,7 +439,10 @@ fn pages_in_a_browser_are_refused() {
 
 proptest! {
     #[test]
-    fn what_is_forwarded_needs_no_second_pass(of in prop::collection::vec(("[a-z_-]{1,12}|connection|upgrade|x-remote-user|sec-websocket-protocol", "[ -~]{0,20}|upgrade, x-a|websocket"), 0..12)) {
+    fn what_is_forwarded_needs_no_second_pass(of in prop::collection::vec((
+        "[a-z_-]{1,12}|connection|upgrade|x-remote-user|sec-websocket-protocol",
+        "[ -~]{0,20}|upgrade, x-a|websocket",
+    ), 0..12)) {
         let mut sent = HeaderMap::new();
         for (name, value) in &of {
             sent.append(name.parse::<HeaderName>().unwrap(), value.parse().unwrap());

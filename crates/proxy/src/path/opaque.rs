@@ -11,8 +11,8 @@ const DECODED: usize = 4;
 /// Checks a path that passes as it is.
 ///
 /// The API server decodes it once, joins it to the path of the service, and resolves `.`, `..` and `//` meanwhile. So no
-/// reading of it may have a `.`, `..` or control character: decoded several times, with `\` as a slash, and without parameters behind `;`.
-/// Empty segments and encoded slashes are harmless then: they cannot lead out of `…/proxy/`.
+/// reading of it may have a `.`, `..` or control character: decoded several times, with `\` as a slash, and without
+/// parameters behind `;`. Empty segments and encoded slashes are harmless then: they cannot lead out of `…/proxy/`.
 pub(super) fn check(raw: &str) -> Result<(), Refused> {
     segment::check_bytes(raw)?;
     let mut plain = segment::unescape(raw)?;

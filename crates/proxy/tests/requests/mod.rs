@@ -1,7 +1,8 @@
 //! Requests of real clients.
 
+#![allow(dead_code, reason = "each test uses some of the fields")]
+
 /// One request, as a client sent it.
-#[allow(dead_code, reason = "each test uses some of the fields")]
 pub(crate) struct Recorded {
     pub(crate) client: &'static str,
     pub(crate) method: &'static str,

@@ -24,9 +24,9 @@ pub(crate) struct Oracle {
 pub(crate) struct Answer(Value);
 
 impl Oracle {
-    /// Starts the program that `CREDBROKER_REQUEST_INFO` names. It gets requests, each a method, a space and a target, until there are no more.
+    /// Starts the program that `CREDBROKER_REQUEST_INFO` names. `None`: the variable is not set.
     ///
-    /// `requests` runs on a thread, and each value that it sends is received by the caller too. `None`: the variable is not set.
+    /// On a thread, `requests` makes each line for it, a method, a space and a target, and what the caller receives of the request.
     pub(crate) fn start<T: Send + 'static>(
         mut requests: impl FnMut() -> (String, T) + Send + 'static,
     ) -> Option<(Self, Receiver<T>, JoinHandle<()>)> {
