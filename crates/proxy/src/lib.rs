@@ -17,6 +17,8 @@ mod listen;
 mod owner;
 pub mod path;
 mod policy;
+#[cfg(test)]
+mod property;
 mod record;
 mod request_body;
 mod rights;
