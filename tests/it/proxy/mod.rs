@@ -21,9 +21,9 @@ fn a_user_with_the_verb_proxy_alone_uses_a_cluster_and_holds_no_credential() {
         "403",
         "unknown looks the same"
     );
+    let socket = setting.broker.socket();
     for arguments in [&["get", "admin"][..], &["status"], &["clusters"]] {
-        let words =
-            [&AS_USER[..], &[PROGRAM], arguments, &["--socket", text(&setting.broker.socket())]].concat();
+        let words = [&AS_USER[..], &[PROGRAM], arguments, &["--socket", text(&socket)]].concat();
         let output = Command::new(words[0]).args(&words[1..]).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(77), "{arguments:?} {stderr}");
