@@ -14,6 +14,8 @@ mod handle;
 pub mod headers;
 mod listen;
 pub mod path;
+#[cfg(test)]
+mod property;
 mod record;
 mod request_body;
 mod rights;

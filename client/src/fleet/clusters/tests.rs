@@ -198,8 +198,7 @@ async fn contexts_stay_while_the_broker_is_away_and_leave_with_its_next_complete
     let with = |contexts: &[&str], removed: &[&str], complete| {
         let state = |digest: &&str| {
             let context = credbroker_proto::v1::ContextRef { digest: (*digest).into(), name: "prod".into() };
-            let message =
-                credbroker_proto::v1::ClusterState { context: Some(context), ..Default::default() };
+            let message = credbroker_proto::v1::ClusterState { context: Some(context), ..Default::default() };
             crate::cluster_state::ContextState::from_message(message).unwrap()
         };
         ClusterChanges {

@@ -67,8 +67,7 @@ async fn generations_without_a_connection_do_not_stay_until_their_certificate_ex
     let generations = Arc::new(IdentityGenerations::new(fake.source.clone(), settings));
     let mut kept = None;
     for rotation in 0..10 {
-        let (chain, key) =
-            api.issue_client_certificate(&rotation.to_string(), Duration::from_secs(3600));
+        let (chain, key) = api.issue_client_certificate(&rotation.to_string(), Duration::from_secs(3600));
         let received = v1::Credential {
             generation: rotation.to_string(),
             client_certificate_data: Some(chain.into()),
@@ -78,7 +77,7 @@ async fn generations_without_a_connection_do_not_stay_until_their_certificate_ex
         broker.send(Ok(Credential::receive(received, None, paused()).unwrap())).unwrap();
         fake.source.changed().await;
         let current = generations.current().unwrap();
-        assert!(current.expiry.is_some_and(|expiry| expiry.is_after(crate::clock::system())));
+        assert!(current.expiry.is_some_and(|expiry| expiry.is_after(clock::system())));
         if rotation == 3 {
             kept = Some(current);
         }
