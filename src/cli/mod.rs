@@ -2,6 +2,7 @@
 
 #![expect(clippy::doc_markdown, reason = "doc comments on arguments are help texts for a terminal")]
 
+mod bridge;
 mod broker;
 mod clusters;
 mod console;
@@ -136,6 +137,7 @@ enum OnceCommand {
     /// credbroker.service`. It needs `credbroker setup`, which says how the broker is started.
     Restart,
     Doctor(doctor::DoctorArgs),
+    Bridge(bridge::BridgeArgs),
     Demo(demo::DemoArgs),
     /// Run as credbroker-exec
     #[command(hide = true, disable_help_flag = true)]
@@ -182,6 +184,7 @@ fn run_once(command: OnceCommand, environment: &Environment, out: &mut dyn Write
         OnceCommand::Stop(args) => stop::stop(&args, console),
         OnceCommand::Restart => stop::restart(console),
         OnceCommand::Doctor(args) => doctor::run(&args, console),
+        OnceCommand::Bridge(args) => bridge::run(&args, console),
         OnceCommand::Get(args) => get::run(&args, console),
         OnceCommand::Login(args) => get::log_in(&args, console),
         OnceCommand::Logout(args) => held::log_out(&args, console),

@@ -1,6 +1,5 @@
 //! The command line.
 
-mod bridge;
 mod help;
 mod values;
 
@@ -20,7 +19,7 @@ use self::values::{
 };
 use crate::{document::ApiVersion, edges::Environment, source::Source};
 
-pub(crate) use self::{bridge::BridgeArguments, help::HELP};
+pub(crate) use self::help::HELP;
 
 /// A checked command line.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,8 +27,6 @@ pub(crate) enum Command {
     Ask(Box<Arguments>),
     /// A handle of the proxy.
     Handle(HandleArguments),
-    /// The rest of the line is that of the bridge.
-    Bridge(BridgeArguments),
     Help,
     Version,
 }
@@ -204,11 +201,7 @@ pub(crate) fn parse(
     provider: Option<&OsStr>,
 ) -> Result<Command, UsageError> {
     let mut given = Given::default();
-    let mut is_first = true;
     while let Some(argument) = args.next() {
-        if std::mem::take(&mut is_first) && argument == "bridge" {
-            return bridge::parse(args);
-        }
         let text = argument.to_string_lossy();
         let (name, attached) = match text.split_once('=') {
             Some((name, _)) => (name, Some(after_equals(&argument))),

@@ -6,7 +6,7 @@ use credbroker_client::{Code, Socket, SocketError};
 use rustix::process::geteuid;
 
 use crate::{
-    arguments::UsageError, bridge::BridgeError, exec_info::ExecInfoError, exit_code, fallback::FallbackError,
+    arguments::UsageError, exec_info::ExecInfoError, exit_code, fallback::FallbackError,
     forward::ForwardError, notice::visible, on_demand::OnDemandError, proxy::ProxyError, source::Source,
 };
 
@@ -21,9 +21,6 @@ pub enum Failure {
     /// No answer of the broker, or an error.
     #[error(transparent)]
     Broker(#[from] credbroker_client::Error),
-    /// There is no bridge.
-    #[error(transparent)]
-    Bridge(Arc<BridgeError>),
     /// `KUBERNETES_EXEC_INFO` is not valid.
     #[error(transparent)]
     ExecInfo(#[from] ExecInfoError),
@@ -56,7 +53,6 @@ impl Failure {
         match self {
             Self::Fallback(_) | Self::Output(_) => 1,
             Self::Broker(error) => exit_code::of_call(error),
-            Self::Bridge(error) => error.exit_code(),
             Self::Proxy(error) => error.exit_code(),
             Self::OnDemand(_) => 69,
             Self::Usage(_) => 2,

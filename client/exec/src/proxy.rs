@@ -4,19 +4,16 @@ use std::{
     ffi::OsStr,
     io::{self, Read as _, Write as _},
     os::unix::net::UnixStream,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     thread::sleep,
     time::{Duration, UNIX_EPOCH},
 };
 
-use serde::{Deserialize, de::DeserializeOwned};
-
 use crate::{
     arguments::HandleArguments,
     document::written,
     edges::{Edges, Environment},
-    exec_info::ExecInfoError,
     expiry::expiration_for_client,
     failure::Failure,
     run::exec_info,
@@ -62,102 +59,80 @@ impl ProxyError {
 
 /// One line with a handle.
 pub(crate) fn handle_line(arguments: &HandleArguments, edges: &Edges) -> Result<String, Failure> {
-    let info = exec_info(edges).map_err(|error: ExecInfoError| Failure::from(error))?;
+    let info = exec_info(edges)?;
     let version = info.map(|info| info.version).or(arguments.api_version).unwrap_or_default();
-    let socket = socket(arguments.socket.as_deref(), "handles.sock", &edges.environment, edges.is_root);
-    let issued: Issued = request(&socket, "POST", &arguments.target, arguments.timeout.unwrap_or(ANSWER))?;
-    let expires = UNIX_EPOCH.checked_add(Duration::from_secs(issued.expires));
-    let lifetime = Some(Duration::from_secs(issued.lifetime));
+    let socket = proxy_socket(arguments.socket.as_deref(), "handles.sock", &edges.environment, edges.is_root);
+    let answer = ask_proxy(&socket, "POST", &arguments.target, arguments.timeout.unwrap_or(ANSWER))?;
+    // The handle, its end, and its lifetime.
+    let mut words = answer.split_ascii_whitespace();
+    let token = words.next();
+    let mut seconds = || words.next().and_then(|word| word.parse().ok()).map(Duration::from_secs);
+    let (Some(token), Some(expires), lifetime @ Some(_)) = (token, seconds(), seconds()) else {
+        return Err(ProxyError::Foreign(socket).into());
+    };
+    let expires = UNIX_EPOCH.checked_add(expires);
     let expiry = expiration_for_client(expires, lifetime, (edges.clock)()).map(|at| at.to_string());
-    let fields = [("expirationTimestamp", expiry.as_deref()), ("token", Some(&*issued.token))];
-    Ok(written(version, &fields)?)
-}
-
-/// What the proxy gives out.
-#[derive(Deserialize)]
-struct Issued {
-    token: String,
-    expires: u64,
-    lifetime: u64,
+    Ok(written(version, &[("expirationTimestamp", expiry.as_deref()), ("token", Some(token))])?)
 }
 
 /// A socket of the proxy: the one that is named, else `name` in the usual directory of the proxy.
-pub(crate) fn socket(
+pub fn proxy_socket(
     named: Option<&OsStr>,
     name: &str,
     environment: &Environment,
     is_root: fn() -> bool,
 ) -> PathBuf {
     if let Some(named) = named {
-        return named
-            .to_str()
-            .and_then(|path| path.strip_prefix("unix://"))
-            .map_or(named.into(), PathBuf::from);
+        return named.into();
     }
     let own = environment.get("XDG_RUNTIME_DIR").filter(|directory| !directory.is_empty() && !is_root());
-    let own = own.map(|directory| PathBuf::from(directory).join("credbroker-proxy").join(name));
-    own.filter(|path| path.exists()).unwrap_or_else(|| PathBuf::from("/run/credbroker-proxy").join(name))
+    let own = own.map(|directory| Path::new(directory).join("credbroker-proxy").join(name));
+    own.filter(|path| path.exists()).unwrap_or_else(|| Path::new("/run/credbroker-proxy").join(name))
 }
 
-/// Sends a request without a body, and reads the answer.
-pub(crate) fn request<T: DeserializeOwned>(
-    socket: &PathBuf,
-    method: &str,
-    path: &str,
-    limit: Duration,
-) -> Result<T, ProxyError> {
-    let unreachable = |error| ProxyError::Unreachable(socket.clone(), error);
-    let mut stream = connect(socket).map_err(unreachable)?;
-    let exchanged = || -> io::Result<Vec<u8>> {
-        stream.set_read_timeout(Some(limit))?;
-        stream.set_write_timeout(Some(limit))?;
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-        );
-        stream.write_all(request.as_bytes())?;
-        let mut answer = Vec::new();
-        (&mut stream).take(MOST).read_to_end(&mut answer)?;
-        Ok(answer)
+/// Sends a request without a body to the proxy, and returns the body of the answer. Blocks.
+///
+/// # Errors
+///
+/// The proxy does not answer, or with an error.
+pub fn ask_proxy(socket: &Path, method: &str, path: &str, limit: Duration) -> Result<String, ProxyError> {
+    let unreachable = |error| ProxyError::Unreachable(socket.to_owned(), error);
+    let answer = exchange(socket, method, path, limit).map_err(unreachable)?;
+    let parts = || -> Option<(u16, &str)> {
+        let (head, body) = answer.split_once("\r\n\r\n")?;
+        Some((head.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?, body))
     };
-    let mut exchanged = exchanged;
-    let answer = exchanged().map_err(unreachable)?;
-    let foreign = || ProxyError::Foreign(socket.clone());
-    let code = answer.strip_prefix(b"HTTP/1.1 ").and_then(|rest| rest.get(..3)).ok_or_else(foreign)?;
-    let code: u16 = str::from_utf8(code).ok().and_then(|code| code.parse().ok()).ok_or_else(foreign)?;
-    let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").ok_or_else(foreign)?;
-    let body = answer.get(end + 4..).unwrap_or_default();
-    if code == 200 {
-        return serde_json::from_slice(body).map_err(|_other| foreign());
+    match parts().ok_or_else(|| ProxyError::Foreign(socket.to_owned()))? {
+        (200, body) => Ok(body.to_owned()),
+        (code, message) => Err(ProxyError::Refused { code, message: message.to_owned() }),
     }
-    let Refusal { message } = serde_json::from_slice(body).map_err(|_other| foreign())?;
-    Err(ProxyError::Refused { code, message })
 }
 
-/// A `Status`.
-#[derive(Deserialize)]
-struct Refusal {
-    message: String,
+fn exchange(socket: &Path, method: &str, path: &str, limit: Duration) -> io::Result<String> {
+    let mut stream = connect(socket)?;
+    stream.set_read_timeout(Some(limit))?;
+    let request = [method, " ", path, " HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"];
+    stream.write_all(request.concat().as_bytes())?;
+    let mut answer = Vec::new();
+    stream.take(MOST).read_to_end(&mut answer)?;
+    String::from_utf8(answer).map_err(|_not_text| io::ErrorKind::InvalidData.into())
 }
 
-fn connect(socket: &PathBuf) -> io::Result<UnixStream> {
+fn connect(socket: &Path) -> io::Result<UnixStream> {
     let mut waited = Duration::ZERO;
     loop {
         match UnixStream::connect(socket) {
-            Err(error)
-                if waited < START
-                    && matches!(
-                        error.kind(),
-                        io::ErrorKind::NotFound
-                            | io::ErrorKind::ConnectionRefused
-                            | io::ErrorKind::WouldBlock
-                    ) =>
-            {
+            Err(error) if waited < START && may_be_starting(error.kind()) => {
                 sleep(PAUSE);
                 waited += PAUSE;
             }
             connected => return connected,
         }
     }
+}
+
+fn may_be_starting(kind: io::ErrorKind) -> bool {
+    matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused | io::ErrorKind::WouldBlock)
 }
 
 impl From<ProxyError> for Failure {

@@ -9,7 +9,6 @@ use credbroker_client::{
 
 use crate::{
     arguments::{Arguments, Command, HELP, parse},
-    bridge,
     caller::caller,
     document::document,
     edges::Edges,
@@ -49,10 +48,6 @@ pub fn run(args: impl Iterator<Item = OsString>, edges: &mut Edges) -> u8 {
                 Ok(line) => print(edges, &line, None),
                 Err(failure) => fail(edges, &failure, None),
             };
-        }
-        Ok(Command::Bridge(arguments)) => {
-            let failure = bridge::run(&arguments, edges);
-            return fail(edges, &failure, None);
         }
         Ok(Command::Help) => return print(edges, HELP, None),
         Ok(Command::Version) => {

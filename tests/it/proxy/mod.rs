@@ -94,7 +94,7 @@ fn a_sandbox_without_a_network_reaches_the_proxy_by_a_bridge_alone() {
     let script = format!(
         "ip link set lo up
         curl -sS -m 5 --cacert {authority} -H 'authorization: Bearer {token}' {base}{target}{PODS} && exit 1
-        {as_user} {PROGRAM} shim bridge --listen 127.0.0.1:0 --socket {socket} > {kubeconfig} &
+        {as_user} {PROGRAM} bridge --listen 127.0.0.1:0 --socket {socket} > {kubeconfig} &
         bridge=$!
         while [ ! -s {kubeconfig} ]; do kill -0 $bridge || exit 2; done
         server=$(sed 's/.*\"server\":\"\\([^\"]*\\)\".*/\\1/' {kubeconfig})
@@ -110,7 +110,7 @@ fn a_sandbox_without_a_network_reaches_the_proxy_by_a_bridge_alone() {
     assert!(stderr.contains("curl: (7)"), "the port is not in that network: {stderr}");
 
     let bridge = |more: &[&str]| {
-        let fixed = [PROGRAM, "shim", "bridge", "--listen", "127.0.0.1:0", "--socket", text(&socket)];
+        let fixed = [PROGRAM, "bridge", "--listen", "127.0.0.1:0", "--socket", text(&socket)];
         let words = [&AS_USER[..], &fixed, more].concat();
         let mut command = Command::new(words[0]);
         command.args(&words[1..]);

@@ -11,7 +11,6 @@ and prints it as an ExecCredential. `credbroker kubeconfig inject` puts it in fr
 Usage: credbroker-exec --provider NAME [options] [-- COMMAND ARGS...]
        credbroker-exec --cluster-profile NAMESPACE/NAME [options]
        credbroker-exec --proxy PATH [--socket PATH]
-       credbroker-exec bridge --listen 127.0.0.1:PORT [--socket PATH] [--host-network]
 
   --provider NAME                   a configured provider, or a user of a kubeconfig [env: CREDBROKER_PROVIDER]
   -- COMMAND ARGS...                the plugin of that user; only its digest is sent
@@ -38,11 +37,6 @@ Usage: credbroker-exec --provider NAME [options] [-- COMMAND ARGS...]
                                     [default: $XDG_RUNTIME_DIR/credbroker-proxy/handles.sock if it exists and the user is not
                                     root, else /run/credbroker-proxy/handles.sock]
   --help, --version
-
-`credbroker-exec bridge` runs in a network namespace without a way out, such as that of a sandbox. It copies the bytes of
-connections to a loopback port to a socket of the proxy (default: sandbox/proxy.sock in the directory above), and prints a
-kubeconfig without a user. Every program in that namespace can use the port, so in the network of the proxy it needs
---host-network.
 
 The shim sends the variables with which common plugins select an identity (AWS_*, AZURE_*, GOOGLE_*, ...) to the broker,
 those with a word such as PROFILE or ACCOUNT in their name (SCW_PROFILE), and those that CREDBROKER_CALLER_ENV matches

@@ -2,19 +2,16 @@
 
 use std::{sync::Arc, time::UNIX_EPOCH};
 
-use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{Either, Full as Whole};
 use hyper::body::Incoming;
 use secrecy::ExposeSecret as _;
-use serde::Serialize;
 use tokio::net::UnixStream;
 use tracing::debug;
 
 use super::{
     Answer, Listeners, Port, Serve,
     connection::{Handler, serve},
-    refused,
     socket::SITE,
     watched::Progress,
 };
@@ -41,13 +38,23 @@ struct Handles<S> {
 
 impl<S: Serve> Handler<S> for Handles<S> {
     async fn handle(&self, request: Request<Incoming>) -> Answer<S> {
-        let issued = self.issue(&request).await;
-        issued.map_or_else(refused::<S>, |issued| issued.map(Either::Left))
+        let (code, text) = match self.issue(&request).await {
+            Ok(issued) => (StatusCode::OK, issued),
+            Err(Refused { code, message, .. }) => (code, message),
+        };
+        // Text, so that a small client needs no parser.
+        let mut response = Response::new(Either::Left(Whole::from(text)));
+        *response.status_mut() = code;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        response
     }
 }
 
 impl<S: Serve> Handles<S> {
-    async fn issue(&self, request: &Request<Incoming>) -> Result<Response<Whole<Bytes>>, Refused> {
+    /// The handle, when it ends in whole seconds since 1970, and its lifetime in seconds.
+    async fn issue(&self, request: &Request<Incoming>) -> Result<String, Refused> {
         SITE.check(request.method(), request.uri(), request.headers())?;
         if request.method() != Method::POST {
             let message = "a handle is requested with `POST` and the path of its target";
@@ -63,22 +70,6 @@ impl<S: Serve> Handles<S> {
         let lifetime = self.port.handle_lifetime.as_secs();
         let claims = Claims { uid, rule, expires: now.as_secs() + lifetime };
         let token = self.port.handles.issue(&claims, &target.to_string());
-        let issued = Issued { token: token.expose_secret(), expires: claims.expires, lifetime };
-        let body = serde_json::to_vec(&issued).unwrap_or_default(); // text and numbers
-        let mut response = Response::new(Whole::from(body));
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        Ok(response)
+        Ok(format!("{} {} {lifetime}\n", token.expose_secret(), claims.expires))
     }
-}
-
-/// What a client gets.
-#[derive(Serialize)]
-struct Issued<'a> {
-    token: &'a str,
-    /// Whole seconds since 1970.
-    expires: u64,
-    /// Seconds from now to then.
-    lifetime: u64,
 }

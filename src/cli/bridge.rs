@@ -1,13 +1,13 @@
-//! The bridge: a loopback port of a network without any other way out, whose connections go to a socket of the proxy.
+//! `credbroker bridge`: a loopback port of a network without any other way out, whose connections go to a socket of the proxy.
 //!
 //! Every process of the network can use it with the rights of this one, so it refuses to run in the network of the proxy.
 
 use std::{
     fs,
     io::{self, copy},
-    net::{Shutdown, TcpListener, TcpStream},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     os::unix::net::UnixStream,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -19,12 +19,11 @@ use std::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{
-    arguments::BridgeArguments,
-    edges::Edges,
-    failure::Failure,
-    proxy::{request, socket},
-};
+use anyhow::Context as _;
+use clap::builder::ValueParser;
+use credbroker_exec::{Failure, ProxyError, ask_proxy, proxy_socket};
+
+use super::console::Console;
 
 /// Connections at a time. One more is closed.
 const MOST: usize = 512;
@@ -32,18 +31,35 @@ const MOST: usize = 512;
 const STACK: usize = 64 * 1024;
 const ANSWER: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(100);
+/// Permission denied.
+const EX_NOPERM: u8 = 77;
 
-/// Why there is no bridge.
-#[derive(Debug, thiserror::Error)]
-pub enum BridgeError {
-    /// It cannot listen.
-    #[error("cannot listen on {0}")]
-    Listen(std::net::SocketAddr, #[source] io::Error),
-    /// Other programs of the machine could use it.
-    #[error(
-        "this is the network of the proxy, or it is not known whether it is: every program and every user of it could send requests as this one; run the bridge in a network namespace of its own, or allow it with --host-network"
-    )]
-    Network,
+/// Connect a network namespace without a way out with a socket of the proxy
+///
+/// Copies the bytes of connections to a loopback port to the socket, and prints a kubeconfig without a user. Run it in the network
+/// namespace of a sandbox. Every program in that namespace can use the port with the rights of the bridge, so it refuses to run
+/// in the network namespace of the proxy.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  credbroker bridge --listen 127.0.0.1:0 > kubeconfig &
+  credbroker bridge --listen 127.0.0.1:8001 --socket /run/proxy/proxy.sock")]
+pub(super) struct BridgeArgs {
+    /// Loopback address and port to listen on; with port 0, any free port
+    #[arg(long, value_name = "ADDRESS", value_parser = ValueParser::new(loopback))]
+    listen: SocketAddr,
+    /// Socket of the proxy [default: $XDG_RUNTIME_DIR/credbroker-proxy/sandbox/proxy.sock if it exists and the user is not root,
+    /// else /run/credbroker-proxy/sandbox/proxy.sock]
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Run also in the network namespace of the proxy, where every user of the machine can use the port
+    #[arg(long)]
+    host_network: bool,
+}
+
+fn loopback(text: &str) -> Result<SocketAddr, String> {
+    let address = text.parse().ok().filter(|address: &SocketAddr| address.ip().is_loopback());
+    address.ok_or_else(|| "expected a loopback address with a port, such as 127.0.0.1:0".to_owned())
 }
 
 /// What the proxy says about itself.
@@ -60,28 +76,29 @@ struct Target {
 }
 
 /// Listens, prints a kubeconfig, and copies bytes for as long as the process runs.
-pub(crate) fn run(arguments: &BridgeArguments, edges: &mut Edges) -> Failure {
-    match start(arguments, edges) {
-        Ok((listener, socket)) => carry(&listener, &socket),
-        Err(failure) => failure,
-    }
-}
-
-fn start(arguments: &BridgeArguments, edges: &mut Edges) -> Result<(TcpListener, PathBuf), Failure> {
-    let BridgeArguments { listen, socket: named, host_network } = arguments;
-    let socket = socket(named.as_deref(), "sandbox/proxy.sock", &edges.environment, edges.is_root);
-    let list: List = request(&socket, "GET", "/", ANSWER)?;
+pub(super) fn run(args: &BridgeArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
+    let environment = (&console.environment.0).into();
+    let is_root = || rustix::process::geteuid().is_root();
+    let named = args.socket.as_deref().map(Path::as_os_str);
+    let socket = proxy_socket(named, "sandbox/proxy.sock", &environment, is_root);
+    let answer = ask_proxy(&socket, "GET", "/", ANSWER).map_err(Failure::from)?;
+    let list: List =
+        serde_json::from_str(&answer).map_err(|_other| Failure::from(ProxyError::Foreign(socket.clone())))?;
     let own = fs::read_link("/proc/self/ns/net").ok();
-    let own = own.as_deref().and_then(|network| network.to_str());
-    if !host_network && !is_apart(own, list.network.as_deref()) {
-        return Err(BridgeError::Network.into());
+    let own = own.as_deref().and_then(Path::to_str);
+    if !args.host_network && !is_apart(own, list.network.as_deref()) {
+        writeln!(
+            console.err,
+            "credbroker: this is the network of the proxy, or it is not known whether it is: every program and every user of it could send requests as this one; run the bridge in a network namespace of its own, or allow it with --host-network"
+        )?;
+        return Ok(EX_NOPERM);
     }
-    let cannot = |error| BridgeError::Listen(*listen, error);
-    let listener = TcpListener::bind(listen).map_err(cannot)?;
-    let address = listener.local_addr().map_err(cannot)?;
-    let line = format!("{}\n", kubeconfig(&list.targets, &format!("http://{address}")));
-    edges.print(&line).map_err(|error| Failure::Output(Arc::new(error)))?;
-    Ok((listener, socket))
+    let cannot = || format!("cannot listen on {}", args.listen);
+    let listener = TcpListener::bind(args.listen).with_context(cannot)?;
+    let address = listener.local_addr().with_context(cannot)?;
+    writeln!(console.out, "{}", kubeconfig(&list.targets, &format!("http://{address}")))?;
+    console.out.flush()?;
+    carry(&listener, &socket)
 }
 
 /// Whether two networks are certainly different ones.
@@ -105,7 +122,7 @@ fn kubeconfig(targets: &[Target], server: &str) -> Value {
     })
 }
 
-fn carry(listener: &TcpListener, socket: &PathBuf) -> Failure {
+fn carry(listener: &TcpListener, socket: &Path) -> ! {
     let open = Arc::new(AtomicUsize::new(0));
     loop {
         match listener.accept() {
@@ -159,21 +176,6 @@ impl Counted {
 impl Drop for One {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl From<BridgeError> for Failure {
-    fn from(error: BridgeError) -> Self {
-        Self::Bridge(Arc::new(error))
-    }
-}
-
-impl BridgeError {
-    pub(crate) fn exit_code(&self) -> u8 {
-        match self {
-            Self::Listen(..) => 1,
-            Self::Network => 77,
-        }
     }
 }
 
