@@ -229,7 +229,7 @@ fn serve_port(
     Ok(())
 }
 
-/// A proxy in a process of its own, which listens but does not serve yet.
+/// A proxy in a separate process, which listens but does not serve yet.
 #[expect(missing_debug_implementations, reason = "its tasks have none")]
 pub struct BoundProxy {
     running: RunningProxy,

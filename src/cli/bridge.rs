@@ -89,7 +89,7 @@ pub(super) fn run(args: &BridgeArgs, console: &mut Console<'_>) -> anyhow::Resul
     if !args.host_network && !is_apart(own, list.network.as_deref()) {
         writeln!(
             console.err,
-            "credbroker: this is the network of the proxy, or it is not known whether it is: every program and every user of it could send requests as this one; run the bridge in a network namespace of its own, or allow it with --host-network"
+            "credbroker: this is the network of the proxy, or it is not known whether it is: every program and every user of it could send requests as this one; run the bridge in a separate network namespace, or allow it with --host-network"
         )?;
         return Ok(EX_NOPERM);
     }

@@ -89,7 +89,7 @@ pub(super) fn run(args: &ServeArgs, environment: &Environment) -> anyhow::Result
     })
 }
 
-/// Runs a process that serves until it ends, with a log of its own.
+/// Runs a process that serves until it ends, with its own log.
 pub(super) fn in_foreground(
     log: LogArgs,
     environment: &Environment,

@@ -27,7 +27,7 @@ const ANSWER: Duration = Duration::from_secs(15);
 /// More than any answer has.
 const MOST: u64 = 1 << 20;
 
-/// Why the proxy gave nothing.
+/// Why there is no answer of the proxy.
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyError {
     /// It has answered with an error.

@@ -9,7 +9,7 @@ use credbroker_plugin::access::Principal;
 pub struct Caller {
     /// What access rules say something about.
     pub principal: Principal,
-    /// Its process ID, where the kernel tells it.
+    /// Its process ID, where the kernel knows it.
     pub pid: Option<u32>,
     /// The access rule that its handle was given out under. `None`: it has no handle, or there was no rule.
     pub rule: Option<Arc<str>>,

@@ -80,7 +80,7 @@ impl Keys {
     }
 }
 
-/// Every user may look up the certificate in it, and nobody else may change it.
+/// Every user may look up the certificate in it, and no other user may change it.
 fn prepare(directory: &Path) -> Result<(), KeysError> {
     let io = |action| move |error| KeysError::Io(action, directory.to_owned(), error);
     if !directory.try_exists().map_err(io("look at the directory"))? {

@@ -215,7 +215,7 @@ impl<S: Serve> Listeners<S> {
 
     /// What a caller of the loopback port is to access rules. Only its uid is known.
     ///
-    /// The kernel tells whose a connection is by its addresses, and says root of some that nobody has: so root has the
+    /// The kernel finds the user of a connection by its addresses, and says root of some that no process has: so root has the
     /// rights of a rule that names it, and not those of an owner.
     fn at_port(&self, port: &Port, uid: u32) -> Principal {
         Principal {

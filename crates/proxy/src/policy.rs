@@ -27,7 +27,7 @@ impl PolicyRights {
         Arc::new(Self { policies, user_of, changes: watch::Sender::new(0) })
     }
 
-    /// Tells of each newer policy, until there is none any longer.
+    /// Reports each newer policy, until there is none any longer.
     pub async fn follow(&self) {
         let mut policies = self.policies.clone();
         while policies.changed().await.is_ok() {
@@ -155,19 +155,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn newer_rules_count_at_once_and_are_told_of() {
+    async fn newer_rules_count_at_once_and_are_reported() {
         let (policies, rights) = rights(vec![rule("a", 7, &["gke"], &[], Verb::Proxy)]);
         let (known, target, mut changes) =
             (caller(7, "tls", false), context("prod", Some("gke")), rights.changes());
         assert!(rights.may_use(&known, &target));
-        let told = async {
+        let changed = async {
             policies.send_replace(Arc::new(Policy::new([rule("b", 8, &["gke"], &[], Verb::Proxy)])));
             changes.changed().await.unwrap();
             assert!(!rights.may_use(&known, &target));
         };
         tokio::select! {
             () = rights.follow() => panic!("it has ended"),
-            () = told => {}
+            () = changed => {}
         }
     }
 }

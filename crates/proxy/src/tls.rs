@@ -93,7 +93,7 @@ impl Authority {
         verified.map(drop).map_err(AuthorityError::Foreign)
     }
 
-    /// A certificate for the loopback port, with a key of its own that no file has.
+    /// A certificate for the loopback port, with its own key, which no file has.
     fn leaf(&self, now: SystemTime) -> Result<CertifiedKey, AuthorityError> {
         let mut params = CertificateParams::default();
         params.distinguished_name = rcgen::DistinguishedName::new();

@@ -1,4 +1,4 @@
-//! `credbroker proxy`, in a process of its own.
+//! `credbroker proxy`, in a separate process.
 
 use std::{
     fs,
@@ -44,7 +44,7 @@ fn log(setting: &Setting) -> String {
 }
 
 #[test]
-fn a_proxy_of_its_own_is_a_client_of_the_broker_and_a_restart_keeps_handles_valid() {
+fn a_separate_proxy_is_a_client_of_the_broker_and_a_restart_keeps_handles_valid() {
     if !can_run(&["setpriv", "curl"]) {
         return;
     }

@@ -80,7 +80,7 @@ fn clients_that_close_at_once_and_those_with_mapped_addresses() {
     }
 }
 
-/// In a network of its own, with a loopback interface: the port is not there, and the bridge is a way to the socket.
+/// In a separate network, with a loopback interface: the port is not there, and the bridge is a way to the socket.
 #[test]
 fn a_sandbox_without_a_network_reaches_the_proxy_by_a_bridge_alone() {
     if !can_run(&["setpriv", "curl", "unshare", "ip"]) {

@@ -84,6 +84,27 @@ fn a_server_is_a_url_and_goes_with_a_cluster_profile() {
 }
 
 #[test]
+fn a_handle_goes_with_nothing_that_is_for_credentials() {
+    let expected = HandleArguments {
+        target: "/clusters/fleet/prod".to_owned(),
+        socket: Some("/s".into()),
+        timeout: None,
+        api_version: Some(ApiVersion::V1Beta1),
+    };
+    let line = "--proxy /clusters/fleet/prod --socket=/s --api-version v1beta1";
+    assert_eq!(parsed(line, Some("other")), Ok(Command::Handle(expected)));
+    for more in
+        ["--provider a", "--cluster-profile a/b", "--broker-uid 0", "--fallback never", "--dir /x", "-- aws"]
+    {
+        assert_eq!(parsed(&format!("--proxy /contexts/x {more}"), None), Err(UsageError::Handle), "{more}");
+    }
+    for target in ["", "clusters/a/b", "/clusters/a b", "/a?b", "/a\r\nx", "/%2e", "https://x/"] {
+        let refused = parse(["--proxy".into(), target.into()].into_iter(), None);
+        assert!(matches!(refused, Err(UsageError::Value { .. })), "{target:?}");
+    }
+}
+
+#[test]
 fn help_and_version_win_over_what_is_missing() {
     assert_eq!(parsed("--help", None), Ok(Command::Help));
     assert_eq!(parsed("--provider a -h", None), Ok(Command::Help));

@@ -8,6 +8,7 @@ mod broker;
 mod failures;
 mod fallback;
 mod frugality;
+mod handle;
 mod lease;
 mod on_demand;
 mod requests;

@@ -115,7 +115,7 @@ async fn drive(connection: impl Graceful, progress: &Progress) {
     }
 }
 
-/// A connection that can be told to end after its requests.
+/// A connection that can be asked to end after its requests.
 trait Graceful: Future<Output = hyper::Result<()>> {
     fn graceful_shutdown(self: Pin<&mut Self>);
 }

@@ -28,7 +28,7 @@ use credbroker_uds_server::Peer;
 
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Connections whose owner is not known share one account, which no user has.
-const NOBODY: u32 = u32::MAX;
+const UNKNOWN: u32 = u32::MAX;
 
 pub(super) fn admit<S: Serve>(listeners: &Arc<Listeners<S>>, stream: TcpStream, port: &Arc<Port>) {
     let (Ok(peer), Ok(own)) = (stream.peer_addr(), stream.local_addr()) else {
@@ -42,7 +42,7 @@ pub(super) fn admit<S: Serve>(listeners: &Arc<Listeners<S>>, stream: TcpStream, 
     if let Err(OwnerError::Closed | OwnerError::Other) = &owner {
         return debug!(%peer, "a connection that its client has closed was closed");
     }
-    let uid = *owner.as_ref().unwrap_or(&NOBODY);
+    let uid = *owner.as_ref().unwrap_or(&UNKNOWN);
     let Some(seat) = listeners.seat(&Peer { listener: 0, uid, gid: uid, pid: None }) else { return };
     // Answers are not larger than the segments of a loopback interface, and wait for nothing.
     if let Err(error) = stream.set_nodelay(true) {
@@ -99,7 +99,7 @@ impl<S: Serve> Connection<S> {
             Ok(uid) => Some(*uid),
             Err(error) if self.port.require_uid => {
                 let message = format!(
-                    "{error}, so nobody may use it; with `proxy.tls.requireUid: false` the handle alone decides, or use a socket of the proxy"
+                    "{error}, so it cannot be used; with `proxy.tls.requireUid: false` the handle alone decides, or use a socket of the proxy"
                 );
                 return Err(Refused::new(StatusCode::FORBIDDEN, message));
             }

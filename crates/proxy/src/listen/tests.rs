@@ -74,7 +74,7 @@ struct Test {
     address: SocketAddr,
 }
 
-fn whoever(identity: PeerIdentity, listener: Arc<str>) -> Principal {
+fn principal(identity: PeerIdentity, listener: Arc<str>) -> Principal {
     Principal {
         uid: identity.uid,
         gid: identity.gid,
@@ -94,7 +94,7 @@ impl Test {
         let (directory, tasks) = (private_directory(), TaskTracker::new());
         let listeners = Listeners::new(ListenerParts {
             serve: Arc::new(Stub(tasks.clone())),
-            identify: whoever,
+            identify: principal,
             limits: Limits { connections: 8, bytes: 4 << 20, runs: 1 },
             clock: Arc::new(SystemClock),
             tasks: tasks.clone(),

@@ -86,7 +86,7 @@ fn only_an_answer_about_an_open_connection_of_a_known_user_counts() {
     let read = |answer: &[u8]| read_answer(answer, address(4660), address(9465));
     assert_eq!(read(&answer(1, 1000, 7)).unwrap(), 1000);
     assert_eq!(read(&answer(1, 0, 7)).unwrap(), 0);
-    assert!(matches!(read(&answer(1, 0, 0)), Err(OwnerError::Closed)), "root owns what nobody has open");
+    assert!(matches!(read(&answer(1, 0, 0)), Err(OwnerError::Closed)), "root owns what no process has open");
     for state in [0, 2, 4, 5, 8, 10] {
         assert!(matches!(read(&answer(state, 1000, 7)), Err(OwnerError::Closed)), "{state}");
     }
