@@ -21,6 +21,7 @@ mod recorded;
 mod screen;
 mod serve;
 mod setup;
+mod shell;
 mod status;
 mod stop;
 mod validate;
@@ -124,6 +125,7 @@ enum OnceCommand {
     Clusters(clusters::ClustersArgs),
     #[command(subcommand)]
     Kubeconfig(kubeconfig::KubeconfigCommand),
+    Shell(shell::ShellArgs),
     Completions(pages::CompletionsArgs),
     Man(pages::ManArgs),
     Setup(setup::SetupArgs),
@@ -175,6 +177,7 @@ fn run_once(command: OnceCommand, environment: &Environment, out: &mut dyn Write
     match command {
         OnceCommand::Validate(args) => validate::run(&args, console),
         OnceCommand::Kubeconfig(command) => kubeconfig::run(&command, console),
+        OnceCommand::Shell(args) => shell::run(&args, console),
         OnceCommand::Setup(args) => setup::run(&args, &pages::pages(Cli::command()), console),
         OnceCommand::Stop(args) => stop::stop(&args, console),
         OnceCommand::Restart => stop::restart(console),

@@ -40,6 +40,7 @@ mod outside;
 mod pages;
 mod panics;
 mod protocol;
+mod proxied;
 mod quickstart;
 mod reference;
 mod references;
