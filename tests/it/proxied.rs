@@ -158,7 +158,7 @@ fn the_kubeconfig_leads_all_contexts_and_clusters_to_the_proxy() {
         doctor.env("KUBECONFIG", &at).env("HTTPS_PROXY", "http://c4n4ry@corp:3128").output().unwrap();
     let found = text(&doctor.stdout);
     assert!(
-        found.contains("go through the proxy: `Prod EU`") && found.contains("warning  HTTP proxy"),
+        found.contains("go through the proxy: Prod EU, kind") && found.contains("warning  HTTP proxy"),
         "{found}"
     );
     assert!(!found.contains("c4n4ry"), "{found}");
@@ -184,7 +184,10 @@ fn a_shell_sees_one_context_and_leaves_nothing_behind() {
     let [context] = &contexts(&copy)[..] else { panic!("{out}") };
     assert_eq!((context[0].as_str(), context[3].as_str()), ("Prod EU", "shop"));
     assert!(fs::read_to_string(&copy).unwrap().contains("current-context: Prod EU\n"));
-    insta::assert_snapshot!(text(&output.stderr), @r"");
+    insta::assert_snapshot!(text(&output.stderr), @r"
+    credbroker: this command sees only context `Prod EU`, through the proxy at https://127.0.0.1:7443
+    credbroker: it stops accidents, not a process of your user, which can go around it
+    ");
 
     let output = person.in_shell("fleet/paris", "cat \"$KUBECONFIG\"");
     assert!(
@@ -231,5 +234,9 @@ fn a_shell_in_a_shell_and_a_shell_without_a_proxy_or_a_context_are_refused() {
     all += &refused(person.in_shell("absent", "echo in"));
     let mut nested = person.command(&["shell", "kind", "--", "echo", "in"]);
     all += &refused(nested.env("CREDBROKER_SHELL", "prod\n").output().unwrap());
-    insta::assert_snapshot!(all, @r"");
+    insta::assert_snapshot!(all, @r"
+    credbroker: No proxy has run since the last boot, because there is no ~/proxy/ca.crt. Start it: `credbroker proxy`.
+    credbroker: context `absent` does not go through the proxy: neither your kubeconfigs nor the fleet have it
+    credbroker: this is a shell of context `prod\n` already; leave it with `exit` first
+    ");
 }

@@ -23,7 +23,7 @@ pub(super) struct Place {
 const SYSTEM: &str = "/run/credbroker-proxy";
 const NAME: &str = "credbroker-proxy";
 const AUTHORITY: &str = "ca.crt";
-const HANDLES: &str = "handle.sock";
+const HANDLES: &str = "handles.sock";
 
 impl Place {
     /// By the configuration `file`, or the one that the broker would use.
@@ -96,7 +96,7 @@ mod tests {
     fn the_configuration_says_where_the_proxy_is() {
         let place = found("proxy: {directory: /run/x, tls: {listen: \"[::1]:7\"}}", "/run/user/7").unwrap();
         assert_eq!(place.server, "https://[::1]:7");
-        assert_eq!((place.authority, place.handles), ("/run/x/ca.crt".into(), "/run/x/handle.sock".into()));
+        assert_eq!((place.authority, place.handles), ("/run/x/ca.crt".into(), "/run/x/handles.sock".into()));
         let error = found("proxy: {listen: {}}", "/run/user/7").unwrap_err().to_string();
         assert!(error.contains("add `tls: {}` to `proxy`"), "{error}");
         assert!(found("proxy: {tls: {listen: \"0.0.0.0:7\"}}", "/run/user/7").is_err());

@@ -130,6 +130,85 @@ fn each_context_keeps_its_name_and_namespace_and_each_cluster_is_one() {
     let ran = person.runs(&person.args(&broker), "own").unwrap();
     assert_eq!(ran.code, 0);
     insta::assert_snapshot!(without_digits(&person, &ran.out), @r"
+    apiVersion: v1
+    kind: Config
+    clusters:
+    - name: prod
+      cluster:
+        server: https://127.0.0.1:9465/contexts/prod-DIGEST
+        certificate-authority: ~/run/ca.crt
+    - name: kind/a
+      cluster:
+        server: https://127.0.0.1:9465/contexts/kind-a-DIGEST
+        certificate-authority: ~/run/ca.crt
+    - name: fleet/paris
+      cluster:
+        server: https://127.0.0.1:9465/clusters/fleet/paris
+        certificate-authority: ~/run/ca.crt
+    contexts:
+    - name: prod
+      context:
+        cluster: prod
+        user: prod
+        namespace: shop
+    - name: kind/a
+      context:
+        cluster: kind/a
+        user: kind/a
+    - name: fleet/paris
+      context:
+        cluster: fleet/paris
+        user: fleet/paris
+    users:
+    - name: prod
+      user:
+        exec:
+          apiVersion: client.authentication.k8s.io/v1
+          command: credbroker-exec
+          args:
+          - --proxy
+          - ~/run/handles.sock
+          - --target
+          - /contexts/prod-DIGEST
+          - --api-version
+          - v1
+          provideClusterInfo: false
+          interactiveMode: Never
+          installHint: The user of this kubeconfig gets a handle from credbroker's proxy, through credbroker-exec. Install credbroker, or if it is installed at another place now, write the kubeconfig again.
+    - name: kind/a
+      user:
+        exec:
+          apiVersion: client.authentication.k8s.io/v1
+          command: credbroker-exec
+          args:
+          - --proxy
+          - ~/run/handles.sock
+          - --target
+          - /contexts/kind-a-DIGEST
+          - --api-version
+          - v1
+          provideClusterInfo: false
+          interactiveMode: Never
+          installHint: The user of this kubeconfig gets a handle from credbroker's proxy, through credbroker-exec. Install credbroker, or if it is installed at another place now, write the kubeconfig again.
+    - name: fleet/paris
+      user:
+        exec:
+          apiVersion: client.authentication.k8s.io/v1
+          command: credbroker-exec
+          args:
+          - --proxy
+          - ~/run/handles.sock
+          - --target
+          - /clusters/fleet/paris
+          - --api-version
+          - v1
+          provideClusterInfo: false
+          interactiveMode: Never
+          installHint: The user of this kubeconfig gets a handle from credbroker's proxy, through credbroker-exec. Install credbroker, or if it is installed at another place now, write the kubeconfig again.
+    extensions:
+    - name: credbroker.io/proxy
+      extension: {}
+    current-context: kind/a
     ");
     insta::assert_snapshot!(ran.err, @r"
     credbroker: 3 contexts go through the proxy at https://127.0.0.1:9465
