@@ -122,11 +122,17 @@ impl Broker {
 
     /// Follows the clusters of the fleet from now on, even if the broker does not run yet. Needs a tokio runtime.
     pub fn clusters(&self) -> Clusters {
-        Clusters::over(&self.link, None, self.limit)
+        Clusters::over(&self.link, None, false, self.limit)
+    }
+
+    /// As [`Self::clusters`], with the contexts of the kubeconfigs that the broker reads. For credbroker's proxy.
+    #[doc(hidden)]
+    pub fn clusters_and_contexts(&self) -> Clusters {
+        Clusters::over(&self.link, None, true, self.limit)
     }
 
     /// As [`Self::clusters`], for those of one namespace.
     pub fn clusters_in(&self, namespace: &str) -> Clusters {
-        Clusters::over(&self.link, Some(namespace.to_owned()), self.limit)
+        Clusters::over(&self.link, Some(namespace.to_owned()), false, self.limit)
     }
 }

@@ -244,7 +244,7 @@ impl Client {
         }
     }
 
-    /// The clusters of the fleet now, of one namespace or all, then what changes. The stream ends with its first
+    /// The clusters of the fleet now, of one namespace or all, and the contexts if they are asked for; then what changes. The stream ends with its first
     /// error. [`Clusters`](crate::Clusters) is a watch that reconnects.
     ///
     /// # Errors
@@ -253,9 +253,11 @@ impl Client {
     pub async fn watch_clusters(
         &self,
         namespace: Option<&str>,
+        contexts: bool,
     ) -> Result<impl Stream<Item = Result<ClusterChanges, Error>> + Send + Unpin + use<>, Error> {
         let socket = self.socket.clone();
-        let request = WatchClustersRequest { namespace: namespace.map(str::to_owned), ..Default::default() };
+        let request =
+            WatchClustersRequest { namespace: namespace.map(str::to_owned), include_contexts: contexts };
         let messages = self.deadline(ANSWER).response(&socket, self.rpc().watch_clusters(request)).await?;
         Ok(items(messages, socket, |message| Ok(ClusterChanges::from_message(message))))
     }

@@ -143,10 +143,14 @@ pub struct ClusterChanges {
     pub changed: Vec<ClusterState>,
     /// Clusters that are no longer in the fleet.
     pub removed: Vec<ClusterProfileRef>,
+    /// New and changed contexts, if they were asked for.
+    pub contexts: Vec<ContextState>,
+    /// Digests of contexts that are gone.
+    pub removed_contexts: Vec<String>,
     /// With this message all clusters have been sent.
     pub complete: bool,
-    /// How complete the broker's own knowledge is.
-    pub hub: HubState,
+    /// How complete the broker's own knowledge is. `None`: the broker reads no `ClusterProfile`s.
+    pub hub: Option<HubState>,
 }
 
 impl ClusterState {
@@ -224,12 +228,16 @@ impl HubState {
 
 impl ClusterChanges {
     pub(crate) fn from_message(message: v1::WatchClustersResponse) -> Self {
-        let v1::WatchClustersResponse { changed, removed, complete, hub, removed_contexts: _ } = message;
+        let v1::WatchClustersResponse { changed, removed, complete, hub, removed_contexts } = message;
+        let (contexts, changed): (Vec<_>, Vec<_>) =
+            changed.into_iter().partition(|state| state.context.is_some());
         Self {
             changed: changed.into_iter().map(ClusterState::from_message).collect(),
             removed: removed.into_iter().map(ClusterProfileRef::from_message).collect(),
+            contexts: contexts.into_iter().filter_map(ContextState::from_message).collect(),
+            removed_contexts: removed_contexts.into_iter().map(|context| context.digest).collect(),
             complete,
-            hub: HubState::from_message(hub.unwrap_or_default()),
+            hub: hub.map(HubState::from_message),
         }
     }
 }

@@ -115,7 +115,7 @@ pub use trust::TrustError;
 // For credbroker's own programs and crates.
 #[cfg(feature = "async")]
 #[doc(hidden)]
-pub use authenticate::Destination;
+pub use authenticate::{Destination, SentWith};
 #[cfg(feature = "async")]
 #[doc(hidden)]
 pub use client::Client;
@@ -124,6 +124,9 @@ pub use client::Client;
 pub use cluster_state::{ClusterChanges, ClusterList, ContextState};
 #[doc(hidden)]
 pub use credbroker_proto::Code;
+#[cfg(feature = "async")]
+#[doc(hidden)]
+pub use fleet::ContextMap;
 #[cfg(feature = "async")]
 #[doc(hidden)]
 pub use rejection::{RejectionReport, ReportOutcome};

@@ -77,8 +77,9 @@ impl Subscription {
     pub(crate) async fn watch_clusters(
         self: Arc<Self>,
         namespace: Option<&str>,
+        contexts: bool,
     ) -> Result<impl Stream<Item = Result<ClusterChanges, Error>> + Send + Unpin + use<>, Error> {
-        let changes = self.client().await?.watch_clusters(namespace).await;
+        let changes = self.client().await?.watch_clusters(namespace, contexts).await;
         let changes = changes.inspect_err(|error| self.on_error(error))?;
         Ok(self.over(changes))
     }

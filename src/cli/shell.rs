@@ -30,7 +30,7 @@ use super::{
 ///   credbroker shell fleet/paris -- helm list
 ///
 /// This stops accidents, and not a process of your user: that one can read your other kubeconfigs, and
-/// can ask the broker itself. Give an agent a sandbox or a user of its own for that.
+/// can ask the broker itself. Give an agent a sandbox or a separate user for that.
 ///
 /// CREDBROKER_SHELL is the name of the context, for your prompt: PS1='${CREDBROKER_SHELL:+($CREDBROKER_SHELL) }'$PS1
 ///

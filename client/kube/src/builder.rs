@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use credbroker_client::CredentialSource;
+use credbroker_client::{CredentialSource, tls::Drain};
 use kube::{Client, Config};
 use tokio_util::sync::CancellationToken;
 
@@ -37,7 +37,7 @@ impl Builder {
     /// How long a connection may stay open after its certificate was replaced; 30 s by default.
     #[must_use]
     pub fn drain(mut self, limit: Duration) -> Self {
-        self.stack.drain = limit;
+        self.stack.drain = Drain::After(limit);
         self
     }
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use credbroker_client::{Broker, CredentialRef, CredentialSource};
+use credbroker_client::{Broker, CredentialRef, CredentialSource, tls::Drain};
 use http::Uri;
-use kube::{Client, Config};
+use kube::{Client, Config, client::Body};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -85,7 +85,7 @@ impl ClusterBuilder {
     /// How long a connection may stay open after its certificate or its endpoint was replaced; 30 s by default.
     #[must_use]
     pub fn drain(mut self, limit: Duration) -> Self {
-        self.stack.drain = limit;
+        self.stack.drain = Drain::After(limit);
         self
     }
 
@@ -106,7 +106,7 @@ impl ClusterBuilder {
     /// [`BuildError::Credentials`]: leave `auth_info` empty, except for impersonation.
     pub fn build(self) -> Result<Client, BuildError> {
         self.stack.check()?;
-        let service = EndpointRouter::new(self.source, self.stack.clone());
+        let service = EndpointRouter::<Body>::new(self.source, self.stack.clone());
         Ok(self.stack.client(service))
     }
 
@@ -121,7 +121,7 @@ impl ClusterBuilder {
         self.stack.check()?;
         let credential = self.source.ready().await.map_err(BuildError::NoCredential)?;
         // Only for its errors: the client builds its own stack, and another one when the cluster moves.
-        drop(stack_for(self.stack.clone(), &self.source, credential, CancellationToken::new())?);
+        drop(stack_for::<Body>(self.stack.clone(), &self.source, credential, CancellationToken::new())?);
         self.build()
     }
 }

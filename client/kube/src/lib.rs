@@ -24,6 +24,7 @@
 //! # }
 //! ```
 
+mod body;
 mod builder;
 mod cluster;
 mod dialer;
@@ -32,11 +33,20 @@ mod error;
 mod proxy;
 mod router;
 mod stack;
+mod upstream;
 
 pub use builder::Builder;
 pub use cluster::{ClusterBuilder, for_cluster_profile, for_provider};
 pub use error::BuildError;
 pub use router::EndpointError;
+
+// Of credbroker's proxy. Not a part of the API.
+#[doc(hidden)]
+pub use body::RequestBody;
+#[doc(hidden)]
+pub use router::EndpointRouter;
+#[doc(hidden)]
+pub use upstream::Upstream;
 
 /// The kube that this crate is built with.
 pub use kube;

@@ -11,13 +11,14 @@ use std::{
 
 use credbroker_client::{Credential, CredentialSource, Error, tls::ResponseBody};
 use http::{Request, Response, StatusCode, header::AUTHORIZATION};
-use kube::client::Body;
 use tokio::time::sleep;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tower::Service;
 
 use crate::{
-    BoxError, endpoint,
+    BoxError,
+    body::RequestBody,
+    endpoint,
     error::BuildError,
     stack::{Stack, StackConfig},
 };
@@ -41,54 +42,58 @@ pub enum EndpointError {
 }
 
 /// Sends each request to the endpoint of the credential that is current when the request begins.
-#[derive(Clone)]
-pub(crate) struct EndpointRouter {
-    endpoints: Arc<Endpoints>,
+pub struct EndpointRouter<B> {
+    endpoints: Arc<Endpoints<B>>,
     /// Leaves an old endpoint also while there are no requests. Ends with the last clone.
-    _follower: Arc<AbortOnDropHandle<()>>,
+    follower: Arc<AbortOnDropHandle<()>>,
 }
 
-struct Endpoints {
+struct Endpoints<B> {
     source: CredentialSource,
     config: StackConfig,
-    current: Mutex<Option<Endpoint>>,
+    /// Cancelled when all connections to all endpoints must end.
+    ends: CancellationToken,
+    current: Mutex<Option<Endpoint<B>>>,
 }
 
 /// An endpoint, and a stack that uses only credentials that came with it.
-#[derive(Clone)]
-struct Endpoint {
+struct Endpoint<B> {
     /// One of the credentials that came with the endpoint.
     credential: Arc<Credential>,
-    stack: Result<Stack, Arc<BuildError>>,
+    stack: Result<Stack<B>, Arc<BuildError>>,
     /// Cancelled when all connections and requests to it must end.
     ends: CancellationToken,
 }
 
-impl EndpointRouter {
+impl<B: RequestBody> EndpointRouter<B> {
     pub(crate) fn new(source: CredentialSource, config: StackConfig) -> Self {
+        Self::until(source, config, CancellationToken::new())
+    }
+
+    pub(crate) fn until(source: CredentialSource, config: StackConfig, ends: CancellationToken) -> Self {
         let follows = source.clone();
-        let endpoints = Arc::new(Endpoints { source, config, current: Mutex::default() });
+        let endpoints = Arc::new(Endpoints { source, config, ends, current: Mutex::default() });
         #[expect(clippy::disallowed_methods, reason = "ends with the last clone of the client")]
         let follower = tokio::spawn(follow(follows, Arc::downgrade(&endpoints)));
-        Self { endpoints, _follower: Arc::new(AbortOnDropHandle::new(follower)) }
+        Self { endpoints, follower: Arc::new(AbortOnDropHandle::new(follower)) }
     }
 }
 
 /// The stack to the endpoint of `credential`, restricted to credentials of that endpoint.
-pub(crate) fn stack_for(
+pub(crate) fn stack_for<B: RequestBody>(
     mut config: StackConfig,
     source: &CredentialSource,
     credential: Arc<Credential>,
     ends: CancellationToken,
-) -> Result<Stack, BuildError> {
+) -> Result<Stack<B>, BuildError> {
     let cluster = credential.cluster().ok_or(BuildError::NoEndpoint)?;
     endpoint::apply(cluster, &mut config.config, config.plaintext)?;
     config.build(source.at_endpoint_of(credential), ends)
 }
 
-impl Endpoints {
+impl<B: RequestBody> Endpoints<B> {
     /// The endpoint of the newest credential, or of `seen` if there is none now.
-    fn current(&self, seen: Arc<Credential>) -> Endpoint {
+    fn current(&self, seen: Arc<Credential>) -> Endpoint<B> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         // Read again under the lock: the credential may have been replaced while this call waited for it.
         let newest = self.source.current().unwrap_or(seen);
@@ -97,19 +102,18 @@ impl Endpoints {
         {
             return endpoint.clone();
         }
-        let ends = CancellationToken::new();
+        let ends = self.ends.child_token();
         let stack = stack_for(self.config.clone(), &self.source, Arc::clone(&newest), ends.clone());
         let next = Endpoint { credential: newest, stack: stack.map_err(Arc::new), ends };
         if let Some(left) = current.replace(next.clone()) {
-            leave(left, self.config.drain);
+            leave(left.ends, self.config.leaving());
         }
         next
     }
 }
 
 /// Idle connections close as the stack is dropped. The others end at the drain deadline.
-fn leave(endpoint: Endpoint, drain: Duration) {
-    let ends = endpoint.ends;
+fn leave(ends: CancellationToken, drain: Duration) {
     if drain.is_zero() {
         ends.cancel();
         return;
@@ -128,7 +132,7 @@ async fn current(source: &CredentialSource) -> Result<Arc<Credential>, EndpointE
     source.ready_within(CREDENTIAL).await.map_err(EndpointError::NoCredential)
 }
 
-async fn follow(mut source: CredentialSource, endpoints: Weak<Endpoints>) {
+async fn follow<B: RequestBody>(mut source: CredentialSource, endpoints: Weak<Endpoints<B>>) {
     loop {
         source.changed().await;
         let Some(endpoints) = endpoints.upgrade() else { return };
@@ -138,8 +142,8 @@ async fn follow(mut source: CredentialSource, endpoints: Weak<Endpoints>) {
     }
 }
 
-impl Endpoint {
-    async fn send(&self, request: Request<Body>) -> Result<Response<ResponseBody>, BoxError> {
+impl<B: RequestBody> Endpoint<B> {
+    async fn send(&self, request: Request<B>) -> Result<Response<ResponseBody>, BoxError> {
         let mut stack = self.stack.clone().map_err(EndpointError::Unusable)?;
         let answer = async {
             poll_fn(|cx| stack.poll_ready(cx)).await?;
@@ -153,7 +157,7 @@ impl Endpoint {
     }
 }
 
-impl Service<Request<Body>> for EndpointRouter {
+impl<B: RequestBody> Service<Request<B>> for EndpointRouter<B> {
     type Response = Response<ResponseBody>;
     type Error = BoxError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
@@ -162,14 +166,14 @@ impl Service<Request<Body>> for EndpointRouter {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, request: Request<B>) -> Self::Future {
         let endpoints = Arc::clone(&self.endpoints);
         Box::pin(async move {
             let again = copy(&request);
             let endpoint = endpoints.current(current(&endpoints.source).await?);
             let response = endpoint.send(request).await?;
             if response.status() == StatusCode::UNAUTHORIZED
-                && let Some(again) = again
+                && let Some(again) = again.filter(|again| again.body().is_complete())
                 && let Some(newest) = endpoints.source.current()
                 && !newest.has_same_endpoint(&endpoint.credential)
             {
@@ -180,21 +184,32 @@ impl Service<Request<Body>> for EndpointRouter {
     }
 }
 
-/// A copy of a request that can be sent twice: it has no body and no `Authorization`.
-fn copy(request: &Request<Body>) -> Option<Request<Body>> {
-    let (is_unauthorized, has_no_body) =
-        (!request.headers().contains_key(AUTHORIZATION), http_body::Body::is_end_stream(request.body()));
-    (is_unauthorized && has_no_body).then(|| {
-        let mut again = Request::new(Body::empty());
-        again.method_mut().clone_from(request.method());
-        again.uri_mut().clone_from(request.uri());
-        again.headers_mut().clone_from(request.headers());
-        again.extensions_mut().clone_from(request.extensions());
-        again
-    })
+/// A copy of a request that can be sent twice: its body can be, and it has no `Authorization`.
+fn copy<B: RequestBody>(request: &Request<B>) -> Option<Request<B>> {
+    if request.headers().contains_key(AUTHORIZATION) {
+        return None;
+    }
+    let mut again = Request::new(request.body().again()?);
+    again.method_mut().clone_from(request.method());
+    again.uri_mut().clone_from(request.uri());
+    again.headers_mut().clone_from(request.headers());
+    again.extensions_mut().clone_from(request.extensions());
+    Some(again)
 }
 
-impl fmt::Debug for EndpointRouter {
+impl<B> Clone for EndpointRouter<B> {
+    fn clone(&self) -> Self {
+        Self { endpoints: Arc::clone(&self.endpoints), follower: Arc::clone(&self.follower) }
+    }
+}
+
+impl<B> Clone for Endpoint<B> {
+    fn clone(&self) -> Self {
+        Self { credential: Arc::clone(&self.credential), stack: self.stack.clone(), ends: self.ends.clone() }
+    }
+}
+
+impl<B> fmt::Debug for EndpointRouter<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EndpointRouter").field("source", &self.endpoints.source).finish_non_exhaustive()
     }

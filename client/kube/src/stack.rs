@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use credbroker_client::{
     Authenticate, CredentialSource,
-    tls::{DRAIN, ResponseBody, RotatingClient, Settings, tcp},
+    tls::{DRAIN, Drain, ResponseBody, RotatingClient, Settings, tcp},
 };
 use http::{Request, Response};
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy::connect::{Connection, proxy::SocksV5};
 use kube::{
     Client, Config,
-    client::{Body, ClientBuilder, ConfigExt, retry::RetryPolicy},
+    client::{ClientBuilder, ConfigExt, retry::RetryPolicy},
     config::AuthInfo,
 };
 use rustls::crypto::{CryptoProvider, aws_lc_rs::default_provider};
@@ -24,26 +24,37 @@ use tower::{
 
 use crate::{
     BoxError,
+    body::{Repeatable, RequestBody},
     dialer::HyperDialer,
     error::{BuildError, unusable},
     proxy::tunnel,
 };
 
 /// Sends requests to one server, with the credentials of one source.
-pub(crate) type Stack = BoxCloneSyncService<Request<Body>, Response<ResponseBody>, BoxError>;
+pub(crate) type Stack<B> = BoxCloneSyncService<Request<B>, Response<ResponseBody>, BoxError>;
 
 /// The settings of a stack, without its source.
 #[derive(Clone, Debug)]
 pub(crate) struct StackConfig {
     pub(crate) config: Config,
-    pub(crate) drain: Duration,
+    pub(crate) drain: Drain,
+    /// Connections that are kept without a request.
+    pub(crate) idle: usize,
     pub(crate) plaintext: bool,
     pub(crate) any_host: bool,
 }
 
 impl StackConfig {
     pub(crate) fn new(config: Config) -> Self {
-        Self { config, drain: DRAIN, plaintext: false, any_host: false }
+        Self { config, drain: Drain::After(DRAIN), idle: usize::MAX, plaintext: false, any_host: false }
+    }
+
+    /// How long the endpoint may be used after the cluster has left it. It has no certificate whose end could count.
+    pub(crate) fn leaving(&self) -> Duration {
+        match self.drain {
+            Drain::After(limit) => limit,
+            Drain::Natural => DRAIN,
+        }
     }
 
     /// Called before a stack is built.
@@ -59,11 +70,11 @@ impl StackConfig {
     }
 
     /// The stack. All its connections end when `ends` is cancelled.
-    pub(crate) fn build(
+    pub(crate) fn build<B: RequestBody>(
         self,
         source: CredentialSource,
         ends: CancellationToken,
-    ) -> Result<Stack, BuildError> {
+    ) -> Result<Stack<B>, BuildError> {
         let Some(proxy) = self.config.proxy_url.clone() else { return self.over(tcp(), source, ends) };
         match proxy.scheme_str().unwrap_or_default() {
             "http" => self.over(tunnel(proxy, tcp()), source, ends),
@@ -79,21 +90,22 @@ impl StackConfig {
         }
     }
 
-    fn over<C>(
+    fn over<C, B>(
         self,
         dialer: C,
         source: CredentialSource,
         ends: CancellationToken,
-    ) -> Result<Stack, BuildError>
+    ) -> Result<Stack<B>, BuildError>
     where
+        B: RequestBody,
         C: Service<http::Uri> + Clone + Send + Sync + 'static,
         C::Response: hyper::rt::Read + hyper::rt::Write + Connection + Send + Unpin + 'static,
         C::Future: Send + 'static,
         C::Error: Into<BoxError>,
     {
-        let Self { config, drain, plaintext, any_host } = self;
+        let Self { config, drain, idle, plaintext, any_host } = self;
         let tls = config.rustls_client_config().map_err(unusable)?;
-        let mut settings = Settings::with_config(tls)?.drain(drain).until(ends);
+        let mut settings = Settings::with_config(tls)?.draining(drain).keep_idle(idle).until(ends);
         if let Some(name) = &config.tls_server_name {
             settings = settings.server_name(name)?;
         }
@@ -105,20 +117,18 @@ impl StackConfig {
         dialer.set_write_timeout(config.write_timeout);
         dialer.set_reset_reader_on_write(config.reset_reader_on_write);
 
-        let client = RotatingClient::<Body, _>::over(HyperDialer(dialer), source.clone(), settings);
+        let client = RotatingClient::<B, _>::over(HyperDialer(dialer), source.clone(), settings);
         let client = config.extra_headers_layer().map_err(unusable)?.layer(client);
         let authenticate = Authenticate::new(source).server(&config.cluster_url).allow_plaintext(plaintext);
         let authenticate = if any_host { authenticate.any_host() } else { authenticate };
-        let client = authenticate
-            .repeat(|body: &Body| http_body::Body::is_end_stream(body).then(Body::empty))
-            .layer(client);
+        let client = authenticate.repeat(Repeatable).layer(client);
         Ok(BoxCloneSyncService::new(config.base_uri_layer().layer(client)))
     }
 
     /// A client of `service`, with kube's retries around it.
     pub(crate) fn client<S>(self, service: S) -> Client
     where
-        S: Service<Request<Body>, Response = Response<ResponseBody>, Error = BoxError>
+        S: Service<Request<kube::client::Body>, Response = Response<ResponseBody>, Error = BoxError>
             + Clone
             + Send
             + 'static,

@@ -6,6 +6,15 @@ use http_body::Body;
 pub trait Repeat<B> {
     /// A copy of the body. `None`: there cannot be one.
     fn copy(&self, body: &B) -> Option<B>;
+
+    /// Whether the copy has everything of the body, of which a part was sent by now. For bodies that are not in memory.
+    #[doc(hidden)]
+    fn is_complete(_copy: &B) -> bool
+    where
+        Self: Sized,
+    {
+        true
+    }
 }
 
 /// Repeats requests without a body.

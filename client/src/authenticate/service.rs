@@ -21,6 +21,10 @@ use crate::{credential::Credential, source::handle::CredentialSource, transport:
 /// How long a request waits for a credential.
 const CREDENTIAL: Duration = Duration::from_secs(10);
 
+/// The credential that a request was sent with, beside its response.
+#[derive(Clone, Debug)]
+pub struct SentWith(pub Arc<Credential>);
+
 /// The service of [`Authenticate`](super::Authenticate).
 #[derive(Clone, Debug)]
 pub struct Authenticated<S, R = WithoutBody> {
@@ -61,7 +65,8 @@ where
         let (head, body) = request.into_parts();
         let again = self.repeat.copy(&body).map(|body| Request::from_parts(head.clone(), body));
         let request = Request::from_parts(head, body);
-        Box::pin(send(inner, self.source.clone(), self.policy.clone(), request, again))
+        let (source, policy) = (self.source.clone(), self.policy.clone());
+        Box::pin(send(inner, source, policy, request, again, R::is_complete))
     }
 }
 
@@ -71,6 +76,7 @@ async fn send<S, B, C>(
     policy: Policy,
     mut request: Request<B>,
     again: Option<Request<B>>,
+    is_complete: fn(&B) -> bool,
 ) -> Result<Response<C>, BoxError>
 where
     S: Service<Request<B>, Response = Response<C>>,
@@ -79,11 +85,13 @@ where
     let credential = current(&source).await?;
     policy.check_cluster(request.uri(), credential.cluster()).map_err(AuthenticateError::from)?;
     credential.authorize(request.headers_mut());
-    let response = inner.call(request).await.map_err(Into::into)?;
+    let mut response = inner.call(request).await.map_err(Into::into)?;
+    response.extensions_mut().insert(SentWith(Arc::clone(&credential)));
     if response.status() != StatusCode::UNAUTHORIZED {
         return Ok(response);
     }
     source.reject(credential.generation());
+    let again = again.filter(|again| is_complete(again.body()));
     let Some(mut again) = again else { return Ok(response) };
     let Some(newer) = source.replace(credential.generation()).await else { return Ok(response) };
     // The newer credential may be for another cluster.
@@ -93,7 +101,8 @@ where
     drop(response);
     newer.authorize(again.headers_mut());
     poll_fn(|cx| inner.poll_ready(cx)).await.map_err(Into::into)?;
-    let response = inner.call(again).await.map_err(Into::into)?;
+    let mut response = inner.call(again).await.map_err(Into::into)?;
+    response.extensions_mut().insert(SentWith(Arc::clone(&newer)));
     if response.status() == StatusCode::UNAUTHORIZED {
         source.reject(newer.generation());
     }

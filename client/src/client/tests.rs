@@ -98,7 +98,7 @@ async fn every_call_ends_at_its_deadline() {
         late!(client.credential(&reference), expected);
         late!(client.clusters(None), expected);
         late!(client.watch(&reference), expected);
-        late!(client.watch_clusters(None), expected);
+        late!(client.watch_clusters(None, false), expected);
         late!(client.report_rejected(&reference, "1"), expected);
         let admin = client.admin();
         late!(admin.credentials(&Selector::All), expected);
@@ -184,7 +184,7 @@ async fn a_watch_ends_with_its_first_error_and_has_no_other() {
     let client = serve(Ending { credential: token(), end: denied() }).await;
     for errors in [
         errors(client.watch(&reference).await.unwrap()).await,
-        errors(client.watch_clusters(None).await.unwrap()).await,
+        errors(client.watch_clusters(None, false).await.unwrap()).await,
     ] {
         assert!(matches!(&*errors, [Error::Failed(failure)] if failure.message == "no"), "{errors:?}");
     }
@@ -192,7 +192,7 @@ async fn a_watch_ends_with_its_first_error_and_has_no_other() {
     let client = serve(Ending { credential: token(), end: None }).await;
     for errors in [
         errors(client.watch(&reference).await.unwrap()).await,
-        errors(client.watch_clusters(None).await.unwrap()).await,
+        errors(client.watch_clusters(None, false).await.unwrap()).await,
     ] {
         assert!(matches!(&*errors, [Error::Unreachable { .. }]), "{errors:?}");
     }

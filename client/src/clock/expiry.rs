@@ -19,6 +19,13 @@ impl Expiry {
         Self { wall, boot: now.boot.saturating_add(left) }
     }
 
+    /// The time until then, by the clock that comes first.
+    #[cfg(feature = "rustls")]
+    pub(crate) fn left(&self, now: Now) -> Duration {
+        let left = self.wall.duration_since(now.wall).unwrap_or_default();
+        left.min(self.boot.saturating_sub(now.boot))
+    }
+
     pub(crate) fn is_after(&self, now: Now) -> bool {
         now.wall < self.wall && now.boot < self.boot
     }

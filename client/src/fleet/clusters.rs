@@ -12,7 +12,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     event::ClusterEvent,
-    view::{ClusterMap, View, ViewWriter, differences},
+    view::{ClusterMap, ContextMap, View, ViewWriter, differences},
 };
 use crate::{
     cluster_state::{ClusterChanges, ClusterState, HubState},
@@ -160,11 +160,36 @@ impl Clusters {
         events.boxed()
     }
 
-    pub(crate) fn over(link: &Arc<Link>, namespace: Option<String>, limit: Option<Duration>) -> Self {
+    /// The contexts now, by their digests.
+    #[doc(hidden)]
+    pub fn contexts(&self) -> ContextMap {
+        Arc::clone(&self.shared.view.borrow().contexts)
+    }
+
+    /// Whether clusters may exist that are not known yet: the broker has not sent all of them, or has not read its hub.
+    #[doc(hidden)]
+    pub fn may_be_incomplete(&self) -> bool {
+        let view = self.shared.view.borrow();
+        !view.complete || (view.reads_hub && !view.hub.synced)
+    }
+
+    /// Waits until a cluster or a context, or the state of the broker's knowledge, may have changed. Cancel safe.
+    #[doc(hidden)]
+    pub async fn changed(&mut self) {
+        // The sender lives as long as this handle.
+        drop(self.progress.changed().await);
+    }
+
+    pub(crate) fn over(
+        link: &Arc<Link>,
+        namespace: Option<String>,
+        contexts: bool,
+        limit: Option<Duration>,
+    ) -> Self {
         let (shared, of) = (link.subscribe(), namespace.clone());
         let watch = move || {
             let (watcher, namespace) = (Arc::clone(&shared), of.clone());
-            async move { watcher.watch_clusters(namespace.as_deref()).await }
+            async move { watcher.watch_clusters(namespace.as_deref(), contexts).await }
         };
         Self { limit, ..Self::start(namespace, watch) }
     }

@@ -6,3 +6,4 @@ mod view;
 
 pub use clusters::Clusters;
 pub use event::ClusterEvent;
+pub use view::ContextMap;

@@ -94,7 +94,7 @@ async fn a_thousand_refusals_that_are_not_about_the_connection_leave_one_connect
         let link = broker.to();
         let followers = (
             CredentialSource::over(&link, &Arc::default(), CredentialRef::provider("p"), None),
-            Clusters::over(&link, None, None),
+            Clusters::over(&link, None, false, None),
         );
         while broker.calls.load(Ordering::SeqCst) < 2_000 {
             sleep(Duration::from_secs(60)).await;

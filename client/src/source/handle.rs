@@ -170,6 +170,19 @@ impl CredentialSource {
         changes.boxed()
     }
 
+    /// An item each time when all credentials so far are no longer to be used: connections that were made with them can be
+    /// closed. Ends with the source, which it does not keep. For credbroker's proxy.
+    #[doc(hidden)]
+    pub fn withdrawals(&self) -> impl Stream<Item = ()> + Send + Unpin + use<> {
+        let mut progress = self.shared.state.progress.subscribe();
+        let seen = progress.borrow_and_update().withdrawals;
+        let items = stream::unfold((progress, seen), |(mut progress, seen)| async move {
+            let now = progress.wait_for(|progress| progress.withdrawals != seen).await.ok()?.withdrawals;
+            Some(((), (progress, now)))
+        });
+        items.boxed()
+    }
+
     /// Reports that the API server answered 401 to `generation`. It does not wait. Several reports of one generation are
     /// sent as one, and a report of a generation that is no longer current is not sent. The replacement arrives as any
     /// rotation does.

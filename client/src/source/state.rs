@@ -26,6 +26,8 @@ pub(crate) struct SourceState {
 pub(crate) struct Progress {
     /// Counts changes of the generation or of its cluster.
     pub(crate) rotations: u64,
+    /// Counts how often all earlier credentials were withdrawn.
+    pub(crate) withdrawals: u64,
     /// Why there is no newer credential. Cleared by the next message.
     pub(crate) failure: Option<Error>,
 }
@@ -84,6 +86,7 @@ impl SourceState {
     fn withdraw(&self) {
         self.withdrawn.swap(Arc::default()).store(true, Ordering::Release);
         self.current.store(None);
+        self.progress.send_modify(|progress| progress.withdrawals += 1);
     }
 
     /// Notes a 401, unless it is noted already or the generation is no longer current.

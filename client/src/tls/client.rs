@@ -20,7 +20,7 @@ use tower::Service;
 
 use super::{
     body::ResponseBody,
-    connector::Connector,
+    connector::{ConnectError, Connector},
     dialer::{Dialer, Tcp},
     generation::IdentityGeneration,
     identity::IdentityError,
@@ -76,6 +76,19 @@ impl SendError {
             Problem::Expired | Problem::Identity(_) => true,
             Problem::Failed(error) => error.is_connect(),
         }
+    }
+
+    /// Whether no connection was made in time. For credbroker's proxy.
+    #[doc(hidden)]
+    pub fn is_connect_timeout(&self) -> bool {
+        let mut cause = self.source();
+        while let Some(error) = cause {
+            if let Some(ConnectError::Timeout { .. }) = error.downcast_ref() {
+                return true;
+            }
+            cause = error.source();
+        }
+        false
     }
 }
 
@@ -139,8 +152,10 @@ where
     D: Dialer,
 {
     fn new(generation: Arc<IdentityGeneration>, connector: &Connector<D>) -> Self {
-        let client =
-            Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build(connector.clone());
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_max_idle_per_host(connector.generations().settings.idle)
+            .build(connector.clone());
         Self { generation, client }
     }
 }

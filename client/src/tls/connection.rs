@@ -1,6 +1,7 @@
 //! A connection of one identity.
 
 use std::{
+    error::Error,
     io,
     pin::Pin,
     sync::Arc,
@@ -20,6 +21,8 @@ pub(super) struct Connection<T> {
     /// One for each direction: two tasks may share an upgraded connection, and both must be woken.
     reading: Closing,
     writing: Closing,
+    /// An identity with a connection is in use.
+    _generation: Arc<IdentityGeneration>,
 }
 
 /// Resolves when the connection must end.
@@ -42,18 +45,34 @@ impl<T> Connection<T> {
 
     fn new(stream: Stream<T>, generation: &Arc<IdentityGeneration>) -> Self {
         let closing = || Box::pin(generation.closing.clone().cancelled_owned());
-        Self { stream, reading: closing(), writing: closing() }
+        Self { stream, reading: closing(), writing: closing(), _generation: Arc::clone(generation) }
     }
 }
 
 fn check(closing: &mut Closing, cx: &mut Context<'_>) -> io::Result<()> {
     match closing.as_mut().poll(cx) {
         Poll::Pending => Ok(()),
-        Poll::Ready(()) => {
-            let problem = "the client certificate or the endpoint was replaced";
-            Err(io::Error::new(io::ErrorKind::ConnectionAborted, problem))
-        }
+        Poll::Ready(()) => Err(io::Error::new(io::ErrorKind::ConnectionAborted, Replaced)),
     }
+}
+
+/// Why this side has closed a connection.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the client certificate or the endpoint was replaced")]
+struct Replaced;
+
+/// Whether `error` is of a connection that this side has closed, because its certificate or endpoint was replaced.
+pub fn is_replaced(error: &(dyn Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        // The source of an I/O error is that of what is in it.
+        let inner = error.downcast_ref().and_then(io::Error::get_ref);
+        if inner.is_some_and(<dyn Error + Send + Sync>::is::<Replaced>) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Connection<T> {

@@ -15,9 +15,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     identity::{Identity, IdentityError},
-    settings::Settings,
+    settings::{Drain, Settings},
+    validity::not_after,
 };
-use crate::{credential::Credential, source::handle::CredentialSource};
+use crate::{
+    clock::{self, expiry::Expiry},
+    credential::Credential,
+    source::handle::CredentialSource,
+};
+
+/// The clocks are read this often.
+const LOOK: Duration = Duration::from_secs(60);
 
 /// One identity, its TLS config, and the end of its connections.
 #[derive(Debug)]
@@ -29,6 +37,8 @@ pub(super) struct IdentityGeneration {
     /// Counts how often the identity was replaced and came back, so that an old deadline does not close it after it came
     /// back.
     turns: AtomicU64,
+    /// When its certificate expires.
+    expiry: Option<Expiry>,
 }
 
 /// The identities of a source: the current one, and those whose connections drain.
@@ -88,9 +98,11 @@ impl IdentityGenerations {
             return Ok(next);
         }
         let turn = current.turns.fetch_add(1, Ordering::SeqCst) + 1;
-        if self.settings.drain.is_zero() {
+        if self.settings.drain == Drain::After(Duration::ZERO) {
             current.closing.cancel();
         } else {
+            // Those that nothing uses need no deadline. Their number would grow with each rotation.
+            draining.retain(IdentityGeneration::is_in_use);
             draining.push(Arc::clone(&current));
             let close = close_later(Arc::downgrade(self), current, turn, self.settings.drain);
             #[expect(clippy::disallowed_methods, reason = "ends at the drain deadline")]
@@ -103,7 +115,15 @@ impl IdentityGenerations {
 impl IdentityGeneration {
     fn new(identity: Option<Identity>, settings: &Settings) -> Self {
         let config = settings.config_for(identity.as_ref());
-        Self { identity, config, closing: settings.ends.child_token(), turns: AtomicU64::new(0) }
+        let leaf = identity.as_ref().and_then(|identity| identity.certified.cert.first());
+        let expiry = leaf.and_then(|leaf| not_after(leaf)).map(|at| Expiry::at(at, clock::system()));
+        let (closing, turns) = (settings.ends.child_token(), AtomicU64::new(0));
+        Self { identity, config, closing, turns, expiry }
+    }
+
+    /// Whether it is more than one of those that drain: it has a connection, or is current.
+    fn is_in_use(self: &Arc<Self>) -> bool {
+        Arc::strong_count(self) > 1
     }
 }
 
@@ -112,9 +132,19 @@ async fn close_later(
     generations: Weak<IdentityGenerations>,
     generation: Arc<IdentityGeneration>,
     turn: u64,
-    limit: Duration,
+    drain: Drain,
 ) {
-    sleep(limit).await;
+    let generation = {
+        let (expiry, waits) = (generation.expiry, Arc::downgrade(&generation));
+        drop(generation);
+        match drain {
+            Drain::After(limit) => sleep(limit).await,
+            Drain::Natural => expired(expiry, &waits).await,
+        }
+        // Without a connection it does not stay.
+        let Some(generation) = waits.upgrade() else { return };
+        generation
+    };
     let generations = generations.upgrade();
     let mut draining = generations
         .as_ref()
@@ -124,6 +154,18 @@ async fn close_later(
             draining.retain(|other| !Arc::ptr_eq(other, &generation));
         }
         generation.closing.cancel();
+    }
+}
+
+/// Waits until the clocks say that it is over, or until nothing uses the generation.
+async fn expired(expiry: Option<Expiry>, generation: &Weak<IdentityGeneration>) {
+    loop {
+        let now = clock::system();
+        if generation.strong_count() <= 1 || expiry.is_some_and(|expiry| !expiry.is_after(now)) {
+            return;
+        }
+        // A timer does not count suspend, so it only says when to look.
+        sleep(expiry.map_or(LOOK, |expiry| expiry.left(now).min(LOOK))).await;
     }
 }
 

@@ -31,14 +31,17 @@ mod generation;
 mod identity;
 mod pem;
 mod settings;
+mod validity;
 
 pub use body::ResponseBody;
 pub use client::{RotatingClient, SendError};
 pub use dialer::{Dialer, Tcp};
 pub use settings::{Settings, SettingsError};
 
-// Of credbroker-kube. Not a part of the API.
+// Of credbroker-kube and credbroker's proxy. Not a part of the API.
+#[doc(hidden)]
+pub use connection::is_replaced;
 #[doc(hidden)]
 pub use dialer::tcp;
 #[doc(hidden)]
-pub use settings::DRAIN;
+pub use settings::{DRAIN, Drain};

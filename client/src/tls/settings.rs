@@ -34,10 +34,21 @@ const SESSIONS: usize = 64;
 pub struct Settings {
     base: ClientConfig,
     pub(super) server_name: Option<ServerName<'static>>,
-    pub(super) drain: Duration,
+    pub(super) drain: Drain,
     pub(super) connect: Duration,
+    /// Connections that are kept without a request, for each identity.
+    pub(super) idle: usize,
     /// All connections of all identities end when this is cancelled.
     pub(super) ends: CancellationToken,
+}
+
+/// How long a connection stays open after its certificate was replaced, while it is busy.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Drain {
+    /// That long.
+    After(Duration),
+    /// Until its certificate expires.
+    Natural,
 }
 
 /// Why settings are not valid. `source()` says more.
@@ -95,7 +106,14 @@ impl Settings {
         if base.client_auth_cert_resolver.has_certs() {
             return Err(Problem::Identity.into());
         }
-        Ok(Self { base, server_name: None, drain: DRAIN, connect: CONNECT, ends: CancellationToken::new() })
+        Ok(Self {
+            base,
+            server_name: None,
+            drain: Drain::After(DRAIN),
+            connect: CONNECT,
+            idle: usize::MAX,
+            ends: CancellationToken::new(),
+        })
     }
 
     /// Checks the server's certificate against this name instead of the URI's host.
@@ -113,7 +131,24 @@ impl Settings {
     /// client-go does.
     #[must_use]
     pub fn drain(mut self, limit: Duration) -> Self {
-        self.drain = limit;
+        self.drain = Drain::After(limit);
+        self
+    }
+
+    /// As [`Self::drain`]; [`Drain::Natural`] lets a busy connection stay open until its certificate expires. For
+    /// credbroker's proxy.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn draining(mut self, drain: Drain) -> Self {
+        self.drain = drain;
+        self
+    }
+
+    /// How many connections are kept without a request. For credbroker's proxy.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn keep_idle(mut self, connections: usize) -> Self {
+        self.idle = connections;
         self
     }
 

@@ -49,6 +49,8 @@ struct State {
     min_lifetime: Mutex<Option<Duration>>,
     /// What a call for a provider is refused with.
     refusals: Mutex<HashMap<String, Status>>,
+    /// What watches of a provider end with.
+    failures: watch::Sender<HashMap<String, v1::Failure>>,
     /// What a report of a generation leads to.
     on_report: Mutex<HashMap<String, Issued>>,
 }
@@ -60,6 +62,7 @@ type Issued = (v1::Credential, Option<v1::Cluster>);
 #[derive(Clone, Debug, Default)]
 struct Fleet {
     clusters: BTreeMap<String, v1::ClusterState>,
+    contexts: BTreeMap<String, v1::ClusterState>,
     synced: bool,
 }
 
@@ -74,6 +77,7 @@ impl FakeBroker {
             largest: watch::Sender::default(),
             min_lifetime: Mutex::default(),
             refusals: Mutex::default(),
+            failures: watch::Sender::default(),
             on_report: Mutex::default(),
         };
         let private = Permissions::from_mode(0o700); // independent of the umask
@@ -120,6 +124,36 @@ impl FakeBroker {
     /// Refuses calls for the provider.
     pub(crate) fn refuse(&self, provider: &str, status: Status) {
         self.state.refusals.lock().unwrap().insert(provider.to_owned(), status);
+    }
+
+    /// Ends each watch of the provider, or of `fleet/NAME`, with that failure; `None`: no longer.
+    pub(crate) fn fail(&self, provider: &str, failure: Option<v1::Failure>) {
+        self.state.failures.send_modify(|failures| {
+            match failure {
+                Some(failure) => failures.insert(provider.to_owned(), failure),
+                None => failures.remove(provider),
+            };
+        });
+    }
+
+    /// Has a context of that name and digest there, and sets its credential.
+    pub(crate) fn enlist_context(
+        &self,
+        name: &str,
+        digest: &str,
+        credential: v1::Credential,
+        cluster: v1::Cluster,
+    ) {
+        self.state
+            .cell(&format!("context {name} {digest}"))
+            .send_replace(Some((credential, Some(cluster.clone()))));
+        let context = v1::ContextRef { digest: digest.into(), name: name.into() };
+        let state = v1::ClusterState {
+            context: Some(context),
+            cluster: Some(cluster),
+            ..v1::ClusterState::default()
+        };
+        self.state.fleet.send_modify(|fleet| drop(fleet.contexts.insert(digest.to_owned(), state)));
     }
 
     /// Sets the credential of the `ClusterProfile` `fleet/NAME`, and its cluster.
@@ -252,8 +286,23 @@ impl State {
                 assert!(forwards.remove(&number).is_some(), "{number} is not watched");
             }
             for v1::watch_credentials_request::Addition { number, r#ref } in request.add {
-                let states = self.cell(&provider(r#ref)).subscribe();
-                let forward = forward(number, states, answers.clone());
+                let provider = provider(r#ref);
+                let states = self.cell(&provider).subscribe();
+                let mut failures = self.failures.subscribe();
+                let answers = answers.clone();
+                let forward = async move {
+                    let failed = failures.wait_for(|failures| failures.contains_key(&provider));
+                    tokio::select! {
+                        biased;
+                        failed = failed => {
+                            let failure = failed.unwrap().get(&provider).cloned().unwrap();
+                            let result = Some(v1::watch_credentials_response::Result::Failure(failure));
+                            // The client may be gone.
+                            drop(answers.send(Ok(v1::WatchCredentialsResponse { number, cluster: None, result })));
+                        }
+                        () = forward(number, states, answers.clone()) => {}
+                    }
+                };
                 let watch = (AbortOnDropHandle::new(tokio::spawn(forward)), Counted::new(&self.watched));
                 assert!(forwards.insert(number, watch).is_none(), "{number} is in use");
             }
@@ -310,7 +359,10 @@ fn provider(reference: Option<v1::CredentialRef>) -> String {
         Some(v1::credential_ref::Source::ClusterProfile(profile)) => {
             format!("{}/{}", profile.namespace, profile.name)
         }
-        other => panic!("{other:?}"),
+        Some(v1::credential_ref::Source::Context(context)) => {
+            format!("context {} {}", context.name, context.digest)
+        }
+        None => panic!("a reference without a source"),
     }
 }
 
@@ -389,16 +441,20 @@ impl CredentialBroker for Service {
     /// Everything at first, then the differences.
     async fn watch_clusters(
         &self,
-        _: Request<v1::WatchClustersRequest>,
+        request: Request<v1::WatchClustersRequest>,
     ) -> Result<Response<Changes>, Status> {
+        let contexts = request.into_inner().include_contexts;
         let mut sent: Option<Fleet> = None;
         let messages = WatchStream::new(self.0.fleet.subscribe()).map(move |fleet| {
             let before = sent.replace(fleet.clone());
             let known = before.as_ref().map(|before| before.clusters.clone()).unwrap_or_default();
             let changed = fleet.clusters.iter().filter(|(name, state)| known.get(*name) != Some(state));
             let removed = known.iter().filter(|(name, _)| !fleet.clusters.contains_key(*name));
+            let known = before.as_ref().map(|before| before.contexts.clone()).unwrap_or_default();
+            let news =
+                fleet.contexts.iter().filter(|(name, state)| contexts && known.get(*name) != Some(state));
             Ok(v1::WatchClustersResponse {
-                changed: changed.map(|(_, state)| state.clone()).collect(),
+                changed: changed.chain(news).map(|(_, state)| state.clone()).collect(),
                 removed: removed.filter_map(|(_, state)| state.cluster_profile.clone()).collect(),
                 complete: before.is_none(),
                 hub: Some(hub(&fleet)),

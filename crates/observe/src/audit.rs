@@ -100,6 +100,18 @@ impl Audit {
         }
     }
 
+    /// Records a request that the proxy has forwarded, or begins to forward, or refused. Of those of one uid that are
+    /// refused or fail in one second, only the first ones have a record, and the others are counted.
+    pub fn request(&self, uid: u32, outcome: RequestOutcome, fields: Fields) {
+        if let Some(inner) = &self.inner
+            && inner.budgets.take(uid, outcome)
+        {
+            let title = format!("{} request", outcome.name());
+            let head = [("outcome", Some(outcome.name().into()))];
+            inner.record(("request", &title), head.into_iter().chain(fields).collect(), false);
+        }
+    }
+
     /// Records a plugin run that has ended.
     pub fn run(&self, fields: Fields) {
         if let Some(Recorder { lines: Some(sink), clock, .. }) = self.inner.as_deref() {

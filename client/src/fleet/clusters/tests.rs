@@ -74,7 +74,9 @@ fn message(clusters: &[&str], removed: &[&str], complete: bool, synced: bool) ->
         changed: clusters.iter().map(state).collect(),
         removed: removed.iter().map(|name| profile(name)).collect(),
         complete,
-        hub: HubState { synced, ..HubState::default() },
+        hub: Some(HubState { synced, ..HubState::default() }),
+        contexts: Vec::new(),
+        removed_contexts: Vec::new(),
     }
 }
 

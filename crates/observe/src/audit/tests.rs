@@ -188,3 +188,18 @@ fn uids_beyond_the_table_share_one_budget() {
     assert_eq!(omitted.len(), UIDS + 1);
     assert_eq!(omitted.iter().map(|omitted| omitted.denied).sum::<u64>() + recorded as u64, 300_000);
 }
+
+#[test]
+fn a_forwarded_request_has_another_kind_of_record_and_too_many_refusals_are_counted() {
+    let lines = Lines::default();
+    let audit = Audit::new(Some(Box::new(lines.clone())), Arc::new(SystemClock));
+    audit.request(1001, RequestOutcome::Allowed, vec![("verb", Some("list".into())), ("name", None)]);
+    for _ in 0..30 {
+        audit.request(1001, RequestOutcome::Denied, vec![("status", Some(403.into()))]);
+    }
+    audit.flush(Duration::ZERO);
+    let records = lines.records();
+    assert_eq!(records[0], serde_json::json!({"kind": "request", "outcome": "allowed", "verb": "list"}));
+    assert_eq!(records.len(), 1 + 20 + 1);
+    assert_eq!(records[21]["denials_not_recorded"], 10);
+}

@@ -6,6 +6,7 @@
 mod counter;
 mod exposition;
 mod process;
+mod proxied;
 mod requests;
 mod runs;
 
@@ -21,6 +22,7 @@ pub use exposition::{
     families::{self, FAMILIES},
 };
 pub use process::write_process;
+pub use proxied::{PROXY_FAMILIES, Proxied};
 pub use requests::{Requests, Rpc};
 pub use runs::{CallStatus, Calls, ProviderMetrics, ProviderTable, RunOutcome, RunReason};
 

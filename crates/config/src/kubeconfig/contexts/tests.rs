@@ -211,7 +211,7 @@ fn a_rule_for_a_provider_of_the_configuration_never_allows_a_user_of_a_context()
     );
 }
 
-/// What a command knows of a kubeconfig that a broker reads too.
+/// What a command reads in a kubeconfig that a broker reads too.
 #[test]
 fn own_contexts_have_the_digests_of_the_broker_their_namespaces_and_a_meaning_that_a_copy_shares() {
     let plain = text("{server: https://paris}", USER).replace("user: jane}", "user: jane, namespace: shop}");

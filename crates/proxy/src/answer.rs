@@ -1,0 +1,163 @@
+//! The body of an answer: streamed, counted, and ended early where that loses nothing.
+
+use std::{
+    fmt,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use credbroker_client::tls::{ResponseBody, is_replaced};
+use http::{HeaderMap, header};
+use http_body::{Body, Frame, SizeHint};
+use tokio_util::sync::WaitForCancellationFutureOwned;
+
+use crate::{boundary::Boundary, exchange::Exchange, record::Pending, target::UsedTarget};
+
+/// Why an answer was not sent to its end.
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The body of an answer.
+pub struct AnswerBody(Content);
+
+enum Content {
+    /// Of the proxy itself.
+    Own(Option<Bytes>),
+    Forwarded(Box<Forwarded>),
+}
+
+struct Forwarded {
+    inner: ResponseBody,
+    /// Of a watch.
+    boundary: Option<Boundary>,
+    asked: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    cut: Pin<Box<WaitForCancellationFutureOwned>>,
+    is_over: bool,
+    /// Writes the last record when the body is dropped.
+    pending: Pending,
+    _exchange: Exchange,
+    /// Its connections end with the last request.
+    _used: Arc<UsedTarget>,
+}
+
+/// The answer was cut off: its caller may no longer have it, or the proxy ends.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the proxy ends this answer")]
+struct Cut;
+
+impl AnswerBody {
+    /// Passes on what comes. `watch`: the headers of the answer, if it is that of a watch.
+    pub(crate) fn forwarded(
+        inner: ResponseBody,
+        watch: Option<&HeaderMap>,
+        exchange: Exchange,
+        used: Arc<UsedTarget>,
+        pending: Pending,
+    ) -> Self {
+        let ending = &exchange.parties.ending;
+        let boundary = watch.map(|headers| Boundary::of(headers.get(header::CONTENT_TYPE)));
+        let asked = boundary.is_some().then(|| Box::pin(ending.asked.clone().cancelled_owned()));
+        let cut = Box::pin(ending.cut.clone().cancelled_owned());
+        let forwarded = Forwarded {
+            inner,
+            boundary,
+            asked,
+            cut,
+            is_over: false,
+            pending,
+            _exchange: exchange,
+            _used: used,
+        };
+        Self(Content::Forwarded(Box::new(forwarded)))
+    }
+
+    /// Nothing.
+    pub(crate) fn empty() -> Self {
+        Self(Content::Own(None))
+    }
+}
+
+impl From<Bytes> for AnswerBody {
+    fn from(bytes: Bytes) -> Self {
+        Self(Content::Own(Some(bytes).filter(|bytes| !bytes.is_empty())))
+    }
+}
+
+impl Forwarded {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if self.is_over {
+            return Poll::Ready(None);
+        }
+        if self.cut.as_mut().poll(cx).is_ready() {
+            self.is_over = true;
+            return Poll::Ready(Some(Err(Cut.into())));
+        }
+        let is_between = self.boundary.as_ref().is_some_and(Boundary::is_between);
+        if is_between && self.asked.as_mut().is_some_and(|asked| asked.as_mut().poll(cx).is_ready()) {
+            self.is_over = true;
+            return Poll::Ready(None);
+        }
+        let frame = std::task::ready!(Pin::new(&mut self.inner).poll_frame(cx));
+        Poll::Ready(match frame {
+            Some(Ok(frame)) => {
+                if let Some(data) = frame.data_ref() {
+                    self.pending.sent(data.len());
+                    self.boundary.iter_mut().for_each(|boundary| boundary.pass(data));
+                }
+                Some(Ok(frame))
+            }
+            // The client watches again from the last event, without a list.
+            Some(Err(error)) if is_between && is_replaced(&*error) => {
+                self.is_over = true;
+                None
+            }
+            Some(Err(error)) => {
+                self.is_over = true;
+                self.pending.cut();
+                Some(Err(error))
+            }
+            None => {
+                self.is_over = true;
+                None
+            }
+        })
+    }
+}
+
+impl Body for AnswerBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match &mut self.0 {
+            Content::Own(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Content::Forwarded(forwarded) => forwarded.poll(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Content::Own(bytes) => bytes.is_none(),
+            Content::Forwarded(forwarded) => forwarded.is_over || forwarded.inner.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Content::Own(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            // A watch may end early.
+            Content::Forwarded(forwarded) if forwarded.boundary.is_some() => SizeHint::default(),
+            Content::Forwarded(forwarded) => forwarded.inner.size_hint(),
+        }
+    }
+}
+
+impl fmt::Debug for AnswerBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AnswerBody").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,193 @@
+//! Requests that are open: their number is bounded, and they end early if their caller loses its right or their target goes.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use http::StatusCode;
+use tokio::{sync::watch, time::sleep};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{caller::Caller, status::Refused, target::KnownTarget};
+
+/// How many requests may be open at a time. Each has a connection to its API server.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Of all callers.
+    pub total: usize,
+    /// To one target.
+    pub per_target: usize,
+    /// Of one user through one listener.
+    pub per_caller: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { total: 8_192, per_target: 4_096, per_caller: 4_096 }
+    }
+}
+
+/// The open requests.
+#[derive(Debug)]
+pub(crate) struct Exchanges {
+    limits: Limits,
+    open: Mutex<Open>,
+    count: watch::Sender<usize>,
+    tasks: TaskTracker,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    next: u64,
+    exchanges: HashMap<u64, Arc<Parties>>,
+    of_targets: HashMap<Arc<KnownTarget>, usize>,
+    of_callers: HashMap<CallerKey, usize>,
+    /// Set when the proxy ends: only short requests begin.
+    is_draining: bool,
+}
+
+/// A user on a listener.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+struct CallerKey(Option<u32>, Arc<str>);
+
+/// Whose request it is, where it goes, and how it ends early.
+#[derive(Debug)]
+pub(crate) struct Parties {
+    pub(crate) caller: Arc<Caller>,
+    pub(crate) target: Arc<KnownTarget>,
+    pub(crate) ending: Ending,
+}
+
+/// The early end of a request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ending {
+    /// A watch ends as soon as it is between two events.
+    pub(crate) asked: CancellationToken,
+    /// Everything ends at once.
+    pub(crate) cut: CancellationToken,
+}
+
+/// One open request, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    number: u64,
+    exchanges: Arc<Exchanges>,
+    pub(crate) parties: Arc<Parties>,
+}
+
+impl Exchanges {
+    pub(crate) fn new(limits: Limits, tasks: TaskTracker) -> Self {
+        Self { limits, open: Mutex::default(), count: watch::Sender::default(), tasks }
+    }
+
+    /// Begins a request. A long one does not begin while the proxy ends.
+    pub(crate) fn begin(
+        self: &Arc<Self>,
+        caller: &Arc<Caller>,
+        target: &Arc<KnownTarget>,
+        is_long: bool,
+    ) -> Result<Exchange, Refused> {
+        let key = CallerKey(caller.principal.uid, Arc::clone(&caller.principal.listener));
+        let mut open = self.open();
+        if open.is_draining && is_long {
+            return Err(again(StatusCode::SERVICE_UNAVAILABLE, "the proxy is being restarted".to_owned()));
+        }
+        let of_target = open.of_targets.get(target).copied().unwrap_or_default();
+        let of_caller = open.of_callers.get(&key).copied().unwrap_or_default();
+        let full = [
+            (open.exchanges.len(), self.limits.total, "requests are open".to_owned()),
+            (of_target, self.limits.per_target, format!("requests to {target} are open")),
+            (of_caller, self.limits.per_caller, "requests of this user are open".to_owned()),
+        ];
+        if let Some((_, limit, what)) = full.into_iter().find(|(count, limit, _)| count >= limit) {
+            return Err(again(StatusCode::TOO_MANY_REQUESTS, format!("{limit} {what}, which is the limit")));
+        }
+        let parties =
+            Parties { caller: Arc::clone(caller), target: Arc::clone(target), ending: Ending::default() };
+        let parties = Arc::new(parties);
+        let number = open.next;
+        open.next += 1;
+        open.exchanges.insert(number, Arc::clone(&parties));
+        *open.of_targets.entry(Arc::clone(target)).or_default() += 1;
+        *open.of_callers.entry(key).or_default() += 1;
+        self.count.send_replace(open.exchanges.len());
+        Ok(Exchange { number, exchanges: Arc::clone(self), parties })
+    }
+
+    /// Ends the requests that `ends` is true for: watches between two events, and all after `grace`.
+    pub(crate) fn end(&self, grace: Duration, ends: impl Fn(&Parties) -> bool) {
+        let endings: Vec<Ending> = {
+            let open = self.open();
+            let ended = open.exchanges.values().filter(|parties| ends(parties));
+            ended.map(|parties| parties.ending.clone()).collect()
+        };
+        if endings.is_empty() {
+            return;
+        }
+        for ending in &endings {
+            ending.asked.cancel();
+        }
+        self.tasks.spawn(async move {
+            sleep(grace).await;
+            for ending in &endings {
+                ending.cut.cancel();
+            }
+        });
+    }
+
+    /// No long request begins from now on.
+    pub(crate) fn begin_draining(&self) {
+        self.open().is_draining = true;
+    }
+
+    /// Waits until no request is open.
+    pub(crate) async fn ended(&self) {
+        // The sender lives as long as this.
+        drop(self.count.subscribe().wait_for(|count| *count == 0).await);
+    }
+
+    /// Whether a request to `target` is open.
+    pub(crate) fn is_used(&self, target: &KnownTarget) -> bool {
+        self.open().of_targets.contains_key(target)
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        *self.count.borrow()
+    }
+
+    /// The open requests by target.
+    pub(crate) fn by_target(&self) -> Vec<(Arc<KnownTarget>, usize)> {
+        self.open().of_targets.iter().map(|(target, count)| (Arc::clone(target), *count)).collect()
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn again(code: StatusCode, message: String) -> Refused {
+    Refused::new(code, message).retry_after(Duration::from_secs(1))
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        let principal = &self.parties.caller.principal;
+        let key = CallerKey(principal.uid, Arc::clone(&principal.listener));
+        let mut open = self.exchanges.open();
+        open.exchanges.remove(&self.number);
+        subtract(&mut open.of_targets, &self.parties.target);
+        subtract(&mut open.of_callers, &key);
+        self.exchanges.count.send_replace(open.exchanges.len());
+    }
+}
+
+fn subtract<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! The body of a request, which streams, and whose beginning is kept so that it can be sent twice.
+
+use std::{
+    fmt, io,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+
+/// Bytes of one request that are kept: more than nearly all objects have.
+const KEPT: usize = 256 * 1024;
+/// Bytes that all requests keep together.
+const KEPT_BY_ALL: usize = 64 * 1024 * 1024;
+
+/// What the bodies of all requests keep.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Budget(Arc<AtomicUsize>);
+
+/// A handle of a request body. The one that was begun last goes on: the others fail.
+pub(crate) struct RequestBody {
+    shared: Arc<Shared>,
+    /// When it was begun, if it was.
+    turn: Option<usize>,
+    /// The next of the kept pieces.
+    next: usize,
+    hint: SizeHint,
+    is_empty: bool,
+}
+
+struct Shared(Mutex<State>);
+
+struct State {
+    incoming: Incoming,
+    kept: Vec<Bytes>,
+    /// Bytes in `kept`. `None`: nothing is kept from now on.
+    keeps: Option<usize>,
+    budget: Budget,
+    /// Handles that were begun.
+    turns: usize,
+    received: u64,
+    limit: Option<u64>,
+    is_too_large: bool,
+    has_failed: bool,
+    is_over: bool,
+}
+
+/// What is known of a body while, and after, it is sent.
+#[derive(Clone)]
+pub(crate) struct Progress(Arc<Shared>);
+
+impl RequestBody {
+    /// The body of a request, of which at most `limit` bytes are accepted.
+    pub(crate) fn new(incoming: Incoming, limit: Option<u64>, budget: &Budget) -> Self {
+        let (hint, is_empty) = (incoming.size_hint(), incoming.is_end_stream());
+        let state = State {
+            incoming,
+            kept: Vec::new(),
+            keeps: Some(0),
+            budget: budget.clone(),
+            turns: 0,
+            received: 0,
+            limit,
+            is_too_large: false,
+            has_failed: false,
+            is_over: false,
+        };
+        Self { shared: Arc::new(Shared(Mutex::new(state))), turn: None, next: 0, hint, is_empty }
+    }
+
+    pub(crate) fn progress(&self) -> Progress {
+        Progress(Arc::clone(&self.shared))
+    }
+}
+
+impl credbroker_kube::RequestBody for RequestBody {
+    fn again(&self) -> Option<Self> {
+        // This handle may have been begun. The other one begins with what is kept.
+        self.shared.state().keeps?;
+        let hint = self.hint;
+        Some(Self { shared: Arc::clone(&self.shared), turn: None, next: 0, hint, is_empty: self.is_empty })
+    }
+
+    fn is_complete(&self) -> bool {
+        let state = self.shared.state();
+        state.keeps.is_some() && !state.is_too_large && !state.has_failed
+    }
+}
+
+impl Progress {
+    /// Bytes of the body that were received.
+    pub(crate) fn received(&self) -> u64 {
+        self.0.state().received
+    }
+
+    /// Whether the body is longer than its limit, so that it was not sent.
+    pub(crate) fn is_too_large(&self) -> bool {
+        self.0.state().is_too_large
+    }
+
+    /// Whether the client did not send all of it.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.0.state().has_failed
+    }
+
+    /// The answer has come, so the body is not sent again.
+    pub(crate) fn forget(&self) {
+        self.0.state().forget();
+    }
+}
+
+impl fmt::Debug for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Progress").field("received", &self.received()).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn forget(&mut self) {
+        if let Some(bytes) = self.keeps.take() {
+            self.budget.0.fetch_sub(bytes, Ordering::Relaxed);
+            self.kept = Vec::new();
+        }
+    }
+
+    /// Keeps a piece, or nothing from now on.
+    fn keep(&mut self, piece: &Bytes) {
+        let Some(bytes) = self.keeps else { return };
+        let all = self.budget.0.fetch_add(piece.len(), Ordering::Relaxed) + piece.len();
+        self.keeps = Some(bytes + piece.len());
+        if bytes + piece.len() > KEPT || all > KEPT_BY_ALL {
+            self.forget();
+        } else {
+            self.kept.push(piece.clone());
+        }
+    }
+
+    fn fail(&mut self, message: &'static str) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        self.forget();
+        Poll::Ready(Some(Err(io::Error::other(message))))
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        self.forget();
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.state();
+        let turn = *self.turn.get_or_insert_with(|| {
+            state.turns += 1;
+            state.turns
+        });
+        if turn < state.turns {
+            return Poll::Ready(Some(Err(io::Error::other("the request was sent again"))));
+        }
+        if let Some(piece) = state.kept.get(self.next) {
+            self.next += 1;
+            return Poll::Ready(Some(Ok(Frame::data(piece.clone()))));
+        }
+        loop {
+            if state.is_over {
+                return Poll::Ready(None);
+            }
+            let frame = std::task::ready!(Pin::new(&mut state.incoming).poll_frame(cx));
+            let Some(frame) = frame else {
+                state.is_over = true;
+                return Poll::Ready(None);
+            };
+            let Ok(frame) = frame else {
+                state.has_failed = true;
+                return state.fail("the client did not send the whole body");
+            };
+            // Requests to API servers have no trailers.
+            let Ok(piece) = frame.into_data() else { continue };
+            state.received += piece.len() as u64;
+            if state.limit.is_some_and(|limit| state.received > limit) {
+                state.is_too_large = true;
+                return state.fail("the body is too large");
+            }
+            state.keep(&piece);
+            self.next += 1;
+            return Poll::Ready(Some(Ok(Frame::data(piece))));
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.is_empty
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        if self.next == 0 { self.hint } else { SizeHint::default() }
+    }
+}
+
+impl fmt::Debug for RequestBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestBody").field("hint", &self.hint).finish_non_exhaustive()
+    }
+}
