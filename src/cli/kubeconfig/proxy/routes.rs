@@ -12,6 +12,7 @@ use credbroker_config::{
 };
 use credbroker_credential::text::one_line;
 use credbroker_plugin::Environment;
+use credbroker_proxy::KnownTarget;
 
 use super::document::is_ours;
 use crate::cli::{
@@ -149,8 +150,9 @@ impl Routes {
             });
             return self.skip(&state.name, why.as_deref().unwrap_or("the broker cannot use it"));
         }
-        let path = context_path(&state.name, digest);
-        self.found.push(Route { name: state.name.clone(), namespace: namespace.to_owned(), path });
+        let ContextState { name, provider, .. } = state.clone();
+        let target = KnownTarget::Context { name: name.clone(), digest: digest.to_owned(), provider };
+        self.found.push(Route { name, namespace: namespace.to_owned(), path: target.path() });
     }
 
     fn cluster(&mut self, state: &ClusterState, taken: &HashSet<String>) {
@@ -162,8 +164,9 @@ impl Routes {
         if taken.contains(&name) {
             return self.skip(&name, "a context has the same name");
         }
-        let path = format!("/clusters/{name}");
-        self.found.push(Route { name, namespace: String::new(), path });
+        let target =
+            KnownTarget::Cluster { profile: state.profile.clone(), provider: state.provider.clone() };
+        self.found.push(Route { name, namespace: String::new(), path: target.path() });
     }
 
     fn skip(&mut self, name: &str, why: &str) {
@@ -172,28 +175,3 @@ impl Routes {
 }
 
 const UNKNOWN: &str = "the broker does not know it";
-
-/// Digits of a context's digest that are in its path.
-const DIGITS: usize = 12;
-
-pub(super) fn context_path(name: &str, digest: &str) -> String {
-    format!("/contexts/{}-{}", slug(name), digest.get(..DIGITS).unwrap_or(digest))
-}
-
-/// The readable part of a context's path: letters and digits of its name in lower case, and `-` for the rest.
-fn slug(name: &str) -> String {
-    const LONGEST: usize = 40;
-    let mut slug = String::new();
-    for character in name.chars().filter(char::is_ascii) {
-        if slug.len() >= LONGEST {
-            break;
-        }
-        if character.is_ascii_alphanumeric() {
-            slug.push(character.to_ascii_lowercase());
-        } else if !slug.is_empty() && !slug.ends_with('-') {
-            slug.push('-');
-        }
-    }
-    let slug = slug.trim_end_matches('-');
-    if slug.is_empty() { "context".to_owned() } else { slug.to_owned() }
-}
