@@ -49,10 +49,10 @@ impl Hub {
 /// The state of the hub that callers get, as soon as it `is_so`.
 async fn hub_state(broker: &Broker, is_so: impl Fn(&HubState) -> bool) -> HubState {
     let client = Client::connect(&Socket::at(broker.socket())).await.unwrap();
-    let mut messages = client.watch_clusters(None).await.unwrap();
+    let mut messages = client.watch_clusters(None, false).await.unwrap();
     let reached = async {
         loop {
-            let hub = messages.next().await.unwrap().unwrap().hub;
+            let hub = messages.next().await.unwrap().unwrap().hub.unwrap_or_default();
             if is_so(&hub) {
                 return hub;
             }
@@ -156,7 +156,7 @@ async fn a_problem_of_a_profile_is_logged_once_and_not_with_each_change() {
     change("first");
     let broker = hub.broker("");
     let client = Client::connect(&Socket::at(broker.socket())).await.unwrap();
-    let mut messages = client.watch_clusters(None).await.unwrap();
+    let mut messages = client.watch_clusters(None, false).await.unwrap();
     for value in ["first", "second", "third"] {
         change(value);
         let seen = async {

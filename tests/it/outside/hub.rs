@@ -51,9 +51,9 @@ impl Flooded {
         let mut most = 0;
         let reached = async {
             loop {
-                let mut messages = client.watch_clusters(Some("fleet")).await.unwrap();
+                let mut messages = client.watch_clusters(Some("fleet"), false).await.unwrap();
                 let message = messages.next().await.unwrap().unwrap();
-                let hub = message.hub;
+                let hub = message.hub.unwrap_or_default();
                 most = most.max(resident(self.broker.pid()));
                 if hub.synced && is_so(problem(&hub), message.changed.len()) {
                     return problem(&hub).to_owned();

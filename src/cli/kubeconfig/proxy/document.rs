@@ -11,7 +11,6 @@ use crate::cli::kubeconfig::{
 
 const MARK: &str = "credbroker.io/proxy";
 const PROXY: &str = "--proxy";
-const TARGET: &str = "--target";
 
 pub(super) fn kubeconfig(routes: &[Route], place: &Place, shim: &Shim, version: &str) -> Node {
     let items = |key: &str, body: &dyn Fn(&Route) -> Value| {
@@ -51,7 +50,7 @@ const INSTALL_HINT: &str = "The user of this kubeconfig gets a handle from credb
 /// The shim names the target itself, for clients that set no `KUBERNETES_EXEC_INFO`.
 fn exec(route: &Route, place: &Place, shim: &Shim, version: &str) -> Value {
     let handles = place.handles.to_string_lossy();
-    let own = [PROXY, &handles, TARGET, &route.path, "--api-version", version];
+    let own = [PROXY, &route.path, "--socket", &handles, "--api-version", version];
     let args = shim.is_subcommand.then_some("shim").into_iter().chain(own);
     map([
         ("apiVersion", string(format!("client.authentication.k8s.io/{version}"))),

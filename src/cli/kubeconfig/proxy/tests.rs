@@ -168,9 +168,9 @@ fn each_context_keeps_its_name_and_namespace_and_each_cluster_is_one() {
           command: credbroker-exec
           args:
           - --proxy
-          - ~/run/handles.sock
-          - --target
           - /contexts/prod-DIGEST
+          - --socket
+          - ~/run/handles.sock
           - --api-version
           - v1
           provideClusterInfo: false
@@ -183,9 +183,9 @@ fn each_context_keeps_its_name_and_namespace_and_each_cluster_is_one() {
           command: credbroker-exec
           args:
           - --proxy
-          - ~/run/handles.sock
-          - --target
           - /contexts/kind-a-DIGEST
+          - --socket
+          - ~/run/handles.sock
           - --api-version
           - v1
           provideClusterInfo: false
@@ -198,9 +198,9 @@ fn each_context_keeps_its_name_and_namespace_and_each_cluster_is_one() {
           command: credbroker-exec
           args:
           - --proxy
-          - ~/run/handles.sock
-          - --target
           - /clusters/fleet/paris
+          - --socket
+          - ~/run/handles.sock
           - --api-version
           - v1
           provideClusterInfo: false
