@@ -23,7 +23,7 @@ echo "-- the units are valid"
 # `verify` requires that the program of ExecStart= exists, so these copies name the program that was built.
 mkdir -p "$work"/{system,user,run}
 chmod 700 "$work/run"
-for unit in credbroker.socket credbroker.service; do
+for unit in credbroker{,-proxy}.{socket,service}; do
     sed "s|^ExecStart=/usr/bin/credbroker|ExecStart=$broker|" "$here/$unit" >"$work/system/$unit"
     sed "s|^ExecStart=/usr/bin/credbroker|ExecStart=$broker|" "$here/user/$unit" >"$work/user/$unit"
 done
@@ -33,14 +33,14 @@ verify() {
     output=$("$@" 2>&1) || { echo "$output" >&2; return 1; }
     if grep -F "$work" <<<"$output" >&2; then return 1; fi
 }
-verify systemd-analyze verify --man=no --recursive-errors=no "$work"/system/credbroker.{socket,service}
+verify systemd-analyze verify --man=no --recursive-errors=no "$work"/system/credbroker{,-proxy}.{socket,service}
 XDG_RUNTIME_DIR=$work/run verify \
-    systemd-analyze --user verify --man=no --recursive-errors=no "$work"/user/credbroker.{socket,service}
+    systemd-analyze --user verify --man=no --recursive-errors=no "$work"/user/credbroker{,-proxy}.{socket,service}
 
-exposure() {
+exposure() { # THRESHOLD WORDS [UNIT]
     echo "-- the service's exposure$2 is at most $(($1 / 10)).$(($1 % 10))"
     systemd-analyze security --offline=true --no-pager --threshold="$1" \
-        "$work/system/credbroker.service" >"$work/exposure" || {
+        "$work/system/${3:-credbroker}.service" >"$work/exposure" || {
         cat "$work/exposure"
         echo "the service is more exposed than the threshold" >&2
         exit 1
@@ -48,6 +48,7 @@ exposure() {
     grep 'Overall exposure' "$work/exposure"
 }
 exposure "$threshold" ""
+exposure "$strict_threshold" " as the proxy" credbroker-proxy
 with() { # DROP-IN UNIT
     mkdir -p "$work/system/$2.d"
     cp "$here/drop-ins/$1.conf" "$work/system/$2.d/"

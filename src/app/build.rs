@@ -20,11 +20,13 @@ use tracing::{error, warn};
 use super::{
     audit_file::AuditFile,
     edges::Edges,
+    proxy::{self, ProxyParts, RunningProxy},
     reload::{Adopter, Follower, connection_limits, entry_limits, follow_accounts, note_shared, run_limit},
     sockets::{Listening, OpenSocket, reach, serve_metrics},
     systemd,
 };
 use credbroker_cache::{CacheParts, CredentialCache};
+use credbroker_client::Socket;
 use credbroker_config::{AuditTo, Config};
 use credbroker_fleet::{
     ApiVerifier, Fleet,
@@ -61,7 +63,7 @@ pub enum Drained {
 }
 
 /// The tasks without which the broker cannot go on, by their names.
-type Essentials = Vec<(&'static str, BoxFuture<'static, ()>)>;
+pub(super) type Essentials = Vec<(&'static str, BoxFuture<'static, ()>)>;
 
 /// A broker that listens but does not serve yet.
 #[expect(missing_debug_implementations, reason = "its tasks have none")]
@@ -76,36 +78,54 @@ pub struct Bound {
     essentials: Essentials,
     tasks: TaskTracker,
     draining: CancellationToken,
+    proxy: Option<RunningProxy>,
+}
+
+/// What serves in the foreground until it is drained: a broker, or a proxy.
+pub trait Daemon {
+    /// Serves until [`drain`](Self::drain) is called. Returns earlier only with the name of an essential task that ended:
+    /// then it must be drained and the process must exit.
+    fn serve(&mut self) -> impl Future<Output = &'static str> + Send;
+
+    /// Asks it to read its files again when it is notified, as SIGHUP does.
+    fn reload_request(&self) -> Arc<Notify>;
+
+    /// Shuts down.
+    fn drain(self) -> impl Future<Output = Drained> + Send;
 }
 
 impl Bound {
-    /// Serves until [`drain`](Self::drain) is called. Returns earlier only with the name of an essential task that ended:
-    /// then the broker must drain and the process must exit.
-    pub async fn serve(&mut self) -> &'static str {
-        run(take(&mut self.essentials), &self.tasks, &self.draining).await
-    }
-
-    /// Asks the broker to read its files again when it is notified, as SIGHUP does.
-    pub fn reload_request(&self) -> Arc<Notify> {
-        Arc::clone(&self.reload)
-    }
-
     /// Which configuration is in force, and the problems of a newer one.
     pub fn configuration(&self) -> watch::Receiver<Arc<ReloadState>> {
         self.configuration.subscribe()
     }
+}
 
-    /// Shuts down, in at most [`GRACE`]: health reports it first, then runs are ended and their callers get `DRAINING`,
-    /// other requests are answered, and connections close.
-    pub async fn drain(self) -> Drained {
+impl Daemon for Bound {
+    async fn serve(&mut self) -> &'static str {
+        run(take(&mut self.essentials), &self.tasks, &self.draining).await
+    }
+
+    fn reload_request(&self) -> Arc<Notify> {
+        Arc::clone(&self.reload)
+    }
+
+    /// In at most [`GRACE`]: health reports it first, then runs are ended and their callers get `DRAINING`, other requests
+    /// are answered, and connections close.
+    async fn drain(self) -> Drained {
         self.stopping.cancel();
-        withdraw(&self.sockets).await;
+        let proxy = self.proxy.as_ref();
+        let keepers = self.sockets.iter().filter_map(|socket| socket.keeper.clone());
+        withdraw(keepers.chain(proxy.into_iter().flat_map(RunningProxy::keepers)).collect()).await;
         self.draining.cancel();
         // What waits at a socket of systemd's is for the next broker.
         for socket in self.sockets.iter().filter(|socket| !socket.is_inherited) {
             self.acceptor.accept_the_rest(socket.listener, &socket.newest.borrow());
         }
         self.tasks.close();
+        if let Some(proxy) = &self.proxy {
+            proxy.drain().await;
+        }
         let drained = tokio::time::timeout(GRACE, self.tasks.wait()).await;
         drop(self.sockets);
         let audit = self.audit;
@@ -117,15 +137,18 @@ impl Bound {
 }
 
 /// Removes the names of `sockets`: new clients find none, and retry until the next broker listens.
-async fn withdraw(sockets: &[OpenSocket]) {
-    let keepers: Vec<_> = sockets.iter().filter_map(|socket| socket.keeper.clone()).collect();
+pub(super) async fn withdraw(keepers: Vec<Keeper>) {
     let withdrawn = tokio::task::spawn_blocking(move || keepers.iter().for_each(Keeper::withdraw));
     // A mount that hangs does not delay the drain.
     drop(tokio::time::timeout(WITHDRAWAL, withdrawn).await);
 }
 
 /// Runs `essentials` until the broker drains. Returns earlier only with the name of one that returned or panicked.
-async fn run(essentials: Essentials, tasks: &TaskTracker, draining: &CancellationToken) -> &'static str {
+pub(super) async fn run(
+    essentials: Essentials,
+    tasks: &TaskTracker,
+    draining: &CancellationToken,
+) -> &'static str {
     let running = essentials.into_iter().map(|(name, task)| {
         let task = tasks.spawn(draining.clone().run_until_cancelled_owned(task));
         Box::pin(async move {
@@ -220,6 +243,7 @@ pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> any
         policies,
         limits: Mutex::new(bounds),
         started: config,
+        has_proxy: edges.proxy.is_some(),
     });
     if let Some(listen) = &adopter.started.metrics {
         let (broker, tasks, draining) = (Arc::clone(&broker), tasks.clone(), draining.clone());
@@ -230,6 +254,26 @@ pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> any
     let (gate, bounds) = (Gate::new(broker, listeners, live_runs.clone()), connection_limits(&bounds));
     let acceptor = Arc::new(Acceptor::new(Arc::new(gate), bounds, tasks.clone(), draining.clone()));
     let beat = Beat::start();
+    let proxy = edges.proxy.map(|options| {
+        // It is a client like any other.
+        let socket =
+            broker_socket.clone().context("the proxy cannot reach the broker: its socket has no name")?;
+        let resolver = Arc::clone(&resolver);
+        let parts = ProxyParts {
+            options,
+            broker: credbroker_client::Broker::at(Socket::at(socket)),
+            policies: adopter.policies.subscribe(),
+            providers: Box::new(move || resolver.providers()),
+            connections: bounds.connections,
+            clock: Arc::clone(&clock),
+            beat,
+            tasks: tasks.clone(),
+            draining: draining.clone(),
+        };
+        proxy::start(parts)
+    });
+    let (proxy, of_proxy) = proxy.transpose()?.unzip();
+    essentials.extend(of_proxy.into_iter().flatten());
     essentials.extend(working(&adopter, clusters, beat));
     essentials.extend(serving(&sockets, &acceptor, beat));
     let orphans = edges.reaps_orphans.then(|| ("reaper of orphans", reap_orphans(live_runs).boxed()));
@@ -246,7 +290,18 @@ pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> any
         let follower = Follower::new(place, sources, adopter, clock, requests, state);
         essentials.push(("configuration follower", async move { follower.run().await }.boxed()));
     }
-    Ok(Bound { sockets, acceptor, audit, configuration, reload, stopping, essentials, tasks, draining })
+    Ok(Bound {
+        sockets,
+        acceptor,
+        audit,
+        configuration,
+        reload,
+        stopping,
+        essentials,
+        tasks,
+        draining,
+        proxy,
+    })
 }
 
 fn audit(to: &AuditTo, edges: &Edges, essentials: &mut Essentials) -> anyhow::Result<Audit> {

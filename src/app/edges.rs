@@ -4,7 +4,9 @@ use std::{ffi::OsStr, io, path::PathBuf, sync::Arc};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::{linux::PROGRAM, logs::LogQueue, reload::ConfigPlace, systemd::ServiceManager};
+use super::{
+    linux::PROGRAM, logs::LogQueue, proxy::ProxyOptions, reload::ConfigPlace, systemd::ServiceManager,
+};
 use credbroker_config::Sources;
 use credbroker_observe::clock::{Clock, SystemClock};
 use credbroker_plugin::Environment;
@@ -30,6 +32,8 @@ pub struct Edges {
     pub log: Option<LogQueue>,
     /// The files of the configuration, which the broker follows, and those that it is built from. `None`: it follows none.
     pub follow: Option<(ConfigPlace, Sources)>,
+    /// The proxy of the broker's process. `None`: it has none.
+    pub proxy: Option<ProxyOptions>,
 }
 
 impl Edges {
@@ -47,6 +51,7 @@ impl Edges {
             reaps_orphans: false,
             log: None,
             follow: None,
+            proxy: None,
         }
     }
 }

@@ -1,7 +1,15 @@
 //! systemd: the listeners that it passes, notifications, and calls of the broker to itself. systemd waits for the first
 //! answer, and restarts a broker that does not answer. Without systemd, nothing is done.
 
-use std::{future::pending, io, mem, os::unix::net::UnixListener, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    future::pending,
+    io, mem,
+    net::TcpListener,
+    os::{fd::AsFd, unix::net::UnixListener},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{Request, header::CONTENT_TYPE};
@@ -30,27 +38,45 @@ const LONGEST: Duration = Duration::from_secs(20);
 /// Time between two calls of a broker that has not answered one yet.
 const SOON: Duration = Duration::from_secs(1);
 
-/// The sockets that systemd passed in `LISTEN_FDS`, each with the `FileDescriptorName=` of its unit.
+/// Listeners of systemd, each with the `FileDescriptorName=` of its unit.
+#[derive(Debug, Default)]
+pub struct Inherited {
+    /// Unix stream sockets.
+    pub unix: Vec<(String, UnixListener)>,
+    /// TCP sockets, which only the proxy has.
+    pub tcp: Vec<(String, TcpListener)>,
+}
+
+/// The sockets that systemd passed in `LISTEN_FDS`.
 ///
 /// # Errors
 ///
-/// systemd passed something other than listening Unix stream sockets.
-pub fn inherited_listeners() -> io::Result<Vec<(String, UnixListener)>> {
+/// systemd passed something other than listening stream sockets.
+pub fn inherited_listeners() -> io::Result<Inherited> {
     // Before the descriptors are taken, which removes the variables that both read.
     let names: Vec<_> = sd_notify::listen_fds_with_names()?.map(|(_, name)| name).collect();
     let mut passed = ListenFd::from_env();
-    let mut listeners = Vec::new();
+    let mut listeners = Inherited::default();
     for (index, name) in names.into_iter().enumerate() {
-        let Some(listener) = passed.take_unix_listener(index)? else { continue };
-        if !rustix::net::sockopt::socket_acceptconn(&listener)? {
-            let message = "systemd passed a socket that does not listen; the .socket unit must have `ListenStream=` and `Accept=no`";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        // Of another kind of socket, it stays in its place.
+        if let Ok(Some(listener)) = passed.take_tcp_listener(index) {
+            check(&listener)?;
+            listeners.tcp.push((name, listener));
+        } else if let Some(listener) = passed.take_unix_listener(index)? {
+            check(&listener)?;
+            listeners.unix.push((name, listener));
         }
-        // It must not reach a plugin.
-        rustix::io::fcntl_setfd(&listener, FdFlags::CLOEXEC)?;
-        listeners.push((name, listener));
     }
     Ok(listeners)
+}
+
+fn check(listener: &impl AsFd) -> io::Result<()> {
+    if !rustix::net::sockopt::socket_acceptconn(listener)? {
+        let message = "systemd passed a socket that does not listen; the .socket unit must have `ListenStream=` and `Accept=no`";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    // It must not reach a plugin.
+    Ok(rustix::io::fcntl_setfd(listener, FdFlags::CLOEXEC)?)
 }
 
 /// The service manager that started the broker and gets notifications.

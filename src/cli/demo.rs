@@ -21,7 +21,7 @@ use super::{
     console::Console,
     screen::{Progress, unfitted},
 };
-use crate::app::{self, Drained, Edges, Listening, Signals};
+use crate::app::{self, Daemon as _, Drained, Edges, Listening, Signals};
 use credbroker_config::{self as config, Config};
 use credbroker_observe::clock::{Clock as _, SystemClock};
 use credbroker_plugin::Environment;

@@ -17,6 +17,7 @@ mod kubeconfig;
 mod overview;
 mod pages;
 mod programs;
+mod proxy;
 mod recorded;
 mod screen;
 mod serve;
@@ -106,6 +107,7 @@ enum ServeCommand {
 #[derive(Debug, Subcommand)]
 enum CliCommand {
     Serve(serve::ServeArgs),
+    Proxy(proxy::ProxyArgs),
     #[command(flatten)]
     Once(Box<OnceCommand>),
 }
@@ -160,6 +162,7 @@ pub fn complete(arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
 pub fn run(cli: Cli, environment: &Environment, out: &mut dyn Write) -> ExitCode {
     let result = match cli.command {
         CliCommand::Serve(args) => serve::run(&args, environment),
+        CliCommand::Proxy(args) => proxy::run(&args, environment),
         CliCommand::Once(command) => run_once(*command, environment, out),
     };
     match result {

@@ -11,13 +11,15 @@ use std::{
 use anyhow::Context as _;
 use credbroker_client::{Socket, SocketError, SocketSources};
 use credbroker_exec::Failure;
+use tokio::runtime::Runtime;
 use tracing::{error, info, warn};
 
 use super::console::EX_CONFIG;
 use crate::app::{
-    self, ConfigPlace, Drained, Edges, Listening, LogFormat, LogQueue, NotifyState, Signals, SocketSource,
+    self, ConfigPlace, Daemon, Drained, Edges, Inherited, Listening, LogFormat, LogQueue, NotifyState,
+    ProxyOptions, Signals, SocketSource,
 };
-use credbroker_config::{self as config, Listen, Loaded};
+use credbroker_config::{self as config, Config, Listen, Loaded};
 use credbroker_plugin::Environment;
 
 /// How long the process waits for its log to be written when it ends.
@@ -49,15 +51,25 @@ pub(super) struct ServeArgs {
     /// $XDG_RUNTIME_DIR/credbroker/credbroker.sock (not for root), else /run/credbroker/credbroker.sock]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Format of the log lines [default: text, or the fields of the journal if systemd connected stderr to it]
-    #[arg(long, value_enum)]
-    log_format: Option<LogFormat>,
-    /// Log more: -v the broker's debug messages, -vv all of its messages, -vvv those of libraries too
-    #[arg(short, long, action = clap::ArgAction::Count)]
-    verbose: u8,
+    /// Run the proxy too, in the same process; `proxy` of the configuration says where it listens
+    #[arg(long)]
+    proxy: bool,
+    #[command(flatten)]
+    log: LogArgs,
     /// credbroker-exec started the broker: it leaves the session of the terminal
     #[arg(long, hide = true)]
     detached: bool,
+}
+
+/// What a process that serves logs.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(super) struct LogArgs {
+    /// Format of the log lines [default: text, or the fields of the journal if systemd connected stderr to it]
+    #[arg(long, value_enum)]
+    pub(super) log_format: Option<LogFormat>,
+    /// Log more: -v the broker's debug messages, -vv all of its messages, -vvv those of libraries too
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    pub(super) verbose: u8,
 }
 
 pub(super) fn run(args: &ServeArgs, environment: &Environment) -> anyhow::Result<u8> {
@@ -65,12 +77,46 @@ pub(super) fn run(args: &ServeArgs, environment: &Environment) -> anyhow::Result
         // Fails only if it has its own session already.
         let _own_already = rustix::process::setsid();
     }
+    in_foreground(args.log, environment, |inherited, logs, runtime, signals| {
+        let loaded = load(args.config.as_deref(), environment)?;
+        let (of_proxy, inherited) = split(inherited, args.proxy, &loaded.config)?;
+        let listening = listening(inherited, args, &loaded, environment)?;
+        let proxy = args.proxy.then(|| ProxyOptions::new(loaded.config.proxy.clone(), environment, of_proxy));
+        let place = ConfigPlace { flag: args.config.clone(), environment: Arc::new(environment.clone()) };
+        let edges =
+            Edges { reaps_orphans: true, log: Some(logs.clone()), proxy, ..Edges::system(environment) };
+        runtime.block_on(serve(loaded, listening, edges, place, signals)).map_err(|error| failed(&error))
+    })
+}
+
+/// Runs a process that serves until it ends, with a log of its own.
+pub(super) fn in_foreground(
+    log: LogArgs,
+    environment: &Environment,
+    start: impl FnOnce(Inherited, &LogQueue, &Runtime, Signals) -> Result<u8, Failed>,
+) -> anyhow::Result<u8> {
     // Must be first: it clears environment variables, which is sound only while the process has one thread.
     let inherited = app::inherited_listeners().context("cannot use the sockets from systemd")?;
-    let (logs, problem) = app::start_logs(args.log_format, args.verbose, environment);
+    let (logs, problem) = app::start_logs(log.log_format, log.verbose, environment);
+    let started = || -> Result<u8, Failed> {
+        app::harden();
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime =
+            runtime.enable_all().event_interval(EVENT_INTERVAL).thread_keep_alive(IDLE_THREAD).build();
+        let runtime = runtime.context("cannot start the async runtime").map_err(|error| failed(&error))?;
+        // Before anything that takes time: until then, SIGHUP ends the process.
+        let signals = {
+            let _runtime = runtime.enter();
+            Signals::catch().context("cannot handle signals").map_err(|error| failed(&error))?
+        };
+        let code = start(inherited, &logs, &runtime, signals);
+        // After a second signal, do not wait for remaining tasks.
+        runtime.shutdown_background();
+        code
+    };
     let outcome = match problem {
         Some(problem) => Err((format!("credbroker: {problem}"), EX_CONFIG)),
-        None => start(inherited, args, environment, &logs),
+        None => started(),
     };
     // Through `logs` too, because writing to a full pipe would block the process.
     let code = outcome.unwrap_or_else(|(line, code)| {
@@ -81,41 +127,22 @@ pub(super) fn run(args: &ServeArgs, environment: &Environment) -> anyhow::Result
     Ok(code)
 }
 
-/// Why the broker does not serve: a line and an exit code.
-type Failed = (String, u8);
+/// Why a process does not serve: a line and an exit code.
+pub(super) type Failed = (String, u8);
 
-fn failed(error: &anyhow::Error) -> Failed {
+pub(super) fn failed(error: &anyhow::Error) -> Failed {
     (format!("credbroker: {error:#}"), 1)
 }
 
-fn start(
-    inherited: Vec<(String, UnixListener)>,
-    args: &ServeArgs,
-    environment: &Environment,
-    logs: &LogQueue,
-) -> Result<u8, Failed> {
-    app::harden();
-    let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = runtime.enable_all().event_interval(EVENT_INTERVAL).thread_keep_alive(IDLE_THREAD).build();
-    let runtime = runtime.context("cannot start the async runtime").map_err(|error| failed(&error))?;
-    // Before anything that takes time: until then, SIGHUP ends the process.
-    let signals = {
-        let _runtime = runtime.enter();
-        Signals::catch().context("cannot handle signals").map_err(|error| failed(&error))?
-    };
-    let loaded = config::load(args.config.as_deref(), environment);
+/// The configuration, whose warnings are logged.
+pub(super) fn load(flag: Option<&Path>, environment: &Environment) -> Result<Loaded, Failed> {
+    let loaded = config::load(flag, environment);
     for warning in loaded.as_ref().map_or_else(|error| &error.warnings, |loaded| &loaded.warnings) {
         warn!("{warning}");
     }
     let loaded = loaded.map_err(|error| (error.to_string(), EX_CONFIG))?;
     info!(providers = ?loaded.config.providers.names(), "read the configuration from {}", loaded.source);
-    let listening = listening(inherited, args, &loaded, environment)?;
-    let place = ConfigPlace { flag: args.config.clone(), environment: Arc::new(environment.clone()) };
-    let edges = Edges { reaps_orphans: true, log: Some(logs.clone()), ..Edges::system(environment) };
-    let code = runtime.block_on(serve(loaded, listening, edges, place, signals));
-    // After a second signal, do not wait for remaining tasks.
-    runtime.shutdown_background();
-    code.map_err(|error| failed(&error))
+    Ok(loaded)
 }
 
 async fn serve(
@@ -123,23 +150,28 @@ async fn serve(
     listening: Vec<Listening>,
     edges: Edges,
     place: ConfigPlace,
-    mut signals: Signals,
+    signals: Signals,
 ) -> anyhow::Result<u8> {
     app::start_traces(&place.environment);
     let paths: Vec<_> = listening.iter().map(|listening| listening.path().map(Path::to_owned)).collect();
     let edges = Edges { follow: Some((place, loaded.sources)), ..edges };
-    let mut bound = app::build(loaded.config, listening, edges)?;
-    let reload = bound.reload_request();
+    let bound = app::build(loaded.config, listening, edges)?;
     for path in paths {
         info!("listening on {}", path.unwrap_or("the socket from systemd".into()).display());
     }
+    Ok(until_stopped(bound, "broker", signals).await)
+}
+
+/// Serves until a signal or the end of an essential task, and drains. Returns the exit code.
+pub(super) async fn until_stopped(mut bound: impl Daemon, name: &str, mut signals: Signals) -> u8 {
+    let reload = bound.reload_request();
     let code = tokio::select! {
         task = bound.serve() => {
-            error!("the {task} ended, and the broker cannot continue without it; draining, then exiting with code 1");
+            error!("the {task} ended, and the {name} cannot continue without it; draining, then exiting with code 1");
             1
         }
         signal = signals.stop(|| reload.notify_one()) => {
-            info!("{signal} received: draining; a second signal stops the broker immediately");
+            info!("{signal} received: draining; a second signal stops the {name} immediately");
             0
         }
     };
@@ -151,10 +183,30 @@ async fn serve(
         },
         signal = signals.stop(|| {}) => {
             warn!("{signal} received again: stopping immediately");
-            return Ok(1);
+            return 1;
         }
     }
-    Ok(code)
+    code
+}
+
+/// The sockets of systemd that are the proxy's, and those of the broker.
+fn split(
+    inherited: Inherited,
+    has_proxy: bool,
+    config: &Config,
+) -> Result<(Inherited, Vec<(String, UnixListener)>), Failed> {
+    let Inherited { unix, tcp } = inherited;
+    if let (false, Some((name, _))) = (has_proxy, tcp.first()) {
+        let line = format!(
+            "credbroker: systemd passed the TCP socket `{name}`, which only the proxy needs; remove it from its .socket unit, or start the broker with `--proxy`"
+        );
+        return Err((line, EX_CONFIG));
+    }
+    let of_proxy = config.proxy.iter().flat_map(|proxy| &proxy.sockets).map(|listen| listen.name.as_str());
+    let of_proxy: Vec<_> = of_proxy.chain([PROXY_SOCKETS]).filter(|_| has_proxy).collect();
+    let is_of_broker = |name: &String| !of_proxy.contains(&name.as_str());
+    let (of_broker, unix) = unix.into_iter().partition(|(name, _)| is_of_broker(name));
+    Ok((Inherited { unix, tcp }, of_broker))
 }
 
 fn listening(
@@ -206,6 +258,9 @@ fn from_systemd((name, socket): (String, UnixListener), listen: &[Listen]) -> Re
     };
     Ok(Listening { listener, source: SocketSource::Inherited(socket), variable: None })
 }
+
+/// The name of the units with sockets of the proxy.
+const PROXY_SOCKETS: &str = "credbroker-proxy";
 
 /// Names the socket of the first listener, and wins over the configuration.
 const VARIABLE: &str = "CREDBROKER_SOCKET";

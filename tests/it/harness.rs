@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use credbroker::app::{self, ConfigPlace, Drained, Edges, Listening};
+use credbroker::app::{self, ConfigPlace, Daemon as _, Drained, Edges, Listening};
 use credbroker_client::{Client, Credential, CredentialRef, Error, HubState, Socket};
 use credbroker_config as config;
 use credbroker_observe::clock::{Clock, Now, SystemClock};

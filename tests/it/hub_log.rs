@@ -52,7 +52,7 @@ async fn hub_state(broker: &Broker, is_so: impl Fn(&HubState) -> bool) -> HubSta
     let mut messages = client.watch_clusters(None, false).await.unwrap();
     let reached = async {
         loop {
-            let hub = messages.next().await.unwrap().unwrap().hub.unwrap_or_default();
+            let hub = messages.next().await.unwrap().unwrap().hub.unwrap();
             if is_so(&hub) {
                 return hub;
             }

@@ -41,6 +41,7 @@ mod pages;
 mod panics;
 mod protocol;
 mod proxied;
+mod proxy;
 mod quickstart;
 mod reference;
 mod references;

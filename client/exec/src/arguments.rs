@@ -1,5 +1,6 @@
 //! The command line.
 
+mod bridge;
 mod help;
 mod values;
 
@@ -14,15 +15,21 @@ use credbroker_client::ClusterProfileRef;
 use credbroker_stanza::Definition;
 use credbroker_units::duration::DurationError;
 
-use self::values::{api_version, cluster_profile, definition, fallback, provider_name, server, timeout};
+use self::values::{
+    api_version, cluster_profile, definition, fallback, provider_name, server, target, timeout,
+};
 use crate::{document::ApiVersion, edges::Environment, source::Source};
 
-pub(crate) use self::help::HELP;
+pub(crate) use self::{bridge::BridgeArguments, help::HELP};
 
 /// A checked command line.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Command {
     Ask(Box<Arguments>),
+    /// A handle of the proxy.
+    Handle(HandleArguments),
+    /// The rest of the line is that of the bridge.
+    Bridge(BridgeArguments),
     Help,
     Version,
 }
@@ -38,6 +45,16 @@ pub(crate) struct Arguments {
     pub(crate) original: Option<Original>,
     /// Whether the original may run where no broker answers.
     pub(crate) fallback: bool,
+}
+
+/// Where a handle is requested, and for which target.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct HandleArguments {
+    /// The path of the target at the proxy.
+    pub(crate) target: String,
+    pub(crate) socket: Option<OsString>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) api_version: Option<ApiVersion>,
 }
 
 /// The stanza that the shim was put in front of.
@@ -119,6 +136,9 @@ pub enum UsageError {
     /// A provider and a ClusterProfile.
     #[error("--provider and --cluster-profile exclude each other")]
     TwoSources,
+    /// A handle with what is for credentials.
+    #[error("--proxy goes with --socket, --timeout and --api-version only")]
+    Handle,
     /// Not a flag of this command.
     #[error("{0:?} is not an argument of this command")]
     Unknown(String),
@@ -160,7 +180,8 @@ const ENV: &str = "--env";
 const CLUSTER_INFO: &str = "--cluster-info";
 const WAS: &str = "--was";
 const FALLBACK: &str = "--fallback";
-const FLAGS: [&str; 13] = [
+const PROXY: &str = "--proxy";
+const FLAGS: [&str; 14] = [
     PROVIDER,
     DEFINITION,
     CLUSTER_PROFILE,
@@ -174,6 +195,7 @@ const FLAGS: [&str; 13] = [
     CLUSTER_INFO,
     WAS,
     FALLBACK,
+    PROXY,
 ];
 
 /// `args` without the program's name; `provider` is the value of `CREDBROKER_PROVIDER`.
@@ -182,7 +204,11 @@ pub(crate) fn parse(
     provider: Option<&OsStr>,
 ) -> Result<Command, UsageError> {
     let mut given = Given::default();
+    let mut is_first = true;
     while let Some(argument) = args.next() {
+        if std::mem::take(&mut is_first) && argument == "bridge" {
+            return bridge::parse(args);
+        }
         let text = argument.to_string_lossy();
         let (name, attached) = match text.split_once('=') {
             Some((name, _)) => (name, Some(after_equals(&argument))),
@@ -195,6 +221,9 @@ pub(crate) fn parse(
                 given.original.command = args.collect();
                 if given.original.command.is_empty() {
                     return Err(UsageError::ValueMissing("--"));
+                }
+                if given.proxy.is_some() {
+                    return Err(UsageError::Handle);
                 }
                 return given.checked(provider).map(|arguments| Command::Ask(Box::new(arguments)));
             }
@@ -210,11 +239,15 @@ pub(crate) fn parse(
         let value = attached.or_else(|| args.next()).ok_or(UsageError::ValueMissing(flag))?;
         given.take(flag, value)?;
     }
+    if let Some(target) = given.proxy.take() {
+        return given.handle(target).map(Command::Handle);
+    }
     given.checked(provider).map(|arguments| Command::Ask(Box::new(arguments)))
 }
 
 #[derive(Default)]
 struct Given {
+    proxy: Option<String>,
     provider: Option<String>,
     definition: Option<String>,
     cluster_profile: Option<ClusterProfileRef>,
@@ -248,8 +281,26 @@ impl Given {
                 Ok(())
             }
             FALLBACK => once(flag, &mut self.fallback, fallback(&value)?),
+            PROXY => once(flag, &mut self.proxy, target(&value)?),
             _ => once(flag, &mut self.socket, value),
         }
+    }
+
+    fn handle(self, target: String) -> Result<HandleArguments, UsageError> {
+        let Self { provider, definition, cluster_profile, server, broker_uid, fallback, original, .. } =
+            &self;
+        let is_credential = provider.is_some()
+            || definition.is_some()
+            || cluster_profile.is_some()
+            || server.is_some()
+            || broker_uid.is_some()
+            || fallback.is_some()
+            || *original != Original::default();
+        if is_credential {
+            return Err(UsageError::Handle);
+        }
+        let Self { socket, timeout, api_version, .. } = self;
+        Ok(HandleArguments { target, socket, timeout, api_version })
     }
 
     fn checked(self, variable: Option<&OsStr>) -> Result<Arguments, UsageError> {

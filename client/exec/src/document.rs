@@ -51,12 +51,19 @@ pub fn document(version: ApiVersion, credential: &Credential, now: SystemTime) -
     let identity = credential.identity();
     let expiry = expiration_for_client(credential.expires_at(), credential.lifetime(), now)
         .map(|timestamp| timestamp.to_string());
-    let fields = [
-        ("expirationTimestamp", expiry.as_deref()),
-        ("token", credential.token().map(ExposeSecret::expose_secret)),
-        ("clientCertificateData", identity.map(|identity| text(identity.chain_pem())).transpose()?),
-        ("clientKeyData", identity.map(|identity| text(identity.key_pem().expose_secret())).transpose()?),
-    ];
+    written(
+        version,
+        &[
+            ("expirationTimestamp", expiry.as_deref()),
+            ("token", credential.token().map(ExposeSecret::expose_secret)),
+            ("clientCertificateData", identity.map(|identity| text(identity.chain_pem())).transpose()?),
+            ("clientKeyData", identity.map(|identity| text(identity.key_pem().expose_secret())).transpose()?),
+        ],
+    )
+}
+
+/// The document with these fields of its status.
+pub(crate) fn written(version: ApiVersion, fields: &[(&str, Option<&str>)]) -> Result<String, Error> {
     // Once as large as it becomes, so that the secret is not copied.
     let length = fields.iter().filter_map(|(_, value)| *value).map(str::len).sum::<usize>();
     let mut line = String::with_capacity(length + length / 16 + 256);
@@ -64,7 +71,7 @@ pub fn document(version: ApiVersion, credential: &Credential, now: SystemTime) -
     line.push_str(version.name());
     line.push_str(r#"","status":{"#);
     let mut separator = "\"";
-    for (name, value) in fields {
+    for &(name, value) in fields {
         if let Some(value) = value {
             line.push_str(separator);
             line.push_str(name);

@@ -6,8 +6,8 @@ use credbroker_client::{Code, Socket, SocketError};
 use rustix::process::geteuid;
 
 use crate::{
-    arguments::UsageError, exec_info::ExecInfoError, exit_code, fallback::FallbackError,
-    forward::ForwardError, notice::visible, on_demand::OnDemandError, source::Source,
+    arguments::UsageError, bridge::BridgeError, exec_info::ExecInfoError, exit_code, fallback::FallbackError,
+    forward::ForwardError, notice::visible, on_demand::OnDemandError, proxy::ProxyError, source::Source,
 };
 
 /// Why a user's own broker may not be found.
@@ -21,6 +21,9 @@ pub enum Failure {
     /// No answer of the broker, or an error.
     #[error(transparent)]
     Broker(#[from] credbroker_client::Error),
+    /// There is no bridge.
+    #[error(transparent)]
+    Bridge(Arc<BridgeError>),
     /// `KUBERNETES_EXEC_INFO` is not valid.
     #[error(transparent)]
     ExecInfo(#[from] ExecInfoError),
@@ -36,6 +39,9 @@ pub enum Failure {
     /// The credential could not be printed.
     #[error("cannot write to standard output")]
     Output(#[source] Arc<io::Error>),
+    /// No answer of the proxy, or an error.
+    #[error(transparent)]
+    Proxy(Arc<ProxyError>),
     /// The flag or the variable for the socket is not valid.
     #[error(transparent)]
     Socket(#[from] SocketError),
@@ -50,6 +56,8 @@ impl Failure {
         match self {
             Self::Fallback(_) | Self::Output(_) => 1,
             Self::Broker(error) => exit_code::of_call(error),
+            Self::Bridge(error) => error.exit_code(),
+            Self::Proxy(error) => error.exit_code(),
             Self::OnDemand(_) => 69,
             Self::Usage(_) => 2,
             Self::Socket(error) if error.origin.starts_with('-') => 2,
@@ -78,6 +86,9 @@ impl Failure {
         use credbroker_client::Error::{Failed, Timeout, Unreachable};
         match self {
             Self::Usage(_) => "; see credbroker-exec --help".into(),
+            Self::Proxy(error) if matches!(**error, ProxyError::Unreachable(..)) => {
+                "; start it with `credbroker serve --proxy`, or name its socket with --socket".into()
+            }
             Self::OnDemand(_) => "; run `credbroker setup` again, or start it with `credbroker serve`".into(),
             Self::Broker(Unreachable { source, .. }) if hangs(&**source) => {
                 "; run `credbroker restart`, or name another socket with --socket or CREDBROKER_SOCKET".into()

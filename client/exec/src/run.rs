@@ -9,6 +9,7 @@ use credbroker_client::{
 
 use crate::{
     arguments::{Arguments, Command, HELP, parse},
+    bridge,
     caller::caller,
     document::document,
     edges::Edges,
@@ -17,6 +18,7 @@ use crate::{
     fallback::Fallback,
     notice::{visible, with_notice},
     on_demand::Starter,
+    proxy::handle_line,
     request::{request, socket},
     running::holders,
     source::Source,
@@ -42,6 +44,16 @@ pub fn run(args: impl Iterator<Item = OsString>, edges: &mut Edges) -> u8 {
     let provider = edges.variable("CREDBROKER_PROVIDER");
     let arguments = match parse(args, provider) {
         Ok(Command::Ask(arguments)) => arguments,
+        Ok(Command::Handle(arguments)) => {
+            return match handle_line(&arguments, edges) {
+                Ok(line) => print(edges, &line, None),
+                Err(failure) => fail(edges, &failure, None),
+            };
+        }
+        Ok(Command::Bridge(arguments)) => {
+            let failure = bridge::run(&arguments, edges);
+            return fail(edges, &failure, None);
+        }
         Ok(Command::Help) => return print(edges, HELP, None),
         Ok(Command::Version) => {
             return print(edges, concat!("credbroker-exec ", env!("CARGO_PKG_VERSION"), "\n"), None);
@@ -310,7 +322,7 @@ fn kind(why: &Error) -> Option<io::ErrorKind> {
 }
 
 /// `None`: the client sets no `KUBERNETES_EXEC_INFO`, as those for JavaScript and Java.
-fn exec_info(edges: &Edges) -> Result<Option<ExecInfo>, ExecInfoError> {
+pub(crate) fn exec_info(edges: &Edges) -> Result<Option<ExecInfo>, ExecInfoError> {
     let Some(value) = edges.variable("KUBERNETES_EXEC_INFO").filter(|value| !value.is_empty()) else {
         return Ok(None);
     };

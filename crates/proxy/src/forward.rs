@@ -4,7 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use credbroker_client::{Broker, SentWith, tls::ResponseBody};
 use credbroker_kube::{EndpointRouter, RequestBody as _};
-use credbroker_observe::clock::{Clock, SystemClock};
+use credbroker_observe::{
+    clock::{Clock, SystemClock},
+    trace::{self, RequestSpan},
+};
 use credbroker_request_info::RequestInfo;
 use http::{Method, Request, Response, StatusCode, Uri};
 use hyper::{body::Incoming, upgrade::OnUpgrade};
@@ -19,7 +22,7 @@ use crate::{
     exchange::{Exchange, Exchanges, Limits},
     failure::{is_lost, no_credential, not_answered},
     headers::{self, Protocol},
-    path::Address,
+    path::{Address, TargetName},
     record::{NoRecords, Pending, Records},
     request_body::{Budget, RequestBody},
     rights::Rights,
@@ -112,6 +115,19 @@ impl Proxy {
         known.filter(|target| self.rights.may_use(caller, target)).collect()
     }
 
+    /// The access rule by which `caller` may use the target of that name; `None`: it needs none.
+    ///
+    /// # Errors
+    ///
+    /// There is no such target, or the caller may not use it.
+    pub(crate) async fn rule(&self, caller: &Caller, name: &TargetName) -> Result<Option<Arc<str>>, Refused> {
+        let target = self.targets.find(name).await?;
+        if !self.rights.may_use(caller, &target) {
+            return Err(Refused::target());
+        }
+        Ok(self.rights.rule(caller, &target))
+    }
+
     /// How many requests are open.
     pub fn open_requests(&self) -> usize {
         self.exchanges.count()
@@ -134,15 +150,23 @@ impl Proxy {
         caller: &Arc<Caller>,
         request: Request<Incoming>,
     ) -> Response<AnswerBody> {
-        let audit_id = audit_id();
-        let mut pending = Pending::new(audit_id, caller, &self.records, &self.clock);
-        match self.forward(caller, request, &mut pending).await {
-            Ok(answered) => self.pass_on(answered, pending),
-            Err(refused) => {
-                pending.refused(&refused);
-                refused.into_response()
+        let span = RequestSpan::forwarded(request.headers());
+        let answer = async {
+            let mut pending = Pending::new(audit_id(), caller, &self.records, &self.clock);
+            match self.forward(caller, request, &mut pending).await {
+                Ok(answered) => {
+                    trace::forwarded(answered.response.status().as_u16(), None);
+                    self.pass_on(answered, pending)
+                }
+                Err(refused) => {
+                    trace::forwarded(refused.code.as_u16(), Some(refused.reason));
+                    pending.refused(&refused);
+                    refused.into_response()
+                }
             }
-        }
+        };
+        // Boxed: the state of a request is large, and a listener moves it.
+        Box::pin(span.around(answer)).await
     }
 }
 
@@ -162,6 +186,15 @@ impl Proxy {
             return Err(Refused::target());
         }
         pending.goes_to(&target, address.attributes());
+        trace::forwards(|| {
+            let RequestInfo { verb, resource, .. } = address.attributes();
+            [
+                ("credbroker.target", target.in_records()),
+                ("credbroker.verb", verb.clone()),
+                ("credbroker.resource", resource.clone()),
+                ("credbroker.audit_id", pending.audit_id().to_owned()),
+            ]
+        });
         let is_long = protocol.is_some() || is_long(address.attributes());
         let exchange = self.exchanges.begin(caller, &target, is_long)?;
         // A right that was lost before this request was among the open ones did not end it.

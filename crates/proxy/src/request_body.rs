@@ -12,7 +12,7 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
+use http_body_util::{BodyExt as _, combinators::UnsyncBoxBody};
 
 /// Bytes of one request that are kept: more than nearly all objects have.
 const KEPT: usize = 256 * 1024;
@@ -36,8 +36,11 @@ pub(crate) struct RequestBody {
 
 struct Shared(Mutex<State>);
 
+/// The body as it comes from the client.
+type Source = UnsyncBoxBody<Bytes, hyper::Error>;
+
 struct State {
-    incoming: Incoming,
+    incoming: Source,
     kept: Vec<Bytes>,
     /// Bytes in `kept`. `None`: nothing is kept from now on.
     keeps: Option<usize>,
@@ -57,8 +60,13 @@ pub(crate) struct Progress(Arc<Shared>);
 
 impl RequestBody {
     /// The body of a request, of which at most `limit` bytes are accepted.
-    pub(crate) fn new(incoming: Incoming, limit: Option<u64>, budget: &Budget) -> Self {
+    pub(crate) fn new(
+        incoming: impl Body<Data = Bytes, Error = hyper::Error> + Send + 'static,
+        limit: Option<u64>,
+        budget: &Budget,
+    ) -> Self {
         let (hint, is_empty) = (incoming.size_hint(), incoming.is_end_stream());
+        let incoming = incoming.boxed_unsync();
         let state = State {
             incoming,
             kept: Vec::new(),
@@ -169,10 +177,17 @@ impl Body for RequestBody {
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         let shared = Arc::clone(&self.shared);
         let mut state = shared.state();
-        let turn = *self.turn.get_or_insert_with(|| {
+        let turn = if let Some(turn) = self.turn {
+            turn
+        } else {
+            // Another handle has read what this one no longer finds.
+            if state.turns > 0 && state.keeps.is_none() {
+                return Poll::Ready(Some(Err(io::Error::other("the beginning of the body was not kept"))));
+            }
             state.turns += 1;
+            self.turn = Some(state.turns);
             state.turns
-        });
+        };
         if turn < state.turns {
             return Poll::Ready(Some(Err(io::Error::other("the request was sent again"))));
         }
@@ -220,3 +235,6 @@ impl fmt::Debug for RequestBody {
         f.debug_struct("RequestBody").field("hint", &self.hint).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

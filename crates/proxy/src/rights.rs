@@ -1,6 +1,6 @@
 //! Who may use which target.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use tokio::sync::watch;
 
@@ -10,6 +10,11 @@ use crate::{caller::Caller, target::KnownTarget};
 pub trait Rights: fmt::Debug + Send + Sync + 'static {
     /// Whether `caller` may send requests to `target` now.
     fn may_use(&self, caller: &Caller, target: &KnownTarget) -> bool;
+
+    /// The access rule by which `caller` may use `target`. `None`: it needs none, or may not use it.
+    fn rule(&self, _caller: &Caller, _target: &KnownTarget) -> Option<Arc<str>> {
+        None
+    }
 
     /// Changes whenever [`Self::may_use`] may have another answer. Open requests whose caller has lost its right are then
     /// ended within a second.

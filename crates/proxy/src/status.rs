@@ -31,7 +31,8 @@ impl Refused {
         Self::new(StatusCode::BAD_REQUEST, message)
     }
 
-    /// The target is not known, or not for this caller (403): the same bytes for both, so that no caller learns which targets there are.
+    /// The target is not known, or not for this caller (403): the same bytes for both, so that no caller learns which targets
+    /// there are.
     pub fn target() -> Self {
         Self::new(StatusCode::FORBIDDEN, "this target does not exist, or you may not use it")
     }
@@ -121,5 +122,65 @@ fn reason(code: StatusCode) -> &'static str {
         StatusCode::SERVICE_UNAVAILABLE => "ServiceUnavailable",
         StatusCode::GATEWAY_TIMEOUT => "Timeout",
         _ => "InternalError",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(refused: Refused) -> (Vec<String>, String) {
+        let response = refused.into_response::<Bytes>();
+        let headers =
+            response.headers().iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()));
+        (headers.collect(), String::from_utf8(response.body().to_vec()).unwrap())
+    }
+
+    #[test]
+    fn a_refusal_is_a_status() {
+        let (headers, body) = written(Refused::bad_request("the path is not UTF-8"));
+        assert_eq!(
+            body,
+            concat!(
+                r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","#,
+                r#""message":"credbroker: the path is not UTF-8","reason":"BadRequest","code":400}"#,
+                "\n"
+            )
+        );
+        let expected =
+            ["content-type: application/json", "cache-control: no-store", "x-content-type-options: nosniff"];
+        assert_eq!(headers, expected);
+    }
+
+    #[test]
+    fn a_time_to_try_again_is_a_whole_second_or_more() {
+        for (time, seconds) in [(0, 1), (1, 1), (1000, 1), (1001, 2), (30_000, 30)] {
+            let refused =
+                Refused::new(StatusCode::SERVICE_UNAVAILABLE, "no credential").because("PLUGIN_FAILED");
+            let (headers, body) = written(refused.retry_after(Duration::from_millis(time)));
+            assert!(headers.contains(&format!("retry-after: {seconds}")), "{headers:?}");
+            assert!(
+                body.contains(&format!(
+                    r#""reason":"PLUGIN_FAILED","details":{{"retryAfterSeconds":{seconds}}},"code":503"#
+                )),
+                "{body}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_code_of_the_proxy_has_a_reason() {
+        for code in [400, 401, 403, 404, 405, 413, 414, 421, 429, 431, 502, 503, 504] {
+            let refused = Refused::new(StatusCode::from_u16(code).unwrap(), "");
+            assert_ne!(refused.reason, "InternalError", "{code}");
+            assert!(refused.reason.bytes().all(|byte| byte.is_ascii_alphabetic()));
+        }
+    }
+
+    #[test]
+    fn a_message_of_any_text_is_json() {
+        let (_, body) = written(Refused::new(StatusCode::BAD_GATEWAY, "\"\\\n\u{1f512}"));
+        let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(body["message"], "credbroker: \"\\\n\u{1f512}");
     }
 }

@@ -1,5 +1,6 @@
-// Prints what k8s.io/apiserver reads in requests: each line of the standard input is a method, a space and a target, and each
-// line of the output a JSON object, or null for a request that net/http or the API server refuses.
+// Prints what Go reads in requests: each line of the standard input is a method, a space and a target, and each line of the
+// output a JSON object, in which `attributes` is what k8s.io/apiserver reads, and `http` what net/http and net/url read. Either
+// is null for a request that they refuse.
 package main
 
 import (
@@ -7,9 +8,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"log"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
+	"path"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -17,17 +20,21 @@ import (
 	"k8s.io/klog/v2"
 )
 
+type answer struct {
+	Attributes map[string]string `json:"attributes"`
+	HTTP       map[string]string `json:"http"`
+}
+
 func main() {
 	// It logs each query that it cannot decode.
-	klog.LogToStderr(false)
-	klog.SetOutput(discard{})
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
 	factory := &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 	lines, out := bufio.NewScanner(os.Stdin), bufio.NewWriter(os.Stdout)
 	defer out.Flush()
 	encoder := json.NewEncoder(out)
 	for lines.Scan() {
 		method, target, _ := strings.Cut(lines.Text(), " ")
-		if err := encoder.Encode(info(factory, method, target)); err != nil {
+		if err := encoder.Encode(answer{info(factory, method, target), parsed(method, target)}); err != nil {
 			log.Fatal(err)
 		}
 	}
@@ -54,6 +61,19 @@ func info(factory *request.RequestInfoFactory, method, target string) map[string
 	}
 }
 
-type discard struct{}
-
-func (discard) Write(bytes []byte) (int, error) { return len(bytes), nil }
+// parsed is the request as a server reads it from its connection, or nil.
+func parsed(method, target string) map[string]string {
+	wire := method + " " + target + " HTTP/1.1\r\nHost: a\r\n\r\n"
+	read, err := http.ReadRequest(bufio.NewReader(strings.NewReader(wire)))
+	if err != nil {
+		return nil
+	}
+	parameters, err := url.ParseQuery(read.URL.RawQuery)
+	return map[string]string{
+		"method": read.Method, "host": read.Host, "path": read.URL.Path, "query": read.URL.RawQuery,
+		// Sorted, and encoded again. A pair that cannot be read is left out, and is an error.
+		"parameters": parameters.Encode(), "has_bad_parameters": fmt.Sprint(err != nil),
+		// What Go's own proxies send on, and what a program reads that cleans the path first.
+		"sent_on": read.URL.RequestURI(), "clean": path.Clean(read.URL.Path),
+	}
+}

@@ -24,6 +24,11 @@ impl Query {
         self.0.get(name.as_bytes())?.first().map(Vec::as_slice)
     }
 
+    /// All parameters with their values, in any order.
+    pub fn parameters(&self) -> impl Iterator<Item = (&[u8], &[Vec<u8>])> {
+        self.0.iter().map(|(name, values)| (&**name, &**values))
+    }
+
     /// How often a parameter occurs.
     pub fn count(&self, name: &str) -> usize {
         self.0.get(name.as_bytes()).map_or(0, Vec::len)

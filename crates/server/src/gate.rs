@@ -129,6 +129,12 @@ fn is_grpc(head: &Parts) -> bool {
     head.method == Method::POST && content.is_some_and(|content| content.starts_with(b"application/grpc"))
 }
 
+/// What a peer of the listener of that name is to access rules.
+pub fn principal(identity: PeerIdentity, listener: Arc<str>) -> Principal {
+    let PeerIdentity { uid, gid, is_owner, .. } = identity;
+    Principal { uid, gid, process: identity.process.map(process).unwrap_or_default(), listener, is_owner }
+}
+
 fn process(process: PeerProcess) -> Process {
     let is_urgent = process.is_urgent();
     let process = Process::new(move || {
@@ -150,14 +156,9 @@ impl<R: PluginRunner> uds::Program for Gate<R> {
     /// The broker's own user and root may always connect, because they may ask for its health.
     fn meet(&self, identity: PeerIdentity) -> (Access, bool) {
         let run = identity.process.as_ref().and_then(|process| self.run(process));
-        let principal = Principal {
-            uid: identity.uid,
-            gid: identity.gid,
-            process: identity.process.map(process).unwrap_or_default(),
-            listener: self.listeners.get(identity.peer.listener).cloned().unwrap_or_default(),
-            is_owner: identity.is_owner,
-        };
-        let mut access = Access::new(identity.peer, principal, self.broker.policies.clone());
+        let peer = identity.peer;
+        let listener = self.listeners.get(peer.listener).cloned().unwrap_or_default();
+        let mut access = Access::new(peer, principal(identity, listener), self.broker.policies.clone());
         access.run = run;
         let has_rights = !access.rights().is_empty() || access.may_ask_for_health();
         let is_welcome = access.run.is_none() && has_rights;

@@ -25,7 +25,7 @@ pub use access::{Access, Policies};
 pub use audit_record::record_runs;
 pub use broker::{Broker, ReloadState};
 pub use clusters::Clusters;
-pub use gate::Gate;
+pub use gate::{Gate, principal};
 pub use monitor::{Monitor, MonitorListener, Reach};
 pub use preencoded::encode;
 pub use status::remedy;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use tokio::{
-    net::{UnixListener, UnixStream},
+    net::{TcpListener, TcpStream, UnixListener, UnixStream},
     sync::watch,
     time::{sleep, timeout},
 };
@@ -69,56 +69,13 @@ impl<P: Program> Acceptor<P> {
     /// Accepts connections from the newest of `listeners`, which belong to the listener of that number in the
     /// configuration, until the server drains. That listener stays open until its sender is dropped: if systemd holds it
     /// too, later connections wait in its backlog for the next process.
-    pub async fn run(&self, number: usize, mut listeners: watch::Receiver<Arc<UnixListener>>) {
-        let draining = &self.draining;
-        let mut is_short = false;
-        let mut listener = Arc::clone(&listeners.borrow_and_update());
-        loop {
-            let accepted = tokio::select! {
-                biased;
-                () = draining.cancelled() => return,
-                Ok(()) = listeners.changed() => {
-                    let newer = Arc::clone(&listeners.borrow_and_update());
-                    let older = std::mem::replace(&mut listener, newer);
-                    self.accept_the_rest(number, &older);
-                    continue;
-                }
-                accepted = listener.accept() => accepted,
-            };
-            match accepted {
-                Ok((stream, _)) => {
-                    if std::mem::take(&mut is_short) {
-                        info!("connections are accepted again");
-                    }
-                    self.admit(number, stream);
-                }
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {
-                    debug!(%error, "a connection went away before it was accepted");
-                }
-                // Descriptors or memory ran out, or worse. An immediate retry would only use CPU time.
-                Err(error) => {
-                    // Once per shortage, not once per attempt.
-                    if !std::mem::replace(&mut is_short, true) {
-                        warn!(%error, "no connection can be accepted; trying again until file descriptors or memory are free");
-                    }
-                    tokio::select! {
-                        () = draining.cancelled() => return,
-                        () = sleep(PAUSE) => {}
-                    }
-                }
-            }
-        }
+    pub async fn run(&self, number: usize, listeners: watch::Receiver<Arc<UnixListener>>) {
+        accept_each(&self.draining, listeners, |stream| self.admit(number, stream)).await;
     }
 
     /// Accepts the connections that wait at `listener`, which has no name any longer.
     pub fn accept_the_rest(&self, number: usize, listener: &UnixListener) {
-        for _ in 0..BACKLOG {
-            let Ok(socket) = accept_now(listener) else { return };
-            match UnixStream::from_std(socket.into()) {
-                Ok(stream) => self.admit(number, stream),
-                Err(error) => debug!(%error, "a connection was lost with its listener"),
-            }
-        }
+        accept_the_rest(listener, &|stream| self.admit(number, stream));
     }
 
     /// A connection of the process to itself, which is served like any other one of the first listener.
@@ -184,6 +141,102 @@ impl<P: Program> Acceptor<P> {
             warn!(?limit, most, "no more connections are served until one is closed or idle");
         } else {
             warn!(?limit, most, ?who, uid, pid, "a peer has its share, and gets no more connections");
+        }
+    }
+}
+
+/// A socket that connections wait at.
+pub trait Listener: Send + Sync + 'static {
+    /// What it accepts.
+    type Stream: Send;
+
+    /// Accepts a connection. Cancel safe.
+    fn accept(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
+
+    /// Accepts a connection that waits already.
+    fn accept_now(&self) -> io::Result<Self::Stream>;
+}
+
+impl Listener for UnixListener {
+    type Stream = UnixStream;
+
+    async fn accept(&self) -> io::Result<UnixStream> {
+        Self::accept(self).await.map(|(stream, _)| stream)
+    }
+
+    fn accept_now(&self) -> io::Result<UnixStream> {
+        UnixStream::from_std(accept_now(self)?.into())
+    }
+}
+
+impl Listener for TcpListener {
+    type Stream = TcpStream;
+
+    async fn accept(&self) -> io::Result<TcpStream> {
+        Self::accept(self).await.map(|(stream, _)| stream)
+    }
+
+    fn accept_now(&self) -> io::Result<TcpStream> {
+        TcpStream::from_std(accept_now(self)?.into())
+    }
+}
+
+/// Gives `admit` each connection to the newest of `listeners`, until the server drains. A listener stays open until its
+/// sender is dropped.
+pub async fn accept_each<L: Listener>(
+    draining: &CancellationToken,
+    mut listeners: watch::Receiver<Arc<L>>,
+    admit: impl Fn(L::Stream),
+) {
+    let mut is_short = false;
+    let mut listener = Arc::clone(&listeners.borrow_and_update());
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = draining.cancelled() => return,
+            Ok(()) = listeners.changed() => {
+                let newer = Arc::clone(&listeners.borrow_and_update());
+                let older = std::mem::replace(&mut listener, newer);
+                accept_the_rest(&*older, &admit);
+                continue;
+            }
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok(stream) => {
+                if std::mem::take(&mut is_short) {
+                    info!("connections are accepted again");
+                }
+                admit(stream);
+            }
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {
+                debug!(%error, "a connection went away before it was accepted");
+            }
+            // Descriptors or memory ran out, or worse. An immediate retry would only use CPU time.
+            Err(error) => {
+                // Once per shortage, not once per attempt.
+                if !std::mem::replace(&mut is_short, true) {
+                    warn!(%error, "no connection can be accepted; trying again until file descriptors or memory are free");
+                }
+                tokio::select! {
+                    () = draining.cancelled() => return,
+                    () = sleep(PAUSE) => {}
+                }
+            }
+        }
+    }
+}
+
+/// Gives `admit` the connections that wait at `listener`, which has no name any longer.
+pub fn accept_the_rest<L: Listener>(listener: &L, admit: &impl Fn(L::Stream)) {
+    for _ in 0..BACKLOG {
+        match listener.accept_now() {
+            Ok(stream) => admit(stream),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Err(error) => {
+                debug!(%error, "a connection was lost with its listener");
+                return;
+            }
         }
     }
 }

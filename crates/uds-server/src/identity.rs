@@ -84,13 +84,18 @@ impl Identities {
     }
 
     /// The user of `uid`; `None`: the number identifies none.
-    fn user(&self, uid: u32) -> Option<u32> {
+    pub(crate) fn user(&self, uid: u32) -> Option<u32> {
         Some(uid).filter(|uid| *uid != u32::MAX && Some(*uid) != self.overflow[0])
     }
 
     /// The group of `gid`; `None`: the number identifies none.
     fn group(&self, gid: u32) -> Option<u32> {
         Some(gid).filter(|gid| *gid != u32::MAX && Some(*gid) != self.overflow[1])
+    }
+
+    /// Whether `uid` is that of this process.
+    pub(crate) fn is_own(&self, uid: u32) -> bool {
+        uid == self.own
     }
 
     /// Whether `uid` is this process's or root's.

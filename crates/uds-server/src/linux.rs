@@ -3,7 +3,7 @@
 use std::{
     fs::{File, Metadata},
     io::{self, Read as _},
-    os::fd::{AsRawFd as _, OwnedFd},
+    os::fd::{AsFd, AsRawFd as _, OwnedFd},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -17,7 +17,7 @@ use rustix::{
     process::{Pid, PidfdFlags, Resource, getpid, getrlimit, pidfd_open},
     time::{ClockId, clock_gettime},
 };
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::UnixStream;
 
 /// The most bytes that are read of a file in `/proc`. Groups that do not fit are not known.
 const STATUS: usize = 16 * 1024;
@@ -166,7 +166,7 @@ pub(crate) fn connect_now(path: &Path) -> Result<(), Errno> {
 }
 
 /// Accepts a connection that waits already.
-pub(crate) fn accept_now(listener: &UnixListener) -> Result<OwnedFd, Errno> {
+pub(crate) fn accept_now(listener: impl AsFd) -> Result<OwnedFd, Errno> {
     net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
 }
 

@@ -1,6 +1,9 @@
 //! Puts a checked configuration in force.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use rustix::process::geteuid;
 use tokio::sync::watch;
@@ -26,25 +29,40 @@ pub(crate) struct Adopter {
     /// What the broker started with, for the settings that it cannot change while it runs.
     pub(crate) started: Config,
     pub(crate) limits: Mutex<Limits>,
+    /// Whether the proxy runs in this process.
+    pub(crate) has_proxy: bool,
+}
+
+/// What a configuration changes.
+pub(crate) trait Adopt: fmt::Debug + Send + Sync + 'static {
+    /// The providers in force.
+    fn providers(&self) -> Arc<Providers>;
+
+    /// Makes `config` active.
+    fn adopt(&self, config: Config) -> Adopted;
 }
 
 #[derive(Debug)]
-pub(super) struct Adopted {
-    pub(super) providers: ProviderChanges,
+pub(crate) struct Adopted {
+    pub(crate) providers: ProviderChanges,
     /// Whether anything that is in use now has changed.
-    pub(super) is_change: bool,
-    /// Keys whose value is not the one in use until the broker starts again.
-    pub(super) restart_needed: Vec<&'static str>,
+    pub(crate) is_change: bool,
+    /// Keys whose value is not the one in use until the process starts again.
+    pub(crate) restart_needed: Vec<&'static str>,
 }
 
-impl Adopter {
+impl Adopt for Adopter {
+    fn providers(&self) -> Arc<Providers> {
+        self.resolver.providers()
+    }
+
     /// Makes `config` active. Requests that were resolved before it end with the earlier providers if those stay, and
     /// with an error if not.
     ///
     /// Retired providers are out of use before the access rules change, and new ones are in use afterwards: at no moment
     /// does a rule apply to a definition of the other configuration. Credentials that a caller may have forged are
     /// evicted before a rule gives them to others.
-    pub(super) fn adopt(&self, config: Config) -> Adopted {
+    fn adopt(&self, config: Config) -> Adopted {
         let restart_needed = self.restart_needed(&config);
         let Config { providers, limits, cluster_profiles, access, .. } = config;
         let old = self.resolver.providers();
@@ -78,10 +96,14 @@ impl Adopter {
         let is_change = hub || access || before != limits || !update.changes.is_empty();
         Adopted { providers: update.changes, is_change, restart_needed }
     }
+}
+
+impl Adopter {
     fn restart_needed(&self, newer: &Config) -> Vec<&'static str> {
         let (old, limits, new_limits) = (&self.started, &self.started.limits, &newer.limits);
         let keys = [
             ("listen", old.listen != newer.listen),
+            ("proxy", self.has_proxy && old.proxy != newer.proxy),
             ("metrics", old.metrics != newer.metrics),
             ("audit", old.audit != newer.audit),
             ("limits.connections", limits.connections != new_limits.connections),

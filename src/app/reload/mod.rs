@@ -16,10 +16,7 @@ use tokio::{
 };
 use tracing::{debug, error, info, warn};
 
-use self::{
-    adopt::Adopted,
-    reading::{Absences, Marks, PendingChanges, Reading, changed, judge, marks, sources},
-};
+use self::reading::{Absences, Marks, PendingChanges, Reading, changed, judge, marks, sources};
 use super::{
     linux::{COLLECT, Touch, Watcher},
     systemd::notify,
@@ -30,7 +27,7 @@ use credbroker_observe::clock::Clock;
 use credbroker_server::ReloadState;
 
 pub(super) use accounts::follow_accounts;
-pub(super) use adopt::{Adopter, connection_limits, entry_limits, note_shared, run_limit};
+pub(super) use adopt::{Adopt, Adopted, Adopter, connection_limits, entry_limits, note_shared, run_limit};
 pub use reading::ConfigPlace;
 
 const MOST_NAMES: usize = 20;
@@ -45,7 +42,7 @@ const AGAIN: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub(super) struct Follower {
     place: ConfigPlace,
-    adopter: Arc<Adopter>,
+    adopter: Arc<dyn Adopt>,
     clock: Arc<dyn Clock>,
     /// Asks for a reading, as SIGHUP does. Requests until the files are read are one.
     requests: Arc<Notify>,
@@ -68,7 +65,7 @@ impl Follower {
     pub(super) fn new(
         place: ConfigPlace,
         in_force: Sources,
-        adopter: Arc<Adopter>,
+        adopter: Arc<dyn Adopt>,
         clock: Arc<dyn Clock>,
         requests: Arc<Notify>,
         state: watch::Sender<Arc<ReloadState>>,
@@ -141,7 +138,7 @@ impl Follower {
     /// Reads the files and puts them in force, or keeps the configuration before. False: they changed meanwhile and are
     /// read again soon.
     async fn read(&mut self, due: PendingChanges) -> bool {
-        let (place, providers) = (self.place.clone(), self.adopter.resolver.providers());
+        let (place, providers) = (self.place.clone(), self.adopter.providers());
         let (followed, inotify) = (self.followed.clone(), self.watcher.instance());
         let read = move || Reading::new(&place, &providers, &followed, inotify.as_deref());
         let Some(reading) = within(&self.turn, read).await else {

@@ -53,7 +53,7 @@ impl Flooded {
             loop {
                 let mut messages = client.watch_clusters(Some("fleet"), false).await.unwrap();
                 let message = messages.next().await.unwrap().unwrap();
-                let hub = message.hub.unwrap_or_default();
+                let hub = message.hub.unwrap();
                 most = most.max(resident(self.broker.pid()));
                 if hub.synced && is_so(problem(&hub), message.changed.len()) {
                     return problem(&hub).to_owned();

@@ -10,6 +10,8 @@ and prints it as an ExecCredential. `credbroker kubeconfig inject` puts it in fr
 
 Usage: credbroker-exec --provider NAME [options] [-- COMMAND ARGS...]
        credbroker-exec --cluster-profile NAMESPACE/NAME [options]
+       credbroker-exec --proxy PATH [--socket PATH]
+       credbroker-exec bridge --listen 127.0.0.1:PORT [--socket PATH] [--host-network]
 
   --provider NAME                   a configured provider, or a user of a kubeconfig [env: CREDBROKER_PROVIDER]
   -- COMMAND ARGS...                the plugin of that user; only its digest is sent
@@ -31,7 +33,16 @@ Usage: credbroker-exec --provider NAME [options] [-- COMMAND ARGS...]
   --timeout DURATION                longest time to wait, such as 500ms, 10s or 1h30m [default: 45s; at a terminal, as
                                     long as the plugin may run]
   --api-version v1|v1beta1          version to print for clients that do not set KUBERNETES_EXEC_INFO [default: v1]
+  --proxy PATH                      print a handle of the proxy for a target, such as /clusters/NAMESPACE/NAME, in the place
+                                    of a credential; --socket is its socket for handles
+                                    [default: $XDG_RUNTIME_DIR/credbroker-proxy/handles.sock if it exists and the user is not
+                                    root, else /run/credbroker-proxy/handles.sock]
   --help, --version
+
+`credbroker-exec bridge` runs in a network namespace without a way out, such as that of a sandbox. It copies the bytes of
+connections to a loopback port to a socket of the proxy (default: sandbox/proxy.sock in the directory above), and prints a
+kubeconfig without a user. Every program in that namespace can use the port, so in the network of the proxy it needs
+--host-network.
 
 The shim sends the variables with which common plugins select an identity (AWS_*, AZURE_*, GOOGLE_*, ...) to the broker,
 those with a word such as PROFILE or ACCOUNT in their name (SCW_PROFILE), and those that CREDBROKER_CALLER_ENV matches

@@ -4,7 +4,7 @@ use std::{ffi::OsStr, time::Duration};
 
 use credbroker_client::ClusterProfileRef;
 
-use super::{API_VERSION, CLUSTER_PROFILE, DEFINITION, FALLBACK, SERVER, TIMEOUT, UsageError};
+use super::{API_VERSION, CLUSTER_PROFILE, DEFINITION, FALLBACK, PROXY, SERVER, TIMEOUT, UsageError};
 use crate::{document::ApiVersion, timeout as parsed};
 
 pub(super) fn provider_name(flag: &'static str, value: &OsStr) -> Result<String, UsageError> {
@@ -40,6 +40,14 @@ pub(super) fn api_version(value: &OsStr) -> Result<ApiVersion, UsageError> {
         .to_str()
         .and_then(ApiVersion::from_short_name)
         .ok_or_else(|| refused(API_VERSION, value, "v1 or v1beta1"))
+}
+
+/// The path of a target at the proxy.
+pub(super) fn target(value: &OsStr) -> Result<String, UsageError> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'-' | b'.' | b'_');
+    let path = value.to_str().filter(|path| path.starts_with('/') && path.bytes().all(is_plain));
+    path.map(str::to_owned)
+        .ok_or_else(|| refused(PROXY, value, "/clusters/NAMESPACE/NAME or /contexts/NAME-DIGEST"))
 }
 
 /// Whether the original may run.

@@ -191,3 +191,41 @@ async fn the_last_handle_ends_the_task() {
     drop(clone);
     broker.closed().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn contexts_stay_while_the_broker_is_away_and_leave_with_its_next_complete_list() {
+    let mut fake = Fake::new();
+    let with = |contexts: &[&str], removed: &[&str], complete| {
+        let state = |digest: &&str| {
+            let context = credbroker_proto::v1::ContextRef { digest: (*digest).into(), name: "prod".into() };
+            let message = credbroker_proto::v1::ClusterState { context: Some(context), ..Default::default() };
+            crate::cluster_state::ContextState::from_message(message).unwrap()
+        };
+        ClusterChanges {
+            contexts: contexts.iter().map(state).collect(),
+            removed_contexts: removed.iter().map(|digest| (*digest).to_owned()).collect(),
+            hub: None,
+            ..message(&[], &[], complete, false)
+        }
+    };
+    let known = |fake: &Fake| fake.clusters.contexts().keys().cloned().collect::<Vec<_>>();
+    assert!(fake.clusters.may_be_incomplete());
+    let broker = fake.broker();
+    broker.send(Ok(with(&["a", "b"], &[], false))).unwrap();
+    fake.clusters.changed().await;
+    assert!(fake.clusters.may_be_incomplete(), "not all of it was sent");
+    broker.send(Ok(with(&["c"], &["a"], true))).unwrap();
+    fake.clusters.changed().await;
+    assert_eq!(known(&fake), ["b", "c"]);
+    assert!(!fake.clusters.may_be_incomplete(), "there is not a hub to read");
+    drop(broker);
+    fake.clusters.changed().await;
+    assert_eq!(known(&fake), ["b", "c"]);
+    let broker = fake.broker();
+    broker.send(Ok(with(&["c"], &[], false))).unwrap();
+    fake.clusters.changed().await;
+    assert_eq!(known(&fake), ["b", "c"]);
+    broker.send(Ok(with(&["d"], &[], true))).unwrap();
+    fake.clusters.changed().await;
+    assert_eq!(known(&fake), ["c", "d"]);
+}

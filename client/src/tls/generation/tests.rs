@@ -57,3 +57,34 @@ async fn no_reader_takes_an_old_generation_for_that_of_the_newest_credential() {
     drop(ends);
     other.await.unwrap();
 }
+
+#[tokio::test]
+async fn generations_without_a_connection_do_not_stay_until_their_certificate_expires() {
+    let api = ApiServer::start(Accepts::Certificates);
+    let mut fake = Fake::new();
+    let broker = fake.broker();
+    let settings = Settings::trusting(api.ca_pem().as_bytes()).unwrap().draining(Drain::Natural);
+    let generations = Arc::new(IdentityGenerations::new(fake.source.clone(), settings));
+    let mut kept = None;
+    for rotation in 0..10 {
+        let (chain, key) = api.issue_client_certificate(&rotation.to_string(), Duration::from_secs(3600));
+        let received = v1::Credential {
+            generation: rotation.to_string(),
+            client_certificate_data: Some(chain.into()),
+            client_key_data: Some(key.into()),
+            ..v1::Credential::default()
+        };
+        broker.send(Ok(Credential::receive(received, None, paused()).unwrap())).unwrap();
+        fake.source.changed().await;
+        let current = generations.current().unwrap();
+        assert!(current.expiry.is_some_and(|expiry| expiry.is_after(clock::system())));
+        if rotation == 3 {
+            kept = Some(current);
+        }
+    }
+    let draining = generations.draining.lock().unwrap();
+    // The one that is in use, and the last one.
+    assert!(draining.len() <= 2, "{}", draining.len());
+    assert!(draining.iter().any(|generation| Arc::ptr_eq(generation, kept.as_ref().unwrap())));
+    assert!(!kept.unwrap().closing.is_cancelled());
+}

@@ -7,7 +7,7 @@ mod spans;
 
 #[cfg(feature = "otlp")]
 pub use export::{start, stop};
-pub use spans::{RequestSpan, RunSpan, answered, names};
+pub use spans::{RequestSpan, RunSpan, answered, forwarded, forwards, names};
 
 /// Sends no traces.
 #[cfg(not(feature = "otlp"))]

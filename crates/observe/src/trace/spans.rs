@@ -35,6 +35,14 @@ impl RequestSpan {
         Self(Some(Context::new().with_span(span)))
     }
 
+    /// Starts the span of a request that the proxy forwards. It continues the trace that `headers` name.
+    pub fn forwarded(headers: &HeaderMap) -> Self {
+        let Some(tracer) = TRACER.get() else { return Self(None) };
+        let span = tracer.span_builder("forward").with_kind(SpanKind::Server);
+        let span = span.start_with_context(tracer, &parent(headers));
+        Self(Some(Context::new().with_span(span)))
+    }
+
     /// Makes the span the current one while `call` runs, and ends it with `call`.
     pub fn around<F: Future>(self, call: F) -> impl Future<Output = F::Output> {
         match self.0 {
@@ -50,6 +58,28 @@ pub fn names<S: Borrow<PluginSpec>>(spec: impl FnOnce() -> Option<S>) {
         && let Some(spec) = spec()
     {
         context.span().set_attributes(credential(spec.borrow()));
+    }
+}
+
+/// Records what the proxy forwards with the current request: its verb and its resource, where it goes, and its name in the
+/// audit log of the API server.
+pub fn forwards<const N: usize>(attributes: impl FnOnce() -> [(&'static str, String); N]) {
+    if let Some(context) = recorded() {
+        context.span().set_attributes(attributes().map(|(name, value)| KeyValue::new(name, value)));
+    }
+}
+
+/// Records the status of the answer to the current request. `reason`: the proxy itself has refused it.
+pub fn forwarded(status: u16, reason: Option<&'static str>) {
+    if let Some(context) = recorded() {
+        let span = context.span();
+        span.set_attribute(KeyValue::new("http.response.status_code", i64::from(status)));
+        if let Some(reason) = reason {
+            span.set_attribute(KeyValue::new("credbroker.result", reason));
+        }
+        if reason.is_some() || status >= 500 {
+            span.set_status(Status::error(reason.unwrap_or("the API server failed")));
+        }
     }
 }
 

@@ -19,8 +19,8 @@ pub struct Site {
 }
 
 impl Site {
-    /// Refuses what a page in a browser can send, through DNS rebinding (its own name for our address) or across sites. No answer has a
-    /// header that would let a page read it.
+    /// Refuses what a page in a browser can send, through DNS rebinding (its own name for our address) or across sites. No
+    /// answer has a header that would let a page read it.
     ///
     /// # Errors
     ///
@@ -39,7 +39,8 @@ impl Site {
         };
         let is_single = origins.next().is_none();
         let is_listed = self.origins.iter().any(|listed| listed.as_bytes() == origin.as_bytes());
-        // Libraries for `WebSocket`s, such as those of Python and Java, send the URL that they connect to. A browser adds its own headers.
+        // Clients in Python and fabric8 send the URL that they connect to as the origin of a WebSocket. A browser would send
+        // `Sec-Fetch-Site` too.
         let ours = format!("{}://{host}", self.scheme);
         let is_library = site.is_none()
             && upgrade(headers) == Ok(Some(Protocol::WebSocket))
@@ -55,13 +56,16 @@ impl Site {
         let Some(Some(host)) = hosts.first().cloned() else {
             return Err(Refused::bad_request("the request names no host"));
         };
-        let is_ours = |host: &Authority| {
-            let port = host.port_u16().unwrap_or(if self.scheme == "https" { 443 } else { 80 });
-            LOOPBACK.iter().any(|name| host.host().eq_ignore_ascii_case(name))
-                && self.port.is_none_or(|ours| ours == port)
-                && !host.as_str().contains('@')
-        };
-        if hosts.iter().all(|other| other.as_ref() == Some(&host)) && is_ours(&host) {
+        let default = if self.scheme == "https" { 443 } else { 80 };
+        let is_ours = LOOPBACK.iter().any(|name| {
+            let with = |port: u16| host.as_str().eq_ignore_ascii_case(&format!("{name}:{port}"));
+            let without = host.as_str().eq_ignore_ascii_case(name);
+            match self.port {
+                Some(port) => with(port) || port == default && without,
+                None => without || host.port_u16().is_some_and(with),
+            }
+        });
+        if hosts.iter().all(|other| other.as_ref() == Some(&host)) && is_ours {
             Ok(host)
         } else {
             let message = "this is not the host of the proxy: use the `server` of its kubeconfig";

@@ -35,7 +35,12 @@ pub(super) fn check(query: &str) -> Result<(), Refused> {
             return Err(Refused::bad_request(format!("the query has `{name}` more than once")));
         }
     }
-    if !matches!(parsed.first("watch"), None | Some(b"" | b"0" | b"1" | b"false" | b"true")) {
+    // Old clients in Python (29, for example) send `True`. Other text is true for the API server, and may be false for others.
+    let is_watch_clear = |value: &[u8]| {
+        matches!(value, b"" | b"0" | b"1")
+            || [b"true".as_slice(), b"false"].iter().any(|it| value.eq_ignore_ascii_case(it))
+    };
+    if !parsed.first("watch").is_none_or(is_watch_clear) {
         return Err(Refused::bad_request("`watch` must be `true` or `false`"));
     }
     Ok(())

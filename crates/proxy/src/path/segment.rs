@@ -67,7 +67,11 @@ pub(super) fn unescape(raw: &str) -> Result<String, Refused> {
         return Err(Refused::bad_request("the path has a `%` without two hexadecimal digits behind it"));
     }
     let plain = percent_encoding::percent_decode_str(raw).decode_utf8().map(Cow::into_owned);
-    let plain = plain.map_err(|_invalid| Refused::bad_request("the path is not UTF-8"))?;
+    without_controls(plain.map_err(|_invalid| Refused::bad_request("the path is not UTF-8"))?)
+}
+
+/// `plain`, if it has no control character.
+pub(super) fn without_controls(plain: String) -> Result<String, Refused> {
     if plain.contains(char::is_control) {
         return Err(Refused::bad_request("the path has a control character"));
     }

@@ -99,7 +99,7 @@ impl Setting {
         let options = Options { records: Arc::clone(&records) as _, ..options };
         let proxy = Proxy::new(broker.to(), Arc::clone(&rights) as _, options);
         let principal = Principal { uid: Some(1000), listener: "agents".into(), ..Principal::default() };
-        let caller = Arc::new(Caller { principal, pid: None });
+        let caller = Arc::new(Caller { principal, pid: None, rule: None });
         Self { api, broker, rights, records, proxy, caller }
     }
 

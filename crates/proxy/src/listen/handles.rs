@@ -1,0 +1,84 @@
+//! Gives out handles on a Unix socket: one `POST` to the path of a target.
+
+use std::{sync::Arc, time::UNIX_EPOCH};
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::{Either, Full as Whole};
+use hyper::body::Incoming;
+use secrecy::ExposeSecret as _;
+use serde::Serialize;
+use tokio::net::UnixStream;
+use tracing::debug;
+
+use super::{
+    Answer, Listeners, Port, Serve,
+    connection::{Handler, serve},
+    refused,
+    socket::SITE,
+    watched::Progress,
+};
+use crate::{caller::Caller, handle::Claims, path::Address, status::Refused};
+
+pub(super) fn admit<S: Serve>(listeners: &Arc<Listeners<S>>, stream: UnixStream, port: &Arc<Port>) {
+    let identity = match listeners.seats.identify(&stream, 0) {
+        Ok(identity) => identity,
+        Err(error) => return debug!(%error, "a connection without an identity was closed"),
+    };
+    let Some(seat) = listeners.seat(&identity.peer) else { return };
+    let (listeners, port) = (Arc::clone(listeners), Arc::clone(port));
+    let (tasks, tracker) = (listeners.parts.tasks.clone(), listeners.parts.tasks.clone());
+    let handler = Arc::new(Handles { listeners, port, uid: identity.uid });
+    tracker.spawn(serve(stream, Progress::new(seat, true), true, handler, tasks));
+}
+
+struct Handles<S> {
+    listeners: Arc<Listeners<S>>,
+    port: Arc<Port>,
+    /// `None`: the number identifies no user.
+    uid: Option<u32>,
+}
+
+impl<S: Serve> Handler<S> for Handles<S> {
+    async fn handle(&self, request: Request<Incoming>) -> Answer<S> {
+        let issued = self.issue(&request).await;
+        issued.map_or_else(refused::<S>, |issued| issued.map(Either::Left))
+    }
+}
+
+impl<S: Serve> Handles<S> {
+    async fn issue(&self, request: &Request<Incoming>) -> Result<Response<Whole<Bytes>>, Refused> {
+        SITE.check(request.method(), request.uri(), request.headers())?;
+        if request.method() != Method::POST {
+            let message = "a handle is requested with `POST` and the path of its target";
+            return Err(Refused::new(StatusCode::METHOD_NOT_ALLOWED, message));
+        }
+        let target = Address::read(request.method(), request.uri(), request.version())?.target;
+        let uid = self.uid.ok_or_else(Refused::target)?;
+        // The rights are those that the handle has at the port.
+        let principal = self.listeners.at_port(&self.port, uid);
+        let caller = Caller { principal, pid: None, rule: None };
+        let rule = self.listeners.parts.serve.rule(&caller, &target).await?;
+        let now = self.listeners.parts.clock.now().wall.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let lifetime = self.port.handle_lifetime.as_secs();
+        let claims = Claims { uid, rule, expires: now.as_secs() + lifetime };
+        let token = self.port.handles.issue(&claims, &target.to_string());
+        let issued = Issued { token: token.expose_secret(), expires: claims.expires, lifetime };
+        let body = serde_json::to_vec(&issued).unwrap_or_default(); // text and numbers
+        let mut response = Response::new(Whole::from(body));
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        Ok(response)
+    }
+}
+
+/// What a client gets.
+#[derive(Serialize)]
+struct Issued<'a> {
+    token: &'a str,
+    /// Whole seconds since 1970.
+    expires: u64,
+    /// Seconds from now to then.
+    lifetime: u64,
+}

@@ -1,0 +1,173 @@
+//! The stream of a connection. It has the place of the connection for as long as it lives, also as a tunnel, and knows when
+//! the head of a request began.
+
+use std::{
+    io::{self, IoSlice},
+    pin::Pin,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use credbroker_uds_server::{Occupied, Seat};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    sync::Notify,
+    time::sleep,
+};
+
+/// How long a peer may take to send the head of a request.
+pub(super) const HEAD: Duration = Duration::from_secs(10);
+
+/// What is known about the requests of a connection.
+#[derive(Debug)]
+pub(super) struct Progress {
+    pub(super) seat: Arc<Seat>,
+    /// Whether bytes between two requests are the beginning of the next one. HTTP/2 has other frames.
+    is_http1: bool,
+    /// Requests that have begun, and those that have ended.
+    begun: AtomicUsize,
+    ended: AtomicUsize,
+    /// Whether the head of a request is being received.
+    receives_head: AtomicBool,
+    changed: Notify,
+    /// That of a tunnel.
+    tunnel: Mutex<Option<Occupied>>,
+}
+
+impl Progress {
+    pub(super) fn new(seat: Arc<Seat>, is_http1: bool) -> Arc<Self> {
+        Arc::new(Self {
+            seat,
+            is_http1,
+            begun: AtomicUsize::new(0),
+            ended: AtomicUsize::new(0),
+            // A client connects because it has a request.
+            receives_head: AtomicBool::new(true),
+            changed: Notify::new(),
+            tunnel: Mutex::default(),
+        })
+    }
+
+    /// Notes a request, until what it returns is dropped.
+    pub(super) fn request(self: &Arc<Self>) -> InProgress {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        self.receives_head.store(false, Ordering::Relaxed);
+        self.changed.notify_one();
+        InProgress { occupied: Some(self.seat.request()), progress: Arc::clone(self) }
+    }
+
+    pub(super) fn begun(&self) -> usize {
+        self.begun.load(Ordering::Relaxed)
+    }
+
+    /// Whether no request is in progress.
+    pub(super) fn is_idle(&self) -> bool {
+        self.ended.load(Ordering::Relaxed) == self.begun()
+    }
+
+    fn has_read(&self) {
+        if self.is_http1 && self.is_idle() && !self.receives_head.swap(true, Ordering::Relaxed) {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Waits until the head of a request has taken too long.
+    pub(super) async fn is_late(&self) {
+        loop {
+            let begun = self.begun();
+            if self.receives_head.load(Ordering::Relaxed) {
+                tokio::select! {
+                    () = sleep(HEAD) => return,
+                    () = self.next_request(begun) => {}
+                }
+            } else {
+                self.changed.notified().await;
+            }
+        }
+    }
+
+    /// Waits until more than `begun` requests have begun.
+    async fn next_request(&self, begun: usize) {
+        while self.begun() == begun {
+            self.changed.notified().await;
+        }
+    }
+}
+
+/// A request that is not answered completely.
+#[derive(Debug)]
+pub(super) struct InProgress {
+    occupied: Option<Occupied>,
+    progress: Arc<Progress>,
+}
+
+impl InProgress {
+    /// The connection becomes a tunnel: it is in use until it ends.
+    pub(super) fn becomes_tunnel(mut self) {
+        *self.progress.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = self.occupied.take();
+    }
+}
+
+impl Drop for InProgress {
+    fn drop(&mut self) {
+        self.progress.ended.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A stream with its [`Progress`].
+#[derive(Debug)]
+pub(super) struct Watched<S> {
+    stream: S,
+    progress: Arc<Progress>,
+}
+
+impl<S> Watched<S> {
+    pub(super) fn new(stream: S, progress: &Arc<Progress>) -> Self {
+        Self { stream, progress: Arc::clone(progress) }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        if buffer.filled().len() > before {
+            self.progress.has_read();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}

@@ -1,0 +1,14 @@
+//! Headers of requests and answers: nothing of a client or of a connection passes the proxy.
+#![no_main]
+#![allow(dead_code, unreachable_pub)]
+
+#[path = "../../crates/proxy/src/headers/mod.rs"]
+mod headers;
+#[path = "../../crates/proxy/src/path/mod.rs"]
+mod path;
+#[path = "../../crates/proxy/src/property.rs"]
+mod property;
+#[path = "../../crates/proxy/src/status.rs"]
+mod status;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| property::headers(input));

@@ -1,0 +1,339 @@
+//! The proxy: apart, as `credbroker proxy`, or in the process of the broker.
+
+use std::{
+    mem::take,
+    net::{SocketAddr, TcpListener as StdTcpListener},
+    os::unix::net::UnixListener as StdUnixListener,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use anyhow::{Context as _, bail};
+use credbroker_client::Broker;
+use credbroker_config::{Config, Listen, ProxySection, ProxyTls};
+use credbroker_observe::clock::{Beat, Clock};
+use credbroker_plugin::{ContextId, Environment, ProviderUpdate, Providers, access::Policy};
+use credbroker_proxy::{
+    AUTHORITY, Keys, ListenerParts, Listeners, Options, PolicyRights, Port, PortOptions, Proxy, Rights,
+};
+use credbroker_server::{ReloadState, principal};
+use credbroker_uds_server::{Keeper, Limits, SocketOptions};
+use futures_util::FutureExt as _;
+use rustix::process::geteuid;
+use tokio::{
+    net::TcpListener,
+    sync::{Notify, watch},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::info;
+
+use super::{
+    NotifyState,
+    build::{Daemon, Drained, Essentials, GRACE, run, withdraw},
+    edges::Edges,
+    reload::{Adopt, Adopted, Follower},
+    sockets::{Listening, OpenSocket, SocketSource, socket_options},
+    systemd::{Inherited, notify},
+};
+
+/// Bytes of one connection in the account of its peer. Places are divided by the number of connections alone.
+const CONNECTION: usize = 64 * 1024;
+/// The socket that gives out handles.
+const HANDLES: &str = "handles.sock";
+/// The socket of a listener without a path. Its directory has nothing else, because containers mount it.
+const SOCKET: &str = "sandbox/proxy.sock";
+
+/// How a proxy is started.
+#[derive(Debug)]
+pub struct ProxyOptions {
+    /// Where it listens.
+    pub section: ProxySection,
+    /// The directory of its keys.
+    pub directory: PathBuf,
+    /// Its sockets that systemd holds.
+    pub inherited: Inherited,
+}
+
+impl ProxyOptions {
+    /// What `config` says, or the defaults.
+    pub fn new(section: Option<ProxySection>, environment: &Environment, inherited: Inherited) -> Self {
+        let section = section.unwrap_or_default();
+        let of_systemd =
+            environment.set("RUNTIME_DIRECTORY").map(Path::new).filter(|path| path.is_absolute());
+        let of_user = environment.set("XDG_RUNTIME_DIR").map(Path::new).filter(|_| !geteuid().is_root());
+        let of_user = of_user.map(|path| path.join("credbroker-proxy"));
+        let directory = section.directory.clone().or(of_systemd.map(Path::to_owned)).or(of_user);
+        let directory = directory.unwrap_or_else(|| PathBuf::from("/run/credbroker-proxy"));
+        Self { section, directory, inherited }
+    }
+}
+
+/// What a proxy needs of its process.
+pub(super) struct ProxyParts {
+    pub(super) options: ProxyOptions,
+    pub(super) broker: Broker,
+    /// The access rules in force.
+    pub(super) policies: watch::Receiver<Arc<Policy>>,
+    /// The providers in force.
+    pub(super) providers: Box<dyn Fn() -> Arc<Providers> + Send + Sync>,
+    /// The most connections.
+    pub(super) connections: usize,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) beat: Beat,
+    pub(super) tasks: TaskTracker,
+    pub(super) draining: CancellationToken,
+}
+
+/// A proxy whose tasks run.
+#[derive(Debug)]
+pub(super) struct RunningProxy {
+    proxy: Arc<Proxy>,
+    sockets: Vec<OpenSocket>,
+}
+
+impl RunningProxy {
+    /// Ends what is in progress without a loss.
+    pub(super) async fn drain(&self) {
+        self.proxy.drain().await;
+    }
+
+    /// Those of the sockets that have names.
+    pub(super) fn keepers(&self) -> impl Iterator<Item = Keeper> {
+        self.sockets.iter().filter_map(|socket| socket.keeper.clone())
+    }
+}
+
+/// Listens, and returns the tasks without which the proxy cannot go on. Must be called within a tokio runtime.
+pub(super) fn start(parts: ProxyParts) -> anyhow::Result<(RunningProxy, Essentials)> {
+    let ProxyParts { options, broker, policies, providers, connections, clock, beat, tasks, draining } =
+        parts;
+    let ProxyOptions { section, directory, mut inherited } = options;
+    let keys = section.tls.map(|_| Keys::open(&directory)).transpose()?;
+    let rights = PolicyRights::new(
+        policies,
+        Box::new(move |name, digest| {
+            let id = ContextId { name: name.into(), digest: digest.into() };
+            providers().context(&id).ok().map(|context| Arc::clone(&context.user))
+        }),
+    );
+    let options = Options { clock: Arc::clone(&clock), ..Options::default() };
+    let proxy = Proxy::new(broker, Arc::clone(&rights) as Arc<dyn Rights>, options);
+    let listeners = Listeners::new(ListenerParts {
+        serve: Arc::clone(&proxy),
+        identify: principal,
+        limits: Limits { connections, bytes: connections.saturating_mul(CONNECTION), runs: 0 },
+        clock,
+        tasks,
+        draining,
+    });
+    let mut essentials = Essentials::new();
+    essentials.push(("proxy's access rules", async move { rights.follow().await }.boxed()));
+
+    let handles = take_named(&mut inherited.unix, |_, path| path.is_some_and(|path| path.ends_with(HANDLES)));
+    let mut open = Vec::new();
+    for (listener, listen) in section.sockets.iter().enumerate() {
+        let is_only = section.sockets.len() == 1;
+        let passed = take_named(&mut inherited.unix, |name, _| name == listen.name || is_only);
+        let socket = open_socket(listener, listen, &directory.join(SOCKET), passed)?;
+        let (served, newest) = (Arc::clone(&listeners), socket.newest.subscribe());
+        essentials
+            .push(("proxy's accept loop", served.serve_socket(listen.name.as_str().into(), newest).boxed()));
+        open.push(socket);
+    }
+    if let (Some(tls), Some(keys)) = (section.tls, keys) {
+        let ProxyTls { listen, handle_lifetime, require_uid } = tls;
+        let name = ProxyTls::NAME.into();
+        let port = listeners.port(PortOptions { name, keys, handle_lifetime, require_uid })?;
+        // Who may have a handle is decided for each.
+        let for_all = Listen { mode: 0o666, ..Listen::default() };
+        let socket = open_socket(section.sockets.len(), &for_all, &directory.join(HANDLES), handles)?;
+        let (served, newest) = (Arc::clone(&listeners), socket.newest.subscribe());
+        essentials.push(("proxy's handles", served.serve_handles(Arc::clone(&port), newest).boxed()));
+        open.push(socket);
+        serve_port(&listeners, &port, listen, take(&mut inherited.tcp), &mut essentials)?;
+        info!("the authority of the proxy is {}", directory.join(AUTHORITY).display());
+    }
+    if let Some((name, _)) = inherited.unix.first() {
+        bail!("systemd passed a socket with the name `{name}`, which no listener of `proxy.listen` has");
+    }
+    for socket in &open {
+        if let Some(keeper) = socket.keeper.clone() {
+            let newest = socket.newest.clone();
+            let kept = async move { keeper.run(&newest, |period| beat.next(period), || false).await };
+            essentials.push(("proxy's socket watcher", kept.boxed()));
+        }
+    }
+    Ok((RunningProxy { proxy, sockets: open }, essentials))
+}
+
+/// The first of `sockets` that is meant, by its name of systemd's and by its path.
+fn take_named(
+    sockets: &mut Vec<(String, StdUnixListener)>,
+    is_meant: impl Fn(&str, Option<&Path>) -> bool,
+) -> Option<StdUnixListener> {
+    let is_it = |(name, socket): &(String, StdUnixListener)| {
+        let address = socket.local_addr().ok();
+        is_meant(name, address.as_ref().and_then(|address| address.as_pathname()))
+    };
+    let found = sockets.iter().position(is_it)?;
+    Some(sockets.remove(found).1)
+}
+
+fn open_socket(
+    listener: usize,
+    listen: &Listen,
+    default: &Path,
+    passed: Option<StdUnixListener>,
+) -> anyhow::Result<OpenSocket> {
+    let source = match passed {
+        Some(socket) => SocketSource::Inherited(socket),
+        None => {
+            let path = listen.socket.as_deref().unwrap_or(default);
+            let options: SocketOptions = socket_options(listen, path)?;
+            SocketSource::Publish(options)
+        }
+    };
+    let socket = Listening { listener, source, variable: None }.open()?;
+    if let Some(path) = &socket.path {
+        info!("the proxy is listening on {}", path.display());
+    }
+    Ok(socket)
+}
+
+fn serve_port(
+    listeners: &Arc<Listeners<Proxy>>,
+    port: &Arc<Port>,
+    address: SocketAddr,
+    inherited: Vec<(String, StdTcpListener)>,
+    essentials: &mut Essentials,
+) -> anyhow::Result<()> {
+    let sockets: Vec<_> = if inherited.is_empty() {
+        let socket = StdTcpListener::bind(address);
+        vec![socket.with_context(|| format!("cannot listen on {address} (`proxy.tls.listen`)"))?]
+    } else {
+        inherited.into_iter().map(|(_, socket)| socket).collect()
+    };
+    for socket in sockets {
+        let address = socket.local_addr().context("cannot listen on the socket from systemd")?;
+        if !address.ip().is_loopback() {
+            bail!(
+                "systemd passed {address} to the proxy, which other hosts can reach; set `ListenStream=127.0.0.1:PORT` in its .socket unit"
+            );
+        }
+        socket.set_nonblocking(true)?;
+        let socket = Arc::new(TcpListener::from_std(socket)?);
+        let served = Arc::clone(listeners).serve_port(Arc::clone(port), socket);
+        essentials.push(("proxy's port", served.boxed()));
+        info!("the proxy is listening on https://{address}");
+    }
+    Ok(())
+}
+
+/// A proxy in a process of its own, which listens but does not serve yet.
+#[expect(missing_debug_implementations, reason = "its tasks have none")]
+pub struct BoundProxy {
+    running: RunningProxy,
+    essentials: Essentials,
+    reload: Arc<Notify>,
+    tasks: TaskTracker,
+    draining: CancellationToken,
+}
+
+/// Builds the proxy of `config`, a client of `broker`. Must be called within a tokio runtime.
+///
+/// # Errors
+///
+/// It cannot listen, or has no keys.
+pub fn build_proxy(
+    mut config: Config,
+    options: ProxyOptions,
+    broker: Broker,
+    edges: Edges,
+) -> anyhow::Result<BoundProxy> {
+    let (tasks, draining, beat) = (TaskTracker::new(), CancellationToken::new(), Beat::start());
+    let files = take(&mut config.files);
+    let adopter = Arc::new(ProxyAdopter {
+        policies: watch::Sender::new(Arc::new(Policy::new(take(&mut config.access)))),
+        providers: Mutex::new(Arc::new(take(&mut config.providers))),
+        started: config.proxy.take(),
+        connections: config.limits.connections.get(),
+    });
+    let known = Arc::clone(&adopter);
+    let parts = ProxyParts {
+        options,
+        broker,
+        policies: adopter.policies.subscribe(),
+        providers: Box::new(move || known.providers()),
+        connections: config.limits.connections.get(),
+        clock: Arc::clone(&edges.clock),
+        beat,
+        tasks: tasks.clone(),
+        draining: draining.clone(),
+    };
+    let (running, mut essentials) = start(parts)?;
+    let log = edges.log.map(|log| ("log writer", async move { log.ended().await }.boxed()));
+    essentials.extend(log);
+    let reload = Arc::<Notify>::default();
+    if let Some((place, sources)) = edges.follow {
+        let state = watch::Sender::new(Arc::new(ReloadState::started(files, edges.clock.now().wall)));
+        let follower = Follower::new(place, sources, adopter, edges.clock, Arc::clone(&reload), state);
+        essentials.push(("configuration follower", async move { follower.run().await }.boxed()));
+    }
+    if edges.service_manager.is_some() {
+        notify(&NotifyState::Ready);
+    }
+    Ok(BoundProxy { running, essentials, reload, tasks, draining })
+}
+
+impl Daemon for BoundProxy {
+    async fn serve(&mut self) -> &'static str {
+        run(take(&mut self.essentials), &self.tasks, &self.draining).await
+    }
+
+    fn reload_request(&self) -> Arc<Notify> {
+        Arc::clone(&self.reload)
+    }
+
+    /// Shuts down: no connection is accepted, watches end between two events, and tunnels have ten seconds.
+    async fn drain(self) -> Drained {
+        withdraw(self.running.keepers().collect()).await;
+        self.draining.cancel();
+        self.tasks.close();
+        self.running.drain().await;
+        let drained = tokio::time::timeout(GRACE, self.tasks.wait()).await;
+        drained.map_or(Drained::CutOff { left: self.tasks.len() }, |()| Drained::Whole)
+    }
+}
+
+/// What a configuration changes in a proxy that runs.
+#[derive(Debug)]
+struct ProxyAdopter {
+    policies: watch::Sender<Arc<Policy>>,
+    providers: Mutex<Arc<Providers>>,
+    started: Option<ProxySection>,
+    connections: usize,
+}
+
+impl Adopt for ProxyAdopter {
+    fn providers(&self) -> Arc<Providers> {
+        Arc::clone(&self.providers.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Providers first: a rule is about names, and which user a context has never changes.
+    fn adopt(&self, config: Config) -> Adopted {
+        let keys = [
+            ("proxy", self.started != config.proxy),
+            ("limits.connections", self.connections != config.limits.connections.get()),
+        ];
+        let restart_needed = keys.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect();
+        let Config { providers, access, .. } = config;
+        let update = ProviderUpdate::of(providers, &self.providers());
+        *self.providers.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&update.providers);
+        let is_other = !self.policies.borrow().is_of(&access);
+        if is_other {
+            self.policies.send_replace(Arc::new(Policy::new(access)));
+        }
+        let is_change = is_other || !update.changes.is_empty();
+        Adopted { providers: update.changes, is_change, restart_needed }
+    }
+}

@@ -1,0 +1,69 @@
+//! `credbroker proxy`, in a process of its own.
+
+use std::{
+    fs,
+    process::{Child, Command, Stdio},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::setting::{AS_USER, PODS, PROGRAM, Setting, can_run, until};
+
+/// A proxy whose log is in a file.
+struct Apart(Child);
+
+impl Apart {
+    fn start(setting: &Setting) -> Self {
+        let log = fs::File::create(setting.directory.path().join("log")).unwrap();
+        let mut command = Command::new(PROGRAM);
+        command
+            .arg("proxy")
+            .arg("--config")
+            .arg(setting.config())
+            .arg("--socket")
+            .arg(setting.broker.socket());
+        Self(command.env_clear().stdin(Stdio::null()).stderr(log).spawn().unwrap())
+    }
+
+    fn stop(&mut self) -> Option<i32> {
+        let pid = Pid::from_raw(self.0.id().cast_signed()).unwrap();
+        kill_process(pid, Signal::TERM).unwrap();
+        self.0.wait().unwrap().code()
+    }
+}
+
+impl Drop for Apart {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+fn log(setting: &Setting) -> String {
+    fs::read_to_string(setting.directory.path().join("log")).unwrap_or_default()
+}
+
+#[test]
+fn a_proxy_of_its_own_is_a_client_of_the_broker_and_a_restart_keeps_handles_valid() {
+    if !can_run(&["setpriv", "curl"]) {
+        return;
+    }
+    let setting = Setting::with(&[]);
+    let mut proxy = Apart::start(&setting);
+    let base = Setting::url(|| log(&setting));
+    let target = setting.target();
+    let token = setting.token(&target);
+    let url = |base: &str| format!("{base}{target}{PODS}");
+    assert_eq!(setting.at_port(&AS_USER, &url(&base), &token, &[]), "200", "{}", log(&setting));
+    let authority = fs::read(setting.authority()).unwrap();
+    assert_eq!(proxy.stop(), Some(0), "{}", log(&setting));
+    assert!(log(&setting).contains("drained"), "{}", log(&setting));
+    assert!(!setting.socket().exists());
+    let _second = Apart::start(&setting);
+    let base = Setting::url(|| log(&setting));
+    assert_eq!(setting.at_port(&AS_USER, &url(&base), &token, &[]), "200", "{}", log(&setting));
+    assert_eq!(fs::read(setting.authority()).unwrap(), authority);
+    setting.allow(&["list"]);
+    until(|| (setting.at_port(&AS_USER, &url(&base), &token, &[]) == "403").then_some(()));
+    assert!(!log(&setting).contains("c4n4ry"));
+}
