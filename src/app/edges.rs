@@ -103,3 +103,40 @@ impl Signals {
         }
     }
 }
+
+/// Signals for a command that runs another program in its place. None of them ends the command by itself.
+#[derive(Debug)]
+pub struct RelayedSignals {
+    terminate: Signal,
+    hangup: Signal,
+    /// A terminal sends these to the program too.
+    of_terminal: [Signal; 2],
+}
+
+impl RelayedSignals {
+    /// Catches the signals. A program that is started later does not inherit that. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses a handler.
+    pub fn catch() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+            of_terminal: [signal(SignalKind::interrupt())?, signal(SignalKind::quit())?],
+        })
+    }
+
+    /// Waits for the next signal that only this process gets.
+    pub async fn next(&mut self) -> rustix::process::Signal {
+        let [interrupt, quit] = &mut self.of_terminal;
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return rustix::process::Signal::TERM,
+                _ = self.hangup.recv() => return rustix::process::Signal::HUP,
+                _ = interrupt.recv() => {}
+                _ = quit.recv() => {}
+            }
+        }
+    }
+}

@@ -12,7 +12,7 @@ mod sockets;
 mod systemd;
 
 pub use build::{Bound, Daemon, Drained, GRACE, build};
-pub use edges::{Edges, Signals, environment};
+pub use edges::{Edges, RelayedSignals, Signals, environment};
 pub use linux::{harden, terminate};
 pub use logs::{LogFormat, LogQueue, start as start_logs};
 pub use proxy::{BoundProxy, ProxyOptions, build_proxy};

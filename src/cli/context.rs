@@ -5,7 +5,7 @@ use std::{ffi::OsString, path::Path};
 use credbroker_client::{Cluster, Reason, safety::shell_word};
 use credbroker_exec::{Failure, Source, requested};
 
-use super::{broker::SourceArgs, console::Console, get::message};
+use super::{broker::SourceArgs, console::Console, get::message, kubeconfig::goes_through};
 use credbroker_config::{
     self as config, ConfigError,
     kubeconfig::{Kubeconfig, Mode, Named, is_shim},
@@ -119,6 +119,11 @@ fn of_context(
         cluster?;
         anyhow::bail!("{said} has no user; name a provider, or another context");
     };
+    if user.body.get("exec").is_some_and(goes_through) {
+        anyhow::bail!(
+            "{said} goes through the proxy, which keeps its credential; name a provider, or set KUBECONFIG to a kubeconfig that does not"
+        );
+    }
     let source = source_of(kubeconfig, &user, environment).or_else(|| {
         // The broker has the credential itself, and computes the same digest.
         let id = config::stored_context(kubeconfig, context)?;

@@ -23,6 +23,7 @@ mod recorded;
 mod screen;
 mod serve;
 mod setup;
+mod shell;
 mod status;
 mod stop;
 mod validate;
@@ -127,6 +128,7 @@ enum OnceCommand {
     Clusters(clusters::ClustersArgs),
     #[command(subcommand)]
     Kubeconfig(kubeconfig::KubeconfigCommand),
+    Shell(shell::ShellArgs),
     Completions(pages::CompletionsArgs),
     Man(pages::ManArgs),
     Setup(setup::SetupArgs),
@@ -180,6 +182,7 @@ fn run_once(command: OnceCommand, environment: &Environment, out: &mut dyn Write
     match command {
         OnceCommand::Validate(args) => validate::run(&args, console),
         OnceCommand::Kubeconfig(command) => kubeconfig::run(&command, console),
+        OnceCommand::Shell(args) => shell::run(&args, console),
         OnceCommand::Setup(args) => setup::run(&args, &pages::pages(Cli::command()), console),
         OnceCommand::Stop(args) => stop::stop(&args, console),
         OnceCommand::Restart => stop::restart(console),

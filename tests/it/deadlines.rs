@@ -10,12 +10,13 @@ use std::{
 use credbroker_test_support::private_directory;
 
 /// Every command that asks a broker.
-const COMMANDS: [&[&str]; 6] = [
+const COMMANDS: [&[&str]; 7] = [
     &["status"],
     &["refresh", "p"],
     &["evict", "--all"],
     &["clusters"],
     &["kubeconfig", "fleet"],
+    &["kubeconfig", "proxy"],
     &["get", "p"],
 ];
 

@@ -40,6 +40,7 @@ mod outside;
 mod pages;
 mod panics;
 mod protocol;
+mod proxied;
 mod proxy;
 mod quickstart;
 mod reference;

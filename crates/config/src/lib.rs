@@ -18,7 +18,7 @@ mod table;
 pub use cluster_profiles::{ClusterProfiles, HUB_PROVIDER, Prewarm};
 pub use endpoints::{AuditTo, Listen, MetricsAddress, MetricsListen, group_id};
 pub use file::{authorities, distrust};
-pub use kubeconfig::{Definitions, HubKubeconfig, definitions, stored_context};
+pub use kubeconfig::{Definitions, HubKubeconfig, OwnContext, definitions, own_contexts, stored_context};
 pub use load::{Config, Loaded, expanded, load, place, read_kubeconfig, reload};
 pub use problem::{ConfigError, Problem, Sources};
 pub use proxy::{ProxySection, ProxyTls};

@@ -24,7 +24,7 @@ pub const AUTHORITY: &str = "ca.crt";
 const AUTHORITY_KEY: &str = "ca.key";
 const HANDLE_KEY: &str = "handle.key";
 /// More than any of the files has.
-const MOST: u64 = 16 * 1024;
+const MOST: usize = 16 * 1024;
 
 /// Why there are no keys.
 #[derive(Debug, thiserror::Error)]
@@ -148,8 +148,8 @@ fn read(path: &Path, mode: u32) -> Result<Option<Zeroizing<Vec<u8>>>, KeysError>
     if let Some(by) = unsafe_file(path, &found).map_err(io("look at"))?.first() {
         return Err(KeysError::Unsafe(by.problem("act as the proxy")));
     }
-    let mut contents = Zeroizing::new(Vec::with_capacity(MOST as usize));
-    file.take(MOST).read_to_end(&mut contents).map_err(io("read"))?;
+    let mut contents = Zeroizing::new(Vec::with_capacity(MOST));
+    file.take(MOST as u64).read_to_end(&mut contents).map_err(io("read"))?;
     Ok(Some(contents))
 }
 

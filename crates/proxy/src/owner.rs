@@ -79,7 +79,7 @@ fn request(peer: SocketAddr, own: SocketAddr) -> [u8; ASKED] {
     let (peer_ip, own_ip) = (peer.ip().to_canonical(), own.ip().to_canonical());
     let family = if peer_ip.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let mut request = Vec::with_capacity(ASKED);
-    request.extend((ASKED as u32).to_ne_bytes());
+    request.extend(u32::try_from(ASKED).unwrap_or_default().to_ne_bytes());
     request.extend(BY_FAMILY.to_ne_bytes());
     request.extend(REQUEST.to_ne_bytes());
     request.extend([0; 8]); // sequence and port, which one question does not need

@@ -20,6 +20,9 @@ pub struct PolicyRights {
     changes: watch::Sender<u64>,
 }
 
+/// No rule allows it.
+struct Denied;
+
 impl PolicyRights {
     /// Rights by the newest of `policies`. `user_of` knows the contexts of the same configuration: a context whose user has no
     /// plugin is under the rules for the name of that user.
@@ -41,12 +44,13 @@ impl PolicyRights {
         caller: &Caller,
         target: &KnownTarget,
         rule: impl Fn(&Rule) -> T,
-    ) -> Option<Option<T>> {
+    ) -> Result<Option<T>, Denied> {
         let rights = self.policies.borrow().rights(&caller.principal);
         if !rights.is_limited() {
-            return Some(None);
+            return Ok(None);
         }
-        let allowing = |target| rights.rule(Verb::Proxy, target).map(|allowing| Some(rule(allowing)));
+        let allowing =
+            |target| rights.rule(Verb::Proxy, target).map(|allowing| Some(rule(allowing))).ok_or(Denied);
         match target {
             KnownTarget::Cluster { profile, provider } => {
                 let name = ProfileName::new(&*profile.namespace, &*profile.name);
@@ -54,7 +58,7 @@ impl PolicyRights {
             }
             KnownTarget::Context { provider: Some(provider), .. } => allowing(CallTarget::Provider(provider)),
             KnownTarget::Context { name, digest, provider: None } => {
-                allowing(CallTarget::Provider(&(self.user_of)(name, digest)?))
+                allowing(CallTarget::Provider(&(self.user_of)(name, digest).ok_or(Denied)?))
             }
         }
     }
@@ -62,11 +66,11 @@ impl PolicyRights {
 
 impl Rights for PolicyRights {
     fn may_use(&self, caller: &Caller, target: &KnownTarget) -> bool {
-        self.decide(caller, target, |_| ()).is_some()
+        self.decide(caller, target, |_| ()).is_ok()
     }
 
     fn rule(&self, caller: &Caller, target: &KnownTarget) -> Option<Arc<str>> {
-        self.decide(caller, target, |rule| Arc::clone(&rule.name)).flatten()
+        self.decide(caller, target, |rule| Arc::clone(&rule.name)).ok().flatten()
     }
 
     fn changes(&self) -> watch::Receiver<u64> {

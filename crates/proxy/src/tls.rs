@@ -89,8 +89,8 @@ impl Authority {
         let leaf = self.leaf(UNIX_EPOCH + tried)?;
         let name = ServerName::IpAddress(Ipv4Addr::LOCALHOST.into());
         let now = UnixTime::since_unix_epoch(tried);
-        let verified = verifier.verify_server_cert(leaf.end_entity_cert()?, &[], &name, &[], now);
-        verified.map(drop).map_err(AuthorityError::Foreign)
+        let result = verifier.verify_server_cert(leaf.end_entity_cert()?, &[], &name, &[], now);
+        result.map(drop).map_err(AuthorityError::Foreign)
     }
 
     /// A certificate for the loopback port, with its own key, which no file has.

@@ -1,7 +1,50 @@
 //! Variables of this shell that may select an account, and that a plugin does not get through the broker.
 
+use std::ffi::OsStr;
+
+use credbroker_config::Loaded;
+use credbroker_credential::text::{quoted, shown};
 use credbroker_plugin::{Environment, Globs, Provider, may_select_identity, selects_account};
 use credbroker_proto::{is_account_variable, is_identity_variable, is_of_all_programs};
+
+use super::{
+    Checks,
+    findings::{NOTE, WARNING},
+};
+
+impl Checks<'_> {
+    /// Which variables of this shell may select an account, and do not reach the plugins.
+    pub(super) fn accounts(&mut self) {
+        const CHECK: &str = "accounts";
+        let Ok(Loaded { config, .. }) = &self.loaded else { return };
+        for provider in config.providers.iter() {
+            let (names, provider) = (not_taken(self.environment, provider).join(", "), shown(&provider.name));
+            if !names.is_empty() {
+                let text = format!(
+                    "provider `{provider}` gets the broker's values of variables of this shell that may select an account: {names}"
+                );
+                let remedy = format!(
+                    "add `callerEnv: [{names}]` to the provider to use the caller's, or `callerEnv: []` to use the broker's for every caller"
+                );
+                self.findings.add(CHECK, WARNING, text, remedy);
+            }
+        }
+        let names = not_sent(self.environment);
+        if !names.is_empty() && config.providers.iter().next().is_some() {
+            let text = format!(
+                "plugins get the broker's values of variables of this shell that may select an account: {}",
+                names.join(", ")
+            );
+            let set = self.environment.set("CREDBROKER_CALLER_ENV").map(OsStr::to_string_lossy);
+            let all: Vec<_> = set.as_deref().into_iter().chain(names).collect();
+            let remedy = format!(
+                "if your plugin uses them, run `export CREDBROKER_CALLER_ENV={}`, and name them in `callerEnv` of the configuration",
+                quoted(&all.join(","))
+            );
+            self.findings.add(CHECK, NOTE, text, remedy);
+        }
+    }
+}
 
 /// Variables of common plugins that select an account although their names do not look so.
 const OTHERS: [&str; 2] = ["GRANTED_SSO", "XDG_CONFIG_HOME"];

@@ -1,5 +1,10 @@
-use super::*;
-use credbroker_plugin::{Definition, Globs, Provider, testing::provider};
+use credbroker_plugin::{Command, Definition, Environment, Globs, Provider, testing::provider};
+use serde_json::json;
+
+use super::{
+    accounts::{not_sent, not_taken},
+    *,
+};
 
 #[test]
 fn each_finding_is_a_line_with_its_remedy_below_and_the_first_error_decides() {
@@ -46,4 +51,28 @@ fn variables_that_may_select_an_account_and_reach_no_plugin_are_named() {
     assert_eq!(not_sent(&environment), ["CIVO_TOKEN", "GRANTED_SSO", "LINODE_CLI_TOKEN", "XDG_CONFIG_HOME"]);
     let not_taken = providers.each_ref().map(|provider| not_taken(&environment, provider).join(" "));
     assert_eq!(not_taken, ["", "", "HCLOUD_CONTEXT", "HCLOUD_CONTEXT SCW_PROFILE"]);
+}
+
+#[test]
+fn an_http_proxy_matters_only_if_no_list_has_the_loopback_address() {
+    let found = |variables: &[(&str, &str)]| {
+        let environment: Environment = variables.iter().copied().collect();
+        let (running, loaded) = (None, config::load(Some(Path::new("/absent")), &environment));
+        let mut checks = Checks { environment: &environment, running, loaded, findings: Findings::default() };
+        checks.http_proxy();
+        checks.findings.text()
+    };
+    assert_eq!(found(&[("NO_PROXY", "x"), ("HTTPS_PROXY", "")]), "");
+    insta::assert_snapshot!(found(&[("https_proxy", "http://c4n4ry@corp:3128")]), @r"
+    warning  HTTP proxy     https_proxy is set, and the kubeconfig leads to 127.0.0.1: Python's client sends its requests to that HTTP proxy; versions 34.1 and 35.0 of Python's client `kubernetes` ignore NO_PROXY
+                            -> run `export NO_PROXY=127.0.0.1`, and install another version instead of 34.1 and 35.0
+    ");
+    insta::assert_snapshot!(found(&[("HTTPS_PROXY", "http://corp"), ("NO_PROXY", ".corp,10.0.0.0/8")]), @r"
+    warning  HTTP proxy     HTTPS_PROXY is set, and the kubeconfig leads to 127.0.0.1: Python's client sends its requests to that HTTP proxy; versions 34.1 and 35.0 of Python's client `kubernetes` ignore NO_PROXY
+                            -> run `export NO_PROXY=.corp,10.0.0.0/8,127.0.0.1`, and install another version instead of 34.1 and 35.0
+    ");
+    insta::assert_snapshot!(found(&[("HTTP_PROXY", "a"), ("HTTPS_PROXY", "b"), ("no_proxy", "127.0.0.0/8")]), @r"
+    note     HTTP proxy     HTTPS_PROXY is set, and the kubeconfig leads to 127.0.0.1: versions 34.1 and 35.0 of Python's client `kubernetes` ignore NO_PROXY
+                            -> if you have one of these, install another version, or run it with `env -u HTTPS_PROXY -u HTTP_PROXY`
+    ");
 }

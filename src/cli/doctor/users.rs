@@ -26,7 +26,9 @@ pub(in crate::cli) fn not_brokered(environment: &Environment) -> Vec<String> {
 
 /// Whether an earlier version wrote the stanza, which does not carry its original.
 pub(in crate::cli) fn is_without_original(exec: &Node) -> bool {
-    is_shim(exec) && matches!(brokered(exec), Ok(None)) && super::argument(exec, "--definition").is_some()
+    is_shim(exec)
+        && matches!(brokered(exec), Ok(None))
+        && super::kubeconfig::argument(exec, "--definition").is_some()
 }
 
 /// What to do about such users: the kubeconfigs that the broker reads have the originals.

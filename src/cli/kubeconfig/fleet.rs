@@ -92,7 +92,7 @@ pub(super) fn run(args: &FleetArgs, console: &mut Console<'_>) -> anyhow::Result
 const MARK: &str = "credbroker.io/fleet";
 const CLUSTER_PROFILE: &str = "--cluster-profile";
 
-fn versions() -> PossibleValuesParser {
+pub(super) fn versions() -> PossibleValuesParser {
     PossibleValuesParser::new([
         PossibleValue::new("v1").help("kubectl 1.22 or newer, and all other current clients"),
         PossibleValue::new("v1beta1").help("kubectl older than 1.22"),
@@ -120,7 +120,7 @@ fn kubeconfig(fleet: &ClusterList, shim: &Shim, version: &str) -> Node {
     .into()
 }
 
-fn map<const N: usize>(entries: [(&str, Value); N]) -> Value {
+pub(super) fn map<const N: usize>(entries: [(&str, Value); N]) -> Value {
     Value::Mapping(entries.into_iter().map(|(name, value)| entry(name, value)).collect())
 }
 
@@ -139,7 +139,7 @@ fn reachable(fleet: &ClusterList) -> impl Iterator<Item = (String, &Cluster)> {
     fleet.clusters.iter().filter_map(|state| Some((state.profile.to_string(), endpoint(state)?)))
 }
 
-fn endpoint(state: &ClusterState) -> Option<&Cluster> {
+pub(super) fn endpoint(state: &ClusterState) -> Option<&Cluster> {
     state.cluster.as_ref().filter(|cluster| !cluster.server.is_empty())
 }
 

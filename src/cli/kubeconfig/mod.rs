@@ -3,6 +3,7 @@
 mod broker_config;
 mod fleet;
 mod in_place;
+mod proxy;
 mod shared;
 mod wrap;
 
@@ -13,6 +14,7 @@ use super::console::Console;
 pub(super) use self::{
     broker_config::BrokerConfig,
     in_place::{InjectArgs, RestoreArgs, inject, restore, with_plugins},
+    proxy::{OneArgs, alone, goes_through},
     shared::recorded_plugins,
 };
 
@@ -23,6 +25,7 @@ pub(super) enum KubeconfigCommand {
     Restore(RestoreArgs),
     Wrap(wrap::WrapArgs),
     Fleet(fleet::FleetArgs),
+    Proxy(proxy::ProxyArgs),
 }
 
 pub(super) fn run(command: &KubeconfigCommand, console: &mut Console<'_>) -> anyhow::Result<u8> {
@@ -31,5 +34,6 @@ pub(super) fn run(command: &KubeconfigCommand, console: &mut Console<'_>) -> any
         KubeconfigCommand::Restore(args) => restore(args, console),
         KubeconfigCommand::Wrap(args) => wrap::run(args, console),
         KubeconfigCommand::Fleet(args) => fleet::run(args, console),
+        KubeconfigCommand::Proxy(args) => proxy::run(args, console),
     }
 }

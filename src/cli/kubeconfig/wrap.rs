@@ -115,14 +115,21 @@ fn items<'a>(of: &'a Node, list: &str) -> &'a [Node] {
     of.get(list).and_then(Node::as_sequence).unwrap_or_default()
 }
 
+const CURRENT: &str = "current-context";
+
 /// A user chooses the current context in the copy.
-fn keep_current_context(new: &mut Node, old: &Node) {
-    const KEY: &str = "current-context";
-    let current = old.get(KEY).and_then(Node::as_str);
-    let is_there = current.is_some() && items(new, "contexts").iter().any(|context| name(context) == current);
-    if let (true, Some(current), Value::Mapping(entries)) = (is_there, current, &mut new.value) {
-        entries.retain(|(key, _)| key.name != KEY);
-        entries.push(entry(KEY, string(current)));
+pub(super) fn keep_current_context(new: &mut Node, old: &Node) {
+    if let Some(current) = old.get(CURRENT).and_then(Node::as_str) {
+        set_current_context(new, current);
+    }
+}
+
+/// Makes `current` the current context, if it is there.
+pub(super) fn set_current_context(of: &mut Node, current: &str) {
+    let is_there = items(of, "contexts").iter().any(|context| name(context) == Some(current));
+    if let (true, Value::Mapping(entries)) = (is_there, &mut of.value) {
+        entries.retain(|(key, _)| key.name != CURRENT);
+        entries.push(entry(CURRENT, string(current)));
     }
 }
 

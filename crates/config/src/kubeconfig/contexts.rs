@@ -13,10 +13,11 @@ use super::{
     context_digest::ContextDigest,
     files::{Kubeconfig, Mode, Named},
     stored::{UserKind, kind, provider},
+    users::variables,
 };
 use crate::problem::{Problem, Report};
 use credbroker_credential::Cluster;
-use credbroker_plugin::{Context, ContextId, ContextTarget, Provider};
+use credbroker_plugin::{Context, ContextId, ContextTarget, Environment, Globs, Provider};
 
 /// The contexts of kubeconfigs, and the providers of those users who run no plugin.
 #[derive(Debug, Default)]
@@ -66,6 +67,38 @@ pub fn stored_context(kubeconfig: &Kubeconfig, context: &str) -> Option<ContextI
     let mut contexts = found.contexts.into_iter();
     let is_it = |found: &Context| &*found.id.name == context && found.outcome.is_ok();
     contexts.find(is_it).map(|context| context.id)
+}
+
+/// A context as a kubeconfig has it, with the digest that it has for a broker that reads the same files.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct OwnContext {
+    /// Its name and digest.
+    pub id: ContextId,
+    /// The namespace that it sets; empty: none.
+    pub namespace: String,
+    /// What it means wherever it is written: its cluster, and the digest of what its user runs. `None`: it cannot be used, or its
+    /// user runs no plugin.
+    pub meaning: Option<(Arc<Cluster>, Arc<str>)>,
+}
+
+/// The contexts of `kubeconfig`, in order. In a list that is used as one kubeconfig, each name is there once.
+pub fn own_contexts(kubeconfig: &Kubeconfig, mode: Mode, env: &Environment) -> Vec<OwnContext> {
+    let report = Report::default();
+    let providers = kubeconfig.providers(&variables(env, Globs::default()), Mode::Ambient, &report);
+    let definitions = providers.iter().filter_map(|provider| provider.definition.as_ref());
+    let digests: HashMap<_, _> = definitions.map(|known| (&known.identity, &known.digest)).collect();
+    let items = kubeconfig.files.iter().flat_map(|file| file.items("contexts"));
+    let namespaces: HashMap<_, _> =
+        items.map(|item| ((item.identity, item.name), item.text("namespace"))).collect();
+    let own = |context: Context| {
+        let namespace = namespaces.get(&(context.file(), &*context.id.name)).copied().unwrap_or_default();
+        let meaning = context.outcome.as_ref().ok().and_then(|target| {
+            let digest = digests.get(&target.user).filter(|_| target.has_plugin)?;
+            Some((Arc::clone(&target.cluster), Arc::clone(digest)))
+        });
+        OwnContext { namespace: namespace.to_owned(), meaning, id: context.id }
+    };
+    kubeconfig.read_contexts(&providers, mode, &report).contexts.into_iter().map(own).collect()
 }
 
 /// Reads each cluster, each user and each file of authorities once.

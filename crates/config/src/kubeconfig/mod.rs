@@ -11,7 +11,7 @@ mod users;
 
 pub use brokered::{Brokered, Shim, brokered, is_shim, with_shim};
 pub use clusters::ContextError;
-pub use contexts::stored_context;
+pub use contexts::{OwnContext, own_contexts, stored_context};
 pub use edit::{Edited, Refusal, broker, restore};
 pub use files::{KubeFile, Kubeconfig, Mode, Named, extension, yaml};
 pub(super) use users::variables;

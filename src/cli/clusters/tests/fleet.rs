@@ -121,11 +121,11 @@ impl CredentialBroker for Service {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
-        let ListClustersRequest { namespace, page_token, .. } = request.into_inner();
+        let ListClustersRequest { namespace, page_token, include_contexts, .. } = request.into_inner();
         {
             // A client requests each page once.
             let mut asked = self.asked.lock().unwrap();
-            let query = format!("{namespace:?} {page_token:?}");
+            let query = format!("{namespace:?} {page_token:?} {include_contexts}");
             if asked.contains(&query) {
                 return Err(Status::internal(format!("asked twice for {query:?}")));
             }
@@ -136,8 +136,9 @@ impl CredentialBroker for Service {
             .clusters
             .iter()
             .filter(|cluster| {
-                let own = &cluster.cluster_profile.as_ref().unwrap().namespace;
-                namespace.as_ref().is_none_or(|namespace| namespace == own)
+                let own = cluster.cluster_profile.as_ref().map(|profile| &profile.namespace);
+                let is_listed = if own.is_none() { include_contexts } else { true };
+                is_listed && namespace.as_ref().is_none_or(|namespace| Some(namespace) == own)
             })
             .collect();
         let clusters = mine.iter().skip(start).take(2).map(|cluster| (*cluster).clone()).collect();

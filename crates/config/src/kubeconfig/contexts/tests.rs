@@ -210,3 +210,31 @@ fn a_rule_for_a_provider_of_the_configuration_never_allows_a_user_of_a_context()
         "its user has the name of the provider `jane` in the configuration; rename one of them"
     );
 }
+
+/// What a command reads in a kubeconfig that a broker reads too.
+#[test]
+fn own_contexts_have_the_digests_of_the_broker_their_namespaces_and_a_meaning_that_a_copy_shares() {
+    let plain = text("{server: https://paris}", USER).replace("user: jane}", "user: jane, namespace: shop}");
+    let files = Files::new(&[&plain, &plain, &text("{server: https://paris}", "{token: abc}")]);
+    let env = Environment::default();
+    let own = |index: usize| {
+        let kubeconfig = Kubeconfig::read(&files.1[index..=index], Mode::Named, &Report::default());
+        own_contexts(&kubeconfig, Mode::Ambient, &env).remove(0)
+    };
+    let of_broker: Vec<_> = files.read(Mode::Named).contexts.into_iter().map(|context| context.id).collect();
+    let contexts = [own(0), own(1), own(2)];
+    assert_eq!(contexts.each_ref().map(|own| own.id.clone()).as_slice(), of_broker);
+    assert_eq!(contexts.each_ref().map(|own| own.namespace.as_str()), ["shop", "shop", ""]);
+    assert!(contexts[0].meaning.is_some() && contexts[0].meaning == contexts[1].meaning);
+    assert_ne!(contexts[0].id, contexts[1].id);
+    assert_eq!(contexts[2].meaning, None);
+
+    files.write(1, &plain.replace("command: plugin", "command: other"));
+    assert_ne!(own(0).meaning, own(1).meaning);
+    files.write(1, &plain.replace("https://paris", "https://rome"));
+    assert_ne!(own(0).meaning, own(1).meaning);
+
+    let both = Kubeconfig::read(&files.1[..2], Mode::Ambient, &Report::default());
+    let counts = [Mode::Ambient, Mode::Named].map(|mode| own_contexts(&both, mode, &env).len());
+    assert_eq!(counts, [1, 2]);
+}
