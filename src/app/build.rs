@@ -20,7 +20,7 @@ use tracing::{error, warn};
 use super::{
     audit_file::AuditFile,
     edges::Edges,
-    proxy::{self, ProxyParts, RunningProxy},
+    proxy::{self, ProxyOptions, ProxyParts, RunningProxy},
     reload::{Adopter, Follower, connection_limits, entry_limits, follow_accounts, note_shared, run_limit},
     sockets::{Listening, OpenSocket, reach, serve_metrics},
     systemd,
@@ -33,7 +33,12 @@ use credbroker_fleet::{
     hub::{HubParts, HubReader},
     resolver::Resolver,
 };
-use credbroker_observe::{audit::Audit, clock::Beat, metrics::Metrics, trace};
+use credbroker_observe::{
+    audit::Audit,
+    clock::{Beat, Clock},
+    metrics::Metrics,
+    trace,
+};
 use credbroker_plugin::access::Policy;
 use credbroker_runner::{
     LiveRuns, ProcessRunner, RunLimits, RunnerParts, Scheduler, check_scratch, reap_orphans,
@@ -169,6 +174,7 @@ pub(super) async fn run(
 /// # Errors
 ///
 /// Nothing was started, and no file of another process was changed.
+#[expect(clippy::too_many_lines, reason = "it connects all parts, in their order")]
 pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> anyhow::Result<Bound> {
     let base = edges.scratch.display();
     check_scratch(&edges.scratch).map_err(|cause| {
@@ -245,35 +251,17 @@ pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> any
         started: config,
         has_proxy: edges.proxy.is_some(),
     });
-    if let Some(listen) = &adopter.started.metrics {
-        let (broker, tasks, draining) = (Arc::clone(&broker), tasks.clone(), draining.clone());
-        let monitor = Monitor::new(broker, reach(&listen.address), listen.provider_names, tasks, draining);
-        essentials.push(("metrics server", serve_metrics(&listen.address, monitor)?.boxed()));
-    }
+    essentials.extend(metrics_server(&adopter.started, &broker, (&tasks, &draining))?);
     let stopping = broker.stopping.clone();
     let (gate, bounds) = (Gate::new(broker, listeners, live_runs.clone()), connection_limits(&bounds));
     let acceptor = Arc::new(Acceptor::new(Arc::new(gate), bounds, tasks.clone(), draining.clone()));
     let beat = Beat::start();
-    let proxy = edges.proxy.map(|options| {
-        // It is a client like any other.
-        let socket =
-            broker_socket.clone().context("the proxy cannot reach the broker: its socket has no name")?;
-        let resolver = Arc::clone(&resolver);
-        let parts = ProxyParts {
-            options,
-            broker: credbroker_client::Broker::at(Socket::at(socket)),
-            policies: adopter.policies.subscribe(),
-            providers: Box::new(move || resolver.providers()),
-            connections: bounds.connections,
-            clock: Arc::clone(&clock),
-            beat,
-            tasks: tasks.clone(),
-            draining: draining.clone(),
-        };
-        proxy::start(parts)
+    let of_process = (Arc::clone(&clock), beat, tasks.clone(), draining.clone());
+    let proxy = edges.proxy.map(|options| proxy_beside(options, broker_socket.clone(), &adopter, of_process));
+    let proxy = proxy.transpose()?.map(|(proxy, of_proxy)| {
+        essentials.extend(of_proxy);
+        proxy
     });
-    let (proxy, of_proxy) = proxy.transpose()?.unzip();
-    essentials.extend(of_proxy.into_iter().flatten());
     essentials.extend(working(&adopter, clusters, beat));
     essentials.extend(serving(&sockets, &acceptor, beat));
     let orphans = edges.reaps_orphans.then(|| ("reaper of orphans", reap_orphans(live_runs).boxed()));
@@ -301,6 +289,40 @@ pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> any
         tasks,
         draining,
         proxy,
+    })
+}
+
+/// The server of metrics and health, if the configuration has one.
+fn metrics_server(
+    config: &Config,
+    broker: &Arc<Broker<ProcessRunner>>,
+    (tasks, draining): (&TaskTracker, &CancellationToken),
+) -> anyhow::Result<Essentials> {
+    let Some(listen) = &config.metrics else { return Ok(Essentials::new()) };
+    let (broker, tasks, draining) = (Arc::clone(broker), tasks.clone(), draining.clone());
+    let monitor = Monitor::new(broker, reach(&listen.address), listen.provider_names, tasks, draining);
+    Ok(vec![("metrics server", serve_metrics(&listen.address, monitor)?.boxed())])
+}
+
+/// The proxy in the process of the broker, whose client it is like any other.
+fn proxy_beside(
+    options: ProxyOptions,
+    socket: Option<PathBuf>,
+    adopter: &Arc<Adopter>,
+    (clock, beat, tasks, draining): (Arc<dyn Clock>, Beat, TaskTracker, CancellationToken),
+) -> anyhow::Result<(RunningProxy, Essentials)> {
+    let socket = socket.context("the proxy cannot reach the broker: its socket has no name")?;
+    let resolver = Arc::clone(&adopter.resolver);
+    proxy::start(ProxyParts {
+        options,
+        broker: credbroker_client::Broker::at(Socket::at(socket)),
+        policies: adopter.policies.subscribe(),
+        providers: Box::new(move || resolver.providers()),
+        connections: adopter.started.limits.connections.get(),
+        clock,
+        beat,
+        tasks,
+        draining,
     })
 }
 

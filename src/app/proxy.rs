@@ -17,7 +17,7 @@ use credbroker_proxy::{
     AUTHORITY, Keys, ListenerParts, Listeners, Options, PolicyRights, Port, PortOptions, Proxy, Rights,
 };
 use credbroker_server::{ReloadState, principal};
-use credbroker_uds_server::{Keeper, Limits, SocketOptions};
+use credbroker_uds_server::{Keeper, Limits};
 use futures_util::FutureExt as _;
 use rustix::process::geteuid;
 use tokio::{
@@ -185,13 +185,11 @@ fn open_socket(
     default: &Path,
     passed: Option<StdUnixListener>,
 ) -> anyhow::Result<OpenSocket> {
-    let source = match passed {
-        Some(socket) => SocketSource::Inherited(socket),
-        None => {
-            let path = listen.socket.as_deref().unwrap_or(default);
-            let options: SocketOptions = socket_options(listen, path)?;
-            SocketSource::Publish(options)
-        }
+    let source = if let Some(socket) = passed {
+        SocketSource::Inherited(socket)
+    } else {
+        let path = listen.socket.as_deref().unwrap_or(default);
+        SocketSource::Publish(socket_options(listen, path)?)
     };
     let socket = Listening { listener, source, variable: None }.open()?;
     if let Some(path) = &socket.path {

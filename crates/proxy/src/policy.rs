@@ -164,14 +164,14 @@ mod tests {
         let (known, target, mut changes) =
             (caller(7, "tls", false), context("prod", Some("gke")), rights.changes());
         assert!(rights.may_use(&known, &target));
-        let changed = async {
+        let replaced = async {
             policies.send_replace(Arc::new(Policy::new([rule("b", 8, &["gke"], &[], Verb::Proxy)])));
             changes.changed().await.unwrap();
             assert!(!rights.may_use(&known, &target));
         };
         tokio::select! {
             () = rights.follow() => panic!("it has ended"),
-            () = changed => {}
+            () = replaced => {}
         }
     }
 }

@@ -74,6 +74,10 @@ struct Test {
     address: SocketAddr,
 }
 
+/// Whose a connection is.
+type Owner = fn(SocketAddr, SocketAddr) -> Result<u32, OwnerError>;
+
+#[expect(clippy::needless_pass_by_value, reason = "an `Identify`")]
 fn principal(identity: PeerIdentity, listener: Arc<str>) -> Principal {
     Principal {
         uid: identity.uid,
@@ -242,7 +246,7 @@ async fn a_handle_is_of_no_use_to_another_user() {
 
 #[tokio::test]
 async fn a_connection_without_an_owner_is_refused_unless_the_handle_alone_decides() {
-    let owners: [fn(SocketAddr, SocketAddr) -> Result<u32, OwnerError>; 2] =
+    let owners: [Owner; 2] =
         [|_, _| Err(OwnerError::NoAnswer(io::ErrorKind::NotFound.into())), |_, _| Err(OwnerError::Unmapped)];
     for owner in owners {
         let test = Test::with(|port| port.owner = owner);
@@ -257,8 +261,7 @@ async fn a_connection_without_an_owner_is_refused_unless_the_handle_alone_decide
 
 #[tokio::test]
 async fn a_connection_that_is_closed_gets_no_answer() {
-    let owners: [fn(SocketAddr, SocketAddr) -> Result<u32, OwnerError>; 2] =
-        [|_, _| Err(OwnerError::Closed), |_, _| Err(OwnerError::Other)];
+    let owners: [Owner; 2] = [|_, _| Err(OwnerError::Closed), |_, _| Err(OwnerError::Other)];
     for closed in owners {
         let test = Test::with(|port| (port.owner, port.require_uid) = (closed, false));
         let mut stream = TcpStream::connect(test.address).await.unwrap();
