@@ -33,7 +33,7 @@ pub(super) fn run(
     match runtime.block_on(ended(command, environment)) {
         Ok(status) => Ok(exit_code(status)),
         Err(error) => {
-            let name = command.first().map(Path::new).unwrap_or(Path::new("")).display();
+            let name = command.first().map_or(Path::new(""), Path::new).display();
             writeln!(err, "credbroker: cannot run {name}: {error}")?;
             Ok(if error.kind() == io::ErrorKind::NotFound { ABSENT } else { UNUSABLE })
         }

@@ -110,12 +110,12 @@ impl Routes {
             let original = || own.of_broker.iter().find(is_copied);
             let is_known = known.contains_key(&*context.id.digest);
             let meant = if is_known { Some(context) } else { original() };
-            match meant.map(|meant| (meant, known.get(&*meant.id.digest))) {
-                Some((meant, Some(state))) => routes.context(state, &meant.id.digest, &context.namespace),
-                _ => {
-                    routes.unknown += 1;
-                    routes.skip(&context.id.name, UNKNOWN);
-                }
+            let found = meant.and_then(|meant| Some((meant, *known.get(&*meant.id.digest)?)));
+            if let Some((meant, state)) = found {
+                routes.context(state, &meant.id.digest, &context.namespace);
+            } else {
+                routes.unknown += 1;
+                routes.skip(&context.id.name, UNKNOWN);
             }
         }
         for context in own.of_broker.iter().filter(|_| own.has_all) {
