@@ -21,7 +21,7 @@ type NoCredentialError struct {
 }
 
 func (e *NoCredentialError) Error() string {
-	return fmt.Sprintf("credbroker: the request needs a credential, and none is valid: %s", withReason(e.Err))
+	return fmt.Sprintf("credbroker: the request needs a credential, but no credential is valid: %s", withReason(e.Err))
 }
 
 // Unwrap returns why the broker has no credential.

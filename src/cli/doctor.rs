@@ -51,13 +51,13 @@ const INSTALL: &str =
 const RESTART: &str = "run `credbroker restart`";
 const ORPHANED: &str = "run a credbroker-exec of an earlier version, without the original command";
 
-/// Check everything that credbroker needs on this machine, and say what to do
+/// Check everything that credbroker needs on this machine, and show what to do
 ///
 /// Checks the socket and whether it is trusted, the versions of the broker and of credbroker-exec, the configuration, the
-/// kubeconfig and whether the broker knows its users, the plugins, the last failures, whether the broker finds plugins where
-/// your shell does, and the clock. Runs no plugin and changes nothing. The first error decides the exit code: 69 no broker,
-/// 75 timeout, 77 permission denied or a socket that is not trusted, 78 an invalid configuration or kubeconfig, 1 any other.
-/// Warnings do not change it.
+/// kubeconfig and whether the broker knows its users, the plugins, the last failures, whether the broker finds plugins
+/// where your shell does, and the clock. Runs no plugin and changes nothing. The first error decides the exit code: 69 no
+/// broker, 75 timeout, 77 permission denied or a socket that is not trusted, 78 an invalid configuration or kubeconfig, 1
+/// any other. Warnings do not change the exit code.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -176,7 +176,7 @@ impl<'a> Checks<'a> {
                     "provider `{provider}` gets the broker's values of variables of this shell that may select an account: {names}"
                 );
                 let remedy = format!(
-                    "add `callerEnv: [{names}]` to the provider to use the caller's, or `callerEnv: []` to use the broker's for every caller"
+                    "add `callerEnv: [{names}]` to the provider to use the caller's values, or `callerEnv: []` to use the broker's values for every caller"
                 );
                 self.findings.add(CHECK, WARNING, text, remedy);
             }
@@ -354,7 +354,7 @@ impl<'a> Checks<'a> {
             shown.stdout.lines().find_map(|line| line.strip_prefix("PATH=").map(str::to_owned))
         };
         let Some(path) = recorded::path(self.environment).or_else(of_systemd) else {
-            let text = "neither `credbroker setup` nor systemd says which PATH the broker gets";
+            let text = "neither `credbroker setup` nor systemd specifies which PATH the broker gets";
             return self.findings.add(CHECK, NOTE, text, "");
         };
         let own = self.environment.get("PATH").unwrap_or_default();
