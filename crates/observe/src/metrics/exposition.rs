@@ -154,9 +154,9 @@ pub mod families {
         READY = Gauge "credbroker_provider_ready" ["provider"]
             "Whether a provider is ready (1), as `/readyz/PROVIDER` reports.";
         RELOADS = Counter "credbroker_reloads_total" ["result"]
-            "Changes of the configuration by result: success if it was applied, failure if the new configuration is not valid.";
+            "Configuration reloads by result: success if the new configuration was applied, failure if it is not valid.";
         CONFIGURATION = Gauge "credbroker_config_last_reload_successful" []
-            "Whether the current files of the configuration are in use (1), or have problems (0).";
+            "Whether the current contents of the configuration files are in use (1), or have problems (0).";
         HUB = Gauge "credbroker_hub_up" []
             "Whether the broker knows the current ClusterProfiles of the hub (1). Absent if no ClusterProfiles are configured.";
         HUB_SINCE = Gauge "credbroker_hub_last_change_timestamp_seconds" []
