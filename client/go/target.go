@@ -162,7 +162,7 @@ func (t *target) ready(ctx context.Context) error {
 	return nil
 }
 
-// reject reports an answer 401. What an endpoint rejects after the cluster has left it says nothing about the next
+// reject reports a 401 response. What an endpoint rejects after the cluster has left it says nothing about the next
 // credential.
 func (t *target) reject(credential *Credential) {
 	if !t.hasMoved() {

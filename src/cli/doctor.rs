@@ -229,7 +229,7 @@ impl<'a> Checks<'a> {
         }
         if !files.is_empty() {
             let list = listed(&files.into_iter().collect::<Vec<_>>());
-            let text = format!("after a change of these files, the plugins that use them run again: {list}");
+            let text = format!("after you change these files, the plugins that use them run again: {list}");
             self.findings.add(CHECK, GOOD, text, "");
         }
     }
