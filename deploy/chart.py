@@ -175,21 +175,21 @@ def notes(values):
     return next(document["text"] for document in objects(values, noted) if document["kind"] == "Notes")
 
 
-USUAL = """The broker runs beside every as uid 2001. When it answers, every starts:
+USUAL = """The broker runs in the pod of every as uid 2001. every starts after the broker answers:
 
   kubectl -n controllers rollout status deployment/every
   kubectl -n controllers exec deployment/every -c credbroker -- credbroker status
 
-The broker reads the ClusterProfiles in the namespace fleet, which must exist.
+The broker reads the ClusterProfiles in the namespace fleet. This namespace must exist.
 
-The broker reads the ClusterProfiles in the namespace other-fleet, which must exist.
+The broker reads the ClusterProfiles in the namespace other-fleet. This namespace must exist.
 """
 assert notes(every) == USUAL, notes(every)
 for path, new, text in [
-    ("workload.uid", 5, "WARNING: no rule in config.access has the uid 5 of every, so it gets no credential (PEER_DENIED)."),
-    ("uid", 5, "WARNING: no rule in config.access has the broker's uid 5, so `credbroker status` in its container is denied."),
-    ("workload.image", "example.com/controller:1", "WARNING: workload.image is the example's. Name your controller's image."),
-    ("workload.enabled", False, "The ConfigMap credbroker has the broker's configuration. The workload is your chart's."),
+    ("workload.uid", 5, "WARNING: no rule in config.access has the uid 5 of every, so every gets no credential (PEER_DENIED)."),
+    ("uid", 5, "WARNING: no rule in config.access has the broker's uid 5, so the broker denies `credbroker status` in its container."),
+    ("workload.image", "example.com/controller:1", "WARNING: workload.image is the example image. Set it to your controller's image."),
+    ("workload.enabled", False, "The ConfigMap credbroker contains the broker's configuration. Your chart adds the workload."),
 ]:
     assert text in notes(replaced(path, new)) and text not in USUAL, notes(replaced(path, new))
 

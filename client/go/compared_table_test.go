@@ -13,7 +13,7 @@ import (
 // bless replaces the rows of a table in docs/go.md.
 func bless(t *testing.T, name string, rows []string) {
 	t.Helper()
-	head := "| Credential, client | Requests | Failed | Connections | Lists again | Events lost | Processor time for 1,000 requests | Ratio |\n" +
+	head := "| Credential, client | Requests | Failed | Connections | Relists | Events lost | Processor time for 1,000 requests | Ratio |\n" +
 		"|---|---|---|---|---|---|---|---|\n"
 	blessIn(t, comparedDocument, name, head, rows)
 }

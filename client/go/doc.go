@@ -9,7 +9,7 @@
 // The config holds strings only: no token, no function and no pointer to a transport. Two calls for the same credential
 // return configs that are equal, for reflect.DeepEqual and for equality.Semantic.DeepEqual, however often the credential
 // rotates in between. Clients that are made of it follow the broker: they send a new token with the next request, use a
-// new certificate for new connections, and report an answer 401.
+// new certificate for new connections, and report a 401 response.
 //
 // A [Broker] has the other calls: single requests, credentials that follow their rotations ([Source]), and the clusters of
 // the fleet ([Clusters]). A program needs one Broker; [Default] returns the one of the environment.

@@ -42,7 +42,7 @@ func TestListsAgainOfEachWayToACredential(t *testing.T) {
 		}
 	}
 	if os.Getenv("BLESS") == "1" {
-		head := "| Credential, client | Rotations | Lists again | Events lost | Requests | Failed |\n|---|---|---|---|---|---|\n"
+		head := "| Credential, client | Rotations | Relists | Events lost | Requests | Failed |\n|---|---|---|---|---|---|\n"
 		blessIn(t, listedDocument, "lists again", head, rows)
 	}
 }

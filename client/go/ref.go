@@ -31,16 +31,15 @@ func ClusterProfile(namespace, name string) Ref {
 	return newRef("clusterprofile/"+namespace+"/"+name, "cluster "+namespace+"/"+name, &pb.CredentialRef{Source: source})
 }
 
-// Context names the credential of a context of a kubeconfig that the broker reads. The digest is the one that `credbroker
-// clusters --contexts` prints: if the context is changed, requests with it fail with [ReasonUnknownContext].
+// Context names the credential of a context of a kubeconfig that the broker reads. `credbroker clusters
+// --contexts` prints the digest. If the context changes, requests with the old digest fail with [ReasonUnknownContext].
 func Context(name, digest string) Ref {
 	source := &pb.CredentialRef_Context{Context: &pb.ContextRef{Name: name, Digest: digest}}
 	return newRef("context/"+name, "context "+name, &pb.CredentialRef{Source: source})
 }
 
-// WithDefinition returns a Ref to the provider that a certain kubeconfig defines. The digest is the one that `credbroker
-// kubeconfig` writes beside the name. It is needed only where several providers have the name, and has no effect on
-// ClusterProfiles.
+// WithDefinition returns a Ref to one definition of the provider. The digest is the one that `credbroker status -o json`
+// lists. It is needed only if several providers have the name, and has no effect on ClusterProfiles.
 func (r Ref) WithDefinition(digest string) Ref {
 	return r.with(func(message *pb.CredentialRef) {
 		if provider := message.GetProvider(); provider != nil {

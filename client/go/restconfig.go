@@ -35,7 +35,7 @@ func (e *NoEndpointError) Error() string {
 //     them, so that informers continue where they are;
 //   - send the credential only to the endpoint that it came with. After the endpoint has moved they use the last credential
 //     of the old one until it expires, and then fail with [MovedError];
-//   - report an answer 401, and send a request without a body once more if that brings another credential;
+//   - report a 401 response, and send a request without a body once more if that brings another credential;
 //   - use no credential of a provider's earlier definition after the broker has reported its change;
 //   - wait up to ten seconds for a credential if there is no valid one, and then fail with [NoCredentialError].
 //

@@ -15,7 +15,7 @@ const SystemSocket = "/run/credbroker/credbroker.sock"
 // to connect, so that a broker that starts later is found.
 type socket struct {
 	candidates []string
-	// The only user whose process is trusted there.
+	// The uid of the only broker that is trusted there.
 	brokerUID *uint32
 	// XDG_RUNTIME_DIR, if the first candidate is in it.
 	runtime string

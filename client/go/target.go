@@ -21,7 +21,7 @@ type NoCredentialError struct {
 }
 
 func (e *NoCredentialError) Error() string {
-	return fmt.Sprintf("credbroker: the request needs a credential, and none is valid: %s", withReason(e.Err))
+	return fmt.Sprintf("credbroker: the request needs a credential, but no credential is valid: %s", withReason(e.Err))
 }
 
 // Unwrap returns why the broker has no credential.
@@ -162,7 +162,7 @@ func (t *target) ready(ctx context.Context) error {
 	return nil
 }
 
-// reject reports an answer 401. What an endpoint rejects after the cluster has left it says nothing about the next
+// reject reports a 401 response. What an endpoint rejects after the cluster has left it says nothing about the next
 // credential.
 func (t *target) reject(credential *Credential) {
 	if !t.hasMoved() {

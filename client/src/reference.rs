@@ -83,8 +83,8 @@ impl CredentialRef {
         Self::of(Source::Provider(ProviderRef { name: name.into(), definition: None }))
     }
 
-    /// The credential of the provider of this name that a certain kubeconfig defines. `definition` is the digest that
-    /// `credbroker kubeconfig` writes beside the name. It is needed only where several providers have the name.
+    /// The credential of one definition of the provider of this name. `definition` is the digest that `credbroker status -o
+    /// json` lists. It is needed only if several providers have the name.
     pub fn provider_definition(name: impl Into<String>, definition: impl Into<String>) -> Self {
         Self::of(Source::Provider(ProviderRef { name: name.into(), definition: Some(definition.into()) }))
     }
@@ -94,8 +94,8 @@ impl CredentialRef {
         ClusterProfileRef::new(namespace, name).into()
     }
 
-    /// The credential of a context of a kubeconfig that the broker follows. `digest` is the digest of the file and the context
-    /// that `credbroker kubeconfig` writes beside the name.
+    /// The credential of a context of a kubeconfig that the broker follows. `digest` is the digest of the context that
+    /// `credbroker clusters --contexts` prints.
     pub fn context(name: impl Into<String>, digest: impl Into<String>) -> Self {
         Self::of(Source::Context(ContextRef { digest: digest.into(), name: name.into() }))
     }

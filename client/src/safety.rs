@@ -50,7 +50,7 @@ impl Unsafe {
                 shell_word(path)
             ),
             Self::Writable { path } => format!(
-                "users other than its owner can write it, and so {so}; run `chmod go-w {}`",
+                "users other than its owner can write to it, and so {so}; run `chmod go-w {}`",
                 shell_word(path)
             ),
             Self::Replaceable { by: Exposed { path, owner, mode }, own } => {

@@ -16,7 +16,7 @@ use rustix::process::geteuid;
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Socket {
     candidates: Vec<PathBuf>,
-    /// The only user whose process is trusted there.
+    /// The uid of the only broker that is trusted there.
     broker_uid: Option<u32>,
     /// `XDG_RUNTIME_DIR`, where the first candidate is in it.
     runtime_directory: Option<PathBuf>,

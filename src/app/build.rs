@@ -364,7 +364,7 @@ fn working(adopter: &Arc<Adopter>, clusters: Arc<Clusters<ProcessRunner>>, beat:
 fn serving(sockets: &[OpenSocket], acceptor: &Arc<Acceptor<Gate<ProcessRunner>>>, beat: Beat) -> Essentials {
     if !acceptor.identifies_its_own() {
         warn!(
-            "the broker's own user is not served: its uid is the one that the kernel uses for all users that it cannot map"
+            "the broker does not serve its own user: the kernel uses the same uid for all users that it cannot map"
         );
     }
     let watched = Arc::clone(acceptor);

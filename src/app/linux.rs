@@ -266,6 +266,12 @@ impl Watcher {
     }
 }
 
+/// Whether events wait to be read. Does not block.
+pub(super) fn has_events(inotify: &OwnedFd) -> bool {
+    let mut polled = [PollFd::new(inotify, PollFlags::IN)];
+    poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
+}
+
 /// `inotify` with the runtime of the caller; `None`: it has no room.
 fn registered(inotify: &Arc<OwnedFd>) -> Option<AsyncFd<Arc<OwnedFd>>> {
     #[expect(

@@ -29,8 +29,8 @@ pub(super) struct SocketArg {
     /// $XDG_RUNTIME_DIR/credbroker/credbroker.sock if it exists and the user is not root, else /run/credbroker/credbroker.sock]
     #[arg(long = "socket", value_name = "PATH")]
     pub(super) path: Option<OsString>,
-    /// The only user whose process is trusted on that socket [env: CREDBROKER_BROKER_UID] [default: this user, root, or
-    /// the owner of the socket's directory]
+    /// Trust only a broker with this uid on that socket [env: CREDBROKER_BROKER_UID] [default: this user, root, or the
+    /// owner of the socket's directory]
     #[arg(long, value_name = "UID")]
     pub(super) broker_uid: Option<OsString>,
 }
@@ -165,7 +165,8 @@ pub(super) fn note_ignored(socket: &Socket, err: &mut dyn Write) -> io::Result<(
 pub(super) struct SourceArgs {
     #[arg(value_name = "NAME", conflicts_with = "cluster_profile")]
     pub(super) provider: Option<String>,
-    /// Digest of the kubeconfig that defines the provider, if several define the name: `credbroker status -o json` lists them
+    /// Digest of one definition of the provider, if several kubeconfigs define the name: `credbroker status -o json` lists
+    /// the digests
     #[arg(long, value_name = "DIGEST", requires = "provider")]
     definition: Option<String>,
     #[arg(long, value_name = "NAMESPACE/NAME")]

@@ -16,7 +16,7 @@ use super::{
 use credbroker_credential::text::one_line;
 use credbroker_plugin::Environment;
 
-/// List the clusters of the fleet, which are the ClusterProfiles that a running broker reads
+/// List the clusters of the fleet: the ClusterProfiles that a running broker reads
 ///
 /// The table shows the provider that issues the credential of each cluster, the server, and the state
 /// of the credential:
@@ -28,8 +28,8 @@ use credbroker_plugin::Environment;
 ///   unusable   the profile lists no provider of the broker's configuration, the profile is not
 ///              valid, or the plugin is not installed
 ///
-/// The lines below the table say why a cluster is failed or unusable. The table shortens long values;
-/// -o json does not. Neither shows secrets.
+/// The lines below the table explain why a cluster is failed or unusable. The table shortens long
+/// values, but -o json does not. Neither output shows secrets.
 #[derive(Debug, clap::Args)]
 #[command(
     verbatim_doc_comment,

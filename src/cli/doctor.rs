@@ -29,13 +29,13 @@ use super::{
 
 const RESTART: &str = "run `credbroker restart`";
 
-/// Check everything that credbroker needs on this machine, and say what to do
+/// Check everything that credbroker needs on this machine, and show what to do
 ///
 /// Checks the socket and whether it is trusted, the versions of the broker and of credbroker-exec, the configuration, the
-/// kubeconfig and whether the broker knows its users, the plugins, the last failures, whether the broker finds plugins where
-/// your shell does, the HTTP proxy if a kubeconfig goes through credbroker's own, and the clock. Runs no plugin and changes nothing. The first error decides the exit code: 69 no broker,
-/// 75 timeout, 77 permission denied or a socket that is not trusted, 78 an invalid configuration or kubeconfig, 1 any other.
-/// Warnings do not change it.
+/// kubeconfig and whether the broker knows its users, the plugins, the last failures, whether the broker finds plugins
+/// where your shell does, the HTTP proxy if a kubeconfig uses credbroker's proxy, and the clock. Runs no plugin and changes
+/// nothing. The first error decides the exit code: 69 no broker, 75 timeout, 77 permission denied or a socket that is not
+/// trusted, 78 an invalid configuration or kubeconfig, 1 any other. Warnings do not change the exit code.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -22,10 +22,10 @@ use credbroker_observe::clock::{Clock as _, SystemClock};
 
 /// Explain credentials: why there are several, what limits their lifetime, and when and why the plugin runs next
 ///
-/// A credential has an id, which is made of everything that can change what the plugin prints: the provider, its command
-/// and arguments, each variable of the plugin's environment, and the cluster. For each part this command shows where it
-/// comes from. Parts that differ between the credentials of a provider are marked with *, and have a number instead of
-/// their value: credentials with equal values have equal numbers. The values stay in the broker, but for those of variables
+/// Each credential has an id. The parts of the id are everything that can change what the plugin prints: the provider, its
+/// command and arguments, each variable of the plugin's environment, and the cluster. This command shows where each part
+/// comes from. A * marks the parts that differ between the credentials of a provider. They have a number instead of their
+/// value, and credentials with equal values have equal numbers. The broker sends no values, except the values of variables
 /// that select the account.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -166,10 +166,12 @@ fn bounded(held: &CredentialState, bound: &str, now: SystemTime) -> String {
     let bound = match bound {
         "expirationTimestamp" => "the expirationTimestamp that the plugin printed",
         "certificateNotAfter" => "NotAfter of the client certificate",
-        "tokenExp" => "exp of the token, which is a JWT",
+        "tokenExp" => "exp claim of the token, a JWT",
         "maxAge" => "maxAge of the provider",
-        "unknownExpiryMaxAge" => "unknownExpiryMaxAge of the provider, because it names no expiry",
-        "clockSkew" => "it had expired when it arrived; check the clock of this machine",
+        "unknownExpiryMaxAge" => {
+            "unknownExpiryMaxAge of the provider, because the credential names no expiry"
+        }
+        "clockSkew" => "the credential had expired when it arrived; check the clock of this machine",
         _ => "a bound that this release does not know",
     };
     let lasts = lifetime(held).map(|lasts| format!("{}, ", span(lasts))).unwrap_or_default();
@@ -182,11 +184,11 @@ fn next_run(held: &CredentialState, now: SystemTime) -> String {
     let when = at.map_or_else(|| "now".to_owned(), |at| dated(at, now, "now"));
     let why = match (held.next_run_cause.as_str(), at) {
         ("refreshPoint", _) => "the credential is due for refresh",
-        ("sameCredential", _) => "the plugin returned the same credential, and is asked again",
+        ("sameCredential", _) => "the plugin returned the same credential, and runs again",
         ("pluginChanged", _) => "the file of the plugin has changed",
         ("backOff", _) => "the last run failed, and the back-off ends then",
         ("issuerPaused", _) => "the issuer asked for fewer requests, and its pause ends then",
-        ("watched", _) => "it is watched and has no valid credential",
+        ("watched", _) => "there is a watch, but no valid credential",
         ("inProgress", _) => return "a run is queued or in progress".to_owned(),
         ("userNeeded", _) => {
             return format!("with a request at a terminal, or `{}`: the plugin needs a user", login(held));
@@ -194,10 +196,10 @@ fn next_run(held: &CredentialState, now: SystemTime) -> String {
         ("loginNeeded", _) => {
             return format!("only with `{}`: no user answered the last prompts", login(held));
         }
-        ("notInUse", None) => return "with the next request: it is not in use".to_owned(),
-        ("nextRequest", None) => return "with the next request: it has no valid credential".to_owned(),
+        ("notInUse", None) => return "with the next request: the credential is not in use".to_owned(),
+        ("nextRequest", None) => return "with the next request: there is no valid credential".to_owned(),
         ("notInUse", Some(_)) => {
-            return format!("with the first request after {when}: it will not be in use then");
+            return format!("with the first request after {when}: the credential will not be in use then");
         }
         ("nextRequest", Some(_)) => {
             return format!("with the first request after {when}: until then callers get the last failure");

@@ -33,7 +33,7 @@ impl Locked {
         let is_link = path.is_symlink();
         let real = if is_link {
             fs::canonicalize(path).with_context(|| {
-                format!("{shown} is a symbolic link that leads nowhere; remove it or name another file")
+                format!("{shown} is a broken symbolic link; remove it, or name another file")
             })?
         } else {
             std::path::absolute(path)?
@@ -98,7 +98,7 @@ impl KubectlLock {
                 }
                 Err(_) if SystemClock.now().boot < until => thread::sleep(LOCK_POLL),
                 Err(_) => anyhow::bail!(
-                    "{shown} is locked: another program changes it now; try again, or remove {} if none does",
+                    "{shown} is locked: another program is changing it; try again, or remove {} if there is no such program",
                     lock.display()
                 ),
             }

@@ -27,9 +27,9 @@ use credbroker_plugin::Environment;
 
 /// Get a credential from a running broker
 ///
-/// The broker returns the credential that it holds, or runs the provider's plugin if it holds no valid one. The default
-/// output describes the credential and leaves out the secret. Like credbroker-exec, this command sends the variables
-/// that choose an identity, such as AWS_PROFILE; the broker uses those that the provider's callerEnv names.
+/// The broker returns the credential that it holds. If it holds no valid credential, it runs the provider's plugin. The
+/// default output describes the credential without the secret. Like credbroker-exec, this command sends the variables that
+/// select an identity, such as AWS_PROFILE. The broker uses the variables that the provider's callerEnv names.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -52,7 +52,7 @@ pub(super) struct GetArgs {
     /// Longest time to wait, such as 500ms, 10s or 1h30m [default: 45s; at a terminal, as long as the plugin may run]
     #[arg(long, value_name = "DURATION", value_parser = timeout)]
     timeout: Option<Duration>,
-    /// Time that the credential has to live, such as 10m: the plugin runs if the one that the broker holds lives shorter
+    /// Minimum remaining lifetime of the credential, such as 10m: the plugin runs if the broker's credential expires sooner
     #[arg(long, value_name = "DURATION", value_parser = timeout)]
     min_lifetime: Option<Duration>,
     #[command(flatten)]
@@ -101,7 +101,7 @@ pub(super) fn run(args: &GetArgs, console: &mut Console<'_>) -> anyhow::Result<u
         && credential.expires_at().is_some_and(|at| at.duration_since(now).unwrap_or_default() < needed)
     {
         let named = self::named(source).join(" ");
-        let note = "the credential expires before the time of --min-lifetime: its plugin has issued no better one, or may not run now";
+        let note = "the credential expires sooner than --min-lifetime requires: its plugin issued no better credential, or may not run now";
         writeln!(console.err, "credbroker get: {named}: {note}")?;
     }
     let text = credential.and_then(|it| rendered(args.output, source, &it, now));
@@ -185,9 +185,9 @@ fn summary(source: &Source, credential: &Credential, now: SystemTime) -> String 
 
 /// Log in: run a provider's plugin now, and see what it asks for
 ///
-/// The plugin runs even if the broker holds a valid credential, which callers get meanwhile. This command shows what the
-/// plugin writes, and the run may take the provider's interactiveTimeout. One login serves all callers. If a run is in
-/// progress, this command joins it.
+/// The plugin runs even if the broker holds a valid credential. Callers get that credential during the run. This command
+/// shows what the plugin writes. The run may take as long as the provider's interactiveTimeout. One login serves all
+/// callers. If a run is in progress, this command joins it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -232,31 +232,31 @@ pub(super) fn log_in(args: &LoginArgs, console: &mut Console<'_>) -> anyhow::Res
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Cluster, for plugins that receive it (provideClusterInfo)")]
 struct ClusterArgs {
-    /// Cluster of this context in a kubeconfig; without NAME, also its user
+    /// Use the cluster of this context in a kubeconfig, and without the argument NAME also its user
     #[arg(long, value_name = "NAME", conflicts_with = "server")]
     context: Option<String>,
     /// Kubeconfig of --context [default: files in KUBECONFIG, or ~/.kube/config]
     #[arg(long, value_name = "FILE", requires = "context")]
     kubeconfig: Option<PathBuf>,
-    /// URL of its API server
+    /// URL of the API server
     #[arg(long, value_name = "URL")]
     server: Option<String>,
-    /// PEM file of its certificate authorities
+    /// PEM file with the cluster's certificate authorities
     #[arg(long, value_name = "FILE", requires = "server")]
     certificate_authority: Option<PathBuf>,
-    /// Name in its server certificate, if it is not the host of the URL
+    /// Name in the server certificate, if it differs from the host of the URL
     #[arg(long, value_name = "NAME", requires = "server")]
     tls_server_name: Option<String>,
-    /// Do not verify its server certificate
+    /// Do not verify the server certificate
     #[arg(long, requires = "server")]
     insecure_skip_tls_verify: bool,
-    /// Proxy for requests to it
+    /// Proxy for requests to the API server
     #[arg(long, value_name = "URL", requires = "server")]
     proxy_url: Option<String>,
-    /// Do not request compressed responses from it
+    /// Do not request compressed responses from the API server
     #[arg(long, requires = "server")]
     disable_compression: bool,
-    /// Its extension client.authentication.k8s.io/exec
+    /// The cluster's extension client.authentication.k8s.io/exec
     #[arg(long, value_name = "JSON", requires = "server")]
     exec_config: Option<String>,
 }

@@ -6,9 +6,9 @@ use super::{broker::BrokerArgs, console::Console};
 
 /// Check whether the running broker is healthy
 ///
-/// Exits with 0 if it is, with 1 if it answers that it is not, and otherwise with a code that `credbroker --help` lists, such
-/// as 69 if it does not answer. Without flags it checks that the broker answers, for
-/// liveness probes: plugins, issuers and the hub do not affect the result.
+/// Exits with 0 if the broker is healthy, with 1 if it answers that it is not, and otherwise with a code that `credbroker
+/// --help` lists, such as 69 if it does not answer. Without flags, the command checks only that the broker answers, for
+/// liveness probes. Plugins, issuers and the hub do not affect the result.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -17,14 +17,14 @@ Examples:
   credbroker healthcheck gke --timeout 1s
   credbroker healthcheck --cluster-profile fleet/paris")]
 pub(super) struct HealthcheckArgs {
-    /// Check that the broker and all of its providers are ready: each has a valid credential, or its plugin is installed
-    /// and the last run did not fail
+    /// Check that the broker and all of its providers are ready: each provider has a valid credential, or its plugin is
+    /// installed and the last run did not fail
     #[arg(long)]
     ready: bool,
     /// Check that this provider is ready
     #[arg(value_name = "NAME", conflicts_with = "ready")]
     provider: Option<String>,
-    /// Check that this cluster is ready: there is a valid credential for it, or the last run did not fail
+    /// Check that this cluster is ready: it has a valid credential, or the last run did not fail
     #[arg(long, value_name = "NAMESPACE/NAME", conflicts_with_all = ["ready", "provider"])]
     cluster_profile: Option<ClusterProfileRef>,
     #[command(flatten)]

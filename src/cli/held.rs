@@ -20,10 +20,11 @@ use credbroker_credential::text::shown;
 
 /// Run plugins now
 ///
-/// The broker runs the plugin for each selected credential that it holds. If it holds none for a provider or a cluster,
-/// it gets one, with the variables of this process that choose an identity. Callers get the old credentials while the plugin runs, and afterwards if a run fails. The broker runs a few plugins
-/// at a time, so refreshing many takes a while. If this command stops waiting, the runs continue; see their result with
-/// `credbroker status`. Exits with 1 if a run failed.
+/// The broker runs the plugin for each selected credential that it holds. If it holds no credential for a provider or a
+/// cluster, it gets one, and uses the variables of this process that select an identity. Callers get the old credentials
+/// during the run, and after a run that fails. The broker runs only a few plugins at a time, so it takes a while to refresh
+/// many credentials. If this command stops waiting, the runs continue. `credbroker status` shows their results. Exits with
+/// 1 if a run failed.
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("timeout", |arg| arg.help(TIMEOUT).default_value("1h").display_order(4)), after_help = "\
 Examples:
@@ -114,15 +115,15 @@ pub(super) fn evict(args: &EvictArgs, console: &mut Console<'_>) -> anyhow::Resu
 
 /// Make the broker evict the credentials of a provider, and show how to log out of the plugin itself
 ///
-/// The broker overwrites the credentials in memory. Many plugins keep their own login on disk, which the broker does not
-/// change: the next request would use it.
+/// The broker overwrites the credentials in memory. Many plugins keep their own login on disk. The broker does not change
+/// this login, so the next request would use it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   credbroker logout
   credbroker logout azure
   credbroker logout --cluster-profile fleet/paris")]
-#[command(mut_arg("provider", |arg| arg.help("Provider to log out of, or context whose user it is [default: the current context]")))]
+#[command(mut_arg("provider", |arg| arg.help("Provider to log out of, or a context that uses it [default: the current context]")))]
 #[command(mut_arg("cluster_profile", |arg| arg.help("Evict only the credentials for this cluster, as `credbroker clusters` lists it")))]
 pub(super) struct LogoutArgs {
     #[command(flatten)]

@@ -54,20 +54,21 @@ fn version(version: &str, commit: Option<&str>) -> String {
 
 /// A local credential broker for Kubernetes
 ///
-/// One daemon runs each exec credential plugin once, refreshes the credential before it expires, and serves it to the other
-/// processes of its user: over gRPC on a Unix socket, or through credbroker-exec, which is an exec plugin itself.
+/// One daemon runs each exec credential plugin once and refreshes the credential before it expires. It serves the
+/// credential to the other processes of its user, over gRPC on a Unix socket or through credbroker-exec, which is an exec
+/// plugin itself.
 #[derive(Debug, Parser)]
 #[command(name = "credbroker", version = VERSION.as_str(), max_term_width = 100, after_help = "\
-For yourself:
+Set up your machine:
   credbroker setup
   credbroker doctor
 
-With your kubeconfig, by hand:
+Use your kubeconfig by hand:
   credbroker serve &
   credbroker kubeconfig wrap -o ~/.kube/broker
   KUBECONFIG=~/.kube/broker kubectl get pods
 
-With a fleet of ClusterProfiles:
+Use a fleet of ClusterProfiles:
   credbroker clusters
   credbroker kubeconfig fleet -o ~/.kube/fleet
   kubectl --kubeconfig ~/.kube/fleet --context NAMESPACE/NAME get pods
@@ -135,8 +136,8 @@ enum OnceCommand {
     Stop(stop::StopArgs),
     /// Restart the broker, for example after an upgrade
     ///
-    /// Clients wait until the new broker has started. Where systemd runs the broker, this is `systemctl --user restart
-    /// credbroker.service`. It needs `credbroker setup`, which says how the broker is started.
+    /// Clients wait until the new broker has started. If systemd runs the broker, this command runs `systemctl --user
+    /// restart credbroker.service`. Otherwise, the command needs `credbroker setup`, which records how the broker starts.
     Restart,
     Doctor(doctor::DoctorArgs),
     Bridge(bridge::BridgeArgs),

@@ -44,7 +44,7 @@ fi
 
 /// Print the completion script of a shell
 ///
-/// The script calls credbroker, which offers commands, flags, and the names that the running broker has.
+/// The script calls credbroker, which completes commands, flags, and the names that the running broker has.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -162,13 +162,13 @@ pub(super) fn script(shell: &str, program: &str) -> String {
 
 /// Write the man pages of all commands into a directory
 ///
-/// Packages install them below share/man/man1.
+/// Packages install the man pages below share/man/man1.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   credbroker man ~/.local/share/man/man1")]
 pub(super) struct ManArgs {
-    /// Directory, which must exist
+    /// An existing directory
     #[arg(value_name = "DIRECTORY")]
     directory: PathBuf,
 }

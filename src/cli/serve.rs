@@ -31,10 +31,11 @@ const IDLE_THREAD: Duration = Duration::from_millis(2_500);
 
 /// Run the broker in the foreground and log to stderr
 ///
-/// Without a configuration, every user of KUBECONFIG or ~/.kube/config that runs an exec plugin becomes a provider with
-/// the user's name. The broker follows its files: it uses a changed configuration once it has no problems. SIGHUP makes it
-/// read the files immediately. SIGTERM and Ctrl-C stop it within ten seconds; a second signal stops it immediately. The variable
-/// CREDBROKER_LOG sets the log level of the broker: error, warn, info, debug or trace. If it is not set, the broker reads RUST_LOG.
+/// Without a configuration, every user of KUBECONFIG or ~/.kube/config that runs an exec plugin becomes a provider with the
+/// user's name. The broker follows its files, and uses a changed configuration when the configuration has no problems.
+/// SIGHUP makes the broker read the files immediately. SIGTERM and Ctrl-C stop the broker within ten seconds. A second
+/// signal stops it immediately. The variable CREDBROKER_LOG sets the log level of the broker: error, warn, info, debug or
+/// trace. If this variable is not set, the broker reads RUST_LOG.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -64,10 +65,10 @@ pub(super) struct ServeArgs {
 /// What a process that serves logs.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(super) struct LogArgs {
-    /// Format of the log lines [default: text, or the fields of the journal if systemd connected stderr to it]
+    /// Format of the log lines [default: text, or journal fields if systemd connected stderr to the journal]
     #[arg(long, value_enum)]
     pub(super) log_format: Option<LogFormat>,
-    /// Log more: -v the broker's debug messages, -vv all of its messages, -vvv those of libraries too
+    /// Log more: debug messages (-v), all messages of credbroker (-vv), or messages of libraries too (-vvv)
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub(super) verbose: u8,
 }
@@ -220,7 +221,7 @@ fn listening(
         let has_effect = |listen: &Listen| Listen { name: Listen::default().name, ..listen.clone() };
         if args.socket.is_some() || listen.iter().any(|listen| has_effect(listen) != Listen::default()) {
             warn!(
-                "`--socket` and `listen` have no effect besides `name`, because systemd provides the sockets; change their .socket units instead"
+                "`--socket` and all of `listen` except `name` have no effect, because systemd provides the sockets; change their .socket units instead"
             );
         }
         return inherited.into_iter().map(|socket| from_systemd(socket, listen)).collect();

@@ -16,7 +16,7 @@ use credbroker_observe::clock::{Clock as _, SystemClock};
 
 /// Show a running broker, its providers and its credentials, without their secrets
 ///
-/// The table has a line for each credential, and for each provider without one:
+/// The table has a line for each credential, and for each provider without a credential:
 ///
 ///   valid       the broker holds a valid credential
 ///   refreshing  the broker holds a valid credential; the run for the next one is in progress or failed
@@ -26,11 +26,11 @@ use credbroker_observe::clock::{Clock as _, SystemClock};
 ///   idle        no request for the provider yet
 ///   unusable    the plugin is not installed, or may not run
 ///
-/// ACCOUNT has the variables that select the account, for the broker's own user. A * marks the credential that a client
-/// in this shell gets.
+/// ACCOUNT shows the variables that select the account, but only to the broker's own user. A * marks
+/// the credential that a client in this shell gets.
 ///
-/// Below the table are the last failures, rejections by API servers, and problems of the configuration.
-/// A narrow terminal hides columns; -o json has everything.
+/// The lines below the table show the last failures, rejections by API servers, and problems of the
+/// configuration. A narrow terminal hides columns. -o json prints everything.
 #[derive(Debug, clap::Args)]
 #[command(
     verbatim_doc_comment,

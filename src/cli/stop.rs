@@ -31,8 +31,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// Stop the running broker
 ///
-/// The broker ends its plugin runs and evicts all credentials, within ten seconds. Where systemd runs it, this is
-/// `systemctl --user stop credbroker.service`. After `credbroker setup`, the next client starts it again.
+/// The broker ends its plugin runs and evicts all credentials, within ten seconds. If systemd runs the broker, this command
+/// runs `systemctl --user stop credbroker.service`. After `credbroker setup`, the next client starts it again.
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("broker_uid", |arg| arg.hide(true)))]
 pub(super) struct StopArgs {
@@ -96,8 +96,9 @@ fn locked(socket: &Path) -> io::Result<File> {
 /// Returns whether one ran.
 fn end(socket: &Socket) -> anyhow::Result<bool> {
     let ended = app::terminate(|| running(socket), END);
-    let ended =
-        ended.with_context(|| format!("the broker on {socket} cannot be stopped; its user and root can"))?;
+    let ended = ended.with_context(|| {
+        format!("the broker on {socket} cannot be stopped; only its user and root can stop it")
+    })?;
     if let (Some(false), Some(process)) = (ended, running(socket)) {
         anyhow::bail!("the broker did not end within {} s; run `kill -9 {process}`", END.as_secs());
     }

@@ -10,8 +10,8 @@ use credbroker_config as config;
 
 /// Check a configuration and print every problem with its file, line and column
 ///
-/// Reads the files that `credbroker serve` would read, and runs no plugin. Exits with 78 if there is a problem; a warning
-/// does not change the exit code.
+/// Reads the files that `credbroker serve` would read, and runs no plugin. Exits with 78 if there is a problem. Warnings do
+/// not change the exit code.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -147,7 +147,7 @@ fn a_cluster_that_the_broker_does_not_know_so_is_denied_and_runs_nothing() {
     let altered = [
         ("authority", authority, "its certificate authorities are different"),
         ("config", cluster_of(&member, &config("admin")), "its exec extension is different"),
-        ("server", cluster_of(&other, &config("prod")), "its server is not one of theirs"),
+        ("server", cluster_of(&other, &config("prod")), "no known cluster has its server"),
     ];
     for (name, place, reason) in altered {
         let reached = controller.reach(&[&controller.profile_at(name, &place)], 1);

@@ -160,7 +160,7 @@ fn the_files_that_select_accounts_are_listed() {
     let kubeconfig = Kubeconfig::new().cluster("c", &json!({"server": "https://cluster.example"}));
     kubeconfig.exec_user("dev", &stanza).context("x", "c", "dev").write(patient.path(".kube/gcloud"));
     let (_, findings) = patient.findings(Path::new("/nowhere"), ".kube/gcloud");
-    has(&findings, "ok account files: after a change of these files", "/.config/gcloud/active_config, ");
+    has(&findings, "ok account files: after you change these files", "/.config/gcloud/active_config, ");
 }
 
 #[test]

@@ -18,25 +18,25 @@ Exit codes of `credbroker-exec` and `credbroker`:
 | Code | Meaning | What to do |
 |---|---|---|
 | 0 | success | |
-| 1 | the broker answered with a failure, cannot start, or lost a task that it depends on; or the output cannot be written | read the line on stderr, which names provider, cause and remedy |
+| 1 | the broker answered with a failure, cannot start, or lost a task that it depends on; or the program cannot write its output | read the line on stderr, which names provider, cause and remedy |
 | 2 | wrong usage | `--help` |
-| 69 | no broker answers. `credbroker-exec` tries for 2 s at a terminal and for 5 s elsewhere; `credbroker get` and `login` for 2 s; a broker that [starts on demand](setup.md#without-systemd) has 10 s; other commands try once. Or the broker accepted the connection and sent nothing for 5 s; or it is shutting down. A user whose plugin `credbroker kubeconfig inject` recorded runs that plugin instead, see [kubeconfig.md](kubeconfig.md#without-a-broker) | start it with `credbroker serve`, or run `credbroker setup` once |
-| 75 | timeout: `--timeout`, by default 45 s for `credbroker-exec` and `credbroker get` (at a terminal as long as the plugin may run, as for `credbroker login`), one hour for `credbroker refresh`, 30 s for `credbroker kubeconfig inject`, and 5 s per request for other commands | read the line on stderr, and the log of the broker |
+| 69 | no broker answers, the broker accepted the connection and sent nothing for 5 s, or the broker is shutting down. `credbroker-exec` tries for 2 s at a terminal and for 5 s elsewhere. `credbroker get` and `login` try for 2 s. A broker that [starts on demand](setup.md#without-systemd) has 10 s. Other commands try once. If `credbroker kubeconfig inject` recorded the plugin of the user, `credbroker-exec` runs the plugin instead; see [kubeconfig.md](kubeconfig.md#without-a-broker) | start it with `credbroker serve`, or run `credbroker setup` once |
+| 75 | timeout. `--timeout` is by default 45 s for `credbroker-exec` and `credbroker get`. At a terminal, and for `credbroker login`, it is as long as the plugin may run. It is one hour for `credbroker refresh`, 30 s for `credbroker kubeconfig inject`, and 5 s per request for other commands | read the line on stderr, and the log of the broker |
 | 77 | the broker denied this user, or the client does not trust the socket or the process behind it | read the line on stderr; for `PEER_DENIED`, add an access rule or run a separate broker for this user |
 | 78 | the configuration or an environment variable is not valid | `credbroker validate`, or correct the variable that the line names |
 | 130 | Ctrl-C ended `credbroker demo` | |
 
-The codes of [`credbroker doctor`](setup.md#what-is-wrong) and [`credbroker healthcheck`](operations.md#health) are these
-too: 1 means that a finding is an error, or that the broker answered that it is not ready.
+[`credbroker doctor`](setup.md#what-is-wrong) and [`credbroker healthcheck`](operations.md#health) use the same codes.
+Their code 1 means that a finding is an error, or that the broker answered that it is not ready.
 
 ## Error reasons
 
 Each gRPC error of the broker carries `google.rpc.ErrorInfo` with the domain `credbroker.io` and one of these reasons.
 Reasons are stable; messages can change. For clients that do not decode details, the message ends with the reason. Errors
-with the code UNAVAILABLE, and some with RESOURCE_EXHAUSTED, carry `google.rpc.RetryInfo` as well. After a failed plugin
-run, the broker returns the same failure until that time and does not run the plugin, except for
-[a user at a terminal](credentials.md#one-plugin-run-for-all-callers). Requests that are not valid gRPC or
-name an unknown method, and the status INTERNAL, which is a bug in the broker, have no reason.
+with the code UNAVAILABLE, and some errors with RESOURCE_EXHAUSTED, also carry `google.rpc.RetryInfo`. After a failed
+plugin run, the broker returns the same failure until that time and does not run the plugin, except for
+[a user at a terminal](credentials.md#one-plugin-run-for-all-callers). Requests that are not valid gRPC or name an
+unknown method fail without a reason. The status INTERNAL has no reason either: it is a bug in the broker.
 
 | Reason | gRPC code | Exit code | What happened | What to do |
 |---|---|---|---|---|

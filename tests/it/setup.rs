@@ -173,7 +173,10 @@ fn what_a_person_wrote_or_changed_is_neither_overwritten_nor_removed() {
     home.own(".config/systemd/user/credbroker.socket", "# my own unit\n");
     let before = home.files();
     let said = home.said(&["setup", "--yes"], 0);
-    assert!(said.contains("credbroker.socket was not written by setup, and stays as it is"), "{said}");
+    assert!(
+        said.contains("credbroker.socket was not written by setup, and setup does not change it"),
+        "{said}"
+    );
     let config = || home.read(".config/credbroker/config.yaml");
     assert!(config().contains("# mine") && config().contains(".kube/config"), "{}", config());
     let added = |text: &str| text.replace("users:\n", "users:\n  - {name: added, user: {token: t}}\n");
@@ -181,7 +184,7 @@ fn what_a_person_wrote_or_changed_is_neither_overwritten_nor_removed() {
     home.own(".config/fish/completions/credbroker.fish", "# changed\n");
     let said = home.said(&["setup", "--undo", "--yes"], 0);
     let page = home.path(".config/fish/completions/credbroker.fish");
-    assert!(said.contains(&format!("{} was changed since, and stays", page.display())), "{said}");
+    assert!(said.contains(&format!("{} has changed since, and stays", page.display())), "{said}");
     let (mut after, mut before) = (home.files(), before);
     let original = before.get_mut(&home.path(".kube/config")).unwrap();
     *original = added(str::from_utf8(original).unwrap()).into_bytes();
@@ -235,7 +238,10 @@ fn what_the_shim_starts_is_not_recorded_in_a_file_of_another_program() {
     let Some(home) = Person::new() else { return };
     home.own(".config/credbroker/start-on-demand.json", "{}");
     let said = home.said(&["setup", "--yes", "--no-systemd"], 0);
-    assert!(said.contains("start-on-demand.json was not written by setup, and stays as it is"), "{said}");
+    assert!(
+        said.contains("start-on-demand.json was not written by setup, and setup does not change it"),
+        "{said}"
+    );
     assert_eq!(home.read(".config/credbroker/start-on-demand.json"), "{}");
     home.said(&["setup", "--undo", "--yes"], 0);
     assert_eq!(home.read(".config/credbroker/start-on-demand.json"), "{}");

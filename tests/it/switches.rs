@@ -111,6 +111,17 @@ async fn a_switch_of_gcloud_is_never_answered_with_the_account_before() {
     machine.until("changed").await;
 }
 
+/// Also if the broker has not read yet that there was a change, as while it pauses after the one before.
+#[tokio::test]
+async fn a_process_that_connects_after_a_switch_never_gets_the_account_before() {
+    let machine = Machine::start(GCLOUD, OF_GCLOUD, &CONFIGURATIONS);
+    assert_eq!(machine.ask().await, "me@example.com");
+    for account in ["work", "me"].into_iter().cycle().take(50) {
+        fs::write(machine.path(ACTIVE), account).unwrap();
+        assert_eq!(machine.ask().await, format!("{account}@example.com"));
+    }
+}
+
 #[tokio::test]
 async fn a_user_of_a_kubeconfig_follows_its_files_too() {
     let (home, plugin) =

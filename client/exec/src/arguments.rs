@@ -119,7 +119,7 @@ pub enum UsageError {
     #[error("--definition goes with --provider")]
     DefinitionAlone,
     /// No command follows the separator, or what is in front of it is not `--provider` alone.
-    #[error("a command after `--` goes with --provider, without --definition")]
+    #[error("a command after `--` needs --provider, and excludes --definition")]
     Command,
     /// Flags that describe a command, without one.
     #[error("--dir, --env, --cluster-info, --was and --fallback go with a command after `--`")]

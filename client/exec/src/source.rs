@@ -11,7 +11,7 @@ pub enum Source {
     Provider {
         /// Its name.
         name: String,
-        /// Digest of the kubeconfig that defines it. `None`: the only provider of that name.
+        /// Digest of what its stanza runs. `None`: the only provider of that name.
         definition: Option<String>,
     },
     /// The provider of a `ClusterProfile`.

@@ -34,7 +34,7 @@ pub enum EndpointError {
     #[error("the cluster moved before the old endpoint answered the request; send it again")]
     Moved,
     /// No credential is valid, and none arrived within ten seconds. Send the request again later.
-    #[error("the request needs a credential, and none is valid")]
+    #[error("the request needs a credential, but no credential is valid")]
     NoCredential(#[source] Error),
     /// The endpoint from the broker cannot be used, so nothing is sent. Correct the `ClusterProfile`.
     #[error("the cluster's endpoint cannot be used")]

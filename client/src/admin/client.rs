@@ -38,7 +38,7 @@ pub enum Selector {
     Definition {
         /// The name of the provider.
         provider: String,
-        /// The digest that `credbroker kubeconfig` writes beside the name.
+        /// The digest of the definition, as `credbroker status -o json` lists it.
         definition: String,
     },
     /// All credentials for this `ClusterProfile`.

@@ -12,7 +12,7 @@ pub struct AuthenticateError(#[from] pub(super) Refusal);
 
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum Refusal {
-    #[error("the request needs a credential, and none is valid")]
+    #[error("the request needs a credential, but no credential is valid")]
     NoCredential(#[source] Error),
     #[error(
         "no credential is sent to {destination}, because it is for {cluster}; send the request there, or use any_host"

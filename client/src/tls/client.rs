@@ -61,7 +61,7 @@ pub struct SendError(#[from] Problem);
 
 #[derive(Debug, thiserror::Error)]
 enum Problem {
-    #[error("the connection needs a credential, and none is valid")]
+    #[error("the connection needs a credential, but no credential is valid")]
     Expired,
     #[error("the credential's certificate cannot be presented")]
     Identity(#[from] IdentityError),

@@ -248,7 +248,7 @@ impl<R: PluginRunner> Claim<R> {
         let is_doubtful = entry.identity.is_some() && has_started && account != Some(entry.account());
         if is_doubtful {
             info!(
-                "the files that select the account changed during the run, or cannot be read, so its outcome is not kept"
+                "the files that select the account changed during the run, or cannot be read, so the broker discards the result of the run"
             );
         }
         let mut is_refused = false;
@@ -308,7 +308,7 @@ impl<R: PluginRunner> Claim<R> {
             (RunOutcome::Unchanged, Some(held)) if is_early(held) => return Ok((outcome, held.still(now))),
             (RunOutcome::Rotated, Some(held)) if is_early(held) && !is_suspected && is_longer(held) => {
                 info!(
-                    "the plugin ran for a longer lifetime, and its credential expires before the one that is held, which is kept"
+                    "the plugin ran for a longer lifetime, but its credential expires before the current credential, which stays in use"
                 );
                 return Ok((RunOutcome::Unchanged, held.still(now)));
             }

@@ -20,7 +20,7 @@ const HELD_LONGEST: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CacheError {
     /// The broker is shutting down.
-    #[error("the broker is shutting down; try again when the next one runs")]
+    #[error("the broker is shutting down; try again when the next broker runs")]
     Draining,
     /// There is no room for another key, and none gives way.
     #[error("{0}")]
@@ -47,12 +47,12 @@ pub enum CacheError {
 pub enum Full {
     /// `limits.credentials`.
     #[error(
-        "the broker holds {0} credentials, which is the limit (`limits.credentials`), and all are in use; raise it"
+        "the broker holds {0} credentials, which is the limit (`limits.credentials`), and all are in use; raise the limit"
     )]
     Entries(usize),
     /// `limits.credentialBytes`.
     #[error(
-        "the credentials that the broker holds, and what selects them, have {0} bytes, which is the limit (`limits.credentialBytes`), and all are in use; raise it"
+        "the credentials that the broker holds, and what selects them, have {0} bytes, which is the limit (`limits.credentialBytes`), and all are in use; raise the limit"
     )]
     Bytes(usize),
 }

@@ -35,7 +35,7 @@ pub(super) fn rules(root: &Cursor<'_>) -> Vec<Rule> {
         && !rules.is_empty()
         && !rules.iter().any(|rule| rule.allow.verbs.contains(&Verb::Admin))
     {
-        section.warning("no rule allows `admin`, so `credbroker refresh` and `credbroker evict` are denied to everyone, root included");
+        section.warning("no rule allows `admin`, so `credbroker refresh` and `credbroker evict` are denied to everyone, including root");
     }
     rules
 }
@@ -43,7 +43,7 @@ pub(super) fn rules(root: &Cursor<'_>) -> Vec<Rule> {
 fn peers_of(fields: &Cursor<'_>) -> Peers {
     let executables = peers::EXECUTABLES.read(fields).unwrap_or_default();
     if let Some(value) = fields.get(peers::EXECUTABLES.name).filter(|_| !executables.is_empty()) {
-        value.warning("matches processes whose executable the broker may read: those of the broker's user, or all with CAP_SYS_PTRACE. It does not protect against processes of the same user");
+        value.warning("matches only processes whose executable the broker may read: processes of the broker's user, or all processes with CAP_SYS_PTRACE. It does not protect against processes of the same user");
     }
     let real = |path: String| std::fs::canonicalize(&path).unwrap_or_else(|_| path.into());
     let peers = Peers {

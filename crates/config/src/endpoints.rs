@@ -105,7 +105,7 @@ pub(super) fn refuse_duplicates(fields: &Cursor<'_>, others: &[Listen], listener
         if other.socket == *socket {
             at.problem(format!("listener `{}` has the same socket; set another `socket`", other.name));
         } else if directory(&other.socket).is_some_and(|other| directory(socket) == Some(other)) {
-            at.warning(format!("the socket is in the same directory as that of listener `{}`, so a container that mounts the directory can reach both; use a separate directory", other.name));
+            at.warning(format!("the socket is in the same directory as the socket of listener `{}`, so a container that mounts the directory can reach both; use a separate directory", other.name));
         }
     }
 }
@@ -160,10 +160,10 @@ pub(super) fn metrics_section(root: &Cursor<'_>, has_rules: bool) -> Option<Metr
     let address = address.map_err(|message| at.problem(message)).ok()?;
     let warning = match address {
         MetricsAddress::Loopback(_) if has_rules => Some(
-            "every user of the machine can connect, so with `access` rules the answers have no names of providers; set `providerNames: true`, or listen on a Unix socket",
+            "every user of the machine can connect, so with `access` rules the answers contain no provider names; set `providerNames: true`, or listen on a Unix socket",
         ),
         MetricsAddress::Pod(_) => Some(
-            "other hosts can connect, so the answers have no names of providers, and alerts about providers cannot fire; set `providerNames: true`, or `false` to leave them out",
+            "other hosts can connect, so the answers contain no provider names, and alerts about providers cannot fire; set `providerNames: true`, or `false` to leave them out",
         ),
         _ => None,
     };

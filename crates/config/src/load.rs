@@ -222,7 +222,7 @@ fn users(
     let report = root.report;
     if paths.is_empty() {
         if let Some(value) = root.get(root::CALLER_ENV.name) {
-            value.problem("is for the users of `kubeconfigs`, and there are none; each provider has its own `callerEnv`");
+            value.problem("applies only to the users of `kubeconfigs`, but there are no `kubeconfigs`; set `callerEnv` of each provider instead");
         }
         return None;
     }

@@ -219,7 +219,7 @@ fn profile_env(fields: &Cursor<'_>, sourced: ProfileSourced) -> Globs {
     let takes = sourced.env != EnvPolicy::Ignore;
     match fields.get(table::PROFILE_ENV.name) {
         Some(value) if !takes => value.warning("has no effect without `profileSourcedEnvVarsPolicy`"),
-        None if takes => fields.warning("no ClusterProfile may set a variable, although `profileSourcedEnvVarsPolicy` takes them; name the variables in `profileEnv`"),
+        None if takes => fields.warning("no ClusterProfile may set a variable, although `profileSourcedEnvVarsPolicy` allows variables; name the variables in `profileEnv`"),
         _ => {}
     }
     table::PROFILE_ENV.read(fields).map(Globs::new).unwrap_or_default()

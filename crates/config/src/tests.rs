@@ -277,7 +277,7 @@ fn what_is_suspicious_is_a_warning() {
 ~/.config/credbroker/config.yaml:4:3: providers[0]: `aws` gets no variable like `AWS_*`, so it may not find its identity; add `passEnv: ["AWS_*"]`, or `callerEnv` if each caller has its own
 ~/.config/credbroker/config.yaml:9:3: providers[2]: callerEnv covers `PATH`: the plugin does not get the broker's `PATH`, so a command without a path is not found
 ~/.config/credbroker/config.yaml:13:84: providers[3].execConfig.env[0]: plugins never get `LD_PRELOAD`; remove it
-~/.config/credbroker/config.yaml:14:3: providers[4]: no ClusterProfile may set a variable, although `profileSourcedEnvVarsPolicy` takes them; name the variables in `profileEnv`
+~/.config/credbroker/config.yaml:14:3: providers[4]: no ClusterProfile may set a variable, although `profileSourcedEnvVarsPolicy` allows variables; name the variables in `profileEnv`
 ~/.config/credbroker/config.yaml:18:15: providers[5].profileEnv: has no effect without `profileSourcedEnvVarsPolicy`
 "#);
 }
@@ -318,7 +318,7 @@ fn a_config_that_others_may_write_does_not_load() {
     let home = with_provider("", "x");
     let path = home.0.path().join(".config/credbroker/config.yaml");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o622)).unwrap();
-    insta::assert_snapshot!(home.problems(), @"~/.config/credbroker/config.yaml: users other than its owner can write it, and so run programs as the broker; run `chmod go-w ~/.config/credbroker/config.yaml`");
+    insta::assert_snapshot!(home.problems(), @"~/.config/credbroker/config.yaml: users other than its owner can write to it, and so run programs as the broker; run `chmod go-w ~/.config/credbroker/config.yaml`");
 }
 
 #[test]

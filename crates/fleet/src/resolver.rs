@@ -352,7 +352,7 @@ impl World {
         if let Some(known) = fitting.next() {
             if provider.provide_cluster_info && fitting.next().is_some() {
                 return Err(mismatch(
-                    "it fits several of them that the plugin would tell apart; send its exec extension too",
+                    "it matches several known clusters that the plugin would distinguish; send the cluster's exec extension too",
                 ));
             }
             return entry.of_provider(Some(known));
@@ -373,12 +373,12 @@ impl World {
                 Some((problem, retry_after)) => {
                     provider.error(ProviderProblem::ClusterUnread(problem, retry_after))
                 }
-                None => mismatch(differs.unwrap_or("its server is not one of theirs")),
+                None => mismatch(differs.unwrap_or("no known cluster has its server")),
             });
         };
         if same.any(|other| !target.is_same_run(&other)) {
             return Err(mismatch(
-                "several ClusterProfiles have it and lead to different runs; ask with --cluster-profile NAMESPACE/NAME",
+                "several ClusterProfiles have this cluster, but cause different plugin runs; select one with --cluster-profile NAMESPACE/NAME",
             ));
         }
         entry.of_target(target)

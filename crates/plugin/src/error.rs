@@ -92,8 +92,8 @@ pub enum ProviderProblem {
     /// With the profile that the request names (`None`: it names the provider, whose known clusters were compared), and how
     /// the clusters differ.
     #[error(
-        "the caller sent a cluster that differs from {}: {}; the plugin was not run. If that is from an old \
-         kubeconfig, write it again with `credbroker kubeconfig`",
+        "the caller sent a cluster that differs from {}: {}; the plugin did not run. If the cluster is from an old \
+         kubeconfig, write the kubeconfig again with `credbroker kubeconfig wrap` or `credbroker kubeconfig fleet`",
         known_cluster(.0.as_ref()), .1
     )]
     ClusterMismatch(Option<ProfileName>, &'static str),
@@ -102,7 +102,7 @@ pub enum ProviderProblem {
     ClusterUnread(Arc<str>, Duration),
     /// The caller selects an identity with this variable, and the plugin would receive another value (true) or none.
     #[error(
-        "the caller sets `{variable}`, but the plugin would run {with} it; to use the caller's, add `callerEnv: [{variable}]` to the provider; to use the broker's identity for every caller, write `callerEnv: []` there",
+        "the caller sets `{variable}`, but the plugin would run {with} it; to use the caller's value, add `callerEnv: [{variable}]` to the provider; to use the broker's identity for every caller, write `callerEnv: []` there",
         variable = .0, with = if *.1 { "with a different value of" } else { "without" }
     )]
     IdentityConflict(String, bool),
@@ -158,7 +158,7 @@ fn known_definitions(definitions: &[Definition]) -> String {
     }
     let files = definitions.iter().map(|definition| shown_path(definition.file()));
     format!(
-        "the broker has read only {}, where it is another one; if this kubeconfig is an older copy of that file, write it again with `credbroker kubeconfig wrap`, else {ADD}",
+        "the broker has read only {}, where the definition differs; if this kubeconfig is an older copy of that file, write it again with `credbroker kubeconfig wrap`; otherwise {ADD}",
         listed_all(files)
     )
 }
@@ -166,7 +166,7 @@ fn known_definitions(definitions: &[Definition]) -> String {
 fn known_cluster(profile: Option<&ProfileName>) -> String {
     profile.map_or_else(
         || "the provider's known clusters".to_owned(),
-        |profile| format!("that of ClusterProfile `{profile}`"),
+        |profile| format!("the cluster of ClusterProfile `{profile}`"),
     )
 }
 

@@ -105,7 +105,7 @@ pub enum Refusal {
     DenyAll,
     /// The file has this SHA-256, in hexadecimal, and not the provider's `sha256`.
     #[error(
-        "its SHA-256 is {0}, which is not the provider's `sha256`; if the plugin was upgraded, change that value"
+        "its SHA-256 is {0}, but the provider has another `sha256`; if you upgraded the plugin, change `sha256`"
     )]
     Digest(String),
     /// The allowlist does not have this file, or this command if there is no file.
@@ -119,7 +119,7 @@ pub enum Refusal {
     Owner(PathBuf, u32),
     /// Users other than the owner can write the file, or a directory on the way to it, which has these permission bits.
     #[error(
-        "users other than its owner can write {path} (mode {mode:04o}); run `chmod go-w {path}`, or set `sandbox: Compatible` for the provider",
+        "users other than its owner can write to {path} (mode {mode:04o}); run `chmod go-w {path}`, or set `sandbox: Compatible` for the provider",
         path = shown_path(.0), mode = .1
     )]
     Writable(PathBuf, u32),

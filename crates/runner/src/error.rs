@@ -144,7 +144,7 @@ impl fmt::Display for RunError {
             Kind::ExecInfo(_) => format!("cannot pass the cluster to {plugin}"),
             Kind::Exit(SHELL_KILLED) => format!("{plugin} failed with exit code {SHELL_KILLED}: one of its processes was ended by signal {KILLED}; {LACKING}{tail}"),
             Kind::Exit(code) => format!("{plugin} failed with exit code {code}{tail}"),
-            Kind::NeedsTerminal => format!("{plugin} needs a login: it tried to use a terminal, and the broker has none{tail}"),
+            Kind::NeedsTerminal => format!("{plugin} needs a login: it tried to use a terminal, but the broker has no terminal{tail}"),
             Kind::NotAllowed(refusal) => format!("{plugin} is not allowed: {refusal}"),
             Kind::NotFound(rest) => format!("{plugin} is not installed{rest}"),
             Kind::OutputTooLarge(limit) => {

@@ -33,7 +33,7 @@ use super::{
 };
 use credbroker_observe::{metrics::Rpc, trace::RequestSpan};
 use credbroker_plugin::{
-    Origin,
+    Identities, Origin,
     access::{Facts, Principal, Process},
 };
 use credbroker_runner::{LiveRuns, PluginRunner};
@@ -81,6 +81,7 @@ pub struct Gate<R> {
     listeners: Vec<Arc<str>>,
     /// Plugin runs, whose processes are not served.
     runs: LiveRuns,
+    identities: Arc<Identities>,
     own_pid: u32,
 }
 
@@ -88,7 +89,8 @@ impl<R: PluginRunner> Gate<R> {
     /// Serves `broker` at `listeners`, except to processes of `runs`.
     pub fn new(broker: Arc<Broker<R>>, listeners: Vec<Arc<str>>, runs: LiveRuns) -> Self {
         let (routes, own_pid) = (services(&broker), getpid().as_raw_nonzero().get().cast_unsigned());
-        Self { broker, routes, reflection: OnceLock::new(), listeners, runs, own_pid }
+        let identities = broker.cache.identities();
+        Self { broker, routes, reflection: OnceLock::new(), listeners, runs, identities, own_pid }
     }
 
     /// The run of a process, if that is a plugin or a descendant of one. Its uid does not count: a plugin may change its
@@ -155,6 +157,7 @@ impl<R: PluginRunner> uds::Program for Gate<R> {
 
     /// The broker's own user and root may always connect, because they may ask for its health.
     fn meet(&self, identity: PeerIdentity) -> (Access, bool) {
+        self.identities.meet();
         let run = identity.process.as_ref().and_then(|process| self.run(process));
         let peer = identity.peer;
         let listener = self.listeners.get(peer.listener).cloned().unwrap_or_default();

@@ -128,7 +128,7 @@ impl<R: PluginRunner> Monitor<R> {
 
     fn serve(self: &Arc<Self>, stream: Either<TcpStream, UnixStream>, from: Option<IpAddr>) {
         let Some(connection) = self.connections.admit(from) else {
-            return debug!("a connection to the metrics was closed: all others are being answered");
+            return debug!("a connection to the metrics was closed: all other connections are in use");
         };
         let monitor = Arc::clone(self);
         self.tasks.spawn(async move {

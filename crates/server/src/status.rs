@@ -147,7 +147,7 @@ pub(super) fn defect() -> Status {
 
 /// There are no access rules, and the peer is neither the broker's own user nor root.
 pub(super) const STRANGER: &str =
-    "it serves its own uid and root; run a broker of your own (`credbroker serve`)";
+    "it serves only its own uid and root; run your own broker (`credbroker serve`)";
 /// No access rule is for the peer.
 pub(super) const UNLISTED: &str =
     "no access rule allows this process to use it; ask the operator of the broker for a rule";
@@ -205,7 +205,7 @@ pub(super) fn refusal(why: Refusal) -> Status {
         Refusal::Large(most) => {
             let most = most >> 10;
             invalid(&format!(
-                "a message of the stream is larger than {most} KiB, which is the limit; send several"
+                "a message of the stream is larger than {most} KiB, which is the limit; send several messages"
             ))
         }
         Refusal::Draining => draining(),
@@ -236,13 +236,13 @@ fn too_many(Full { limit, who, most }: Full) -> Status {
             "{who} have their share of {most} connections, as many as the broker's limit of open files allows in addition to plugin runs; try again when one is closed, or raise the limit (`LimitNOFILE=` of systemd, `ulimit -n`)"
         ),
         Limit::Silent => format!(
-            "this process has {most} connections without a call, which is the limit; send calls on those, or try again"
+            "this process has {most} connections without a call, which is the limit; use these connections, or try again"
         ),
         Limit::Bytes => format!(
-            "the connections, requests, watches and unread answers of {who} take their share of {most} bytes (`limits.bytes`); finish and read some"
+            "the connections, requests, watches and unread answers of {who} take their share of {most} bytes (`limits.bytes`); finish calls, and read their answers"
         ),
         Limit::Unfinished => format!(
-            "the unfinished requests of this connection exceed {} MiB, which is the limit; finish some, or open another connection",
+            "the unfinished requests of this connection exceed {} MiB, which is the limit; finish some requests, or open another connection",
             most >> 20
         ),
         Limit::Watches => {

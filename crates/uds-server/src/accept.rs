@@ -124,7 +124,7 @@ impl<P: Program> Acceptor<P> {
             if !is_refused {
                 serve.await;
             } else if timeout(REFUSAL_TIMEOUT, serve).await.is_err() {
-                debug!(uid = peer.uid, "a peer that is refused stayed; its connection was closed");
+                debug!(uid = peer.uid, "a refused peer did not disconnect; its connection was closed");
             }
             drop(place);
         });
@@ -140,7 +140,7 @@ impl<P: Program> Acceptor<P> {
         if who == Who::All {
             warn!(?limit, most, "no more connections are served until one is closed or idle");
         } else {
-            warn!(?limit, most, ?who, uid, pid, "a peer has its share, and gets no more connections");
+            warn!(?limit, most, ?who, uid, pid, "a peer has its share of connections, and gets no more");
         }
     }
 }
@@ -210,7 +210,7 @@ pub async fn accept_each<L: Listener>(
                 admit(stream);
             }
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {
-                debug!(%error, "a connection went away before it was accepted");
+                debug!(%error, "a connection ended before it was accepted");
             }
             // Descriptors or memory ran out, or worse. An immediate retry would only use CPU time.
             Err(error) => {

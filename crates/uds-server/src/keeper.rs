@@ -162,7 +162,7 @@ impl WatchedSocket {
                         listeners.send_replace(Arc::new(listener));
                     }
                     Err(error) => {
-                        warn!(%error, "the socket that was published again cannot be listened on");
+                        warn!(%error, "cannot listen on the socket that was published again");
                         // The next look publishes it again.
                         if let SocketOrigin::Published(publication) = &self.origin {
                             publication.remove_names();

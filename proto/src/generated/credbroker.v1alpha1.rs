@@ -47,7 +47,7 @@ pub struct ListCredentialsRequest {
     /// The response has `CredentialState.id_parts`.
     #[prost(bool, tag = "4")]
     pub with_id_parts: bool,
-    /// `env` and `account_env` of a caller: the response has `CredentialState.is_of_caller`. Other fields are ignored.
+    /// `env` and `account_env` of a caller. If set, the response has `CredentialState.is_of_caller`. Other fields are ignored.
     #[prost(message, optional, tag = "5")]
     pub caller: ::core::option::Option<super::v1::CredentialRef>,
 }
@@ -70,29 +70,29 @@ pub struct CredentialState {
     /// Definition of the provider, as in ProviderRef. Absent: the broker's configuration defines it.
     #[prost(string, optional, tag = "2")]
     pub definition: ::core::option::Option<::prost::alloc::string::String>,
-    /// The ClusterProfile that it is for. Absent: it was requested by the provider's name.
+    /// The ClusterProfile that the credential is for. Absent: the request named the provider.
     #[prost(message, optional, tag = "3")]
     pub cluster_profile: ::core::option::Option<super::v1::ClusterProfileRef>,
-    /// Identifies it in the cache: a hash of everything that can change the plugin's output (provider, arguments,
-    /// environment, cluster, and the caller's variables). Usable in CredentialSelector.
+    /// Identifies the credential in the cache. The id is a hash of everything that can change the plugin's output: provider,
+    /// arguments, environment, cluster, and the caller's variables. Usable in CredentialSelector.
     #[prost(string, tag = "4")]
     pub id: ::prost::alloc::string::String,
-    /// URL of the cluster that it is for. Absent: the broker does not know it.
+    /// URL of the cluster that the credential is for. Absent: the broker does not know the cluster.
     #[prost(string, optional, tag = "5")]
     pub server: ::core::option::Option<::prost::alloc::string::String>,
     /// Names of the caller's variables that the plugin receives.
     #[prost(string, repeated, tag = "6")]
     pub caller_env: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Whether it can be served.
+    /// Whether the broker can serve the credential.
     #[prost(enumeration = "credential_state::State", tag = "7")]
     pub state: i32,
-    /// Generation of the credential. Absent: there is none.
+    /// Generation of the credential. Absent: there is no credential.
     #[prost(string, optional, tag = "8")]
     pub generation: ::core::option::Option<::prost::alloc::string::String>,
-    /// When the broker stops serving it. Absent: there is none.
+    /// When the broker stops serving the credential. Absent: there is no credential.
     #[prost(message, optional, tag = "9")]
     pub expiration_time: ::core::option::Option<::prost_types::Timestamp>,
-    /// When the broker refreshes it, if it is in use. Absent: there is none.
+    /// When the broker refreshes the credential, if it is in use. Absent: there is no credential.
     #[prost(message, optional, tag = "10")]
     pub next_refresh_time: ::core::option::Option<::prost_types::Timestamp>,
     /// Number of open watches.
@@ -101,7 +101,7 @@ pub struct CredentialState {
     /// Number of plugin runs so far.
     #[prost(uint64, tag = "12")]
     pub runs: u64,
-    /// Why the last run failed. Absent: it succeeded, or none has ended yet.
+    /// Why the last run failed. Absent: the last run succeeded, or no run has ended yet.
     #[prost(message, optional, tag = "13")]
     pub last_failure: ::core::option::Option<super::v1::Failure>,
     /// Number of failed runs since the last successful one.
@@ -110,31 +110,30 @@ pub struct CredentialState {
     /// Rejections by the API server. Absent: none was reported or suspected.
     #[prost(message, optional, tag = "15")]
     pub rejections: ::core::option::Option<credential_state::Rejections>,
-    /// When the broker received it. Absent: there is none.
+    /// When the broker received the credential. Absent: there is no credential.
     #[prost(message, optional, tag = "16")]
     pub fetch_time: ::core::option::Option<::prost_types::Timestamp>,
-    /// The earliest of all bounds, which sets `expiration_time`. Absent: there is none.
+    /// The earliest bound, which sets `expiration_time`. Absent: there is no credential.
     #[prost(enumeration = "credential_state::Bound", optional, tag = "17")]
     pub bound: ::core::option::Option<i32>,
-    /// Why the plugin runs next, if nothing changes, or why it does not run.
+    /// Why the plugin runs next if nothing changes, or why it does not run.
     #[prost(enumeration = "credential_state::Cause", tag = "18")]
     pub next_run_cause: i32,
-    /// No run starts before this time, except for a rejection or when a user asks for one. Absent: `next_run_cause` does
-    /// not wait for a time.
+    /// No run starts before this time, except for a rejection or when a user requests a run. Absent: `next_run_cause` does not
+    /// depend on a time.
     #[prost(message, optional, tag = "19")]
     pub next_run_time: ::core::option::Option<::prost_types::Timestamp>,
-    /// Everything that `id` is made of. Credentials whose parts are equal have one id. Empty unless the request sets
-    /// `with_id_parts`.
+    /// The parts of `id`. Credentials with equal parts have the same id. Empty unless the request sets `with_id_parts`.
     #[prost(message, repeated, tag = "20")]
     pub id_parts: ::prost::alloc::vec::Vec<IdPart>,
-    /// The variables that select the account, with values of at most 64 characters; a longer one ends with `…`. Only for the
+    /// The variables that select the account. The broker cuts values to 64 characters; a cut value ends with `…`. Set only for the
     /// broker's own user.
     #[prost(message, repeated, tag = "21")]
     pub account: ::prost::alloc::vec::Vec<AccountVariable>,
     /// The kubeconfig that defines the provider. Absent: the broker's configuration defines it.
     #[prost(string, optional, tag = "22")]
     pub definition_file: ::core::option::Option<::prost::alloc::string::String>,
-    /// `caller` of the request gets this credential for the same cluster. Only for the broker's own user.
+    /// The request's `caller` gets this credential for the same cluster. Set only for the broker's own user.
     #[prost(bool, tag = "23")]
     pub is_of_caller: bool,
 }
@@ -152,7 +151,7 @@ pub mod credential_state {
         /// Result of the last verification. Absent: there was none.
         #[prost(enumeration = "Verdict", optional, tag = "3")]
         pub last_verdict: ::core::option::Option<i32>,
-        /// A rejection does not start a run before this time. Absent: the next one may.
+        /// A rejection does not start a run before this time. Absent: the next rejection may start a run.
         #[prost(message, optional, tag = "4")]
         pub next_run_time: ::core::option::Option<::prost_types::Timestamp>,
     }
@@ -172,15 +171,15 @@ pub mod credential_state {
     pub enum State {
         /// Never sent.
         Unspecified = 0,
-        /// It is valid.
+        /// The credential is valid.
         Valid = 1,
-        /// It is valid, and a run for its replacement is in progress or the last such run failed.
+        /// The credential is valid. A run for its replacement is in progress, or the last such run failed.
         Refreshing = 2,
-        /// There is none; a run is in progress.
+        /// There is no credential. A run is in progress.
         Waiting = 3,
-        /// There is none; the last run failed.
+        /// There is no credential. The last run failed.
         Failed = 4,
-        /// There is none; the next request starts a run.
+        /// There is no credential. The next request starts a run.
         Empty = 5,
     }
     impl State {
@@ -227,11 +226,11 @@ pub mod credential_state {
     pub enum Verdict {
         /// Never sent.
         Unspecified = 0,
-        /// It answered 401.
+        /// The server answered 401.
         Rejected = 1,
-        /// It accepted the credential.
+        /// The server accepted the credential.
         Accepted = 2,
-        /// It gave no conclusive answer, or there is no API server that the broker may ask.
+        /// The answer was not conclusive, or there is no API server that the broker may ask.
         Unverifiable = 3,
     }
     impl Verdict {
@@ -278,13 +277,14 @@ pub mod credential_state {
         ExpirationTimestamp = 1,
         /// The `NotAfter` of the client certificate.
         CertificateNotAfter = 2,
-        /// The `exp` claim of the token, which is a JWT.
+        /// The `exp` claim of a token that is a JWT.
         TokenExp = 3,
         /// The provider's `maxAge`.
         MaxAge = 4,
         /// The provider's `unknownExpiryMaxAge`: the credential names no expiry.
         UnknownExpiryMaxAge = 5,
-        /// It had expired when it arrived, by less than clocks may differ, and is served for a few seconds.
+        /// The credential had already expired when it arrived, but by less than clocks may differ. The broker serves it for a few
+        /// seconds.
         ClockSkew = 6,
     }
     impl Bound {
@@ -337,7 +337,7 @@ pub mod credential_state {
         InProgress = 1,
         /// The credential is in use, and due for a refresh at its refresh point.
         RefreshPoint = 2,
-        /// The plugin's last run returned the same credential, so it is asked again later.
+        /// The last run returned the same credential, so the plugin runs again later.
         SameCredential = 3,
         /// The credential is in use, and the file of the plugin has changed.
         PluginChanged = 4,
@@ -345,17 +345,17 @@ pub mod credential_state {
         BackOff = 5,
         /// The issuer asked for fewer requests: its pause ends at `next_run_time`.
         IssuerPaused = 6,
-        /// There is no valid credential, and it is watched.
+        /// There is no valid credential, and a client watches it.
         Watched = 7,
-        /// The plugin reads from a terminal, or a run without a user has failed: a request at a terminal or a login starts the
-        /// next one.
+        /// The plugin reads from a terminal, or a run without a user has failed. A request at a terminal or a login starts the next
+        /// run.
         UserNeeded = 8,
-        /// Prompts were not answered: only a login starts the next one.
+        /// No user answered the prompts. Only a login starts the next run.
         LoginNeeded = 9,
-        /// It is valid and will not be in use at `next_run_time`: no watch is open, and the last request will be longer ago than
-        /// its lifetime. The first request after `next_run_time` starts a run.
+        /// The credential is valid, but will not be in use at `next_run_time`: no watch is open, and the last request will be longer
+        /// ago than the credential's lifetime. The first request after `next_run_time` starts a run.
         NotInUse = 10,
-        /// There is no valid credential: the first request after `next_run_time` starts a run. Earlier ones get the last
+        /// There is no valid credential. The first request after `next_run_time` starts a run. Earlier requests get the last
         /// failure.
         NextRequest = 11,
     }
@@ -414,18 +414,18 @@ pub struct AccountVariable {
 /// A part of an id.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct IdPart {
-    /// What it is.
+    /// What the part is.
     #[prost(enumeration = "id_part::Kind", tag = "1")]
     pub kind: i32,
     /// KIND_VARIABLE: name of the variable. KIND_ARGUMENT: its position, from 1. KIND_CLUSTER: name of the field, as in
     /// `spec.cluster` of KUBERNETES_EXEC_INFO. Otherwise absent.
     #[prost(string, optional, tag = "2")]
     pub name: ::core::option::Option<::prost::alloc::string::String>,
-    /// Where its value comes from.
+    /// Where the value comes from.
     #[prost(enumeration = "id_part::Origin", tag = "3")]
     pub origin: i32,
-    /// A number instead of the value. In one response, the parts of one kind and name of all credentials with one provider
-    /// have equal numbers if and only if their values are equal. Numbers of different responses cannot be compared.
+    /// A number instead of the value. Within one response, compare parts of the same kind and name among the credentials of one
+    /// provider: their numbers are equal if and only if their values are equal. Do not compare numbers of different responses.
     #[prost(uint32, tag = "4")]
     pub value_number: u32,
 }
@@ -576,7 +576,7 @@ pub struct RefreshCredentialsRequest {
 /// Response of RefreshCredentials.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RefreshCredentialsResponse {
-    /// Number of selected credentials. Whether their runs succeeded is in their `CredentialState`.
+    /// Number of selected credentials. Their `CredentialState` shows whether the runs succeeded.
     #[prost(uint32, tag = "1")]
     pub refreshed: u32,
 }
@@ -630,7 +630,7 @@ pub struct ProviderState {
     /// ClusterProfiles can use it.
     #[prost(bool, tag = "4")]
     pub serves_cluster_profiles: bool,
-    /// Why a run cannot be started. Absent: it can, as far as the broker knows.
+    /// Why a run cannot start. Absent: a run can start, as far as the broker knows.
     #[prost(message, optional, tag = "5")]
     pub failure: ::core::option::Option<super::v1::Failure>,
     /// The kubeconfig that defines it. Absent: the broker's configuration defines it.
@@ -665,24 +665,24 @@ pub struct GetBrokerInfoResponse {
     #[prost(message, optional, tag = "7")]
     pub configuration: ::core::option::Option<ConfigurationState>,
 }
-/// Which configuration is active. The broker follows its files, and replaces the configuration as a whole when a
-/// changed one has no problem.
+/// Which configuration is active. The broker follows its files. It replaces the configuration as a whole when the changed
+/// configuration has no problem.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ConfigurationState {
-    /// When the files were read last and had no problem.
+    /// When the broker last read the files without a problem.
     #[prost(message, optional, tag = "1")]
     pub read_time: ::core::option::Option<::prost_types::Timestamp>,
-    /// Number of changed configurations that were activated since the broker started.
+    /// Number of changed configurations that became active since the broker started.
     #[prost(uint64, tag = "2")]
     pub reloads: u64,
-    /// Problems of the files as they are now, each with its file, line and column. Empty: the files are active as they
-    /// are. Otherwise the configuration of `read_time` stays active.
+    /// Problems of the current files, each with its file, line and column. Empty: the current files are active. Otherwise the
+    /// configuration of `read_time` stays active.
     #[prost(string, repeated, tag = "3")]
     pub problems: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Since when the files have problems. Absent: they have none.
+    /// Since when the files have problems. Absent: the files have no problems.
     #[prost(message, optional, tag = "4")]
     pub problems_since_time: ::core::option::Option<::prost_types::Timestamp>,
-    /// Keys that have changed, and whose new value is used after a restart, for example `listen`.
+    /// Changed keys whose new value applies only after a restart, for example `listen`.
     #[prost(string, repeated, tag = "5")]
     pub restart_needed: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
@@ -829,7 +829,7 @@ pub mod credential_broker_admin_client {
                 );
             self.inner.unary(req, path, codec).await
         }
-        /// Removes the selected credentials from the cache and wipes them. The next request for one of them runs the plugin.
+        /// Removes the selected credentials from the cache and overwrites them. The next request for one of them runs the plugin.
         pub async fn evict_credentials(
             &mut self,
             request: impl tonic::IntoRequest<super::EvictCredentialsRequest>,
@@ -956,7 +956,7 @@ pub mod credential_broker_admin_server {
         > {
             Err(tonic::Status::unimplemented("Not yet implemented"))
         }
-        /// Removes the selected credentials from the cache and wipes them. The next request for one of them runs the plugin.
+        /// Removes the selected credentials from the cache and overwrites them. The next request for one of them runs the plugin.
         async fn evict_credentials(
             &self,
             request: tonic::Request<super::EvictCredentialsRequest>,
@@ -1363,11 +1363,11 @@ pub struct AttendCredentialRequest {
         ::prost::alloc::string::String,
         ::prost::alloc::string::String,
     >,
-    /// Run the plugin even if there is a valid credential, for a login, unless a login succeeded in the last ten seconds.
-    /// Even after prompts that no user answered.
+    /// For a login: run the plugin even if there is a valid credential, and even after prompts that no user answered. The plugin
+    /// does not run if a login succeeded in the last ten seconds.
     #[prost(bool, tag = "3")]
     pub login: bool,
-    /// The caller can run the plugin in its own terminal, if the plugin reads from one; see Lease. Ignored unless the caller
+    /// The caller can run the plugin in its own terminal, if the plugin reads from a terminal. See Lease. Ignored unless the caller
     /// has the broker's own uid, mount namespace and PID namespace, and no access rule lets another user get the credential.
     #[prost(bool, tag = "4")]
     pub can_run_plugin: bool,
@@ -1381,7 +1381,7 @@ pub struct AttendCredentialRequest {
 /// One message of AttendCredential.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AttendCredentialResponse {
-    /// What has happened. Clients must ignore a message without an event that they know.
+    /// What has happened. Clients must ignore a message with an unknown event.
     #[prost(oneof = "attend_credential_response::Event", tags = "1, 2, 3, 4")]
     pub event: ::core::option::Option<attend_credential_response::Event>,
 }
@@ -1391,42 +1391,41 @@ pub mod attend_credential_response {
     #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
     #[prost(skip_debug)]
     pub struct Output {
-        /// Lines since the last message. Control characters and invisible characters are written as `U+XXXX`. They may contain
-        /// a device code: show them to the user, and do not log them.
+        /// Lines since the last message. Control characters and invisible characters are written as `U+XXXX`. The lines may contain a
+        /// device code. Show them to the user, and do not log them.
         #[prost(string, repeated, tag = "1")]
         pub stderr_lines: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     }
-    /// What has happened. Clients must ignore a message without an event that they know.
+    /// What has happened. Clients must ignore a message with an unknown event.
     #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
     pub enum Event {
         /// The credential, and its cluster. Only in the last message.
         #[prost(message, tag = "1")]
         Credential(super::super::v1::GetCredentialResponse),
-        /// What the plugin has written.
+        /// Output of the plugin.
         #[prost(message, tag = "2")]
         Output(Output),
-        /// How long the run may still take, from now. Sent when it starts, and when the time changes. Never sent if no run was
-        /// needed.
+        /// Remaining time of the run, from now. Sent when the run starts, and when the time changes. Never sent if no run was needed.
         #[prost(message, tag = "3")]
         TimeLeft(::prost_types::Duration),
-        /// Run this now. Sent at most once, and only if `can_run_plugin` is set.
+        /// A plugin that the caller must run now. Sent at most once, and only if `can_run_plugin` is set.
         #[prost(message, tag = "4")]
         Lease(super::Lease),
     }
 }
-/// A plugin run in the terminal of a caller: the only run for the credential. It ends with the call that sent it. The broker
-/// checks the output as that of any run. A caller must not run it unless the server has the caller's own uid, and only
-/// that user and root can replace the socket.
+/// A plugin run in the caller's terminal. It is the only run for the credential, and ends with the call that sent it. The broker
+/// checks the output like the output of any run. The caller must run the plugin only if the broker has the caller's own uid, and
+/// only that user and root can replace the socket.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 #[prost(skip_debug)]
 pub struct Lease {
-    /// Names it in DepositOutputRequest.
+    /// Identifies the lease in DepositOutputRequest.
     #[prost(uint64, tag = "1")]
     pub id: u64,
-    /// Path of the plugin, and its arguments, passed as they are.
+    /// Path and arguments of the plugin. The caller passes them unchanged.
     #[prost(bytes = "vec", repeated, tag = "2")]
     pub command: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
-    /// Its whole environment, each variable as NAME=VALUE.
+    /// Complete environment of the plugin, each variable as NAME=VALUE.
     #[prost(bytes = "vec", repeated, tag = "3")]
     pub environment: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
 }
@@ -1440,11 +1439,11 @@ pub struct DepositOutputRequest {
     /// Everything that the plugin wrote to stdout, at most 128 KiB.
     #[prost(bytes = "vec", tag = "2")]
     pub stdout: ::prost::alloc::vec::Vec<u8>,
-    /// Its exit code, or 128 and the number of the signal that ended it.
+    /// Exit code of the plugin, or 128 plus the number of the signal that ended it.
     #[prost(int32, tag = "3")]
     pub exit_code: i32,
 }
-/// Response of DepositOutput. AttendCredential returns the credential, or says why there is none.
+/// Response of DepositOutput. AttendCredential returns the credential, or an error.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DepositOutputResponse {}
 /// Generated client implementations.
@@ -1529,11 +1528,11 @@ pub mod credential_broker_login_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Like GetCredential, for a user at a terminal: sends what the plugin writes to stderr while the request waits for a
-        /// plugin run, from the first line, and then the credential. Several callers can attend one run. A run that is attended
-        /// may take the provider's `interactiveTimeout`; when the last caller leaves, its `timeout` applies again. Only for the
-        /// broker's own user, and for callers with the verb `login`. The deadline of the call applies; without one, only the
-        /// broker's limits for the run apply.
+        /// Like GetCredential, for a user at a terminal. While the request waits for a plugin run, the broker sends what the plugin
+        /// writes to stderr, from the first line. Then it sends the credential. Several callers can attend one run. An attended run may
+        /// take the provider's `interactiveTimeout`. When the last caller leaves, the provider's `timeout` applies again. Only the
+        /// broker's own user and callers with the verb `login` may call this. The deadline of the call applies. Without a deadline,
+        /// only the broker's limits for the run apply.
         pub async fn attend_credential(
             &mut self,
             request: impl tonic::IntoRequest<super::AttendCredentialRequest>,
@@ -1609,11 +1608,11 @@ pub mod credential_broker_login_server {
     /// Generated trait containing gRPC methods that should be implemented for use with CredentialBrokerLoginServer.
     #[async_trait]
     pub trait CredentialBrokerLogin: std::marker::Send + std::marker::Sync + 'static {
-        /// Like GetCredential, for a user at a terminal: sends what the plugin writes to stderr while the request waits for a
-        /// plugin run, from the first line, and then the credential. Several callers can attend one run. A run that is attended
-        /// may take the provider's `interactiveTimeout`; when the last caller leaves, its `timeout` applies again. Only for the
-        /// broker's own user, and for callers with the verb `login`. The deadline of the call applies; without one, only the
-        /// broker's limits for the run apply.
+        /// Like GetCredential, for a user at a terminal. While the request waits for a plugin run, the broker sends what the plugin
+        /// writes to stderr, from the first line. Then it sends the credential. Several callers can attend one run. An attended run may
+        /// take the provider's `interactiveTimeout`. When the last caller leaves, the provider's `timeout` applies again. Only the
+        /// broker's own user and callers with the verb `login` may call this. The deadline of the call applies. Without a deadline,
+        /// only the broker's limits for the run apply.
         async fn attend_credential(
             &self,
             request: tonic::Request<super::AttendCredentialRequest>,

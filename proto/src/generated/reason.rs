@@ -17,7 +17,7 @@ pub enum Reason {
     ClusterProfileInvalid = 5,
     /// The broker is shutting down.
     Draining = 6,
-    /// The plugin's input (KUBERNETES_EXEC_INFO), or its arguments and environment together, exceed a limit of the kernel.
+    /// The plugin's input (KUBERNETES_EXEC_INFO), or the sum of its arguments and environment, exceeds a limit of the kernel.
     ExecInfoTooLarge = 7,
     /// The credential had expired more than five minutes before the plugin printed it.
     ExpiredOutput = 8,
@@ -77,7 +77,7 @@ pub enum Reason {
     ProviderChanged = 35,
     /// The plugin policy or the provider's `sha256` does not permit the plugin, or other users can replace its file.
     PluginNotAllowed = 36,
-    /// The broker does not follow a kubeconfig with this context, or the context has another definition now.
+    /// The broker does not follow a kubeconfig with this context, or the definition of the context has changed.
     UnknownContext = 37,
 }
 

@@ -7,7 +7,7 @@ use tokio::time::sleep;
 use tracing::warn;
 
 use super::{
-    super::linux::{Watcher, Watches},
+    super::linux::{Watcher, Watches, has_events},
     LOOK, within,
 };
 use credbroker_cache::CredentialCache;
@@ -22,6 +22,9 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub(in super::super) async fn follow_accounts<R: PluginRunner>(cache: CredentialCache<R>) {
     let identities = cache.identities();
     let (mut watcher, turn, mut has_warned) = (Watcher::start(), Arc::default(), false);
+    if let Some(inotify) = watcher.instance() {
+        identities.follow(move || has_events(&inotify));
+    }
     loop {
         let all = identities.all();
         let followed = followed(&all);
@@ -86,8 +89,7 @@ async fn noticing<T>(
 async fn notice(watcher: &mut Watcher, identities: &Identities) {
     watcher.touches(Duration::ZERO, PAUSE).await;
     watcher.has_lost_events();
-    // Through links and other names, any file may be the one that was touched.
-    identities.all().iter().for_each(|files| files.touch());
+    identities.touch();
 }
 
 fn followed(all: &[Arc<IdentityFiles>]) -> BTreeSet<PathBuf> {

@@ -24,7 +24,7 @@ impl Checks<'_> {
                     "provider `{provider}` gets the broker's values of variables of this shell that may select an account: {names}"
                 );
                 let remedy = format!(
-                    "add `callerEnv: [{names}]` to the provider to use the caller's, or `callerEnv: []` to use the broker's for every caller"
+                    "add `callerEnv: [{names}]` to the provider to use the caller's values, or `callerEnv: []` to use the broker's values for every caller"
                 );
                 self.findings.add(CHECK, WARNING, text, remedy);
             }

@@ -51,7 +51,7 @@ impl Checks<'_> {
         }
         if !files.is_empty() {
             let list = listed(&files.into_iter().collect::<Vec<_>>());
-            let text = format!("after a change of these files, the plugins that use them run again: {list}");
+            let text = format!("after you change these files, the plugins that use them run again: {list}");
             self.findings.add(CHECK, GOOD, text, "");
         }
     }
@@ -65,7 +65,7 @@ impl Checks<'_> {
             shown.stdout.lines().find_map(|line| line.strip_prefix("PATH=").map(str::to_owned))
         };
         let Some(path) = recorded::path(self.environment).or_else(of_systemd) else {
-            let text = "neither `credbroker setup` nor systemd says which PATH the broker gets";
+            let text = "neither `credbroker setup` nor systemd specifies which PATH the broker gets";
             return self.findings.add(CHECK, NOTE, text, "");
         };
         let own = self.environment.get("PATH").unwrap_or_default();

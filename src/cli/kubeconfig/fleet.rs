@@ -22,8 +22,9 @@ use credbroker_credential::{
 
 /// Write a kubeconfig with a context for every cluster of the fleet
 ///
-/// Asks a running broker for the ClusterProfiles that it reads. Each becomes a context NAMESPACE/NAME,
-/// whose user requests the cluster's credential from the broker, so that every client can use it:
+/// Lists the ClusterProfiles that a running broker reads. Each ClusterProfile becomes a context
+/// NAMESPACE/NAME. The context's user requests the cluster's credential from the broker, so every
+/// client can use the context:
 ///
 ///   credbroker kubeconfig fleet -o ~/.kube/fleet
 ///   kubectl --kubeconfig ~/.kube/fleet --context fleet/paris get pods
@@ -31,17 +32,18 @@ use credbroker_credential::{
 ///     kubectl --kubeconfig ~/.kube/fleet --context "$c" get nodes
 ///   done
 ///
-/// No context is current, so no command reaches a cluster by accident: name one with --context. The
-/// kubeconfig contains no secrets. It leaves out clusters without a provider, and names them on stderr.
-/// Write it again after clusters are added, removed or moved: the broker refuses requests for a server
-/// that is not the cluster's. If --socket or --broker-uid are set, the shims use them too.
+/// The kubeconfig has no current context, so no command reaches a cluster by accident. Select a
+/// context with --context. The kubeconfig contains no secrets. The command leaves out clusters
+/// without a provider, and names them on stderr. Run the command again after clusters are added,
+/// removed or moved: the broker refuses requests for a server that is not the cluster's. If you set
+/// --socket or --broker-uid, the shims use them too.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct FleetArgs {
-    /// Write to this file, with mode 0600. - is standard output [default: -]
+    /// Write to this file with mode 0600. - is standard output [default: -]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Overwrite a file that this command did not write, or that has other users too
+    /// Overwrite a file that this command did not write, or that contains other users
     #[arg(long)]
     force: bool,
     /// Version of the exec protocol (client.authentication.k8s.io) that the clients support

@@ -34,16 +34,17 @@ use credbroker_units::duration;
 
 /// Change your kubeconfig in place: its exec users request credentials from the broker
 ///
-/// Without a context, all exec users of KUBECONFIG or ~/.kube/config are changed. The shim is put in
-/// front of their commands; everything else in the files stays as it is, comments too. First the
-/// command adds the files to the broker's configuration, and waits until the running broker has read
-/// them. `credbroker kubeconfig restore` undoes the change:
+/// Without a context, this command changes all exec users of KUBECONFIG or ~/.kube/config. It puts
+/// the shim in front of their commands. Everything else in the files stays the same, including
+/// comments. The command first adds the files to the broker's configuration, and waits until the
+/// running broker has read them. `credbroker kubeconfig restore` undoes the change:
 ///
 ///   credbroker kubeconfig inject
 ///   credbroker kubeconfig inject prod
 ///   credbroker kubeconfig restore
 ///
-/// Commands such as `aws eks update-kubeconfig` write their own stanza again; run this command after them.
+/// Commands such as `aws eks update-kubeconfig` write their own stanza again. Run this command after
+/// them.
 #[derive(Debug, Default, clap::Args)]
 #[command(verbatim_doc_comment, mut_arg("timeout", |arg| arg.help(TIMEOUT).default_value("30s")))]
 pub(in crate::cli) struct InjectArgs {
@@ -67,15 +68,15 @@ pub(in crate::cli) struct InjectArgs {
 
 /// Undo `credbroker kubeconfig inject`
 ///
-/// Takes the shim away from the commands of the users. A file that has not changed since is restored
-/// byte for byte. In a file that has changed, all changes stay.
+/// Removes the shim from the users' commands. If a file has not changed since, the command restores
+/// it byte for byte. If a file has changed, all changes stay.
 ///
 ///   credbroker kubeconfig restore
 ///   credbroker kubeconfig restore --kubeconfig ~/.kube/config
 #[derive(Debug, Default, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct RestoreArgs {
-    /// Restore this file only [default: all files of $KUBECONFIG, else ~/.kube/config, and those that the broker's
+    /// Restore this file only [default: all files of $KUBECONFIG, else ~/.kube/config, and the files that the broker's
     /// configuration names]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -234,7 +235,7 @@ fn rewrite(
 fn warn_of_refused(edited: &Edited, path: &Path, console: &mut Console<'_>) -> anyhow::Result<()> {
     for (name, why) in &edited.refused {
         let (path, name) = (path.display(), name.escape_debug());
-        writeln!(console.err, "credbroker: warning: {path}: user `{name}` stays as it is: {why}")?;
+        writeln!(console.err, "credbroker: warning: {path}: user `{name}` was not changed: {why}")?;
     }
     Ok(())
 }

@@ -165,7 +165,7 @@ pub(super) fn record(
     let text: String = earlier.split_inclusive('\n').filter(is_kept).collect();
     file.write_private(&(text + &lines.iter().map(|(_, line)| line.as_str()).collect::<String>()))?;
     let programs = joined(programs, ", ");
-    writeln!(out, "Where no broker answers, clients run the plugins themselves: {programs}")?;
+    writeln!(out, "If no broker answers, clients run the plugins themselves: {programs}")?;
     Ok(())
 }
 

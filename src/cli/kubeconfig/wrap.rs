@@ -15,17 +15,17 @@ use credbroker_credential::document::{Key, Node, Position, Value};
 
 /// Write a copy of your kubeconfig whose exec users request credentials from the broker
 ///
-/// Contexts, clusters and other users stay the same; relative paths become absolute. The command
-/// only reads your kubeconfig: all files of KUBECONFIG, or ~/.kube/config. In the copy, each user
-/// with an exec plugin has credbroker's shim in front of its command. The broker must read your
-/// kubeconfig too:
+/// Contexts, clusters and other users stay the same. Relative paths become absolute. The command only
+/// reads your kubeconfig: all files of KUBECONFIG, or ~/.kube/config. In the copy, each user with an
+/// exec plugin has credbroker's shim in front of its command. The broker must read your kubeconfig
+/// too:
 ///
 ///   credbroker serve &
 ///   credbroker kubeconfig wrap -o ~/.kube/broker
 ///   KUBECONFIG=~/.kube/broker kubectl get pods
 ///
-/// Run it again after your kubeconfig has changed. The current context of the copy is kept; a copy with
-/// other contexts, clusters or users is only overwritten with --force.
+/// Run the command again after your kubeconfig has changed. The command keeps the current context of
+/// the copy. It overwrites a copy with other contexts, clusters or users only with --force.
 #[derive(Debug, Default, clap::Args)]
 #[command(verbatim_doc_comment)]
 #[command(mut_arg("path", |arg| arg.help("Socket for the shim to use [default: see `credbroker-exec --help`]")))]
@@ -34,7 +34,8 @@ pub(in crate::cli) struct WrapArgs {
     /// Read this file only [default: all files of $KUBECONFIG, else ~/.kube/config]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Write to this file, with mode 0600; it must not be one of the files read. - is standard output [default: -]
+    /// Write to this file with mode 0600. It must differ from the files that the command reads. - is standard output
+    /// [default: -]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Overwrite a file that this command did not write
@@ -48,7 +49,7 @@ pub(in crate::cli) struct WrapArgs {
 }
 
 const BROKER_UID: &str =
-    "The only user whose process the shim trusts on that socket [default: see `credbroker-exec --help`]";
+    "Uid of the only broker that the shim trusts on that socket [default: see `credbroker-exec --help`]";
 
 pub(super) fn run(args: &WrapArgs, console: &mut Console<'_>) -> anyhow::Result<u8> {
     let Some(input) = Input::read(args.kubeconfig.as_deref(), console)? else { return Ok(EX_CONFIG) };

@@ -36,13 +36,13 @@ use credbroker_credential::text::quoted;
 use credbroker_exec::running;
 use credbroker_plugin::Environment;
 
-/// Set credbroker up for this user: one command, and one to undo it
+/// Set up credbroker for this user, or undo the setup
 ///
-/// Shows what it will do, and asks for confirmation. It names your kubeconfigs in the broker's configuration; writes user
-/// units of systemd and enables the socket, or without systemd lets credbroker-exec start the broker if none runs; writes
-/// completions for bash, zsh and fish, and man pages; and puts credbroker-exec in front of the plugins of your kubeconfigs,
-/// as `credbroker kubeconfig inject` does. Other files that it did not write stay as they are. Run it again after you have
-/// moved the programs or changed your PATH: then it also restarts the broker.
+/// Shows what it will do, and asks for confirmation. The command adds your kubeconfigs to the broker's configuration. It
+/// writes user units of systemd and enables the socket. Without systemd, it lets credbroker-exec start the broker if no
+/// broker runs. It writes completions for bash, zsh and fish, and man pages. It puts credbroker-exec in front of the
+/// plugins of your kubeconfigs, like `credbroker kubeconfig inject`. It does not change other files that it did not write.
+/// Run the command again after you have moved the programs or changed your PATH: it then also restarts the broker.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -50,7 +50,7 @@ Examples:
   credbroker setup --yes
   credbroker setup --undo")]
 pub(super) struct SetupArgs {
-    /// Remove what setup wrote, except files that have changed since then, which it lists
+    /// Remove what setup wrote, but keep and list the files that have changed since then
     #[arg(long)]
     undo: bool,
     /// Do not ask for confirmation
@@ -156,9 +156,9 @@ fn apply(plan: &Plan, manifest: &mut Manifest, console: &mut Console<'_>) -> any
         restart_if_older(console)?;
     }
     let next = if plan.kubeconfigs.is_empty() {
-        "No user of your kubeconfig runs an exec plugin. When one does, run `credbroker setup` again."
+        "No user of your kubeconfig runs an exec plugin. After you add such a user, run `credbroker setup` again."
     } else if !plan.injects() {
-        "When the broker runs, run `credbroker kubeconfig inject`, so that your kubeconfig uses it."
+        "When the broker runs, run `credbroker kubeconfig inject` to make your kubeconfig use it."
     } else {
         let code = kubeconfig::inject(&InjectArgs::of_setup(&plan.config), console)?;
         anyhow::ensure!(code == 0, "your kubeconfig was not changed; see the message above");
@@ -269,7 +269,7 @@ fn undo(manifest: &Manifest, own: &Path, console: &mut Console<'_>) -> anyhow::R
     drop(fs::remove_dir(own));
     for path in &left {
         let remedy = "remove it if you do not need it";
-        writeln!(console.out, "{} was changed since, and stays; {remedy}", path.display())?;
+        writeln!(console.out, "{} has changed since, and stays; {remedy}", path.display())?;
     }
     writeln!(console.out, "Undone.")?;
     Ok(())

@@ -113,7 +113,7 @@ impl Plan {
         };
         lines.push(start);
         if self.injects() {
-            let what = "credbroker-exec in front of the plugins; everything else stays as it is";
+            let what = "credbroker-exec in front of the plugins; everything else stays the same";
             lines.push(format!("{kubeconfigs}: {what}"));
         }
         let mut directories: BTreeMap<&Path, u64> = BTreeMap::new();
@@ -125,7 +125,9 @@ impl Plan {
             lines.push(format!("{}: {files} for completion and man", directory.display()));
         }
         let foreign = self.foreign.iter().map(|(path, _)| path.display());
-        lines.extend(foreign.map(|path| format!("({path} was not written by setup, and stays as it is)")));
+        lines.extend(
+            foreign.map(|path| format!("({path} was not written by setup, and setup does not change it)")),
+        );
         lines
     }
 }
@@ -149,7 +151,8 @@ impl Start {
     ) -> anyhow::Result<Self> {
         let user = rustix::process::geteuid();
         if user.is_root() {
-            let why = "you are root, whose broker serves the machine; see docs/operations.md for its units";
+            let why =
+                "you are root, and root's broker serves the machine; see docs/operations.md for its units";
             return Ok(Self::ByHand(why));
         }
         let variable = |name| environment.set(name).map(Path::new);

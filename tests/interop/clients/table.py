@@ -74,7 +74,7 @@ def table(rows, results, note):
         "Both",
         "Token revoked",
         "Broker restarted",
-        "Lists again, events lost",
+        "Relists, events lost",
         "What to set",
     ]
     lines = [

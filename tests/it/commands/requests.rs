@@ -30,7 +30,7 @@ fn a_credential_that_lives_shorter_than_needed_comes_with_a_note() {
     let output = get("10m");
     assert_eq!(stdout(&output), "token-1\n", "{output:?}");
     assert_eq!(output.status.code(), Some(0));
-    insta::assert_snapshot!(stderr(&output).trim_end(), @"credbroker get: provider gke: the credential expires before the time of --min-lifetime: its plugin has issued no better one, or may not run now");
+    insta::assert_snapshot!(stderr(&output).trim_end(), @"credbroker get: provider gke: the credential expires sooner than --min-lifetime requires: its plugin issued no better credential, or may not run now");
     assert_eq!(plugin.runs(), 1, "the run is a moment ago");
 }
 

@@ -42,7 +42,7 @@ async fn a_plugin_is_refused_until_its_modes_are_corrected() {
     set_mode(&path, 0o757);
     let error = started.runner.stdout(&spec, Arc::default()).await.unwrap_err();
     let expected = format!(
-        "plugin `{0}` is not allowed: users other than its owner can write {0} (mode 0757); run `chmod go-w {0}`, or set `sandbox: Compatible` for the provider",
+        "plugin `{0}` is not allowed: users other than its owner can write to {0} (mode 0757); run `chmod go-w {0}`, or set `sandbox: Compatible` for the provider",
         path.display()
     );
     assert_eq!(error.to_string(), expected);

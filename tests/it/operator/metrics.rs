@@ -190,7 +190,7 @@ fn an_address_shows_no_name_of_a_provider_unless_it_is_local_without_rules_or_th
         let text = get("/metrics").1;
         assert_eq!(text.contains("secret-name"), shows, "{text}");
         assert!(text.contains("\ncredbroker_build_info"), "{text}");
-        let warning = "the answers have no names of providers";
+        let warning = "the answers contain no provider names";
         assert_eq!(broker.log().contains(warning), !shows && metrics.get("providerNames").is_none());
     }
 }

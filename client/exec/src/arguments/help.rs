@@ -2,8 +2,8 @@
 
 /// What `--help` prints.
 pub(crate) const HELP: &str = "\
-An exec credential plugin for Kubernetes clients: requests a credential from credbroker
-and prints it as an ExecCredential. `credbroker kubeconfig inject` puts it in front of the plugins of a kubeconfig:
+An exec credential plugin for Kubernetes clients. It requests a credential from credbroker and prints it as an
+ExecCredential. `credbroker kubeconfig inject` puts it in front of the plugins of a kubeconfig:
 
   command: credbroker-exec
   args: [--provider, prod, --api-version, v1, --, aws, eks, get-token]
@@ -13,21 +13,21 @@ Usage: credbroker-exec --provider NAME [options] [-- COMMAND ARGS...]
        credbroker-exec --proxy PATH [--socket PATH]
 
   --provider NAME                   a configured provider, or a user of a kubeconfig [env: CREDBROKER_PROVIDER]
-  -- COMMAND ARGS...                the plugin of that user; only its digest is sent
-  --env NAME                        a variable of the stanza, whose value is part of the digest
+  -- COMMAND ARGS...                the plugin of that user; the shim sends only its digest
+  --env NAME                        a variable of the stanza; its value is part of the digest
   --dir DIR                         the directory of a relative COMMAND
   --cluster-info                    COMMAND receives the cluster
   --was KEY=VALUE                   for `credbroker kubeconfig restore`
-  --fallback auto|never             whether COMMAND runs where no broker answers, if `credbroker kubeconfig inject`
+  --fallback auto|never             whether COMMAND runs if no broker answers, and `credbroker kubeconfig inject`
                                     recorded it [default: auto]
-  --definition DIGEST               the digest, without a command
+  --definition DIGEST               the digest, if there is no COMMAND
   --cluster-profile NAMESPACE/NAME  a ClusterProfile that the broker reads
   --server URL                      the cluster's server according to the kubeconfig, for clients that do not set
                                     KUBERNETES_EXEC_INFO; if the cluster has moved, the request fails
   --socket PATH                     the broker's socket, a path or unix:///absolute/path [env: CREDBROKER_SOCKET]
                                     [default: $XDG_RUNTIME_DIR/credbroker/credbroker.sock if it exists and the
                                     user is not root, else /run/credbroker/credbroker.sock]
-  --broker-uid UID                  the only user whose process is trusted on that socket [env: CREDBROKER_BROKER_UID]
+  --broker-uid UID                  trust only a broker with this uid on that socket [env: CREDBROKER_BROKER_UID]
                                     [default: this user, root, or the owner of the socket's directory]
   --timeout DURATION                longest time to wait, such as 500ms, 10s or 1h30m [default: 45s; at a terminal, as
                                     long as the plugin may run]
@@ -38,10 +38,10 @@ Usage: credbroker-exec --provider NAME [options] [-- COMMAND ARGS...]
                                     root, else /run/credbroker-proxy/handles.sock]
   --help, --version
 
-The shim sends the variables with which common plugins select an identity (AWS_*, AZURE_*, GOOGLE_*, ...) to the broker,
-those with a word such as PROFILE or ACCOUNT in their name (SCW_PROFILE), and those that CREDBROKER_CALLER_ENV matches
-(comma-separated patterns, * matches any text). The broker uses those that the provider's callerEnv names. Their values
-must be UTF-8.
+The shim sends the broker the variables that select an identity for common plugins (AWS_*, AZURE_*, GOOGLE_*, ...),
+variables with a word such as PROFILE or ACCOUNT in their name (SCW_PROFILE), and variables that CREDBROKER_CALLER_ENV
+matches (comma-separated patterns; * matches any text). The broker uses the variables that the provider's callerEnv names.
+Their values must be UTF-8.
 
 Exit codes: 0 success; 1 the broker has no credential; 2 wrong usage; 69 no broker; 75 timeout; 77 access denied, or the
 socket cannot be trusted; 78 a variable is not valid. On failure, one line on stderr gives cause and remedy.

@@ -17,7 +17,7 @@ pub(super) fn definition(value: &OsStr) -> Result<String, UsageError> {
         value.to_str().filter(|text| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric()));
     digest
         .map(str::to_owned)
-        .ok_or_else(|| refused(DEFINITION, value, "a digest that `credbroker kubeconfig` wrote"))
+        .ok_or_else(|| refused(DEFINITION, value, "a digest that `credbroker status -o json` lists"))
 }
 
 pub(super) fn cluster_profile(value: &OsStr) -> Result<ClusterProfileRef, UsageError> {

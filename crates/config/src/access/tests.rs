@@ -92,8 +92,8 @@ fn validate_warns_of_rules_without_an_admin_and_of_what_has_no_effect() {
     );
     insta::assert_snapshot!(home.warnings(), @r"
 ~/.config/credbroker/config.yaml:1:1: provider `gke` has `clusterInfo: Match`, but without `clusterProfiles` the broker does not know any cluster, so every caller that sends one is refused
-~/.config/credbroker/config.yaml:7:3: access: no rule allows `admin`, so `credbroker refresh` and `credbroker evict` are denied to everyone, root included
-~/.config/credbroker/config.yaml:8:24: access[0].peers.executables: matches processes whose executable the broker may read: those of the broker's user, or all with CAP_SYS_PTRACE. It does not protect against processes of the same user
+~/.config/credbroker/config.yaml:7:3: access: no rule allows `admin`, so `credbroker refresh` and `credbroker evict` are denied to everyone, including root
+~/.config/credbroker/config.yaml:8:24: access[0].peers.executables: matches only processes whose executable the broker may read: processes of the broker's user, or all processes with CAP_SYS_PTRACE. It does not protect against processes of the same user
 ~/.config/credbroker/config.yaml:8:62: access[0].peers.listeners[1]: no listener has the name `apps`, so this matches no process
 ~/.config/credbroker/config.yaml:9:34: access[0].allow.providers[2]: no provider has the name `gkee`, so this has no effect; did you mean `gke`?
 ~/.config/credbroker/config.yaml:9:58: access[0].allow.clusterProfiles: has no effect without `clusterProfiles` at the top of the configuration

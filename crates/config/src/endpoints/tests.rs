@@ -35,7 +35,7 @@ fn listeners_differ_in_name_and_socket() {
 
 #[test]
 fn sockets_in_one_directory_and_an_unknown_group_are_warnings() {
-    insta::assert_snapshot!(home("[{socket: /a/s}, {name: b, socket: /a/t}]").warnings(), @"~/.config/credbroker/config.yaml:3:26: listen[1]: the socket is in the same directory as that of listener `default`, so a container that mounts the directory can reach both; use a separate directory");
+    insta::assert_snapshot!(home("[{socket: /a/s}, {name: b, socket: /a/t}]").warnings(), @"~/.config/credbroker/config.yaml:3:26: listen[1]: the socket is in the same directory as the socket of listener `default`, so a container that mounts the directory can reach both; use a separate directory");
     insta::assert_snapshot!(home("{group: no such}").warnings(), @"~/.config/credbroker/config.yaml:3:17: listen.group: group `no such` not found on this machine; see `getent group`");
     assert_eq!(home("{group: \"12345\"}").warnings(), "");
 }
@@ -61,7 +61,7 @@ fn an_address_that_other_hosts_can_reach_needs_an_exposure() {
     insta::assert_snapshot!(home(&format!("listen: \"[::1]:9464\", {pod}")).problems(), @"~/.config/credbroker/config.yaml:3:19: metrics.listen: must be `0.0.0.0:PORT` or `[::]:PORT` with `exposure: Pod`: other hosts cannot connect to this one; change it, or remove `exposure`");
     insta::assert_snapshot!(home(&format!("listen: unix:///run/m/s, {pod}")).problems(), @"~/.config/credbroker/config.yaml:3:19: metrics.listen: must be `0.0.0.0:PORT` or `[::]:PORT` with `exposure: Pod`: other hosts cannot connect to this one; change it, or remove `exposure`");
     insta::assert_snapshot!(home(&format!("listen: \"10.0.0.1:9464\", {pod}")).problems(), @"~/.config/credbroker/config.yaml:3:19: metrics.listen: must be a loopback address with a port, like `127.0.0.1:9464`, or `unix:///absolute/path`, or with `exposure: Pod` `0.0.0.0:9464` or `[::]:9464`: the answers are not encrypted");
-    insta::assert_snapshot!(home("listen: \"[::]:9464\", exposure: Pod").warnings(), @"~/.config/credbroker/config.yaml:3:19: metrics.listen: other hosts can connect, so the answers have no names of providers, and alerts about providers cannot fire; set `providerNames: true`, or `false` to leave them out");
+    insta::assert_snapshot!(home("listen: \"[::]:9464\", exposure: Pod").warnings(), @"~/.config/credbroker/config.yaml:3:19: metrics.listen: other hosts can connect, so the answers contain no provider names, and alerts about providers cannot fire; set `providerNames: true`, or `false` to leave them out");
 }
 
 #[test]

@@ -177,7 +177,9 @@ impl<'a> Reader<'a> {
         let credential = match kind {
             UserKind::Plugin => {
                 let unread = || {
-                    format!("its user `{name}` does not become a provider; the log of the broker says why")
+                    format!(
+                        "its user `{name}` does not become a provider; the log of the broker has the reason"
+                    )
                 };
                 let provider = self.users.get(&identity).ok_or_else(unread)?;
                 if provider.definition.as_ref().is_some_and(|definition| definition.is_outdated) {
@@ -210,7 +212,7 @@ fn absent(what: &str, name: &str) -> String {
     if name.is_empty() {
         format!("it names no {what}")
     } else {
-        format!("it names the {what} `{}`, which is not there", name.escape_debug())
+        format!("it names the {what} `{}`, which does not exist", name.escape_debug())
     }
 }
 

@@ -206,7 +206,7 @@ fn check_names(items: &Cursor<'_>) {
                 "an item needs a `name`, which is text; write it in quotes if it looks like something else",
             ),
             Some(name) if !seen.insert(name) => {
-                items.report.problem(place, format!("the name `{name}` is there twice in one list"));
+                items.report.problem(place, format!("the name `{name}` appears twice in one list"));
             }
             Some(_) => {}
         }

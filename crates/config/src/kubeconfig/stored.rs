@@ -93,7 +93,8 @@ fn text<'a>(user: &Named<'a>, key: &str) -> Result<Option<&'a str>, String> {
     match user.body.get(key).filter(|node| !node.is_null()) {
         None => Ok(None),
         Some(node) => {
-            let text = node.as_str().ok_or_else(|| format!("`{key}` must be a text; write it in quotes"))?;
+            let text =
+                node.as_str().ok_or_else(|| format!("`{key}` must be a string; write it in quotes"))?;
             Ok(Some(text).filter(|text| !text.is_empty()))
         }
     }

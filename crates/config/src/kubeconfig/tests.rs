@@ -204,7 +204,7 @@ fn a_name_that_would_break_a_terminal_is_shown_escaped() {
         "users: [{name: \"a\\e[31m\\nb\", user: {exec: {command: x, apiVersion: client.authentication.k8s.io/v1beta1}}}]",
     ]);
     let (_, report) = files.import(Mode::Ambient);
-    insta::assert_snapshot!(files.shown(&report.warnings), @r"0/config:1:36: user `a\u{1b}[31m\nb`: a name is not empty and has no control characters");
+    insta::assert_snapshot!(files.shown(&report.warnings), @r"0/config:1:36: user `a\u{1b}[31m\nb`: a name must not be empty or contain control characters");
 }
 
 #[test]
@@ -225,8 +225,8 @@ fn what_client_go_refuses_to_load_is_an_error() {
     insta::assert_snapshot!(problems.join("\n"), @r"
 0/config:1:13: apiVersion: a kubeconfig has `apiVersion: v1`
 0/config:2:7: kind: a kubeconfig has `kind: Config`
-0/config:1:30: the name `u` is there twice in one list
-0/config:1:70: the name `e` is there twice in one list
+0/config:1:30: the name `u` appears twice in one list
+0/config:1:70: the name `e` appears twice in one list
 0/config:1:8: users: expected a list, found a map
 0/config:1:9: an item needs a `name`, which is text; write it in quotes if it looks like something else
 0/config:1:8: the document is not well-formed: a list that begins with `[` does not end with `]`

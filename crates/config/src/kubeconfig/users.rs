@@ -139,10 +139,10 @@ impl Kubeconfig {
         if cluster.is_empty() && found.is_none() {
             at.problem(format!("context `{wanted}` names no cluster"));
         } else if found.is_none() {
-            at.problem(format!("context `{wanted}` names cluster `{cluster}`, which is not there"));
+            at.problem(format!("context `{wanted}` names cluster `{cluster}`, which does not exist"));
         }
         if found_user.is_none() && !user.is_empty() {
-            at.problem(format!("context `{wanted}` names user `{user}`, which is not there"));
+            at.problem(format!("context `{wanted}` names user `{user}`, which does not exist"));
         }
         // Also without a plugin: then nothing else looks at the certificate authorities here.
         let known = found.and_then(|found| cluster_of(&found, &mut HashMap::new(), at.report));
@@ -185,7 +185,7 @@ impl Kubeconfig {
         let original = match brokered(exec) {
             Ok(Some(found)) => found.original,
             Ok(None) if !is_shim(exec) => exec.clone(),
-            _ => return at.reject(format!("user `{}` of the kubeconfig runs credbroker's shim, which would ask this very broker; name a kubeconfig with the original", user.name)),
+            _ => return at.reject(format!("user `{}` of the kubeconfig runs credbroker's shim, which would call this broker; name a kubeconfig with the original command", user.name)),
         };
         let (pass_env, caller_env) = (Globs::new(["*"]), Globs::default());
         let variables = Variables { broker: env, pass_env, caller_env, are_of_kubeconfig: false };
@@ -202,7 +202,7 @@ fn import(user: &Named<'_>, variables: &Variables<'_>, report: &Report) -> Optio
     report.provider(user.place(), user.name, true);
     let at = user.cursor(format!("user `{}`", user.name.escape_debug()), user.body, report);
     if user.name.is_empty() || user.name.chars().any(char::is_control) {
-        at.problem("a name is not empty and has no control characters");
+        at.problem("a name must not be empty or contain control characters");
     }
     if has_auth_provider(user) {
         at.problem("authProvider cannot be provided in combination with an exec plugin");

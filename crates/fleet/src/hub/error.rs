@@ -68,7 +68,7 @@ pub(super) enum HubError {
     )]
     AuthProvider,
     #[error(
-        "the user of the hub's kubeconfig now has another exec plugin, or none any longer; the change applies when the broker has read the file again"
+        "the user of the hub's kubeconfig now has another exec plugin, or no exec plugin; the change applies after the broker has read the file again"
     )]
     OtherPlugin,
     #[error("the plugin of the hub's user cannot be run")]

@@ -219,7 +219,7 @@ fn a_definition_leads_to_that_very_provider_and_to_no_other_of_its_name() {
     assert_eq!(command(ask("x")), "two", "a name is enough where it is the only one");
     let refused = |ask| refused(&resolver, ask);
     insta::assert_snapshot!(refused(ask("rel")), @"provider `rel`: several kubeconfigs define it: /a, /b; name a context instead, or set KUBECONFIG to one of these files");
-    insta::assert_snapshot!(refused(ask_for("/c", "rel")), @"provider `rel`: unknown definition rel in /c: the broker has read only /a, /b, where it is another one; if this kubeconfig is an older copy of that file, write it again with `credbroker kubeconfig wrap`, else add the kubeconfig that defines it to `kubeconfigs` in the broker's configuration, or, if the broker has no configuration, restart it with that kubeconfig in its KUBECONFIG");
+    insta::assert_snapshot!(refused(ask_for("/c", "rel")), @"provider `rel`: unknown definition rel in /c: the broker has read only /a, /b, where the definition differs; if this kubeconfig is an older copy of that file, write it again with `credbroker kubeconfig wrap`; otherwise add the kubeconfig that defines it to `kubeconfigs` in the broker's configuration, or, if the broker has no configuration, restart it with that kubeconfig in its KUBECONFIG");
     insta::assert_snapshot!(refused(ask_for("/c", "unheard")), @"provider `unheard`: unknown definition unheard in /c: the broker has read no kubeconfig that defines this provider; add the kubeconfig that defines it to `kubeconfigs` in the broker's configuration, or, if the broker has no configuration, restart it with that kubeconfig in its KUBECONFIG");
     assert_eq!(resolver.providers().names(), ["rel", "x"]);
     let mixed = ProviderRef {

@@ -142,7 +142,7 @@ pub mod families {
         SAVED = Counter "credbroker_plugin_saved_seconds_total" ["provider"]
             "Seconds that plugins did not run, because the credential was in memory.";
         REQUESTS = Counter "credbroker_requests_total" ["rpc", "result", "reason"]
-            "Requests by RPC and result (success, failure). Of failures, reason is that of the error, or its gRPC code.";
+            "Requests by RPC and result (success, failure). For failures, the label reason is the reason of the error, or its gRPC code.";
         DENIALS = Counter "credbroker_denials_total" ["reason"]
             "Requests that were denied, by the reason of the error.";
         CREDENTIALS = Gauge "credbroker_credentials" ["provider", "state"]
@@ -152,21 +152,21 @@ pub mod families {
         WATCHES = Gauge "credbroker_watches" ["provider"]
             "Open watches of credentials.";
         READY = Gauge "credbroker_provider_ready" ["provider"]
-            "Whether a provider is ready (1), as `/readyz/PROVIDER` says.";
+            "Whether a provider is ready (1), as `/readyz/PROVIDER` reports.";
         RELOADS = Counter "credbroker_reloads_total" ["result"]
-            "Changes of the configuration by result: success if it was applied, failure if the new one is not valid.";
+            "Configuration reloads by result: success if the new configuration was applied, failure if it is not valid.";
         CONFIGURATION = Gauge "credbroker_config_last_reload_successful" []
-            "Whether the files of the configuration are in use as they are (1), or have problems (0).";
+            "Whether the current contents of the configuration files are in use (1), or have problems (0).";
         HUB = Gauge "credbroker_hub_up" []
-            "Whether the known ClusterProfiles are those of the hub (1). Absent if no ClusterProfiles are configured.";
+            "Whether the broker knows the current ClusterProfiles of the hub (1). Absent if no ClusterProfiles are configured.";
         HUB_SINCE = Gauge "credbroker_hub_last_change_timestamp_seconds" []
-            "Since when the hub can be read, or cannot, in seconds since 1970. Absent if no ClusterProfiles are configured.";
+            "When the hub last became readable or unreadable, in seconds since 1970. Absent if no ClusterProfiles are configured.";
         PROFILES = Gauge "credbroker_cluster_profiles" []
             "Known ClusterProfiles. Absent if no ClusterProfiles are configured.";
         START = Gauge "credbroker_start_time_seconds" []
             "When the broker started, in seconds since 1970.";
         BUILD = Gauge "credbroker_build_info" ["version", "commit"]
-            "Always 1. The labels say what runs.";
+            "Always 1. The labels describe the running broker.";
         PROCESSOR_TIME = Counter "process_cpu_seconds_total" []
             "Seconds of processor time that the broker used, without its plugins.";
         MEMORY = Gauge "process_resident_memory_bytes" []

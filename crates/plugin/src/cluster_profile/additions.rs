@@ -111,7 +111,7 @@ impl Extension<'_> {
             args.ok_or_else(|| self.wrong("must be a list of strings, or a map with such a list in `args`"))?;
         self.check_size(args.iter().map(String::len))?;
         if args.iter().any(|arg| !is_one_line(arg)) {
-            return Err(self.wrong("holds an argument with a line break or a NUL"));
+            return Err(self.wrong("contains an argument with a line break or a NUL"));
         }
         Ok(args)
     }
@@ -127,7 +127,8 @@ impl Extension<'_> {
         self.check_size(variables.iter().map(|(name, value)| name.len() + value.len()))?;
         for (name, value) in &variables {
             if name.is_empty() || name.contains('=') || !is_one_line(name) || !is_one_line(value) {
-                let problem = "holds a variable with an empty name, a `=` in its name, a line break or a NUL";
+                let problem =
+                    "contains a variable with an empty name, a `=` in its name, a line break or a NUL";
                 return Err(self.wrong(problem));
             }
             let refused = if is_denied_to_profiles(name, value) {

@@ -120,7 +120,7 @@ pub(super) fn endpoint(cluster: &Value, at: &str, rules: EndpointRules) -> Resul
     if !text("certificate-authority")?.is_empty() {
         return Err(wrong(
             "certificate-authority",
-            "is a path, which means nothing here; the profile must carry `certificate-authority-data`",
+            "is a path, but a ClusterProfile cannot refer to files; set `certificate-authority-data` instead",
         ));
     }
     // Go accepts line breaks in base64.
@@ -131,10 +131,10 @@ pub(super) fn endpoint(cluster: &Value, at: &str, rules: EndpointRules) -> Resul
     let proxy_url = text("proxy-url")?;
     if !proxy_url.is_empty() {
         let proxy = url(proxy_url, &PROXY_SCHEMES)
-            .ok_or_else(|| wrong("proxy-url", "must be a URL of scheme http, https or socks5"))?;
+            .ok_or_else(|| wrong("proxy-url", "must be a URL with the scheme http, https or socks5"))?;
         // Every caller that can list the fleet would see it.
         if has_user(&proxy) {
-            return Err(wrong("proxy-url", "names a user; a ClusterProfile holds no secrets"));
+            return Err(wrong("proxy-url", "contains a user; a ClusterProfile must not contain secrets"));
         }
     }
     Ok(Cluster {
@@ -158,7 +158,7 @@ fn server_is_usable(server: &str, rules: EndpointRules) -> Result<(), &'static s
         Some("https") => Ok(()),
         Some(_) if rules.allow_http => Ok(()),
         Some(_) => Err(
-            "is http://, which would send the credential without TLS; set `clusterProfiles.allowHttp: true` if that is meant",
+            "is http://, which would send the credential without TLS; to allow this, set `clusterProfiles.allowHttp: true`",
         ),
         None => Err("must be a URL like `https://host:6443`, without a user, a query, a fragment or blanks"),
     }

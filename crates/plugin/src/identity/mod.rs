@@ -7,7 +7,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -117,11 +117,16 @@ impl IdentityFiles {
 }
 
 /// The [`IdentityFiles`] of all credentials. Runs whose account the same files select share them.
-#[derive(Debug, Default)]
+#[derive(derive_more::Debug, Default)]
 pub struct Identities {
     known: Mutex<HashMap<Vec<Rule>, Weak<IdentityFiles>>>,
     added: Notify,
+    /// Whether the kernel has reported a change that was not read yet.
+    #[debug(skip)]
+    has_news: OnceLock<HasNews>,
 }
+
+type HasNews = Box<dyn Fn() -> bool + Send + Sync>;
 
 impl Identities {
     /// As [`IdentityFiles::of`].
@@ -145,6 +150,25 @@ impl Identities {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|_, files| files.strong_count() > 0);
         known.values().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Notes that any file may have changed. Through links and other names, one file may be another.
+    pub fn touch(&self) {
+        self.all().iter().for_each(|files| files.touch());
+    }
+
+    /// Sets how [`meet`](Self::meet) learns of a change. Only the first call counts.
+    pub fn follow(&self, has_news: impl Fn() -> bool + Send + Sync + 'static) {
+        // An error means that it was set before.
+        drop(self.has_news.set(Box::new(has_news)));
+    }
+
+    /// A process has connected. Who changed a file before must not get the account before, although the kernel's report of the
+    /// change may still wait to be read.
+    pub fn meet(&self) {
+        if self.has_news.get().is_some_and(|has_news| has_news()) {
+            self.touch();
+        }
     }
 
     /// Waits until there are new ones. Cancel safe.

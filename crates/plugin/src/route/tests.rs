@@ -116,8 +116,8 @@ fn a_variable_that_does_not_reach_the_plugin_is_not_refused() {
 #[test]
 fn an_identity_that_the_plugin_would_not_get_is_a_conflict() {
     let prod = taking(&[], &[("AWS_PROFILE", "prod")]);
-    insta::assert_snapshot!(refused(&prod, Origin::Beside, "AWS_PROFILE", "canary"), @"provider `p`: the caller sets `AWS_PROFILE`, but the plugin would run with a different value of it; to use the caller's, add `callerEnv: [AWS_PROFILE]` to the provider; to use the broker's identity for every caller, write `callerEnv: []` there");
-    insta::assert_snapshot!(refused(&prod, Origin::Beside, "CLOUDSDK_ACTIVE_CONFIG_NAME", "canary"), @"provider `p`: the caller sets `CLOUDSDK_ACTIVE_CONFIG_NAME`, but the plugin would run without it; to use the caller's, add `callerEnv: [CLOUDSDK_ACTIVE_CONFIG_NAME]` to the provider; to use the broker's identity for every caller, write `callerEnv: []` there");
+    insta::assert_snapshot!(refused(&prod, Origin::Beside, "AWS_PROFILE", "canary"), @"provider `p`: the caller sets `AWS_PROFILE`, but the plugin would run with a different value of it; to use the caller's value, add `callerEnv: [AWS_PROFILE]` to the provider; to use the broker's identity for every caller, write `callerEnv: []` there");
+    insta::assert_snapshot!(refused(&prod, Origin::Beside, "CLOUDSDK_ACTIVE_CONFIG_NAME", "canary"), @"provider `p`: the caller sets `CLOUDSDK_ACTIVE_CONFIG_NAME`, but the plugin would run without it; to use the caller's value, add `callerEnv: [CLOUDSDK_ACTIVE_CONFIG_NAME]` to the provider; to use the broker's identity for every caller, write `callerEnv: []` there");
     assert!(checked(&prod, Origin::Elsewhere, "AWS_PROFILE", "prod").is_ok(), "it is the same");
     assert!(checked(&prod, Origin::Elsewhere, "AZURE_CLIENT_ID", "").is_ok(), "nothing, as there");
     refused(&prod, Origin::Beside, "AWS_PROFILE", "");
@@ -215,8 +215,8 @@ fn an_account_that_a_configured_provider_does_not_take_is_one_warning_and_no_err
     let (reaching, warnings) = by_name(taking(&[], &[("MY_PROJECT", "canary")]), &names);
     assert_eq!(reaching, [""; 0]);
     insta::assert_snapshot!(warnings.join("\n"), @r"
-    provider `p`: the caller sets `A_REGION`, but the plugin would run without it; to use the caller's, add `callerEnv: [A_REGION]` to the provider; to use the broker's identity for every caller, write `callerEnv: []` there
-    provider `p`: the caller sets `SCW_PROFILE`, but the plugin would run without it; to use the caller's, add `callerEnv: [SCW_PROFILE]` to the provider; to use the broker's identity for every caller, write `callerEnv: []` there
+    provider `p`: the caller sets `A_REGION`, but the plugin would run without it; to use the caller's value, add `callerEnv: [A_REGION]` to the provider; to use the broker's identity for every caller, write `callerEnv: []` there
+    provider `p`: the caller sets `SCW_PROFILE`, but the plugin would run without it; to use the caller's value, add `callerEnv: [SCW_PROFILE]` to the provider; to use the broker's identity for every caller, write `callerEnv: []` there
     ");
     let brokers = Provider { refuses_other_identities: false, ..taking(&[], &[]) };
     assert_eq!(by_name(brokers, &names), (vec![], vec![]), "the configuration decided");

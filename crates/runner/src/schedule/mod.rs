@@ -271,7 +271,7 @@ impl Drop for RunPermit {
         let u = (self.scheduler.0.jitter)();
         match self.scheduler.with(|state, now| state.queue.finish(self.id, self.outcome, u, now)) {
             Some((issuer, PaceChange::Paused(pause))) => {
-                warn!(%issuer, ?pause, "the issuer asks for fewer runs; it is paused");
+                warn!(%issuer, ?pause, "the issuer asks for fewer runs; its runs are paused");
             }
             Some((issuer, PaceChange::Resumed)) => info!(%issuer, "the issuer works again"),
             None => {}

@@ -275,10 +275,10 @@ async fn a_queued_run_says_what_it_waits_for() {
     show(&[wait()]);
     drop(probe);
     insta::assert_snapshot!(shown.join("\n"), @r"
-issuer `idp` is at its limit of runs in a second (2); 2 other runs of the provider wait
+issuer `idp` is at its limit of runs per second (2); 2 other runs of the provider wait
 all run slots are in use (`limits.pluginRuns`: 2); 1 other run of the provider waits
-issuer `slow` is at its limit of runs at a time (1)
-issuer `idp` asked for fewer runs, and one run is trying it again
+issuer `slow` is at its limit of concurrent runs (1)
+issuer `idp` asked for fewer runs, and one run tests whether it accepts runs again
 ");
 }
 

@@ -72,20 +72,22 @@ impl Cause {
         match self {
             Self::Slots(runs) => format!("all run slots are in use (`limits.pluginRuns`: {runs})"),
             Self::ProcessShare(runs) => {
-                format!("this process has its share of runs ({runs}), and another one of its uid waits")
+                format!("this process has its share of runs ({runs}), and another process of its uid waits")
             }
             Self::UidShare(runs) => {
-                format!("this uid has its share of `limits.pluginRuns` ({runs} runs), and another one waits")
+                format!("this uid has its share of `limits.pluginRuns` ({runs} runs), and another uid waits")
             }
             Self::Concurrency(runs) => {
-                format!("issuer `{issuer}` is at its limit of runs at a time ({runs})")
+                format!("issuer `{issuer}` is at its limit of concurrent runs ({runs})")
             }
-            Self::Rate(runs) => format!("issuer `{issuer}` is at its limit of runs in a second ({runs})"),
+            Self::Rate(runs) => format!("issuer `{issuer}` is at its limit of runs per second ({runs})"),
             Self::Paused(left) => {
                 let left = seconds(left);
                 format!("issuer `{issuer}` asked for fewer runs and is paused for another {left}")
             }
-            Self::Probe => format!("issuer `{issuer}` asked for fewer runs, and one run is trying it again"),
+            Self::Probe => format!(
+                "issuer `{issuer}` asked for fewer runs, and one run tests whether it accepts runs again"
+            ),
         }
     }
 }

@@ -6,7 +6,7 @@ use credbroker_proto::Reason;
 pub const fn remedy(reason: Reason) -> &'static str {
     match reason {
         Reason::AmbiguousProvider => {
-            "name a context instead, or set KUBECONFIG to one of the files that define it; programs name the definition in the request"
+            "name a context instead, or set KUBECONFIG to one of the files that define the provider; programs name the definition in the request"
         }
         Reason::BadTimestamp | Reason::OutputInvalid | Reason::OutputTooLarge | Reason::NoCredential => {
             "run the plugin by hand and check its output"
@@ -15,7 +15,7 @@ pub const fn remedy(reason: Reason) -> &'static str {
             "check the plugin's own cache and this machine's clock"
         }
         Reason::ClusterMismatch => {
-            "write the kubeconfig again with `credbroker kubeconfig`, if the cluster has moved"
+            "if the cluster has moved, write the kubeconfig again with `credbroker kubeconfig wrap` or `credbroker kubeconfig fleet`"
         }
         Reason::ClusterProfileInvalid => "correct the field of the ClusterProfile that the message names",
         Reason::Draining => "try again; the next broker answers",
@@ -23,7 +23,7 @@ pub const fn remedy(reason: Reason) -> &'static str {
             "use a smaller bundle of certificate authorities for the cluster, or pass fewer variables"
         }
         Reason::HubNotConfigured => "add `clusterProfiles` to the broker's configuration",
-        Reason::HubUnavailable => "try again; `credbroker clusters` names the problem of the hub",
+        Reason::HubUnavailable => "try again; `credbroker clusters` shows the problem of the hub",
         Reason::IdentityConflict => {
             "add the variable to the provider's `callerEnv`, or write `callerEnv: []` to use the broker's identity for all callers"
         }
@@ -32,21 +32,19 @@ pub const fn remedy(reason: Reason) -> &'static str {
         Reason::IssuerThrottled => {
             "wait; `credbroker refresh NAME` runs the plugin despite the pause; set `issuers` to limit the rate"
         }
-        Reason::KeyMismatch => "correct which certificate or key the plugin prints",
+        Reason::KeyMismatch => "correct the certificate or the key that the plugin prints",
         Reason::NoMatchingProvider => "add a provider with a name that the ClusterProfile lists",
         Reason::Overloaded => "raise the limit that the message names, or close connections and watches",
         Reason::PeerDenied => {
             "run a separate broker for this user, or ask the operator of the broker for an access rule"
         }
-        Reason::PluginExit => {
-            "read what the plugin wrote, which is in the message; then run `credbroker refresh NAME`"
-        }
+        Reason::PluginExit => "read the plugin's output in the message, then run `credbroker refresh NAME`",
         Reason::PluginNotAllowed => {
             "change the owner or mode that the message names, or the provider's `sha256`, `sandbox`, or `credentialPluginAllowlist`"
         }
         Reason::PluginNotFound => "install the plugin where the broker runs, or correct `command`",
         Reason::PluginSignal => {
-            "after signal 9, raise the memory limit of the broker or lower `limits.pluginRuns`: memory may have run out; otherwise read what the plugin wrote, which is in the message"
+            "after signal 9, raise the memory limit of the broker or lower `limits.pluginRuns`: memory may have run out; otherwise read the plugin's output in the message"
         }
         Reason::PluginTimeout => {
             "if the plugin waits for a user, run `credbroker login NAME` at a terminal; otherwise raise the provider's `timeout`"

@@ -119,7 +119,7 @@ fn cache_errors() -> Vec<CacheError> {
         StoredError::Lifetime(LifetimeError::NotYetValid(ago)),
         StoredError::Unanswered,
         StoredError::Unreadable(file(), Arc::new(io::ErrorKind::PermissionDenied.into())),
-        StoredError::Untrusted(file(), "users other than its owner can write it".into()),
+        StoredError::Untrusted(file(), "users other than its owner can write to it".into()),
     ];
     let stored =
         stored.map(|error| RunError::new("/home/jane/.kube/config", RunErrorKind::Stored(error.into())));
@@ -134,7 +134,7 @@ fn resolve_errors() -> Vec<ResolveError> {
     let errors = [
         of_provider(ProviderProblem::ClusterConfig(1, 2)),
         of_provider(ProviderProblem::ClusterMismatch(Some(profile()), "its server is different")),
-        of_provider(ProviderProblem::ClusterMismatch(None, "its server is not one of theirs")),
+        of_provider(ProviderProblem::ClusterMismatch(None, "no known cluster has its server")),
         of_provider(ProviderProblem::ClusterServer),
         of_provider(ProviderProblem::ClusterUnread("connection refused".into(), Duration::ZERO)),
         ResolveError::AmbiguousProvider(

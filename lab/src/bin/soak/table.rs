@@ -36,7 +36,7 @@ pub(crate) fn print(figures: &Figures<'_>) -> bool {
         ("watches opened", *watches),
         ("messages of watches", counts.messages),
         ("evictions of ten credentials", load.evictions),
-        ("changes of the configuration", u64::try_from(*reloads).unwrap_or(u64::MAX)),
+        ("changes to the configuration", u64::try_from(*reloads).unwrap_or(u64::MAX)),
         ("plugin runs", rest.runs),
         ("plugin runs with a fault", rest.faults),
         ("failures without a valid credential", counts.failures.values().sum()),

@@ -25,7 +25,7 @@ for via in broker shim; do k delete --namespace "via-$via" "${pods[$via]}" --tim
 wait
 
 {
-    echo "| Way to the credential | Requests | Failed | Answers 401 | Events | Lost | Relists | Plugin runs |"
+    echo "| Way to the credential | Requests | Failed | 401 responses | Events | Lost | Relists | Plugin runs |"
     echo "|---|---|---|---|---|---|---|---|"
     for via in broker shim; do
         report=$(tail -n 1 "$work/$via")

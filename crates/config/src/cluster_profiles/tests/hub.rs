@@ -81,8 +81,8 @@ fn a_context_that_leads_nowhere_is_reported() {
     };
     insta::assert_snapshot!(["none", "lost", "no-cluster"].map(|context| of(context).problems()).join("\n"), @r"
     ~/.config/credbroker/config.yaml:6:31: clusterProfiles.kubeconfig: the kubeconfig has no context `none`
-    ~/.config/credbroker/config.yaml:6:31: clusterProfiles.kubeconfig: context `lost` names cluster `gone`, which is not there
-    ~/.config/credbroker/config.yaml:6:31: clusterProfiles.kubeconfig: context `lost` names user `gone`, which is not there
+    ~/.config/credbroker/config.yaml:6:31: clusterProfiles.kubeconfig: context `lost` names cluster `gone`, which does not exist
+    ~/.config/credbroker/config.yaml:6:31: clusterProfiles.kubeconfig: context `lost` names user `gone`, which does not exist
     ~/.config/credbroker/config.yaml:6:31: clusterProfiles.kubeconfig: context `no-cluster` names no cluster
     ");
     let home = with("{kubeconfig: ~/hub/config}");
@@ -104,7 +104,7 @@ fn a_kubeconfig_that_cannot_be_used_is_reported_with_its_place() {
     ~/hub/config: there is no such file
     ~/hub/config:8:26: user `u`.exec: apiVersion must be specified: `client.authentication.k8s.io/v1` or `client.authentication.k8s.io/v1beta1`
     ~/hub/config:8:45: user `u`.exec.env[0]: expected a map, found a string
-    ~/.config/credbroker/config.yaml:6:31: clusterProfiles.kubeconfig: user `u` of the kubeconfig runs credbroker's shim, which would ask this very broker; name a kubeconfig with the original
+    ~/.config/credbroker/config.yaml:6:31: clusterProfiles.kubeconfig: user `u` of the kubeconfig runs credbroker's shim, which would call this broker; name a kubeconfig with the original command
     ~/.config/credbroker/config.yaml:6:31: clusterProfiles.kubeconfig: user `u` of the kubeconfig has an `auth-provider`, which is not supported; use an exec plugin
     ");
 }

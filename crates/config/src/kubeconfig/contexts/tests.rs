@@ -118,9 +118,9 @@ fn a_context_without_a_cluster_or_a_user_says_why() {
     };
     let paris = "{server: https://paris}";
     assert_eq!(of("{user: jane}", paris), "it names no cluster");
-    assert_eq!(of("{cluster: rome, user: jane}", paris), "it names the cluster `rome`, which is not there");
+    assert_eq!(of("{cluster: rome, user: jane}", paris), "it names the cluster `rome`, which does not exist");
     assert_eq!(of("{cluster: paris}", paris), "it names no user");
-    assert_eq!(of("{cluster: paris, user: joe}", paris), "it names the user `joe`, which is not there");
+    assert_eq!(of("{cluster: paris, user: joe}", paris), "it names the user `joe`, which does not exist");
     assert_eq!(of("{cluster: paris, user: jane}", "{}"), "cluster `paris` has no `server`");
     let missing =
         of("{cluster: paris, user: jane}", "{server: https://paris, certificate-authority: /nowhere}");

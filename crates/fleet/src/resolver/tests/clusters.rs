@@ -40,7 +40,7 @@ fn of_several_known_clusters_that_fit_none_is_guessed() {
     };
     let spec = of(true).resolve(with(Some(cluster("https://one", r#"{"audience":"b"}"#)))).unwrap();
     assert_eq!(spec.cluster.as_deref(), clusters.get(1));
-    insta::assert_snapshot!(refused(&of(true), with(Some(cluster("https://one", "")))), @"provider `p`: the caller sent a cluster that differs from the provider's known clusters: it fits several of them that the plugin would tell apart; send its exec extension too; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`");
+    insta::assert_snapshot!(refused(&of(true), with(Some(cluster("https://one", "")))), @"provider `p`: the caller sent a cluster that differs from the provider's known clusters: it matches several known clusters that the plugin would distinguish; send the cluster's exec extension too; the plugin did not run. If the cluster is from an old kubeconfig, write the kubeconfig again with `credbroker kubeconfig wrap` or `credbroker kubeconfig fleet`");
     assert!(
         of(false).resolve(with(Some(cluster("https://one", "")))).is_ok(),
         "the plugin gets none of them"
@@ -79,15 +79,16 @@ fn a_cluster_that_the_broker_does_not_know_is_refused_with_what_differs() {
         sent(|sent| sent.config = r#"{"audience":"tokyo"}"#.into()),
     ];
     insta::assert_snapshot!(others.map(|other| refused(&resolver, with(other))).join("\n"), @r"
-    provider `p`: the caller sent a cluster that differs from the provider's known clusters: its server is not one of theirs; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
-    provider `p`: the caller sent a cluster that differs from the provider's known clusters: its server is not one of theirs; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
-    provider `p`: the caller sent a cluster that differs from the provider's known clusters: its server is not one of theirs; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
-    provider `p`: the caller sent a cluster that differs from the provider's known clusters: its certificate authorities are different; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
-    provider `p`: the caller sent a cluster that differs from the provider's known clusters: its TLS server name is different; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
-    provider `p`: the caller sent a cluster that differs from the provider's known clusters: its exec extension is different; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
+    provider `p`: the caller sent a cluster that differs from the provider's known clusters: no known cluster has its server; the plugin did not run. If the cluster is from an old kubeconfig, write the kubeconfig again with `credbroker kubeconfig wrap` or `credbroker kubeconfig fleet`
+    provider `p`: the caller sent a cluster that differs from the provider's known clusters: no known cluster has its server; the plugin did not run. If the cluster is from an old kubeconfig, write the kubeconfig again with `credbroker kubeconfig wrap` or `credbroker kubeconfig fleet`
+    provider `p`: the caller sent a cluster that differs from the provider's known clusters: no known cluster has its server; the plugin did not run. If the cluster is from an old kubeconfig, write the kubeconfig again with `credbroker kubeconfig wrap` or `credbroker kubeconfig fleet`
+    provider `p`: the caller sent a cluster that differs from the provider's known clusters: its certificate authorities are different; the plugin did not run. If the cluster is from an old kubeconfig, write the kubeconfig again with `credbroker kubeconfig wrap` or `credbroker kubeconfig fleet`
+    provider `p`: the caller sent a cluster that differs from the provider's known clusters: its TLS server name is different; the plugin did not run. If the cluster is from an old kubeconfig, write the kubeconfig again with `credbroker kubeconfig wrap` or `credbroker kubeconfig fleet`
+    provider `p`: the caller sent a cluster that differs from the provider's known clusters: its exec extension is different; the plugin did not run. If the cluster is from an old kubeconfig, write the kubeconfig again with `credbroker kubeconfig wrap` or `credbroker kubeconfig fleet`
     ");
     assert!(
-        refused(&super::resolver([matching(dir.path())]), with(sent(|_| {}))).contains("not one of theirs")
+        refused(&super::resolver([matching(dir.path())]), with(sent(|_| {})))
+            .contains("no known cluster has its server")
     );
 }
 
@@ -117,7 +118,7 @@ fn several_profiles_of_one_cluster_are_one_run_if_they_lead_to_the_same() {
     let other = json!({"server": "https://paris:6443", "tls-server-name": "other"});
     apply(&resolver, "paris-0", "p", &other);
     assert_eq!(resolver.resolve(with(sent(|_| {}))).unwrap().key, found.key);
-    let several = "provider `p`: the caller sent a cluster that differs from the provider's known clusters: several ClusterProfiles have it and lead to different runs; ask with --cluster-profile NAMESPACE/NAME; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`";
+    let several = "provider `p`: the caller sent a cluster that differs from the provider's known clusters: several ClusterProfiles have this cluster, but cause different plugin runs; select one with --cluster-profile NAMESPACE/NAME; the plugin did not run. If the cluster is from an old kubeconfig, write the kubeconfig again with `credbroker kubeconfig wrap` or `credbroker kubeconfig fleet`";
     assert_eq!(refused(&resolver, with(Some(cluster("https://paris:6443", "")))), several, "it fits all");
 
     let mut args = paris();

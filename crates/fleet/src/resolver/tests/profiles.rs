@@ -178,10 +178,10 @@ fn what_a_caller_sends_beside_a_profile_must_match_it() {
         let errors = others.map(|other| of(other.map(Box::new)).unwrap_err().to_string()).join("\n");
         insta::allow_duplicates! {
             insta::assert_snapshot!(errors, @r"
-            provider `p`: the caller sent a cluster that differs from that of ClusterProfile `fleet/paris`: its server is different; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
-            provider `p`: the caller sent a cluster that differs from that of ClusterProfile `fleet/paris`: its certificate authorities are different; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
-            provider `p`: the caller sent a cluster that differs from that of ClusterProfile `fleet/paris`: its TLS server name is different; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
-            provider `p`: the caller sent a cluster that differs from that of ClusterProfile `fleet/paris`: its exec extension is different; the plugin was not run. If that is from an old kubeconfig, write it again with `credbroker kubeconfig`
+            provider `p`: the caller sent a cluster that differs from the cluster of ClusterProfile `fleet/paris`: its server is different; the plugin did not run. If the cluster is from an old kubeconfig, write the kubeconfig again with `credbroker kubeconfig wrap` or `credbroker kubeconfig fleet`
+            provider `p`: the caller sent a cluster that differs from the cluster of ClusterProfile `fleet/paris`: its certificate authorities are different; the plugin did not run. If the cluster is from an old kubeconfig, write the kubeconfig again with `credbroker kubeconfig wrap` or `credbroker kubeconfig fleet`
+            provider `p`: the caller sent a cluster that differs from the cluster of ClusterProfile `fleet/paris`: its TLS server name is different; the plugin did not run. If the cluster is from an old kubeconfig, write the kubeconfig again with `credbroker kubeconfig wrap` or `credbroker kubeconfig fleet`
+            provider `p`: the caller sent a cluster that differs from the cluster of ClusterProfile `fleet/paris`: its exec extension is different; the plugin did not run. If the cluster is from an old kubeconfig, write the kubeconfig again with `credbroker kubeconfig wrap` or `credbroker kubeconfig fleet`
             ");
         }
     }

@@ -136,7 +136,7 @@ fn a_server_is_a_url_with_tls() {
 #[test]
 fn a_server_without_tls_is_refused_unless_a_rule_allows_it() {
     let clear = ["http://paris:8080", "http://[::1]:8080/x", "HTTP://paris"];
-    insta::assert_snapshot!(servers(&clear[..1], EndpointRules::default()), @"server is http://, which would send the credential without TLS; set `clusterProfiles.allowHttp: true` if that is meant");
+    insta::assert_snapshot!(servers(&clear[..1], EndpointRules::default()), @"server is http://, which would send the credential without TLS; to allow this, set `clusterProfiles.allowHttp: true`");
     assert_eq!(servers(&clear, EndpointRules::default()).matches("without TLS").count(), 3);
     assert_eq!(servers(&clear, EndpointRules { allow_http: true }), "usable\nusable\nusable");
     assert!(
@@ -150,7 +150,7 @@ fn a_path_to_authorities_is_refused_also_beside_data() {
     for data in [Value::Null, json!("Q0E=")] {
         let fields = json!({"certificate-authority": "/etc/passwd", "certificate-authority-data": data});
         insta::allow_duplicates! {
-            insta::assert_snapshot!(refused(&with_fields(&fields), &configured(&["p"])), @"access provider `p`: cluster.certificate-authority is a path, which means nothing here; the profile must carry `certificate-authority-data`");
+            insta::assert_snapshot!(refused(&with_fields(&fields), &configured(&["p"])), @"access provider `p`: cluster.certificate-authority is a path, but a ClusterProfile cannot refer to files; set `certificate-authority-data` instead");
         }
     }
     assert_eq!(endpoint(&with_fields(&json!({"certificate-authority": ""}))).server, "https://paris");
@@ -184,12 +184,16 @@ fn a_proxy_is_a_url_that_a_client_can_use() {
         "http://canary:port",
     ] {
         let error = refused(&with_fields(&json!({"proxy-url": proxy})), &configured(&["p"]));
-        let expected = "access provider `p`: cluster.proxy-url must be a URL of scheme http, https or socks5";
+        let expected =
+            "access provider `p`: cluster.proxy-url must be a URL with the scheme http, https or socks5";
         assert_eq!(error, expected, "{proxy}");
     }
     let error =
         refused(&with_fields(&json!({"proxy-url": "http://user:canary@proxy:3128"})), &configured(&["p"]));
-    assert!(error.contains("a ClusterProfile holds no secrets") && !error.contains("canary"), "{error}");
+    assert!(
+        error.contains("a ClusterProfile must not contain secrets") && !error.contains("canary"),
+        "{error}"
+    );
 }
 
 #[test]

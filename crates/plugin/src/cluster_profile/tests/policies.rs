@@ -95,13 +95,13 @@ fn a_line_break_or_a_nul_is_refused_in_arguments_and_variables() {
         let args = refused(&extended(&[(ARGS, &json!(["ok", odd]))]), &with(true, EnvPolicy::Ignore));
         assert_eq!(
             args,
-            "access provider `p`: cluster.extensions[0].extension holds an argument with a line break or a NUL"
+            "access provider `p`: cluster.extensions[0].extension contains an argument with a line break or a NUL"
         );
         for env in [json!({"A": odd}), json!({odd: "a"})] {
             let error = refused_under(EnvPolicy::Replace, &env);
             assert_eq!(
                 error,
-                "access provider `p`: cluster.extensions[0].extension holds a variable with an empty name, a `=` in its name, a line break or a NUL"
+                "access provider `p`: cluster.extensions[0].extension contains a variable with an empty name, a `=` in its name, a line break or a NUL"
             );
         }
     }
