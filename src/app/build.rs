@@ -43,7 +43,9 @@ use credbroker_plugin::access::Policy;
 use credbroker_runner::{
     LiveRuns, ProcessRunner, RunLimits, RunnerParts, Scheduler, check_scratch, reap_orphans,
 };
-use credbroker_server::{Broker, Clusters, Gate, Monitor, ReloadState, encode, record_runs};
+use credbroker_server::{
+    Broker, Clusters, Gate, Monitor, MonitorParts, ReloadState, WriteMetrics, encode, record_runs,
+};
 use credbroker_uds_server::{Acceptor, Keeper};
 
 /// How long a drain may take.
@@ -133,10 +135,7 @@ impl Daemon for Bound {
         }
         let drained = tokio::time::timeout(GRACE, self.tasks.wait()).await;
         drop(self.sockets);
-        let audit = self.audit;
-        // Without a result, the runtime ends, and the rest of the records is lost.
-        let records = tokio::task::spawn_blocking(move || audit.flush(RECORDS));
-        drop(tokio::join!(records, trace::stop(RECORDS)));
+        end_records(self.audit).await;
         drained.map_or(Drained::CutOff { left: self.tasks.len() }, |()| Drained::Whole)
     }
 }
@@ -146,6 +145,13 @@ pub(super) async fn withdraw(keepers: Vec<Keeper>) {
     let withdrawn = tokio::task::spawn_blocking(move || keepers.iter().for_each(Keeper::withdraw));
     // A mount that hangs does not delay the drain.
     drop(tokio::time::timeout(WITHDRAWAL, withdrawn).await);
+}
+
+/// Writes the last audit records and traces.
+pub(super) async fn end_records(audit: Audit) {
+    // Without a result, the runtime ends, and the rest of the records is lost.
+    let records = tokio::task::spawn_blocking(move || audit.flush(RECORDS));
+    drop(tokio::join!(records, trace::stop(RECORDS)));
 }
 
 /// Runs `essentials` until the broker drains. Returns earlier only with the name of one that returned or panicked.
@@ -183,7 +189,7 @@ pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> any
         )
     })?;
     let (mut essentials, bounds) = (Essentials::new(), config.limits);
-    let audit = audit(&config.audit, &edges, &mut essentials)?;
+    let audit = audit(&config.audit, "audit.file", &edges.clock, &mut essentials)?;
     let sockets = listening.into_iter().map(Listening::open).collect::<Result<Vec<_>, _>>()?;
 
     let (tasks, draining, jitter) = (TaskTracker::new(), CancellationToken::new(), edges.jitter);
@@ -251,17 +257,19 @@ pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> any
         started: config,
         has_proxy: edges.proxy.is_some(),
     });
-    essentials.extend(metrics_server(&adopter.started, &broker, (&tasks, &draining))?);
     let stopping = broker.stopping.clone();
+    let monitored = Arc::clone(&broker);
     let (gate, bounds) = (Gate::new(broker, listeners, live_runs.clone()), connection_limits(&bounds));
     let acceptor = Arc::new(Acceptor::new(Arc::new(gate), bounds, tasks.clone(), draining.clone()));
     let beat = Beat::start();
-    let of_process = (Arc::clone(&clock), beat, tasks.clone(), draining.clone());
+    let of_process = (audit.clone(), Arc::clone(&clock), beat, tasks.clone(), draining.clone());
     let proxy = edges.proxy.map(|options| proxy_beside(options, broker_socket.clone(), &adopter, of_process));
     let proxy = proxy.transpose()?.map(|(proxy, of_proxy)| {
         essentials.extend(of_proxy);
         proxy
     });
+    let of_proxy = proxy.as_ref().map(RunningProxy::metrics);
+    essentials.extend(metrics_server(&adopter.started, (monitored, of_proxy), (&tasks, &draining))?);
     essentials.extend(working(&adopter, clusters, beat));
     essentials.extend(serving(&sockets, &acceptor, beat));
     let orphans = edges.reaps_orphans.then(|| ("reaper of orphans", reap_orphans(live_runs).boxed()));
@@ -295,13 +303,20 @@ pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> any
 /// The server of metrics and health, if the configuration has one.
 fn metrics_server(
     config: &Config,
-    broker: &Arc<Broker<ProcessRunner>>,
+    (broker, proxy): (Arc<Broker<ProcessRunner>>, Option<WriteMetrics>),
     (tasks, draining): (&TaskTracker, &CancellationToken),
 ) -> anyhow::Result<Essentials> {
     let Some(listen) = &config.metrics else { return Ok(Essentials::new()) };
-    let (broker, tasks, draining) = (Arc::clone(broker), tasks.clone(), draining.clone());
-    let monitor = Monitor::new(broker, reach(&listen.address), listen.provider_names, tasks, draining);
-    Ok(vec![("metrics server", serve_metrics(&listen.address, monitor)?.boxed())])
+    let parts = MonitorParts {
+        started: broker.started,
+        broker: Some(broker),
+        proxy,
+        reach: reach(&listen.address),
+        names: listen.provider_names,
+        tasks: tasks.clone(),
+        draining: draining.clone(),
+    };
+    Ok(vec![("metrics server", serve_metrics(&listen.address, Monitor::new(parts))?.boxed())])
 }
 
 /// The proxy in the process of the broker, whose client it is like any other.
@@ -309,7 +324,7 @@ fn proxy_beside(
     options: ProxyOptions,
     socket: Option<PathBuf>,
     adopter: &Arc<Adopter>,
-    (clock, beat, tasks, draining): (Arc<dyn Clock>, Beat, TaskTracker, CancellationToken),
+    (audit, clock, beat, tasks, draining): (Audit, Arc<dyn Clock>, Beat, TaskTracker, CancellationToken),
 ) -> anyhow::Result<(RunningProxy, Essentials)> {
     let socket = socket.context("the proxy cannot reach the broker: its socket has no name")?;
     let resolver = Arc::clone(&adopter.resolver);
@@ -319,6 +334,7 @@ fn proxy_beside(
         policies: adopter.policies.subscribe(),
         providers: Box::new(move || resolver.providers()),
         connections: adopter.started.limits.connections.get(),
+        audit,
         clock,
         beat,
         tasks,
@@ -326,13 +342,19 @@ fn proxy_beside(
     })
 }
 
-fn audit(to: &AuditTo, edges: &Edges, essentials: &mut Essentials) -> anyhow::Result<Audit> {
-    let clock = Arc::clone(&edges.clock);
+/// The audit of a process. `key` of the configuration names its file.
+pub(super) fn audit(
+    to: &AuditTo,
+    key: &str,
+    clock: &Arc<dyn Clock>,
+    essentials: &mut Essentials,
+) -> anyhow::Result<Audit> {
+    let clock = Arc::clone(clock);
     let audit = match to {
         AuditTo::Nowhere => Audit::default(),
         AuditTo::Log => Audit::new(None, clock),
         AuditTo::File(path) => {
-            let cannot = || format!("cannot open the audit file `{}` (`audit.file`)", path.display());
+            let cannot = || format!("cannot open the audit file `{}` (`{key}`)", path.display());
             let file = AuditFile::start(path, Arc::clone(&clock)).with_context(cannot)?;
             let writer = file.clone();
             essentials.push(("audit writer", async move { writer.ended().await }.boxed()));

@@ -10,13 +10,19 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use credbroker_client::Broker;
-use credbroker_config::{Config, Listen, ProxySection, ProxyTls};
-use credbroker_observe::clock::{Beat, Clock};
+use credbroker_config::{AuditTo, Config, Listen, ProxySection, ProxyTls};
+use credbroker_observe::{
+    audit::Audit,
+    clock::{Beat, Clock},
+    metrics::Proxied,
+};
 use credbroker_plugin::{ContextId, Environment, ProviderUpdate, Providers, access::Policy};
 use credbroker_proxy::{
-    AUTHORITY, Keys, ListenerParts, Listeners, Options, PolicyRights, Port, PortOptions, Proxy, Rights,
+    AUTHORITY, Keys, ListenerParts, Listeners, Observed, Options, PolicyRights, Port, PortOptions, Proxy,
+    Rights,
 };
-use credbroker_server::{ReloadState, principal};
+use credbroker_runner::ProcessRunner;
+use credbroker_server::{Monitor, MonitorParts, ReloadState, WriteMetrics, principal};
 use credbroker_uds_server::{Keeper, Limits};
 use futures_util::FutureExt as _;
 use rustix::process::geteuid;
@@ -29,10 +35,10 @@ use tracing::info;
 
 use super::{
     NotifyState,
-    build::{Daemon, Drained, Essentials, GRACE, run, withdraw},
+    build::{Daemon, Drained, Essentials, GRACE, audit, end_records, run, withdraw},
     edges::Edges,
     reload::{Adopt, Adopted, Follower},
-    sockets::{Listening, OpenSocket, SocketSource, socket_options},
+    sockets::{Listening, OpenSocket, SocketSource, reach, serve_metrics, socket_options},
     systemd::{Inherited, notify},
 };
 
@@ -78,6 +84,7 @@ pub(super) struct ProxyParts {
     pub(super) providers: Box<dyn Fn() -> Arc<Providers> + Send + Sync>,
     /// The most connections.
     pub(super) connections: usize,
+    pub(super) audit: Audit,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) beat: Beat,
     pub(super) tasks: TaskTracker,
@@ -88,6 +95,7 @@ pub(super) struct ProxyParts {
 #[derive(Debug)]
 pub(super) struct RunningProxy {
     proxy: Arc<Proxy>,
+    counts: Arc<Proxied>,
     sockets: Vec<OpenSocket>,
 }
 
@@ -95,6 +103,12 @@ impl RunningProxy {
     /// Ends what is in progress without a loss.
     pub(super) async fn drain(&self) {
         self.proxy.drain().await;
+    }
+
+    /// Writes the metrics.
+    pub(super) fn metrics(&self) -> WriteMetrics {
+        let (proxy, counts) = (Arc::clone(&self.proxy), Arc::clone(&self.counts));
+        Box::new(move |to| counts.write(to, proxy.open_requests() as u64))
     }
 
     /// Those of the sockets that have names.
@@ -105,8 +119,8 @@ impl RunningProxy {
 
 /// Listens, and returns the tasks without which the proxy cannot go on. Must be called within a tokio runtime.
 pub(super) fn start(parts: ProxyParts) -> anyhow::Result<(RunningProxy, Essentials)> {
-    let ProxyParts { options, broker, policies, providers, connections, clock, beat, tasks, draining } =
-        parts;
+    let ProxyParts { options, broker, policies, providers, connections, audit, .. } = parts;
+    let ProxyParts { clock, beat, tasks, draining, .. } = parts;
     let ProxyOptions { section, directory, mut inherited } = options;
     let keys = section.tls.map(|_| Keys::open(&directory)).transpose()?;
     let rights = PolicyRights::new(
@@ -116,7 +130,9 @@ pub(super) fn start(parts: ProxyParts) -> anyhow::Result<(RunningProxy, Essentia
             providers().context(&id).ok().map(|context| Arc::clone(&context.user))
         }),
     );
-    let options = Options { clock: Arc::clone(&clock), ..Options::default() };
+    let counts = Arc::<Proxied>::default();
+    let records = Arc::new(Observed { audit, counts: Arc::clone(&counts) });
+    let options = Options { clock: Arc::clone(&clock), records, ..Options::default() };
     let proxy = Proxy::new(broker, Arc::clone(&rights) as Arc<dyn Rights>, options);
     let listeners = Listeners::new(ListenerParts {
         serve: Arc::clone(&proxy),
@@ -163,7 +179,7 @@ pub(super) fn start(parts: ProxyParts) -> anyhow::Result<(RunningProxy, Essentia
             essentials.push(("proxy's socket watcher", kept.boxed()));
         }
     }
-    Ok((RunningProxy { proxy, sockets: open }, essentials))
+    Ok((RunningProxy { proxy, counts, sockets: open }, essentials))
 }
 
 /// The first of `sockets` that is meant, by its name of systemd's and by its path.
@@ -232,6 +248,7 @@ fn serve_port(
 pub struct BoundProxy {
     running: RunningProxy,
     essentials: Essentials,
+    audit: Audit,
     reload: Arc<Notify>,
     tasks: TaskTracker,
     draining: CancellationToken,
@@ -249,6 +266,12 @@ pub fn build_proxy(
     edges: Edges,
 ) -> anyhow::Result<BoundProxy> {
     let (tasks, draining, beat) = (TaskTracker::new(), CancellationToken::new(), Beat::start());
+    let mut essentials = Essentials::new();
+    let ProxySection { audit: own, metrics, .. } = config.proxy.clone().unwrap_or_default();
+    let audit = match own {
+        Some(path) => audit(&AuditTo::File(path), "proxy.audit.file", &edges.clock, &mut essentials)?,
+        None => audit(&config.audit, "audit.file", &edges.clock, &mut essentials)?,
+    };
     let files = take(&mut config.files);
     let adopter = Arc::new(ProxyAdopter {
         policies: watch::Sender::new(Arc::new(Policy::new(take(&mut config.access)))),
@@ -263,12 +286,26 @@ pub fn build_proxy(
         policies: adopter.policies.subscribe(),
         providers: Box::new(move || known.providers()),
         connections: config.limits.connections.get(),
+        audit: audit.clone(),
         clock: Arc::clone(&edges.clock),
         beat,
         tasks: tasks.clone(),
         draining: draining.clone(),
     };
-    let (running, mut essentials) = start(parts)?;
+    let (running, of_proxy) = start(parts)?;
+    essentials.extend(of_proxy);
+    if let Some(address) = metrics {
+        let parts = MonitorParts::<ProcessRunner> {
+            broker: None,
+            proxy: Some(running.metrics()),
+            started: edges.clock.now().wall,
+            reach: reach(&address),
+            names: None,
+            tasks: tasks.clone(),
+            draining: draining.clone(),
+        };
+        essentials.push(("metrics server", serve_metrics(&address, Monitor::new(parts))?.boxed()));
+    }
     let log = edges.log.map(|log| ("log writer", async move { log.ended().await }.boxed()));
     essentials.extend(log);
     let reload = Arc::<Notify>::default();
@@ -280,7 +317,7 @@ pub fn build_proxy(
     if edges.service_manager.is_some() {
         notify(&NotifyState::Ready);
     }
-    Ok(BoundProxy { running, essentials, reload, tasks, draining })
+    Ok(BoundProxy { running, essentials, audit, reload, tasks, draining })
 }
 
 impl Daemon for BoundProxy {
@@ -299,6 +336,7 @@ impl Daemon for BoundProxy {
         self.tasks.close();
         self.running.drain().await;
         let drained = tokio::time::timeout(GRACE, self.tasks.wait()).await;
+        end_records(self.audit).await;
         drained.map_or(Drained::CutOff { left: self.tasks.len() }, |()| Drained::Whole)
     }
 }

@@ -156,8 +156,7 @@ pub(super) fn metrics_section(root: &Cursor<'_>, has_rules: bool) -> Option<Metr
     let fields = root::METRICS.read(root)?;
     let provider_names = metrics::PROVIDER_NAMES.read(&fields);
     let (at, text) = metrics::LISTEN.read(&fields)?;
-    let address = exposed(address(text), metrics::EXPOSURE.read(&fields).unwrap_or_default());
-    let address = address.map_err(|message| at.problem(message)).ok()?;
+    let address = metrics_address(&at, text, metrics::EXPOSURE.read(&fields))?;
     let warning = match address {
         MetricsAddress::Loopback(_) if has_rules => Some(
             "every user of the machine can connect, so with `access` rules the answers contain no provider names; set `providerNames: true`, or listen on a Unix socket",
@@ -171,6 +170,15 @@ pub(super) fn metrics_section(root: &Cursor<'_>, has_rules: bool) -> Option<Metr
         at.warning(warning);
     }
     Some(MetricsListen { address, provider_names })
+}
+
+/// The address in `text`, where it may be.
+pub(super) fn metrics_address(
+    at: &Cursor<'_>,
+    text: &str,
+    exposure: Option<Exposure>,
+) -> Option<MetricsAddress> {
+    exposed(address(text), exposure.unwrap_or_default()).map_err(|message| at.problem(message)).ok()
 }
 
 /// The address, if `exposure` allows it. The answers are neither encrypted nor only for peers with an identity, so an address
@@ -219,12 +227,15 @@ pub(super) fn audit_section(root: &Cursor<'_>, has_rules: bool, env: &Environmen
     let Some(fields) = root::AUDIT.read(root) else {
         return if has_rules { AuditTo::Log } else { AuditTo::Nowhere };
     };
-    let Some((at, text)) = audit::FILE.read(&fields) else { return AuditTo::Log };
+    audit::FILE.read(&fields).map_or(AuditTo::Log, |(at, text)| AuditTo::File(audit_file(&at, text, env)))
+}
+
+pub(super) fn audit_file(at: &Cursor<'_>, text: &str, env: &Environment) -> PathBuf {
     let path = expand(text, env);
     if !path.is_absolute() {
         at.problem("must be an absolute path");
     }
-    AuditTo::File(path)
+    path
 }
 
 #[cfg(test)]

@@ -7,10 +7,13 @@ use std::{
 };
 
 use super::{
-    endpoints::{Keys, Listen, refuse_duplicates},
+    endpoints::{Keys, Listen, MetricsAddress, audit_file, metrics_address, refuse_duplicates},
     file::expand,
     schema::Cursor,
-    table::{proxy as table, proxy_listen as listen, proxy_tls as tls, root},
+    table::{
+        proxy as table, proxy_audit as audit, proxy_listen as listen, proxy_metrics as metrics,
+        proxy_tls as tls, root,
+    },
 };
 use credbroker_plugin::Environment;
 
@@ -35,6 +38,10 @@ pub struct ProxySection {
     pub sockets: Vec<Listen>,
     /// The loopback port; `None`: there is none.
     pub tls: Option<ProxyTls>,
+    /// Where a separate proxy serves its metrics; `None`: nowhere.
+    pub metrics: Option<MetricsAddress>,
+    /// The audit file of a separate proxy; `None`: that of the broker.
+    pub audit: Option<PathBuf>,
 }
 
 /// `proxy.tls`: the loopback port.
@@ -63,7 +70,8 @@ impl Default for ProxyTls {
 
 impl Default for ProxySection {
     fn default() -> Self {
-        Self { directory: None, sockets: Vec::new(), tls: Some(ProxyTls::default()) }
+        let (directory, sockets, tls) = (None, Vec::new(), Some(ProxyTls::default()));
+        Self { directory, sockets, tls, metrics: None, audit: None }
     }
 }
 
@@ -108,7 +116,13 @@ pub(super) fn proxy(root: &Cursor<'_>, env: &Environment, others: &[Listen]) -> 
         Some(fields) => Some(proxy_tls(fields)?),
         None => sockets.is_empty().then(ProxyTls::default),
     };
-    Some(ProxySection { directory, sockets, tls })
+    let metrics = table::METRICS.read(&fields).and_then(|fields| {
+        let (at, text) = metrics::LISTEN.read(&fields)?;
+        metrics_address(&at, text, metrics::EXPOSURE.read(&fields))
+    });
+    let audit = table::AUDIT.read(&fields).and_then(|fields| audit::FILE.read(&fields));
+    let audit = audit.map(|(at, text)| audit_file(&at, text, env));
+    Some(ProxySection { directory, sockets, tls, metrics, audit })
 }
 
 fn proxy_tls(fields: &Cursor<'_>) -> Option<ProxyTls> {

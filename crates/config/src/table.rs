@@ -49,6 +49,12 @@ pub(super) enum PolicyType {
     Allowlist,
 }
 
+const METRICS_ADDRESS: Checked = Checked(
+    "`127.0.0.1:PORT`, `[::1]:PORT` or `unix:///PATH`; with `exposure: Pod`, `0.0.0.0:PORT` or `[::]:PORT`",
+    r"^(127\.[0-9.]+|0\.0\.0\.0|\[::1?\]):[0-9]+$|^unix:///.*[^/]",
+);
+const EXPOSURES: Enumeration<Exposure> = Enumeration(&[("Local", Exposure::Local), ("Pod", Exposure::Pod)]);
+
 sections! {
     root {
         API_VERSION: Enumeration<()>, Required = ("apiVersion", Enumeration(&[("credbroker.io/v1alpha1", ())]), Required("`apiVersion: credbroker.io/v1alpha1`"));
@@ -80,6 +86,8 @@ sections! {
         DIRECTORY: Checked, Optional = ("directory", Checked("absolute path", "^/|^~(/|$)"), Optional);
         LISTEN: MapOrMaps, Optional = ("listen", MapOrMaps(&proxy_listen::SECTION), Optional);
         TLS: Map, Optional = ("tls", &proxy_tls::SECTION, Optional);
+        METRICS: Map, Optional = ("metrics", &proxy_metrics::SECTION, Optional);
+        AUDIT: Map, Optional = ("audit", &proxy_audit::SECTION, Optional);
     }
 
     proxy_listen {
@@ -96,9 +104,18 @@ sections! {
         REQUIRE_UID: Boolean, Is<bool> = ("requireUid", Boolean, Is(true));
     }
 
+    proxy_metrics {
+        LISTEN: Checked, Required = ("listen", METRICS_ADDRESS, Required("`127.0.0.1:9466`, or `unix:///run/credbroker-proxy-metrics/http.sock`"));
+        EXPOSURE: Enumeration<Exposure>, Optional = ("exposure", EXPOSURES, Optional);
+    }
+
+    proxy_audit {
+        FILE: Checked, Required = ("file", Checked("absolute path", "^/|^~(/|$)"), Required("the path of a file"));
+    }
+
     metrics {
-        LISTEN: Checked, Required = ("listen", Checked("`127.0.0.1:PORT`, `[::1]:PORT` or `unix:///PATH`; with `exposure: Pod`, `0.0.0.0:PORT` or `[::]:PORT`", r"^(127\.[0-9.]+|0\.0\.0\.0|\[::1?\]):[0-9]+$|^unix:///.*[^/]"), Required("`127.0.0.1:9464`, or `unix:///run/credbroker-metrics/http.sock`"));
-        EXPOSURE: Enumeration<Exposure>, Optional = ("exposure", Enumeration(&[("Local", Exposure::Local), ("Pod", Exposure::Pod)]), Optional);
+        LISTEN: Checked, Required = ("listen", METRICS_ADDRESS, Required("`127.0.0.1:9464`, or `unix:///run/credbroker-metrics/http.sock`"));
+        EXPOSURE: Enumeration<Exposure>, Optional = ("exposure", EXPOSURES, Optional);
         PROVIDER_NAMES: Boolean, Optional = ("providerNames", Boolean, Optional);
     }
 

@@ -128,6 +128,11 @@ impl Proxy {
         Ok(self.rights.rule(caller, &target))
     }
 
+    /// Records a request that a listener has refused.
+    pub(crate) fn refused(&self, caller: &Arc<Caller>, refused: &Refused) {
+        Pending::new(audit_id(), caller, &self.records, &self.clock).refused(refused);
+    }
+
     /// How many requests are open.
     pub fn open_requests(&self) -> usize {
         self.exchanges.count()

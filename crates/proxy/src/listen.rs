@@ -58,6 +58,9 @@ pub trait Serve: Send + Sync + 'static {
         target: &TargetName,
     ) -> impl Future<Output = Result<Option<Arc<str>>, Refused>> + Send;
 
+    /// Records a request of `caller` that a listener has refused itself.
+    fn refused(&self, caller: Arc<Caller>, refused: &Refused);
+
     /// The targets that `caller` may use: the name of each, and the path that its requests begin with.
     fn targets(&self, caller: &Caller) -> Vec<(String, String)>;
 }
@@ -75,6 +78,10 @@ impl Serve for Proxy {
 
     async fn rule(&self, caller: &Caller, target: &TargetName) -> Result<Option<Arc<str>>, Refused> {
         Self::rule(self, caller, target).await
+    }
+
+    fn refused(&self, caller: Arc<Caller>, refused: &Refused) {
+        Self::refused(self, &caller, refused);
     }
 
     fn targets(&self, caller: &Caller) -> Vec<(String, String)> {
@@ -225,10 +232,17 @@ impl<S: Serve> Listeners<S> {
             ..Principal::default()
         }
     }
+
+    /// Records a refusal of the port or of its socket for handles.
+    fn refused_at_port(&self, port: &Port, uid: Option<u32>, why: &Refused) {
+        let unknown = || Principal { listener: Arc::clone(&port.name), ..Principal::default() };
+        let principal = uid.map_or_else(unknown, |uid| self.at_port(port, uid));
+        self.parts.serve.refused(Arc::new(Caller { principal, pid: None, rule: None }), why);
+    }
 }
 
 /// The answer that a listener gives itself.
-fn refused<S: Serve>(refused: Refused) -> Answer<S> {
+fn refusal<S: Serve>(refused: Refused) -> Answer<S> {
     refused.into_response::<Whole<Bytes>>().map(Either::Left)
 }
 

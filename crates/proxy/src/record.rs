@@ -91,7 +91,7 @@ impl RequestRecord {
     fn outcome(&self) -> RequestOutcome {
         match (self.reason, self.status) {
             (None, Some(_)) => RequestOutcome::Allowed,
-            (Some(_), Some(403)) => RequestOutcome::Denied,
+            (Some(_), Some(401 | 403 | 421)) => RequestOutcome::Denied,
             _ => RequestOutcome::Failed,
         }
     }

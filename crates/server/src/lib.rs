@@ -26,6 +26,6 @@ pub use audit_record::record_runs;
 pub use broker::{Broker, ReloadState};
 pub use clusters::Clusters;
 pub use gate::{Gate, principal};
-pub use monitor::{Monitor, MonitorListener, Reach};
+pub use monitor::{Monitor, MonitorListener, MonitorParts, Reach, WriteMetrics};
 pub use preencoded::encode;
 pub use status::remedy;

@@ -48,19 +48,18 @@ fn result(status: &Status) -> &'static str {
     name.and_then(Reason::from_name).map(Reason::name).or_else(code).unwrap_or("UNKNOWN")
 }
 
-/// All metrics of `broker`, or those without the names of providers.
-pub(super) async fn exposition<R: PluginRunner>(broker: &Broker<R>, with_names: bool) -> String {
+/// Writes all metrics of `broker`, or those without the names of providers.
+pub(super) async fn write<R: PluginRunner>(broker: &Broker<R>, with_names: bool, to: &mut Exposition) {
     let (checks, summaries) = broker.provider_checks(None).await;
     let (metrics, configuration) = (&broker.metrics, Arc::clone(&broker.configuration.borrow()));
     let certificates = summaries.values().filter_map(|summary| summary.certificate);
-    let mut to = Exposition::default();
-    metrics.calls.write(&mut to, until(certificates.min(), SystemClock.now().wall));
+    metrics.calls.write(to, until(certificates.min(), SystemClock.now().wall));
     // A provider that a reload removed leaves no series.
     metrics.providers.retain(|name| checks.contains_key(name) || summaries.contains_key(name));
     if with_names {
-        metrics.providers.write(&mut to);
+        metrics.providers.write(to);
     }
-    metrics.requests.write(&mut to);
+    metrics.requests.write(to);
     if with_names {
         let summaries = || summaries.iter().map(|(name, summary)| (&**name, summary));
         let credentials = summaries().flat_map(|(name, summary)| {
@@ -85,11 +84,14 @@ pub(super) async fn exposition<R: PluginRunner>(broker: &Broker<R>, with_names: 
         }
         to.one(&families::PROFILES, number(fleet.list(None).len() as u64));
     }
-    to.one(&families::START, timestamp(broker.started));
+}
+
+/// Writes the metrics that every process has.
+pub(super) fn write_own(started: SystemTime, to: &mut Exposition) {
+    to.one(&families::START, timestamp(started));
     let commit = option_env!("CREDBROKER_COMMIT").unwrap_or_default();
     to.numbers(&families::BUILD, [([env!("CARGO_PKG_VERSION"), commit], 1)]);
-    write_process(&mut to);
-    to.into_text()
+    write_process(to);
 }
 
 fn number(value: impl Into<u64>) -> ConstGauge<u64> {

@@ -4,7 +4,13 @@
 
 mod connections;
 
-use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    net::IpAddr,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use bytes::Bytes;
 use credbroker_proto::Reason;
@@ -26,7 +32,11 @@ use tokio::{
 use tokio_util::{either::Either, sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
 
-use super::{broker::Broker, health::Checks, metrics::exposition};
+use super::{
+    broker::Broker,
+    health::Checks,
+    metrics::{write as write_broker, write_own},
+};
 use connections::{Connections, Limits};
 use credbroker_observe::metrics::Exposition;
 use credbroker_runner::PluginRunner;
@@ -74,38 +84,77 @@ impl Reach {
     }
 }
 
-/// Answers over HTTP.
-#[derive(Debug)]
-pub struct Monitor<R> {
-    broker: Arc<Broker<R>>,
-    reach: Reach,
+/// Writes metrics of a part that this crate does not know.
+pub type WriteMetrics = Box<dyn Fn(&mut Exposition) + Send + Sync>;
+
+/// What a monitor answers about, and to whom.
+#[expect(missing_debug_implementations, reason = "a function has none")]
+pub struct MonitorParts<R> {
+    /// The broker of the process. `None`: the process is a proxy.
+    pub broker: Option<Arc<Broker<R>>>,
+    /// The proxy of the process.
+    pub proxy: Option<WriteMetrics>,
+    /// When the process started.
+    pub started: SystemTime,
+    /// Who can connect.
+    pub reach: Reach,
     /// Whether answers have the names of providers; `None`: it depends on who can connect.
-    names: Option<bool>,
+    pub names: Option<bool>,
+    /// Has a task for each connection.
+    pub tasks: TaskTracker,
+    /// Cancelled to end.
+    pub draining: CancellationToken,
+}
+
+/// Answers over HTTP.
+#[expect(missing_debug_implementations, reason = "its parts have none")]
+pub struct Monitor<R> {
+    parts: MonitorParts<R>,
     connections: Connections,
-    tasks: TaskTracker,
-    draining: CancellationToken,
 }
 
 impl<R: PluginRunner> Monitor<R> {
-    /// A monitor of `broker` that does not listen yet, and shows `names` of providers as configured.
-    pub fn new(
-        broker: Arc<Broker<R>>,
-        reach: Reach,
-        names: Option<bool>,
-        tasks: TaskTracker,
-        draining: CancellationToken,
-    ) -> Self {
-        let connections = Connections::new(reach.limits());
-        Self { broker, reach, names, connections, tasks, draining }
+    /// A monitor that does not listen yet.
+    pub fn new(parts: MonitorParts<R>) -> Self {
+        let connections = Connections::new(parts.reach.limits());
+        Self { parts, connections }
     }
 
     fn names_providers(&self) -> bool {
-        self.names.unwrap_or_else(|| self.reach.names_providers(self.broker.policies.borrow().has_rules()))
+        let MonitorParts { broker, reach, names, .. } = &self.parts;
+        let has_rules = || broker.as_ref().is_some_and(|broker| broker.policies.borrow().has_rules());
+        names.unwrap_or_else(|| reach.names_providers(has_rules()))
+    }
+
+    async fn exposition(&self) -> String {
+        let MonitorParts { broker, proxy, started, .. } = &self.parts;
+        let mut to = Exposition::default();
+        if let Some(broker) = broker {
+            write_broker(broker, self.names_providers(), &mut to).await;
+        }
+        if let Some(write) = proxy {
+            write(&mut to);
+        }
+        write_own(*started, &mut to);
+        to.into_text()
+    }
+
+    async fn checks(&self) -> Checks {
+        match &self.parts.broker {
+            Some(broker) => broker.checks().await,
+            None => Checks { parts: vec![("proxy", None)], providers: BTreeMap::new() },
+        }
+    }
+
+    /// Why a provider is not ready. The outer `None`: there is none of this name.
+    async fn provider_check(&self, name: &str) -> Option<Option<Reason>> {
+        let (checks, _) = self.parts.broker.as_ref()?.provider_checks(Some(name)).await;
+        checks.get(name).copied()
     }
 
     /// Accepts connections until the broker drains.
     pub async fn run(self: Arc<Self>, listener: MonitorListener) {
-        let draining = self.draining.clone();
+        let draining = self.parts.draining.clone();
         let accepting = async {
             loop {
                 let accepted = match &listener {
@@ -131,7 +180,7 @@ impl<R: PluginRunner> Monitor<R> {
             return debug!("a connection to the metrics was closed: all other connections are in use");
         };
         let monitor = Arc::clone(self);
-        self.tasks.spawn(async move {
+        self.parts.tasks.spawn(async move {
             let (monitor, connection) = (&monitor, &connection);
             let answered = |request: Request<Incoming>| async move {
                 connection.answer(answer(monitor, &request)).await
@@ -160,7 +209,7 @@ async fn serve<A: Future<Output = Response<Full<Bytes>>>>(
 }
 
 async fn answer<R: PluginRunner, B>(monitor: &Monitor<R>, request: &Request<B>) -> Response<Full<Bytes>> {
-    if let Some(refusal) = foreign_host(monitor.reach, request.headers()) {
+    if let Some(refusal) = foreign_host(monitor.parts.reach, request.headers()) {
         return plain(StatusCode::FORBIDDEN, refusal);
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
@@ -168,29 +217,24 @@ async fn answer<R: PluginRunner, B>(monitor: &Monitor<R>, request: &Request<B>) 
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return response;
     }
-    let (broker, with_names) = (&monitor.broker, monitor.names_providers());
+    let with_names = monitor.names_providers();
     match request.uri().path() {
-        "/metrics" => {
-            response(StatusCode::OK, Exposition::CONTENT_TYPE, exposition(broker, with_names).await)
-        }
+        "/metrics" => response(StatusCode::OK, Exposition::CONTENT_TYPE, monitor.exposition().await),
         // Says that the runtime works. Plugins, issuers and the hub have no part in it.
         "/livez" => plain(StatusCode::OK, "ok\n"),
         "/readyz" => {
             let query = request.uri().query().filter(|_| with_names).unwrap_or_default();
-            let mut checks = broker.checks().await;
+            let mut checks = monitor.checks().await;
             if !with_names {
                 checks.merge_providers();
             }
             report(checks.is_ready(&excluded(query)), &shown(&checks))
         }
         path => match path.strip_prefix("/readyz/").map(decoded) {
-            Some(name) => {
-                let (checks, _) = broker.provider_checks(Some(&name)).await;
-                match checks.get(name.as_str()).filter(|_| with_names) {
-                    Some(reason) => report(reason.is_none(), &check(*reason)),
-                    None => plain(StatusCode::NOT_FOUND, "no such provider\n"),
-                }
-            }
+            Some(name) => match monitor.provider_check(&name).await.filter(|_| with_names) {
+                Some(reason) => report(reason.is_none(), &check(reason)),
+                None => plain(StatusCode::NOT_FOUND, "no such provider\n"),
+            },
             None => plain(StatusCode::NOT_FOUND, "try /metrics, /livez, /readyz or /readyz/PROVIDER\n"),
         },
     }

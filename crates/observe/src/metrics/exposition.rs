@@ -163,6 +163,14 @@ pub mod families {
             "When the hub last became readable or unreadable, in seconds since 1970. Absent if no ClusterProfiles are configured.";
         PROFILES = Gauge "credbroker_cluster_profiles" []
             "Known ClusterProfiles. Absent if no ClusterProfiles are configured.";
+        PROXY_REQUESTS = Counter "credbroker_proxy_requests_total" ["verb", "code"]
+            "Requests that the proxy answered, by verb and status. The code 0 means that the client disconnected first. Absent without a proxy.";
+        PROXY_TIME = Histogram "credbroker_proxy_request_duration_seconds" []
+            "Seconds from a request to the end of its answer, without watches and other requests that last. Absent without a proxy.";
+        PROXY_BYTES = Counter "credbroker_proxy_bytes_total" ["direction"]
+            "Bytes of bodies and of upgraded connections, from clients (up) and to clients (down). Absent without a proxy.";
+        PROXY_OPEN = Gauge "credbroker_proxy_open_requests" []
+            "Open requests of the proxy, including watches and upgraded connections. Absent without a proxy.";
         START = Gauge "credbroker_start_time_seconds" []
             "When the broker started, in seconds since 1970.";
         BUILD = Gauge "credbroker_build_info" ["version", "commit"]

@@ -22,7 +22,7 @@ pub use exposition::{
     families::{self, FAMILIES},
 };
 pub use process::write_process;
-pub use proxied::{PROXY_FAMILIES, Proxied};
+pub use proxied::Proxied;
 pub use requests::{Requests, Rpc};
 pub use runs::{CallStatus, Calls, ProviderMetrics, ProviderTable, RunOutcome, RunReason};
 

@@ -1,43 +1,18 @@
 //! Requests that the proxy forwards.
 
-use std::{sync::atomic::AtomicU64, sync::atomic::Ordering, time::Duration};
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
 
 use super::{
     counter::{Counts, Histogram, add_one, all},
-    exposition::{ConstGauge, Exposition, Family, MetricType},
+    exposition::{ConstGauge, Exposition, families},
 };
 
 /// The verbs of requests that are counted under their names.
 const VERBS: [&str; 9] =
     ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "connect"];
-
-/// Requests, by verb and status, with a label for each. A proxy that is a process of its own has no other metrics.
-pub static PROXY_FAMILIES: [&Family; 4] = [&REQUESTS, &TIME, &BYTES, &OPEN];
-
-static REQUESTS: Family = Family {
-    name: "credbroker_proxy_requests_total",
-    kind: MetricType::Counter,
-    labels: &["verb", "code"],
-    help: "Requests that the proxy has answered, by verb and status. Code 0: the client went away before.",
-};
-static TIME: Family = Family {
-    name: "credbroker_proxy_request_duration_seconds",
-    kind: MetricType::Histogram,
-    labels: &[],
-    help: "Seconds from a request to the end of its answer, without watches and other requests that last.",
-};
-static BYTES: Family = Family {
-    name: "credbroker_proxy_bytes_total",
-    kind: MetricType::Counter,
-    labels: &["direction"],
-    help: "Bytes of bodies and of upgraded connections, from clients (up) and to clients (down).",
-};
-static OPEN: Family = Family {
-    name: "credbroker_proxy_open_requests",
-    kind: MetricType::Gauge,
-    labels: &[],
-    help: "Requests that are open, among them watches and upgraded connections.",
-};
 
 /// The counts of one proxy.
 #[derive(Debug, Default)]
@@ -64,11 +39,14 @@ impl Proxied {
     pub fn write(&self, to: &mut Exposition, open: u64) {
         let requests = all(&self.requests).map(|((verb, code), count)| (verb, code.to_string(), count));
         let requests: Vec<_> = requests.collect();
-        to.numbers(&REQUESTS, requests.iter().map(|(verb, code, count)| ([*verb, code], *count)));
-        to.one(&TIME, self.time.observed(0));
+        to.numbers(
+            &families::PROXY_REQUESTS,
+            requests.iter().map(|(verb, code, count)| ([*verb, code], *count)),
+        );
+        to.one(&families::PROXY_TIME, self.time.observed(0));
         let bytes = [("up", &self.up), ("down", &self.down)];
-        to.numbers(&BYTES, bytes.map(|(way, count)| ([way], count.load(Ordering::Relaxed))));
-        to.one(&OPEN, ConstGauge::new(open));
+        to.numbers(&families::PROXY_BYTES, bytes.map(|(way, count)| ([way], count.load(Ordering::Relaxed))));
+        to.one(&families::PROXY_OPEN, ConstGauge::new(open));
     }
 }
 
@@ -96,6 +74,5 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }
-        assert!(PROXY_FAMILIES.iter().all(|family| text.contains(&format!("# TYPE {} ", family.name))));
     }
 }

@@ -40,7 +40,10 @@ impl<S: Serve> Handler<S> for Handles<S> {
     async fn handle(&self, request: Request<Incoming>) -> Answer<S> {
         let (code, text) = match self.issue(&request).await {
             Ok(issued) => (StatusCode::OK, issued),
-            Err(Refused { code, message, .. }) => (code, message),
+            Err(why) => {
+                self.listeners.refused_at_port(&self.port, self.uid, &why);
+                (why.code, why.message)
+            }
         };
         // Text, so that a small client needs no parser.
         let mut response = Response::new(Either::Left(Whole::from(text)));

@@ -13,7 +13,7 @@ use tracing::debug;
 use super::{
     Answer, Listeners, Port, Serve,
     connection::{Handler, serve},
-    is_loopback, refused,
+    is_loopback, refusal,
     watched::Progress,
 };
 use crate::{
@@ -84,7 +84,8 @@ impl<S: Serve> Handler<S> for Connection<S> {
             Ok(caller) => caller,
             Err(why) => {
                 debug!(owner = ?self.owner, code = why.code.as_u16(), why = why.message, "a request was refused");
-                return refused::<S>(why);
+                self.listeners.refused_at_port(&self.port, self.owner.as_ref().ok().copied(), &why);
+                return refusal::<S>(why);
             }
         };
         Arc::clone(&self.listeners.parts.serve).answer(Arc::new(caller), request).await.map(Either::Right)

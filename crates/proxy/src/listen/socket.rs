@@ -13,7 +13,7 @@ use tracing::debug;
 use super::{
     Answer, Listeners, Serve,
     connection::{Handler, serve},
-    refused,
+    refusal,
     watched::Progress,
 };
 use crate::{caller::Caller, headers::Site};
@@ -48,7 +48,8 @@ struct Socket<S> {
 impl<S: Serve> Handler<S> for Socket<S> {
     async fn handle(&self, request: Request<Incoming>) -> Answer<S> {
         if let Err(why) = SITE.check(request.method(), request.uri(), request.headers()) {
-            return refused::<S>(why);
+            self.serve.refused(Arc::clone(&self.caller), &why);
+            return refusal::<S>(why);
         }
         if request.method() == Method::GET && request.uri().path() == "/" {
             return self.list().map(Either::Left);

@@ -1,6 +1,6 @@
 //! Raw bytes to listeners whose requests a stub answers.
 
-use std::io;
+use std::{io, sync::Mutex};
 
 use credbroker_observe::clock::SystemClock;
 use credbroker_test_support::private_directory;
@@ -28,7 +28,10 @@ const TARGET: &str = "/clusters/fleet/prod";
 const LATER: u64 = 4_000_000_000;
 
 /// Says who calls, or echoes what comes through a tunnel. The only target that exists is [`TARGET`].
-struct Stub(TaskTracker);
+struct Stub(TaskTracker, Mutex<Vec<Refusal>>);
+
+/// The code, the listener and the uid of a refusal.
+type Refusal = (u16, String, Option<u32>);
 
 impl Serve for Stub {
     type Body = Whole<Bytes>;
@@ -60,6 +63,11 @@ impl Serve for Stub {
 
     async fn rule(&self, _: &Caller, target: &TargetName) -> Result<Option<Arc<str>>, Refused> {
         if target.to_string() == TARGET { Ok(Some("agents".into())) } else { Err(Refused::target()) }
+    }
+
+    fn refused(&self, caller: Arc<Caller>, refused: &Refused) {
+        let Principal { uid, listener, .. } = &caller.principal;
+        self.1.lock().unwrap().push((refused.code.as_u16(), listener.to_string(), *uid));
     }
 
     fn targets(&self, _: &Caller) -> Vec<(String, String)> {
@@ -97,7 +105,7 @@ impl Test {
     fn with(change: impl FnOnce(&mut Port)) -> Self {
         let (directory, tasks) = (private_directory(), TaskTracker::new());
         let listeners = Listeners::new(ListenerParts {
-            serve: Arc::new(Stub(tasks.clone())),
+            serve: Arc::new(Stub(tasks.clone(), Mutex::default())),
             identify: principal,
             limits: Limits { connections: 8, bytes: 4 << 20, runs: 1 },
             clock: Arc::new(SystemClock),
