@@ -2,12 +2,17 @@
 
 use std::{
     ffi::OsStr,
-    io::{self, Read as _, Write as _},
+    io,
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     sync::Arc,
     thread::sleep,
     time::{Duration, UNIX_EPOCH},
+};
+
+use rustix::{
+    buffer::spare_capacity,
+    io::{Errno, read, write},
 };
 
 use crate::{
@@ -25,7 +30,10 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// How long an answer is waited for by default.
 const ANSWER: Duration = Duration::from_secs(15);
 /// More than any answer has.
-const MOST: u64 = 1 << 20;
+const MOST: usize = 1 << 20;
+const READ: usize = 4 * 1024;
+/// The end of the head of an answer.
+const END: &[u8] = b"\r\n\r\n";
 
 /// Why there is no answer of the proxy.
 #[derive(Debug, thiserror::Error)]
@@ -96,35 +104,46 @@ pub fn proxy_socket(
 ///
 /// The proxy does not answer, or with an error.
 pub fn ask_proxy(socket: &Path, method: &str, path: &str, limit: Duration) -> Result<String, ProxyError> {
-    let unreachable = |error| ProxyError::Unreachable(socket.to_owned(), error);
-    let answer = exchange(socket, method, path, limit).map_err(unreachable)?;
-    let parts = || -> Option<(u16, &str)> {
-        let (head, body) = answer.split_once("\r\n\r\n")?;
-        Some((head.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?, body))
+    let answer = exchange(socket, method, path, limit)
+        .map_err(|error| ProxyError::Unreachable(socket.to_owned(), error))?;
+    let parts = || -> Option<(u16, String)> {
+        let digits = answer.strip_prefix(b"HTTP/1.1 ")?.get(..3)?;
+        let code = digits.iter().fold(0, |code, digit| code * 10 + u16::from(digit.wrapping_sub(b'0')));
+        let head = answer.windows(END.len()).position(|bytes| bytes == END)?;
+        Some((code, String::from_utf8(answer.get(head + END.len()..)?.to_vec()).ok()?))
     };
     match parts().ok_or_else(|| ProxyError::Foreign(socket.to_owned()))? {
-        (200, body) => Ok(body.to_owned()),
-        (code, message) => Err(ProxyError::Refused { code, message: message.to_owned() }),
+        (200, body) => Ok(body),
+        (code, message) => Err(ProxyError::Refused { code, message }),
     }
 }
 
-fn exchange(socket: &Path, method: &str, path: &str, limit: Duration) -> io::Result<String> {
-    let mut stream = connect(socket)?;
+/// The answer, whole. A read and a write of the system alone, because the shim is small.
+fn exchange(socket: &Path, method: &str, path: &str, limit: Duration) -> io::Result<Vec<u8>> {
+    let stream = connect(socket)?;
     stream.set_read_timeout(Some(limit))?;
-    let request = [method, " ", path, " HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"];
-    stream.write_all(request.concat().as_bytes())?;
+    let request = [method, " ", path, " HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"].concat();
+    // A new socket takes a request whole.
+    write(&stream, request.as_bytes())?;
     let mut answer = Vec::new();
-    stream.take(MOST).read_to_end(&mut answer)?;
-    String::from_utf8(answer).map_err(|_not_text| io::ErrorKind::InvalidData.into())
+    while answer.len() < MOST {
+        answer.reserve(READ);
+        match read(&stream, spare_capacity(&mut answer)) {
+            Ok(0) => break,
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(answer)
 }
 
 fn connect(socket: &Path) -> io::Result<UnixStream> {
-    let mut waited = Duration::ZERO;
+    let mut left = START.as_millis() / PAUSE.as_millis();
     loop {
         match UnixStream::connect(socket) {
-            Err(error) if waited < START && may_be_starting(error.kind()) => {
+            Err(error) if left > 0 && may_be_starting(error.kind()) => {
+                left -= 1;
                 sleep(PAUSE);
-                waited += PAUSE;
             }
             connected => return connected,
         }

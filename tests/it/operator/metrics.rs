@@ -120,9 +120,13 @@ fn declared(text: &str) {
         [
             &"credbroker_cluster_profiles",
             &"credbroker_hub_last_change_timestamp_seconds",
-            &"credbroker_hub_up"
+            &"credbroker_hub_up",
+            &"credbroker_proxy_bytes_total",
+            &"credbroker_proxy_open_requests",
+            &"credbroker_proxy_request_duration_seconds",
+            &"credbroker_proxy_requests_total",
         ],
-        "only with a hub"
+        "only with a hub or a proxy"
     );
 }
 

@@ -55,10 +55,17 @@ fn a_separate_proxy_is_a_client_of_the_broker_and_a_restart_keeps_handles_valid(
     let token = setting.token(&target);
     let url = |base: &str| format!("{base}{target}{PODS}");
     assert_eq!(setting.at_port(&AS_USER, &url(&base), &token, &[]), "200", "{}", log(&setting));
+    let list = "credbroker_proxy_requests_total{verb=\"list\",code=\"200\"}";
+    assert_eq!(setting.metric("proxy-metrics.sock", list).as_deref(), Some("1"));
+    assert_eq!(setting.metric("metrics.sock", list), None);
     let authority = fs::read(setting.authority()).unwrap();
     assert_eq!(proxy.stop(), Some(0), "{}", log(&setting));
     assert!(log(&setting).contains("drained"), "{}", log(&setting));
     assert!(!setting.socket().exists());
+    assert_eq!(
+        (setting.records("proxy-audit"), setting.records("audit")),
+        (vec![(200, String::new())], vec![])
+    );
     let _second = Apart::start(&setting);
     let base = Setting::url(|| log(&setting));
     assert_eq!(setting.at_port(&AS_USER, &url(&base), &token, &[]), "200", "{}", log(&setting));

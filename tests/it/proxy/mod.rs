@@ -62,6 +62,37 @@ fn a_handle_works_for_its_user_and_is_of_no_use_when_it_is_stolen() {
 }
 
 #[test]
+fn requests_and_refusals_are_in_the_audit_file_and_in_the_metrics() {
+    if !can_run(&["setpriv", "curl"]) {
+        return;
+    }
+    let setting = Setting::start();
+    let (target, base) = (setting.target(), Setting::url(|| setting.broker.log()));
+    let (token, url) = (setting.token(&target), format!("{base}{target}{PODS}"));
+    assert_eq!(setting.at_port(&AS_USER, &url, &token, &[]), "200");
+    assert_eq!(setting.at_port(&AS_USER, &url, "another", &[]), "401");
+    assert_eq!(setting.at_port(&AS_USER, &url, &token, &["-H", "Host: evil.example"]), "421");
+    assert_eq!(setting.at_socket(&AS_OTHER, &format!("{target}{PODS}")), "403");
+    let expected = [(200, ""), (401, "Unauthorized"), (421, "MisdirectedRequest"), (403, "Forbidden")];
+    let expected = expected.map(|(code, reason)| (code, reason.to_owned()));
+    until(|| (setting.records("audit") == expected).then_some(()));
+    let count = |code: u16, verb: &str| {
+        let series = format!("credbroker_proxy_requests_total{{verb=\"{verb}\",code=\"{code}\"}}");
+        setting.metric("metrics.sock", &series)
+    };
+    let counts = [count(200, "list"), count(401, "other"), count(421, "other"), count(403, "other")];
+    assert_eq!(counts, [const { Some("1") }; 4].map(|one| one.map(str::to_owned)));
+
+    // What one user makes is bounded.
+    for _ in 0..200 {
+        setting.at_socket(&AS_OTHER, &format!("{target}{PODS}"));
+    }
+    until(|| (count(403, "other")? == "201").then_some(()));
+    let refused = setting.records("audit").len() - 3;
+    assert!(refused < 201, "{refused} records of 201 refusals");
+}
+
+#[test]
 fn clients_that_close_at_once_and_those_with_mapped_addresses() {
     if !can_run(&["setpriv", "curl"]) {
         return;

@@ -74,6 +74,25 @@ impl Setting {
         Self { server, directory, broker, config }
     }
 
+    /// The code and the reason of each record of a request in the audit file `name`.
+    pub(crate) fn records(&self, name: &str) -> Vec<(u64, String)> {
+        let text = fs::read_to_string(self.directory.path().join(name)).unwrap_or_default();
+        assert!(!text.contains("c4n4ry"), "{text}");
+        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let requests = lines.filter(|line| line["kind"] == "request");
+        let field = |line: &Value| line["reason"].as_str().unwrap_or_default().to_owned();
+        requests.map(|line| (line["status"].as_u64().unwrap(), field(&line))).collect()
+    }
+
+    /// The sample of this series at the socket `name`.
+    pub(crate) fn metric(&self, name: &str, series: &str) -> Option<String> {
+        let socket = self.directory.path().join(name);
+        let output = curl(&["env"], &["--unix-socket", text(&socket), "http://localhost/metrics"]);
+        let page = String::from_utf8_lossy(&output.stdout).into_owned();
+        let sample = page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        sample.map(str::to_owned)
+    }
+
     /// Other verbs for the user.
     pub(crate) fn allow(&self, verbs: &[&str]) {
         private_file(&self.config, &sections(self.directory.path(), &rules(verbs)).to_string());
@@ -144,10 +163,14 @@ fn sections(directory: &Path, rules: &Value) -> Value {
     json!({
         "apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig",
         "listen": {"mode": "0666"}, "kubeconfigs": [directory.join("kubeconfig")], "access": rules,
+        "audit": {"file": directory.join("audit")},
+        "metrics": {"listen": format!("unix://{}", text(&directory.join("metrics.sock")))},
         "proxy": {
             "directory": directory.join("proxy"),
             "listen": {"socket": directory.join("sandbox/proxy.sock"), "mode": "0666"},
             "tls": {"listen": "127.0.0.1:0"},
+            "audit": {"file": directory.join("proxy-audit")},
+            "metrics": {"listen": format!("unix://{}", text(&directory.join("proxy-metrics.sock")))},
         },
     })
 }

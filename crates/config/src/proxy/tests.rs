@@ -29,6 +29,16 @@ fn there_is_a_loopback_port_unless_only_sockets_are_configured() {
 }
 
 #[test]
+fn a_separate_proxy_has_its_own_metrics_and_audit_file() {
+    let both = section("{metrics: {listen: \"127.0.0.1:9\"}, audit: {file: /a/b}}");
+    assert_eq!(both.metrics, Some(MetricsAddress::Loopback("127.0.0.1:9".parse().unwrap())));
+    assert_eq!(both.audit.as_deref(), Some("/a/b".as_ref()));
+    let problems = home("{metrics: {listen: \"0.0.0.0:9\"}, audit: {file: b}}").problems();
+    assert!(problems.contains("proxy.metrics.listen: must not be an address that other hosts"), "{problems}");
+    assert!(problems.contains("proxy.audit.file: must be an absolute path"), "{problems}");
+}
+
+#[test]
 fn only_addresses_that_the_certificate_names_are_valid() {
     for text in ["127.0.0.1:9465", "127.0.0.1:0", "[::1]:1"] {
         assert!(loopback(text).is_some(), "{text}");

@@ -358,7 +358,7 @@ fn least() -> (Value, Vec<(String, &'static Section)>) {
         "{HEAD}kubeconfigs: [~/.kube/config]\n\
          credentialPluginPolicy: Allowlist\ncredentialPluginAllowlist: [{{command: x}}]\n\
          access: [{{name: r, peers: {{uids: [0], gids: [0]}}, allow: {{providers: [gke], clusterProfiles: [a/b], verbs: [get]}}}}]\n\
-         audit: {{}}\nlisten: {{}}\nproxy: {{listen: {{}}, tls: {{}}}}\nlimits: {{}}\nmetrics: {{listen: \"127.0.0.1:1\"}}\nissuers: [{{name: gke}}]\nclusterProfiles: {{kubeconfig: InCluster, prewarm: [{{}}]}}\n\
+         audit: {{}}\nlisten: {{}}\nproxy: {{listen: {{}}, tls: {{}}, metrics: {{listen: \"127.0.0.1:2\"}}, audit: {{file: /a}}}}\nlimits: {{}}\nmetrics: {{listen: \"127.0.0.1:1\"}}\nissuers: [{{name: gke}}]\nclusterProfiles: {{kubeconfig: InCluster, prewarm: [{{}}]}}\n\
          providers:\n- name: gke\n  execConfig:\n    apiVersion: client.authentication.k8s.io/v1\n    command: x\n    \
          interactiveMode: Never\n    env: [{{name: A}}]\n"
     ));

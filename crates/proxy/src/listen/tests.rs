@@ -278,6 +278,20 @@ async fn a_connection_that_is_closed_gets_no_answer() {
 }
 
 #[tokio::test]
+async fn what_a_listener_refuses_is_recorded_with_the_user_of_the_connection() {
+    let test = Test::start();
+    test.at_port("").await;
+    test.with_handle(&test.handle(own() + 1, Some("agents"), TARGET, LATER)).await;
+    test.at_socket("s", &format!("GET {TARGET}/api HTTP/1.1\r\nhost: evil.example\r\n\r\n")).await;
+    test.at_socket("h", "POST /clusters/fleet/x HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
+    assert_eq!(code(&test.with_handle(&test.own_handle()).await), "200");
+    let uid = Some(own());
+    let expected = [(401, "tls", uid), (403, "tls", uid), (421, "proxy", uid), (403, "tls", uid)];
+    let expected = expected.map(|(code, listener, uid)| (code, listener.to_owned(), uid));
+    assert_eq!(*test.listeners.parts.serve.1.lock().unwrap(), expected);
+}
+
+#[tokio::test]
 async fn root_has_the_rights_of_no_owner_at_the_port() {
     let test = Test::with(|port| port.owner = |_, _| Ok(0));
     let answer = test.with_handle(&test.handle(0, Some("agents"), TARGET, LATER)).await;
