@@ -160,7 +160,7 @@ impl ClusterQuery {
 }
 
 /// The fleet may change between two pages; if a cluster is in both, its later state counts.
-fn sorted(mut list: ClusterList) -> ClusterList {
+pub(super) fn sorted(mut list: ClusterList) -> ClusterList {
     let clusters = list.clusters.into_iter().map(|cluster| (cluster.profile.clone(), cluster));
     list.clusters = clusters.collect::<BTreeMap<_, _>>().into_values().collect();
     list

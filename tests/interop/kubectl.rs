@@ -93,7 +93,7 @@ fn api_versions() -> &'static [&'static str] {
     if minor_version() >= 22 { &[V1, V1BETA1] } else { &[V1BETA1] }
 }
 
-fn minor_version() -> u32 {
+pub(crate) fn minor_version() -> u32 {
     let kubectl = Kubectl::new();
     let version = stdout(&kubectl.run(Path::new("/dev/null"), &["version", "--client", "-o", "json"]));
     let version: Value = serde_json::from_str(&version).unwrap();

@@ -3,6 +3,7 @@
 mod control_plane;
 mod examples;
 mod fleet;
+mod proxy;
 mod restart;
 mod rights;
 mod stdin;

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use credbroker::app::{self, ConfigPlace, Daemon as _, Drained, Edges, Listening};
+use credbroker::app::{self, ConfigPlace, Daemon as _, Drained, Edges, Inherited, Listening, ProxyOptions};
 use credbroker_client::{Client, Credential, CredentialRef, Error, HubState, Socket};
 use credbroker_config as config;
 use credbroker_observe::clock::{Clock, Now, SystemClock};
@@ -101,9 +101,11 @@ impl InProcess {
         let scratch = directory.path().to_owned();
         let launcher = env!("CARGO_BIN_EXE_credbroker").into();
         let system = Edges::system(&environment);
+        let proxy = loaded.config.proxy.clone();
+        let proxy = proxy.map(|section| ProxyOptions::new(Some(section), &environment, Inherited::default()));
         let place = ConfigPlace { flag: Some(file), environment: Arc::new(environment) };
         let follow = Some((place, loaded.sources));
-        let edges = Edges { clock, jitter: || 0.5, scratch, launcher, follow, ..system };
+        let edges = Edges { clock, jitter: || 0.5, scratch, launcher, follow, proxy, ..system };
         let mut bound = app::build(loaded.config, vec![Listening::at(options)], edges).unwrap();
         let (reload, configuration) = (bound.reload_request(), bound.configuration());
         let stop = CancellationToken::new();

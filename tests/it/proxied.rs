@@ -86,6 +86,13 @@ impl Person {
     }
 }
 
+/// What a command that succeeded printed on stderr.
+fn text_of_success(output: &Output) -> String {
+    let err = text(&output.stderr);
+    assert!(output.status.success(), "{err}");
+    err
+}
+
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -162,6 +169,19 @@ fn the_kubeconfig_leads_all_contexts_and_clusters_to_the_proxy() {
         "{found}"
     );
     assert!(!found.contains("c4n4ry"), "{found}");
+}
+
+#[test]
+fn a_broker_without_a_fleet_has_contexts() {
+    let person = Person::new();
+    let text = fs::read_to_string(person.home.path("config.yaml")).unwrap();
+    let mut config: serde_json::Value = serde_json::from_str(&text).unwrap();
+    config.as_object_mut().unwrap().remove("clusterProfiles");
+    let broker = Broker::builder(PROGRAM).config(&config.to_string()).start();
+    let mut command = person.command(&["kubeconfig", "proxy"]);
+    let output = command.env("CREDBROKER_SOCKET", broker.socket()).output().unwrap();
+    let err = text_of_success(&output);
+    assert!(err.contains("credbroker: 2 contexts go through the proxy"), "{err}");
 }
 
 #[test]

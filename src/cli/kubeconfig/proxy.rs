@@ -6,7 +6,7 @@ mod routes;
 
 use std::path::PathBuf;
 
-use credbroker_client::Client;
+use credbroker_client::{Client, ClusterList, Reason};
 use credbroker_config::kubeconfig::yaml;
 use credbroker_credential::text::{one_line, shown};
 
@@ -24,7 +24,7 @@ use super::{
 };
 use crate::cli::{
     broker::BrokerArgs,
-    clusters::{ClusterQuery, warn},
+    clusters::{sorted, warn},
     console::{Console, EX_CONFIG},
 };
 
@@ -159,8 +159,15 @@ pub(in crate::cli) fn alone(args: &OneArgs, console: &mut Console<'_>) -> anyhow
 /// What the proxy can reach, as the broker says.
 fn ask(broker: &BrokerArgs, own: &Own, console: &mut Console<'_>) -> anyhow::Result<Routes> {
     let environment = console.environment;
-    let contexts = broker.start_and_ask(environment, async |client: Client| client.contexts().await)??;
-    let fleet = ClusterQuery { namespaces: Vec::new(), broker: broker.clone() }.ask(environment)?;
+    let asked = broker.start_and_ask(environment, async |client: Client| {
+        let contexts = client.contexts().await?;
+        let fleet = match client.clusters(None).await {
+            Err(error) if error.reason() == Some(Reason::HubNotConfigured) => ClusterList::default(),
+            fleet => sorted(fleet?),
+        };
+        Ok((contexts, fleet))
+    });
+    let (contexts, fleet) = asked??;
     if fleet.hub.is_some() || !fleet.clusters.is_empty() {
         warn(&fleet, console.err)?;
     }

@@ -108,9 +108,13 @@ pub(crate) struct Proxy {
 
 impl Proxy {
     pub(crate) fn start(kubectl: &Kubectl, kubeconfig: &Path) -> Self {
+        Self::with(kubectl, kubeconfig, &[])
+    }
+
+    pub(crate) fn with(kubectl: &Kubectl, kubeconfig: &Path, more: &[&str]) -> Self {
         let socket = kubectl.dir().join("proxy.sock");
         let address = format!("--unix-socket={}", socket.display());
-        let mut command = kubectl.command(kubeconfig, &["proxy", &address]);
+        let mut command = kubectl.command(kubeconfig, &[&["proxy", &*address], more].concat());
         let child = command.stdout(Stdio::null()).spawn().expect(NO_KUBECTL);
         let mut proxy = Self { child, socket };
         let started = Instant::now();

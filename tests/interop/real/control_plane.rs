@@ -148,7 +148,7 @@ impl ControlPlane {
         self.admin("DELETE", &self.profile_path(name), &Value::Null);
     }
 
-    fn cluster(&self) -> Value {
+    pub(super) fn cluster(&self) -> Value {
         let authority = STANDARD.encode(self.read("ca.pem"));
         json!({"server": self.url(), "certificate-authority-data": authority})
     }

@@ -388,9 +388,11 @@ async fn a_busy_broker() -> Timeline {
     let hub = directory.path().join("hub.kubeconfig");
     let kubeconfig = Kubeconfig::new().cluster_of(&server, "hub");
     kubeconfig.user("hub", &json!({"token": "hub"})).context("hub", "hub", "hub").write(&hub);
+    let proxy = directory.path().join("sandbox/socket");
     let mut scraped = Scraped::start(&plugin, |config| {
         config["clusterProfiles"] = json!({"kubeconfig": hub});
         config["access"][0]["allow"]["verbs"] = json!(["get", "watch", "admin"]);
+        config["proxy"] = json!({"directory": directory.path(), "listen": {"socket": proxy}});
     });
     let client = scraped.broker().client().await;
     let mut watch = client.watch(&reference(PROVIDER, None, &[])).await.unwrap();
@@ -400,6 +402,9 @@ async fn a_busy_broker() -> Timeline {
         scraped.broker().get("unknown").await.unwrap_err();
         plugin.becomes(&if minute % 2 == 0 { fails() } else { works().pair(&certificate, &key) });
         scraped.refresh().await.unwrap();
+        let proxy = proxy.clone();
+        let asked = tokio::task::spawn_blocking(move || http::get(&proxy, "/clusters/fleet/unknown/version"));
+        assert_eq!(asked.await.unwrap().0, 403);
         scraped.minute().await;
     }
     scraped.timeline
