@@ -18,8 +18,8 @@ use credbroker_observe::{
 };
 use credbroker_plugin::{ContextId, Environment, ProviderUpdate, Providers, access::Policy};
 use credbroker_proxy::{
-    AUTHORITY, Keys, ListenerParts, Listeners, Observed, Options, PolicyRights, Port, PortOptions, Proxy,
-    Rights,
+    AUTHORITY, HANDLES, Keys, ListenerParts, Listeners, Observed, Options, PolicyRights, Port, PortOptions,
+    Proxy, Rights,
 };
 use credbroker_runner::ProcessRunner;
 use credbroker_server::{Monitor, MonitorParts, ReloadState, WriteMetrics, principal};
@@ -44,8 +44,6 @@ use super::{
 
 /// Bytes of one connection in the account of its peer. Places are divided by the number of connections alone.
 const CONNECTION: usize = 64 * 1024;
-/// The socket that gives out handles.
-const HANDLES: &str = "handles.sock";
 /// The socket of a listener without a path. Its directory has nothing else, because containers mount it.
 const SOCKET: &str = "sandbox/proxy.sock";
 
@@ -66,10 +64,8 @@ impl ProxyOptions {
         let section = section.unwrap_or_default();
         let of_systemd =
             environment.set("RUNTIME_DIRECTORY").map(Path::new).filter(|path| path.is_absolute());
-        let of_user = environment.set("XDG_RUNTIME_DIR").map(Path::new).filter(|_| !geteuid().is_root());
-        let of_user = of_user.map(|path| path.join("credbroker-proxy"));
-        let directory = section.directory.clone().or(of_systemd.map(Path::to_owned)).or(of_user);
-        let directory = directory.unwrap_or_else(|| PathBuf::from("/run/credbroker-proxy"));
+        let of_systemd = of_systemd.filter(|_| section.directory.is_none()).map(Path::to_owned);
+        let directory = of_systemd.unwrap_or_else(|| section.directory(environment, geteuid().is_root()));
         Self { section, directory, inherited }
     }
 }

@@ -85,7 +85,7 @@ fn each_published_crate_has_a_readme() {
 }
 
 #[test]
-fn the_tests_that_the_security_page_names_exist() {
+fn the_tests_that_the_pages_about_security_name_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let text = fs::read_to_string(root.join("docs/security.md")).unwrap();
     let (mut tests, mut missing) = (BTreeSet::new(), Vec::new());
@@ -105,7 +105,13 @@ fn the_tests_that_the_security_page_names_exist() {
         promises += 1;
     }
     assert!(promises > 20, "{promises} promises");
-    assert!(missing.is_empty(), "docs/security.md names tests that do not exist: {missing:#?}");
+    let proxy = fs::read_to_string(root.join("docs/proxy.md")).unwrap();
+    let (_, threats) = proxy.split_once("\n## Threat model\n").unwrap();
+    let threats = threats.lines().filter_map(|line| line.strip_suffix('|')?.rsplit_once(" | "));
+    let names: Vec<_> = threats.flat_map(|(_, cell)| cell.split('`').skip(1).step_by(2)).collect();
+    assert!(names.len() > 20, "{names:?}");
+    missing.extend(names.into_iter().filter(|name| !tests.contains(*name)));
+    assert!(missing.is_empty(), "the pages name tests that do not exist: {missing:#?}");
 }
 
 /// The names of all test functions below `path`.

@@ -2,7 +2,7 @@
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -42,6 +42,19 @@ pub struct ProxySection {
     pub metrics: Option<MetricsAddress>,
     /// The audit file of a separate proxy; `None`: that of the broker.
     pub audit: Option<PathBuf>,
+}
+
+impl ProxySection {
+    /// The directory of the machine's proxy.
+    pub const SYSTEM: &str = "/run/credbroker-proxy";
+
+    /// The directory, or the default for a user, unless systemd has made one.
+    pub fn directory(&self, environment: &Environment, is_root: bool) -> PathBuf {
+        let own =
+            environment.set("XDG_RUNTIME_DIR").map(Path::new).filter(|path| path.is_absolute() && !is_root);
+        let default = || own.map_or_else(|| Self::SYSTEM.into(), |path| path.join("credbroker-proxy"));
+        self.directory.clone().unwrap_or_else(default)
+    }
 }
 
 /// `proxy.tls`: the loopback port.

@@ -21,6 +21,8 @@ use crate::{
 
 /// The certificate authority, which kubeconfigs name by the path of this file.
 pub const AUTHORITY: &str = "ca.crt";
+/// The socket that gives out handles.
+pub const HANDLES: &str = "handles.sock";
 const AUTHORITY_KEY: &str = "ca.key";
 const HANDLE_KEY: &str = "handle.key";
 /// More than any of the files has.

@@ -31,7 +31,7 @@ pub use answer::AnswerBody;
 pub use caller::Caller;
 pub use exchange::Limits;
 pub use forward::{Options, Proxy, Times};
-pub use keys::{AUTHORITY, Keys, KeysError};
+pub use keys::{AUTHORITY, HANDLES, Keys, KeysError};
 pub use listen::{Identify, ListenerParts, Listeners, Port, PortOptions, Serve};
 pub use policy::{PolicyRights, UserOf};
 pub use record::{NoRecords, Observed, Phase, Records, RequestRecord};

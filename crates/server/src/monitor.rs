@@ -146,7 +146,7 @@ impl<R: PluginRunner> Monitor<R> {
         }
     }
 
-    /// Why a provider is not ready. The outer `None`: there is none of this name.
+    /// Why a provider is not ready. The outer `None`: no provider has this name.
     async fn provider_check(&self, name: &str) -> Option<Option<Reason>> {
         let (checks, _) = self.parts.broker.as_ref()?.provider_checks(Some(name)).await;
         checks.get(name).copied()

@@ -8,6 +8,7 @@ use std::{
 use anyhow::Context as _;
 use credbroker_config::{self as config, ProxySection};
 use credbroker_plugin::Environment;
+use credbroker_proxy::{AUTHORITY, HANDLES};
 
 /// What a kubeconfig needs to know of the proxy.
 #[derive(Debug)]
@@ -19,11 +20,6 @@ pub(super) struct Place {
     /// The socket that gives handles.
     pub(super) handles: PathBuf,
 }
-
-const SYSTEM: &str = "/run/credbroker-proxy";
-const NAME: &str = "credbroker-proxy";
-const AUTHORITY: &str = "ca.crt";
-const HANDLES: &str = "handles.sock";
 
 impl Place {
     /// By the configuration `file`, or the one that the broker would use.
@@ -61,14 +57,11 @@ impl Place {
 /// The directory of the proxy: the one that the configuration names, else that of the user's own proxy if it has run, else
 /// that of the system's.
 fn directory(section: &ProxySection, environment: &Environment) -> PathBuf {
-    if let Some(directory) = &section.directory {
-        return directory.clone();
-    }
-    let own = environment.set("XDG_RUNTIME_DIR").map(Path::new);
-    let own = own.filter(|path| path.is_absolute() && !rustix::process::geteuid().is_root());
-    let Some(own) = own.map(|path| path.join(NAME)) else { return SYSTEM.into() };
+    let directory = section.directory(environment, rustix::process::geteuid().is_root());
     let has_run = |directory: &Path| directory.join(AUTHORITY).exists();
-    if !has_run(&own) && has_run(Path::new(SYSTEM)) { SYSTEM.into() } else { own }
+    let system = Path::new(ProxySection::SYSTEM);
+    let is_of_system = section.directory.is_none() && !has_run(&directory) && has_run(system);
+    if is_of_system { system.to_owned() } else { directory }
 }
 
 #[cfg(test)]
@@ -105,15 +98,16 @@ mod tests {
     #[test]
     fn without_a_section_it_is_at_the_usual_place() {
         let runtime = private_directory();
-        let own = runtime.path().join(NAME);
+        let own = runtime.path().join("credbroker-proxy");
         let place = found("", runtime.path().to_str().unwrap()).unwrap();
-        let expected = if rustix::process::geteuid().is_root() { Path::new(SYSTEM) } else { &own };
+        let expected =
+            if rustix::process::geteuid().is_root() { Path::new(ProxySection::SYSTEM) } else { &own };
         assert_eq!(
             (place.server.as_str(), place.authority),
             ("https://127.0.0.1:9465", expected.join(AUTHORITY))
         );
         // A relative path counts as unset.
-        assert_eq!(found("", "run").unwrap().authority, Path::new(SYSTEM).join(AUTHORITY));
+        assert_eq!(found("", "run").unwrap().authority, Path::new(ProxySection::SYSTEM).join(AUTHORITY));
     }
 
     #[test]
