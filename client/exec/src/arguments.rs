@@ -211,17 +211,16 @@ pub(crate) fn parse(
             ("--help" | "-h", None) => return Ok(Command::Help),
             ("--version" | "-V", None) => return Ok(Command::Version),
             ("--", None) => {
-                given.original.command = args.collect();
+                given.original.command = args.by_ref().collect();
                 if given.original.command.is_empty() {
                     return Err(UsageError::ValueMissing("--"));
                 }
-                if given.proxy.is_some() {
-                    return Err(UsageError::Handle);
-                }
-                return given.checked(provider).map(|arguments| Command::Ask(Box::new(arguments)));
+                given.is_of_credential = true;
+                break;
             }
             (CLUSTER_INFO, None) => {
                 given.original.cluster_info = true;
+                given.is_of_credential = true;
                 continue;
             }
             _ => {}
@@ -230,6 +229,7 @@ pub(crate) fn parse(
             return Err(UsageError::Unknown(text.into_owned()));
         };
         let value = attached.or_else(|| args.next()).ok_or(UsageError::ValueMissing(flag))?;
+        given.is_of_credential |= ![PROXY, SOCKET, TIMEOUT, API_VERSION].contains(&flag);
         given.take(flag, value)?;
     }
     if let Some(target) = given.proxy.take() {
@@ -251,6 +251,8 @@ struct Given {
     api_version: Option<ApiVersion>,
     fallback: Option<bool>,
     original: Original,
+    /// Whether something was given that does not go with a handle.
+    is_of_credential: bool,
 }
 
 impl Given {
@@ -280,19 +282,10 @@ impl Given {
     }
 
     fn handle(self, target: String) -> Result<HandleArguments, UsageError> {
-        let Self { provider, definition, cluster_profile, server, broker_uid, fallback, original, .. } =
-            &self;
-        let is_credential = provider.is_some()
-            || definition.is_some()
-            || cluster_profile.is_some()
-            || server.is_some()
-            || broker_uid.is_some()
-            || fallback.is_some()
-            || *original != Original::default();
-        if is_credential {
+        let Self { socket, timeout, api_version, is_of_credential, .. } = self;
+        if is_of_credential {
             return Err(UsageError::Handle);
         }
-        let Self { socket, timeout, api_version, .. } = self;
         Ok(HandleArguments { target, socket, timeout, api_version })
     }
 

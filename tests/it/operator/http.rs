@@ -9,7 +9,10 @@ use std::{
 
 /// Status and body of an answer over a Unix socket.
 pub(super) fn get(socket: &Path, path: &str) -> (u16, String) {
-    exchange(UnixStream::connect(socket).unwrap(), &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+    exchange(
+        UnixStream::connect(socket).unwrap(),
+        &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"),
+    )
 }
 
 /// The same over TCP, with this Host header.
