@@ -61,7 +61,7 @@ pub trait Serve: Send + Sync + 'static {
     /// Records a request of `caller` that a listener has refused itself.
     fn refused(&self, caller: Arc<Caller>, refused: &Refused);
 
-    /// The targets that `caller` may use: the name of each, and the path that its requests begin with.
+    /// The targets that `caller` may use, in order: the name of each, and the path that its requests begin with.
     fn targets(&self, caller: &Caller) -> Vec<(String, String)>;
 }
 
@@ -93,7 +93,9 @@ impl Serve for Proxy {
             };
             (name, path)
         };
-        Self::targets(self, caller).into_iter().map(named).collect()
+        let mut targets: Vec<_> = Self::targets(self, caller).into_iter().map(named).collect();
+        targets.sort();
+        targets
     }
 }
 

@@ -256,7 +256,7 @@ fn a_process_with_the_socket_alone_uses_a_cluster_and_learns_nothing_of_others()
     let (code, list) = proxied.at_socket("/", &[]);
     let listed: Vec<_> =
         list["targets"].as_array().unwrap().iter().map(|target| target["name"].as_str().unwrap()).collect();
-    assert_eq!((&*code, listed), ("200", vec!["token", "certificate"]));
+    assert_eq!((&*code, listed), ("200", vec!["certificate", "token"]));
     let unknown = "/contexts/hidden-0123456789ab";
     let refused = [&hidden, unknown].map(|path| proxied.at_socket(&format!("{path}/version"), &[]));
     assert_eq!(refused[0], refused[1]);
