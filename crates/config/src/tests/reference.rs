@@ -234,7 +234,7 @@ fn rule(section: &Section) -> Option<Object<String, Value>> {
             });
             json!({"anyOf": any})
         }
-        "metrics" => json!({"anyOf": [
+        "metrics" | "proxy_metrics" => json!({"anyOf": [
             {"properties": {
                 "listen": {"pattern": r"^(127\.[0-9.]+|\[::1\]):[0-9]+$|^unix://"},
                 "exposure": {"enum": ["Local", null]},
