@@ -189,7 +189,7 @@ pub fn build(mut config: Config, listening: Vec<Listening>, edges: Edges) -> any
         )
     })?;
     let (mut essentials, bounds) = (Essentials::new(), config.limits);
-    let audit = audit(&config.audit, "audit.file", &edges.clock, &mut essentials)?;
+    let audit = audit(&config.audit, "`audit.file`", &edges.clock, &mut essentials)?;
     let sockets = listening.into_iter().map(Listening::open).collect::<Result<Vec<_>, _>>()?;
 
     let (tasks, draining, jitter) = (TaskTracker::new(), CancellationToken::new(), edges.jitter);
@@ -342,7 +342,7 @@ fn proxy_beside(
     })
 }
 
-/// The audit of a process. `key` of the configuration names its file.
+/// The audit of a process. `key` says what of the configuration names its file.
 pub(super) fn audit(
     to: &AuditTo,
     key: &str,
@@ -354,7 +354,7 @@ pub(super) fn audit(
         AuditTo::Nowhere => Audit::default(),
         AuditTo::Log => Audit::new(None, clock),
         AuditTo::File(path) => {
-            let cannot = || format!("cannot open the audit file `{}` (`{key}`)", path.display());
+            let cannot = || format!("cannot open the audit file `{}` ({key})", path.display());
             let file = AuditFile::start(path, Arc::clone(&clock)).with_context(cannot)?;
             let writer = file.clone();
             essentials.push(("audit writer", async move { writer.ended().await }.boxed()));

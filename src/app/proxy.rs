@@ -265,8 +265,13 @@ pub fn build_proxy(
     let mut essentials = Essentials::new();
     let ProxySection { audit: own, metrics, .. } = config.proxy.clone().unwrap_or_default();
     let audit = match own {
-        Some(path) => audit(&AuditTo::File(path), "proxy.audit.file", &edges.clock, &mut essentials)?,
-        None => audit(&config.audit, "audit.file", &edges.clock, &mut essentials)?,
+        Some(path) => audit(&AuditTo::File(path), "`proxy.audit.file`", &edges.clock, &mut essentials)?,
+        None => audit(
+            &config.audit,
+            "`audit.file`; a proxy with a separate user needs `proxy.audit.file`",
+            &edges.clock,
+            &mut essentials,
+        )?,
     };
     let files = take(&mut config.files);
     let adopter = Arc::new(ProxyAdopter {
