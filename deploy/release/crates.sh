@@ -32,6 +32,7 @@ for package in json.load(sys.stdin)["packages"]:
 ((${#crates[@]})) || fail "no crate to package"
 flags=()
 [[ ${VERIFY:-yes} == yes ]] || flags+=(--no-verify)
-CARGO_TARGET_DIR=$root/target/package-build cargo package --locked --allow-dirty "${flags[@]}" "${crates[@]/#/--package=}"
+# A program chooses the version of the Kubernetes API. For a library alone, the variable does.
+K8S_OPENAPI_ENABLED_VERSION=1.34 CARGO_TARGET_DIR=$root/target/package-build cargo package --locked --allow-dirty "${flags[@]}" "${crates[@]/#/--package=}"
 cp "$root"/target/package-build/package/*.crate "$out"
 [[ $(find "$out" -name '*.crate' | wc -l) == "${#crates[@]}" ]] || fail "not every crate has a package: ${crates[*]}"

@@ -43,7 +43,7 @@ const BUFFER: usize = 4096;
 /// The most events that are read at a time.
 const EVENTS: usize = 256;
 /// How long events are collected before they are read.
-pub(super) const COLLECT: Duration = Duration::from_millis(50);
+const COLLECT: Duration = Duration::from_millis(50);
 /// File systems on which other machines can change files, which inotify does not report, as `stat -f -c %t` prints them:
 /// NFS, SMB, SMB2, CIFS, FUSE, 9P, AFS, Ceph, Coda, Lustre, GFS2, OCFS2, GPFS, vboxsf.
 const REMOTE: &str = "6969 517b fe534d42 ff534d42 65735546 1021997 5346414f c36400 73757245 bd00bd0 1161970 7461636f \
@@ -184,25 +184,28 @@ impl Watcher {
         }
     }
 
-    /// Waits for touches of followed files, or until the kernel has dropped events; `collect`: how long the first events are
-    /// collected before they are read, and `then`: how long later ones are, after events that do not matter. Pending without end
-    /// if inotify does not work. Cancel safe.
-    pub(super) async fn touches(&mut self, mut collect: Duration, then: Duration) -> Vec<(PathBuf, Touch)> {
+    /// Waits for touches of followed files, or until the kernel has dropped events. Events are collected for
+    /// [`COLLECT`] before they are read. Pending without end if inotify does not work. Cancel safe.
+    pub(super) async fn touches(&mut self) -> Vec<(PathBuf, Touch)> {
         loop {
-            // Registered only while it is waited for, because each event would wake the runtime.
-            let events = self.inotify.as_ref().and_then(registered);
-            let Some(events) = events else { return std::future::pending().await };
-            if events.readable().await.is_err() {
-                return std::future::pending().await;
-            }
-            drop(events);
-            sleep(collect).await;
+            self.readable().await;
+            sleep(COLLECT).await;
             let touches = self.waiting();
             if !touches.is_empty() || self.has_lost_events {
                 return touches;
             }
-            collect = then;
         }
+    }
+
+    /// Waits until events wait to be read. Pending without end if inotify does not work. Cancel safe.
+    pub(super) async fn readable(&self) {
+        // Registered only while it is waited for, because each event would wake the runtime.
+        if let Some(events) = self.inotify.as_ref().and_then(registered)
+            && events.readable().await.is_ok()
+        {
+            return;
+        }
+        std::future::pending::<()>().await;
     }
 
     /// Touches that were not reported yet: those among a limited number of events. Does not wait.

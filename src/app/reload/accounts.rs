@@ -87,9 +87,13 @@ async fn noticing<T>(
 
 /// Waits for an event. From then on, requests that depend on a file wait until it was read.
 async fn notice(watcher: &mut Watcher, identities: &Identities) {
-    watcher.touches(Duration::ZERO, PAUSE).await;
-    watcher.has_lost_events();
-    identities.touch();
+    loop {
+        watcher.readable().await;
+        if identities.read(|| !watcher.waiting().is_empty() | watcher.has_lost_events()) {
+            return;
+        }
+        sleep(PAUSE).await;
+    }
 }
 
 fn followed(all: &[Arc<IdentityFiles>]) -> BTreeSet<PathBuf> {

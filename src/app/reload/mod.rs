@@ -18,7 +18,7 @@ use tracing::{debug, error, info, warn};
 
 use self::reading::{Absences, Marks, PendingChanges, Reading, changed, judge, marks, sources};
 use super::{
-    linux::{COLLECT, Touch, Watcher},
+    linux::{Touch, Watcher},
     systemd::notify,
 };
 use credbroker_config::{Loaded, Sources};
@@ -95,7 +95,7 @@ impl Follower {
             let due = self.pending.due().map(|due| due.saturating_sub(self.clock.now().boot));
             let look = if self.is_complete { LOOK.0 } else { LOOK.1 };
             tokio::select! {
-                touches = self.watcher.touches(COLLECT, COLLECT) => self.touch(touches),
+                touches = self.watcher.touches() => self.touch(touches),
                 () = self.requests.notified() => {
                     debug!("reload requested");
                     self.is_requested = true;

@@ -35,7 +35,7 @@ fn a_cluster_that_moved_is_refused_to_the_old_kubeconfig_and_reached_by_a_new_on
     let said = failure(&walker.pods("paris"));
     assert!(said.contains("CLUSTER_MISMATCH"), "{said}");
     assert!(said.contains("its server is different"), "{said}");
-    assert!(said.contains("`credbroker kubeconfig`"), "{said}");
+    assert!(said.contains("`credbroker kubeconfig fleet`"), "{said}");
     assert_eq!((old.requests(), new.requests(), plugin.runs()), (vec![], vec![], 1));
     walker.reach("tokyo");
 

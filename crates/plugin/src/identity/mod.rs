@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -124,6 +124,8 @@ pub struct Identities {
     /// Whether the kernel has reported a change that was not read yet.
     #[debug(skip)]
     has_news: OnceLock<HasNews>,
+    /// Whether reports are being read, and the files are not touched yet.
+    is_reading: AtomicBool,
 }
 
 type HasNews = Box<dyn Fn() -> bool + Send + Sync>;
@@ -152,8 +154,19 @@ impl Identities {
         known.values().filter_map(Weak::upgrade).collect()
     }
 
-    /// Notes that any file may have changed. Through links and other names, one file may be another.
-    pub fn touch(&self) {
+    /// Reads reports of the kernel with `read`, which returns whether a file may have changed. Then any file may have:
+    /// through links and other names, one file may be another.
+    pub fn read(&self, read: impl FnOnce() -> bool) -> bool {
+        self.is_reading.store(true, Ordering::SeqCst);
+        let is_touched = read();
+        if is_touched {
+            self.touch();
+        }
+        self.is_reading.store(false, Ordering::SeqCst);
+        is_touched
+    }
+
+    fn touch(&self) {
         self.all().iter().for_each(|files| files.touch());
     }
 
@@ -166,7 +179,9 @@ impl Identities {
     /// A process has connected. Who changed a file before must not get the account before, although the kernel's report of the
     /// change may still wait to be read.
     pub fn meet(&self) {
-        if self.has_news.get().is_some_and(|has_news| has_news()) {
+        // In this order: a report that does not wait any longer was read, and its files are touched or about to be.
+        let has_news = self.has_news.get().is_some_and(|has_news| has_news());
+        if has_news || self.is_reading.load(Ordering::SeqCst) {
             self.touch();
         }
     }

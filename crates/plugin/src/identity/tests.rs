@@ -242,3 +242,33 @@ fn a_touch_while_the_files_are_read_stays_unsettled() {
     assert!(!files.is_unsettled());
     assert_eq!(files.judge(|_| "one", Duration::default), Some(3), "a switch back is another account too");
 }
+
+#[test]
+fn a_process_that_connects_while_reports_are_read_does_not_get_the_account_before() {
+    let (identities, waits) = (Identities::default(), Arc::new(AtomicBool::new(true)));
+    let mut provider = provider("p", Command::Name("other".into()));
+    provider.identity_files = vec!["/f".into()];
+    let files = identities.of(&provider, &BTreeMap::new()).unwrap();
+    let settle = || files.judge(|_| "one", Duration::default);
+    let news = Arc::clone(&waits);
+    identities.follow(move || news.load(Ordering::SeqCst));
+
+    settle();
+    identities.meet();
+    assert!(files.is_unsettled(), "a report waits");
+
+    waits.store(false, Ordering::SeqCst);
+    let read = || {
+        settle();
+        identities.meet();
+        assert!(files.is_unsettled(), "the report was read, and not noted yet");
+        settle();
+        true
+    };
+    assert!(identities.read(read) && files.is_unsettled());
+
+    settle();
+    identities.meet();
+    assert!(!files.is_unsettled(), "there is nothing new");
+    assert!(!identities.read(|| false) && !files.is_unsettled());
+}

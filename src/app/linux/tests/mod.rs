@@ -29,7 +29,7 @@ fn following(files: &[PathBuf]) -> Watcher {
 async fn touched(watcher: &mut Watcher, file: &Path) -> Touch {
     let wanted = async {
         loop {
-            let touches = watcher.touches(COLLECT, COLLECT).await;
+            let touches = watcher.touches().await;
             if let Some((_, touch)) = touches.into_iter().rev().find(|(touched, _)| touched == file) {
                 return touch;
             }
@@ -78,7 +78,7 @@ async fn other_files_of_the_directory_are_not_reported() {
     let mut watcher = following(std::slice::from_ref(&file));
     fs::write(root.join("config.swp"), "1").unwrap();
     fs::write(&file, "1").unwrap();
-    let touches = timeout(AGES, watcher.touches(COLLECT, COLLECT)).await.unwrap();
+    let touches = timeout(AGES, watcher.touches()).await.unwrap();
     assert!(touches.iter().all(|(touched, _)| *touched == file), "{touches:?}");
 }
 
@@ -149,7 +149,7 @@ async fn events_that_the_kernel_dropped_are_known_to_be_lost() {
     }
     let lost = async {
         while !watcher.has_lost_events() {
-            assert_eq!(watcher.touches(COLLECT, COLLECT).await, []);
+            assert_eq!(watcher.touches().await, []);
         }
     };
     timeout(AGES, lost).await.expect("it is reported");
@@ -201,7 +201,7 @@ async fn without_inotify_nothing_is_reported_and_that_is_known() {
     assert!(!added.is_complete);
     watcher.replace(added);
     fs::write(root.join("config"), "1").unwrap();
-    assert!(futures_util::poll!(std::pin::pin!(watcher.touches(COLLECT, COLLECT))).is_pending());
+    assert!(futures_util::poll!(std::pin::pin!(watcher.touches())).is_pending());
 }
 
 #[test]
