@@ -15,7 +15,7 @@ pub use build::{Bound, Daemon, Drained, GRACE, build};
 pub use edges::{Edges, RelayedSignals, Signals, environment};
 pub use linux::{harden, terminate};
 pub use logs::{LogFormat, LogQueue, start as start_logs};
-pub use proxy::{BoundProxy, ProxyOptions, build_proxy};
+pub use proxy::{BoundProxy, PROXY_SOCKET, ProxyOptions, build_proxy};
 pub use reload::ConfigPlace;
 pub use sockets::{Listening, SocketSource, socket_options};
 pub use systemd::{Inherited, ServiceManager, inherited_listeners, notify};

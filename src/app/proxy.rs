@@ -44,8 +44,9 @@ use super::{
 
 /// Bytes of one connection in the account of its peer. Places are divided by the number of connections alone.
 const CONNECTION: usize = 64 * 1024;
-/// The socket of a listener without a path. Its directory has nothing else, because containers mount it.
-const SOCKET: &str = "sandbox/proxy.sock";
+/// The socket of a listener without a path, in the directory of the proxy. Its own directory has nothing else, because
+/// containers mount it.
+pub const PROXY_SOCKET: &str = "sandbox/proxy.sock";
 
 /// How a proxy is started.
 #[derive(Debug)]
@@ -146,7 +147,7 @@ pub(super) fn start(parts: ProxyParts) -> anyhow::Result<(RunningProxy, Essentia
     for (listener, listen) in section.sockets.iter().enumerate() {
         let is_only = section.sockets.len() == 1;
         let passed = take_named(&mut inherited.unix, |name, _| name == listen.name || is_only);
-        let socket = open_socket(listener, listen, &directory.join(SOCKET), passed)?;
+        let socket = open_socket(listener, listen, &directory.join(PROXY_SOCKET), passed)?;
         let (served, newest) = (Arc::clone(&listeners), socket.newest.subscribe());
         essentials
             .push(("proxy's accept loop", served.serve_socket(listen.name.as_str().into(), newest).boxed()));

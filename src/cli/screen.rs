@@ -171,6 +171,18 @@ pub(super) fn counted(count: u64, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
+/// `512`, `12.3Ki`, `4.0Mi`.
+pub(super) fn size(bytes: u64) -> String {
+    let units = [("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10)];
+    match units.into_iter().find(|(_, shift)| bytes >> shift > 0) {
+        None => bytes.to_string(),
+        Some((unit, shift)) => {
+            let tenths = ((bytes & ((1 << shift) - 1)) * 10) >> shift;
+            format!("{}.{tenths}{unit}", bytes >> shift)
+        }
+    }
+}
+
 /// Work that takes no longer than this shows no line.
 const DELAY: Duration = Duration::from_secs(1);
 

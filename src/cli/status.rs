@@ -1,5 +1,6 @@
 //! `credbroker status`: what a running broker is, and the credentials that it holds.
 
+mod proxy;
 mod watch;
 
 use credbroker_client::{ClusterProfileRef, admin::Selector};
@@ -13,6 +14,7 @@ use super::{
     screen::{Screen, wrapped},
 };
 use credbroker_observe::clock::{Clock as _, SystemClock};
+use proxy::RunningProxy;
 
 /// Show a running broker, its providers and its credentials, without their secrets
 ///
@@ -30,7 +32,8 @@ use credbroker_observe::clock::{Clock as _, SystemClock};
 /// the credential that a client in this shell gets.
 ///
 /// The lines below the table show the last failures, rejections by API servers, and problems of the
-/// configuration. A narrow terminal hides columns. -o json prints everything.
+/// configuration. If a proxy runs, its connections and the targets in use follow, with their requests,
+/// open streams and bytes. A narrow terminal hides columns. -o json prints everything.
 #[derive(Debug, clap::Args)]
 #[command(
     verbatim_doc_comment,
@@ -86,8 +89,14 @@ pub(super) fn run(args: &StatusArgs, console: &mut Console<'_>) -> anyhow::Resul
         overview => overview?,
     };
     let plain = if selector == Selector::All { not_brokered(console.environment) } else { Vec::new() };
-    let table = || text(&overview, screen, SystemClock.now().wall) + &note(&plain, screen);
-    let document = || extended(document(&overview), json!({"notBrokered": plain}));
+    let proxy = if selector == Selector::All { RunningProxy::find(console.environment) } else { None };
+    let table = || {
+        let of_proxy = proxy.as_ref().map(|proxy| format!("\n{}", proxy.text(screen)));
+        [text(&overview, screen, SystemClock.now().wall), of_proxy.unwrap_or_default(), note(&plain, screen)]
+            .concat()
+    };
+    let of_proxy = || proxy.as_ref().map(RunningProxy::document);
+    let document = || extended(document(&overview), json!({"notBrokered": plain, "proxy": of_proxy()}));
     console.print(args.output, table, document)?;
     Ok(u8::from(args.exit_code && overview.has_failed()))
 }

@@ -57,6 +57,8 @@ struct CallerKey(Option<u32>, Arc<str>);
 pub(crate) struct Parties {
     pub(crate) caller: Arc<Caller>,
     pub(crate) target: Arc<KnownTarget>,
+    /// A watch, a log or a tunnel.
+    is_long: bool,
     pub(crate) ending: Ending,
 }
 
@@ -104,9 +106,8 @@ impl Exchanges {
         if let Some((_, limit, what)) = full.into_iter().find(|(count, limit, _)| count >= limit) {
             return Err(again(StatusCode::TOO_MANY_REQUESTS, format!("{limit} {what}, which is the limit")));
         }
-        let parties =
-            Parties { caller: Arc::clone(caller), target: Arc::clone(target), ending: Ending::default() };
-        let parties = Arc::new(parties);
+        let (caller, ending) = (Arc::clone(caller), Ending::default());
+        let parties = Arc::new(Parties { caller, target: Arc::clone(target), is_long, ending });
         let number = open.next;
         open.next += 1;
         open.exchanges.insert(number, Arc::clone(&parties));
@@ -160,6 +161,15 @@ impl Exchanges {
     /// The open requests by target.
     pub(crate) fn by_target(&self) -> Vec<(Arc<KnownTarget>, usize)> {
         self.open().of_targets.iter().map(|(target, count)| (Arc::clone(target), *count)).collect()
+    }
+
+    /// The open watches, logs and tunnels, by target.
+    pub(crate) fn streams(&self) -> HashMap<Arc<KnownTarget>, usize> {
+        let mut streams = HashMap::new();
+        for parties in self.open().exchanges.values().filter(|parties| parties.is_long) {
+            *streams.entry(Arc::clone(&parties.target)).or_default() += 1;
+        }
+        streams
     }
 
     fn open(&self) -> MutexGuard<'_, Open> {

@@ -29,6 +29,7 @@ use crate::{
     status::Refused,
     target::{KnownTarget, Targets, UsedTarget},
     upgrade::tunnel,
+    usage::TargetUse,
 };
 
 /// Most bytes of a body. The API server takes 3 MiB.
@@ -143,6 +144,19 @@ impl Proxy {
         self.exchanges.by_target()
     }
 
+    /// The targets in use that `caller` may list, in order. `None`: it may list nothing.
+    pub fn usage(&self, caller: &Caller) -> Option<Vec<TargetUse>> {
+        if !self.rights.may_list(caller, None) {
+            return None;
+        }
+        let (used, streams) = (self.targets.in_use().into_iter(), self.exchanges.streams());
+        let seen = used.filter(|used| self.rights.may_list(caller, Some(&used.known)));
+        let streams = |known: &Arc<KnownTarget>| streams.get(known).copied().unwrap_or_default();
+        let mut seen: Vec<_> = seen.map(|used| used.traffic.of(&used.known, streams(&used.known))).collect();
+        seen.sort_by(|one, other| one.path.cmp(&other.path));
+        Some(seen)
+    }
+
     /// Ends all requests: watches between two events, tunnels and the rest after ten seconds. Requests that begin
     /// meanwhile are answered if they are short.
     pub async fn drain(&self) {
@@ -207,6 +221,7 @@ impl Proxy {
             return Err(Refused::target());
         }
         let used = self.used(&target)?;
+        pending.counts_as(&used.traffic);
         let client = protocol.map(|_| hyper::upgrade::on(&mut request));
         let is_watch = address.attributes().verb == "watch" && protocol.is_none();
 

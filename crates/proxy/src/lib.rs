@@ -26,6 +26,7 @@ pub mod status;
 mod target;
 mod tls;
 mod upgrade;
+mod usage;
 
 pub use answer::AnswerBody;
 pub use caller::Caller;
@@ -38,3 +39,4 @@ pub use record::{NoRecords, Observed, Phase, Records, RequestRecord};
 pub use rights::Rights;
 pub use target::KnownTarget;
 pub use tls::AuthorityError;
+pub use usage::{TargetUse, Usage};

@@ -4,6 +4,7 @@ mod connection;
 mod handles;
 mod port;
 mod socket;
+mod usage;
 mod watched;
 
 use std::{error::Error, net::SocketAddr, sync::Arc, time::Duration};
@@ -33,6 +34,7 @@ use crate::{
     status::Refused,
     target::KnownTarget,
     tls::{AuthorityError, Leaf, server_config},
+    usage::TargetUse,
 };
 
 /// What serves the requests of known callers.
@@ -63,6 +65,9 @@ pub trait Serve: Send + Sync + 'static {
 
     /// The targets that `caller` may use, in order: the name of each, and the path that its requests begin with.
     fn targets(&self, caller: &Caller) -> Vec<(String, String)>;
+
+    /// The targets in use that `caller` may list, in order. `None`: it may list nothing.
+    fn usage(&self, caller: &Caller) -> Option<Vec<TargetUse>>;
 }
 
 impl Serve for Proxy {
@@ -85,17 +90,14 @@ impl Serve for Proxy {
     }
 
     fn targets(&self, caller: &Caller) -> Vec<(String, String)> {
-        let named = |target: KnownTarget| {
-            let path = target.path();
-            let name = match target {
-                KnownTarget::Cluster { profile, .. } => profile.to_string(),
-                KnownTarget::Context { name, .. } => name,
-            };
-            (name, path)
-        };
+        let named = |target: KnownTarget| (target.name(), target.path());
         let mut targets: Vec<_> = Self::targets(self, caller).into_iter().map(named).collect();
         targets.sort();
         targets
+    }
+
+    fn usage(&self, caller: &Caller) -> Option<Vec<TargetUse>> {
+        Self::usage(self, caller)
     }
 }
 

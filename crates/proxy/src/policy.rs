@@ -38,9 +38,10 @@ impl PolicyRights {
         }
     }
 
-    /// Whether `caller` may use `target`, and what `rule` says about the rule that allows it; `None`: there are no rules.
+    /// Whether `caller` may do `verb` with `target`, and what `rule` says about the rule that allows it; `None`: there are no rules.
     fn decide<T>(
         &self,
+        verb: Verb,
         caller: &Caller,
         target: &KnownTarget,
         rule: impl Fn(&Rule) -> T,
@@ -49,8 +50,7 @@ impl PolicyRights {
         if !rights.is_limited() {
             return Ok(None);
         }
-        let allowing =
-            |target| rights.rule(Verb::Proxy, target).map(|allowing| Some(rule(allowing))).ok_or(Denied);
+        let allowing = |target| rights.rule(verb, target).map(|allowing| Some(rule(allowing))).ok_or(Denied);
         match target {
             KnownTarget::Cluster { profile, provider } => {
                 let name = ProfileName::new(&*profile.namespace, &*profile.name);
@@ -66,11 +66,18 @@ impl PolicyRights {
 
 impl Rights for PolicyRights {
     fn may_use(&self, caller: &Caller, target: &KnownTarget) -> bool {
-        self.decide(caller, target, |_| ()).is_ok()
+        self.decide(Verb::Proxy, caller, target, |_| ()).is_ok()
     }
 
     fn rule(&self, caller: &Caller, target: &KnownTarget) -> Option<Arc<str>> {
-        self.decide(caller, target, |rule| Arc::clone(&rule.name)).ok().flatten()
+        self.decide(Verb::Proxy, caller, target, |rule| Arc::clone(&rule.name)).ok().flatten()
+    }
+
+    fn may_list(&self, caller: &Caller, target: Option<&KnownTarget>) -> bool {
+        match target {
+            Some(target) => self.decide(Verb::List, caller, target, |_| ()).is_ok(),
+            None => self.policies.borrow().rights(&caller.principal).has(Verb::List),
+        }
     }
 
     fn changes(&self) -> watch::Receiver<u64> {
@@ -149,12 +156,33 @@ mod tests {
     }
 
     #[test]
+    fn what_goes_to_a_target_is_for_those_who_may_list_it() {
+        let (_policies, rights) = rights(vec![
+            rule("agents", 7, &["*"], &["*"], Verb::Proxy),
+            rule("operators", 8, &["gke"], &["fleet/*"], Verb::List),
+        ]);
+        let (agent, operator) = (caller(7, "tls", true), caller(8, "tls", false));
+        for (target, expected) in [
+            (None, true),
+            (Some(cluster("paris", Some("gke"))), true),
+            (Some(cluster("paris", Some("eks"))), false),
+            (Some(context("prod", Some("gke"))), true),
+            (Some(context("kind", None)), false),
+        ] {
+            assert_eq!(rights.may_list(&operator, target.as_ref()), expected, "{target:?}");
+            assert!(!rights.may_list(&agent, target.as_ref()), "{target:?}");
+        }
+    }
+
+    #[test]
     fn without_rules_the_owner_may_use_all_and_others_nothing() {
         let (_policies, rights) = rights(Vec::new());
         for target in [cluster("paris", None), context("other", None)] {
             assert!(rights.may_use(&caller(7, "proxy", true), &target));
             assert_eq!(rights.rule(&caller(7, "proxy", true), &target), None);
             assert!(!rights.may_use(&caller(7, "proxy", false), &target));
+            assert!(rights.may_list(&caller(7, "proxy", true), Some(&target)));
+            assert!(!rights.may_list(&caller(7, "proxy", false), Some(&target)));
         }
     }
 

@@ -11,7 +11,7 @@ use credbroker_observe::{
 };
 use credbroker_request_info::RequestInfo;
 
-use crate::{caller::Caller, request_body::Progress, status::Refused, target::KnownTarget};
+use crate::{caller::Caller, request_body::Progress, status::Refused, target::KnownTarget, usage::Traffic};
 
 /// What is known of a request when the record is made.
 #[derive(Clone, Debug)]
@@ -155,6 +155,7 @@ pub(crate) struct Pending {
     record: RequestRecord,
     begun: Duration,
     progress: Option<Progress>,
+    traffic: Arc<Traffic>,
     records: Arc<dyn Records>,
     clock: Arc<dyn Clock>,
 }
@@ -182,7 +183,8 @@ impl Pending {
             is_cut: false,
         };
         let (records, clock) = (Arc::clone(records), Arc::clone(clock));
-        Self { record, begun: clock.now().boot, progress: None, records, clock }
+        let (begun, traffic) = (clock.now().boot, Arc::default());
+        Self { record, begun, progress: None, traffic, records, clock }
     }
 
     pub(crate) fn audit_id(&self) -> &str {
@@ -196,6 +198,17 @@ impl Pending {
         let (field_selector, label_selector) = (String::new(), String::new());
         self.record.attributes =
             Some(Arc::new(RequestInfo { field_selector, label_selector, ..attributes.clone() }));
+    }
+
+    /// It is sent, and counts as `traffic` from now on.
+    pub(crate) fn counts_as(&mut self, traffic: &Arc<Traffic>) {
+        self.traffic = Arc::clone(traffic);
+        traffic.begin();
+    }
+
+    /// Where the bytes of its tunnel count.
+    pub(crate) fn traffic(&self) -> &Arc<Traffic> {
+        &self.traffic
     }
 
     /// Its body is being read.
@@ -226,6 +239,7 @@ impl Pending {
 
     pub(crate) fn sent(&mut self, bytes: usize) {
         self.record.down += bytes as u64;
+        self.traffic.down(bytes as u64);
     }
 
     /// The bytes of a tunnel.
@@ -251,5 +265,8 @@ impl Pending {
 impl Drop for Pending {
     fn drop(&mut self) {
         self.push();
+        if let Some(progress) = &self.progress {
+            self.traffic.up(progress.received());
+        }
     }
 }

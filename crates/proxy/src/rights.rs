@@ -16,6 +16,9 @@ pub trait Rights: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// Whether `caller` may see what goes to `target`; `None`: to any target.
+    fn may_list(&self, caller: &Caller, target: Option<&KnownTarget>) -> bool;
+
     /// Changes whenever [`Self::may_use`] may have another answer. Open requests whose caller has lost its right are then
     /// ended within a second.
     fn changes(&self) -> watch::Receiver<u64>;

@@ -18,7 +18,7 @@ use credbroker_kube::{EndpointRouter, Upstream};
 use http::StatusCode;
 use tokio_util::sync::CancellationToken;
 
-use crate::{path::TargetName, request_body::RequestBody, status::Refused};
+use crate::{path::TargetName, request_body::RequestBody, status::Refused, usage::Traffic};
 
 /// How long a request waits for what the broker knows.
 const KNOWLEDGE: Duration = Duration::from_secs(10);
@@ -76,6 +76,14 @@ impl KnownTarget {
 }
 
 impl KnownTarget {
+    /// `NAMESPACE/NAME` of a `ClusterProfile`, or the name of a context.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Cluster { profile, .. } => profile.to_string(),
+            Self::Context { name, .. } => name.clone(),
+        }
+    }
+
     /// As the records of the broker name it.
     pub(crate) fn in_records(&self) -> String {
         match self {
@@ -130,6 +138,7 @@ pub(crate) struct UsedTarget {
     pub(crate) requests: EndpointRouter<RequestBody>,
     /// Each of its connections serves one request, which may become a tunnel.
     pub(crate) tunnels: EndpointRouter<RequestBody>,
+    pub(crate) traffic: Arc<Traffic>,
     /// Looks since the last use.
     idle: AtomicU32,
     /// Cancelled with the last use: all connections end.
@@ -269,6 +278,11 @@ impl Targets {
         Ok(target)
     }
 
+    /// The targets that have a credential and connections.
+    pub(crate) fn in_use(&self) -> Vec<Arc<UsedTarget>> {
+        self.used().values().map(Arc::clone).collect()
+    }
+
     /// Drops the targets that were not used for some minutes. Called every [`SWEEP`].
     pub(crate) fn sweep(&self, is_used: impl Fn(&KnownTarget) -> bool) {
         self.used().retain(|_, target| {
@@ -297,7 +311,8 @@ impl UsedTarget {
             router.map_err(|error| Refused::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
         };
         let (requests, tunnels) = (router(KEPT)?, router(0)?);
-        Ok(Self { known: Arc::clone(known), source, requests, tunnels, idle: AtomicU32::new(0), ends })
+        let (known, traffic) = (Arc::clone(known), Arc::default());
+        Ok(Self { known, source, requests, tunnels, traffic, idle: AtomicU32::new(0), ends })
     }
 }
 

@@ -3,6 +3,7 @@
 use std::{
     io,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -16,7 +17,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{exchange::Exchange, record::Pending};
+use crate::{exchange::Exchange, record::Pending, usage::Traffic};
 
 /// Bytes that a tunnel holds in each direction.
 const BUFFER: usize = 32 * 1024;
@@ -32,7 +33,8 @@ pub(crate) async fn tunnel(
 ) {
     let both = async { tokio::try_join!(client, hyper::upgrade::on(server)) };
     let Ok(Ok((client, server))) = timeout(CHANGE, both).await else { return pending.cut() };
-    let (mut client, mut server) = (TokioIo::new(client), Counted::new(TokioIo::new(server)));
+    let (mut client, mut server) =
+        (TokioIo::new(client), Counted::new(TokioIo::new(server), pending.traffic()));
     let is_cut = tokio::select! {
         ended = copy_bidirectional_with_sizes(&mut client, &mut server, BUFFER, BUFFER) => ended.is_err(),
         () = exchange.parties.ending.cut.cancelled() => true,
@@ -48,11 +50,12 @@ struct Counted<T> {
     inner: T,
     read: u64,
     written: u64,
+    traffic: Arc<Traffic>,
 }
 
 impl<T> Counted<T> {
-    fn new(inner: T) -> Self {
-        Self { inner, read: 0, written: 0 }
+    fn new(inner: T, traffic: &Arc<Traffic>) -> Self {
+        Self { inner, read: 0, written: 0, traffic: Arc::clone(traffic) }
     }
 }
 
@@ -64,7 +67,9 @@ impl<T: AsyncRead + Unpin> AsyncRead for Counted<T> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.inner).poll_read(cx, buffer);
-        self.read += (buffer.filled().len() - before) as u64;
+        let bytes = (buffer.filled().len() - before) as u64;
+        self.read += bytes;
+        self.traffic.down(bytes);
         read
     }
 }
@@ -74,6 +79,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Counted<T> {
         let written = Pin::new(&mut self.inner).poll_write(cx, bytes);
         if let Poll::Ready(Ok(bytes)) = written {
             self.written += bytes as u64;
+            self.traffic.up(bytes as u64);
         }
         written
     }

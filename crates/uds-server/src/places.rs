@@ -80,6 +80,11 @@ impl Places {
         Self { limits, open_files, all, table, occupied }
     }
 
+    /// The connections that are served.
+    pub(crate) fn taken(&self) -> usize {
+        self.lock().served.len()
+    }
+
     /// Takes a place for a connection of `peer` at `now`. If there is none, the connection that had no call for the longest
     /// time gives way: one of the same process or uid if that has its share. Fails if none is idle.
     pub(crate) fn take(

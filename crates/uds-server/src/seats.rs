@@ -46,6 +46,11 @@ impl Seats {
         self.identities.is_own(uid)
     }
 
+    /// The connections that have a place.
+    pub fn taken(&self) -> usize {
+        self.places.taken()
+    }
+
     /// Takes a place for a connection of `peer`. If there is none, the connection that had no request for the longest time
     /// gives way: one of the same process or uid if that has its share.
     ///
@@ -94,9 +99,11 @@ mod tests {
         let busy = seats.take(&peer(1)).unwrap();
         let request = busy.request();
         let _other = seats.take(&peer(2)).unwrap();
+        assert_eq!(seats.taken(), 2);
         assert!(seats.take(&peer(3)).is_err(), "a new connection is not idle yet");
         assert!(!busy.end().is_cancelled());
         drop((request, busy));
+        assert_eq!(seats.taken(), 1);
         assert!(seats.take(&peer(3)).is_ok());
     }
 }

@@ -118,6 +118,20 @@ impl Setting {
         assert!(output.status.success(), "{output:?} {}", self.broker.log());
     }
 
+    /// What `credbroker status` of the broker's user says of the proxy, as JSON and as text.
+    pub(crate) fn status(&self) -> (Value, String) {
+        let run = |more: &[&str]| {
+            let mut command = Command::new(PROGRAM);
+            command.arg("status").args(more).arg("--socket").arg(self.broker.socket());
+            let output =
+                command.env("CREDBROKER_CONFIG", &self.config).env_remove("KUBECONFIG").output().unwrap();
+            assert!(output.status.success(), "{output:?} {}", self.broker.log());
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let document: Value = serde_json::from_str(&run(&["-o", "json"])).unwrap();
+        (document["proxy"].clone(), run(&[]))
+    }
+
     pub(crate) fn config(&self) -> &Path {
         &self.config
     }

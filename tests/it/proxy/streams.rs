@@ -99,6 +99,15 @@ pub(super) fn end_with_the_credential_and_with_the_right(setting: &Setting) {
     let (target, bridge) = (setting.target(), Bridge::start(setting));
     let mut streams = Streams::open(&bridge, &target);
     streams.are_open(setting, "one");
+    let (document, text) = setting.status();
+    assert_eq!(document["socket"], json!(setting.handles()));
+    let used = &document["targets"][0];
+    assert_eq!((&used["name"], &used["path"]), (&json!("prod"), &json!(target)));
+    assert_eq!((&used["requests"], &used["streams"]), (&json!(2), &json!(2)), "{document}");
+    assert!(used["bytesUp"] == json!(3) && used["bytesDown"].as_u64().unwrap() > 3, "{document}");
+    assert!(document["connections"].as_u64().unwrap() >= 2, "{document}");
+    let row = text.lines().find(|line| line.starts_with("prod ")).unwrap_or_else(|| panic!("{text}"));
+    assert_eq!(row.split_whitespace().take(3).collect::<Vec<_>>(), ["prod", "2", "2"], "{text}");
     setting.run(&["refresh", "admin"]);
     let version = format!("{target}/version");
     let next = |token: &str| {

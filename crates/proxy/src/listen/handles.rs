@@ -1,7 +1,8 @@
-//! Gives out handles on a Unix socket: one `POST` to the path of a target.
+//! Gives out handles on a Unix socket: one `POST` to the path of a target. And says what the proxy does.
 
 use std::{sync::Arc, time::UNIX_EPOCH};
 
+use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{Either, Full as Whole};
 use hyper::body::Incoming;
@@ -13,6 +14,7 @@ use super::{
     Answer, Listeners, Port, Serve,
     connection::{Handler, serve},
     socket::SITE,
+    usage,
     watched::Progress,
 };
 use crate::{caller::Caller, handle::Claims, path::Address, status::Refused};
@@ -25,7 +27,10 @@ pub(super) fn admit<S: Serve>(listeners: &Arc<Listeners<S>>, stream: UnixStream,
     let Some(seat) = listeners.seat(&identity.peer) else { return };
     let (listeners, port) = (Arc::clone(listeners), Arc::clone(port));
     let (tasks, tracker) = (listeners.parts.tasks.clone(), listeners.parts.tasks.clone());
-    let handler = Arc::new(Handles { listeners, port, uid: identity.uid });
+    let (uid, pid) = (identity.uid, identity.peer.pid.map(i32::cast_unsigned));
+    let principal = (listeners.parts.identify)(identity, Arc::clone(&port.name));
+    let caller = Caller { principal, pid, rule: None };
+    let handler = Arc::new(Handles { listeners, port, uid, caller });
     tracker.spawn(serve(stream, Progress::new(seat, true), true, handler, tasks));
 }
 
@@ -34,11 +39,18 @@ struct Handles<S> {
     port: Arc<Port>,
     /// `None`: the number identifies no user.
     uid: Option<u32>,
+    /// All that the kernel says. The rights of a handle are those of the uid alone.
+    caller: Caller,
 }
 
 impl<S: Serve> Handler<S> for Handles<S> {
     async fn handle(&self, request: Request<Incoming>) -> Answer<S> {
-        let (code, text) = match self.issue(&request).await {
+        let issued = match self.usage(&request) {
+            Some(Ok(usage)) => return usage.map(Either::Left),
+            Some(Err(why)) => Err(why),
+            None => self.issue(&request).await,
+        };
+        let (code, text) = match issued {
             Ok(issued) => (StatusCode::OK, issued),
             Err(why) => {
                 self.listeners.refused_at_port(&self.port, self.uid, &why);
@@ -56,6 +68,14 @@ impl<S: Serve> Handler<S> for Handles<S> {
 }
 
 impl<S: Serve> Handles<S> {
+    /// The answer to a request for what the proxy does; `None`: it is another request.
+    fn usage(&self, request: &Request<Incoming>) -> Option<Result<Response<Whole<Bytes>>, Refused>> {
+        usage::is_asked(request).then(|| {
+            SITE.check(request.method(), request.uri(), request.headers())?;
+            usage::answer(&self.listeners, &self.caller)
+        })
+    }
+
     /// The handle, when it ends in whole seconds since 1970, and its lifetime in seconds.
     async fn issue(&self, request: &Request<Incoming>) -> Result<String, Refused> {
         SITE.check(request.method(), request.uri(), request.headers())?;

@@ -13,10 +13,10 @@ use tracing::debug;
 use super::{
     Answer, Listeners, Serve,
     connection::{Handler, serve},
-    refusal,
+    refusal, usage,
     watched::Progress,
 };
-use crate::{caller::Caller, headers::Site};
+use crate::{caller::Caller, headers::Site, status::Refused};
 
 /// Clients reach a Unix socket by any name of the machine, through a port of another program.
 pub(super) const SITE: Site = Site { scheme: "http", port: None, origins: Vec::new() };
@@ -31,7 +31,7 @@ pub(super) fn admit<S: Serve>(listeners: &Arc<Listeners<S>>, stream: UnixStream,
     let principal = (listeners.parts.identify)(identity, Arc::clone(name));
     let pid = peer.pid.map(i32::cast_unsigned);
     let caller = Arc::new(Caller { principal, pid, rule: None });
-    let handler = Arc::new(Socket { serve: Arc::clone(&listeners.parts.serve), caller });
+    let handler = Arc::new(Socket { listeners: Arc::clone(listeners), caller });
     let (progress, tasks) = (Progress::new(seat, true), listeners.parts.tasks.clone());
     listeners.parts.tasks.spawn(async move {
         // Now, while the process still runs: rules may name its groups and its executable.
@@ -41,28 +41,36 @@ pub(super) fn admit<S: Serve>(listeners: &Arc<Listeners<S>>, stream: UnixStream,
 }
 
 struct Socket<S> {
-    serve: Arc<S>,
+    listeners: Arc<Listeners<S>>,
     caller: Arc<Caller>,
 }
 
 impl<S: Serve> Handler<S> for Socket<S> {
     async fn handle(&self, request: Request<Incoming>) -> Answer<S> {
         if let Err(why) = SITE.check(request.method(), request.uri(), request.headers()) {
-            self.serve.refused(Arc::clone(&self.caller), &why);
-            return refusal::<S>(why);
+            return self.refuse(why);
+        }
+        if usage::is_asked(&request) {
+            let answer = usage::answer(&self.listeners, &self.caller);
+            return answer.map_or_else(|why| self.refuse(why), |answer| answer.map(Either::Left));
         }
         if request.method() == Method::GET && request.uri().path() == "/" {
             return self.list().map(Either::Left);
         }
-        let answer = Arc::clone(&self.serve).answer(Arc::clone(&self.caller), request);
+        let answer = Arc::clone(&self.listeners.parts.serve).answer(Arc::clone(&self.caller), request);
         answer.await.map(Either::Right)
     }
 }
 
 impl<S: Serve> Socket<S> {
+    fn refuse(&self, why: Refused) -> Answer<S> {
+        self.listeners.parts.serve.refused(Arc::clone(&self.caller), &why);
+        refusal::<S>(why)
+    }
+
     /// What a bridge asks for: the targets, and the network of this process, so that it can tell whether it is in another one.
     fn list(&self) -> Response<Whole<Bytes>> {
-        let targets = self.serve.targets(&self.caller);
+        let targets = self.listeners.parts.serve.targets(&self.caller);
         let targets = targets.iter().map(|(name, path)| Target { name, path }).collect();
         let network = std::fs::read_link("/proc/self/ns/net").ok();
         let network = network.as_deref().and_then(Path::to_str);

@@ -1,6 +1,12 @@
 //! Raw bytes to listeners whose requests a stub answers.
 
-use std::{io, sync::Mutex};
+use std::{
+    io,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use credbroker_observe::clock::SystemClock;
 use credbroker_test_support::private_directory;
@@ -27,8 +33,9 @@ const TARGET: &str = "/clusters/fleet/prod";
 /// The end of a handle that does not end soon.
 const LATER: u64 = 4_000_000_000;
 
-/// Says who calls, or echoes what comes through a tunnel. The only target that exists is [`TARGET`].
-struct Stub(TaskTracker, Mutex<Vec<Refusal>>);
+/// Says who calls, or echoes what comes through a tunnel. The only target that exists is [`TARGET`]. Its use is shown if the flag is
+/// set.
+struct Stub(TaskTracker, Mutex<Vec<Refusal>>, AtomicBool);
 
 /// The code, the listener and the uid of a refusal.
 type Refusal = (u16, String, Option<u32>);
@@ -73,6 +80,12 @@ impl Serve for Stub {
     fn targets(&self, _: &Caller) -> Vec<(String, String)> {
         vec![("fleet/prod".to_owned(), TARGET.to_owned())]
     }
+
+    fn usage(&self, _: &Caller) -> Option<Vec<TargetUse>> {
+        let (name, path) = ("fleet/prod".to_owned(), TARGET.to_owned());
+        let used = TargetUse { name, path, requests: 7, streams: 2, bytes_up: 3, bytes_down: 4 };
+        self.2.load(Ordering::Relaxed).then(|| vec![used])
+    }
 }
 
 struct Test {
@@ -105,7 +118,7 @@ impl Test {
     fn with(change: impl FnOnce(&mut Port)) -> Self {
         let (directory, tasks) = (private_directory(), TaskTracker::new());
         let listeners = Listeners::new(ListenerParts {
-            serve: Arc::new(Stub(tasks.clone(), Mutex::default())),
+            serve: Arc::new(Stub(tasks.clone(), Mutex::default(), AtomicBool::new(true))),
             identify: principal,
             limits: Limits { connections: 8, bytes: 4 << 20, runs: 1 },
             clock: Arc::new(SystemClock),
@@ -488,4 +501,30 @@ async fn a_drain_ends_idle_connections_and_lets_the_next_request_end() {
     }
     test.listeners.parts.tasks.close();
     timeout(Duration::from_secs(20), test.listeners.parts.tasks.wait()).await.expect("all tasks have ended");
+}
+
+#[tokio::test]
+async fn both_sockets_say_what_the_proxy_does_to_those_who_may_list() {
+    let test = Test::start();
+    let get = "GET /status HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let open = test.tls(&[]).await;
+    for socket in ["s", "h"] {
+        let answer = test.at_socket(socket, get).await;
+        assert_eq!(code(&answer), "200", "{socket} {answer}");
+        let expected = "\"targets\":[{\"name\":\"fleet/prod\",\"path\":\"/clusters/fleet/prod\",\"requests\":7,\"streams\":2,\"bytesUp\":3,\"bytesDown\":4}]}";
+        assert!(answer.contains("{\"connections\":") && answer.ends_with(expected), "{socket} {answer}");
+        let foreign = test.at_socket(socket, &get.replace("localhost", "evil.example")).await;
+        assert_eq!(code(&foreign), "421", "{foreign}");
+        let other = test.at_socket(socket, &get.replace("GET", "POST")).await;
+        assert!(!other.contains("requests"), "{other}");
+    }
+    drop(open);
+    test.listeners.parts.serve.2.store(false, Ordering::Relaxed);
+    for socket in ["s", "h"] {
+        let answer = test.at_socket(socket, get).await;
+        assert_eq!(code(&answer), "403", "{socket} {answer}");
+        assert!(answer.contains("no access rule allows this process to `list`"), "{answer}");
+        assert!(!answer.contains("fleet/prod"), "{answer}");
+    }
+    assert_eq!(code(&test.at_port("").await), "401", "the port does not say it");
 }

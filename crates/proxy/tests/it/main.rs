@@ -21,3 +21,4 @@ mod rotation;
 mod setting;
 mod upgrades;
 mod upstream;
+mod usage;

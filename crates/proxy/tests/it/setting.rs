@@ -51,6 +51,10 @@ impl Rights for SomeRights {
         !self.denied.lock().unwrap().contains(&target.path())
     }
 
+    fn may_list(&self, caller: &Caller, target: Option<&KnownTarget>) -> bool {
+        target.is_none_or(|target| self.may_use(caller, target))
+    }
+
     fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
