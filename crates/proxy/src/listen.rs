@@ -5,6 +5,7 @@ mod handles;
 mod port;
 mod socket;
 mod watched;
+mod wire;
 
 use std::{error::Error, net::SocketAddr, sync::Arc, time::Duration};
 
