@@ -75,9 +75,9 @@ impl ProxyOptions {
 pub(super) struct ProxyParts {
     pub(super) options: ProxyOptions,
     pub(super) broker: Broker,
-    /// The access rules in force.
+    /// The active access rules.
     pub(super) policies: watch::Receiver<Arc<Policy>>,
-    /// The providers in force.
+    /// The active providers.
     pub(super) providers: Box<dyn Fn() -> Arc<Providers> + Send + Sync>,
     /// The most connections.
     pub(super) connections: usize,

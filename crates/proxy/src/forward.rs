@@ -196,6 +196,9 @@ impl Proxy {
         mut request: Request<Incoming>,
         pending: &mut Pending,
     ) -> Result<Answered, Refused> {
+        if let Some(headers::Hidden(why)) = request.extensions().get() {
+            return Err(Refused::bad_request(*why));
+        }
         headers::check(request.version(), request.headers())?;
         let address = Address::read(request.method(), request.uri(), request.version())?;
         let protocol = headers::upgrade(request.headers())?;

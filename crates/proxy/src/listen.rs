@@ -6,6 +6,7 @@ mod port;
 mod socket;
 mod usage;
 mod watched;
+mod wire;
 
 use std::{error::Error, net::SocketAddr, sync::Arc, time::Duration};
 

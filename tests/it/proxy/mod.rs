@@ -1,6 +1,7 @@
 //! The proxy, with the real binary and real users. Only root can start them.
 
 mod apart;
+mod raw;
 mod setting;
 mod streams;
 

@@ -211,7 +211,7 @@ fn sections(directory: &Path, rules: &Value) -> Value {
 
 fn rules(verbs: &[&str]) -> Value {
     json!([
-        {"name": "own", "peers": {"uids": [0]}, "allow": {"providers": ["*"], "verbs": ["watch", "report", "admin"]}},
+        {"name": "own", "peers": {"uids": [0]}, "allow": {"providers": ["*"], "verbs": ["watch", "report", "admin", "proxy"]}},
         {"name": "agents", "peers": {"uids": [USER]}, "allow": {"providers": ["admin"], "verbs": verbs}},
     ])
 }

@@ -11,6 +11,7 @@ ExecCredential. `credbroker kubeconfig inject` puts it in front of the plugins o
 Usage: credbroker-exec --provider NAME [options] [-- COMMAND ARGS...]
        credbroker-exec --cluster-profile NAMESPACE/NAME [options]
        credbroker-exec --proxy PATH [--socket PATH]
+       credbroker-exec bridge [options]             the same as `credbroker bridge`, for which it needs that program
 
   --provider NAME                   a configured provider, or a user of a kubeconfig [env: CREDBROKER_PROVIDER]
   -- COMMAND ARGS...                the plugin of that user; the shim sends only its digest

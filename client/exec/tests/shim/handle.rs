@@ -1,8 +1,10 @@
 //! Handles of the proxy, from a socket whose answers the test chooses.
 
 use std::{
+    fs::{self, Permissions},
     io::{Read as _, Write as _},
-    os::unix::net::UnixListener,
+    os::unix::{fs::PermissionsExt as _, net::UnixListener},
+    process::Command,
     thread::JoinHandle,
 };
 
@@ -34,7 +36,7 @@ impl Proxy {
         Self { directory, asked }
     }
 
-    fn asking(&self) -> std::process::Command {
+    fn asking(&self) -> Command {
         let socket = self.directory.path().join("s");
         bare(&["--proxy", "/clusters/fleet/prod", "--socket", socket.to_str().unwrap()])
     }
@@ -65,4 +67,32 @@ fn what_the_proxy_refuses_is_said_and_what_is_not_the_proxy_too() {
     }
     let line = complaint(&mut bare(&["--proxy", "/clusters/a/b", "--socket", "/nowhere/s"]), 69);
     assert!(line.contains("no proxy answers on /nowhere/s") && line.contains("serve --proxy"), "{line}");
+}
+
+#[test]
+fn the_bridge_is_a_command_of_the_brokers_program_which_it_becomes() {
+    let directory = tempfile::tempdir().unwrap();
+    let shim = directory.path().join("credbroker-exec");
+    fs::copy(bare(&[]).get_program(), &shim).unwrap();
+    let bridge = || {
+        let mut command = Command::new(&shim);
+        command.env_clear().env("PATH", directory.path().join("bin")).args([
+            "bridge",
+            "--listen",
+            "127.0.0.1:0",
+        ]);
+        command.output().unwrap()
+    };
+    let alone = bridge();
+    assert_eq!(alone.status.code(), Some(127));
+    let line = String::from_utf8(alone.stderr).unwrap();
+    assert!(line.contains("put it in the same directory"), "{line}");
+    for path in ["bin/credbroker", "credbroker"] {
+        let program = directory.path().join(path);
+        fs::create_dir_all(program.parent().unwrap()).unwrap();
+        fs::write(&program, "#!/bin/sh\necho \"$0 $*\"\n").unwrap();
+        fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+        let expected = format!("{} bridge --listen 127.0.0.1:0\n", program.display());
+        assert_eq!(String::from_utf8(bridge().stdout).unwrap(), expected);
+    }
 }

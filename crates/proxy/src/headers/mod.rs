@@ -26,6 +26,11 @@ pub const LONGEST: usize = 64 * 1024;
 const SINGLE: [HeaderName; 4] =
     [header::HOST, header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::AUTHORIZATION];
 
+/// Why two programs could read a request differently, if neither its URL nor its headers say so any longer. An extension of
+/// the request.
+#[derive(Clone, Copy, Debug)]
+pub struct Hidden(pub &'static str);
+
 /// Refuses requests that programs read differently, and those that the proxy would have to change to forward them.
 ///
 /// # Errors

@@ -25,6 +25,8 @@ use tokio::{
 use tokio_util::task::TaskTracker;
 use tracing::debug;
 
+use crate::headers::Hidden;
+
 use super::{
     Answer, Serve,
     watched::{InProgress, Progress, Watched},
@@ -68,8 +70,11 @@ pub(super) async fn serve<S: Serve>(
 ) {
     let io = TokioIo::new(Watched::new(stream, &progress));
     let noted = Arc::clone(&progress);
-    let service = service_fn(move |request: Request<Incoming>| {
+    let service = service_fn(move |mut request: Request<Incoming>| {
         let (handler, request_in_progress) = (Arc::clone(&handler), noted.request());
+        if let Some(why) = request_in_progress.ambiguous() {
+            request.extensions_mut().insert(Hidden(why));
+        }
         async move {
             let answer = Box::pin(handler.handle(request)).await;
             Ok::<_, std::convert::Infallible>(guarded::<S>(answer, request_in_progress))

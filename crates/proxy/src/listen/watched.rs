@@ -1,11 +1,11 @@
 //! The stream of a connection. It has the place of the connection for as long as it lives, also as a tunnel, and knows when
-//! the head of a request began.
+//! the head of a request began, and what hyper hides of it.
 
 use std::{
     io::{self, IoSlice},
     pin::Pin,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll, ready},
@@ -18,6 +18,8 @@ use tokio::{
     sync::Notify,
     time::sleep,
 };
+
+use super::wire::{Ambiguous, Wire};
 
 /// How long a peer may take to send the head of a request.
 pub(super) const HEAD: Duration = Duration::from_secs(10);
@@ -33,6 +35,8 @@ pub(super) struct Progress {
     ended: AtomicUsize,
     /// Whether the head of a request is being received.
     receives_head: AtomicBool,
+    /// The first request that hyper has changed before anything can refuse it.
+    ambiguous: OnceLock<Ambiguous>,
     changed: Notify,
     /// That of a tunnel.
     tunnel: Mutex<Option<Occupied>>,
@@ -47,6 +51,7 @@ impl Progress {
             ended: AtomicUsize::new(0),
             // A client connects because it has a request.
             receives_head: AtomicBool::new(true),
+            ambiguous: OnceLock::new(),
             changed: Notify::new(),
             tunnel: Mutex::default(),
         })
@@ -54,10 +59,10 @@ impl Progress {
 
     /// Notes a request, until what it returns is dropped.
     pub(super) fn request(self: &Arc<Self>) -> InProgress {
-        self.begun.fetch_add(1, Ordering::Relaxed);
+        let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
         self.receives_head.store(false, Ordering::Relaxed);
         self.changed.notify_one();
-        InProgress { occupied: Some(self.seat.request()), progress: Arc::clone(self) }
+        InProgress { number, occupied: Some(self.seat.request()), progress: Arc::clone(self) }
     }
 
     pub(super) fn begun(&self) -> usize {
@@ -69,8 +74,15 @@ impl Progress {
         self.ended.load(Ordering::Relaxed) == self.begun()
     }
 
-    fn has_read(&self) {
-        if self.is_http1 && self.is_idle() && !self.receives_head.swap(true, Ordering::Relaxed) {
+    fn has_read(&self, wire: &mut Wire, bytes: &[u8]) {
+        if !self.is_http1 || bytes.is_empty() {
+            return;
+        }
+        if let Some(ambiguous) = wire.read(bytes) {
+            // Only the first is returned.
+            let _first = self.ambiguous.set(ambiguous);
+        }
+        if self.is_idle() && !self.receives_head.swap(true, Ordering::Relaxed) {
             self.changed.notify_one();
         }
     }
@@ -101,11 +113,18 @@ impl Progress {
 /// A request that is not answered completely.
 #[derive(Debug)]
 pub(super) struct InProgress {
+    number: usize,
     occupied: Option<Occupied>,
     progress: Arc<Progress>,
 }
 
 impl InProgress {
+    /// Why two programs could read the request differently, if hyper does not tell.
+    pub(super) fn ambiguous(&self) -> Option<&'static str> {
+        let first = self.progress.ambiguous.get()?;
+        (first.request <= self.number).then_some(first.why)
+    }
+
     /// The connection becomes a tunnel: it is in use until it ends.
     pub(super) fn becomes_tunnel(mut self) {
         *self.progress.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = self.occupied.take();
@@ -122,12 +141,13 @@ impl Drop for InProgress {
 #[derive(Debug)]
 pub(super) struct Watched<S> {
     stream: S,
+    wire: Wire,
     progress: Arc<Progress>,
 }
 
 impl<S> Watched<S> {
     pub(super) fn new(stream: S, progress: &Arc<Progress>) -> Self {
-        Self { stream, progress: Arc::clone(progress) }
+        Self { stream, wire: Wire::default(), progress: Arc::clone(progress) }
     }
 }
 
@@ -138,10 +158,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
-        if buffer.filled().len() > before {
-            self.progress.has_read();
-        }
+        let Self { stream, wire, progress } = &mut *self;
+        ready!(Pin::new(stream).poll_read(cx, buffer))?;
+        progress.has_read(wire, buffer.filled().get(before..).unwrap_or_default());
         Poll::Ready(Ok(()))
     }
 }

@@ -10,17 +10,21 @@ use http::StatusCode;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
 };
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use crate::{
     broker::issued,
     setting::{Setting, get, post, status},
 };
 
-/// Answers the first request on each connection, and closes the connection after it has read the second one.
-async fn forgetful(requests: Arc<AtomicUsize>) -> v1::Cluster {
+type Stream = TlsStream<TcpStream>;
+
+/// An API server that serves each connection so.
+async fn serving<F: Future<Output = ()> + Send + 'static>(
+    serve: impl Fn(Stream) -> F + Clone + Send + Sync + 'static,
+) -> v1::Cluster {
     let key = rcgen::generate_simple_self_signed(vec!["127.0.0.1".into()]).unwrap();
     let chain = vec![key.cert.der().clone()];
     let private = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.signing_key.serialize_der()));
@@ -36,21 +40,10 @@ async fn forgetful(requests: Arc<AtomicUsize>) -> v1::Cluster {
     let server = format!("https://{}", listener.local_addr().unwrap());
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            let (acceptor, requests) = (acceptor.clone(), Arc::clone(&requests));
+            let (acceptor, serve) = (acceptor.clone(), serve.clone());
             tokio::spawn(async move {
-                let Ok(mut stream) = acceptor.accept(stream).await else { return };
-                for turn in 0..2 {
-                    let mut head = Vec::new();
-                    while !head.ends_with(b"\r\n\r\n") {
-                        match stream.read_u8().await {
-                            Ok(byte) => head.push(byte),
-                            Err(_) => return,
-                        }
-                    }
-                    requests.fetch_add(1, Ordering::SeqCst);
-                    if turn == 0 {
-                        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").await.unwrap();
-                    }
+                if let Ok(stream) = acceptor.accept(stream).await {
+                    serve(stream).await;
                 }
             });
         }
@@ -59,13 +52,44 @@ async fn forgetful(requests: Arc<AtomicUsize>) -> v1::Cluster {
     v1::Cluster { server, certificate_authority_data: Some(authority.into()), ..v1::Cluster::default() }
 }
 
+/// Reads the head of a request. Whether there was one.
+async fn read_head(stream: &mut Stream) -> bool {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        match stream.read_u8().await {
+            Ok(byte) => head.push(byte),
+            Err(_) => return false,
+        }
+    }
+    true
+}
+
+/// Answers the first request on each connection, and closes the connection after it has read the second one.
+async fn forgetful(mut stream: Stream, requests: Arc<AtomicUsize>) {
+    for turn in 0..2 {
+        if !read_head(&mut stream).await {
+            return;
+        }
+        requests.fetch_add(1, Ordering::SeqCst);
+        if turn == 0 {
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").await.unwrap();
+        }
+    }
+}
+
+impl Setting {
+    fn moves_to(&self, cluster: v1::Cluster) {
+        self.broker.enlist("paris", cluster.clone());
+        self.broker.issue_for("paris", issued("2", None, Some("token-1")), cluster);
+    }
+}
+
 #[tokio::test]
 async fn only_what_changes_nothing_is_sent_again_after_a_connection_was_lost() {
     let setting = Setting::with_token();
     let requests = Arc::new(AtomicUsize::new(0));
-    let cluster = forgetful(Arc::clone(&requests)).await;
-    setting.broker.enlist("paris", cluster.clone());
-    setting.broker.issue_for("paris", issued("2", None, Some("token-1")), cluster);
+    let counted = Arc::clone(&requests);
+    setting.moves_to(serving(move |stream| forgetful(stream, Arc::clone(&counted))).await);
     for expected in [1, 3, 5] {
         assert_eq!(setting.send(get("/version")).await.status(), StatusCode::OK);
         assert_eq!(requests.load(Ordering::SeqCst), expected);
@@ -75,4 +99,36 @@ async fn only_what_changes_nothing_is_sent_again_after_a_connection_was_lost() {
     let message = status(&answer)["message"].as_str().unwrap().to_owned();
     assert!(message.starts_with("credbroker: no answer of cluster fleet/paris: "), "{message}");
     assert_eq!(requests.load(Ordering::SeqCst), 6, "once");
+}
+
+/// What a server of one target sends after its answer, or as one answer that could be two, reaches no other request.
+#[tokio::test]
+async fn an_answer_that_could_be_two_is_one_or_none() {
+    const ANSWERS: [(&str, &str); 4] = [
+        ("content-length: 2\r\n\r\n{}HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil", "{}"),
+        (
+            "transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil",
+            "{}",
+        ),
+        ("content-length: 2\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", ""),
+        ("content-length: 2\r\ncontent-length: 6\r\n\r\n{}evil", ""),
+    ];
+    for (answer, expected) in ANSWERS {
+        let setting = Setting::with_token();
+        let serve = move |mut stream: Stream| async move {
+            while read_head(&mut stream).await {
+                stream.write_all(format!("HTTP/1.1 200 OK\r\n{answer}").as_bytes()).await.unwrap();
+            }
+        };
+        setting.moves_to(serving(serve).await);
+        for _ in 0..5 {
+            let answer = setting.send(get("/version")).await;
+            if expected.is_empty() {
+                assert_eq!(answer.status(), StatusCode::BAD_GATEWAY, "{answer:?}");
+            } else {
+                assert_eq!(answer.body(), expected, "{answer:?}");
+            }
+            assert!(!String::from_utf8_lossy(answer.body()).contains("evil"), "{answer:?}");
+        }
+    }
 }
