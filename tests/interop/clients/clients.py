@@ -31,6 +31,11 @@ class Client:
     advice: str = "–"
 
     @property
+    def proxied(self):
+        """The kinds of credential with which it goes through the proxy: those of the proxy's connections."""
+        return [kind for kind in self.kinds if kind != "both" and not self.profile]
+
+    @property
     def label(self):
         """In names of users and namespaces."""
         return "-".join(re.findall("[a-z0-9]+", self.name.lower()))

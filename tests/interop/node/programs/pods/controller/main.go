@@ -2,9 +2,10 @@
 // goes on for a while, as a controller that finishes its work does, and prints what it counted. It fails if a request failed or
 // an event was lost.
 //
-// The environment has the name of the way to the credential in VIA: `broker` (client/go), `shim` (client-go's exec stanza), or
-// `command` (one run of the shim for each request, as of kubectl). PROFILE is the ClusterProfile NAMESPACE/NAME of `broker`;
-// SERVER and CA are the cluster of the others, and EXEC their exec stanza.
+// The environment has the name of the way to the credential in VIA: `broker` (client/go), `kubeconfig` (a context of a file),
+// `shim` (client-go's exec stanza), or `command` (one run of the shim for each request, as of kubectl). PROFILE is the
+// ClusterProfile NAMESPACE/NAME of `broker`; KUBECONFIG and CONTEXT are of `kubeconfig`; SERVER and CA are the cluster of the
+// others, and EXEC their exec stanza.
 package main
 
 import (
