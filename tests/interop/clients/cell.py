@@ -125,6 +125,9 @@ class Cell:
         # It could be replaced between two looks.
         for _ in range(5):
             forms = canary.forms(self.plane, self.user)
+            if not forms:
+                # Of a client that never reached the proxy.
+                return {"client": [], "proxy": []}
             if of_proxy := canary.in_memory(self.proxy.pid, forms):
                 break
         else:

@@ -15,6 +15,7 @@ PATH=$PATH:/usr/local/go/bin
 packages=()
 command -v mvn >/dev/null || packages+=(maven default-jdk-headless)
 command -v npm >/dev/null || packages+=(nodejs npm)
+command -v ip >/dev/null || packages+=(iproute2)
 command -v openssl >/dev/null || packages+=(openssl)
 python3 -c 'import venv, ensurepip' 2>/dev/null || packages+=(python3-venv)
 if ((${#packages[@]})); then

@@ -1,11 +1,13 @@
 """Controllers through the proxy, while credentials rotate and the broker and the proxy are started again.
 
-usage: run.py FOLDER CONTROLLER BROKER SHIM LOGS MINUTES
+usage: run.py FOLDER CONTROLLER BROKER SHIM LOGS MINUTES [PAGE]
   FOLDER        a control plane that start.sh has started
   CONTROLLER    ../node/programs/pods/controller
-  LOGS          where the logs go"""
+  LOGS          where the logs go
+  PAGE          the page whose table is replaced"""
 
 import base64
+import datetime
 import json
 import os
 import pathlib
@@ -20,6 +22,7 @@ import time
 import canary
 from plane import Plane
 from service import Service, until
+from table import replace
 
 CONTROLLERS = 30
 KINDS = {"token": 3, "certificate": 3}
@@ -249,20 +252,29 @@ class Run:
                         streams += STREAM in event["requestURI"] and event["stage"] == "ResponseStarted"
         return max(streams, lists)
 
-    def verdict(self, minutes):
+    def count(self):
+        """What happened, in the order of the table."""
         reports = [controller.report() for controller in self.controllers]
-        total = {key: sum(report[key] for report in reports) for key in ("requests", "failed", "unauthorized", "events", "lost", "relists")}
         runs = sum(len(self.plane.runs(name)) for name in self.contexts)
-        lists, events = self.lists(), self.writer.number * CONTROLLERS
-        print(f"{minutes} minutes: {total}, {runs} plugin runs, {self.restarts} restarts, {lists} lists, {events} events written")
-        for what in ("failed", "lost", "relists"):
-            if total[what]:
-                yield f"{what}: {total[what]}"
-        if total["events"] != events:
-            yield f"{total['events']} events of {events}"
-        if lists != CONTROLLERS:
-            yield f"{lists} lists at the API server by {CONTROLLERS} informers"
-        if self.restarts < 2 or runs < minutes * 60 / LIFETIME * len(self.contexts):
+        self.counts = {"Plugin runs": runs, "Restarts": self.restarts}
+        for name in ("requests", "failed", "unauthorized", "events", "lost"):
+            self.counts[name.capitalize()] = sum(report[name] for report in reports)
+        # Each informer lists once.
+        self.counts["Relists"] = self.lists() - CONTROLLERS
+
+    def table(self, minutes):
+        measured = f"Measured on {datetime.date.today()}, for {minutes:g} minutes."
+        rows = [self.counts.keys(), ["---"] * len(self.counts), map(str, self.counts.values())]
+        return "\n".join([measured, "", *(f"| {' | '.join(row)} |" for row in rows)])
+
+    def problems(self, minutes):
+        for what in ("Failed", "Lost", "Relists"):
+            if self.counts[what]:
+                yield f"{what}: {self.counts[what]}"
+        written = self.writer.number * CONTROLLERS
+        if self.counts["Events"] != written:
+            yield f"{self.counts['Events']} events of {written}"
+        if self.restarts < 2 or self.counts["Plugin runs"] < minutes * 60 / LIFETIME * len(self.contexts):
             yield "too few restarts or rotations"
         for service in (self.proxy, self.broker):
             for code in service.failures():
@@ -270,7 +282,7 @@ class Run:
 
 
 def main():
-    *paths, minutes = sys.argv[1:]
+    *paths, minutes = sys.argv[1:7]
     run = Run(*map(pathlib.Path, paths))
     minutes = float(minutes)
     try:
@@ -278,7 +290,11 @@ def main():
         problems = list(run.secrets())
     finally:
         run.stop()
-    problems += run.verdict(minutes)
+    run.count()
+    print(table := run.table(minutes))
+    if len(sys.argv) > 7:
+        replace(pathlib.Path(sys.argv[7]), "hour", table)
+    problems += run.problems(minutes)
     for controller in run.controllers:
         for line in controller.trouble():
             print(f"{controller.log.name}: {controller.context}: {line}")

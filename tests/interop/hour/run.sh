@@ -3,7 +3,8 @@
 # again on the sockets that systemd holds. Fails if a request fails, an informer lists again or misses an event, or a controller
 # has a token or a key in its memory.
 #
-# usage: run.sh MINUTES
+# usage: run.sh MINUTES [--write]
+#   --write         writes the result into docs/proxy.md
 #   BROKER, SHIM    the programs (target/debug/credbroker and credbroker-exec)
 #   CONTROLPLANE    as in ../controlplane/build.sh
 #   LOGS            where the logs go, and stay
@@ -21,4 +22,5 @@ plane=$(mktemp -d)
 trap '"$here/../controlplane/stop.sh" "$plane"; rm -rf "$plane"' EXIT
 "$here/../controlplane/start.sh" "$plane"
 mkdir -p "${LOGS:=$plane/logs}"
-PYTHONPATH=$here/../clients python3 "$here/run.py" "$plane" "$controller" "$BROKER" "$SHIM" "$LOGS" "$1"
+PYTHONPATH=$here/../clients python3 "$here/run.py" "$plane" "$controller" "$BROKER" "$SHIM" "$LOGS" "$1" \
+    ${2:+"$root/docs/proxy.md"}
