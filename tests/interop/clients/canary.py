@@ -1,6 +1,7 @@
 """Whether a process or a file has a credential."""
 
 import base64
+import contextlib
 import re
 import subprocess
 
@@ -32,9 +33,14 @@ def forms(plane, user):
 
 
 def in_memory(pid, forms):
-    """The names of what is in the memory of a process."""
+    """The names of what is in the memory of a process and of those that it started."""
     longest = max(map(len, forms.values()))
     found = set()
+    with open(f"/proc/{pid}/task/{pid}/children") as children:
+        for child in children.read().split():
+            # It may have ended.
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                found |= in_memory(child, forms)
     with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb", 0) as memory:
         for line in maps:
             bounds, access = line.split()[:2]

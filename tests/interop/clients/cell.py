@@ -75,6 +75,8 @@ class Cell:
         try:
             change()
             driver.await_seen(created)
+            # By the end of these, the audit log has what the client listed before.
+            driver.recover()
             lists, began = self.lists(), time.time()
             self.results["rotation"] = driver.request(until=lambda: time.time() - began > 2.5 * SHORT, meanwhile=change)
             # All that the client has has expired when it asks again.

@@ -62,6 +62,7 @@ def clients(programs):
     """All rows, with the programs of a folder that setup.sh has filled."""
     kubectl = found("../controlplane/go.mod", r"k8s.io/kubernetes v(\S+)")
     helm = found("tools/go.mod", r"helm.sh/helm/v3 v(\S+)")
+    k9s = found("setup.sh", r"k9s@v(\S+)")
     go = found("go/go.mod", r"k8s.io/client-go v(\S+)")
     access = found("go/go.mod", r"cluster-inventory-api v(\S+)")
     python = found("python/requirements.txt", r"kubernetes==(\S+)")
@@ -113,6 +114,11 @@ def clients(programs):
             advice="`apiVersion` v1beta1",
         ),
         Client(f"helm {helm}", helm_list, once=True),
+        Client(
+            f"k9s {k9s}",
+            lambda *given: ["python3", HERE / "k9s/client.py", programs / "k9s", *given],
+            watches=True,
+        ),
         Client(f"client-go {go}", lambda *given: [programs / "go", "kubeconfig", *given], watches=True),
         Client(
             f"cluster-inventory-api {access}",
