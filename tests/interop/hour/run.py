@@ -68,7 +68,7 @@ class Controller:
     def __init__(self, program, kubeconfig, context, log):
         self.context, self.log = context, log
         environment = {"VIA": "kubeconfig", "KUBECONFIG": str(kubeconfig), "CONTEXT": context, "HOME": str(log.parent)}
-        environment["PATH"] = os.environ["PATH"]
+        environment |= {"PATH": os.environ["PATH"], "INTERVAL": "1s"}
         with open(log, "w") as file:
             self.process = subprocess.Popen(program, env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
 
