@@ -285,6 +285,7 @@ def main():
     *paths, minutes = sys.argv[1:7]
     run = Run(*map(pathlib.Path, paths))
     minutes = float(minutes)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         run.go(minutes)
         problems = list(run.secrets())
