@@ -3,14 +3,15 @@
 #
 # usage: tests/interop/run.sh [all | SECTION...]
 #   controlplane    the broker, the Go module, the examples and the manifests with a real API server
-#   clients         kubectl, helm and seven libraries, with and without the broker
+#   clients         kubectl, helm and seven libraries, with and without the broker, and through the proxy
+#   hour            30 controllers through the proxy for PROXY_MINUTES (2), with rotations and restarts
 #   node            the manifests and the images of deploy/ on a Kubernetes node; controllers side by side for NODE_MINUTES (10)
 #   walkthroughs    the pages in docs/walkthroughs, each command of them; WITHOUT_SPIRE=1 leaves out the page that needs SPIRE
-# A section that this machine cannot run says SKIPPED, and why. With BLESS=1, the tables of docs/clients.md are written.
+# A section that this machine cannot run says SKIPPED, and why. With BLESS=1, the tables of docs/clients.md and docs/proxy.md are written.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 PATH=$PATH:/usr/local/go/bin
-sections=(controlplane clients node walkthroughs)
+sections=(controlplane clients hour node walkthroughs)
 
 broker=$PWD/target/debug/credbroker
 shim=${SHIM:-$PWD/target/debug/credbroker-exec}
@@ -32,6 +33,10 @@ controlplane() {
 
 clients() {
     BROKER=$broker SHIM=$shim tests/interop/clients/run.sh ${BLESS:+--write}
+}
+
+hour() {
+    BROKER=$broker SHIM=$shim tests/interop/hour/run.sh "${PROXY_MINUTES:-2}" ${BLESS:+--write}
 }
 
 node() {

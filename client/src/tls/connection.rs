@@ -98,11 +98,17 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Connection<T> {
         }
     }
 
+    /// A flush with nothing left to send succeeds, also when the identity has been closed: hyper flushes before each read, and
+    /// the reader of an answer would not see why it ends.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        check(&mut self.writing, cx)?;
-        match &mut self.stream {
+        let closed = check(&mut self.writing, cx);
+        let flushed = match &mut self.stream {
             Stream::Plain(stream) => Pin::new(stream).poll_flush(cx),
             Stream::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        };
+        match closed {
+            Err(error) if flushed.is_pending() => Poll::Ready(Err(error)),
+            _ => flushed,
         }
     }
 

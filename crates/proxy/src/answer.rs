@@ -5,15 +5,20 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use bytes::Bytes;
 use credbroker_client::tls::{ResponseBody, is_replaced};
 use http::{HeaderMap, header};
 use http_body::{Body, Frame, SizeHint};
+use tokio::time::{Sleep, sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::{boundary::Boundary, exchange::Exchange, record::Pending, target::UsedTarget};
+
+/// client-go takes a shorter watch without an event for a failure, and lists again.
+const SHORTEST: Duration = Duration::from_secs(1);
 
 /// Why an answer was not sent to its end.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -32,6 +37,10 @@ struct Forwarded {
     /// Of a watch.
     boundary: Option<Boundary>,
     asked: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    /// A watch without an event does not end before.
+    young: Option<Pin<Box<Sleep>>>,
+    /// A watch whose connection has ended.
+    is_lost: bool,
     cut: Pin<Box<WaitForCancellationFutureOwned>>,
     is_over: bool,
     /// Writes the last record when the body is dropped.
@@ -58,11 +67,14 @@ impl AnswerBody {
         let ending = &exchange.parties.ending;
         let boundary = watch.map(|headers| Boundary::of(headers.get(header::CONTENT_TYPE)));
         let asked = boundary.is_some().then(|| Box::pin(ending.asked.clone().cancelled_owned()));
+        let young = boundary.is_some().then(|| Box::pin(sleep(SHORTEST)));
         let cut = Box::pin(ending.cut.clone().cancelled_owned());
         let forwarded = Forwarded {
             inner,
             boundary,
             asked,
+            young,
+            is_lost: false,
             cut,
             is_over: false,
             pending,
@@ -89,14 +101,17 @@ impl Forwarded {
         if self.is_over {
             return Poll::Ready(None);
         }
+        let is_between = self.boundary.as_ref().is_some_and(Boundary::is_between);
         if self.cut.as_mut().poll(cx).is_ready() {
             self.is_over = true;
-            return Poll::Ready(Some(Err(Cut.into())));
+            return Poll::Ready((!is_between).then(|| Err(Cut.into())));
         }
-        let is_between = self.boundary.as_ref().is_some_and(Boundary::is_between);
-        if is_between && self.asked.as_mut().is_some_and(|asked| asked.as_mut().poll(cx).is_ready()) {
+        if is_between && self.ends(cx) {
             self.is_over = true;
             return Poll::Ready(None);
+        }
+        if self.is_lost {
+            return Poll::Pending;
         }
         let frame = std::task::ready!(Pin::new(&mut self.inner).poll_frame(cx));
         Poll::Ready(match frame {
@@ -104,13 +119,14 @@ impl Forwarded {
                 if let Some(data) = frame.data_ref() {
                     self.pending.sent(data.len());
                     self.boundary.iter_mut().for_each(|boundary| boundary.pass(data));
+                    self.young = None;
                 }
                 Some(Ok(frame))
             }
             // The client watches again from the last event, without a list.
             Some(Err(error)) if is_between && is_replaced(&*error) => {
-                self.is_over = true;
-                None
+                self.is_lost = true;
+                return self.poll(cx);
             }
             Some(Err(error)) => {
                 self.is_over = true;
@@ -122,6 +138,13 @@ impl Forwarded {
                 None
             }
         })
+    }
+
+    /// Whether a watch that is between two events ends there.
+    fn ends(&mut self, cx: &mut Context<'_>) -> bool {
+        let asked = self.asked.as_mut().map(|asked| asked.as_mut().poll(cx));
+        let may_end = self.is_lost || asked.is_some_and(|asked| asked.is_ready());
+        may_end && self.young.as_mut().is_none_or(|young| young.as_mut().poll(cx).is_ready())
     }
 }
 
@@ -142,7 +165,9 @@ impl Body for AnswerBody {
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             Content::Own(bytes) => bytes.is_none(),
-            Content::Forwarded(forwarded) => forwarded.is_over || forwarded.inner.is_end_stream(),
+            Content::Forwarded(forwarded) => {
+                forwarded.is_over || !forwarded.is_lost && forwarded.inner.is_end_stream()
+            }
         }
     }
 

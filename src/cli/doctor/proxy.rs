@@ -1,6 +1,6 @@
 //! Whether clients send what is for credbroker's proxy to an HTTP proxy. kubectl and all other clients in Go do not, because the
-//! proxy is on the loopback interface; Python's client does, since version 34.1, unless `NO_PROXY` names the address. Versions
-//! 34.1 and 35.0 ignore `NO_PROXY`.
+//! proxy is on the loopback interface; fabric8 does, and Python's client since version 34.1, unless `NO_PROXY` names the address.
+//! Versions 34.1 and 35.0 of Python's ignore `NO_PROXY`.
 
 use std::{ffi::OsStr, net::IpAddr};
 
@@ -37,7 +37,7 @@ impl Checks<'_> {
         let list = quoted(&format!("{list}{separator}{ADDRESS}"));
         let remedy =
             format!("run `export NO_PROXY={list}`, and install another version instead of 34.1 and 35.0");
-        let what = format!("Python's client sends its requests to that HTTP proxy; {VERSIONS}");
+        let what = format!("Python's client and fabric8 send their requests to that HTTP proxy; {VERSIONS}");
         self.findings.add(CHECK, WARNING, text(&what), remedy);
     }
 }

@@ -31,6 +31,11 @@ class Client:
     advice: str = "–"
 
     @property
+    def proxied(self):
+        """The kinds of credential with which it goes through the proxy: those of the proxy's connections."""
+        return [kind for kind in self.kinds if kind != "both" and not self.profile]
+
+    @property
     def label(self):
         """In names of users and namespaces."""
         return "-".join(re.findall("[a-z0-9]+", self.name.lower()))
@@ -57,6 +62,7 @@ def clients(programs):
     """All rows, with the programs of a folder that setup.sh has filled."""
     kubectl = found("../controlplane/go.mod", r"k8s.io/kubernetes v(\S+)")
     helm = found("tools/go.mod", r"helm.sh/helm/v3 v(\S+)")
+    k9s = found("setup.sh", r"k9s@v(\S+)")
     go = found("go/go.mod", r"k8s.io/client-go v(\S+)")
     access = found("go/go.mod", r"cluster-inventory-api v(\S+)")
     python = found("python/requirements.txt", r"kubernetes==(\S+)")
@@ -108,6 +114,11 @@ def clients(programs):
             advice="`apiVersion` v1beta1",
         ),
         Client(f"helm {helm}", helm_list, once=True),
+        Client(
+            f"k9s {k9s}",
+            lambda *given: ["python3", HERE / "k9s/client.py", programs / "k9s", *given],
+            watches=True,
+        ),
         Client(f"client-go {go}", lambda *given: [programs / "go", "kubeconfig", *given], watches=True),
         Client(
             f"cluster-inventory-api {access}",

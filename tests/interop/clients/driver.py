@@ -17,11 +17,11 @@ PATIENCE = 30
 class Driver:
     """The client of a cell, with the credentials of `user`."""
 
-    def __init__(self, cell, user):
+    def __init__(self, cell, user, variables=None):
         self.cell, self.seen, self.process = cell, set(), None
         name = cell.home / user if cell.client.profile else user
-        self.command = [str(part) for part in cell.client.command(cell.file, name, cell.user)]
-        self.environment = os.environ | {"KUBECONFIG": str(cell.file), "HOME": str(cell.home)}
+        self.command = [*cell.inside, *(str(part) for part in cell.client.command(cell.file, name, cell.user))]
+        self.environment = os.environ | {"KUBECONFIG": str(cell.file), "HOME": str(cell.home)} | (variables or {})
         self.answers = queue.Queue()
         if not cell.client.once:
             self.process = subprocess.Popen(

@@ -1,12 +1,12 @@
-"""Runs every client with every kind of credential, with and without the broker, and writes the table.
+"""Runs every client with every kind of credential, without the broker, with it, and through the proxy; and writes the tables.
 
 usage: run.py FOLDER PROGRAMS BROKER SHIM [--write PAGE] [--only WORD] [--jobs N]
   FOLDER      a control plane that start.sh has started
   PROGRAMS    the folder that setup.sh has filled
-  --write     the page whose table is replaced
+  --write     the page whose tables are replaced
   --only      the clients whose names contain the word
 
-It fails if a client recovers without the broker and not with it."""
+It fails if a client recovers without the broker and not with it, or does not work through the proxy."""
 
 import argparse
 import concurrent.futures
@@ -15,10 +15,10 @@ import pathlib
 import sys
 import traceback
 
-from cell import Cell
+from cell import PROXIED, Cell
 from clients import clients, javascript_next
 from plane import Plane
-from table import replace, table, worse
+from table import broken, proxied_table, replace, table, worse
 
 
 def main():
@@ -31,10 +31,12 @@ def main():
     given = arguments.parse_args()
 
     plane = Plane(given.folder.resolve())
+    (plane.folder / "keys").mkdir(mode=0o700, exist_ok=True)
     here = pathlib.Path(__file__).resolve().parent
     programs = {"plugin": here / "plugin", "broker": given.broker.resolve(), "shim": given.shim.resolve()}
     rows = [client for client in clients(given.programs.resolve()) if given.only in client.name]
     cells = [(client, kind, way) for client in rows for kind in client.kinds for way in ("direct", "broker")]
+    cells += [(client, kind, way) for client in rows for kind in client.proxied for way in PROXIED]
 
     def run(cell):
         try:
@@ -51,12 +53,19 @@ def main():
         sys.exit("a client could not be measured")
     results = {(cell.client.name, cell.kind, cell.way): cell.results for cell in done}
     text = table(rows, results, javascript_next(given.programs.resolve()))
-    print(text)
+    proxied = proxied_table(rows, results)
+    print(text, proxied, sep="\n\n")
     if given.write:
         replace(given.write, "clients", text)
+        replace(given.write, "proxied", proxied)
     failures = [line for client in rows for line in worse(client, results)]
     if failures:
-        sys.exit("\n".join(["with the broker, these do not recover, and without it they do:", *failures]))
+        failures.insert(0, "with the broker, these do not recover, and without it they do:")
+    through = [line for client in rows for line in broken(client, results)]
+    if through:
+        failures += ["through the proxy, these do not work:", *through]
+    if failures:
+        sys.exit("\n".join(failures))
 
 
 main()

@@ -15,6 +15,7 @@ PATH=$PATH:/usr/local/go/bin
 packages=()
 command -v mvn >/dev/null || packages+=(maven default-jdk-headless)
 command -v npm >/dev/null || packages+=(nodejs npm)
+command -v ip >/dev/null || packages+=(iproute2)
 command -v openssl >/dev/null || packages+=(openssl)
 python3 -c 'import venv, ensurepip' 2>/dev/null || packages+=(python3-venv)
 if ((${#packages[@]})); then
@@ -47,6 +48,8 @@ current helm "${helm[@]}" || {
     nice go build -C "$here/tools" -buildvcs=false -o "$out/helm" helm.sh/helm/v3/cmd/helm
     made helm "${helm[@]}"
 }
+# What it needs is in conflict with what helm needs.
+[[ -x $out/k9s ]] || GOBIN=$out nice go install -buildvcs=false github.com/derailed/k9s@v0.50.16
 go_client=("$here"/go/*)
 current go "${go_client[@]}" || {
     nice go build -C "$here/go" -buildvcs=false -o "$out/go" .

@@ -1,4 +1,4 @@
-"""The table of docs/clients.md."""
+"""The tables of docs/clients.md."""
 
 import datetime
 
@@ -15,6 +15,20 @@ def worse(client, results):
                 yield f"{client.name}, {kind}: restart of the broker"
             if client.watches and direct["watch"]["lost"] < broker["watch"]["lost"]:
                 yield f"{client.name}, {kind}: events lost"
+
+
+def broken(client, results):
+    """What does not work through the proxy."""
+    for (name, kind, way), result in results.items():
+        if name != client.name or "secrets" not in result:
+            continue
+        for phase in ("rotation", "expiry", "restart", "revocation"):
+            if phase in result and not result[phase]["recovered"]:
+                yield f"{name}, {kind}, {way}: {phase}"
+        if client.watches and result["watch"]["lost"]:
+            yield f"{name}, {kind}, {way}: {result['watch']['lost']} events lost"
+        for place in result["secrets"]["client"]:
+            yield f"{name}, {kind}, {way}: the credential is here: {place}"
 
 
 def outcome(phases):
@@ -84,6 +98,49 @@ def table(rows, results, note):
         "|" + "---|" * len(head),
     ]
     return "\n".join([*lines, *(str(Row(client, results)) for client in rows)])
+
+
+def proxied_row(client, results):
+    def of(way, kind):
+        if kind not in client.proxied:
+            return "–"
+        result = results[client.name, kind, way]
+        return outcome([result[phase] for phase in ("rotation", "expiry", "restart", "revocation") if phase in result])
+
+    def of_variable():
+        result = results.get((client.name, "token", "port"))
+        if not result:
+            return "–"
+        if result["http_proxy"]["recovered"]:
+            return "works"
+        return "needs `NO_PROXY`" if result["no_proxy"]["recovered"] else "**stops**, also with `NO_PROXY`"
+
+    watches = "–"
+    if client.watches:
+        all_of = {(kind, way): results[client.name, kind, way] for kind in client.proxied for way in ("port", "socket")}
+        watches = Row.watch(all_of)
+    cells = [
+        client.name,
+        *(of(way, kind) for way in ("port", "socket") for kind in ("token", "certificate")),
+        watches,
+        of_variable(),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def proxied_table(rows, results):
+    """Markdown: every client through the proxy."""
+    head = [
+        "Client",
+        "Port, token",
+        "Port, certificate",
+        "Socket, token",
+        "Socket, certificate",
+        "Relists, events lost",
+        "`HTTPS_PROXY`",
+    ]
+    lines = [f"Measured on {datetime.date.today()}.", "", f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    return "\n".join([*lines, *(proxied_row(client, results) for client in rows if client.proxied)])
 
 
 def replace(page, name, text):

@@ -1,8 +1,14 @@
 use credbroker_proto::v1;
 use credbroker_test_support::{Accepts, ApiServer};
 
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+
 use super::*;
-use crate::{clock::tests::paused, source::handle::tests::Fake};
+use crate::{
+    clock::tests::paused,
+    source::handle::tests::Fake,
+    tls::connection::{Connection, is_replaced},
+};
 
 const ROTATIONS: usize = 2_000;
 
@@ -87,4 +93,18 @@ async fn generations_without_a_connection_do_not_stay_until_their_certificate_ex
     assert!(draining.len() <= 2, "{}", draining.len());
     assert!(draining.iter().any(|generation| Arc::ptr_eq(generation, kept.as_ref().unwrap())));
     assert!(!kept.unwrap().closing.is_cancelled());
+}
+
+/// hyper flushes between two reads, and tells the reader of an answer nothing of why that failed.
+#[tokio::test]
+async fn a_flush_of_nothing_does_not_hide_from_a_reader_why_its_connection_was_closed() {
+    let api = ApiServer::start(Accepts::Either);
+    let settings = Settings::trusting(api.ca_pem().as_bytes()).unwrap();
+    let generation = Arc::new(IdentityGeneration::new(None, &settings));
+    let (ours, _peer) = duplex(64);
+    let mut connection = Connection::plain(ours, &generation);
+    generation.closing.cancel();
+    connection.flush().await.expect("nothing is left to send");
+    assert!(is_replaced(&connection.read_u8().await.unwrap_err()));
+    assert!(is_replaced(&connection.write_u8(1).await.unwrap_err()));
 }

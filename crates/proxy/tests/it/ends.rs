@@ -1,6 +1,6 @@
 //! Requests that end before they would by themselves.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use credbroker_proto::v1;
 use credbroker_proxy::{Limits, Options, Times};
@@ -87,6 +87,17 @@ async fn draining_ends_watches_cleanly_and_lets_short_requests_pass() {
     let answer = setting.get(LOG).await;
     assert_eq!(status(&answer)["message"], "credbroker: the proxy is being restarted");
     assert_eq!(answer.headers()["retry-after"], "1");
+}
+
+/// client-go takes such a watch for a failure, and lists again.
+#[tokio::test]
+async fn no_watch_without_an_event_ends_within_its_first_second() {
+    let setting = Setting::with_token();
+    let began = Instant::now();
+    let watch = setting.watch().await;
+    let (end, ()) = tokio::join!(rest(watch), setting.proxy.drain());
+    assert_eq!(end.expect("a clean end"), "");
+    assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
 }
 
 #[tokio::test]
