@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"time"
 )
 
@@ -60,6 +61,9 @@ func alternate(ways []way, server string, rounds int) ([][]time.Duration, error)
 	times := make([][]time.Duration, len(ways))
 	warm := rounds / 10
 	for round := range warm + rounds {
+		if round%requests == 0 {
+			runtime.GC()
+		}
 		for turn := range ways {
 			i := (turn + round) % len(ways)
 			began := time.Now()

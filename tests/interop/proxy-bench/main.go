@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"runtime/debug"
 	"slices"
 )
 
@@ -22,6 +23,8 @@ var sections = []struct {
 
 func main() {
 	log.SetFlags(0)
+	// Garbage is collected between measurements.
+	debug.SetGCPercent(-1)
 	if len(os.Args) > 1 && serve(os.Args[1], os.Args[2:]) {
 		return
 	}

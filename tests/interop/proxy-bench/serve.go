@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -20,8 +21,10 @@ import (
 
 // Processes of their own, so that their memory and their time are theirs. Each prints its address.
 func serve(what string, arguments []string) bool {
+	debug.SetGCPercent(100)
 	switch what {
 	case "fake":
+		debug.SetGCPercent(1000)
 		serveTLS(arguments[0], fake())
 	case "reverse":
 		serveTLS(arguments[0], reverse(arguments[0], arguments[1], arguments[2]))

@@ -3,138 +3,129 @@ package main
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strconv"
 	"time"
 )
 
 const (
 	unreadStreams = 3
-	// Requests between a change: with streams, without.
-	block = 100
-	// An answer that takes longer has failed.
-	tooLong = 2 * time.Second
-	logPath = "/api/v1/namespaces/default/pods/chatty/log?follow=true"
+	blocks        = 20
+	logPath       = "/api/v1/namespaces/default/pods/chatty/log?follow=true"
 )
 
-// What streams that nobody reads do to other requests.
+// What streams that nobody reads do to other requests. There are two processes of each proxy, one with streams and one
+// without, and each request to one is followed by a request to the other, so that a busy moment is one for both.
 func unread(w *world, report *report) error {
-	proxies, err := w.all(bare)
-	if err != nil {
+	rows := [][]string{{"Way", "p50 without", "p50 with", "p99 without", "p99 with", "Ratio of p99, median"}}
+	measure := func(name string, of [2]way, own bool, limited bool) error {
+		if !own {
+			name += ", streams on the same connection"
+		}
+		with, without, ratio, err := w.beside(of, own)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		p50 := []time.Duration{quantile(without, 0.5), quantile(with, 0.5)}
+		p99 := []time.Duration{quantile(without, 0.99), quantile(with, 0.99)}
+		if limited {
+			report.limit("unread, "+name+": ratio of p99", ratio, 1.1)
+		}
+		rows = append(rows, []string{name, ms(p50[0]), ms(p50[1]), ms(p99[0]), ms(p99[1]), fmt.Sprintf("%.2f", ratio)})
+		return nil
+	}
+	direct := w.direct(1)
+	if err := measure(direct.name, [2]way{direct, direct}, true, false); err != nil {
 		return err
 	}
-	ways := []way{w.direct(1), w.direct(2)}
-	limited := map[string]bool{}
-	for _, proxy := range proxies {
-		defer proxy.stop()
-		for _, way := range proxy.ways {
-			limited[way.name] = proxy.name == "credbroker"
-			ways = append(ways, way)
+	// kubeconfig-proxy has one fixed port, so there cannot be two. It consists of the code of `kubectl proxy`.
+	for _, start := range []func(...string) (*proxy, error){w.credbroker, w.reverseProxy, w.kubectlProxy} {
+		var pair [2]*proxy
+		for i := range pair {
+			proxy, err := start(bare)
+			if err != nil {
+				return err
+			}
+			defer proxy.stop()
+			pair[i] = proxy
 		}
-	}
-	type line struct {
-		way
-		own bool
-	}
-	var lines []line
-	for _, way := range ways {
-		lines = append(lines, line{way, true})
-		if way.version == 2 {
-			lines = append(lines, line{way, false})
-		}
-	}
-	rows := [][]string{{"Way", "p50 without", "p50 with", "p99 without", "p99 with", "Ratio of p99", "Failed"}}
-	measured := make([]others, len(lines))
-	for round := range w.rounds {
-		for turn := range lines {
-			i := (turn + round) % len(lines)
-			if err := w.beside(lines[i].way, lines[i].own, round%2 == 0, &measured[i]); err != nil {
-				return fmt.Errorf("%s: %w", lines[i].name, err)
+		for i, first := range pair[0].ways {
+			for _, own := range []bool{true, false}[:first.version] {
+				of := [2]way{first, pair[1].ways[i]}
+				if err := measure(first.name, of, own, pair[0].name == "credbroker"); err != nil {
+					return err
+				}
 			}
 		}
 	}
-	for i, line := range lines {
-		it := &measured[i]
-		name := line.name
-		if !line.own {
-			name += ", one connection"
-		}
-		without, with := quantile(it.without, 0.99), quantile(it.with, 0.99)
-		ratio := float64(with) / float64(without)
-		if limited[line.name] {
-			report.limit("unread, "+name+": ratio of p99", ratio, 1.1)
-		}
-		p50 := []string{ms(quantile(it.without, 0.5)), ms(quantile(it.with, 0.5))}
-		rows = append(rows, []string{name, p50[0], p50[1], ms(without), ms(with), fmt.Sprintf("%.2f", ratio), fmt.Sprint(it.failed)})
-	}
-	title := fmt.Sprintf("%d requests with and without %d logs that are not read, in turns of %d, to the server without work:",
-		w.rounds*block, unreadStreams, block)
+	title := fmt.Sprintf("%d requests in turn to a process with %d logs that are not read and to one without, with the server without work:",
+		w.rounds*requests, unreadStreams)
 	report.table(title, rows)
 	return nil
 }
 
-type others struct {
-	without, with []time.Duration
-	failed        int
-}
-
-// One turn with streams, which have connections of their own or that of the other requests, and one without.
-func (w *world) beside(way way, own, first bool, measured *others) error {
-	client := way.connect(bare)
-	defer client.close()
-	for _, streams := range []bool{first, !first} {
-		if !streams {
-			if err := requestsTo(client, &measured.without, &measured.failed); err != nil {
-				return err
-			}
-			continue
-		}
-		err := w.withStreams(way, client, own, func() error { return requestsTo(client, &measured.with, &measured.failed) })
+// The times of requests to a process with streams, and to one without. The streams have connections of their own, or that of
+// the requests.
+func (w *world) beside(pair [2]way, own bool) (with, without []time.Duration, ratio float64, err error) {
+	var ratios []float64
+	for range blocks {
+		times, err := w.block(pair, own)
 		if err != nil {
-			return err
+			return nil, nil, 0, err
 		}
+		with, without = append(with, times[0]...), append(without, times[1]...)
+		ratios = append(ratios, float64(quantile(times[0], 0.99))/float64(quantile(times[1], 0.99)))
+		pair[0], pair[1] = pair[1], pair[0]
 	}
-	return nil
+	return with, without, median(ratios), nil
 }
 
-func requestsTo(client client, times *[]time.Duration, failed *int) error {
-	for request := range block + block/10 {
-		ctx, cancel := context.WithTimeout(context.Background(), tooLong)
-		began := time.Now()
-		_, err := client.read(ctx, "/version")
-		cancel()
-		switch {
-		case err != nil && ctx.Err() == nil:
-			return err
-		case err != nil:
-			*failed++
-			return nil
-		case request >= block/10:
-			*times = append(*times, time.Since(began))
-		}
-	}
-	return nil
-}
-
-// Runs with streams that have stopped because nobody reads them.
-func (w *world) withStreams(way way, client client, own bool, run func() error) error {
+func (w *world) block(pair [2]way, own bool) (times [2][]time.Duration, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	clients := [2]client{pair[0].connect(bare), pair[1].connect(bare)}
+	for _, client := range clients {
+		defer client.close()
+	}
 	for range unreadStreams {
+		client := clients[0]
 		if own {
-			client = way.connect(bare)
+			client = pair[0].connect(bare)
 			defer client.close()
 		}
 		answer, err := client.get(ctx, logPath)
 		if err != nil {
-			return err
+			return times, err
 		}
 		defer answer.Body.Close()
 	}
+	if err := w.streamsHaveStopped(); err != nil {
+		return times, err
+	}
+	runtime.GC()
+	count := w.rounds * requests / blocks
+	for request := range count + count/10 {
+		for turn := range clients {
+			i := (turn + request) % 2
+			began := time.Now()
+			if _, err := clients[i].read(ctx, "/version"); err != nil {
+				return times, err
+			}
+			if request >= count/10 {
+				times[i] = append(times[i], time.Since(began))
+			}
+		}
+	}
+	return times, nil
+}
+
+// Waits until the server can write nothing more, because nobody reads.
+func (w *world) streamsHaveStopped() error {
 	observer := w.direct(1).connect(bare)
 	defer observer.close()
 	began := time.Now()
 	for before, same := int64(-1), 0; same < 3; time.Sleep(20 * time.Millisecond) {
-		text, err := observer.read(ctx, "/written")
+		text, err := observer.read(context.Background(), "/written")
 		if err != nil {
 			return err
 		}
@@ -142,14 +133,13 @@ func (w *world) withStreams(way way, client client, own bool, run func() error) 
 		if err != nil {
 			return err
 		}
-		if written == before {
-			same++
-		} else {
+		same++
+		if written != before {
 			before, same = written, 0
 		}
 		if time.Since(began) > patience {
-			return fmt.Errorf("the streams do not stop")
+			return fmt.Errorf("the server still writes to streams that nobody reads")
 		}
 	}
-	return run()
+	return nil
 }

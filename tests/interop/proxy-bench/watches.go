@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -57,6 +58,7 @@ func watches(w *world, report *report) error {
 }
 
 func (w *world) grow(proxy *proxy, way way) (before, after float64, err error) {
+	runtime.GC()
 	client := way.connect(near)
 	defer client.close()
 	ctx, cancel := context.WithCancel(context.Background())
