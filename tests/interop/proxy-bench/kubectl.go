@@ -29,8 +29,8 @@ func kubectl(w *world, report *report) error {
 	}
 	type line struct{ name, kubeconfig, server string }
 	lines := []line{
-		{"token, API server here", w.static, near},
-		{"token", w.static, far},
+		{"direct, near", w.static, near},
+		{"direct", w.static, far},
 		{"plugin and shim", wrapped, far},
 	}
 	for _, proxy := range proxies {
@@ -54,10 +54,10 @@ func kubectl(w *world, report *report) error {
 		}
 	}
 	ideal := milliseconds(quantile(times[0], 0.5) + 2*oneWay)
-	rows := [][]string{{"kubectl with", "Median", "95th percentile", "Beside the first line and one round trip"}}
+	rows := [][]string{{"Through", "Median", "95th percentile", "Divided by the first line and a round trip"}}
 	for i, line := range lines {
 		median, p95 := milliseconds(quantile(times[i], 0.5)), milliseconds(quantile(times[i], 0.95))
-		ratio := "–"
+		ratio := ""
 		if i > 0 {
 			ratio = fmt.Sprintf("%.2f", median/ideal)
 			report.Bars = append(report.Bars, bar{line.name, median, p95})

@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// Processes of their own, so that their memory and their time are theirs. Each prints its address.
+// Separate processes, so that the memory of each can be measured. Each prints its address.
 func serve(what string, arguments []string) bool {
 	debug.SetGCPercent(100)
 	switch what {

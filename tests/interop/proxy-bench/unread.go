@@ -14,7 +14,7 @@ const (
 	logPath       = "/api/v1/namespaces/default/pods/chatty/log?follow=true"
 )
 
-// What streams that nobody reads do to other requests. There are two processes of each proxy, one with streams and one
+// What streams that are not read do to other requests. There are two processes of each proxy, one with streams and one
 // without, and each request to one is followed by a request to the other, so that a busy moment is one for both.
 func unread(w *world, report *report) error {
 	rows := [][]string{{"Way", "p50 without", "p50 with", "p99 without", "p99 with", "Ratio of p99, median"}}
@@ -64,8 +64,8 @@ func unread(w *world, report *report) error {
 	return nil
 }
 
-// The times of requests to a process with streams, and to one without. The streams have connections of their own, or that of
-// the requests.
+// The times of requests to a process with streams, and to one without. The streams have separate connections, or that of the
+// requests.
 func (w *world) beside(pair [2]way, own bool) (with, without []time.Duration, ratio float64, err error) {
 	var ratios []float64
 	for range blocks {
@@ -119,7 +119,7 @@ func (w *world) block(pair [2]way, own bool) (times [2][]time.Duration, err erro
 	return times, nil
 }
 
-// Waits until the server can write nothing more, because nobody reads.
+// Waits until the server can write nothing more.
 func (w *world) streamsHaveStopped() error {
 	observer := w.direct(1).connect(bare)
 	defer observer.close()
@@ -138,7 +138,7 @@ func (w *world) streamsHaveStopped() error {
 			before, same = written, 0
 		}
 		if time.Since(began) > patience {
-			return fmt.Errorf("the server still writes to streams that nobody reads")
+			return fmt.Errorf("the server still writes to streams that are not read")
 		}
 	}
 	return nil

@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// A way from a client to a server. Each client has connections of its own.
+// A way from a client to a server. Each client has separate connections.
 type way struct {
 	name    string
 	version int
