@@ -10,8 +10,10 @@ import (
 
 const (
 	unreadStreams = 3
-	blocks        = 20
-	logPath       = "/api/v1/namespaces/default/pods/chatty/log?follow=true"
+	blocks        = 40
+	// Requests of a block with 100 rounds.
+	inBlock = 250
+	logPath = "/api/v1/namespaces/default/pods/chatty/log?follow=true"
 )
 
 // What streams that are not read do to other requests. There are two processes of each proxy, one with streams and one
@@ -59,7 +61,7 @@ func unread(w *world, report *report) error {
 		}
 	}
 	title := fmt.Sprintf("%d requests in turn to a process with %d logs that are not read and to one without, with the server without work:",
-		w.rounds*requests, unreadStreams)
+		w.rounds*inBlock/100*blocks, unreadStreams)
 	report.table(title, rows)
 	return nil
 }
@@ -103,7 +105,7 @@ func (w *world) block(pair [2]way, own bool) (times [2][]time.Duration, err erro
 		return times, err
 	}
 	runtime.GC()
-	count := w.rounds * requests / blocks
+	count := w.rounds * inBlock / 100
 	for request := range count + count/10 {
 		for turn := range clients {
 			i := (turn + request) % 2
