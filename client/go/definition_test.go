@@ -113,6 +113,34 @@ func TestARealBrokerWithAChangedDefinitionWithdrawsTheCredential(t *testing.T) {
 	}
 }
 
+func TestARealBrokerThatEvictsACredentialWithdrawsIt(t *testing.T) {
+	real := fake.NewRealBroker(t)
+	real.Print(tokenStatus("token-1"))
+	real.Start()
+	broker, err := New(WithSocket(real.Socket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer broker.Close()
+	source := broker.Source(Provider("corp"))
+	changes := source.Changes(patient(t))
+	first := <-changes
+	if first.Token() != "token-1" {
+		t.Fatal(first)
+	}
+	real.Print(tokenStatus("token-2"))
+	real.Refresh()
+	second := <-changes
+	if second.Token() != "token-2" || !first.isValid(source.followed.shared.now()) {
+		t.Fatal(first, second)
+	}
+	real.Print(tokenStatus("token-3"))
+	real.Evict()
+	if third := <-changes; third.Token() != "token-3" || second.isValid(source.followed.shared.now()) {
+		t.Error(second, third)
+	}
+}
+
 func TestARemovedProviderHasNoCredential(t *testing.T) {
 	f := newFleet(t, false)
 	client, source := f.client(t), f.broker.Source(parisRef)

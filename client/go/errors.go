@@ -202,10 +202,10 @@ func mayBeStarting(err error) bool {
 	return errors.As(err, &unreachable) && !errors.Is(unreachable.Err, fs.ErrPermission)
 }
 
-// endsDefinition says that the definition that the credential comes from was changed or removed. The next watch uses the new
-// one. UNKNOWN_PROVIDER and UNKNOWN_DEFINITION do not say that: a broker that starts while a kubeconfig is written does not
-// know its users at first.
-func endsDefinition(err error) bool { return ReasonOf(err) == ReasonProviderChanged }
+// withdraws says that no credential so far is to be used: the definition that they come from was changed or removed, or the
+// broker has evicted the last one. The next watch brings the next one. UNKNOWN_PROVIDER and UNKNOWN_DEFINITION do not say that:
+// a broker that starts while a kubeconfig is written does not know its users at first.
+func withdraws(err error) bool { return ReasonOf(err) == ReasonProviderChanged }
 
 // isAbsent says that a path does not exist.
 func isAbsent(err error) bool {

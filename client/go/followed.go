@@ -72,7 +72,7 @@ func (f *followed) ready(ctx context.Context, patience time.Duration, current fu
 		if credential := current(); credential != nil {
 			return credential, nil
 		}
-		if failure != nil && (started || !mayBeStarting(failure) && !endsDefinition(failure)) {
+		if failure != nil && (started || !mayBeStarting(failure) && !withdraws(failure)) {
 			return nil, failure
 		}
 		select {
@@ -116,7 +116,7 @@ func (f *followed) unlisten(target *target) {
 func (f *followed) begin() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if mayBeStarting(f.failure) || endsDefinition(f.failure) {
+	if mayBeStarting(f.failure) || withdraws(f.failure) {
 		f.failure = nil
 		f.notify()
 	}
@@ -147,7 +147,7 @@ func (f *followed) apply(message *pb.WatchCredentialResponse) (bool, error) {
 func (f *followed) fail(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if endsDefinition(err) {
+	if withdraws(err) {
 		// Clients of endpoints that the cluster has left hold credentials too.
 		f.withdrawn.Store(true)
 		f.withdrawn = new(atomic.Bool)

@@ -80,7 +80,8 @@ const (
 	ReasonVariableNotAllowed Reason = "VARIABLE_NOT_ALLOWED"
 	// The plugin's output has another apiVersion than the provider is configured with.
 	ReasonVersionMismatch Reason = "VERSION_MISMATCH"
-	// The configuration of the provider was changed or removed while the request waited, or while the watch was open.
+	// While the request waited or the watch was open, the configuration of the provider was changed or removed, or the credential
+	// was evicted. Credentials from before are no longer to be used.
 	ReasonProviderChanged Reason = "PROVIDER_CHANGED"
 	// The plugin policy or the provider's `sha256` does not permit the plugin, or other users can replace its file.
 	ReasonPluginNotAllowed Reason = "PLUGIN_NOT_ALLOWED"

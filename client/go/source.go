@@ -16,7 +16,7 @@ const (
 
 // A Source has the current credential. It follows the broker through rotations and restarts, and keeps the last valid
 // credential meanwhile, until it expires. Only when the broker reports that the provider was changed or removed
-// ([ReasonProviderChanged]), the credential is dropped immediately: no credential of the earlier definition is used again.
+// ([ReasonProviderChanged]), the credential is dropped immediately: no earlier credential is used again.
 // [Broker.Source] returns it. Close it.
 type Source struct {
 	broker   *Broker

@@ -191,11 +191,12 @@ impl Error {
         matches!(self, Self::Unreachable { .. }) || self.reason() == Some(Reason::Draining)
     }
 
-    /// The definition that the credential comes from was changed or removed. The next watch uses the new one.
+    /// No credential so far is to be used: the definition that they come from was changed or removed, or the broker has evicted
+    /// the last one. The next watch brings the next one.
     ///
     /// [`Reason::UnknownProvider`] and [`Reason::UnknownDefinition`] do not say that: a broker that restarts while a
     /// kubeconfig is being written does not know its users at first.
-    pub(crate) fn ends_definition(&self) -> bool {
+    pub(crate) fn withdraws(&self) -> bool {
         self.reason() == Some(Reason::ProviderChanged)
     }
 

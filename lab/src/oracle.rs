@@ -143,6 +143,20 @@ impl Oracle {
         }
     }
 
+    /// Judges the end of a watch, which began when `asked` did, because its credential was evicted.
+    pub fn judge_withdrawal(&self, asked: &Asked) {
+        let mut state = self.state();
+        *state.counts.failures.entry(Reason::ProviderChanged.name().to_owned()).or_default() += 1;
+        let evictions = state.keys.get(asked.key).map_or(0, |known| known.evictions);
+        // One that has begun may not have ended.
+        if evictions == asked.known.evictions && evictions.is_multiple_of(2) {
+            state.counts.wrong += 1;
+            state
+                .counts
+                .violation(format!("{}: a watch ended without an eviction", token::profile(asked.key)));
+        }
+    }
+
     /// Something else than an answer is wrong.
     pub fn violation(&self, text: String) {
         let mut state = self.state();

@@ -72,7 +72,7 @@ async fn a_watch_brings_the_credential_now_and_then_each_rotation() {
 }
 
 #[tokio::test]
-async fn a_refresh_reaches_every_watch_and_an_eviction_too() {
+async fn a_refresh_reaches_every_watch_and_an_eviction_ends_it() {
     let plugin = FakePlugin::builder().token_per_run().expires_in(3600).build();
     let broker = InProcess::start(json!([provider("cloud", &plugin)]));
     let mut rpc = rpc(&broker).await;
@@ -96,6 +96,12 @@ async fn a_refresh_reaches_every_watch_and_an_eviction_too() {
     let request = v1alpha1::EvictCredentialsRequest { selector: selecting(Selector::All(true)) };
     assert_eq!(admin.evict_credentials(request).await.unwrap().into_inner().evicted, 1);
     for watch in &mut watches {
+        let ended = watch.message().await.unwrap_err();
+        assert_eq!((ended.code(), reason(&ended)), (Code::Unavailable, Some(Reason::ProviderChanged)));
+        insta::assert_snapshot!(ended.message(), @"provider `cloud`: the broker has evicted the credential; try again to get the next one (PROVIDER_CHANGED)");
+    }
+    for watch in &mut watches {
+        *watch = self::watch(&mut rpc, "cloud").await;
         assert_eq!(token(watch).await, "token-3");
     }
     assert_eq!(plugin.runs(), 3);

@@ -55,16 +55,18 @@ type CredentialBrokerClient interface {
 	GetCredential(ctx context.Context, in *GetCredentialRequest, opts ...grpc.CallOption) (*GetCredentialResponse, error)
 	// Sends the credential, then a message after each rotation and each change of the expiry. Each message is complete. A
 	// slow reader gets only the newest message. The broker refreshes a watched credential ahead of expiry. The stream ends with
-	// UNAVAILABLE and RetryInfo when the credential expires without a replacement, when the provider is changed or removed, and
-	// when the broker shuts down. It ends with UNKNOWN_CLUSTER_PROFILE when the ClusterProfile is deleted, and with PEER_DENIED
-	// when the access rules no longer allow the watch.
+	// UNAVAILABLE and RetryInfo when the credential expires without a replacement, and when the broker shuts down. It ends with
+	// PROVIDER_CHANGED when the provider is changed or removed, and when the credential is evicted: the client must no longer use
+	// any credential of this stream, and can watch again for the next one. It ends with UNKNOWN_CLUSTER_PROFILE when the
+	// ClusterProfile is deleted, and with PEER_DENIED when the access rules no longer allow the watch.
 	WatchCredential(ctx context.Context, in *WatchCredentialRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchCredentialResponse], error)
 	// Like WatchCredential, for many credentials on one stream. The client adds and removes references. It chooses a number for
 	// each reference, and each answer contains the number. A slow reader gets only the newest state of each reference. A Failure
-	// ends only the watch of its reference. The client can add the reference again, but not before `retry_after` has passed. The
-	// stream ends with UNAVAILABLE and RetryInfo when the broker shuts down. It ends with PEER_DENIED when the access rules no
-	// longer allow it, and with INVALID_REQUEST after a request that is too large or adds a number in use. It ends with OK when
-	// the client has closed its side, no reference is left, and the broker has sent all pending answers.
+	// ends only the watch of its reference, for the reasons that end a WatchCredential. The client can add the reference again,
+	// but not before `retry_after` has passed. The stream ends with UNAVAILABLE and RetryInfo when the broker shuts down. It ends
+	// with PEER_DENIED when the access rules no longer allow it, and with INVALID_REQUEST after a request that is too large or
+	// adds a number in use. It ends with OK when the client has closed its side, no reference is left, and the broker has sent
+	// all pending answers.
 	WatchCredentials(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[WatchCredentialsRequest, WatchCredentialsResponse], error)
 	// Reports that the API server answered 401 to a credential, and returns the credential to use instead. Only the first
 	// report of a generation runs the plugin, and at most one such run starts in ten seconds.
@@ -177,16 +179,18 @@ type CredentialBrokerServer interface {
 	GetCredential(context.Context, *GetCredentialRequest) (*GetCredentialResponse, error)
 	// Sends the credential, then a message after each rotation and each change of the expiry. Each message is complete. A
 	// slow reader gets only the newest message. The broker refreshes a watched credential ahead of expiry. The stream ends with
-	// UNAVAILABLE and RetryInfo when the credential expires without a replacement, when the provider is changed or removed, and
-	// when the broker shuts down. It ends with UNKNOWN_CLUSTER_PROFILE when the ClusterProfile is deleted, and with PEER_DENIED
-	// when the access rules no longer allow the watch.
+	// UNAVAILABLE and RetryInfo when the credential expires without a replacement, and when the broker shuts down. It ends with
+	// PROVIDER_CHANGED when the provider is changed or removed, and when the credential is evicted: the client must no longer use
+	// any credential of this stream, and can watch again for the next one. It ends with UNKNOWN_CLUSTER_PROFILE when the
+	// ClusterProfile is deleted, and with PEER_DENIED when the access rules no longer allow the watch.
 	WatchCredential(*WatchCredentialRequest, grpc.ServerStreamingServer[WatchCredentialResponse]) error
 	// Like WatchCredential, for many credentials on one stream. The client adds and removes references. It chooses a number for
 	// each reference, and each answer contains the number. A slow reader gets only the newest state of each reference. A Failure
-	// ends only the watch of its reference. The client can add the reference again, but not before `retry_after` has passed. The
-	// stream ends with UNAVAILABLE and RetryInfo when the broker shuts down. It ends with PEER_DENIED when the access rules no
-	// longer allow it, and with INVALID_REQUEST after a request that is too large or adds a number in use. It ends with OK when
-	// the client has closed its side, no reference is left, and the broker has sent all pending answers.
+	// ends only the watch of its reference, for the reasons that end a WatchCredential. The client can add the reference again,
+	// but not before `retry_after` has passed. The stream ends with UNAVAILABLE and RetryInfo when the broker shuts down. It ends
+	// with PEER_DENIED when the access rules no longer allow it, and with INVALID_REQUEST after a request that is too large or
+	// adds a number in use. It ends with OK when the client has closed its side, no reference is left, and the broker has sent
+	// all pending answers.
 	WatchCredentials(grpc.BidiStreamingServer[WatchCredentialsRequest, WatchCredentialsResponse]) error
 	// Reports that the API server answered 401 to a credential, and returns the credential to use instead. Only the first
 	// report of a generation runs the plugin, and at most one such run starts in ten seconds.

@@ -33,9 +33,9 @@ const REPLACEMENT: Duration = Duration::from_secs(10);
 /// A credential that follows every rotation until the last clone is dropped: [`Broker::source`](crate::Broker::source).
 ///
 /// A task watches the broker, reconnects after a restart, and keeps the last valid credential meanwhile, until it expires.
-/// Only when the broker reports that the provider was changed or removed
-/// ([`Reason::ProviderChanged`](crate::Reason::ProviderChanged)), the credential is dropped at once: no credential of the
-/// earlier definition is returned again.
+/// Only when the broker reports that the provider was changed or removed, or that the credential was evicted
+/// ([`Reason::ProviderChanged`](crate::Reason::ProviderChanged)), the credential is dropped at once: no earlier credential is
+/// returned again.
 ///
 /// Reading is a plain call on a snapshot: it takes no lock, allocates nothing, does not wait, and never returns an expired
 /// credential.
@@ -135,7 +135,7 @@ impl CredentialSource {
             }
             let failure = progress.borrow_and_update().failure.clone();
             if let Some(error) = failure
-                && (start.is_elapsed() || !(error.may_be_starting() || error.ends_definition()))
+                && (start.is_elapsed() || !(error.may_be_starting() || error.withdraws()))
             {
                 return Err(error);
             }

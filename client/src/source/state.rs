@@ -110,10 +110,10 @@ impl SourceState {
 }
 
 impl Follower<Credential> for Arc<SourceState> {
-    /// The broker accepts the watch, so it runs, and it may have another definition, whose first credential is waited for.
+    /// The broker accepts the watch, so it runs, and the credential after a withdrawal is waited for.
     fn begin(&mut self) {
         self.progress.send_if_modified(|progress| {
-            let is_over = |error: &mut Error| error.may_be_starting() || error.ends_definition();
+            let is_over = |error: &mut Error| error.may_be_starting() || error.withdraws();
             progress.failure.take_if(is_over).is_some()
         });
     }
@@ -123,7 +123,7 @@ impl Follower<Credential> for Arc<SourceState> {
     }
 
     fn fail(&mut self, error: Error) {
-        if error.ends_definition() {
+        if error.withdraws() {
             self.withdraw();
         }
         self.progress.send_modify(|progress| progress.failure = Some(error));

@@ -161,6 +161,15 @@ impl KeyEntry {
         self.clear(|_| true, Run::detach);
     }
 
+    /// As [`Self::forget`]. Watches that have a credential end.
+    pub(crate) fn evict(&self) {
+        let evicted = |state: &mut KeyState| {
+            state.evictions += 1;
+            true
+        };
+        self.clear(evicted, Run::detach);
+    }
+
     /// Forgets everything if its files select another account by now. Returns whether they do.
     pub(crate) fn follow_account(&self) -> bool {
         let account = self.account();
@@ -170,6 +179,7 @@ impl KeyEntry {
             let follow = |state: &mut KeyState| {
                 let is_newer = state.account < account;
                 state.account = state.account.max(account);
+                state.evictions += evictions(state, is_newer);
                 is_newer
             };
             self.clear(follow, Run::detach);
@@ -182,6 +192,7 @@ impl KeyEntry {
         self.cell.send_if_modified(|state| {
             let is_own = state.run.as_ref().is_some_and(|found| Arc::ptr_eq(found, run));
             let is_newer = is_own && state.account < account;
+            state.evictions += evictions(state, is_newer);
             if is_newer {
                 (state.run, state.account) = (state.clear(), account);
             }
@@ -197,7 +208,10 @@ impl KeyEntry {
     /// Forgets everything if the credential came out of the terminal of a caller, or a run in one is in flight, which ends.
     pub(crate) fn forget_leased(&self) {
         let is_lent = |run: &Arc<Run>| run.attendance.lender.is_some();
-        let is_leased = |state: &mut KeyState| state.is_leased || state.run.as_ref().is_some_and(is_lent);
+        let is_leased = |state: &mut KeyState| {
+            state.evictions += u64::from(state.is_leased);
+            state.is_leased || state.run.as_ref().is_some_and(is_lent)
+        };
         self.clear(is_leased, |run| run.abandoned.cancel());
     }
 
@@ -213,6 +227,12 @@ impl KeyEntry {
         });
         run.as_deref().map(end);
     }
+}
+
+/// The evictions that a change of the account (`is_newer`) is: one if a credential is held. A plugin may change the files in each run,
+/// and none of its credentials is held then; their watches must not end again and again.
+fn evictions(state: &KeyState, is_newer: bool) -> u64 {
+    u64::from(is_newer && state.current.is_some())
 }
 
 /// The upper half of a peer is its uid.

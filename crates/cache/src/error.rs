@@ -22,6 +22,9 @@ pub enum CacheError {
     /// The broker is shutting down.
     #[error("the broker is shutting down; try again when the next broker runs")]
     Draining,
+    /// The credential that a watch returned last was evicted, or is of an account that its files no longer select.
+    #[error("the broker has evicted the credential; try again to get the next one")]
+    Evicted,
     /// There is no room for another key, and none gives way.
     #[error("{0}")]
     Full(Full),

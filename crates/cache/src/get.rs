@@ -18,7 +18,7 @@ use super::{
     rejection::Caller,
     request::Request,
     run::{STARTING, Waiter},
-    state::{Decision, FirstStep, KeyState, decide},
+    state::{Current, Decision, FirstStep, KeyState, decide},
 };
 use credbroker_credential::{Generation, Issued};
 use credbroker_observe::{clock::Now, metrics::RunReason};
@@ -103,7 +103,16 @@ impl<R: PluginRunner> CredentialCache<R> {
         interest.entry.watchers.fetch_add(1, Ordering::Relaxed);
         let mut cell = interest.entry.cell.subscribe();
         cell.mark_changed();
-        Ok(CredentialWatch { cache: self.clone(), interest, cell, caller, seen: None, is_unkept: false })
+        let evictions = cell.borrow().evictions;
+        Ok(CredentialWatch {
+            cache: self.clone(),
+            interest,
+            cell,
+            caller,
+            seen: None,
+            evictions,
+            is_unkept: false,
+        })
     }
 
     /// Fetches the credential of `spec` before a caller asks for it, as background work.
@@ -241,6 +250,8 @@ pub struct CredentialWatch<R> {
     caller: Caller,
     /// The generation and expiry that were returned last.
     seen: Option<(Generation, SystemTime)>,
+    /// The evictions of the entry that came before what was returned last, or before this watch.
+    evictions: u64,
     /// The last run was not kept, because its account changed. The maintenance starts the next one: a plugin may change the
     /// files that select its account in each run.
     is_unkept: bool,
@@ -263,6 +274,11 @@ impl<R> CredentialWatch<R> {
         &self.interest.entry.spec
     }
 
+    /// Whether the credential that it returned last was evicted.
+    pub fn is_evicted(&self) -> bool {
+        self.seen.is_some() && self.interest.entry.cell.borrow().evictions != self.evictions
+    }
+
     /// Continues where `other` ended: the credential that it returned last is not returned again.
     pub fn succeeds(&mut self, other: &Self) {
         self.seen.clone_from(&other.seen);
@@ -271,7 +287,8 @@ impl<R> CredentialWatch<R> {
 
 impl<R: PluginRunner> CredentialWatch<R> {
     /// Waits for a credential whose generation or expiry differs from the one that was returned last. Fails if that has
-    /// expired and could not be replaced.
+    /// expired and could not be replaced, and with [`CacheError::Evicted`] if it was evicted before it expired: its reader must not
+    /// take what follows for an ordinary rotation.
     ///
     /// Thousands wait at the same time: what is rare is boxed, a wait keeps no credential alive, and memory is looked at a
     /// single time for each change. A call that is dropped while it waits for something else leaves the change to the next one.
@@ -285,7 +302,14 @@ impl<R: PluginRunner> CredentialWatch<R> {
                 Box::pin(cache.settle(entry)).await;
                 self.cell.mark_unchanged();
             }
-            let held = entry.valid(cache.now());
+            let now = cache.now();
+            let is_unexpired = self.seen.as_ref().is_some_and(|(_, expires_at)| now.wall < *expires_at);
+            if is_unexpired && self.is_evicted() && self.retirement().is_none() {
+                self.cell.mark_changed();
+                return Err(CacheError::Evicted.into());
+            }
+            let before = entry.cell.borrow().evictions;
+            let held = entry.valid(now);
             let is_held = held.is_some();
             let issued = match held {
                 Some(issued) => Some(issued),
@@ -295,7 +319,7 @@ impl<R: PluginRunner> CredentialWatch<R> {
                     Some(Box::pin(self.run()).await?)
                 }
             };
-            if let Some(issued) = issued.and_then(|issued| self.unseen(issued)) {
+            if let Some(issued) = issued.and_then(|issued| self.unseen(issued, before)) {
                 if is_held {
                     self.cache.count_served(&self.interest.entry);
                 }
@@ -315,8 +339,14 @@ impl<R: PluginRunner> CredentialWatch<R> {
         answer
     }
 
-    /// `issued`, if it was not returned last.
-    fn unseen(&mut self, issued: Arc<Issued>) -> Option<Arc<Issued>> {
+    /// `issued`, if it was not returned last. It was held or asked for when there had been `before` evictions.
+    fn unseen(&mut self, issued: Arc<Issued>, before: u64) -> Option<Arc<Issued>> {
+        // What is held now was not evicted. The outcome of a run from before an eviction was.
+        self.evictions = {
+            let state = self.interest.entry.cell.borrow();
+            let is_held = |current: &Current| current.issued.generation == issued.generation;
+            if state.current.as_ref().is_some_and(is_held) { state.evictions } else { before }
+        };
         let found = (issued.generation.clone(), issued.expires_at);
         let is_new = self.seen.as_ref() != Some(&found);
         self.seen = Some(found);

@@ -100,7 +100,7 @@ impl<R: PluginRunner> CredentialCache<R> {
     }
 
     /// Forgets the selected keys and returns their number. Secrets are wiped when the last response that holds them has
-    /// been sent. Open watches receive the next credential. The outcome of a run that started before goes only to the
+    /// been sent. Open watches of what is forgotten end with [`CacheError::Evicted`](crate::CacheError::Evicted). The outcome of a run that started before goes only to the
     /// callers that wait for it: the run may have started as another account.
     pub fn evict(&self, selector: &Selector) -> usize {
         let evicted = { self.lock().select(selector, None, usize::MAX) };
@@ -113,7 +113,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         let is_unused = |entry: &Arc<KeyEntry>| !entry.is_in_map() && entry.cell.borrow().run.is_none();
         let (unused, used): (Vec<_>, Vec<_>) = evicted.into_iter().partition(is_unused);
         for entry in &used {
-            entry.forget();
+            entry.evict();
             self.resized(entry);
         }
         self.changed();

@@ -41,6 +41,8 @@ pub(crate) struct KeyState {
     pub rejections: Option<Box<Rejections>>,
     /// The numbers of the last generations that were replaced or evicted, the newest first; 0: none.
     pub replaced: [u64; REMEMBERED],
+    /// Counts evictions. Watches of an evicted credential end.
+    pub evictions: u64,
     /// When a login last succeeded, since boot.
     pub logged_in: Option<Duration>,
     pub prompts: Prompts,

@@ -130,6 +130,10 @@ impl<R: PluginRunner> ReferenceWatch<R> {
         if let Some(why) = self.watch.retirement() {
             return Err(status::failed(&self.subject(), &CacheError::Retired(why).into()));
         }
+        // The watch that replaces this one knows nothing of evictions before it.
+        if self.watch.is_evicted() {
+            return Err(status::failed(&self.subject(), &CacheError::Evicted.into()));
+        }
         let Broker { cache, resolver, .. } = &*self.broker;
         let (spec, _) = self.access.resolve(resolver, &mut self.reference.ask(&self.access)?)?;
         let profile = resolver.follow(&spec);

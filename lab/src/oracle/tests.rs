@@ -98,3 +98,21 @@ fn an_eviction_permits_failures_and_forbids_its_tokens() {
     assert_eq!(judged(&oracle, [Ok(credential(&evicted))]), (1, 0));
     assert_eq!(judged(&oracle, [Ok(credential(&token(2, 20_000)))]), (1, 0));
 }
+
+#[test]
+fn a_watch_ends_for_an_eviction_and_not_without_one() {
+    let oracle = oracle();
+    let asked = oracle.ask(KEY);
+    let judged = || {
+        oracle.judge_withdrawal(&asked);
+        oracle.counts().wrong
+    };
+    assert_eq!(judged(), 1);
+    let began = oracle.begin_eviction([KEY].into_iter());
+    assert_eq!(judged(), 1);
+    oracle.end_eviction([KEY].into_iter(), began);
+    assert_eq!(judged(), 1);
+    let later = oracle.ask(KEY);
+    oracle.judge_withdrawal(&later);
+    assert_eq!(oracle.counts().wrong, 2, "that eviction was before");
+}

@@ -636,7 +636,8 @@ pub enum ErrorReason {
     VariableNotAllowed = 33,
     /// The plugin's output has another apiVersion than the provider is configured with.
     VersionMismatch = 34,
-    /// The configuration of the provider was changed or removed while the request waited, or while the watch was open.
+    /// While the request waited or the watch was open, the configuration of the provider was changed or removed, or the credential
+    /// was evicted: by an administrator, or because its account changed. Credentials from before are no longer to be used.
     ProviderChanged = 35,
     /// The plugin policy or the provider's `sha256` does not permit the plugin, or other users can replace its file.
     PluginNotAllowed = 36,
@@ -847,9 +848,10 @@ pub mod credential_broker_client {
         }
         /// Sends the credential, then a message after each rotation and each change of the expiry. Each message is complete. A
         /// slow reader gets only the newest message. The broker refreshes a watched credential ahead of expiry. The stream ends with
-        /// UNAVAILABLE and RetryInfo when the credential expires without a replacement, when the provider is changed or removed, and
-        /// when the broker shuts down. It ends with UNKNOWN_CLUSTER_PROFILE when the ClusterProfile is deleted, and with PEER_DENIED
-        /// when the access rules no longer allow the watch.
+        /// UNAVAILABLE and RetryInfo when the credential expires without a replacement, and when the broker shuts down. It ends with
+        /// PROVIDER_CHANGED when the provider is changed or removed, and when the credential is evicted: the client must no longer use
+        /// any credential of this stream, and can watch again for the next one. It ends with UNKNOWN_CLUSTER_PROFILE when the
+        /// ClusterProfile is deleted, and with PEER_DENIED when the access rules no longer allow the watch.
         pub async fn watch_credential(
             &mut self,
             request: impl tonic::IntoRequest<super::WatchCredentialRequest>,
@@ -878,10 +880,11 @@ pub mod credential_broker_client {
         }
         /// Like WatchCredential, for many credentials on one stream. The client adds and removes references. It chooses a number for
         /// each reference, and each answer contains the number. A slow reader gets only the newest state of each reference. A Failure
-        /// ends only the watch of its reference. The client can add the reference again, but not before `retry_after` has passed. The
-        /// stream ends with UNAVAILABLE and RetryInfo when the broker shuts down. It ends with PEER_DENIED when the access rules no
-        /// longer allow it, and with INVALID_REQUEST after a request that is too large or adds a number in use. It ends with OK when
-        /// the client has closed its side, no reference is left, and the broker has sent all pending answers.
+        /// ends only the watch of its reference, for the reasons that end a WatchCredential. The client can add the reference again,
+        /// but not before `retry_after` has passed. The stream ends with UNAVAILABLE and RetryInfo when the broker shuts down. It ends
+        /// with PEER_DENIED when the access rules no longer allow it, and with INVALID_REQUEST after a request that is too large or
+        /// adds a number in use. It ends with OK when the client has closed its side, no reference is left, and the broker has sent
+        /// all pending answers.
         pub async fn watch_credentials(
             &mut self,
             request: impl tonic::IntoStreamingRequest<
@@ -1023,9 +1026,10 @@ pub mod credential_broker_server {
         }
         /// Sends the credential, then a message after each rotation and each change of the expiry. Each message is complete. A
         /// slow reader gets only the newest message. The broker refreshes a watched credential ahead of expiry. The stream ends with
-        /// UNAVAILABLE and RetryInfo when the credential expires without a replacement, when the provider is changed or removed, and
-        /// when the broker shuts down. It ends with UNKNOWN_CLUSTER_PROFILE when the ClusterProfile is deleted, and with PEER_DENIED
-        /// when the access rules no longer allow the watch.
+        /// UNAVAILABLE and RetryInfo when the credential expires without a replacement, and when the broker shuts down. It ends with
+        /// PROVIDER_CHANGED when the provider is changed or removed, and when the credential is evicted: the client must no longer use
+        /// any credential of this stream, and can watch again for the next one. It ends with UNKNOWN_CLUSTER_PROFILE when the
+        /// ClusterProfile is deleted, and with PEER_DENIED when the access rules no longer allow the watch.
         async fn watch_credential(
             &self,
             request: tonic::Request<super::WatchCredentialRequest>,
@@ -1037,10 +1041,11 @@ pub mod credential_broker_server {
         }
         /// Like WatchCredential, for many credentials on one stream. The client adds and removes references. It chooses a number for
         /// each reference, and each answer contains the number. A slow reader gets only the newest state of each reference. A Failure
-        /// ends only the watch of its reference. The client can add the reference again, but not before `retry_after` has passed. The
-        /// stream ends with UNAVAILABLE and RetryInfo when the broker shuts down. It ends with PEER_DENIED when the access rules no
-        /// longer allow it, and with INVALID_REQUEST after a request that is too large or adds a number in use. It ends with OK when
-        /// the client has closed its side, no reference is left, and the broker has sent all pending answers.
+        /// ends only the watch of its reference, for the reasons that end a WatchCredential. The client can add the reference again,
+        /// but not before `retry_after` has passed. The stream ends with UNAVAILABLE and RetryInfo when the broker shuts down. It ends
+        /// with PEER_DENIED when the access rules no longer allow it, and with INVALID_REQUEST after a request that is too large or
+        /// adds a number in use. It ends with OK when the client has closed its side, no reference is left, and the broker has sent
+        /// all pending answers.
         async fn watch_credentials(
             &self,
             request: tonic::Request<tonic::Streaming<super::WatchCredentialsRequest>>,

@@ -73,7 +73,8 @@ pub enum Reason {
     VariableNotAllowed = 33,
     /// The plugin's output has another apiVersion than the provider is configured with.
     VersionMismatch = 34,
-    /// The configuration of the provider was changed or removed while the request waited, or while the watch was open.
+    /// While the request waited or the watch was open, the configuration of the provider was changed or removed, or the credential
+    /// was evicted: by an administrator, or because its account changed. Credentials from before are no longer to be used.
     ProviderChanged = 35,
     /// The plugin policy or the provider's `sha256` does not permit the plugin, or other users can replace its file.
     PluginNotAllowed = 36,

@@ -7,7 +7,10 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::setting::{AS_USER, PODS, PROGRAM, Setting, can_run, until};
+use super::{
+    setting::{AS_USER, PODS, PROGRAM, Setting, can_run, until},
+    streams::end_with_the_credential_and_with_the_right,
+};
 
 /// A proxy whose log is in a file.
 struct Apart(Child);
@@ -73,4 +76,14 @@ fn a_separate_proxy_is_a_client_of_the_broker_and_a_restart_keeps_handles_valid(
     setting.allow(&["list"]);
     until(|| (setting.at_port(&AS_USER, &url(&base), &token, &[]) == "403").then_some(()));
     assert!(!log(&setting).contains("c4n4ry"));
+}
+
+#[test]
+fn streams_of_a_separate_proxy_end_with_their_credential_and_with_the_right_of_their_caller() {
+    if !can_run(&["setpriv", "curl"]) {
+        return;
+    }
+    let (_plugin, setting) = Setting::with_plugin(&[]);
+    let _proxy = Apart::start(&setting);
+    end_with_the_credential_and_with_the_right(&setting);
 }

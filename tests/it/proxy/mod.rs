@@ -2,6 +2,7 @@
 
 mod apart;
 mod setting;
+mod streams;
 
 use std::{net::TcpStream, process::Command};
 
@@ -174,4 +175,13 @@ fn a_right_that_a_rule_takes_away_is_gone() {
     assert_eq!(setting.at_socket(&AS_USER, &format!("{target}{PODS}")), "403");
     setting.allow(&["proxy"]);
     until(|| (setting.at_port(&AS_USER, &url, &token, &[]) == "200").then_some(()));
+}
+
+#[test]
+fn streams_end_with_their_credential_and_with_the_right_of_their_caller() {
+    if !can_run(&["setpriv", "curl"]) {
+        return;
+    }
+    let (_plugin, setting) = Setting::with_plugin(&["--proxy"]);
+    streams::end_with_the_credential_and_with_the_right(&setting);
 }

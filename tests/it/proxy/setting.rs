@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use credbroker_test_support::{Accepts, ApiServer, Broker, Kubeconfig, private_file};
+use credbroker_test_support::{Accepts, ApiServer, Broker, FakePlugin, Kubeconfig, private_file};
 use rustix::process::geteuid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -49,14 +49,27 @@ impl Setting {
     }
 
     pub(crate) fn with(arguments: &[&str]) -> Self {
+        Self::with_user(&json!({"token": TOKEN}), arguments)
+    }
+
+    /// The user of the context has a plugin, which prints `token-1`, then `token-2`, and so on.
+    pub(crate) fn with_plugin(arguments: &[&str]) -> (FakePlugin, Self) {
+        let plugin = FakePlugin::builder().token_per_run().expires_in(3600).build();
+        let setting = Self::with_user(&json!({"exec": plugin.exec_stanza()}), arguments);
+        (plugin, setting)
+    }
+
+    fn with_user(user: &Value, arguments: &[&str]) -> Self {
         let server = ApiServer::start(Accepts::Tokens);
-        server.accept_token(TOKEN);
+        for token in [TOKEN, "token-1", "token-2", "token-3"] {
+            server.accept_token(token);
+        }
         let directory = tempfile::tempdir().unwrap();
         fs::set_permissions(directory.path(), Permissions::from_mode(0o711)).unwrap();
         let kubeconfig = directory.path().join("kubeconfig");
         let contexts = Kubeconfig::new()
             .cluster_of(&server, "prod")
-            .user("admin", &json!({"token": TOKEN}))
+            .user("admin", user)
             .context("prod", "prod", "admin");
         private_file(&kubeconfig, &contexts.to_yaml());
         let config = directory.path().join("config.yaml");
@@ -96,6 +109,13 @@ impl Setting {
     /// Other verbs for the user.
     pub(crate) fn allow(&self, verbs: &[&str]) {
         private_file(&self.config, &sections(self.directory.path(), &rules(verbs)).to_string());
+    }
+
+    /// Runs `credbroker` as the user of the broker.
+    pub(crate) fn run(&self, arguments: &[&str]) {
+        let socket = self.broker.socket();
+        let output = Command::new(PROGRAM).args(arguments).arg("--socket").arg(socket).output().unwrap();
+        assert!(output.status.success(), "{output:?} {}", self.broker.log());
     }
 
     pub(crate) fn config(&self) -> &Path {
@@ -177,7 +197,7 @@ fn sections(directory: &Path, rules: &Value) -> Value {
 
 fn rules(verbs: &[&str]) -> Value {
     json!([
-        {"name": "own", "peers": {"uids": [0]}, "allow": {"providers": ["*"], "verbs": ["watch", "report", "list"]}},
+        {"name": "own", "peers": {"uids": [0]}, "allow": {"providers": ["*"], "verbs": ["watch", "report", "admin"]}},
         {"name": "agents", "peers": {"uids": [USER]}, "allow": {"providers": ["admin"], "verbs": verbs}},
     ])
 }

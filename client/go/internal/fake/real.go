@@ -143,7 +143,18 @@ func (b *RealBroker) Break() {
 // Refresh makes the broker run the plugin now.
 func (b *RealBroker) Refresh() {
 	b.t.Helper()
-	if output, err := exec.Command(b.program, "refresh", "corp", "--socket", b.Socket).CombinedOutput(); err != nil {
+	b.run("refresh")
+}
+
+// Evict makes the broker evict the credential.
+func (b *RealBroker) Evict() {
+	b.t.Helper()
+	b.run("evict")
+}
+
+func (b *RealBroker) run(command string) {
+	b.t.Helper()
+	if output, err := exec.Command(b.program, command, "corp", "--socket", b.Socket).CombinedOutput(); err != nil {
 		b.t.Fatalf("%v: %s", err, output)
 	}
 }

@@ -7,6 +7,7 @@ use futures_util::FutureExt as _;
 use tokio::time::{sleep, timeout};
 
 use super::*;
+use crate::CacheError;
 
 /// A key whose account `file` selects.
 fn of_file(file: &Path) -> PluginSpec {
@@ -108,6 +109,38 @@ async fn a_watch_of_a_plugin_that_changes_its_files_does_not_run_it_again_and_ag
     }
     assert!((5..=25).contains(&setup.runs()), "{} in 10 s", setup.runs());
     watch.next().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_ends_when_the_files_select_another_account() {
+    let (setup, directory) = (setup(&[Script::Token(mins(60))]), private_directory());
+    let file = directory.path().join("file");
+    fs::write(&file, "one").unwrap();
+    let mut watch = setup.cache.watch(of_file(&file), Caller::default()).unwrap();
+    assert_eq!(watch.next().await.unwrap().generation.to_string(), "test-1");
+    let (ended, ()) = tokio::join!(watch.next(), async {
+        fs::write(&file, "two").unwrap();
+        touch(&setup);
+        judge(&setup).await;
+        // The maintenance finds it.
+    });
+    assert!(matches!(ended.unwrap_err().error, CacheError::Evicted));
+    let mut again = setup.cache.watch(of_file(&file), Caller::default()).unwrap();
+    assert_eq!(again.next().await.unwrap().generation.to_string(), "test-2");
+}
+
+/// A run finds the change before the follower does.
+#[tokio::test(start_paused = true)]
+async fn a_watch_ends_when_a_run_starts_as_another_account() {
+    let (setup, directory) = (setup(&[Script::Token(mins(60))]), private_directory());
+    let file = directory.path().join("file");
+    fs::write(&file, "one").unwrap();
+    let mut watch = setup.cache.watch(of_file(&file), Caller::default()).unwrap();
+    watch.next().await.unwrap();
+    fs::write(&file, "two").unwrap();
+    let (ended, refreshed) = tokio::join!(watch.next(), setup.cache.refresh(&Selector::All));
+    assert!(matches!(ended.unwrap_err().error, CacheError::Evicted));
+    assert_eq!(refreshed, 1);
 }
 
 #[tokio::test(start_paused = true)]

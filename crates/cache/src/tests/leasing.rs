@@ -62,6 +62,18 @@ async fn a_credential_of_a_terminal_is_forgotten_if_others_may_get_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watch_of_a_credential_of_a_terminal_ends_if_others_may_get_it() {
+    let (setup, reading, (request, _offered)) =
+        (setup(&[Token(mins(60))]), Reading::new(Interactive::Always), lending());
+    setup.cache.get(reading.spec(), &request).await.unwrap();
+    let mut watch = setup.cache.watch(reading.spec(), Caller::default()).unwrap();
+    watch.next().await.unwrap();
+    reading.set_shared(true);
+    setup.cache.forget_leased();
+    assert!(matches!(watch.next().await.unwrap_err().error, CacheError::Evicted));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failure_says_whether_its_run_had_the_terminal_of_a_user() {
     for (mode, expected) in [(Interactive::Always, true), (Interactive::Never, false)] {
         let (setup, reading, (request, _offered)) = (setup(&[Fail]), Reading::new(mode), lending());

@@ -80,17 +80,69 @@ async fn a_key_is_forgotten_only_when_its_last_watch_is_gone() {
     assert!(setup.cache.is_empty());
 }
 
+fn is_evicted(answer: Result<String, Failed>) -> bool {
+    matches!(answer, Err(Failed { error: CacheError::Evicted, .. }))
+}
+
 #[tokio::test(start_paused = true)]
-async fn an_evicted_credential_is_wiped_and_a_watch_gets_the_next() {
+async fn an_evicted_credential_is_wiped_and_its_watch_ends() {
     let setup = setup(&[Token(mins(60))]);
     let mut watch = setup.cache.watch(spec("a"), Caller::default()).unwrap();
     let first = watch.next().await.unwrap();
     let material = Arc::downgrade(&first);
     drop(first);
     assert_eq!(setup.cache.evict(&of("another")), 0);
-    assert_eq!(setup.cache.evict(&Selector::All), 1);
+    let started = Instant::now();
+    let (ended, ()) = tokio::join!(next(&mut watch), async {
+        sleep(secs(1)).await;
+        assert_eq!(setup.cache.evict(&Selector::All), 1);
+    });
+    assert!(is_evicted(ended));
+    assert_eq!(started.elapsed(), secs(1), "at once, before the next credential");
     assert!(material.upgrade().is_none(), "no copy is left");
-    assert_eq!(next(&mut watch).await.unwrap(), "test-2");
+    let mut again = setup.cache.watch(spec("a"), Caller::default()).unwrap();
+    assert_eq!(next(&mut again).await.unwrap(), "test-2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_reader_of_a_watch_learns_of_an_eviction_before_it_gets_a_later_credential() {
+    let setup = setup(&[Token(mins(60))]);
+    let mut watch = setup.cache.watch(spec("a"), Caller::default()).unwrap();
+    assert_eq!(next(&mut watch).await.unwrap(), "test-1");
+    setup.cache.evict(&Selector::All);
+    assert_eq!(setup.ask().await.unwrap(), "test-2");
+    assert!(is_evicted(next(&mut watch).await));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_has_no_credential_outlives_an_eviction() {
+    let setup = setup(&[Token(mins(60))]);
+    let mut watch = setup.cache.watch(spec("a"), Caller::default()).unwrap();
+    setup.cache.evict(&Selector::All);
+    assert_eq!(next(&mut watch).await.unwrap(), "test-1");
+    assert!(timeout(mins(30), next(&mut watch)).await.is_err(), "what follows an eviction is not evicted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_credential_that_has_expired_cannot_be_evicted() {
+    let setup = setup(&[Token(mins(10)), Fail, Token(mins(10))]);
+    let mut watch = setup.cache.watch(spec("a"), Caller::default()).unwrap();
+    assert_eq!(next(&mut watch).await.unwrap(), "test-1");
+    setup.clock.step(20 * 60 * 1_000);
+    setup.cache.evict(&Selector::All);
+    assert!(!is_evicted(next(&mut watch).await));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_credential_of_a_run_from_before_an_eviction_is_taken_back() {
+    let setup = setup(&[Token(mins(60))]);
+    let mut watch = setup.cache.watch(spec("a"), Caller::default()).unwrap();
+    let (first, ()) = tokio::join!(next(&mut watch), async {
+        sleep(secs(1)).await; // the run is in flight
+        setup.cache.evict(&Selector::All);
+    });
+    assert_eq!(first.unwrap(), "test-1");
+    assert!(is_evicted(next(&mut watch).await));
 }
 
 #[tokio::test(start_paused = true)]
@@ -153,4 +205,5 @@ async fn a_caller_that_waits_for_a_run_from_before_an_eviction_gets_the_outcome_
         (asked_later.clone(), asked_later)
     );
     assert_eq!(asked.elapsed(), secs(1) + RUN);
+    assert!(timeout(mins(30), watch.next()).await.is_err(), "that run began after the eviction");
 }

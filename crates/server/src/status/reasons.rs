@@ -54,7 +54,7 @@ pub(crate) fn cache_reason(error: &CacheError) -> Reason {
         CacheError::Draining => Reason::Draining,
         CacheError::Full(_) => Reason::Overloaded,
         CacheError::Pending(_) => Reason::RunPending,
-        CacheError::Retired(_) => Reason::ProviderChanged,
+        CacheError::Evicted | CacheError::Retired(_) => Reason::ProviderChanged,
         CacheError::Unattended(_) => Reason::InteractionRequired,
         CacheError::Lifetime(_, source) => lifetime_reason(*source),
         CacheError::Run(error) => match &error.kind {

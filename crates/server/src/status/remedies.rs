@@ -49,7 +49,7 @@ pub const fn remedy(reason: Reason) -> &'static str {
         Reason::PluginTimeout => {
             "if the plugin waits for a user, run `credbroker login NAME` at a terminal; otherwise raise the provider's `timeout`"
         }
-        Reason::ProviderChanged => "try again; the broker uses the new configuration",
+        Reason::ProviderChanged => "try again to get the next credential",
         Reason::Recursion => "give the plugin a kubeconfig whose users do not run credbroker-exec",
         Reason::RequestIncomplete => "send the request again",
         Reason::RunPending => "try again later, or wait longer",

@@ -96,6 +96,7 @@ fn cache_errors() -> Vec<CacheError> {
     let ago = Duration::from_secs(600);
     let mut errors = vec![
         CacheError::Draining,
+        CacheError::Evicted,
         CacheError::Full(CacheFull::Entries(10_000)),
         CacheError::Full(CacheFull::Bytes(1 << 26)),
         CacheError::Unattended(Unattended::NeedsTerminal),

@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use credbroker_client::{Client, Socket};
+use credbroker_client::{Client, Reason, Socket};
 use credbroker_lab::oracle::{KEYS, Oracle};
 use futures_util::StreamExt as _;
 use tokio::{
@@ -67,6 +67,10 @@ async fn watch(client: &Client, oracle: &Oracle, key: usize, end: Instant) {
     while let Ok(Some(message)) = timeout_at(end, messages.next()).await {
         match message {
             Ok(credential) => run = oracle.judge_message(key, &credential, run),
+            Err(error) if error.reason() == Some(Reason::ProviderChanged) => {
+                oracle.judge_withdrawal(&asked);
+                return sleep(PAUSE).await;
+            }
             Err(error) => {
                 // The credential must have expired, so what is known now decides.
                 oracle.judge_failure(&oracle.ask(key), &error);

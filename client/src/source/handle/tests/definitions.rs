@@ -30,6 +30,26 @@ async fn a_credential_of_a_definition_that_is_gone_is_not_returned_again() {
     assert_eq!(generation(&a), None, "its only credential is of the earlier definition");
 }
 
+/// What was made with them, such as a tunnel, can be closed.
+#[tokio::test(start_paused = true)]
+async fn each_withdrawal_is_reported_and_a_rotation_is_none() {
+    let mut fake = Fake::new();
+    let mut withdrawals = fake.source.withdrawals();
+    let broker = fake.broker();
+    for number in ["1", "2"] {
+        broker.send(Ok(credential(number, HOUR))).unwrap();
+        fake.source.changed().await;
+        assert!(timeout(HOUR / 2, withdrawals.next()).await.is_err(), "a rotation");
+    }
+    broker.send(Err(failed(Reason::ProviderChanged))).unwrap();
+    assert!(withdrawals.next().await.is_some());
+    fake.broker().send(Ok(credential("3", HOUR))).unwrap();
+    fake.source.changed().await;
+    assert!(timeout(HOUR / 2, withdrawals.next()).await.is_err(), "once");
+    drop(fake);
+    assert!(withdrawals.next().await.is_none(), "it does not keep the source");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_wait_after_a_change_of_the_definition_lasts_as_long_as_the_plugin_run() {
     let fake = Fake::new();

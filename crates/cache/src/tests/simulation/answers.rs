@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    keys::{Reading, RequestKind},
+    keys::{Reading, RequestKind, Watched},
     model::{Asked, Model, token_of},
 };
 use crate::{CacheError, Failed, ReportOutcome, Reported};
@@ -63,6 +63,29 @@ impl Model {
             asked,
             &answer.as_ref().map(|reported| Arc::clone(&reported.issued)).map_err(Clone::clone),
         );
+    }
+
+    /// Checks that a watch ends if what it returned last was evicted, and only then.
+    pub(super) fn judge_eviction(
+        &mut self,
+        asked: Asked,
+        watched: Watched,
+        answer: &Result<Arc<Issued>, Failed>,
+    ) {
+        let (now, id, key, last) = (self.now(), asked.id, asked.key, watched.token);
+        let evictions = self.keys[key].evictions;
+        let of_last = || last.iter().flat_map(|token| &self.tokens[*token].issuances);
+        let ends = matches!(answer, Err(Failed { error: CacheError::Evicted, .. }));
+        if ends && (last.is_none() || watched.evictions == evictions) {
+            self.broken(|| format!("#{id}, a watch of key {key}, ends, and {last:?} was not evicted"));
+            return;
+        }
+        let is_evicted = last.is_some() && of_last().all(|run| run.evictions < evictions);
+        let is_valid = of_last().all(|run| now.wall < run.expires && now.boot < run.until);
+        // A step of the clock may have made it valid again.
+        if answer.is_ok() && is_evicted && is_valid && self.jumped < asked.at.awake {
+            self.broken(|| format!("#{id}, a watch of key {key}, goes on, and {last:?} was evicted"));
+        }
     }
 
     fn judge_credential(&mut self, asked: Asked, issued: &Issued, now: Reading) -> Option<usize> {
@@ -149,6 +172,7 @@ impl Model {
         let is_retired = self.gone[key.plugin] || key.retired.is_some_and(|at| at >= asked.at.awake);
         let true_error = match &failed.error {
             CacheError::Retired(_) => is_retired,
+            CacheError::Evicted => asked.kind == RequestKind::Watch,
             CacheError::Full(_) => self.scene.capacity.is_some(),
             CacheError::Unattended(_) => asks_persons,
             CacheError::Run(RunError { kind: RunErrorKind::NeedsTerminal, .. }) => {

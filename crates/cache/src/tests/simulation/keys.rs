@@ -120,6 +120,8 @@ pub(super) struct Watched {
     pub(super) since: Duration,
     /// What it returned last.
     pub(super) token: Option<usize>,
+    /// The evictions of the key before it asked for that.
+    pub(super) evictions: u64,
 }
 
 #[derive(Debug, Default)]

@@ -221,7 +221,7 @@ impl Model {
         let (now, id) = (self.now(), self.number());
         let known = &mut self.keys[key];
         known.last_used = (now.boot, now.awake);
-        known.watches.insert(id, Watched { since: now.awake, token: None });
+        known.watches.insert(id, Watched { since: now.awake, token: None, evictions: 0 });
         self.event(|| format!("watch {id} of {key} opens"));
         id
     }

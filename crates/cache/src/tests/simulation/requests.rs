@@ -6,7 +6,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{driver::World, keys::RequestKind, model::Asked, peers::PEERS, plugins::secs};
-use crate::{Caller, Request};
+use crate::{CacheError, Caller, Failed, Request};
 use credbroker_credential::Cluster;
 
 impl World {
@@ -95,7 +95,7 @@ impl World {
         });
     }
 
-    /// Watches `key` until its provider is retired.
+    /// Watches `key` until its provider is retired, or what the watch returned last is evicted.
     async fn watches(&self, key: usize, caller: Caller, closing: &CancellationToken) {
         self.model.lock().unwrap().evicts_for(Some(key));
         let watch = || self.cache.watch(self.catalog.spec(key), caller);
@@ -115,9 +115,16 @@ impl World {
             let failed = answer.is_err();
             {
                 let mut model = self.model.lock().unwrap();
+                let last = model.keys[key].watches[&id];
+                model.judge_eviction(asked, last, &answer);
                 let token = model.judge(asked, &answer);
                 let watched = model.keys[key].watches.get_mut(&id).unwrap();
-                watched.token = token.or(watched.token);
+                if token.is_some() {
+                    (watched.token, watched.evictions) = (token, asked.evictions);
+                }
+            }
+            if matches!(answer, Err(Failed { error: CacheError::Evicted, .. })) {
+                break;
             }
             if failed && closing.run_until_cancelled(sleep(secs(1))).await.is_none() {
                 break;
