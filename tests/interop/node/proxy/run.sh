@@ -1,0 +1,26 @@
+#!/bin/bash
+# The case `proxy`, on the node: FOLDER is its directory, and PROGRAMS has credbroker and credbroker-exec.
+#
+# usage: run.sh [PART...]
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+ended() {
+    local code=$? name
+    trap '' HUP INT TERM
+    ((code == 0)) || tail -n 5 "$at"/log/{proxy,broker,sandbox} >&2 || true
+    for name in sandbox proxy broker; do
+        # `unshare` takes no other signal.
+        [[ ! -e $at/$name.holder ]] || kill "-$([[ $name == sandbox ]] && echo KILL || echo TERM)" "$(cat "$at/$name.holder")" 2>/dev/null || true
+    done
+    wait
+    rm -rf "$at" /run/credbroker /run/credbroker-proxy
+    exit "$code"
+}
+trap ended EXIT
+. "$here/setup.sh"
+(($#)) || set -- matrix
+for part; do
+    . "$here/$part.sh"
+    began=$SECONDS
+    "$part"
+    echo "   $part: $((SECONDS - began)) s"
+done
