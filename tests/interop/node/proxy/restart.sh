@@ -6,6 +6,8 @@ restart() {
         for kind in "${kinds[@]}"; do
             files+=("$at/log/load-$way-$kind")
             "$here/load.sh" "${files[-1]}" "$way" "$kind" kubectl &
+            # With an informer, and the same handle all the time.
+            client "$way" env VIA=kubeconfig CONTEXT="proxy/$kind" controller >"$at/log/controller-$way-$kind" 2>&1 &
         done
     done
     for kind in "${kinds[@]}"; do
@@ -42,8 +44,14 @@ restart() {
         done
     done
     for name in "${files[@]}"; do touch "$name.stop"; done
+    for pid in $(ps -o pid=,comm= -u "$client_uid,$sandbox_uid" | awk '$2 == "controller" { print $1 }'); do kill "$pid"; done
     wait $(jobs -p -r | grep -v -x -f <(cat "$at"/*.holder))
     lost "${files[@]}"
+    for name in "$at"/log/controller-*; do
+        echo "client-go, ${name##*controller-}: $(tail -n 1 "$name")"
+        tail -n 1 "$name" | jq -e '.requests > 50 and .events > 20 and .failed == 0 and .lost == 0 and .relists == 0' >/dev/null ||
+            fail "client-go lost something: $(grep -v succeeded "$name" | tail -n 5)"
+    done
 }
 # An exec that prints until it is ended, and when that was.
 ticks() { # WAY

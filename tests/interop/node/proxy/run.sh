@@ -7,10 +7,11 @@ ended() {
     local code=$? name
     trap '' HUP INT TERM
     ((code == 0)) || tail -n 5 "$at"/log/{proxy,broker,sandbox} >&2 || true
-    for name in sandbox proxy broker; do
-        # `unshare` takes no other signal.
-        [[ ! -e $at/$name.holder ]] || kill "-$([[ $name == sandbox ]] && echo KILL || echo TERM)" "$(cat "$at/$name.holder")" 2>/dev/null || true
+    for name in proxy broker; do
+        [[ ! -e $at/$name.holder ]] || kill "$(cat "$at/$name.holder")" 2>/dev/null || true
     done
+    # The first process of a namespace ends by no other signal.
+    [[ ! -e $at/sandbox.pid ]] || kill -KILL $(cat "$at/sandbox.pid") 2>/dev/null || true
     wait
     rm -rf "$at" /run/credbroker /run/credbroker-proxy
     exit "$code"

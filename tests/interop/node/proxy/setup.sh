@@ -1,7 +1,7 @@
 # Sourced by run.sh: starts the broker, the proxy, and a sandbox with a bridge.
 mkdir -m 755 "$at" "$at/bin" /run/credbroker /run/credbroker-proxy /run/credbroker-proxy/sandbox
 mkdir -m 700 "$at/issued" "$at/audit" "$at/log"
-install -m 755 "$PROGRAMS/credbroker" "$PROGRAMS/credbroker-exec" "$(command -v kubectl)" "$at/bin"
+install -m 755 "$PROGRAMS/credbroker" "$PROGRAMS/credbroker-exec" "$(command -v kubectl)" "$(command -v controller)" "$at/bin"
 install -d -m 700 -o "$proxy_uid" -g "$proxy_uid" "$at/proxy-state"
 install -d -m 700 -o "$client_uid" -g "$client_uid" "$at/client"
 install -d -m 700 -o "$sandbox_uid" -g "$sandbox_uid" "$at/sandbox"
@@ -55,7 +55,7 @@ HOME=$at KUBECONFIG= credbroker kubeconfig proxy --output "$at/client/kubeconfig
 chown "$client_uid:$client_uid" "$at/client/kubeconfig"
 
 # In the sandbox there are the programs, the directory of one socket, and no network.
-unshare --mount --net --pid --fork --kill-child bash "$here/sandbox.sh" "$at" "$sandbox_uid" >"$at/log/sandbox" 2>&1 &
-echo $! >"$at/sandbox.holder"
+unshare --mount --net --pid --fork bash "$here/sandbox.sh" "$at" "$sandbox_uid" >"$at/log/sandbox" 2>&1 &
+sandbox=$!
 until_true grep -q current-context "$at/sandbox/kubeconfig"
-cat "/proc/$!/task/$!/children" >"$at/sandbox.pid"
+cat "/proc/$sandbox/task/$sandbox/children" >"$at/sandbox.pid"

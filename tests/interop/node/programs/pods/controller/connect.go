@@ -13,6 +13,7 @@ import (
 	credbroker "github.com/credbroker/credbroker/client/go"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
@@ -30,6 +31,14 @@ func connect(counts *counts) (clients, error) {
 		defer cancel()
 		namespace, name, _ := strings.Cut(os.Getenv("PROFILE"), "/")
 		config, err := credbroker.RESTConfig(ctx, credbroker.ClusterProfile(namespace, name))
+		if err != nil {
+			return nil, err
+		}
+		return one(config, counts)
+	case "kubeconfig":
+		config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+			clientcmd.NewDefaultClientConfigLoadingRules(),
+			&clientcmd.ConfigOverrides{CurrentContext: os.Getenv("CONTEXT")}).ClientConfig()
 		if err != nil {
 			return nil, err
 		}
@@ -56,7 +65,7 @@ func connect(counts *counts) (clients, error) {
 			return kubernetes.NewForConfig(config)
 		}, nil
 	}
-	return nil, fmt.Errorf("VIA is %q: it must be one of broker, shim, command", counts.Via)
+	return nil, fmt.Errorf("VIA is %q: it must be one of broker, kubeconfig, shim, command", counts.Via)
 }
 
 // one is a client for all requests, whose answers are counted.

@@ -2,9 +2,10 @@
 // goes on for a while, as a controller that finishes its work does, and prints what it counted. It fails if a request failed or
 // an event was lost.
 //
-// The environment has the name of the way to the credential in VIA: `broker` (client/go), `shim` (client-go's exec stanza), or
-// `command` (one run of the shim for each request, as of kubectl). PROFILE is the ClusterProfile NAMESPACE/NAME of `broker`;
-// SERVER and CA are the cluster of the others, and EXEC their exec stanza.
+// The environment has the name of the way to the credential in VIA: `broker` (client/go), `kubeconfig` (a context of a file),
+// `shim` (client-go's exec stanza), or `command` (one run of the shim for each request, as of kubectl). PROFILE is the
+// ClusterProfile NAMESPACE/NAME of `broker`; KUBECONFIG and CONTEXT are of `kubeconfig`; SERVER and CA are the cluster of the
+// others, and EXEC their exec stanza. INTERVAL is the time between two requests.
 package main
 
 import (
@@ -22,8 +23,8 @@ import (
 const (
 	// Where the events are; see ../../events.sh.
 	namespace, counter = "events", "counter"
-	// Between two requests.
-	interval = 200 * time.Millisecond
+	// Between two requests, unless INTERVAL says something else.
+	defaultInterval = 200 * time.Millisecond
 	// How long one request may take.
 	limit = 15 * time.Second
 	// How long it works after SIGTERM.
@@ -46,7 +47,13 @@ func main() {
 		}
 		go follow(context.Background(), client, counts)
 	}
-	work(ctx, clients, counts)
+	interval := defaultInterval
+	if text := os.Getenv("INTERVAL"); text != "" {
+		if interval, err = time.ParseDuration(text); err != nil {
+			log.Fatal(err)
+		}
+	}
+	work(ctx, interval, clients, counts)
 	report, err := json.Marshal(counts.read())
 	if err != nil {
 		log.Fatal(err)
@@ -59,7 +66,7 @@ func main() {
 }
 
 // work sends requests until some time after ctx has ended.
-func work(ctx context.Context, clients clients, counts *counts) {
+func work(ctx context.Context, interval time.Duration, clients clients, counts *counts) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	var end <-chan time.Time
