@@ -94,12 +94,13 @@ pub(super) struct RunningProxy {
     proxy: Arc<Proxy>,
     counts: Arc<Proxied>,
     sockets: Vec<OpenSocket>,
+    closing: CancellationToken,
 }
 
 impl RunningProxy {
     /// Ends what is in progress without a loss.
     pub(super) async fn drain(&self) {
-        self.proxy.drain().await;
+        self.proxy.drain(&self.closing).await;
     }
 
     /// Writes the metrics.
@@ -131,6 +132,7 @@ pub(super) fn start(parts: ProxyParts) -> anyhow::Result<(RunningProxy, Essentia
     let records = Arc::new(Observed { audit, counts: Arc::clone(&counts) });
     let options = Options { clock: Arc::clone(&clock), records, ..Options::default() };
     let proxy = Proxy::new(broker, Arc::clone(&rights) as Arc<dyn Rights>, options);
+    let (accepting, closing) = (tasks.clone(), CancellationToken::new());
     let listeners = Listeners::new(ListenerParts {
         serve: Arc::clone(&proxy),
         identify: principal,
@@ -138,6 +140,7 @@ pub(super) fn start(parts: ProxyParts) -> anyhow::Result<(RunningProxy, Essentia
         clock,
         tasks,
         draining,
+        closing: closing.clone(),
     });
     let mut essentials = Essentials::new();
     essentials.push(("proxy's access rules", async move { rights.follow().await }.boxed()));
@@ -163,7 +166,7 @@ pub(super) fn start(parts: ProxyParts) -> anyhow::Result<(RunningProxy, Essentia
         let (served, newest) = (Arc::clone(&listeners), socket.newest.subscribe());
         essentials.push(("proxy's handles", served.serve_handles(Arc::clone(&port), newest).boxed()));
         open.push(socket);
-        serve_port(&listeners, &port, listen, take(&mut inherited.tcp), &mut essentials)?;
+        serve_port(&listeners, &port, listen, take(&mut inherited.tcp), &accepting, &mut essentials)?;
         info!("the authority of the proxy is {}", directory.join(AUTHORITY).display());
     }
     if let Some((name, _)) = inherited.unix.first() {
@@ -176,7 +179,7 @@ pub(super) fn start(parts: ProxyParts) -> anyhow::Result<(RunningProxy, Essentia
             essentials.push(("proxy's socket watcher", kept.boxed()));
         }
     }
-    Ok((RunningProxy { proxy, counts, sockets: open }, essentials))
+    Ok((RunningProxy { proxy, counts, sockets: open, closing }, essentials))
 }
 
 /// The first of `sockets` that is meant, by its name of systemd's and by its path.
@@ -216,6 +219,7 @@ fn serve_port(
     port: &Arc<Port>,
     address: SocketAddr,
     inherited: Vec<(String, StdTcpListener)>,
+    tasks: &TaskTracker,
     essentials: &mut Essentials,
 ) -> anyhow::Result<()> {
     let sockets: Vec<_> = if inherited.is_empty() {
@@ -234,7 +238,9 @@ fn serve_port(
         socket.set_nonblocking(true)?;
         let socket = Arc::new(TcpListener::from_std(socket)?);
         let served = Arc::clone(listeners).serve_port(Arc::clone(port), socket);
-        essentials.push(("proxy's port", served.boxed()));
+        // Essential tasks end when the drain begins, and this one goes on.
+        let served = tasks.spawn(served);
+        essentials.push(("proxy's port", served.map(drop).boxed()));
         info!("the proxy is listening on https://{address}");
     }
     Ok(())
@@ -331,7 +337,7 @@ impl Daemon for BoundProxy {
         Arc::clone(&self.reload)
     }
 
-    /// Shuts down: no connection is accepted, watches end between two events, and tunnels have ten seconds.
+    /// Shuts down: watches end between two events, and tunnels have ten seconds. So long, the port goes on to accept.
     async fn drain(self) -> Drained {
         withdraw(self.running.keepers().collect()).await;
         self.draining.cancel();

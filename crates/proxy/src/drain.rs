@@ -3,7 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::{Stream, StreamExt as _};
-use tokio::{sync::watch, time::timeout};
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout_at},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -18,11 +21,17 @@ const REVOKED: Duration = Duration::from_millis(500);
 const CUT: Duration = Duration::from_secs(1);
 
 /// Ends everything: watches as soon as they are between two events, and the rest after `limit`.
-pub(crate) async fn drain(exchanges: &Exchanges, limit: Duration) {
-    exchanges.begin_draining();
+///
+/// `closing` is cancelled when no stream is open any longer, or after `limit`. Until then the port goes on to accept: a client that
+/// has a handle would wait for TLS, and Go's clients wait ten seconds for that.
+pub(crate) async fn drain(exchanges: &Exchanges, limit: Duration, closing: &CancellationToken) {
+    let end = Instant::now() + limit;
+    exchanges.begin_draining(end);
     exchanges.end(limit, |_| true);
+    drop(timeout_at(end, exchanges.long_ended()).await);
+    closing.cancel();
     // What is left belongs to clients that do not read.
-    drop(timeout(limit + CUT, exchanges.ended()).await);
+    drop(timeout_at(end + CUT, exchanges.ended()).await);
 }
 
 /// Ends the requests of callers that have lost their right.

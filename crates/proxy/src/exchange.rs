@@ -7,10 +7,16 @@ use std::{
 };
 
 use http::StatusCode;
-use tokio::{sync::watch, time::sleep};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, sleep_until},
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{caller::Caller, status::Refused, target::KnownTarget};
+
+/// After which time a watch is to begin again when the proxy ends. client-go tries ten times, which must take longer than a drain.
+const RESTART: Duration = Duration::from_secs(2);
 
 /// How many requests may be open at a time. Each has a connection to its API server.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +40,7 @@ impl Default for Limits {
 pub(crate) struct Exchanges {
     limits: Limits,
     open: Mutex<Open>,
-    count: watch::Sender<usize>,
+    count: watch::Sender<Count>,
     tasks: TaskTracker,
 }
 
@@ -44,8 +50,28 @@ struct Open {
     exchanges: HashMap<u64, Arc<Parties>>,
     of_targets: HashMap<Arc<KnownTarget>, usize>,
     of_callers: HashMap<CallerKey, usize>,
-    /// Set when the proxy ends: only short requests begin.
-    is_draining: bool,
+    count: Count,
+    /// Set when the proxy ends: until when streams may be open.
+    ends: Option<Instant>,
+}
+
+/// How many requests are open.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+struct Count {
+    all: usize,
+    /// Those whose answers may last.
+    long: usize,
+}
+
+/// How long a request may last.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Lasting {
+    /// It is answered, and that is all.
+    Short,
+    /// A watch, which its client begins again where it was.
+    Watch,
+    /// A tunnel, or a log.
+    Stream,
 }
 
 /// A user on a listener.
@@ -57,9 +83,8 @@ struct CallerKey(Option<u32>, Arc<str>);
 pub(crate) struct Parties {
     pub(crate) caller: Arc<Caller>,
     pub(crate) target: Arc<KnownTarget>,
-    /// A watch, a log or a tunnel.
-    is_long: bool,
     pub(crate) ending: Ending,
+    lasting: Lasting,
 }
 
 /// The early end of a request.
@@ -84,17 +109,19 @@ impl Exchanges {
         Self { limits, open: Mutex::default(), count: watch::Sender::default(), tasks }
     }
 
-    /// Begins a request. A long one does not begin while the proxy ends.
+    /// Begins a request. A watch does not begin while the proxy ends: one that ends at once would make its client list again.
     pub(crate) fn begin(
         self: &Arc<Self>,
         caller: &Arc<Caller>,
         target: &Arc<KnownTarget>,
-        is_long: bool,
+        lasting: Lasting,
     ) -> Result<Exchange, Refused> {
         let key = CallerKey(caller.principal.uid, Arc::clone(&caller.principal.listener));
+        let is_stream = lasting == Lasting::Stream;
         let mut open = self.open();
-        if open.is_draining && is_long {
-            return Err(again(StatusCode::SERVICE_UNAVAILABLE, "the proxy is being restarted".to_owned()));
+        if open.ends.is_some_and(|ends| lasting == Lasting::Watch || is_stream && ends <= Instant::now()) {
+            let message = "the proxy is being restarted";
+            return Err(Refused::new(StatusCode::SERVICE_UNAVAILABLE, message).retry_after(RESTART));
         }
         let of_target = open.of_targets.get(target).copied().unwrap_or_default();
         let of_caller = open.of_callers.get(&key).copied().unwrap_or_default();
@@ -106,14 +133,23 @@ impl Exchanges {
         if let Some((_, limit, what)) = full.into_iter().find(|(count, limit, _)| count >= limit) {
             return Err(again(StatusCode::TOO_MANY_REQUESTS, format!("{limit} {what}, which is the limit")));
         }
-        let (caller, ending) = (Arc::clone(caller), Ending::default());
-        let parties = Arc::new(Parties { caller, target: Arc::clone(target), is_long, ending });
+        let (caller, target) = (Arc::clone(caller), Arc::clone(target));
+        let parties = Arc::new(Parties { caller, target, ending: Ending::default(), lasting });
         let number = open.next;
         open.next += 1;
         open.exchanges.insert(number, Arc::clone(&parties));
-        *open.of_targets.entry(Arc::clone(target)).or_default() += 1;
+        *open.of_targets.entry(Arc::clone(&parties.target)).or_default() += 1;
         *open.of_callers.entry(key).or_default() += 1;
-        self.count.send_replace(open.exchanges.len());
+        open.count.all += 1;
+        open.count.long += usize::from(parties.is_long());
+        self.count.send_replace(open.count);
+        if let Some(ends) = open.ends.filter(|_| is_stream) {
+            let cut = parties.ending.cut.clone();
+            self.tasks.spawn(cut.clone().run_until_cancelled_owned(async move {
+                sleep_until(ends).await;
+                cut.cancel();
+            }));
+        }
         Ok(Exchange { number, exchanges: Arc::clone(self), parties })
     }
 
@@ -138,15 +174,20 @@ impl Exchanges {
         });
     }
 
-    /// No long request begins from now on.
-    pub(crate) fn begin_draining(&self) {
-        self.open().is_draining = true;
+    /// No watch begins from now on, and other streams have until `ends`.
+    pub(crate) fn begin_draining(&self, ends: Instant) {
+        self.open().ends = Some(ends);
     }
 
     /// Waits until no request is open.
     pub(crate) async fn ended(&self) {
         // The sender lives as long as this.
-        drop(self.count.subscribe().wait_for(|count| *count == 0).await);
+        drop(self.count.subscribe().wait_for(|count| count.all == 0).await);
+    }
+
+    /// Waits until no request is open whose answer may last.
+    pub(crate) async fn long_ended(&self) {
+        drop(self.count.subscribe().wait_for(|count| count.long == 0).await);
     }
 
     /// Whether a request to `target` is open.
@@ -155,7 +196,7 @@ impl Exchanges {
     }
 
     pub(crate) fn count(&self) -> usize {
-        *self.count.borrow()
+        self.count.borrow().all
     }
 
     /// The open requests by target.
@@ -166,7 +207,7 @@ impl Exchanges {
     /// The open watches, logs and tunnels, by target.
     pub(crate) fn streams(&self) -> HashMap<Arc<KnownTarget>, usize> {
         let mut streams = HashMap::new();
-        for parties in self.open().exchanges.values().filter(|parties| parties.is_long) {
+        for parties in self.open().exchanges.values().filter(|parties| parties.is_long()) {
             *streams.entry(Arc::clone(&parties.target)).or_default() += 1;
         }
         streams
@@ -174,6 +215,13 @@ impl Exchanges {
 
     fn open(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Parties {
+    /// Whether its answer may last.
+    fn is_long(&self) -> bool {
+        self.lasting != Lasting::Short
     }
 }
 
@@ -189,7 +237,9 @@ impl Drop for Exchange {
         open.exchanges.remove(&self.number);
         subtract(&mut open.of_targets, &self.parties.target);
         subtract(&mut open.of_callers, &key);
-        self.exchanges.count.send_replace(open.exchanges.len());
+        open.count.all -= 1;
+        open.count.long -= usize::from(self.parties.is_long());
+        self.exchanges.count.send_replace(open.count);
     }
 }
 

@@ -19,7 +19,7 @@ use crate::{
     answer::AnswerBody,
     caller::Caller,
     drain,
-    exchange::{Exchange, Exchanges, Limits},
+    exchange::{Exchange, Exchanges, Lasting, Limits},
     failure::{is_lost, no_credential, not_answered},
     headers::{self, Protocol},
     path::{Address, TargetName},
@@ -157,10 +157,12 @@ impl Proxy {
         Some(seen)
     }
 
-    /// Ends all requests: watches between two events, tunnels and the rest after ten seconds. Requests that begin
-    /// meanwhile are answered if they are short.
-    pub async fn drain(&self) {
-        drain::drain(&self.exchanges, self.times.drain).await;
+    /// Ends all requests: watches between two events, tunnels and the rest after ten seconds. Requests that begin meanwhile
+    /// are answered, other than watches.
+    ///
+    /// `closing` is that of the [`ListenerParts`](crate::ListenerParts). It is cancelled when the tunnels have ended.
+    pub async fn drain(&self, closing: &CancellationToken) {
+        drain::drain(&self.exchanges, self.times.drain, closing).await;
     }
 
     /// The answer to one request. The proxy's own errors are `Status` objects.
@@ -217,8 +219,14 @@ impl Proxy {
                 ("credbroker.audit_id", pending.audit_id().to_owned()),
             ]
         });
+        let is_watch = address.attributes().verb == "watch" && protocol.is_none();
         let is_long = protocol.is_some() || is_long(address.attributes());
-        let exchange = self.exchanges.begin(caller, &target, is_long)?;
+        let lasting = match () {
+            () if is_watch => Lasting::Watch,
+            () if is_long => Lasting::Stream,
+            () => Lasting::Short,
+        };
+        let exchange = self.exchanges.begin(caller, &target, lasting)?;
         // A right that was lost before this request was among the open ones did not end it.
         if !may_use() {
             return Err(Refused::target());
@@ -226,7 +234,6 @@ impl Proxy {
         let used = self.used(&target)?;
         pending.counts_as(&used.traffic);
         let client = protocol.map(|_| hyper::upgrade::on(&mut request));
-        let is_watch = address.attributes().verb == "watch" && protocol.is_none();
 
         let (head, incoming) = request.into_parts();
         let limit = (!is_connect(address.attributes())).then_some(BODY);

@@ -118,8 +118,10 @@ pub struct ListenerParts<S> {
     pub clock: Arc<dyn Clock>,
     /// Has a task for each connection.
     pub tasks: TaskTracker,
-    /// Cancelled to end.
+    /// Cancelled to end: connections end after their requests, and sockets accept no more.
     pub draining: CancellationToken,
+    /// Cancelled when the port, too, is to accept no more.
+    pub closing: CancellationToken,
 }
 
 /// The loopback port.
@@ -199,12 +201,12 @@ impl<S: Serve> Listeners<S> {
         accept_each(&self.parts.draining, listeners, |stream| handles::admit(&self, stream, &port)).await;
     }
 
-    /// Serves HTTP/2 and HTTP/1.1 with TLS on `listener`, until the proxy drains.
+    /// Serves HTTP/2 and HTTP/1.1 with TLS on `listener`, until it is closing. While the proxy drains, a connection has one request.
     pub async fn serve_port(self: Arc<Self>, port: Arc<Port>, listener: Arc<TcpListener>) {
         // It does not change.
         let listeners = watch::Sender::new(listener);
         let admit = |stream| port::admit(&self, stream, &port);
-        accept_each(&self.parts.draining, listeners.subscribe(), admit).await;
+        accept_each(&self.parts.closing, listeners.subscribe(), admit).await;
     }
 
     /// A place for a connection of `peer`.

@@ -46,8 +46,8 @@ delivered credbroker 0.1.0
 delivered credbroker 0.1.0-static
 delivered credbroker-exec 0.1.0
 cp "$programs/bin/kueue" "$work/context/"
-# A client on the node itself, too.
-cp "$work/context/streams" "$programs/bin/"
+# Clients on the node itself, too.
+cp "$work/context/streams" "$work/context/controller" "$programs/bin/"
 for name in pause controller streams credbroker-plugins credbroker-static-plugins kueue; do image "$name"; done
 tar --create --file "$work/images.tar" --directory "$layout" .
 mv "$work/images.tar" "$programs/images.tar"

@@ -1,6 +1,6 @@
 //! Listener T: a loopback port with TLS. A caller shows a handle, and the kernel says whose the connection is.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::pending, sync::Arc, time::Duration};
 
 use http::{Request, StatusCode, header};
 use http_body_util::Either;
@@ -50,11 +50,18 @@ pub(super) fn admit<S: Serve>(listeners: &Arc<Listeners<S>>, stream: TcpStream, 
     }
     let site = Site { scheme: "https", port: Some(own.port()), origins: Vec::new() };
     let handler = Connection { listeners: Arc::clone(listeners), port: Arc::clone(port), site, owner };
-    let tasks = listeners.parts.tasks.clone();
+    let (tasks, draining) = (listeners.parts.tasks.clone(), listeners.parts.draining.clone());
     let acceptor = TlsAcceptor::from(Arc::clone(&port.tls));
     listeners.parts.tasks.spawn(async move {
+        // A drain ends a connection after its first request.
+        let is_displaced = async {
+            seat.end().cancelled().await;
+            if draining.is_cancelled() {
+                pending().await
+            }
+        };
         let stream = tokio::select! {
-            () = seat.end().cancelled() => return,
+            () = is_displaced => return,
             stream = timeout(HANDSHAKE, acceptor.accept(stream)) => match stream {
                 Ok(Ok(stream)) => stream,
                 Ok(Err(error)) => return debug!(uid, %error, "a TLS handshake failed"),

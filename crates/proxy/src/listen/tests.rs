@@ -124,6 +124,7 @@ impl Test {
             clock: Arc::new(SystemClock),
             tasks: tasks.clone(),
             draining: CancellationToken::new(),
+            closing: CancellationToken::new(),
         });
         let port = listeners.port(PortOptions {
             name: "tls".into(),
@@ -499,6 +500,27 @@ async fn a_drain_ends_idle_connections_and_lets_the_next_request_end() {
     for stream in [&mut idle, &mut busy] {
         assert_eq!(answer(stream).await, "");
     }
+    test.listeners.parts.closing.cancel();
+    test.listeners.parts.tasks.close();
+    timeout(Duration::from_secs(20), test.listeners.parts.tasks.wait()).await.expect("all tasks have ended");
+}
+
+#[tokio::test]
+async fn the_port_answers_new_connections_until_it_closes_and_each_ends_after_its_request() {
+    let test = Test::start();
+    test.listeners.parts.draining.cancel();
+    for alpn in [&[][..], &[&b"http/1.1"[..]]] {
+        let mut stream = test.tls(alpn).await;
+        let request = format!(
+            "GET {TARGET}/api HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\n\r\n",
+            test.address,
+            test.own_handle()
+        );
+        let answer =
+            timeout(Duration::from_secs(20), exchange(&mut stream, &request)).await.expect("an answer");
+        assert!(code(&answer) == "200" && answer.contains("connection: close"), "{answer}");
+    }
+    test.listeners.parts.closing.cancel();
     test.listeners.parts.tasks.close();
     timeout(Duration::from_secs(20), test.listeners.parts.tasks.wait()).await.expect("all tasks have ended");
 }

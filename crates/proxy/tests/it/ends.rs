@@ -79,14 +79,14 @@ async fn a_withdrawn_credential_ends_the_watches_that_it_began() {
 async fn draining_ends_watches_cleanly_and_lets_short_requests_pass() {
     let setting = Setting::with_token();
     let watch = setting.watch().await;
-    let drained = timeout(SOON, setting.proxy.drain());
+    let drained = timeout(SOON, setting.drain());
     let (end, drained) = tokio::join!(rest(watch), drained);
     assert_eq!(end.expect("a clean end"), "");
     drained.expect("nothing is left");
     assert_eq!(setting.get("/version").await.status(), StatusCode::OK);
     let answer = setting.get(LOG).await;
     assert_eq!(status(&answer)["message"], "credbroker: the proxy is being restarted");
-    assert_eq!(answer.headers()["retry-after"], "1");
+    assert_eq!(answer.headers()["retry-after"], "2");
 }
 
 /// client-go takes such a watch for a failure, and lists again.
@@ -126,7 +126,7 @@ async fn a_stream_other_than_a_watch_is_cut_after_the_time_of_a_drain() {
         .await
         .into_body();
     assert!(next(&mut list).await.is_some());
-    let (end, ()) = tokio::join!(rest(list), setting.proxy.drain());
+    let (end, ()) = tokio::join!(rest(list), setting.drain());
     end.expect_err("it was not whole");
 }
 

@@ -17,6 +17,7 @@ use hyper::{body::Incoming, client::conn::http1::SendRequest, service::service_f
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::{net::UnixStream, sync::watch, time::timeout};
+use tokio_util::sync::CancellationToken;
 
 use crate::broker::{FakeBroker, issued};
 
@@ -30,6 +31,8 @@ pub(crate) struct Setting {
     pub(crate) records: Arc<Kept>,
     pub(crate) proxy: Arc<Proxy>,
     pub(crate) caller: Arc<Caller>,
+    /// When the port accepts no more.
+    pub(crate) closing: CancellationToken,
 }
 
 /// All but those that are named.
@@ -82,6 +85,10 @@ pub(crate) type Client = SendRequest<Full<Bytes>>;
 
 impl Setting {
     /// With a token in place.
+    pub(crate) async fn drain(&self) {
+        self.proxy.drain(&self.closing).await;
+    }
+
     pub(crate) fn with_token() -> Self {
         Self::new(|api| {
             api.accept_token("token-1");
@@ -104,7 +111,7 @@ impl Setting {
         let proxy = Proxy::new(broker.to(), Arc::clone(&rights) as _, options);
         let principal = Principal { uid: Some(1000), listener: "agents".into(), ..Principal::default() };
         let caller = Arc::new(Caller { principal, pid: None, rule: None });
-        Self { api, broker, rights, records, proxy, caller }
+        Self { api, broker, rights, records, proxy, caller, closing: CancellationToken::new() }
     }
 
     pub(crate) fn rotate(&self, next: v1::Credential) {

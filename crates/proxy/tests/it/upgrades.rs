@@ -94,15 +94,24 @@ async fn a_tunnel_has_its_time_when_the_proxy_ends() {
         issued("1", None, Some("token-1"))
     });
     let mut tunnel = tunnel(&setting, "websocket").await;
-    let drain = setting.proxy.drain();
+    let drain = setting.drain();
     let use_it = async {
-        let mut answer = [0; 4];
-        tunnel.write_all(b"echo").await.unwrap();
-        tunnel.read_exact(&mut answer).await.unwrap();
-        assert_eq!(&answer, b"echo");
-        drop(tunnel.read_to_end(&mut Vec::new()).await);
+        tokio::task::yield_now().await;
+        // So has one that begins meanwhile, and the port accepts until both have ended.
+        let mut other = self::tunnel(&setting, "SPDY/3.1").await;
+        for tunnel in [&mut tunnel, &mut other] {
+            let mut answer = [0; 4];
+            tunnel.write_all(b"echo").await.unwrap();
+            tunnel.read_exact(&mut answer).await.unwrap();
+            assert_eq!(&answer, b"echo");
+        }
+        assert!(!setting.closing.is_cancelled());
+        for tunnel in [&mut tunnel, &mut other] {
+            drop(tunnel.read_to_end(&mut Vec::new()).await);
+        }
     };
     timeout(SOON, async { tokio::join!(drain, use_it) }).await.expect("an end");
+    assert!(setting.closing.is_cancelled());
     let answer = setting.send(exec("websocket")).await;
     assert_eq!(status(&answer)["code"], 503);
 }
