@@ -197,7 +197,8 @@ mod tests {
     fn a_kubeconfig_names_each_target_and_no_user() {
         let target = Target { name: "fleet/prod".into(), path: "/clusters/fleet/prod".into() };
         let config = kubeconfig(&[target], "http://127.0.0.1:1");
-        let cluster = json!({"server": "http://127.0.0.1:1/clusters/fleet/prod", "insecure-skip-tls-verify": true});
+        let cluster =
+            json!({"server": "http://127.0.0.1:1/clusters/fleet/prod", "insecure-skip-tls-verify": true});
         assert_eq!(config["clusters"][0]["cluster"], cluster);
         assert_eq!(config["contexts"][0]["context"], json!({"cluster": "fleet/prod"}));
         assert_eq!(config["current-context"], "fleet/prod");

@@ -3,10 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::{Stream, StreamExt as _};
-use tokio::{
-    sync::watch,
-    time::{Instant, timeout_at},
-};
+use tokio::{sync::watch, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -25,13 +22,14 @@ const CUT: Duration = Duration::from_secs(1);
 /// `closing` is cancelled when no stream is open any longer, or after `limit`. Until then the port goes on to accept: a client that
 /// has a handle would wait for TLS, and Go's clients wait ten seconds for that.
 pub(crate) async fn drain(exchanges: &Exchanges, limit: Duration, closing: &CancellationToken) {
-    let end = Instant::now() + limit;
-    exchanges.begin_draining(end);
-    exchanges.end(limit, |_| true);
-    drop(timeout_at(end, exchanges.long_ended()).await);
-    closing.cancel();
+    exchanges.begin_draining(limit);
+    let ended = async {
+        drop(timeout(limit, exchanges.long_ended()).await);
+        closing.cancel();
+        exchanges.ended().await;
+    };
     // What is left belongs to clients that do not read.
-    drop(timeout_at(end + CUT, exchanges.ended()).await);
+    drop(timeout(limit + CUT, ended).await);
 }
 
 /// Ends the requests of callers that have lost their right.

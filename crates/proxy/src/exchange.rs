@@ -7,10 +7,7 @@ use std::{
 };
 
 use http::StatusCode;
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep, sleep_until},
-};
+use tokio::{sync::watch, time::sleep};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{caller::Caller, status::Refused, target::KnownTarget};
@@ -41,6 +38,8 @@ pub(crate) struct Exchanges {
     limits: Limits,
     open: Mutex<Open>,
     count: watch::Sender<Count>,
+    /// Cancelled when the proxy ends, after the time that streams have.
+    streams: CancellationToken,
     tasks: TaskTracker,
 }
 
@@ -51,8 +50,8 @@ struct Open {
     of_targets: HashMap<Arc<KnownTarget>, usize>,
     of_callers: HashMap<CallerKey, usize>,
     count: Count,
-    /// Set when the proxy ends: until when streams may be open.
-    ends: Option<Instant>,
+    /// Set when the proxy ends: no watch begins.
+    is_draining: bool,
 }
 
 /// How many requests are open.
@@ -92,7 +91,7 @@ pub(crate) struct Parties {
 pub(crate) struct Ending {
     /// A watch ends as soon as it is between two events.
     pub(crate) asked: CancellationToken,
-    /// Everything ends at once.
+    /// Everything ends immediately.
     pub(crate) cut: CancellationToken,
 }
 
@@ -106,10 +105,11 @@ pub(crate) struct Exchange {
 
 impl Exchanges {
     pub(crate) fn new(limits: Limits, tasks: TaskTracker) -> Self {
-        Self { limits, open: Mutex::default(), count: watch::Sender::default(), tasks }
+        let (open, count, streams) = (Mutex::default(), watch::Sender::default(), CancellationToken::new());
+        Self { limits, open, count, streams, tasks }
     }
 
-    /// Begins a request. A watch does not begin while the proxy ends: one that ends at once would make its client list again.
+    /// Begins a request. A watch does not begin while the proxy ends: one that ends immediately would make its client list again.
     pub(crate) fn begin(
         self: &Arc<Self>,
         caller: &Arc<Caller>,
@@ -117,9 +117,13 @@ impl Exchanges {
         lasting: Lasting,
     ) -> Result<Exchange, Refused> {
         let key = CallerKey(caller.principal.uid, Arc::clone(&caller.principal.listener));
-        let is_stream = lasting == Lasting::Stream;
         let mut open = self.open();
-        if open.ends.is_some_and(|ends| lasting == Lasting::Watch || is_stream && ends <= Instant::now()) {
+        let is_late = match lasting {
+            Lasting::Short => false,
+            Lasting::Watch => open.is_draining,
+            Lasting::Stream => self.streams.is_cancelled(),
+        };
+        if is_late {
             let message = "the proxy is being restarted";
             return Err(Refused::new(StatusCode::SERVICE_UNAVAILABLE, message).retry_after(RESTART));
         }
@@ -134,7 +138,11 @@ impl Exchanges {
             return Err(again(StatusCode::TOO_MANY_REQUESTS, format!("{limit} {what}, which is the limit")));
         }
         let (caller, target) = (Arc::clone(caller), Arc::clone(target));
-        let parties = Arc::new(Parties { caller, target, ending: Ending::default(), lasting });
+        let mut ending = Ending::default();
+        if lasting == Lasting::Stream {
+            ending.cut = self.streams.child_token();
+        }
+        let parties = Arc::new(Parties { caller, target, ending, lasting });
         let number = open.next;
         open.next += 1;
         open.exchanges.insert(number, Arc::clone(&parties));
@@ -143,13 +151,6 @@ impl Exchanges {
         open.count.all += 1;
         open.count.long += usize::from(parties.is_long());
         self.count.send_replace(open.count);
-        if let Some(ends) = open.ends.filter(|_| is_stream) {
-            let cut = parties.ending.cut.clone();
-            self.tasks.spawn(cut.clone().run_until_cancelled_owned(async move {
-                sleep_until(ends).await;
-                cut.cancel();
-            }));
-        }
         Ok(Exchange { number, exchanges: Arc::clone(self), parties })
     }
 
@@ -174,9 +175,15 @@ impl Exchanges {
         });
     }
 
-    /// No watch begins from now on, and other streams have until `ends`.
-    pub(crate) fn begin_draining(&self, ends: Instant) {
-        self.open().ends = Some(ends);
+    /// Ends all requests: no watch begins from now on, and other streams have `limit`, also those that begin meanwhile.
+    pub(crate) fn begin_draining(&self, limit: Duration) {
+        self.open().is_draining = true;
+        self.end(limit, |_| true);
+        let streams = self.streams.clone();
+        self.tasks.spawn(async move {
+            sleep(limit).await;
+            streams.cancel();
+        });
     }
 
     /// Waits until no request is open.

@@ -80,7 +80,7 @@ async fn a_key_is_forgotten_only_when_its_last_watch_is_gone() {
     assert!(setup.cache.is_empty());
 }
 
-fn is_evicted(answer: Result<String, Failed>) -> bool {
+fn is_evicted(answer: &Result<String, Failed>) -> bool {
     matches!(answer, Err(Failed { error: CacheError::Evicted, .. }))
 }
 
@@ -97,7 +97,7 @@ async fn an_evicted_credential_is_wiped_and_its_watch_ends() {
         sleep(secs(1)).await;
         assert_eq!(setup.cache.evict(&Selector::All), 1);
     });
-    assert!(is_evicted(ended));
+    assert!(is_evicted(&ended));
     assert_eq!(started.elapsed(), secs(1), "at once, before the next credential");
     assert!(material.upgrade().is_none(), "no copy is left");
     let mut again = setup.cache.watch(spec("a"), Caller::default()).unwrap();
@@ -111,7 +111,7 @@ async fn a_slow_reader_of_a_watch_learns_of_an_eviction_before_it_gets_a_later_c
     assert_eq!(next(&mut watch).await.unwrap(), "test-1");
     setup.cache.evict(&Selector::All);
     assert_eq!(setup.ask().await.unwrap(), "test-2");
-    assert!(is_evicted(next(&mut watch).await));
+    assert!(is_evicted(&next(&mut watch).await));
 }
 
 #[tokio::test(start_paused = true)]
@@ -130,7 +130,7 @@ async fn a_credential_that_has_expired_cannot_be_evicted() {
     assert_eq!(next(&mut watch).await.unwrap(), "test-1");
     setup.clock.step(20 * 60 * 1_000);
     setup.cache.evict(&Selector::All);
-    assert!(!is_evicted(next(&mut watch).await));
+    assert!(!is_evicted(&next(&mut watch).await));
 }
 
 #[tokio::test(start_paused = true)]
@@ -142,7 +142,7 @@ async fn a_credential_of_a_run_from_before_an_eviction_is_taken_back() {
         setup.cache.evict(&Selector::All);
     });
     assert_eq!(first.unwrap(), "test-1");
-    assert!(is_evicted(next(&mut watch).await));
+    assert!(is_evicted(&next(&mut watch).await));
 }
 
 #[tokio::test(start_paused = true)]

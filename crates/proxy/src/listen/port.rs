@@ -57,7 +57,7 @@ pub(super) fn admit<S: Serve>(listeners: &Arc<Listeners<S>>, stream: TcpStream, 
         let is_displaced = async {
             seat.end().cancelled().await;
             if draining.is_cancelled() {
-                pending().await
+                pending::<()>().await;
             }
         };
         let stream = tokio::select! {

@@ -44,6 +44,9 @@ enum At {
     Lost,
 }
 
+/// The end of a head: how many of the new bytes belong to it, what follows, and why it is ambiguous.
+type Head = (usize, At, Option<&'static str>);
+
 impl Wire {
     /// Reads on. Returns the first ambiguous request in `bytes`.
     pub(super) fn read(&mut self, mut bytes: &[u8]) -> Option<Ambiguous> {
@@ -78,8 +81,8 @@ impl Wire {
         None
     }
 
-    /// Reads a head to its end: the bytes that belong to it, what follows, and why it is ambiguous.
-    fn head(&mut self, mut bytes: &[u8]) -> Result<Option<(usize, At, Option<&'static str>)>, &'static str> {
+    /// Reads a head to its end. `None`: it goes on.
+    fn head(&mut self, mut bytes: &[u8]) -> Result<Option<Head>, &'static str> {
         let mut skipped = 0;
         if self.held.is_empty() {
             // Empty lines may precede a request.

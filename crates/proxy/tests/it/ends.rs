@@ -95,7 +95,7 @@ async fn no_watch_without_an_event_ends_within_its_first_second() {
     let setting = Setting::with_token();
     let began = Instant::now();
     let watch = setting.watch().await;
-    let (end, ()) = tokio::join!(rest(watch), setting.proxy.drain());
+    let (end, ()) = tokio::join!(rest(watch), setting.drain());
     assert_eq!(end.expect("a clean end"), "");
     assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
 }
