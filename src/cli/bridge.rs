@@ -108,7 +108,7 @@ fn is_apart(own: Option<&str>, other: Option<&str>) -> bool {
 
 /// A kubeconfig without a user: the proxy knows who connects.
 fn kubeconfig(targets: &[Target], server: &str) -> Value {
-    // Without TLS there is no certificate to verify. JavaScript's client uses plain HTTP only if told not to verify one.
+    // Without TLS there is no certificate to verify. JavaScript's client uses plain HTTP only with this.
     let cluster = |path| json!({"server": format!("{server}{path}"), "insecure-skip-tls-verify": true});
     let clusters =
         targets.iter().map(|Target { name, path }| json!({"name": name, "cluster": cluster(path)}));

@@ -28,7 +28,7 @@ pub(super) struct RunningProxy {
 }
 
 impl RunningProxy {
-    /// The first one that answers. `None`: no proxy runs, or it tells this user nothing.
+    /// The first one that answers. `None`: no proxy runs, or this user may list nothing.
     pub(super) fn find(environment: &Environment) -> Option<Self> {
         sockets(environment).into_iter().find_map(|socket| {
             // A proxy that has crashed is not waited for.

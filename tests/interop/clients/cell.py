@@ -17,7 +17,7 @@ from driver import PATIENCE, Driver
 SHORT, LONG = 15, 900
 # Through the proxy: at its loopback port, and at its Unix socket from a network without any other way out.
 PROXIED = ("port", "socket")
-# An HTTP proxy that nobody can reach.
+# An HTTP proxy that no client can reach.
 NOWHERE = {"HTTPS_PROXY": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
 EXCEPTION = {"NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
 

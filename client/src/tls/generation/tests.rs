@@ -95,7 +95,7 @@ async fn generations_without_a_connection_do_not_stay_until_their_certificate_ex
     assert!(!kept.unwrap().closing.is_cancelled());
 }
 
-/// hyper flushes between two reads, and tells the reader of an answer nothing of why that failed.
+/// hyper flushes between two reads, and does not report to the reader of an answer why that failed.
 #[tokio::test]
 async fn a_flush_of_nothing_does_not_hide_from_a_reader_why_its_connection_was_closed() {
     let api = ApiServer::start(Accepts::Either);

@@ -2,7 +2,7 @@
 # One command of kubectl through the proxy, and whether it does what it should.
 #
 # usage: commands.sh COMMAND T|U token|certificate websocket|SPDY|plain
-# A process group of its own, so that nothing that it starts is left.
+# Its own process group, so that nothing that it starts is left.
 [[ ${IS_LEADER-} ]] || IS_LEADER=yes exec setsid --wait "$0" "$@"
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 command=$1 way=$2 kind=$3 protocol=$4

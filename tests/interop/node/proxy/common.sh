@@ -1,7 +1,7 @@
 # Sourced by the parts of the case `proxy`, on the node. FOLDER is the directory of the node, and PROGRAMS has credbroker and
 # credbroker-exec.
 #
-# Everything is as systemd/ sets it up: the broker is root's, the proxy has a user of its own, and so have its clients, which may
+# Everything is as systemd/ sets it up: the broker is root's, the proxy and its clients have separate users, which may
 # use the targets and may not read their credentials.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
