@@ -168,6 +168,10 @@ pub(super) fn start(parts: ProxyParts) -> anyhow::Result<(RunningProxy, Essentia
         open.push(socket);
         serve_port(&listeners, &port, listen, take(&mut inherited.tcp), &accepting, &mut essentials)?;
         info!("the authority of the proxy is {}", directory.join(AUTHORITY).display());
+    } else if !handles.is_empty() || !inherited.tcp.is_empty() {
+        bail!(
+            "systemd passed the port or the socket for handles, and the proxy has no port; add `tls: {}` to `proxy`"
+        );
     }
     if let Some((name, _)) = inherited.unix.first() {
         bail!("systemd passed a socket with the name `{name}`, which no listener of `proxy.listen` has");

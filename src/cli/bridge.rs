@@ -34,7 +34,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Permission denied.
 const EX_NOPERM: u8 = 77;
 
-/// Connect a network namespace without a way out with a socket of the proxy
+/// Connect a network namespace without another network to a socket of the proxy
 ///
 /// Copies the bytes of connections to a loopback port to the socket, and prints a kubeconfig without a user. Run it in the network
 /// namespace of a sandbox. Every program in that namespace can use the port with the rights of the bridge, so it refuses to run

@@ -15,9 +15,9 @@ use credbroker_plugin::Environment;
 /// Run the proxy in the foreground: it forwards requests to clusters and adds the credentials
 ///
 /// Clients of the proxy hold no credential. The proxy gets them from the broker, like any other client: with access rules, its
-/// user needs the verbs watch, report and list. It reads the configuration of the broker, follows its changes, and lets
-/// those use a cluster whom a rule gives the verb proxy. SIGTERM and Ctrl-C stop it: watches end between two events, and
-/// sessions of exec, attach and port-forward have ten seconds.
+/// user needs the verbs watch, report and list. It reads the configuration of the broker, and follows its changes. A user may
+/// use a cluster if an access rule gives the user the verb proxy. SIGTERM and Ctrl-C stop the proxy: watches end between two
+/// events, and sessions of exec, attach and port-forward have ten seconds. The port accepts connections until they have ended.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -29,8 +29,8 @@ use super::{
 ///   credbroker shell prod -- kubectl get pods
 ///   credbroker shell fleet/paris -- helm list
 ///
-/// This stops accidents, and not a process of your user: that one can read your other kubeconfigs, and
-/// can ask the broker itself. Give an agent a sandbox or a separate user for that.
+/// This stops accidents, but not a process of your user, which can read your other kubeconfigs and ask the
+/// broker. Give an agent a sandbox or a separate user.
 ///
 /// CREDBROKER_SHELL is the name of the context, for your prompt: PS1='${CREDBROKER_SHELL:+($CREDBROKER_SHELL) }'$PS1
 ///

@@ -33,7 +33,8 @@ use proxy::RunningProxy;
 ///
 /// The lines below the table show the last failures, rejections by API servers, and problems of the
 /// configuration. If a proxy runs, its connections and the targets in use follow, with their requests,
-/// open streams and bytes. A narrow terminal hides columns. -o json prints everything.
+/// open streams and bytes, but not with NAME, --cluster-profile or --watch. A narrow terminal hides columns.
+/// -o json prints everything.
 #[derive(Debug, clap::Args)]
 #[command(
     verbatim_doc_comment,

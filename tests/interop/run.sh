@@ -3,7 +3,7 @@
 #
 # usage: tests/interop/run.sh [all | SECTION...]
 #   controlplane    the broker, the Go module, the examples and the manifests with a real API server
-#   clients         kubectl, helm and seven libraries, with and without the broker, and through the proxy
+#   clients         kubectl, helm, k9s and seven libraries, with and without the broker, and through the proxy
 #   hour            30 controllers through the proxy for PROXY_MINUTES (2), with rotations and restarts
 #   node            the manifests and the images of deploy/ on a Kubernetes node; controllers side by side for NODE_MINUTES (10)
 #   walkthroughs    the pages in docs/walkthroughs, each command of them; WITHOUT_SPIRE=1 leaves out the page that needs SPIRE

@@ -20,14 +20,17 @@ Exit codes of `credbroker-exec` and `credbroker`:
 | 0 | success | |
 | 1 | the broker answered with a failure, cannot start, or lost a task that it depends on; or the program cannot write its output | read the line on stderr, which names provider, cause and remedy |
 | 2 | wrong usage | `--help` |
-| 69 | no broker answers, the broker accepted the connection and sent nothing for 5 s, or the broker is shutting down. `credbroker-exec` tries for 2 s at a terminal and for 5 s elsewhere. `credbroker get` and `login` try for 2 s. A broker that [starts on demand](setup.md#without-systemd) has 10 s. Other commands try once. If `credbroker kubeconfig inject` recorded the plugin of the user, `credbroker-exec` runs the plugin instead; see [kubeconfig.md](kubeconfig.md#without-a-broker) | start it with `credbroker serve`, or run `credbroker setup` once |
+| 69 | no broker answers, the broker accepted the connection and sent nothing for 5 s, or the broker is shutting down. `credbroker-exec` tries for 2 s at a terminal and for 5 s elsewhere. `credbroker get` and `login` try for 2 s. A broker that [starts on demand](setup.md#without-systemd) has 10 s. Other commands try once. Or no proxy answers `credbroker-exec --proxy` or `credbroker bridge`. If `credbroker kubeconfig inject` recorded the plugin of the user, `credbroker-exec` runs the plugin instead; see [kubeconfig.md](kubeconfig.md#without-a-broker) | start it with `credbroker serve`, or run `credbroker setup` once |
 | 75 | timeout. `--timeout` is by default 45 s for `credbroker-exec` and `credbroker get`. At a terminal, and for `credbroker login`, it is as long as the plugin may run. It is one hour for `credbroker refresh`, 30 s for `credbroker kubeconfig inject`, and 5 s per request for other commands | read the line on stderr, and the log of the broker |
-| 77 | the broker denied this user, or the client does not trust the socket or the process behind it | read the line on stderr; for `PEER_DENIED`, add an access rule or run a separate broker for this user |
+| 77 | the broker denied this user, or the client does not trust the socket or the process behind it; or the proxy refused the handle, or `credbroker bridge` is in the network namespace of the proxy | read the line on stderr; for `PEER_DENIED`, add an access rule or run a separate broker for this user |
 | 78 | the configuration or an environment variable is not valid | `credbroker validate`, or correct the variable that the line names |
 | 130 | Ctrl-C ended `credbroker demo` | |
 
 [`credbroker doctor`](setup.md#what-is-wrong) and [`credbroker healthcheck`](operations.md#health) use the same codes.
 Their code 1 means that a finding is an error, or that the broker answered that it is not ready.
+
+`credbroker shell` exits with the code of its command, with 126 or 127 if it cannot run the command, or with 128 and the number
+of the signal that ended it. `credbroker-exec bridge` exits with 126 or 127 if it cannot run `credbroker`.
 
 ## Error reasons
 

@@ -34,7 +34,7 @@ pub struct TargetUse {
     pub path: String,
     /// Requests since it came into use.
     pub requests: u64,
-    /// Open watches, logs and tunnels.
+    /// Open watches, logs, tunnels and requests below `…/proxy/`.
     pub streams: usize,
     /// Bytes of clients, without headers: the bodies of requests that have ended, and what tunnels have carried.
     pub bytes_up: u64,

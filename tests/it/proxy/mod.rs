@@ -5,7 +5,14 @@ mod raw;
 mod setting;
 mod streams;
 
-use std::{net::TcpStream, process::Command};
+use std::{
+    net::{TcpListener, TcpStream},
+    os::fd::OwnedFd,
+    process::Command,
+};
+
+use credbroker_test_support::private_file;
+use serde_json::json;
 
 use self::setting::{AS_OTHER, AS_USER, PODS, PROGRAM, Setting, can_run, text, until};
 
@@ -185,4 +192,22 @@ fn streams_end_with_their_credential_and_with_the_right_of_their_caller() {
     }
     let (_plugin, setting) = Setting::with_plugin(&["--proxy"]);
     streams::end_with_the_credential_and_with_the_right(&setting);
+}
+
+#[test]
+fn a_port_that_systemd_passed_and_the_configuration_lacks_is_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = directory.path().join("config.yaml");
+    let text = json!({"apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig", "providers": [],
+        "proxy": {"directory": directory.path().join("proxy"), "listen": {}}});
+    private_file(&config, &text.to_string());
+    let port = TcpListener::bind("127.0.0.1:0").unwrap();
+    // A test chooses only the number of standard input, and the shell makes it the descriptor that systemd passes first.
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", r#"export LISTEN_PID=$$; exec "$0" proxy --config "$1" 3<&0"#, PROGRAM]);
+    command.arg(&config).env("LISTEN_FDS", "1").stdin(OwnedFd::from(port));
+    let output = command.output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("add `tls: {}` to `proxy`"), "{stderr}");
 }

@@ -33,8 +33,8 @@ Usage: credbroker-exec --provider NAME [options] [-- COMMAND ARGS...]
   --timeout DURATION                longest time to wait, such as 500ms, 10s or 1h30m [default: 45s; at a terminal, as
                                     long as the plugin may run]
   --api-version v1|v1beta1          version to print for clients that do not set KUBERNETES_EXEC_INFO [default: v1]
-  --proxy PATH                      print a handle of the proxy for a target, such as /clusters/NAMESPACE/NAME, in the place
-                                    of a credential; --socket is its socket for handles
+  --proxy PATH                      print a handle of the proxy for a target, such as /clusters/NAMESPACE/NAME, instead of a
+                                    credential; --socket is its socket for handles
                                     [default: $XDG_RUNTIME_DIR/credbroker-proxy/handles.sock if it exists and the user is not
                                     root, else /run/credbroker-proxy/handles.sock]
   --help, --version
