@@ -7,6 +7,7 @@ use std::{
     pin::Pin,
     sync::{Arc, Mutex, PoisonError, Weak},
     task::{Context, Poll},
+    time::Duration,
 };
 
 use http::{Request, Response, header::AUTHORIZATION};
@@ -27,6 +28,10 @@ use super::{
     settings::Settings,
 };
 use crate::source::handle::CredentialSource;
+
+/// How long a connection without a request is kept. kube-apiserver closes it after 90 seconds, which is hyper's default too: a request
+/// that cannot be repeated could be sent on a connection that ends.
+const IDLE: Duration = Duration::from_secs(60);
 
 /// An HTTP/1.1 client whose connections present the newest certificate of a source.
 ///
@@ -154,6 +159,7 @@ where
     fn new(generation: Arc<IdentityGeneration>, connector: &Connector<D>) -> Self {
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
             .pool_max_idle_per_host(connector.generations().settings.idle)
             .build(connector.clone());
         Self { generation, client }

@@ -87,7 +87,7 @@ impl IdentityGenerations {
         let returned = draining.iter().position(|generation| generation.identity == identity);
         let next = match returned {
             Some(index) => draining.swap_remove(index),
-            None => Arc::new(IdentityGeneration::new(identity, &self.settings)),
+            None => self.begin(identity),
         };
         next.turns.fetch_add(1, Ordering::SeqCst);
         // In this order: a reader that finds the credential in `last` takes `current` for its generation, without the
@@ -109,6 +109,19 @@ impl IdentityGenerations {
             tokio::spawn(close);
         }
         Ok(next)
+    }
+
+    /// A new generation. With [`Drain::Natural`], its connections end with its certificate, also if no other one comes.
+    fn begin(&self, identity: Option<Identity>) -> Arc<IdentityGeneration> {
+        let generation = Arc::new(IdentityGeneration::new(identity, &self.settings));
+        if let (Drain::Natural, Some(expiry)) = (self.settings.drain, generation.expiry) {
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "ends with the generation, or when its certificate expires"
+            )]
+            tokio::spawn(close_when_expired(expiry, Arc::downgrade(&generation)));
+        }
+        generation
     }
 }
 
@@ -166,6 +179,18 @@ async fn expired(expiry: Option<Expiry>, generation: &Weak<IdentityGeneration>) 
         }
         // A timer does not count suspend, so it only says when to look.
         sleep(expiry.map_or(LOOK, |expiry| expiry.left(now).min(LOOK))).await;
+    }
+}
+
+/// Closes the connections of a generation when its certificate expires. An API server does not look again.
+async fn close_when_expired(expiry: Expiry, generation: Weak<IdentityGeneration>) {
+    while let Some(current) = generation.upgrade() {
+        let now = clock::system();
+        if !expiry.is_after(now) {
+            return current.closing.cancel();
+        }
+        drop(current);
+        sleep(expiry.left(now).min(LOOK)).await;
     }
 }
 

@@ -10,12 +10,17 @@ use std::{
 
 use bytes::Bytes;
 use credbroker_client::tls::{ResponseBody, is_replaced};
-use http::{HeaderMap, header};
+use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Sleep, sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use crate::{boundary::Boundary, exchange::Exchange, record::Pending, target::UsedTarget};
+use crate::{
+    boundary::Boundary,
+    exchange::{Exchange, Upstream},
+    record::Pending,
+    target::UsedTarget,
+};
 
 /// client-go takes a shorter watch without an event for a failure, and lists again.
 const SHORTEST: Duration = Duration::from_secs(1);
@@ -33,7 +38,8 @@ enum Content {
 }
 
 struct Forwarded {
-    inner: ResponseBody,
+    /// Closed when the request is cut.
+    inner: Upstream,
     /// Of a watch.
     boundary: Option<Boundary>,
     asked: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
@@ -58,14 +64,16 @@ struct Cut;
 impl AnswerBody {
     /// Passes on what comes. `watch`: the headers of the answer, if it is that of a watch.
     pub(crate) fn forwarded(
-        inner: ResponseBody,
+        body: ResponseBody,
         watch: Option<&HeaderMap>,
         exchange: Exchange,
         used: Arc<UsedTarget>,
         pending: Pending,
     ) -> Self {
         let ending = &exchange.parties.ending;
-        let boundary = watch.map(|headers| Boundary::of(headers.get(header::CONTENT_TYPE)));
+        let inner = ending.upstream.clone();
+        inner.open(body);
+        let boundary = watch.map(Boundary::of);
         let asked = boundary.is_some().then(|| Box::pin(ending.asked.clone().cancelled_owned()));
         let young = boundary.is_some().then(|| Box::pin(sleep(SHORTEST)));
         let cut = Box::pin(ending.cut.clone().cancelled_owned());
@@ -106,15 +114,23 @@ impl Forwarded {
             self.is_over = true;
             return Poll::Ready((!is_between).then(|| Err(Cut.into())));
         }
-        if is_between && self.ends(cx) {
+        // Of another encoding, only a pause is between two events.
+        let is_certain = self.boundary.as_ref().is_some_and(|boundary| *boundary != Boundary::Pauses);
+        if is_between && (is_certain || self.is_lost) && self.ends(cx) {
             self.is_over = true;
             return Poll::Ready(None);
         }
         if self.is_lost {
             return Poll::Pending;
         }
-        let frame = std::task::ready!(Pin::new(&mut self.inner).poll_frame(cx));
-        Poll::Ready(match frame {
+        let frame = self.inner.with(|inner| Pin::new(inner).poll_frame(cx));
+        // It was cut between these two looks.
+        let Some(frame) = frame else { return self.poll(cx) };
+        if frame.is_pending() && !is_certain && self.ends(cx) {
+            self.is_over = true;
+            return Poll::Ready(None);
+        }
+        Poll::Ready(match std::task::ready!(frame) {
             Some(Ok(frame)) => {
                 if let Some(data) = frame.data_ref() {
                     self.pending.sent(data.len());
@@ -148,6 +164,13 @@ impl Forwarded {
     }
 }
 
+impl Drop for Forwarded {
+    fn drop(&mut self) {
+        // What waits to cut it has it too.
+        self.inner.close();
+    }
+}
+
 impl Body for AnswerBody {
     type Data = Bytes;
     type Error = BoxError;
@@ -166,7 +189,9 @@ impl Body for AnswerBody {
         match &self.0 {
             Content::Own(bytes) => bytes.is_none(),
             Content::Forwarded(forwarded) => {
-                forwarded.is_over || !forwarded.is_lost && forwarded.inner.is_end_stream()
+                forwarded.is_over
+                    || !forwarded.is_lost
+                        && forwarded.inner.with(|inner| inner.is_end_stream()).unwrap_or_default()
             }
         }
     }
@@ -176,7 +201,9 @@ impl Body for AnswerBody {
             Content::Own(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
             // A watch may end early.
             Content::Forwarded(forwarded) if forwarded.boundary.is_some() => SizeHint::default(),
-            Content::Forwarded(forwarded) => forwarded.inner.size_hint(),
+            Content::Forwarded(forwarded) => {
+                forwarded.inner.with(|inner| inner.size_hint()).unwrap_or_default()
+            }
         }
     }
 }

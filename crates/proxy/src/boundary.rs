@@ -1,6 +1,6 @@
 //! Whether a watch is between two events. Pure.
 
-use http::HeaderValue;
+use http::{HeaderMap, header};
 
 /// Follows the bytes of a watch.
 #[derive(Debug, Eq, PartialEq)]
@@ -17,22 +17,25 @@ pub(crate) enum Boundary {
         /// The length so far, then what is left of the event.
         left: u32,
     },
-    /// Another encoding. The API server writes each event with one call, so it is between two events when it has sent all
-    /// that came.
-    Writes,
+    /// Another encoding, or a compressed one. The API server writes each event with one call, so the watch is between two events
+    /// when all that came was passed on.
+    Pauses,
 }
 
 impl Boundary {
-    /// The beginning of an answer with this content type.
-    pub(crate) fn of(content_type: Option<&HeaderValue>) -> Self {
+    /// The beginning of an answer with these headers.
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
+        let content_type = headers.get(header::CONTENT_TYPE);
         let text = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
         let kind = text.split(';').next().unwrap_or_default().trim();
-        if kind.eq_ignore_ascii_case("application/json") {
+        if headers.contains_key(header::CONTENT_ENCODING) {
+            Self::Pauses
+        } else if kind.eq_ignore_ascii_case("application/json") {
             Self::Lines { is_between: true }
         } else if kind.eq_ignore_ascii_case("application/vnd.kubernetes.protobuf") {
             Self::Lengths { header: 0, left: 0 }
         } else {
-            Self::Writes
+            Self::Pauses
         }
     }
 
@@ -60,7 +63,7 @@ impl Boundary {
                     }
                 }
             }
-            Self::Writes => {}
+            Self::Pauses => {}
         }
     }
 
@@ -68,17 +71,19 @@ impl Boundary {
         match self {
             Self::Lines { is_between } => *is_between,
             Self::Lengths { header, .. } => *header == 0,
-            Self::Writes => true,
+            Self::Pauses => true,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+
     use super::*;
 
     fn of(kind: &'static str) -> Boundary {
-        Boundary::of(Some(&HeaderValue::from_static(kind)))
+        Boundary::of(&HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static(kind))]))
     }
 
     #[test]
@@ -111,7 +116,10 @@ mod tests {
 
     #[test]
     fn a_watch_of_another_encoding_ends_where_the_server_paused() {
-        assert_eq!(of("application/cbor-seq"), Boundary::Writes);
-        assert_eq!(Boundary::of(None), Boundary::Writes);
+        assert_eq!(of("application/cbor-seq"), Boundary::Pauses);
+        assert_eq!(Boundary::of(&HeaderMap::new()), Boundary::Pauses);
+        let compressed = [(header::CONTENT_TYPE, "application/json"), (header::CONTENT_ENCODING, "gzip")];
+        let compressed = compressed.map(|(name, value)| (name, HeaderValue::from_static(value)));
+        assert_eq!(Boundary::of(&HeaderMap::from_iter(compressed)), Boundary::Pauses);
     }
 }

@@ -2,10 +2,12 @@
 
 use std::{
     collections::HashMap,
+    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
+use credbroker_client::tls::ResponseBody;
 use http::StatusCode;
 use tokio::{sync::watch, time::sleep};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -22,13 +24,14 @@ pub struct Limits {
     pub total: usize,
     /// To one target.
     pub per_target: usize,
-    /// Of one user through one listener.
+    /// Of one user.
     pub per_caller: usize,
 }
 
 impl Default for Limits {
+    /// No user can take all places of a target, and no target all places of the proxy.
     fn default() -> Self {
-        Self { total: 8_192, per_target: 4_096, per_caller: 4_096 }
+        Self { total: 8_192, per_target: 6_144, per_caller: 4_096 }
     }
 }
 
@@ -48,7 +51,8 @@ struct Open {
     next: u64,
     exchanges: HashMap<u64, Arc<Parties>>,
     of_targets: HashMap<Arc<KnownTarget>, usize>,
-    of_callers: HashMap<CallerKey, usize>,
+    /// By uid.
+    of_callers: HashMap<Option<u32>, usize>,
     count: Count,
     /// Set when the proxy ends: no watch begins.
     is_draining: bool,
@@ -73,10 +77,6 @@ pub(crate) enum Lasting {
     Stream,
 }
 
-/// A user on a listener.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-struct CallerKey(Option<u32>, Arc<str>);
-
 /// Whose request it is, where it goes, and how it ends early.
 #[derive(Debug)]
 pub(crate) struct Parties {
@@ -89,10 +89,42 @@ pub(crate) struct Parties {
 /// The early end of a request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ending {
+    /// What is cut also while the client reads nothing: nothing polls the answer then.
+    pub(crate) upstream: Upstream,
     /// A watch ends as soon as it is between two events.
     pub(crate) asked: CancellationToken,
     /// Everything ends immediately.
     pub(crate) cut: CancellationToken,
+}
+
+/// The body of the answer of an API server, while it is passed on, with its connection.
+#[derive(Clone, Default)]
+pub(crate) struct Upstream(Arc<Mutex<Option<ResponseBody>>>);
+
+impl Upstream {
+    pub(crate) fn open(&self, body: ResponseBody) {
+        *self.lock() = Some(body);
+    }
+
+    /// `None`: it is closed.
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut ResponseBody) -> T) -> Option<T> {
+        self.lock().as_mut().map(act)
+    }
+
+    pub(crate) fn close(&self) {
+        let closed = self.lock().take();
+        drop(closed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<ResponseBody>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Upstream").finish_non_exhaustive()
+    }
 }
 
 /// One open request, until it is dropped.
@@ -116,7 +148,7 @@ impl Exchanges {
         target: &Arc<KnownTarget>,
         lasting: Lasting,
     ) -> Result<Exchange, Refused> {
-        let key = CallerKey(caller.principal.uid, Arc::clone(&caller.principal.listener));
+        let uid = caller.principal.uid;
         let mut open = self.open();
         let is_late = match lasting {
             Lasting::Short => false,
@@ -128,7 +160,7 @@ impl Exchanges {
             return Err(Refused::new(StatusCode::SERVICE_UNAVAILABLE, message).retry_after(RESTART));
         }
         let of_target = open.of_targets.get(target).copied().unwrap_or_default();
-        let of_caller = open.of_callers.get(&key).copied().unwrap_or_default();
+        let of_caller = open.of_callers.get(&uid).copied().unwrap_or_default();
         let full = [
             (open.exchanges.len(), self.limits.total, "requests are open".to_owned()),
             (of_target, self.limits.per_target, format!("requests to {target} are open")),
@@ -147,7 +179,7 @@ impl Exchanges {
         open.next += 1;
         open.exchanges.insert(number, Arc::clone(&parties));
         *open.of_targets.entry(Arc::clone(&parties.target)).or_default() += 1;
-        *open.of_callers.entry(key).or_default() += 1;
+        *open.of_callers.entry(uid).or_default() += 1;
         open.count.all += 1;
         open.count.long += usize::from(parties.is_long());
         self.count.send_replace(open.count);
@@ -171,6 +203,7 @@ impl Exchanges {
             sleep(grace).await;
             for ending in &endings {
                 ending.cut.cancel();
+                ending.upstream.close();
             }
         });
     }
@@ -238,12 +271,10 @@ fn again(code: StatusCode, message: String) -> Refused {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        let principal = &self.parties.caller.principal;
-        let key = CallerKey(principal.uid, Arc::clone(&principal.listener));
         let mut open = self.exchanges.open();
         open.exchanges.remove(&self.number);
         subtract(&mut open.of_targets, &self.parties.target);
-        subtract(&mut open.of_callers, &key);
+        subtract(&mut open.of_callers, &self.parties.caller.principal.uid);
         open.count.all -= 1;
         open.count.long -= usize::from(self.parties.is_long());
         self.exchanges.count.send_replace(open.count);

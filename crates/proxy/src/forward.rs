@@ -122,10 +122,7 @@ impl Proxy {
     ///
     /// There is no such target, or the caller may not use it.
     pub(crate) async fn rule(&self, caller: &Caller, name: &TargetName) -> Result<Option<Arc<str>>, Refused> {
-        let target = self.targets.find(name).await?;
-        if !self.rights.may_use(caller, &target) {
-            return Err(Refused::target());
-        }
+        let target = self.targets.find(name, |target| self.rights.may_use(caller, target)).await?;
         Ok(self.rights.rule(caller, &target))
     }
 
@@ -204,11 +201,8 @@ impl Proxy {
         headers::check(request.version(), request.headers())?;
         let address = Address::read(request.method(), request.uri(), request.version())?;
         let protocol = headers::upgrade(request.headers())?;
-        let target = self.targets.find(&address.target).await?;
-        let may_use = || self.rights.may_use(caller, &target);
-        if !may_use() {
-            return Err(Refused::target());
-        }
+        let may_use = |target: &KnownTarget| self.rights.may_use(caller, target);
+        let target = self.targets.find(&address.target, may_use).await?;
         pending.goes_to(&target, address.attributes());
         trace::forwards(|| {
             let RequestInfo { verb, resource, .. } = address.attributes();
@@ -228,7 +222,7 @@ impl Proxy {
         };
         let exchange = self.exchanges.begin(caller, &target, lasting)?;
         // A right that was lost before this request was among the open ones did not end it.
-        if !may_use() {
+        if !may_use(&target) {
             return Err(Refused::target());
         }
         let used = self.used(&target)?;
@@ -268,6 +262,10 @@ impl Proxy {
         pending.answered(response.status().as_u16(), generation);
         let server = sent.and_then(|credential| credential.cluster()?.server.parse().ok());
         let status = response.status();
+        if status == StatusCode::SWITCHING_PROTOCOLS && headers::upgrade(response.headers())? != protocol {
+            let message = "the API server changes to a protocol that the client did not ask for";
+            return Err(Refused::new(StatusCode::BAD_GATEWAY, message));
+        }
         headers::for_client(response.headers_mut(), status, &server.unwrap_or_default(), &address)?;
         Ok(Answered { response, exchange, used, is_long, is_watch, client: client.zip(protocol) })
     }
@@ -337,7 +335,7 @@ impl UsedTarget {
             ready.map_err(|error| no_credential(&self.known, &error))?;
         }
         let router = if is_upgrade { &self.tunnels } else { &self.requests };
-        let sent = self.send(router, request);
+        let sent = self.send(router, request, !is_upgrade);
         if is_long {
             return sent.await;
         }
@@ -347,13 +345,16 @@ impl UsedTarget {
         })
     }
 
-    /// Sends a request, and sends it again on another connection if the first one was lost and it changes nothing.
+    /// Sends a request, and sends it again on another connection if the first one was lost and it changes nothing. That is so
+    /// only if `may_repeat`: clients use GET also for a tunnel to a command, which would run twice.
     async fn send(
         &self,
         router: &EndpointRouter<RequestBody>,
         request: Request<RequestBody>,
+        may_repeat: bool,
     ) -> Result<Response<ResponseBody>, Refused> {
-        let changes_nothing = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS)
+        let changes_nothing = may_repeat
+            && matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS)
             && http_body::Body::is_end_stream(request.body());
         let again = if changes_nothing { copy(&request) } else { None };
         match router.clone().call(request).await {

@@ -28,7 +28,7 @@ pub(crate) struct RequestBody {
     shared: Arc<Shared>,
     /// When it was begun, if it was.
     turn: Option<usize>,
-    /// The next of the kept pieces.
+    /// Bytes that it has passed on, of those that are kept.
     next: usize,
     hint: SizeHint,
     is_empty: bool,
@@ -41,9 +41,10 @@ type Source = UnsyncBoxBody<Bytes, hyper::Error>;
 
 struct State {
     incoming: Source,
-    kept: Vec<Bytes>,
-    /// Bytes in `kept`. `None`: nothing is kept from now on.
-    keeps: Option<usize>,
+    /// A copy: a piece would keep the whole buffer that it was read into, of which a client can fill one byte.
+    kept: Vec<u8>,
+    /// `false`: nothing is kept from now on.
+    keeps: bool,
     budget: Budget,
     /// Handles that were begun.
     turns: usize,
@@ -70,7 +71,7 @@ impl RequestBody {
         let state = State {
             incoming,
             kept: Vec::new(),
-            keeps: Some(0),
+            keeps: true,
             budget: budget.clone(),
             turns: 0,
             received: 0,
@@ -90,14 +91,19 @@ impl RequestBody {
 impl credbroker_kube::RequestBody for RequestBody {
     fn again(&self) -> Option<Self> {
         // This handle may have been begun. The other one begins with what is kept.
-        self.shared.state().keeps?;
         let hint = self.hint;
-        Some(Self { shared: Arc::clone(&self.shared), turn: None, next: 0, hint, is_empty: self.is_empty })
+        self.shared.state().keeps.then(|| Self {
+            shared: Arc::clone(&self.shared),
+            turn: None,
+            next: 0,
+            hint,
+            is_empty: self.is_empty,
+        })
     }
 
     fn is_complete(&self) -> bool {
         let state = self.shared.state();
-        state.keeps.is_some() && !state.is_too_large && !state.has_failed
+        state.keeps && !state.is_too_large && !state.has_failed
     }
 }
 
@@ -137,21 +143,21 @@ impl Shared {
 
 impl State {
     fn forget(&mut self) {
-        if let Some(bytes) = self.keeps.take() {
-            self.budget.0.fetch_sub(bytes, Ordering::Relaxed);
-            self.kept = Vec::new();
-        }
+        self.keeps = false;
+        self.budget.0.fetch_sub(std::mem::take(&mut self.kept).len(), Ordering::Relaxed);
     }
 
     /// Keeps a piece, or nothing from now on.
     fn keep(&mut self, piece: &Bytes) {
-        let Some(bytes) = self.keeps else { return };
+        if !self.keeps {
+            return;
+        }
         let all = self.budget.0.fetch_add(piece.len(), Ordering::Relaxed) + piece.len();
-        self.keeps = Some(bytes + piece.len());
-        if bytes + piece.len() > KEPT || all > KEPT_BY_ALL {
+        if self.kept.len() + piece.len() > KEPT || all > KEPT_BY_ALL {
+            self.budget.0.fetch_sub(piece.len(), Ordering::Relaxed);
             self.forget();
         } else {
-            self.kept.push(piece.clone());
+            self.kept.extend_from_slice(piece);
         }
     }
 
@@ -181,7 +187,7 @@ impl Body for RequestBody {
             turn
         } else {
             // Another handle has read what this one no longer finds.
-            if state.turns > 0 && state.keeps.is_none() {
+            if state.turns > 0 && !state.keeps {
                 return Poll::Ready(Some(Err(io::Error::other("the beginning of the body was not kept"))));
             }
             state.turns += 1;
@@ -191,9 +197,10 @@ impl Body for RequestBody {
         if turn < state.turns {
             return Poll::Ready(Some(Err(io::Error::other("the request was sent again"))));
         }
-        if let Some(piece) = state.kept.get(self.next) {
-            self.next += 1;
-            return Poll::Ready(Some(Ok(Frame::data(piece.clone()))));
+        if let Some(kept) = state.kept.get(self.next..).filter(|kept| !kept.is_empty()) {
+            let kept = Bytes::copy_from_slice(kept);
+            self.next += kept.len();
+            return Poll::Ready(Some(Ok(Frame::data(kept))));
         }
         loop {
             if state.is_over {
@@ -216,7 +223,7 @@ impl Body for RequestBody {
                 return state.fail("the body is too large");
             }
             state.keep(&piece);
-            self.next += 1;
+            self.next += piece.len();
             return Poll::Ready(Some(Ok(Frame::data(piece))));
         }
     }

@@ -152,9 +152,15 @@ impl Targets {
         Self { broker, clusters, connect, used: Mutex::default() }
     }
 
-    /// The target of that name.
-    pub(crate) async fn find(&self, name: &TargetName) -> Result<Arc<KnownTarget>, Refused> {
-        if let Some(known) = self.get(name) {
+    /// The target of that name, if `may_use` allows it. One that it forbids looks like one that is not known, also while the
+    /// broker does not know all of its clusters.
+    pub(crate) async fn find(
+        &self,
+        name: &TargetName,
+        may_use: impl Fn(&KnownTarget) -> bool,
+    ) -> Result<Arc<KnownTarget>, Refused> {
+        let get = || self.get(name).filter(|known| may_use(known));
+        if let Some(known) = get() {
             return Ok(known);
         }
         if !self.clusters.may_be_incomplete() {
@@ -163,7 +169,7 @@ impl Targets {
         let mut clusters = self.clusters.clone();
         let found = async {
             loop {
-                if let Some(known) = self.get(name) {
+                if let Some(known) = get() {
                     return Ok(known);
                 }
                 if !clusters.may_be_incomplete() {

@@ -110,8 +110,11 @@ async fn drive(connection: impl Graceful, progress: &Progress) {
     }
     if ended.is_none() {
         connection.as_mut().graceful_shutdown();
-        let patience = if progress.is_idle() { IDLE_CLOSE } else { DRAIN };
-        ended = timeout(patience, connection.as_mut()).await.ok();
+        ended = timeout(IDLE_CLOSE, connection.as_mut()).await.ok();
+    }
+    // A peer sends requests until it has read GOAWAY.
+    if ended.is_none() && !progress.is_idle() {
+        ended = timeout(DRAIN, connection.as_mut()).await.ok();
     }
     match ended {
         Some(Ok(())) => {}
@@ -219,5 +222,56 @@ struct Tracked(TaskTracker);
 impl<F: Future<Output: Send> + Send + 'static> Executor<F> for Tracked {
     fn execute(&self, future: F) {
         self.0.spawn(future);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use tokio_util::sync::CancellationToken;
+
+    use super::{super::tests::seat, *};
+
+    /// A connection whose peer sends a request after GOAWAY, which it has not read yet.
+    struct Late<F> {
+        asked: Arc<AtomicBool>,
+        request: Pin<Box<F>>,
+    }
+
+    impl<F: Future<Output = ()>> Future for Late<F> {
+        type Output = hyper::Result<()>;
+
+        fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+            if !self.asked.load(Ordering::Relaxed) {
+                return Poll::Pending;
+            }
+            self.request.as_mut().poll(cx).map(Ok)
+        }
+    }
+
+    impl<F: Future<Output = ()>> Graceful for Late<F> {
+        fn graceful_shutdown(self: Pin<&mut Self>) {
+            self.asked.store(true, Ordering::Relaxed);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_was_sent_before_its_peer_read_of_the_end_is_answered() {
+        let draining = CancellationToken::new();
+        let progress = Progress::new(seat(&draining), false);
+        drop(progress.request());
+        let (answered, noted) = (Arc::new(AtomicBool::new(false)), Arc::clone(&progress));
+        let done = Arc::clone(&answered);
+        let request = Box::pin(async move {
+            sleep(IDLE_CLOSE / 2).await;
+            let request = noted.request();
+            sleep(IDLE_CLOSE * 4).await;
+            done.store(true, Ordering::Relaxed);
+            drop(request);
+        });
+        draining.cancel();
+        drive(Late { asked: Arc::default(), request }, &progress).await;
+        assert!(answered.load(Ordering::Relaxed));
     }
 }

@@ -88,6 +88,12 @@ impl Serve for Stub {
     }
 }
 
+/// A place of a connection, which ends with `draining`.
+pub(super) fn seat(draining: &CancellationToken) -> Arc<Seat> {
+    let seats = Seats::new(Limits { connections: 8, bytes: 4 << 20, runs: 1 }, draining.clone());
+    Arc::new(seats.take(&Peer { listener: 0, uid: 1, gid: 1, pid: None }).unwrap())
+}
+
 struct Test {
     directory: TempDir,
     listeners: Arc<Listeners<Stub>>,

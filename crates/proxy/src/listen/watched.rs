@@ -40,6 +40,7 @@ pub(super) struct Progress {
     changed: Notify,
     /// That of a tunnel.
     tunnel: Mutex<Option<Occupied>>,
+    is_tunnel: AtomicBool,
 }
 
 impl Progress {
@@ -54,6 +55,7 @@ impl Progress {
             ambiguous: OnceLock::new(),
             changed: Notify::new(),
             tunnel: Mutex::default(),
+            is_tunnel: AtomicBool::new(false),
         })
     }
 
@@ -76,6 +78,11 @@ impl Progress {
 
     fn has_read(&self, wire: &mut Wire, bytes: &[u8]) {
         if !self.is_http1 || bytes.is_empty() {
+            return;
+        }
+        if self.is_tunnel.load(Ordering::Relaxed) {
+            // What goes through a tunnel is nobody's business, and is kept nowhere.
+            *wire = Wire::default();
             return;
         }
         if let Some(ambiguous) = wire.read(bytes) {
@@ -127,6 +134,7 @@ impl InProgress {
 
     /// The connection becomes a tunnel: it is in use until it ends.
     pub(super) fn becomes_tunnel(mut self) {
+        self.progress.is_tunnel.store(true, Ordering::Relaxed);
         *self.progress.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = self.occupied.take();
     }
 }
@@ -188,5 +196,27 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
 
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+
+    use tokio_util::sync::CancellationToken;
+
+    use super::{super::tests::seat, *};
+
+    #[tokio::test]
+    async fn nothing_that_goes_through_a_tunnel_is_kept() {
+        let progress = Progress::new(seat(&CancellationToken::new()), true);
+        let (mut client, stream) = duplex(1024);
+        let mut watched = Watched::new(stream, &progress);
+        client.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nupgrade: websocket\r\n\r\n").await.unwrap();
+        watched.read_buf(&mut Vec::new()).await.unwrap();
+        progress.request().becomes_tunnel();
+        client.write_all(b"a password").await.unwrap();
+        watched.read_buf(&mut Vec::new()).await.unwrap();
+        assert_eq!(format!("{:?}", watched.wire), format!("{:?}", Wire::default()));
     }
 }

@@ -91,3 +91,13 @@ fn a_body_ends_at_its_limit() {
     assert!(next(&mut limited).unwrap().is_err() && limited.progress().is_too_large());
     assert!(!limited.is_complete());
 }
+
+#[test]
+fn what_is_kept_is_a_copy_of_the_buffer_that_it_came_in() {
+    let (client, mut body) = body(None, &Budget::default());
+    let buffer: Arc<[u8]> = vec![0; 8192].into();
+    client.send(Ok(Frame::data(Bytes::from_owner(Arc::clone(&buffer)).slice(..1)))).unwrap();
+    assert_eq!(next(&mut body), Some(Ok(1)));
+    assert_eq!(Arc::strong_count(&buffer), 1);
+    assert_eq!(next(&mut body.again().unwrap()), Some(Ok(1)));
+}

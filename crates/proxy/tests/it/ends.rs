@@ -147,6 +147,28 @@ async fn an_unread_stream_slows_no_other_request() {
 }
 
 #[tokio::test]
+async fn a_stream_that_its_client_does_not_read_ends_with_the_right_too() {
+    let setting = Setting::with_token();
+    setting.api.flood(credbroker_test_support::Flood::Line);
+    let _unread = setting.watch().await;
+    let passed = || setting.proxy.usage(&setting.caller).unwrap()[0].bytes_down;
+    // Until all buffers are full.
+    let mut before = passed();
+    while timeout(Duration::from_millis(300), async {
+        while passed() == before {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .is_ok()
+    {
+        before = passed();
+    }
+    setting.rights.deny("/clusters/fleet/paris");
+    setting.api.until_open(None, 0).await;
+}
+
+#[tokio::test]
 async fn a_cluster_that_moves_is_followed() {
     let setting = Setting::with_token();
     assert_eq!(setting.get("/version").await.status(), StatusCode::OK);

@@ -62,6 +62,15 @@ async fn a_new_certificate_moves_new_requests_and_a_watch_lives_until_the_old_on
 }
 
 #[tokio::test]
+async fn a_watch_ends_with_its_certificate_also_if_no_other_one_comes() {
+    let setting = Setting::new(|api| {
+        issued("1", Some(&api.issue_client_certificate("x", Duration::from_secs(3))), None)
+    });
+    assert_eq!(rest(setting.watch().await).await.expect("a clean end"), "");
+    setting.api.until_open(Some("x"), 0).await;
+}
+
+#[tokio::test]
 async fn idle_connections_of_an_old_certificate_are_closed_at_once() {
     let mut pairs = Vec::new();
     let setting = Setting::new(|api| {

@@ -17,7 +17,7 @@ use crate::{
     setting::{SOON, Setting, status},
 };
 
-fn exec(protocol: &str) -> Request<Full<bytes::Bytes>> {
+pub(crate) fn exec(protocol: &str) -> Request<Full<bytes::Bytes>> {
     Request::get("/clusters/fleet/paris/api/v1/namespaces/default/pods/p/exec?command=sh")
         .header("host", "127.0.0.1")
         .header("connection", "Upgrade")

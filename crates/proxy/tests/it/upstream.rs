@@ -17,6 +17,7 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use crate::{
     broker::issued,
     setting::{Setting, get, post, status},
+    upgrades::exec,
 };
 
 type Stream = TlsStream<TcpStream>;
@@ -99,6 +100,38 @@ async fn only_what_changes_nothing_is_sent_again_after_a_connection_was_lost() {
     let message = status(&answer)["message"].as_str().unwrap().to_owned();
     assert!(message.starts_with("credbroker: no answer of cluster fleet/paris: "), "{message}");
     assert_eq!(requests.load(Ordering::SeqCst), 6, "once");
+}
+
+#[tokio::test]
+async fn a_command_does_not_run_again_after_its_connection_was_lost() {
+    let setting = Setting::with_token();
+    let requests = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&requests);
+    let serve = move |mut stream: Stream| {
+        let counted = Arc::clone(&counted);
+        async move { drop((read_head(&mut stream).await, counted.fetch_add(1, Ordering::SeqCst))) }
+    };
+    setting.moves_to(serving(serve).await);
+    for (expected, protocol) in [(1, "websocket"), (2, "SPDY/3.1")] {
+        assert_eq!(setting.send(exec(protocol)).await.status(), StatusCode::BAD_GATEWAY);
+        assert_eq!(requests.load(Ordering::SeqCst), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_change_of_protocol_that_the_client_did_not_ask_for_is_not_passed_on() {
+    let setting = Setting::with_token();
+    let serve = |mut stream: Stream| async move {
+        while read_head(&mut stream).await {
+            let answer =
+                "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+    };
+    setting.moves_to(serving(serve).await);
+    for request in [get("/version"), exec("SPDY/3.1")] {
+        assert_eq!(setting.send(request).await.status(), StatusCode::BAD_GATEWAY);
+    }
 }
 
 /// What a server of one target sends after its answer, or as one answer that could be two, reaches no other request.
