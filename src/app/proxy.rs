@@ -170,7 +170,7 @@ pub(super) fn start(parts: ProxyParts) -> anyhow::Result<(RunningProxy, Essentia
         info!("the authority of the proxy is {}", directory.join(AUTHORITY).display());
     } else if !handles.is_empty() || !inherited.tcp.is_empty() {
         bail!(
-            "systemd passed the port or the socket for handles, and the proxy has no port; add `tls: {}` to `proxy`"
+            "systemd passed the port or the socket for handles, and the proxy has no port; add `tls: {{}}` to `proxy`"
         );
     }
     if let Some((name, _)) = inherited.unix.first() {

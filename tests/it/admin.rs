@@ -11,9 +11,8 @@ use credbroker_proto::{
 use credbroker_test_support::{FakePlugin, Kubeconfig, private_directory, private_file};
 use serde_json::json;
 use tonic::{Status, transport::Channel};
-use tonic_types::StatusExt as _;
 
-use crate::harness::{InProcess, provider, request};
+use crate::harness::{InProcess, provider, reason, request};
 
 type Admin = CredentialBrokerAdminClient<Channel>;
 
@@ -59,10 +58,6 @@ async fn evict(admin: &mut Admin, selector: Option<v1alpha1::CredentialSelector>
 
 fn keys(states: &[v1alpha1::CredentialState]) -> Vec<&str> {
     states.iter().map(|state| state.id.as_str()).collect()
-}
-
-fn reason(status: &Status) -> Option<Reason> {
-    Reason::from_name(&status.get_details_error_info()?.reason)
 }
 
 #[tokio::test]

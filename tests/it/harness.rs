@@ -27,6 +27,7 @@ use tempfile::TempDir;
 use tokio::{net::UnixStream, sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 use tonic::transport::{Channel, Endpoint};
+use tonic_types::StatusExt as _;
 
 /// A broker that serves until it is stopped or dropped.
 pub(crate) struct InProcess {
@@ -224,4 +225,9 @@ pub(crate) fn request(
     let env = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let reference = Some(pb::CredentialRef { source, cluster, env, ..Default::default() });
     pb::GetCredentialRequest { r#ref: reference, ..Default::default() }
+}
+
+/// The reason in the details of an error.
+pub(crate) fn reason(status: &tonic::Status) -> Option<pb::ErrorReason> {
+    pb::ErrorReason::from_name(&status.get_details_error_info()?.reason)
 }

@@ -8,7 +8,9 @@ use std::{
     time::Duration,
 };
 
-use credbroker_proto::v1::{self as pb, credential_broker_client::CredentialBrokerClient};
+use credbroker_proto::v1::{
+    self as pb, ErrorReason as Reason, credential_broker_client::CredentialBrokerClient,
+};
 use credbroker_test_support::{FakePlugin, FakePluginBuilder, Kubeconfig, private_directory};
 use futures_util::{StreamExt as _, stream::FuturesOrdered};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -16,7 +18,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
 
-use crate::harness::{InProcess, provider, request, token};
+use crate::harness::{InProcess, provider, reason, request, token};
 
 /// Longer than a change takes to be noticed, for changes after which nothing may happen.
 const NOTICED: Duration = Duration::from_millis(100);
@@ -261,16 +263,18 @@ async fn a_run_from_before_a_switch_is_not_kept() {
 }
 
 #[tokio::test]
-async fn a_watch_gets_the_new_account() {
+async fn a_watch_ends_when_the_account_changes_and_the_next_one_gets_the_new_account() {
     let machine = Machine::start(GCLOUD, OF_GCLOUD, &CONFIGURATIONS);
     let mut rpc = CredentialBrokerClient::new(machine.broker.channel().await);
-    let r#ref = request("cloud", None, &[]).r#ref;
-    let watch = rpc.watch_credential(pb::WatchCredentialRequest { r#ref }).await.unwrap();
-    let mut watch = watch.into_inner();
-    for account in ["me", "work", "me"] {
-        fs::write(machine.path(ACTIVE), account).unwrap();
+    for (account, next) in [("me", "work"), ("work", "me")] {
+        let r#ref = request("cloud", None, &[]).r#ref;
+        let watch = rpc.watch_credential(pb::WatchCredentialRequest { r#ref }).await.unwrap();
+        let mut watch = watch.into_inner();
         let message = timeout(AGES, watch.message()).await.expect("a message").unwrap().unwrap();
         assert_eq!(message.credential.unwrap().token.unwrap(), format!("{account}@example.com"));
+        fs::write(machine.path(ACTIVE), next).unwrap();
+        let ended = timeout(AGES, watch.message()).await.expect("an end").unwrap_err();
+        assert_eq!(reason(&ended), Some(Reason::ProviderChanged), "{ended}");
     }
 }
 

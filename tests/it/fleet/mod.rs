@@ -24,7 +24,7 @@ use tokio::time::timeout;
 use tonic::{Streaming, transport::Channel};
 use tonic_types::StatusExt as _;
 
-use crate::harness::{InProcess, problem, provider};
+use crate::harness::{InProcess, problem, provider, reason};
 
 /// Longer than any step takes, also on a slow machine.
 const AGES: Duration = Duration::from_secs(60);
@@ -133,10 +133,6 @@ fn reference(name: &str) -> pb::CredentialRef {
 
 fn why(cluster: &ClusterState) -> Option<Reason> {
     Reason::from_message(cluster.failure.as_ref()?.reason())
-}
-
-fn reason(status: &tonic::Status) -> Option<Reason> {
-    Reason::from_name(&status.get_details_error_info()?.reason)
 }
 
 /// The provider and the cluster that an error names.

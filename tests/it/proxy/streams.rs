@@ -76,7 +76,8 @@ impl Streams {
     /// Both carry something.
     fn are_open(&mut self, setting: &Setting, name: &str) {
         setting.server.apply_cluster_profile("fleet", name, json!({}));
-        assert!(read_to(&mut self.watch, name).contains("ADDED"));
+        let event = read_to(&mut self.watch, "}\n");
+        assert!(event.contains("ADDED") && event.contains(name), "{event}");
         self.tunnel.write_all(name.as_bytes()).unwrap();
         read_to(&mut self.tunnel, name);
     }

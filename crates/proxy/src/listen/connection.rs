@@ -10,7 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::{HeaderValue, Request, Response, StatusCode, header};
 use hyper::{
     body::{Body, Frame, Incoming, SizeHint},
     rt::{Executor, Read, Write, bounds::Http2ServerConnExec},
@@ -76,7 +76,11 @@ pub(super) async fn serve<S: Serve>(
             request.extensions_mut().insert(Hidden(why));
         }
         async move {
-            let answer = Box::pin(handler.handle(request)).await;
+            let mut answer = Box::pin(handler.handle(request)).await;
+            let is_last = is_http1 && request_in_progress.is_last();
+            if is_last && answer.status() != StatusCode::SWITCHING_PROTOCOLS {
+                answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
             Ok::<_, std::convert::Infallible>(guarded::<S>(answer, request_in_progress))
         }
     });

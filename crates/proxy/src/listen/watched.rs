@@ -81,7 +81,7 @@ impl Progress {
             return;
         }
         if self.is_tunnel.load(Ordering::Relaxed) {
-            // What goes through a tunnel is nobody's business, and is kept nowhere.
+            // What goes through a tunnel is not read, and not kept.
             *wire = Wire::default();
             return;
         }
@@ -130,6 +130,11 @@ impl InProgress {
     pub(super) fn ambiguous(&self) -> Option<&'static str> {
         let first = self.progress.ambiguous.get()?;
         (first.request <= self.number).then_some(first.why)
+    }
+
+    /// Whether the connection is to end after the answer.
+    pub(super) fn is_last(&self) -> bool {
+        self.progress.seat.end().is_cancelled()
     }
 
     /// The connection becomes a tunnel: it is in use until it ends.
