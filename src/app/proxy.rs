@@ -168,7 +168,7 @@ pub(super) fn start(parts: ProxyParts) -> anyhow::Result<(RunningProxy, Essentia
         open.push(socket);
         serve_port(&listeners, &port, listen, take(&mut inherited.tcp), &accepting, &mut essentials)?;
         info!("the authority of the proxy is {}", directory.join(AUTHORITY).display());
-    } else if !handles.is_empty() || !inherited.tcp.is_empty() {
+    } else if handles.is_some() || !inherited.tcp.is_empty() {
         bail!(
             "systemd passed the port or the socket for handles, and the proxy has no port; add `tls: {{}}` to `proxy`"
         );

@@ -228,6 +228,6 @@ pub(crate) fn request(
 }
 
 /// The reason in the details of an error.
-pub(crate) fn reason(status: &tonic::Status) -> Option<pb::ErrorReason> {
-    pb::ErrorReason::from_name(&status.get_details_error_info()?.reason)
+pub(crate) fn reason(status: &tonic::Status) -> Option<credbroker_proto::Reason> {
+    credbroker_proto::Reason::from_name(&status.get_details_error_info()?.reason)
 }

@@ -15,6 +15,7 @@ use credbroker_test_support::FakePlugin;
 use serde_json::json;
 use tokio::time::timeout;
 use tonic::{Code, Streaming, transport::Channel};
+use tonic_types::StatusExt as _;
 
 use crate::harness::{Ahead, InProcess, provider, reason, request};
 

@@ -8,8 +8,9 @@ use std::{
     time::Duration,
 };
 
-use credbroker_proto::v1::{
-    self as pb, ErrorReason as Reason, credential_broker_client::CredentialBrokerClient,
+use credbroker_proto::{
+    Reason,
+    v1::{self as pb, credential_broker_client::CredentialBrokerClient},
 };
 use credbroker_test_support::{FakePlugin, FakePluginBuilder, Kubeconfig, private_directory};
 use futures_util::{StreamExt as _, stream::FuturesOrdered};

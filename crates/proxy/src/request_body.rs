@@ -41,10 +41,9 @@ type Source = UnsyncBoxBody<Bytes, hyper::Error>;
 
 struct State {
     incoming: Source,
-    /// A copy: a piece would keep the whole buffer that it was read into, of which a client can fill one byte.
-    kept: Vec<u8>,
-    /// `false`: nothing is kept from now on.
-    keeps: bool,
+    /// A copy: a piece would keep the whole buffer that it was read into, of which a client can fill one byte. `None`: nothing is kept
+    /// from now on.
+    kept: Option<Vec<u8>>,
     budget: Budget,
     /// Handles that were begun.
     turns: usize,
@@ -70,8 +69,7 @@ impl RequestBody {
         let incoming = incoming.boxed_unsync();
         let state = State {
             incoming,
-            kept: Vec::new(),
-            keeps: true,
+            kept: Some(Vec::new()),
             budget: budget.clone(),
             turns: 0,
             received: 0,
@@ -92,7 +90,7 @@ impl credbroker_kube::RequestBody for RequestBody {
     fn again(&self) -> Option<Self> {
         // This handle may have been begun. The other one begins with what is kept.
         let hint = self.hint;
-        self.shared.state().keeps.then(|| Self {
+        self.shared.state().kept.is_some().then(|| Self {
             shared: Arc::clone(&self.shared),
             turn: None,
             next: 0,
@@ -103,7 +101,7 @@ impl credbroker_kube::RequestBody for RequestBody {
 
     fn is_complete(&self) -> bool {
         let state = self.shared.state();
-        state.keeps && !state.is_too_large && !state.has_failed
+        state.kept.is_some() && !state.is_too_large && !state.has_failed
     }
 }
 
@@ -143,21 +141,19 @@ impl Shared {
 
 impl State {
     fn forget(&mut self) {
-        self.keeps = false;
-        self.budget.0.fetch_sub(std::mem::take(&mut self.kept).len(), Ordering::Relaxed);
+        let bytes = self.kept.take().map_or(0, |kept| kept.len());
+        self.budget.0.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Keeps a piece, or nothing from now on.
     fn keep(&mut self, piece: &Bytes) {
-        if !self.keeps {
-            return;
-        }
+        let Some(kept) = &mut self.kept else { return };
         let all = self.budget.0.fetch_add(piece.len(), Ordering::Relaxed) + piece.len();
-        if self.kept.len() + piece.len() > KEPT || all > KEPT_BY_ALL {
+        if kept.len() + piece.len() > KEPT || all > KEPT_BY_ALL {
             self.budget.0.fetch_sub(piece.len(), Ordering::Relaxed);
             self.forget();
         } else {
-            self.kept.extend_from_slice(piece);
+            kept.extend_from_slice(piece);
         }
     }
 
@@ -187,7 +183,7 @@ impl Body for RequestBody {
             turn
         } else {
             // Another handle has read what this one no longer finds.
-            if state.turns > 0 && !state.keeps {
+            if state.turns > 0 && state.kept.is_none() {
                 return Poll::Ready(Some(Err(io::Error::other("the beginning of the body was not kept"))));
             }
             state.turns += 1;
@@ -197,10 +193,10 @@ impl Body for RequestBody {
         if turn < state.turns {
             return Poll::Ready(Some(Err(io::Error::other("the request was sent again"))));
         }
-        if let Some(kept) = state.kept.get(self.next..).filter(|kept| !kept.is_empty()) {
-            let kept = Bytes::copy_from_slice(kept);
+        let kept = state.kept.as_ref().and_then(|kept| kept.get(self.next..)).unwrap_or_default();
+        if !kept.is_empty() {
             self.next += kept.len();
-            return Poll::Ready(Some(Ok(Frame::data(kept))));
+            return Poll::Ready(Some(Ok(Frame::data(Bytes::copy_from_slice(kept)))));
         }
         loop {
             if state.is_over {
