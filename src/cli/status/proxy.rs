@@ -104,7 +104,13 @@ mod tests {
         let targets = vec![target("fleet/paris", 2, 5 << 20), target("a\nb", 0, 0)];
         let usage = Usage { connections: 1, targets };
         let running = RunningProxy { socket: "/run/credbroker-proxy/handles.sock".into(), usage };
-        insta::assert_snapshot!(running.text(Screen::default()), @"");
+        insta::assert_snapshot!(running.text(Screen::default()), @r"
+        proxy   1 connection, on /run/credbroker-proxy/handles.sock
+
+        TARGET       REQUESTS  STREAMS  UP   DOWN
+        fleet/paris  7         2        512  5.0Mi
+        a b          7         0        512  0
+        ");
         let document = running.document();
         assert_eq!(
             (&document["connections"], &document["targets"][0]["bytesDown"]),
