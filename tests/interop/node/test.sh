@@ -40,7 +40,7 @@ echo "a node is ready after $((SECONDS - began)) s"
 "$node/hub.sh"
 "$node/enter.sh" "$FOLDER" "$node/events.sh" "$FOLDER" >"$FOLDER/log/events.log" 2>&1 &
 disown
-(($#)) || set -- quickstart example streams helm scratch mistakes liveness kueue argocd headlamp controllers
+(($#)) || set -- quickstart example streams helm scratch mistakes liveness kueue argocd headlamp controllers proxy
 for case; do
     printf '\n-- %s\n' "$case"
     began=$SECONDS

@@ -18,7 +18,7 @@ ended() {
 }
 trap ended EXIT
 . "$here/setup.sh"
-(($#)) || set -- matrix
+(($#)) || set -- matrix rotation readers restart evict canary
 for part; do
     . "$here/$part.sh"
     began=$SECONDS
