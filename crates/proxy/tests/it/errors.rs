@@ -7,10 +7,11 @@ use credbroker_proxy::{Options, Times};
 use http::{Request, StatusCode};
 use http_body_util::Full;
 use insta::assert_snapshot;
+use tokio::time::timeout;
 
 use crate::{
     broker::issued,
-    setting::{Setting, cluster, get, status},
+    setting::{SOON, Setting, cluster, get, status},
 };
 
 #[tokio::test]
@@ -34,6 +35,25 @@ async fn what_does_not_exist_and_what_is_forbidden_look_alike() {
     assert_eq!(answers[0].0, StatusCode::FORBIDDEN);
     assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
     assert!(setting.api.requests().is_empty());
+}
+
+#[tokio::test]
+async fn what_is_forbidden_looks_unknown_also_while_the_broker_does_not_know_all_clusters() {
+    let setting = Setting::with_token();
+    setting.broker.enlist("tokyo", cluster(&setting.api));
+    setting.rights.deny("/clusters/fleet/tokyo");
+    let ask = |target: &str| {
+        let request = Request::get(format!("/clusters/fleet/{target}/version")).header("host", "127.0.0.1");
+        setting.send(request.body(Full::default()).unwrap())
+    };
+    let waits = async |target: &str| timeout(Duration::from_millis(100), ask(target)).await.is_err();
+    assert!(!waits("tokyo").await);
+    setting.broker.hub_is_synced(false);
+    // It has heard of that when an unknown target waits.
+    while !waits("rome").await {}
+    assert!(waits("tokyo").await);
+    setting.broker.hub_is_synced(true);
+    assert_eq!(timeout(SOON, ask("tokyo")).await.unwrap().status(), StatusCode::FORBIDDEN);
 }
 
 #[tokio::test]
