@@ -11,7 +11,7 @@ use std::{
     process::Command,
 };
 
-use credbroker_test_support::private_file;
+use credbroker_test_support::{FakePlugin, private_file};
 use serde_json::json;
 
 use self::setting::{AS_OTHER, AS_USER, PODS, PROGRAM, Setting, can_run, text, until};
@@ -198,7 +198,9 @@ fn streams_end_with_their_credential_and_with_the_right_of_their_caller() {
 fn a_port_that_systemd_passed_and_the_configuration_lacks_is_an_error() {
     let directory = tempfile::tempdir().unwrap();
     let config = directory.path().join("config.yaml");
-    let text = json!({"apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig", "providers": [],
+    let plugin = FakePlugin::builder().token("t").build();
+    let providers = [json!({"name": "corp", "execConfig": plugin.exec_stanza()})];
+    let text = json!({"apiVersion": "credbroker.io/v1alpha1", "kind": "BrokerConfig", "providers": providers,
         "proxy": {"directory": directory.path().join("proxy"), "listen": {}}});
     private_file(&config, &text.to_string());
     let port = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -76,8 +76,8 @@ impl Streams {
     /// Both carry something.
     fn are_open(&mut self, setting: &Setting, name: &str) {
         setting.server.apply_cluster_profile("fleet", name, json!({}));
-        let event = read_to(&mut self.watch, "}\n");
-        assert!(event.contains("ADDED") && event.contains(name), "{event}");
+        // What was there before comes first.
+        while !read_to(&mut self.watch, "}\n").contains(name) {}
         self.tunnel.write_all(name.as_bytes()).unwrap();
         read_to(&mut self.tunnel, name);
     }
