@@ -157,7 +157,7 @@ where
     }
 }
 
-fn http1() -> http1::Builder {
+pub(super) fn http1() -> http1::Builder {
     let mut builder = http1::Builder::new();
     // The reading of heads has its own time limit: hyper's would end connections that wait for their next request.
     builder.timer(TokioTimer::new()).header_read_timeout(None);

@@ -1,6 +1,20 @@
-use proptest::prelude::*;
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
-use super::{Ambiguous, Wire};
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Empty};
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::rt::TokioIo;
+use proptest::prelude::*;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use super::{super::connection::http1, Ambiguous, Wire};
 
 /// What is found in `bytes` if they arrive in pieces of that size.
 fn found(bytes: &[u8], piece: usize) -> Option<Ambiguous> {
@@ -87,5 +101,84 @@ proptest! {
     ) {
         let bytes = bytes.concat();
         prop_assert_eq!(found(bytes.as_bytes(), piece), found(bytes.as_bytes(), usize::MAX));
+    }
+}
+
+/// How many requests hyper reads in `bytes`, with their bodies or without.
+async fn served(bytes: Vec<u8>) -> usize {
+    let (mut client, server) = tokio::io::duplex(64 * 1024);
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    let service = service_fn(move |request: Request<Incoming>| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        async move {
+            let _body = request.into_body().collect().await;
+            Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
+        }
+    });
+    let connection = http1().serve_connection(TokioIo::new(server), service);
+    let peer = async {
+        client.write_all(&bytes).await.unwrap();
+        client.shutdown().await.unwrap();
+        drop(client.read_to_end(&mut Vec::new()).await);
+    };
+    drop(tokio::join!(connection, peer));
+    count.load(Ordering::Relaxed)
+}
+
+/// Lines and bodies that belong together, and others.
+fn pieces() -> impl Strategy<Value = Vec<u8>> {
+    let piece = prop::sample::select(vec![
+        PLAIN,
+        WITH_BODY,
+        CHUNKED,
+        BOTH,
+        TWICE,
+        FRAGMENT,
+        "\r\n",
+        "\n",
+        "\r",
+        " ",
+        "0",
+        "5",
+        "a\r\n",
+        "hello",
+        "POST / HTTP/1.1\r\n",
+        "GET / HTTP/1.1\n",
+        "GET / HTTP/1.0\r\n",
+        "PRI * HTTP/2.0\r\n",
+        "Content-Length: 5\r\n",
+        "content-length: +5\r\n",
+        "content-length : 0\r\n",
+        "content-length:\r\n",
+        "Transfer-Encoding: chunked\r\n",
+        "transfer-encoding: gzip, chunked\r\n",
+        "transfer-encoding: chunked, gzip\r\n",
+        "transfer-encoding:\tchunked\n",
+        "Upgrade: websocket\r\n",
+        "connection: upgrade\r\n",
+        "connection: close\r\n",
+        "expect: 100-continue\r\n",
+        "5\r\nhello\r\n",
+        "5;a=\"\r\n",
+        "0\r\n\r\n",
+        "00\r\n",
+        "x: y\r\n",
+        " folded\r\n",
+        "\u{0}",
+    ]);
+    prop::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat().into_bytes())
+}
+
+proptest! {
+    #[test]
+    fn no_request_that_hyper_reads_is_overlooked(bytes in pieces()) {
+        let mut wire = Wire::default();
+        let ambiguous = wire.read(&bytes);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let served = runtime.block_on(served(bytes));
+        // Those from the ambiguous one on are refused.
+        let passed = ambiguous.map_or(served, |ambiguous| served.min(ambiguous.request - 1));
+        prop_assert!(passed <= wire.heads, "{passed} pass of {served}, and {} were read: {ambiguous:?}", wire.heads);
     }
 }
