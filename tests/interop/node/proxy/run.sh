@@ -12,6 +12,7 @@ ended() {
     done
     # The first process of a namespace ends by no other signal.
     [[ ! -e $at/sandbox.pid ]] || kill -KILL $(cat "$at/sandbox.pid") 2>/dev/null || true
+    kill $(jobs -p) 2>/dev/null || true
     wait
     rm -rf "$at" /run/credbroker /run/credbroker-proxy
     exit "$code"
