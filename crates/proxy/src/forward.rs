@@ -1,26 +1,22 @@
-//! Sends one request to its target, and repeats it after a 401.
+//! The way of one request, from its caller to its target and back.
 
 use std::{sync::Arc, time::Duration};
 
 use credbroker_client::{Broker, SentWith, tls::ResponseBody};
-use credbroker_kube::{EndpointRouter, RequestBody as _};
 use credbroker_observe::{
     clock::{Clock, SystemClock},
     trace::{self, RequestSpan},
 };
 use credbroker_request_info::RequestInfo;
-use http::{Method, Request, Response, StatusCode, Uri};
+use http::{Request, Response, StatusCode, Uri};
 use hyper::{body::Incoming, upgrade::OnUpgrade};
-use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tower::Service as _;
 
 use crate::{
     answer::AnswerBody,
     caller::Caller,
     drain,
     exchange::{Exchange, Exchanges, Lasting, Limits},
-    failure::{is_lost, no_credential, not_answered},
     headers::{self, Protocol},
     path::{Address, TargetName},
     record::{NoRecords, Pending, Records},
@@ -319,61 +315,6 @@ struct Answered {
     is_watch: bool,
     /// The client's side of an upgrade that it asked for.
     client: Option<(OnUpgrade, Protocol)>,
-}
-
-impl UsedTarget {
-    /// Sends a request, if there is a credential.
-    async fn answer(
-        &self,
-        request: Request<RequestBody>,
-        is_upgrade: bool,
-        is_long: bool,
-        times: Times,
-    ) -> Result<Response<ResponseBody>, Refused> {
-        if self.source.current().is_none() {
-            let ready = self.source.ready_within(times.credential).await;
-            ready.map_err(|error| no_credential(&self.known, &error))?;
-        }
-        let router = if is_upgrade { &self.tunnels } else { &self.requests };
-        let sent = self.send(router, request, !is_upgrade);
-        if is_long {
-            return sent.await;
-        }
-        timeout(times.answer, sent).await.unwrap_or_else(|_elapsed| {
-            let message = format!("{} did not answer within {:?}", self.known, times.answer);
-            Err(Refused::new(StatusCode::GATEWAY_TIMEOUT, message))
-        })
-    }
-
-    /// Sends a request, and sends it again on another connection if the first one was lost and it changes nothing. That is so
-    /// only if `may_repeat`: clients use GET also for a tunnel to a command, which would run twice.
-    async fn send(
-        &self,
-        router: &EndpointRouter<RequestBody>,
-        request: Request<RequestBody>,
-        may_repeat: bool,
-    ) -> Result<Response<ResponseBody>, Refused> {
-        let changes_nothing = may_repeat
-            && matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS)
-            && http_body::Body::is_end_stream(request.body());
-        let again = if changes_nothing { copy(&request) } else { None };
-        match router.clone().call(request).await {
-            Err(error) if is_lost(&*error) && again.is_some() => {
-                tracing::debug!(target_name = %self.known, "a connection was lost before the answer");
-                let Some(again) = again else { return Err(not_answered(&self.known, &*error)) };
-                router.clone().call(again).await.map_err(|error| not_answered(&self.known, &*error))
-            }
-            answer => answer.map_err(|error| not_answered(&self.known, &*error)),
-        }
-    }
-}
-
-fn copy(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
-    let mut copy = Request::new(request.body().again()?);
-    copy.method_mut().clone_from(request.method());
-    copy.uri_mut().clone_from(request.uri());
-    copy.headers_mut().clone_from(request.headers());
-    Some(copy)
 }
 
 /// As the API server sees it: its answer may last, so nothing limits it.

@@ -22,6 +22,7 @@ mod property;
 mod record;
 mod request_body;
 mod rights;
+mod send;
 pub mod status;
 mod target;
 mod tls;

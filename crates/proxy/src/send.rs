@@ -1,0 +1,70 @@
+//! Sends a request with the credential of its target.
+
+use credbroker_client::tls::ResponseBody;
+use credbroker_kube::{EndpointRouter, RequestBody as _};
+use http::{Method, Request, Response, StatusCode};
+use tokio::time::timeout;
+use tower::Service as _;
+
+use crate::{
+    failure::{is_lost, no_credential, not_answered},
+    forward::Times,
+    request_body::RequestBody,
+    status::Refused,
+    target::UsedTarget,
+};
+
+impl UsedTarget {
+    /// Sends a request, if there is a credential.
+    pub(crate) async fn answer(
+        &self,
+        request: Request<RequestBody>,
+        is_upgrade: bool,
+        is_long: bool,
+        times: Times,
+    ) -> Result<Response<ResponseBody>, Refused> {
+        if self.source.current().is_none() {
+            let ready = self.source.ready_within(times.credential).await;
+            ready.map_err(|error| no_credential(&self.known, &error))?;
+        }
+        let router = if is_upgrade { &self.tunnels } else { &self.requests };
+        let sent = self.send(router, request, !is_upgrade);
+        if is_long {
+            return sent.await;
+        }
+        timeout(times.answer, sent).await.unwrap_or_else(|_elapsed| {
+            let message = format!("{} did not answer within {:?}", self.known, times.answer);
+            Err(Refused::new(StatusCode::GATEWAY_TIMEOUT, message))
+        })
+    }
+
+    /// Sends a request, and sends it again on another connection if the first one was lost and it changes nothing. That is so
+    /// only if `may_repeat`: clients use GET also for a tunnel to a command, which would run twice.
+    async fn send(
+        &self,
+        router: &EndpointRouter<RequestBody>,
+        request: Request<RequestBody>,
+        may_repeat: bool,
+    ) -> Result<Response<ResponseBody>, Refused> {
+        let changes_nothing = may_repeat
+            && matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS)
+            && http_body::Body::is_end_stream(request.body());
+        let again = if changes_nothing { copy(&request) } else { None };
+        match router.clone().call(request).await {
+            Err(error) if is_lost(&*error) && again.is_some() => {
+                tracing::debug!(target_name = %self.known, "a connection was lost before the answer");
+                let Some(again) = again else { return Err(not_answered(&self.known, &*error)) };
+                router.clone().call(again).await.map_err(|error| not_answered(&self.known, &*error))
+            }
+            answer => answer.map_err(|error| not_answered(&self.known, &*error)),
+        }
+    }
+}
+
+fn copy(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
+    let mut copy = Request::new(request.body().again()?);
+    copy.method_mut().clone_from(request.method());
+    copy.uri_mut().clone_from(request.uri());
+    copy.headers_mut().clone_from(request.headers());
+    Some(copy)
+}
