@@ -57,5 +57,7 @@ chown "$client_uid:$client_uid" "$at/client/kubeconfig"
 # In the sandbox there are the programs, the directory of one socket, and no network.
 unshare --mount --net --pid --fork bash "$here/sandbox.sh" "$at" "$sandbox_uid" >"$at/log/sandbox" 2>&1 &
 sandbox=$!
+# Nothing waits for it.
+disown
 until_true grep -q current-context "$at/sandbox/kubeconfig"
 cat "/proc/$sandbox/task/$sandbox/children" >"$at/sandbox.pid"
