@@ -2,7 +2,10 @@
 
 use std::{error::Error, time::Duration};
 
-use credbroker_client::{AuthenticateError, tls::SendError};
+use credbroker_client::{
+    AuthenticateError,
+    tls::{SendError, is_replaced},
+};
 use credbroker_kube::EndpointError;
 use http::StatusCode;
 use hyper_util::client::legacy;
@@ -46,7 +49,8 @@ pub(crate) fn not_answered(target: &KnownTarget, error: &(dyn Error + 'static)) 
     }
 }
 
-/// Whether a connection ended that may have been idle for long, so that a request that changes nothing can be sent again.
+/// Whether a connection ended before the answer: it may have been idle for long, or its certificate has expired. A request that
+/// changes nothing can be sent again.
 pub(crate) fn is_lost(error: &(dyn Error + 'static)) -> bool {
     use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
     if find::<AuthenticateError>(error).is_some()
@@ -60,7 +64,7 @@ pub(crate) fn is_lost(error: &(dyn Error + 'static)) -> bool {
     let by_kernel = find::<std::io::Error>(error).is_some_and(|error| {
         matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
     });
-    is_moved || by_hyper || by_kernel
+    is_moved || is_replaced(error) || by_hyper || by_kernel
 }
 
 fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {

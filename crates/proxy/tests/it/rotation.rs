@@ -62,6 +62,27 @@ async fn a_new_certificate_moves_new_requests_and_a_watch_lives_until_the_old_on
 }
 
 #[tokio::test]
+async fn a_request_that_is_not_answered_when_its_certificate_expires_is_sent_with_the_next_one() {
+    let mut pairs = Vec::new();
+    let setting = Setting::new(|api| {
+        pairs = vec![
+            api.issue_client_certificate("x", Duration::from_secs(3)),
+            api.issue_client_certificate("y", Duration::from_secs(3600)),
+        ];
+        issued("1", pairs.first(), None)
+    });
+    setting.api.hang();
+    let changes = async {
+        setting.api.until_open(Some("x"), 1).await;
+        setting.rotate(issued("2", pairs.get(1), None));
+        setting.api.until_open(Some("x"), 0).await;
+        setting.api.mend();
+    };
+    let (answer, ()) = tokio::join!(setting.send(get("/version")), changes);
+    assert_eq!(answer.status(), StatusCode::OK, "{answer:?}");
+}
+
+#[tokio::test]
 async fn a_watch_ends_with_its_certificate_also_if_no_other_one_comes() {
     let setting = Setting::new(|api| {
         issued("1", Some(&api.issue_client_certificate("x", Duration::from_secs(3))), None)
