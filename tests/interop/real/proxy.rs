@@ -167,7 +167,7 @@ impl Watch {
         Self(child, lines)
     }
 
-    /// The next event about a ConfigMap of the test.
+    /// The next event about a `ConfigMap` of the test.
     fn next(&mut self) -> String {
         self.1.by_ref().map(Result::unwrap).find(|line| !line.contains("kube-root-ca")).unwrap()
     }
