@@ -20,6 +20,19 @@ for namespace in argocd kueue-system headlamp fleet other-fleet; do
     k create namespace "$namespace" >/dev/null
     k label namespace "$namespace" pod-security.kubernetes.io/enforce=restricted >/dev/null
 done
+# The chart makes an object of the Prometheus Operator. Its schema is not checked here.
+k apply --filename - >/dev/null <<'CRD'
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: podmonitors.monitoring.coreos.com}
+spec:
+  group: monitoring.coreos.com
+  scope: Namespaced
+  names: {kind: PodMonitor, plural: podmonitors, singular: podmonitor}
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+CRD
+k wait --for condition=Established crd/podmonitors.monitoring.coreos.com --timeout 60s >/dev/null
 apply() { k apply --server-side --validate=true --force-conflicts --filename "$1" >/dev/null; }
 for file in example argocd kueue helm helm-image helm-every example-more; do apply "$rendered/$file.yaml"; done
 apply "$here/examples/headlamp/manifests.yaml"
