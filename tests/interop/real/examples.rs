@@ -150,7 +150,7 @@ impl Commands {
         );
         shell(&list, root());
         let is_at_top =
-            fs::read_to_string(root().join(&readme)).unwrap().contains("From the top of the repository:");
+            fs::read_to_string(root().join(&readme)).unwrap().contains("in the root of the repository:");
         let directory = if is_at_top { copy } else { copy.join(example.directory) };
         let block = &blocks(&readme, "sh")[0];
         let (preparation, program) = block.trim_end().rsplit_once('\n').unwrap();
