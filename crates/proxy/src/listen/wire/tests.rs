@@ -128,6 +128,7 @@ async fn served(bytes: Vec<u8>) -> usize {
 
 /// Lines and bodies that belong together, and others.
 fn pieces() -> impl Strategy<Value = Vec<u8>> {
+    let request = prop::sample::select(vec![PLAIN, WITH_BODY, CHUNKED]);
     let piece = prop::sample::select(vec![
         PLAIN,
         WITH_BODY,
@@ -167,6 +168,7 @@ fn pieces() -> impl Strategy<Value = Vec<u8>> {
         " folded\r\n",
         "\u{0}",
     ]);
+    let piece = prop_oneof![request, piece];
     prop::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat().into_bytes())
 }
 
