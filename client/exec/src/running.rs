@@ -3,12 +3,11 @@
 use std::{
     fs::{self, File},
     io::Read as _,
-    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
 use credbroker_client::{Socket, paths};
-use rustix::fs::{major, minor, statfs};
+use rustix::fs::{major, minor, stat, statfs};
 
 /// Most bytes of the list that are read.
 const MOST: u64 = 4 << 20;
@@ -48,11 +47,11 @@ fn names(path: &Path) -> impl Iterator<Item = PathBuf> {
 fn listed(file: &Path) -> Option<(Option<String>, u64)> {
     /// btrfs and overlayfs.
     const OWN_NUMBERS: [u64; 2] = [0x9123_683e, 0x794c_7630];
-    let (found, system) = (fs::metadata(file).ok()?, statfs(file).ok()?);
+    let (found, system) = (stat(file).ok()?, statfs(file).ok()?);
     let has_own =
         OWN_NUMBERS.iter().any(|magic| u64::try_from(system.f_type).is_ok_and(|kind| kind == *magic));
-    let device = || format!("{:02x}:{:02x}", major(found.dev()), minor(found.dev()));
-    Some(((!has_own).then(device), found.ino()))
+    let device = || format!("{:02x}:{:02x}", major(found.st_dev), minor(found.st_dev));
+    Some(((!has_own).then(device), found.st_ino))
 }
 
 /// The process, the device and the inode of a line of `/proc/locks` about an exclusive `flock` that is held.

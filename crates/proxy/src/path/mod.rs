@@ -2,7 +2,7 @@
 //!
 //! What is forwarded is not what was received: each segment is decoded once, checked, and encoded again, so that no program
 //! behind the proxy reads the path differently. Below `…/proxy/` of a pod, service or node, where the path belongs to a
-//! program in the cluster, path and query pass as they are, with the checks of [`opaque`].
+//! program in the cluster, path and query pass as they are, with the checks of `opaque`.
 
 mod actions;
 mod opaque;
