@@ -34,7 +34,7 @@ const REPLACEMENT: Duration = Duration::from_secs(10);
 ///
 /// A task watches the broker, reconnects after a restart, and keeps the last valid credential meanwhile, until it expires.
 /// Only when the broker reports that the provider was changed or removed, or that the credential was evicted
-/// ([`Reason::ProviderChanged`](crate::Reason::ProviderChanged)), the credential is dropped at once: no earlier credential is
+/// ([`Reason::ProviderChanged`](crate::Reason::ProviderChanged)), the credential is dropped immediately: no earlier credential is
 /// returned again.
 ///
 /// Reading is a plain call on a snapshot: it takes no lock, allocates nothing, does not wait, and never returns an expired

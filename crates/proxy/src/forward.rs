@@ -258,7 +258,9 @@ impl Proxy {
         pending.answered(response.status().as_u16(), generation);
         let server = sent.and_then(|credential| credential.cluster()?.server.parse().ok());
         let status = response.status();
-        if status == StatusCode::SWITCHING_PROTOCOLS && headers::upgrade(response.headers())? != protocol {
+        if status == StatusCode::SWITCHING_PROTOCOLS
+            && headers::upgrade(response.headers()).ok().flatten() != protocol
+        {
             let message = "the API server changes to a protocol that the client did not ask for";
             return Err(Refused::new(StatusCode::BAD_GATEWAY, message));
         }

@@ -1,4 +1,4 @@
-// Measures `credbroker proxy` beside other ways to an API server, all in one run: run.sh starts it and docs/proxy.md has the figures.
+// Measures `credbroker proxy`, compared with other ways to an API server, all in one run: run.sh starts it and docs/proxy.md has the figures.
 package main
 
 import (

@@ -5,7 +5,7 @@ use std::{
     io::{self, IoSlice},
     pin::Pin,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll, ready},
@@ -38,9 +38,8 @@ pub(super) struct Progress {
     /// The first request that hyper has changed before anything can refuse it.
     ambiguous: OnceLock<Ambiguous>,
     changed: Notify,
-    /// That of a tunnel.
-    tunnel: Mutex<Option<Occupied>>,
-    is_tunnel: AtomicBool,
+    /// Keeps the place of a tunnel in use.
+    tunnel: OnceLock<Occupied>,
 }
 
 impl Progress {
@@ -54,8 +53,7 @@ impl Progress {
             receives_head: AtomicBool::new(true),
             ambiguous: OnceLock::new(),
             changed: Notify::new(),
-            tunnel: Mutex::default(),
-            is_tunnel: AtomicBool::new(false),
+            tunnel: OnceLock::new(),
         })
     }
 
@@ -80,7 +78,7 @@ impl Progress {
         if !self.is_http1 || bytes.is_empty() {
             return;
         }
-        if self.is_tunnel.load(Ordering::Relaxed) {
+        if self.tunnel.get().is_some() {
             // What goes through a tunnel is not read, and not kept.
             *wire = Wire::default();
             return;
@@ -139,8 +137,10 @@ impl InProgress {
 
     /// The connection becomes a tunnel: it is in use until it ends.
     pub(super) fn becomes_tunnel(mut self) {
-        self.progress.is_tunnel.store(true, Ordering::Relaxed);
-        *self.progress.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = self.occupied.take();
+        if let Some(occupied) = self.occupied.take() {
+            // A connection becomes a tunnel once.
+            let _first = self.progress.tunnel.set(occupied);
+        }
     }
 }
 

@@ -123,17 +123,20 @@ async fn a_command_does_not_run_again_after_its_connection_was_lost() {
 
 #[tokio::test]
 async fn a_change_of_protocol_that_the_client_did_not_ask_for_is_not_passed_on() {
-    let setting = Setting::with_token();
-    let serve = |mut stream: Stream| async move {
-        while read_head(&mut stream).await {
-            let answer =
-                "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
-            stream.write_all(answer.as_bytes()).await.unwrap();
+    for protocol in ["websocket", "another"] {
+        let setting = Setting::with_token();
+        let serve = move |mut stream: Stream| async move {
+            while read_head(&mut stream).await {
+                let answer = format!(
+                    "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: {protocol}\r\n\r\n"
+                );
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+        };
+        setting.moves_to(serving(serve).await);
+        for request in [get("/version"), exec("SPDY/3.1")] {
+            assert_eq!(setting.send(request).await.status(), StatusCode::BAD_GATEWAY, "{protocol}");
         }
-    };
-    setting.moves_to(serving(serve).await);
-    for request in [get("/version"), exec("SPDY/3.1")] {
-        assert_eq!(setting.send(request).await.status(), StatusCode::BAD_GATEWAY);
     }
 }
 

@@ -1,5 +1,5 @@
 # Sourced by run.sh: three `kubectl logs --follow` whose output nothing reads slow no other request. Measured in turns, with and
-# without them, through the same proxy, and directly beside that: what these logs cost the API server is not the proxy's. The
+# without them, through the same proxy, and directly in the same run: what these logs cost the API server is not the proxy's. The
 # machine may be busy with something else, so the second try counts too.
 readers() {
     local way

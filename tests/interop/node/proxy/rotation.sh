@@ -14,7 +14,7 @@ rotation() {
         turns=$(($(generations "$kind") - before))
         ((turns >= 3)) || fail "the $kind was replaced $turns times"
         ((failed == 0)) || fail "$failed of $rounds exec with a $kind: $(tail -n 5 "$at/log/exec")"
-        echo "kubectl exec, $kind: 0 of $rounds failed, beside $turns rotations"
+        echo "kubectl exec, $kind: 0 of $rounds failed, with $turns rotations meanwhile"
     done
     kill "$rotating"
     echo 3600 >"$at/lifetime"
