@@ -159,11 +159,11 @@ impl Attendance {
     ) -> Result<Zeroizing<Vec<u8>>, RunError> {
         self.started(provider);
         let process = lender.process;
-        // For others who attend it. It also means that the run waits for a user from its start.
-        let place = format!("the plugin runs in the terminal of process {process}");
-        self.wrote(format!("{place}\n").as_bytes());
         let lost = || RunErrorKind::TerminalLost(process);
         let Some(deposited) = lender.offer(plugin) else { return Err(RunError::new(command, lost())) };
+        // For others who attend it, so after the offer. It also means that the run waits for a user from its start.
+        let place = format!("the plugin runs in the terminal of process {process}");
+        self.wrote(format!("{place}\n").as_bytes());
         let (ended, stderr) = tokio::select! {
             biased;
             deposit = deposited => (deposit.map_err(|_dropped| lost()).and_then(Deposit::stdout), Arc::default()),

@@ -166,11 +166,7 @@ impl Follow for AttendStream {
             }
             tokio::select! {
                 biased;
-                Some(offer) = offered(&mut self.offered) => {
-                    let (lease, command) = self.leases.grant(&self.peer, offer);
-                    self.lease = Some(lease);
-                    self.waiting.push_back(Ok(message(Event::Lease(command))));
-                }
+                Some(offer) = offered(&mut self.offered) => self.grant(offer),
                 news = self.reader.next() => self.queue(news),
                 answer = self.answer.as_mut()? => {
                     self.answer = None;
@@ -187,7 +183,18 @@ impl Follow for AttendStream {
 }
 
 impl AttendStream {
+    fn grant(&mut self, offer: Offer) {
+        let (lease, command) = self.leases.grant(&self.peer, offer);
+        self.lease = Some(lease);
+        self.waiting.push_back(Ok(message(Event::Lease(command))));
+    }
+
     fn queue(&mut self, news: AttendanceNews) {
+        // A run offers its terminal to a caller before it writes.
+        if let Some(Ok(offer)) = self.offered.as_mut().map(oneshot::Receiver::try_recv) {
+            self.offered = None;
+            self.grant(offer);
+        }
         self.waiting.extend(events(news, self.lease.is_none()).map(|event| Ok(message(event))));
     }
 }

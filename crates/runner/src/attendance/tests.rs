@@ -187,3 +187,23 @@ fn debug_shows_no_line() {
     let shown = format!("{run:?} {reader:?} {:?}", reader.news());
     assert!(!shown.contains("canary"), "{shown}");
 }
+
+/// The lines of a run are for others than its lender, who may see them only when it has the offer.
+#[tokio::test(start_paused = true)]
+async fn a_run_in_a_terminal_says_so_after_the_offer() {
+    let lease = async |lender: &Lender| {
+        let run = Arc::<Attendance>::default();
+        let plugin = PluginCommand { program: "/p".into(), args: Vec::new(), environment: [].into() };
+        let ended = run.lease(lender, "p".into(), plugin, &provider()).await;
+        (run.read().news().lines.len(), ended.unwrap_err().kind)
+    };
+    let (lender, offered) = Lender::new(7);
+    let offers = tokio::spawn(offered);
+    let (lines, _) = lease(&lender).await;
+    assert_eq!(lines, 1);
+    drop(offers.await.unwrap());
+    let (lender, offered) = Lender::new(7);
+    drop(offered);
+    let (lines, kind) = lease(&lender).await;
+    assert!(lines == 0 && matches!(kind, RunErrorKind::TerminalLost(7)), "{lines} {kind:?}");
+}

@@ -1,6 +1,8 @@
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, future::pending};
 
+use prost::Message as _;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use super::*;
 use credbroker_plugin::{
@@ -8,6 +10,7 @@ use credbroker_plugin::{
     access::{Facts, Grant, Peers, Policy, Principal, Process, Rule},
     testing::provider as test_provider,
 };
+use credbroker_uds_server::WatchSlots;
 
 #[test]
 fn attending_is_for_the_brokers_own_user_and_for_the_verb_login() {
@@ -121,4 +124,28 @@ fn only_the_holder_brings_the_output_and_only_while_it_holds_the_lease() {
     drop(lease);
     assert!(deposited.try_recv().is_err() && leases.lock().held.is_empty(), "the run is free at once");
     assert!(leases.deposit(&peer(7), output(command.id)).is_err());
+}
+
+#[tokio::test]
+async fn what_is_new_with_an_offer_is_not_shown_to_its_lender() {
+    let (lender, offered) = oneshot::channel();
+    let attendant = Arc::<Attendant>::default();
+    let mut stream = AttendStream {
+        answer: Some(Box::pin(pending())),
+        reader: attendant.read(),
+        waiting: VecDeque::new(),
+        offered: Some(offered),
+        lease: None,
+        leases: Leases::default(),
+        peer: Peer { listener: 0, uid: 1, gid: 1, pid: Some(7) },
+        _slot: WatchSlots::new(CancellationToken::new()).acquire().unwrap(),
+    };
+    let (offer, _deposited) = offer();
+    lender.send(offer).unwrap();
+    // As when the offer arrives after the stream has looked for it, and the line before it looks for lines.
+    stream.queue(AttendanceNews { lines: vec!["in a terminal".into()], time_left: None });
+    let next = stream.next().await.unwrap().unwrap();
+    let event = v1alpha1::AttendCredentialResponse::decode(&next[5..]).unwrap().event;
+    assert!(matches!(event, Some(Event::Lease(_))), "{event:?}");
+    assert!(stream.waiting.is_empty());
 }
