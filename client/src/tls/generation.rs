@@ -26,6 +26,8 @@ use crate::{
 
 /// The clocks are read this often.
 const LOOK: Duration = Duration::from_secs(60);
+/// The turn of a closed generation. None follows it.
+const CLOSED: u64 = u64::MAX;
 
 /// One identity, its TLS config, and the end of its connections.
 #[derive(Debug)]
@@ -35,13 +37,13 @@ pub(super) struct IdentityGeneration {
     /// Cancelled when its connections must end, even during a request.
     pub(super) closing: CancellationToken,
     /// Counts how often the identity was replaced and came back, so that an old deadline does not close it after it came
-    /// back.
+    /// back. `CLOSED`: it cannot come back.
     turns: AtomicU64,
     /// When its certificate expires.
     expiry: Option<Expiry>,
 }
 
-/// The identities of a source: the current one, and those whose connections drain.
+/// The identities of a source: the current one, and those whose connections drain, which keep them.
 #[derive(Debug)]
 pub(super) struct IdentityGenerations {
     pub(super) source: CredentialSource,
@@ -49,7 +51,7 @@ pub(super) struct IdentityGenerations {
     current: ArcSwap<IdentityGeneration>,
     /// The credential that `current` belongs to. Most reads end with comparing it.
     last: ArcSwapOption<Credential>,
-    draining: Mutex<Vec<Arc<IdentityGeneration>>>,
+    draining: Mutex<Vec<Weak<IdentityGeneration>>>,
 }
 
 impl IdentityGenerations {
@@ -84,12 +86,12 @@ impl IdentityGenerations {
             return Ok(current);
         }
         // The connections of an identity that comes back while they drain are current again, and stay.
-        let returned = draining.iter().position(|generation| generation.identity == identity);
-        let next = match returned {
-            Some(index) => draining.swap_remove(index),
-            None => self.begin(identity),
-        };
-        next.turns.fetch_add(1, Ordering::SeqCst);
+        let next = draining
+            .iter()
+            .filter_map(Weak::upgrade)
+            .find(|generation| generation.identity == identity && generation.comes_back())
+            .unwrap_or_else(|| self.begin(identity));
+        draining.retain(|other| other.strong_count() > 0 && other.as_ptr() != Arc::as_ptr(&next));
         // In this order: a reader that finds the credential in `last` takes `current` for its generation, without the
         // lock.
         self.current.store(Arc::clone(&next));
@@ -97,16 +99,16 @@ impl IdentityGenerations {
         if is_first {
             return Ok(next);
         }
-        let turn = current.turns.fetch_add(1, Ordering::SeqCst) + 1;
-        if self.settings.drain == Drain::After(Duration::ZERO) {
-            current.closing.cancel();
-        } else {
-            // Those that nothing uses need no deadline. Their number would grow with each rotation.
-            draining.retain(IdentityGeneration::is_in_use);
-            draining.push(Arc::clone(&current));
-            let close = close_later(Arc::downgrade(self), current, turn, self.settings.drain);
-            #[expect(clippy::disallowed_methods, reason = "ends at the drain deadline")]
-            tokio::spawn(close);
+        draining.push(Arc::downgrade(&current));
+        let turn = current.turns.load(Ordering::SeqCst);
+        match self.settings.drain {
+            Drain::After(Duration::ZERO) => current.close_in(turn),
+            Drain::After(limit) => {
+                let close = close_later(Arc::downgrade(&current), turn, limit);
+                #[expect(clippy::disallowed_methods, reason = "ends at the drain deadline")]
+                tokio::spawn(close);
+            }
+            Drain::Natural => {}
         }
         Ok(next)
     }
@@ -134,51 +136,25 @@ impl IdentityGeneration {
         Self { identity, config, closing, turns, expiry }
     }
 
-    /// Whether it is more than one of those that drain: it has a connection, or is current.
-    fn is_in_use(self: &Arc<Self>) -> bool {
-        Arc::strong_count(self) > 1
+    /// Begins its next turn. False: it is closed.
+    fn comes_back(&self) -> bool {
+        let next = |turn: u64| turn.checked_add(1);
+        self.turns.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next).is_ok()
+    }
+
+    /// Closes its connections if `turn` is its turn.
+    fn close_in(&self, turn: u64) {
+        if self.turns.compare_exchange(turn, CLOSED, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+            self.closing.cancel();
+        }
     }
 }
 
-/// Closes the connections of `generation` at the drain deadline, unless it came back. It does not keep the client alive.
-async fn close_later(
-    generations: Weak<IdentityGenerations>,
-    generation: Arc<IdentityGeneration>,
-    turn: u64,
-    drain: Drain,
-) {
-    let generation = {
-        let (expiry, waits) = (generation.expiry, Arc::downgrade(&generation));
-        drop(generation);
-        match drain {
-            Drain::After(limit) => sleep(limit).await,
-            Drain::Natural => expired(expiry, &waits).await,
-        }
-        // Without a connection it does not stay.
-        let Some(generation) = waits.upgrade() else { return };
-        generation
-    };
-    let generations = generations.upgrade();
-    let mut draining = generations
-        .as_ref()
-        .map(|generations| generations.draining.lock().unwrap_or_else(PoisonError::into_inner));
-    if generation.turns.load(Ordering::SeqCst) == turn {
-        if let Some(draining) = &mut draining {
-            draining.retain(|other| !Arc::ptr_eq(other, &generation));
-        }
-        generation.closing.cancel();
-    }
-}
-
-/// Waits until the clocks say that it is over, or until nothing uses the generation.
-async fn expired(expiry: Option<Expiry>, generation: &Weak<IdentityGeneration>) {
-    loop {
-        let now = clock::system();
-        if generation.strong_count() <= 1 || expiry.is_some_and(|expiry| !expiry.is_after(now)) {
-            return;
-        }
-        // A timer does not count suspend, so it only says when to look.
-        sleep(expiry.map_or(LOOK, |expiry| expiry.left(now).min(LOOK))).await;
+/// Closes the connections of `generation` at the drain deadline, unless it came back. Without a connection it does not stay.
+async fn close_later(generation: Weak<IdentityGeneration>, turn: u64, limit: Duration) {
+    sleep(limit).await;
+    if let Some(generation) = generation.upgrade() {
+        generation.close_in(turn);
     }
 }
 

@@ -7,7 +7,10 @@ use super::*;
 use crate::{
     clock::tests::paused,
     source::handle::tests::Fake,
-    tls::connection::{Connection, is_replaced},
+    tls::{
+        connection::{Connection, is_replaced},
+        settings::DRAIN,
+    },
 };
 
 const ROTATIONS: usize = 2_000;
@@ -89,10 +92,25 @@ async fn generations_without_a_connection_do_not_stay_until_their_certificate_ex
         }
     }
     let draining = generations.draining.lock().unwrap();
-    // The one that is in use, and the last one.
+    // The one that is in use, and the last one, which is gone.
     assert!(draining.len() <= 2, "{}", draining.len());
-    assert!(draining.iter().any(|generation| Arc::ptr_eq(generation, kept.as_ref().unwrap())));
+    let held: Vec<_> = draining.iter().filter_map(Weak::upgrade).collect();
+    assert!(held.len() == 1 && Arc::ptr_eq(&held[0], kept.as_ref().unwrap()));
     assert!(!kept.unwrap().closing.is_cancelled());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_closes_the_turn_that_it_began_with_and_no_later_one() {
+    let settings = Settings::trusting(ApiServer::start(Accepts::Either).ca_pem().as_bytes()).unwrap();
+    let generation = Arc::new(IdentityGeneration::new(None, &settings));
+    let close = || close_later(Arc::downgrade(&generation), generation.turns.load(Ordering::SeqCst), DRAIN);
+    let first = close();
+    assert!(generation.comes_back());
+    let second = close();
+    first.await;
+    assert!(!generation.closing.is_cancelled());
+    second.await;
+    assert!(generation.closing.is_cancelled() && !generation.comes_back());
 }
 
 /// hyper flushes between two reads, and does not report to the reader of an answer why that failed.
