@@ -257,14 +257,8 @@ impl Proxy {
         let generation = sent.map(|credential| credential.generation());
         pending.answered(response.status().as_u16(), generation);
         let server = sent.and_then(|credential| credential.cluster()?.server.parse().ok());
-        let status = response.status();
-        if status == StatusCode::SWITCHING_PROTOCOLS
-            && headers::upgrade(response.headers()).ok().flatten() != protocol
-        {
-            let message = "the API server changes to a protocol that the client did not ask for";
-            return Err(Refused::new(StatusCode::BAD_GATEWAY, message));
-        }
-        headers::for_client(response.headers_mut(), status, &server.unwrap_or_default(), &address)?;
+        let (status, server) = (response.status(), server.unwrap_or_default());
+        headers::for_client(response.headers_mut(), status, &server, &address, protocol)?;
         Ok(Answered { response, exchange, used, is_long, is_watch, client: client.zip(protocol) })
     }
 

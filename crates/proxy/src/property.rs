@@ -97,7 +97,8 @@ pub(crate) fn headers(input: &[u8]) {
         for status in [StatusCode::OK, StatusCode::FOUND, StatusCode::SWITCHING_PROTOCOLS] {
             let mut answer = sent.clone();
             let server = server.parse().expect("it is a URL");
-            if headers::for_client(&mut answer, status, &server, &address).is_ok() {
+            let asked = headers::upgrade(&sent).ok().flatten();
+            if headers::for_client(&mut answer, status, &server, &address, asked).is_ok() {
                 check_answer(&answer, &named, status);
             }
         }

@@ -2,20 +2,22 @@
 
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 
-use super::{location, remove, remove_hop_by_hop, upgrade};
+use super::{Protocol, location, remove, remove_hop_by_hop, upgrade};
 use crate::{path::Address, status::Refused};
 
-/// Changes the headers of an answer with `status` to those that the client gets. `server` is the URL of the API server, and
-/// `address` the one of the request.
+/// Changes the headers of an answer with `status` to those that the client gets. `server` is the URL of the API server.
+/// `address` and `asked` are what the request is for, and the upgrade that it asks for.
 ///
 /// # Errors
 ///
-/// The answer cannot be passed on (502): it leads to another server, or its end is ambiguous.
+/// The answer cannot be passed on (502): it redirects to another server, its end is ambiguous, or it is a 101 with another
+/// protocol.
 pub fn for_client(
     headers: &mut HeaderMap,
     status: StatusCode,
     server: &Uri,
     address: &Address,
+    asked: Option<Protocol>,
 ) -> Result<(), Refused> {
     if headers.contains_key(header::TRANSFER_ENCODING) && headers.contains_key(header::CONTENT_LENGTH)
         || headers.get_all(header::CONTENT_LENGTH).iter().count() > 1
@@ -23,8 +25,9 @@ pub fn for_client(
         return Err(bad_gateway("the answer of the API server has two lengths"));
     }
     let protocol = if status == StatusCode::SWITCHING_PROTOCOLS {
-        let protocol = upgrade(headers).ok().flatten();
-        Some(protocol.ok_or_else(|| bad_gateway("the API server changes to a protocol that is not known"))?)
+        let agreed = upgrade(headers).ok().flatten().filter(|agreed| asked == Some(*agreed));
+        let message = "the API server changes to a protocol that the client did not ask for";
+        Some(agreed.ok_or_else(|| bad_gateway(message))?)
     } else {
         None
     };

@@ -238,7 +238,8 @@ fn address(path: &str) -> Address {
 fn answered(status: u16, server: &str, of: Of<'_>) -> Result<Vec<String>, u16> {
     let (mut answer, status) = (headers(of), status.try_into().unwrap());
     let server: Uri = server.parse().unwrap();
-    match for_client(&mut answer, status, &server, &address("/api/v1/nodes/n/proxy/x")) {
+    let address = address("/api/v1/nodes/n/proxy/x");
+    match for_client(&mut answer, status, &server, &address, Some(Protocol::Spdy)) {
         Ok(()) => Ok(shown(&answer)),
         Err(refused) => Err(refused.code.as_u16()),
     }
@@ -292,11 +293,16 @@ fn an_answer_with_two_ends_is_not_passed_on() {
 }
 
 #[test]
-fn only_a_known_protocol_makes_a_tunnel() {
+fn only_the_protocol_that_the_client_asked_for_makes_a_tunnel() {
     let spdy = [("connection", "upgrade"), ("upgrade", "SPDY/3.1"), ("x-stream-protocol-version", "v4")];
     let expected = ["connection: Upgrade", "upgrade: SPDY/3.1", "x-stream-protocol-version: v4"];
     assert_eq!(answered(101, "https://10.0.0.1", &spdy).unwrap(), expected);
-    assert_eq!(answered(101, "https://10.0.0.1", &[("connection", "upgrade"), ("upgrade", "h2c")]), Err(502));
+    for other in ["h2c", "websocket"] {
+        assert_eq!(
+            answered(101, "https://10.0.0.1", &[("connection", "upgrade"), ("upgrade", other)]),
+            Err(502)
+        );
+    }
     assert_eq!(answered(101, "https://10.0.0.1", &[]), Err(502));
     assert_eq!(answered(403, "https://10.0.0.1", &spdy).unwrap(), ["x-stream-protocol-version: v4"]);
 }
