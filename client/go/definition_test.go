@@ -77,7 +77,9 @@ func TestNoCredentialOfAnEarlierDefinitionIsUsed(t *testing.T) {
 	assertEqual(t, config, again)
 }
 
-func TestARealBrokerWithAChangedDefinitionWithdrawsTheCredential(t *testing.T) {
+// followReal starts a real broker whose plugin prints token-1, and follows its provider.
+func followReal(t *testing.T) (*fake.RealBroker, *Source, <-chan *Credential) {
+	t.Helper()
 	real := fake.NewRealBroker(t)
 	real.Print(tokenStatus("token-1"))
 	real.Start()
@@ -85,9 +87,13 @@ func TestARealBrokerWithAChangedDefinitionWithdrawsTheCredential(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer broker.Close()
+	t.Cleanup(broker.Close)
 	source := broker.Source(Provider("corp"))
-	changes := source.Changes(patient(t))
+	return real, source, source.Changes(patient(t))
+}
+
+func TestARealBrokerWithAChangedDefinitionWithdrawsTheCredential(t *testing.T) {
+	real, source, changes := followReal(t)
 	if first := <-changes; first.Token() != "token-1" {
 		t.Fatal(first)
 	}
@@ -114,16 +120,7 @@ func TestARealBrokerWithAChangedDefinitionWithdrawsTheCredential(t *testing.T) {
 }
 
 func TestARealBrokerThatEvictsACredentialWithdrawsIt(t *testing.T) {
-	real := fake.NewRealBroker(t)
-	real.Print(tokenStatus("token-1"))
-	real.Start()
-	broker, err := New(WithSocket(real.Socket))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer broker.Close()
-	source := broker.Source(Provider("corp"))
-	changes := source.Changes(patient(t))
+	real, source, changes := followReal(t)
 	first := <-changes
 	if first.Token() != "token-1" {
 		t.Fatal(first)
