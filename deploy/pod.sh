@@ -148,7 +148,7 @@ until gets 1000; do
     sleep 0.2
 done
 [[ $(runs) == 1 ]] || fail "the plugin ran again for another access rule"
-echo "the ConfigMap's change is in force"
+echo "the ConfigMap's change is active"
 
 # Only this PID namespace is visible here.
 pkill -KILL --exact credbroker

@@ -282,7 +282,7 @@ func call[T any](
 	return none, fromStatus(err, limit, s.link.socket.String(), s.link.dialError())
 }
 
-// limited returns ctx with the longest time that a caller waits for the first answer of a watch. Its headers come at once.
+// limited returns ctx with the longest time that a caller waits for the first answer of a watch. Its headers come immediately.
 func (b *Broker) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, b.limit, &TimeoutError{Limit: b.limit})
 }

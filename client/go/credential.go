@@ -22,7 +22,7 @@ type Credential struct {
 	expiresAt   time.Time
 	expiry      *expiry
 	lifetime    time.Duration
-	// nil, or set when the definition that it comes from is no longer in force.
+	// nil, or set when the definition that it comes from is no longer active.
 	withdrawn *atomic.Bool
 }
 

@@ -34,7 +34,7 @@ use crate::{
     transport::Transport,
 };
 
-/// From connecting to the first bytes of the other end. A broker sends them at once.
+/// From connecting to the first bytes of the other end. A broker sends them immediately.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Longer than the default limit of a plugin run, so that the run's error arrives.
 pub(crate) const ANSWER: Duration = Duration::from_secs(45);

@@ -48,7 +48,7 @@ pub struct Credential {
     #[cfg(feature = "async")]
     expiry: Option<Expiry>,
     lifetime: Option<Duration>,
-    /// Set when the definition that it comes from is no longer in force. Credentials that come from it share this.
+    /// Set when the definition that it comes from is no longer active. Credentials that come from it share this.
     #[cfg(feature = "async")]
     withdrawn: Arc<AtomicBool>,
 }

@@ -102,7 +102,7 @@ pub trait Daemon {
 }
 
 impl Bound {
-    /// Which configuration is in force, and the problems of a newer one.
+    /// Which configuration is active, and the problems of a newer one.
     pub fn configuration(&self) -> watch::Receiver<Arc<ReloadState>> {
         self.configuration.subscribe()
     }

@@ -141,7 +141,7 @@ pub(super) fn document(overview: &Overview) -> Value {
     })
 }
 
-/// Why the files are not in force as they are; empty: they are.
+/// Why the files are not active as they are; empty: they are.
 fn configuration_lines(state: &ConfigurationState) -> Vec<String> {
     let shown = |at: Option<SystemTime>| at.map_or_else(|| "an unknown time".to_owned(), rfc3339);
     let mut lines = Vec::new();

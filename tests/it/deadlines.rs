@@ -20,7 +20,7 @@ const COMMANDS: [&[&str]; 7] = [
     &["get", "p"],
 ];
 
-/// All of them at once, with `more` arguments.
+/// All of them in parallel, with `more` arguments.
 fn outcomes(socket: &Path, more: &[&str]) -> Vec<(String, Output)> {
     let commands = COMMANDS.map(|command| {
         let mut process = Command::new(env!("CARGO_BIN_EXE_credbroker"));

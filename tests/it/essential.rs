@@ -69,7 +69,7 @@ async fn a_broker_that_no_longer_follows_its_files_ends() {
 
 /// The rules may be of the new configuration, and the providers of the old one.
 #[tokio::test]
-async fn a_broker_that_has_put_a_configuration_in_force_in_part_ends() {
+async fn a_broker_whose_configuration_is_active_in_part_ends() {
     let (plugin, clock) = (token(), Arc::new(Breaks::default()));
     let broker = broker(json!({"providers": [provider("cloud", &plugin)]}), &clock);
     broker.get("cloud").await.unwrap();

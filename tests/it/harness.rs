@@ -34,7 +34,7 @@ pub(crate) struct InProcess {
     directory: TempDir,
     stop: CancellationToken,
     reload: Arc<tokio::sync::Notify>,
-    /// Which configuration is in force.
+    /// Which configuration is active.
     pub(crate) configuration: watch::Receiver<Arc<ReloadState>>,
     /// The task whose end ended it, and how it drained.
     served: JoinHandle<(Option<&'static str>, Drained)>,

@@ -78,7 +78,7 @@ func waitForSync(ctx context.Context, ready func(context.Context) error) error {
 			return err
 		}
 		last = err
-		// The failure stays until the next watch succeeds or ends, and Ready returns it at once until then.
+		// The failure stays until the next watch succeeds or ends, and Ready returns it immediately until then.
 		select {
 		case <-time.After(betweenAttempts):
 		case <-ctx.Done():

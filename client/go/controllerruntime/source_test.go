@@ -116,7 +116,7 @@ func TestAControllerWaitsForABrokerLongerThanOneAttempt(t *testing.T) {
 	}
 }
 
-// A failure stays until the next watch ends, so each attempt meanwhile returns it at once.
+// A failure stays until the next watch ends, so each attempt meanwhile returns it immediately.
 func TestTheWaitForABrokerThatDoesNotAnswerPausesBetweenItsAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), 10*time.Second+time.Millisecond)

@@ -68,7 +68,7 @@ pub struct BrokerInfo {
     pub sockets: Vec<String>,
     /// The hub. `None`: none is configured.
     pub hub: Option<HubState>,
-    /// Which configuration is in force. `None`: the broker does not say.
+    /// Which configuration is active. `None`: the broker does not say.
     #[cfg_attr(feature = "_serialize", serde(skip))]
     pub configuration: Option<ConfigurationState>,
 }

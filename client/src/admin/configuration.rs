@@ -1,4 +1,4 @@
-//! Which configuration of a broker is in force.
+//! Which configuration of a broker is active.
 
 use std::time::SystemTime;
 
@@ -6,7 +6,7 @@ use credbroker_proto::v1alpha1;
 
 use super::state::time;
 
-/// Which configuration of a broker is in force. The broker follows its files.
+/// Which configuration of a broker is active. The broker follows its files.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[cfg_attr(feature = "_serialize", derive(serde::Serialize), serde(rename_all = "camelCase"))]
 #[non_exhaustive]
@@ -17,9 +17,9 @@ pub struct ConfigurationState {
         serde(rename = "readTime", serialize_with = "crate::serialize::time")
     )]
     pub read_at: Option<SystemTime>,
-    /// Changed configurations that were put in force since the broker started.
+    /// Changed configurations that became active since the broker started.
     pub reloads: u64,
-    /// Problems of the files as they are now, each with its place. Not empty: an earlier configuration is in force.
+    /// Problems of the files as they are now, each with its place. Not empty: an earlier configuration is active.
     pub problems: Vec<String>,
     /// Since when the files have problems.
     #[cfg_attr(

@@ -21,7 +21,7 @@ const SEND_FLAGS: SendFlags = SendFlags::NOSIGNAL;
 #[cfg(target_vendor = "apple")]
 const SEND_FLAGS: SendFlags = SendFlags::empty();
 
-/// How long the acknowledgement of the broker's SETTINGS is held back. No response depends on it; sending it at once would
+/// How long the acknowledgement of the broker's SETTINGS is held back. No response depends on it; sending it immediately would
 /// cost a write and wake the broker while it works on the response.
 const HELD_BACK: Duration = Duration::from_millis(20);
 const ACKNOWLEDGEMENT: &[u8] = &[0, 0, 0, 4, 1, 0, 0, 0, 0];

@@ -35,7 +35,7 @@ const IDLE: Duration = Duration::from_secs(60);
 
 /// An HTTP/1.1 client whose connections present the newest certificate of a source.
 ///
-/// - When the certificate changes, new requests use new connections. Idle old connections are closed at once, busy ones
+/// - When the certificate changes, new requests use new connections. Idle old connections are closed immediately, busy ones
 ///   when they become idle, and all of them after [`Settings::drain`]. Streams and upgrades count as busy.
 /// - When a certificate comes back before that, its connections stay.
 /// - A change of the token, or of the PEM text of the same certificate, closes nothing.

@@ -127,7 +127,7 @@ impl Settings {
         Ok(self)
     }
 
-    /// How long a connection may stay open after its certificate was replaced; 30 s by default. Zero closes it at once, as
+    /// How long a connection may stay open after its certificate was replaced; 30 s by default. Zero closes it immediately, as
     /// client-go does.
     #[must_use]
     pub fn drain(mut self, limit: Duration) -> Self {

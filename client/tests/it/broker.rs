@@ -87,7 +87,7 @@ impl FakeBroker {
         broker
     }
 
-    /// Ends every connection at once, as SIGKILL does.
+    /// Ends every connection immediately, as SIGKILL does.
     pub(crate) fn kill(&mut self) {
         std::fs::remove_file(self.path()).unwrap();
         if let Some(runtime) = self.runtime.take() {

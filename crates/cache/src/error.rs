@@ -34,7 +34,7 @@ pub enum CacheError {
     /// The caller's deadline passed before the end of the run, which continues.
     #[error("{0}; try again, the run continues")]
     Pending(String),
-    /// The provider is no longer in force.
+    /// The provider is no longer active.
     #[error("{}", retired(*.0))]
     Retired(Retirement),
     /// The run brought no credential.

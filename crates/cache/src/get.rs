@@ -264,7 +264,7 @@ impl<R> Drop for CredentialWatch<R> {
 }
 
 impl<R> CredentialWatch<R> {
-    /// Why its provider is no longer in force; `None`: it is.
+    /// Why its provider is no longer active; `None`: it is.
     pub fn retirement(&self) -> Option<Retirement> {
         self.interest.entry.spec.provider.state.retirement()
     }

@@ -126,7 +126,7 @@ impl<R: PluginRunner> CredentialCache<R> {
         count
     }
 
-    /// Forgets the credentials of providers that are no longer in force, and returns their number. Their runs end, and
+    /// Forgets the credentials of providers that are no longer active, and returns their number. Their runs end, and
     /// callers that wait or watch get [`CacheError::Retired`](crate::CacheError::Retired).
     pub fn forget_retired(&self) -> usize {
         let is_retired = |entry: &KeyEntry| entry.spec.provider.state.retirement().is_some();

@@ -290,7 +290,7 @@ impl Rejections {
         })
     }
 
-    /// Whether the last run for a rejection was in vain: it brought the same credential, or one that was rejected at once.
+    /// Whether the last run for a rejection was in vain: it brought the same credential, or one that was rejected immediately.
     fn last_run_was_in_vain(&self, issued: &Issued, evidence: Evidence) -> bool {
         let Some((_, rejected)) = self.last_run else { return false };
         let at_once = |(_, at): (u64, Duration)| at.saturating_sub(issued.fetched.boot) < PAUSE;

@@ -156,7 +156,7 @@ impl Fleet {
         self.read().by_name.get(name).map(|cell| Arc::clone(&cell.known))
     }
 
-    /// Notifies when the profile of `target` resolves to another target, at once if it already does. Closed when the
+    /// Notifies when the profile of `target` resolves to another target, immediately if it already does. Closed when the
     /// profile is deleted.
     pub fn follow(&self, target: &Arc<Target>) -> watch::Receiver<u64> {
         let state = self.read();

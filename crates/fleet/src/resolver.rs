@@ -105,7 +105,7 @@ impl fmt::Debug for CredentialRequest {
     }
 }
 
-/// Resolves requests against the configuration in force.
+/// Resolves requests against the active configuration.
 #[derive(Debug)]
 pub struct Resolver {
     /// Read on each request, without a lock that a writer could hold.
@@ -121,7 +121,7 @@ impl Resolver {
         Self { world, replaced: watch::Sender::default() }
     }
 
-    /// Puts another configuration in force as a whole. Requests that were resolved before continue with the earlier one.
+    /// Makes another configuration active as a whole. Requests that were resolved before continue with the earlier one.
     pub fn replace(&self, providers: Arc<Providers>, fleet: Option<Arc<Fleet>>) {
         self.world.store(Arc::new(World { providers, fleet }));
         self.replaced.send_modify(|count| *count += 1);

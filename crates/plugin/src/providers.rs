@@ -276,7 +276,7 @@ impl ProviderUpdate {
         Self { providers: Arc::new(new), changes, retired, ended }
     }
 
-    /// Retires the old providers. A request that resolves to one is refused until the new ones are in force.
+    /// Retires the old providers. A request that resolves to one is refused until the new ones are active.
     pub fn commit(&self) {
         for (provider, why) in &self.retired {
             provider.state.retire(*why);

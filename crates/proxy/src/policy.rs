@@ -13,7 +13,7 @@ use crate::{caller::Caller, rights::Rights, target::KnownTarget};
 /// The name of the user of a context, by the context's name and digest; `None`: the configuration does not have the context.
 pub type UserOf = Box<dyn Fn(&str, &str) -> Option<Arc<str>> + Send + Sync>;
 
-/// Rights by the access rules in force, with the verb `proxy`.
+/// Rights by the active access rules, with the verb `proxy`.
 pub struct PolicyRights {
     policies: watch::Receiver<Arc<Policy>>,
     user_of: UserOf,

@@ -22,7 +22,7 @@ use credbroker_plugin::{
 use credbroker_runner::CallingRun;
 use credbroker_uds_server::{Peer, WatchSlot, WatchSlots};
 
-/// The policy in force, and each that follows it.
+/// The active policy, and each that follows it.
 pub type Policies = watch::Receiver<Arc<Policy>>;
 
 /// Who the peer of a connection is, and what it may do. The calls of the connection share it.
@@ -84,7 +84,7 @@ impl Access {
         Permit::new(self.rights(), verb)
     }
 
-    /// Whether the rights of `permit` are those of the peer now. A configuration puts its rules in force before its
+    /// Whether the rights of `permit` are those of the peer now. A configuration makes its rules active before its
     /// providers, so a request whose permit is current after it was resolved has no provider of a newer configuration than
     /// its rights.
     pub(super) fn is_current(&self, permit: &Permit) -> bool {
@@ -117,7 +117,7 @@ impl Access {
         self.current.load().0.clone()
     }
 
-    /// Waits until the peer has no right at all. Each poll reads the rights, because a new policy is in force slightly
+    /// Waits until the peer has no right at all. Each poll reads the rights, because a new policy is active slightly
     /// before its waiters are notified.
     pub(super) async fn lost_all(&self) {
         let mut policies = self.changes();

@@ -23,9 +23,9 @@ pub struct Broker<R> {
     pub metrics: Arc<Metrics>,
     /// Takes the decisions about requests.
     pub audit: Audit,
-    /// The access rules in force.
+    /// The active access rules.
     pub policies: Policies,
-    /// The configuration in force, and the problems of a newer one.
+    /// The active configuration, and the problems of a newer one.
     pub configuration: watch::Receiver<Arc<ReloadState>>,
     /// When the broker started.
     pub started: SystemTime,
@@ -35,18 +35,18 @@ pub struct Broker<R> {
     pub stopping: CancellationToken,
 }
 
-/// Which configuration is in force, and why a newer one is not.
+/// Which configuration is active, and why a newer one is not.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ReloadState {
-    /// Files that the configuration in force was read from.
+    /// Files that the active configuration was read from.
     pub files: Vec<PathBuf>,
     /// When they were read last and had no problem.
     pub last_success: SystemTime,
-    /// Changed configurations that were put in force since the broker started.
+    /// Changed configurations that became active since the broker started.
     pub reloads: u64,
     /// Changed configurations that were not, since the broker started.
     pub failures: u64,
-    /// Why the files are not in force as they are now, each problem with its file, line and column. Empty: they are.
+    /// Why the files are not active as they are now, each problem with its file, line and column. Empty: they are.
     pub problems: Vec<String>,
     /// When the first problem of those in a row was noticed.
     pub problems_since: Option<SystemTime>,

@@ -137,7 +137,7 @@ impl<R: PluginRunner> ReferenceWatch<R> {
         let Broker { cache, resolver, .. } = &*self.broker;
         let (spec, _) = self.access.resolve(resolver, &mut self.reference.ask(&self.access)?)?;
         let profile = resolver.follow(&spec);
-        // Replaced even if the key is the same. A profile that is deleted and created again at once keeps its key, but the
+        // Replaced even if the key is the same. A profile that is deleted and created again immediately keeps its key, but the
         // cache has dropped the entry that the old watch follows.
         let watch = cache.watch(spec, named(&self.access.peer, ""));
         let mut watch = watch.map_err(|failed| status::failed(&self.subject(), &failed))?;

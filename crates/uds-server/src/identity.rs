@@ -8,7 +8,7 @@ use tokio::net::UnixStream;
 use crate::linux::{Namespaces, Peer, ProcessPin, executable, overflow_ids, status};
 
 /// The most processes whose facts may wait to be read, because each of them takes an open file. The facts of further ones
-/// should be read at once.
+/// should be read immediately.
 pub(crate) const PINNED: usize = 8;
 
 /// Reads the identity of peers. One reference for itself, and one for each process whose facts are not read yet.

@@ -23,7 +23,7 @@ use crate::{
     socket_place::{FileId, SocketError, SocketOptions, SocketPlace, io_error, own, unless_absent},
 };
 
-/// Connections that may wait to be accepted. It must hold 200 shims that start at once.
+/// Connections that may wait to be accepted. It must hold 200 shims that start in parallel.
 pub(crate) const BACKLOG: i32 = 4096;
 
 /// How long a broker that ends may keep the lock: it drains for ten seconds.

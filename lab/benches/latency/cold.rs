@@ -1,4 +1,4 @@
-//! Many shims at once, and nothing in the cache.
+//! Many shims in parallel, and nothing in the cache.
 
 use std::{
     collections::HashSet,
@@ -33,7 +33,7 @@ pub(crate) fn measure(report: &mut Report, directory: &Path, shim: &Path, subjec
     }
     let took = start.elapsed();
 
-    section(&format!("Cold: {SHIMS} shims at once, plugin takes 200 ms"));
+    section(&format!("Cold: {SHIMS} shims in parallel, plugin takes 200 ms"));
     if matches!(subject, Subject::Daemon) {
         report.limited("plugin runs", &broker.runs().to_string(), "1", broker.runs() == 1);
     }

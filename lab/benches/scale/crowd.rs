@@ -1,4 +1,4 @@
-//! Two thousand keys that are due at once must not delay a request for another key.
+//! Two thousand keys that are due together must not delay a request for another key.
 
 use std::{
     fs,
@@ -56,7 +56,7 @@ pub(crate) async fn measure(report: &mut Report, directory: &Path) -> Result<()>
     refreshing.abort();
 
     times.sort_unstable();
-    section(&format!("{DUE} keys due at once, 4 slots, a plugin of {} ms", RUN.as_millis()));
+    section(&format!("{DUE} keys due together, 4 slots, a plugin of {} ms", RUN.as_millis()));
     figure("a cold ask for another provider, alone", &seconds(alone));
     figure(&format!("meanwhile, p50 of {COLD}"), &seconds(percentile(&times, 50)));
     let (worst, limit) = (percentile(&times, 100), alone * 2);

@@ -1,4 +1,4 @@
-//! Puts a checked configuration in force.
+//! Makes a checked configuration active.
 
 use std::{
     fmt,
@@ -24,7 +24,7 @@ pub(crate) struct Adopter {
     pub(crate) scheduler: Scheduler,
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) hub: HubReader<ProcessRunner>,
-    /// The access rules in force.
+    /// The active access rules.
     pub(crate) policies: watch::Sender<Arc<Policy>>,
     /// What the broker started with, for the settings that it cannot change while it runs.
     pub(crate) started: Config,
@@ -35,7 +35,7 @@ pub(crate) struct Adopter {
 
 /// What a configuration changes.
 pub(crate) trait Adopt: fmt::Debug + Send + Sync + 'static {
-    /// The providers in force.
+    /// The active providers.
     fn providers(&self) -> Arc<Providers>;
 
     /// Makes `config` active.

@@ -1,4 +1,4 @@
-//! Follows the files of the configuration while the broker runs, and puts changes in force.
+//! Follows the files of the configuration while the broker runs, and makes changes active.
 //!
 //! inotify reports touches of the files. Where it does not work, a look at them finds changes.
 
@@ -47,7 +47,7 @@ pub(super) struct Follower {
     /// Asks for a reading, as SIGHUP does. Requests until the files are read are one.
     requests: Arc<Notify>,
     state: watch::Sender<Arc<ReloadState>>,
-    in_force: Sources,
+    active: Sources,
     followed: Vec<PathBuf>,
     watcher: Watcher,
     is_complete: bool,
@@ -61,10 +61,10 @@ pub(super) struct Follower {
 }
 
 impl Follower {
-    /// Follows `place`, of which `in_force` was read when the broker started.
+    /// Follows `place`, of which `active` was read when the broker started.
     pub(super) fn new(
         place: ConfigPlace,
-        in_force: Sources,
+        active: Sources,
         adopter: Arc<dyn Adopt>,
         clock: Arc<dyn Clock>,
         requests: Arc<Notify>,
@@ -76,8 +76,8 @@ impl Follower {
             clock,
             requests,
             state,
-            followed: in_force.followed.clone(),
-            in_force,
+            followed: active.followed.clone(),
+            active,
             watcher: Watcher::start(),
             is_complete: false,
             marks: Marks::default(),
@@ -135,7 +135,7 @@ impl Follower {
         }
     }
 
-    /// Reads the files and puts them in force, or keeps the configuration before. False: they changed meanwhile and are
+    /// Reads the files and makes them active, or keeps the configuration before. False: they changed meanwhile and are
     /// read again soon.
     async fn read(&mut self, due: PendingChanges) -> bool {
         let (place, providers) = (self.place.clone(), self.adopter.providers());
@@ -153,8 +153,8 @@ impl Follower {
         let now = self.clock.now().boot;
         let Reading { result, watches, marks, is_torn } = reading;
         let newest = sources(&result).followed.clone();
-        // Those of the configuration in force too.
-        let older = self.in_force.followed.iter().filter(|file| !newest.contains(file)).cloned();
+        // Those of the active configuration too.
+        let older = self.active.followed.iter().filter(|file| !newest.contains(file)).cloned();
         self.followed = newest.iter().cloned().chain(older).collect();
         self.is_complete = watches.is_complete;
         self.watcher.replace(watches);
@@ -165,7 +165,7 @@ impl Follower {
                 return false;
             }
         }
-        let (problems, again) = judge(&result, &self.in_force, &mut self.absences, now);
+        let (problems, again) = judge(&result, &self.active, &mut self.absences, now);
         if let Some(again) = again {
             self.pending.ask(again);
         }
@@ -182,12 +182,12 @@ impl Follower {
         // A fleet of many profiles is resolved again, which takes a while.
         let adopted = match spawn_blocking(move || parts.adopt(config)).await {
             Ok(adopted) => adopted,
-            // The access rules and the providers in force may be of two configurations. This task ends, and the broker with
+            // The active access rules and providers may be of two configurations. This task ends, and the broker with
             // it; its supervisor starts it with one of them.
             Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
             Err(_runtime_ends) => return,
         };
-        (self.in_force, self.absences) = (sources, Absences::default());
+        (self.active, self.absences) = (sources, Absences::default());
         let before = Arc::clone(&self.state.borrow());
         let is_change = adopted.is_change || before.restart_needed != adopted.restart_needed;
         if is_change {

@@ -1,4 +1,4 @@
-//! When the files are read again, what a reading is, and whether it is put in force. Only the reading itself may block;
+//! When the files are read again, what a reading is, and whether it becomes active. Only the reading itself may block;
 //! the decisions are pure, and `now` is the time since boot.
 
 use std::{
@@ -185,15 +185,15 @@ impl Reading {
     }
 }
 
-/// Why the configuration in force stays at `now`, and when to read again even if nothing happens. Without a problem the one
-/// that was read is put in force. `in_force` are the files of the configuration in force.
+/// Why the active configuration stays at `now`, and when to read again even if nothing happens. Without a problem, the
+/// configuration that was read becomes active. `active` are the files of the active configuration.
 pub(super) fn judge(
     result: &Result<Loaded, ConfigError>,
-    in_force: &Sources,
+    active: &Sources,
     absences: &mut Absences,
     now: Duration,
 ) -> (Vec<String>, Option<Duration>) {
-    let (absent, again) = observe(absences, sources(result).lost_since(in_force), now);
+    let (absent, again) = observe(absences, sources(result).lost_since(active), now);
     let refused = result.as_ref().err().into_iter().flat_map(|error| &error.problems);
     let mut problems: Vec<_> =
         refused.map(|problem| problem.to_string().chars().take(LONGEST).collect()).collect();

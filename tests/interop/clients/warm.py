@@ -1,4 +1,4 @@
-"""How long a person waits for kubectl, and what 50 kubectl at once cost.
+"""How long a person waits for kubectl, and what 50 kubectl in parallel cost.
 
 usage: warm.py FOLDER KUBECTL BROKER SHIM DOCS ROUNDS [KCC]"""
 
@@ -103,7 +103,7 @@ def timed(command):
 
 
 def storm(plane, kubectl, way):
-    """50 at once: how long until the last has its answer, how many plugin runs, and how many failed."""
+    """50 in parallel: how long until the last has its answer, how many plugin runs, and how many failed."""
     began = time.perf_counter()
     started = [
         subprocess.Popen(way.kubectl(kubectl, "storm"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

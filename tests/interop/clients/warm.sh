@@ -1,6 +1,6 @@
 #!/bin/bash
 # Measures what a user waits for: `kubectl get --raw /version` with a static token, the shim, a plugin of 500 ms, and
-# kube-credential-cache; then 50 kubectl at once with nothing cached. Writes the table into docs/clients.md, and docs/warm.svg.
+# kube-credential-cache; then 50 kubectl in parallel with nothing cached. Writes the table into docs/clients.md, and docs/warm.svg.
 # The machine should be idle. setup.sh prepares kubectl.
 #
 # usage: warm.sh [ROUNDS]     100 by default

@@ -108,7 +108,7 @@ func authorities(plane string) *x509.CertPool {
 // One way of the network between here and a server that is far away.
 const oneWay = 20 * time.Millisecond
 
-// The network to a server that is far away. The kernel accepts a connection at once, so the first bytes take the time of
+// The network to a server that is far away. The kernel accepts a connection immediately, so the first bytes take the time of
 // that as well.
 func relay(upstream string) {
 	listener := listen()

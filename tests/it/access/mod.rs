@@ -34,7 +34,7 @@ fn sections(plugin: &FakePlugin, rules: &Value) -> Value {
     json!({"providers": providers, "access": rules})
 }
 
-/// Puts other rules in force.
+/// Makes other rules active.
 async fn change(broker: &InProcess, plugin: &FakePlugin, rules: &Value) {
     broker.reconfigure(sections(plugin, rules)).await;
 }

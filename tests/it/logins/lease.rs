@@ -253,7 +253,7 @@ fn a_key_that_another_user_may_get_is_not_lent() {
     }
 }
 
-/// Puts another configuration in force.
+/// Makes another configuration active.
 fn reload(broker: &Broker, config: &Value) {
     let file = broker.socket().ancestors().nth(2).unwrap().join("config.yaml");
     fs::write(file, config.to_string()).unwrap();

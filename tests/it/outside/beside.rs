@@ -94,7 +94,7 @@ fn a_program_that_writes_other_files_keeps_no_broker_busy_and_hides_no_change() 
         let text = fs::read_to_string(&config).unwrap();
         let [before, now] = [number - 1, number].map(|number: usize| plugins[number].path());
         fs::write(&config, text.replace(before.to_str().unwrap(), now.to_str().unwrap())).unwrap();
-        until("the change is in force", || token(&broker.socket()) == number.to_string());
+        until("the change is active", || token(&broker.socket()) == number.to_string());
         until_idle(broker.pid());
     }
 }

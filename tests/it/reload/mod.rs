@@ -86,7 +86,7 @@ impl Followed {
         Arc::clone(&reached.expect("the configuration becomes so").unwrap())
     }
 
-    /// Waits until so many changes are in force.
+    /// Waits until so many changes are active.
     async fn reloads(&self, count: u64) {
         self.until(|state| state.reloads == count).await;
     }

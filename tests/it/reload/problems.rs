@@ -29,7 +29,7 @@ async fn until_health(broker: &InProcess, wanted: ServingStatus) {
 }
 
 #[tokio::test]
-async fn the_old_one_stays_in_force_and_the_problem_is_seen_until_the_next_good_one() {
+async fn the_old_one_stays_active_and_the_problem_is_seen_until_the_next_good_one() {
     let (old, new) = (prints("old"), prints("new"));
     let followed = Followed::start(&users(&[("rel", &old)])).await;
     until_health(&followed.broker, ServingStatus::Serving).await;
@@ -189,7 +189,7 @@ async fn certificate_authorities_that_others_can_write_are_not_followed() {
 }
 
 #[tokio::test]
-async fn what_cannot_change_is_said_and_the_rest_is_in_force() {
+async fn what_cannot_change_is_said_and_the_rest_is_active() {
     let (rel, gke) = (prints("rel"), prints("gke"));
     let followed = Followed::start(&users(&[("rel", &rel)])).await;
     let more = json!({

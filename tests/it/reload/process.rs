@@ -77,7 +77,7 @@ fn a_broker_in_the_background_outlives_its_terminal() {
     let line = |text: &str| String::from_utf8_lossy(&shim(&socket).stdout).contains(text);
     assert!(line("old"));
     write(&new);
-    until("the changed file is in force", || line("new"));
+    until("the changed file is active", || line("new"));
     assert!(rustix::process::test_kill_process(pid).is_ok());
     kill_process(pid, Signal::TERM).unwrap();
     until("it ends", || UnixStream::connect(&socket).is_err());

@@ -89,7 +89,7 @@ fn sighup_does_not_wait_for_a_file_that_is_always_being_written() {
 }
 
 #[test]
-fn a_change_is_in_force_although_its_file_is_always_being_written() {
+fn a_change_is_active_although_its_file_is_always_being_written() {
     let (old, new) = (prints("old"), prints("new"));
     let broker = Broker::builder(PROGRAM).providers(&json!([provider("cloud", &old)])).start();
     let writer = Writer::new(&config(&broker));

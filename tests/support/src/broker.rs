@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use crate::{private_file, yaml};
 
-/// Generous: a loaded machine may be slow, and a broker that exits is noticed at once.
+/// Generous: a loaded machine may be slow, and a broker that exits is noticed immediately.
 const START_LIMIT: Duration = Duration::from_secs(30);
 const STOP_LIMIT: Duration = Duration::from_secs(30);
 

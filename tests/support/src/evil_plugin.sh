@@ -26,7 +26,7 @@ replace-itself)
 allocate)
   head -c 200000000 /dev/zero | tail -c 200000000 | wc -c >&2; exit 1 ;;
 fork-bomb)
-  # Each process tries without end, so the place of one that is killed is taken at once. Root has no limit of processes.
+  # Each process tries without end, so the place of one that is killed is taken immediately. Root has no limit of processes.
   [ "$(id -u)" != 0 ] || as='setpriv --reuid=64999 --clear-groups'
   exec ${as-} prlimit --nproc=40 perl -e 'fork while 1' ;;
 fill-directory)

@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-/// Generous: a loaded machine may be slow, and a program that ends is noticed at once.
+/// Generous: a loaded machine may be slow, and a program that ends is noticed immediately.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A program whose standard input and standard error are a separate terminal. Its standard output is a pipe, as API

@@ -43,7 +43,7 @@ use tonic::{
 pub(crate) enum Answer {
     Say(Result<Credential, Status>),
     Never,
-    /// With the first token when the caller attends; that call is answered at once with the second, without a run.
+    /// With the first token when the caller attends; that call is answered immediately with the second, without a run.
     Attended(&'static str, &'static str),
     /// The plugin needs a terminal: its command is this, for every caller that attends, also for one that must not run it.
     /// Then with the output that the caller brings. Provider `slow` gets no answer without attending.

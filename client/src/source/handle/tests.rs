@@ -268,7 +268,7 @@ async fn a_replacement_is_awaited_only_if_there_will_be_one() {
     };
     let (replacement, ()) = tokio::join!(source.replace("1"), rejected);
     assert_eq!(replacement.unwrap().generation(), "2");
-    assert_eq!(source.replace("1").await.unwrap().generation(), "2", "known at once");
+    assert_eq!(source.replace("1").await.unwrap().generation(), "2", "known immediately");
 
     let before = tokio_elapsed();
     let kept = async { fake.reports.recv().await.unwrap().1.send(Ok("2".into())).unwrap() };

@@ -209,7 +209,7 @@ async fn a_caller_with_a_terminal_runs_a_plugin_again_that_turns_out_to_need_one
         let (request, _offered) = lending(request);
         setup.gets(of_mode("b", Interactive::IfAvailable), &request).await.unwrap();
     }
-    assert_eq!(setup.runs(), 1 + 2 + 1, "the next one has the terminal at once");
+    assert_eq!(setup.runs(), 1 + 2 + 1, "the next one has the terminal immediately");
 }
 
 #[tokio::test(start_paused = true)]

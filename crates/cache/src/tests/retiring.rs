@@ -18,7 +18,7 @@ impl Defined {
         PluginSpec { provider: Arc::new(self.0.clone()), ..spec(key) }
     }
 
-    /// As a reload does, when a newer configuration is in force.
+    /// As a reload does, when a newer configuration is active.
     fn retire(&self, setup: &Setup) -> usize {
         let old = Providers::new([self.0.clone()]);
         ProviderUpdate::of(Providers::new([]), &old).commit();
@@ -102,7 +102,7 @@ async fn a_queued_run_that_an_eviction_left_to_its_callers_does_not_start() {
     let started = Instant::now();
     let queued = async {
         let answer = ask(&setup, old.spec("a")).await;
-        assert_eq!(started.elapsed(), secs(1), "at once");
+        assert_eq!(started.elapsed(), secs(1), "immediately");
         answer
     };
     let (first, queued, ()) = tokio::join!(ask(&setup, other.spec("b")), queued, async {

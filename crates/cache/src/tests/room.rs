@@ -74,7 +74,7 @@ async fn idle_entries_of_processes_that_have_exited_lock_out_neither_their_uid_n
 async fn a_queued_run_that_no_caller_waits_for_gives_way_and_never_starts() {
     let setup = setup_with(10, &[Token(mins(60))]);
     setup.runner.script.lock().unwrap().push_back(Token(mins(60)));
-    // The callers leave at once. Runs that start at all start now.
+    // The callers leave immediately. Runs that start at all start now.
     let flood = (0..50).map(|number| {
         let (cache, request) = (setup.cache.clone(), Request { deadline: Some(Duration::ZERO), ..of(1, 1) });
         async move { cache.get(variant_of_busy(number), &request).await.is_err() }

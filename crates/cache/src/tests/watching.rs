@@ -98,7 +98,7 @@ async fn an_evicted_credential_is_wiped_and_its_watch_ends() {
         assert_eq!(setup.cache.evict(&Selector::All), 1);
     });
     assert!(is_evicted(&ended));
-    assert_eq!(started.elapsed(), secs(1), "at once, before the next credential");
+    assert_eq!(started.elapsed(), secs(1), "immediately, before the next credential");
     assert!(material.upgrade().is_none(), "no copy is left");
     let mut again = setup.cache.watch(spec("a"), Caller::default()).unwrap();
     assert_eq!(next(&mut again).await.unwrap(), "test-2");

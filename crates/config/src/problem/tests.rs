@@ -53,7 +53,7 @@ fn certificate_authorities_are_followed_too() {
 }
 
 #[test]
-fn a_user_in_force_is_not_left_out_for_a_mistake_and_another_one_is() {
+fn an_active_user_is_not_left_out_for_a_mistake_and_another_one_is() {
     let home = ambient(&users(&[("rel", "/bin/a"), ("dev", "\"\"")]));
     let running = home.load().unwrap();
     assert_eq!((names(&running), running.warnings.is_empty()), (vec!["rel".to_owned()], false));

@@ -132,7 +132,7 @@ impl<R: PluginRunner> Hub<R> {
     }
 }
 
-/// Reads the hub of the configuration in force, if it has one. A reload may replace the hub.
+/// Reads the hub of the active configuration, if it has one. A reload may replace the hub.
 #[derive(Debug)]
 pub struct HubReader<R> {
     parts: Arc<HubParts<R>>,

@@ -53,7 +53,7 @@ async fn a_stream_gives_the_same_however_it_is_written_and_read() {
     }
 }
 
-/// A complete frame passes at once: the peer may wait for h2's answer before it sends more.
+/// A complete frame passes immediately: the peer may wait for h2's answer before it sends more.
 #[tokio::test]
 async fn nothing_complete_waits_for_what_is_not() {
     let (mut peer, ours) = duplex(64 * 1024);

@@ -122,7 +122,7 @@ fn only_the_holder_brings_the_output_and_only_while_it_holds_the_lease() {
     let (offer, mut deposited) = self::offer();
     let (lease, command) = leases.grant(&peer(7), offer);
     drop(lease);
-    assert!(deposited.try_recv().is_err() && leases.lock().held.is_empty(), "the run is free at once");
+    assert!(deposited.try_recv().is_err() && leases.lock().held.is_empty(), "the run is free immediately");
     assert!(leases.deposit(&peer(7), output(command.id)).is_err());
 }
 

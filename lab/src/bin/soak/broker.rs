@@ -32,8 +32,8 @@ use crate::{leftovers, plugin};
 const LIMIT: Duration = Duration::from_secs(30);
 /// Time between two changes of the configuration.
 const RELOAD: Duration = Duration::from_secs(20);
-/// Longest time until a change is in force.
-const IN_FORCE: Duration = Duration::from_secs(10);
+/// Longest time until a change is active.
+const ACTIVE_WITHIN: Duration = Duration::from_secs(10);
 
 /// A running broker.
 #[derive(Debug)]
@@ -186,7 +186,7 @@ impl ConfigFile {
         Ok(fs::rename(new, self.path())?)
     }
 
-    /// Changes the configuration until `stop`, and returns how often. Each change must be in force soon, and no other
+    /// Changes the configuration until `stop`, and returns how often. Each change must be active soon, and no other
     /// provider may notice it.
     pub(crate) async fn rewrite(
         self,
@@ -205,8 +205,8 @@ impl ConfigFile {
             let admin = Client::connect(&socket).await?.admin();
             let (start, name) = (Instant::now(), format!("spare-{number}"));
             while !admin.providers().await?.iter().any(|provider| provider.name == name) {
-                if start.elapsed() > IN_FORCE {
-                    oracle.violation(format!("the provider {name} is not in force after {IN_FORCE:?}"));
+                if start.elapsed() > ACTIVE_WITHIN {
+                    oracle.violation(format!("the provider {name} is not active after {ACTIVE_WITHIN:?}"));
                     break;
                 }
                 tokio::time::sleep(Duration::from_millis(100)).await;

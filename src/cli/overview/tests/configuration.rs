@@ -17,7 +17,7 @@ fn state(problems: &[&str], restart_needed: &[&str]) -> ConfigurationState {
 }
 
 #[test]
-fn a_configuration_in_force_needs_no_words() {
+fn an_active_configuration_needs_no_words() {
     assert!(configuration_lines(&state(&[], &[])).is_empty());
 }
 

@@ -15,7 +15,7 @@ impl ApiServer {
         self.apply(Collection::ClusterProfiles, namespace, name, body);
     }
 
-    /// Many at once, each as [`ApiServer::apply_cluster_profile`] does it: namespace, name and body.
+    /// Many in parallel, each as [`ApiServer::apply_cluster_profile`] does it: namespace, name and body.
     pub fn apply_cluster_profiles<N: Into<String>>(&self, profiles: impl IntoIterator<Item = (N, N, Value)>) {
         self.change(|store| {
             for (namespace, name, body) in profiles {

@@ -36,7 +36,7 @@ pub(super) struct Cut {
 }
 
 impl Cut {
-    /// Resolves when the connection is to be dropped at once; then its close is a reset.
+    /// Resolves when the connection is to be dropped immediately; then its close is a reset.
     pub(super) async fn requested(&mut self) {
         // The accept loop, which has the sender, outlives every connection.
         drop(self.times.changed().await);

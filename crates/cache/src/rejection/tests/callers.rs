@@ -37,7 +37,7 @@ fn a_generation_is_accepted_when_the_caller_that_rejected_the_previous_one_does_
     assert!(callers.accepted(2, at(30)), "it asked again later");
     callers.repeats(7, 3, at(31));
     callers.repeats(7, 3, at(40));
-    assert!(!callers.accepted(3, at(60)), "it asked again at once");
+    assert!(!callers.accepted(3, at(60)), "it asked again immediately");
 }
 
 #[test]

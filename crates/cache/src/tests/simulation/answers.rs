@@ -108,7 +108,7 @@ impl Model {
         }
         let known = &self.keys[key];
         let is_retired = known.retired.is_some_and(|retired| retired < now.awake);
-        if is_retired && token.issuances.iter().all(|issued| issued.evictions < known.in_force) {
+        if is_retired && token.issuances.iter().all(|issued| issued.evictions < known.active) {
             self.broken(|| format!("#{id}, for key {key}, got {text}: its provider was retired"));
         }
         let ends = token.issuances.iter().filter(|run| run.expires == issued.expires_at);

@@ -82,7 +82,7 @@ impl World {
             None if !verifications::all_free(&self.places).await => {
                 Some("a verification holds a place".into())
             }
-            // At once: when a future has been ready too often, tokio lets other tasks run, and a refresh that comes due may
+            // Immediately: when a future has been ready too often, tokio lets other tasks run, and a refresh that comes due may
             // take a place.
             None => unconstrained(self.left_in_queue()).await,
         };

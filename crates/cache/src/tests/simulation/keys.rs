@@ -137,7 +137,7 @@ pub(super) struct KeyModel {
     pub(super) moved: u64,
     /// When its provider was retired: time awake; and the evictions before.
     pub(super) retired: Option<Duration>,
-    pub(super) in_force: u64,
+    pub(super) active: u64,
     /// Runs that succeed until the plugin needs a user again.
     pub(super) renewals: usize,
     pub(super) waiting: BTreeMap<u64, WaitingRequest>,

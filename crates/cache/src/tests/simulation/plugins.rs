@@ -54,7 +54,7 @@ pub(super) struct IssuerModel {
     pub(super) paused_since: Duration,
     /// The number of pauses that began, and of those that all later starts know of.
     begun: u64,
-    in_force: u64,
+    active: u64,
     /// The runs in the pause.
     pub(super) probes: u64,
     /// The last throttled key, and when: two keys are throttled before the issuer is paused.
@@ -114,8 +114,8 @@ impl IssuerModel {
     }
 
     /// Whether all runs that start now had their turns in the pause.
-    pub(super) fn is_in_force(&self) -> bool {
-        self.in_force == self.begun
+    pub(super) fn is_active(&self) -> bool {
+        self.active == self.begun
     }
 
     /// `run` brought a credential, which ends a pause.
@@ -193,10 +193,10 @@ impl Plugins {
     fn pauses_begin(&self, key: usize) {
         let model = Arc::clone(&self.0);
         let issuer = model.lock().unwrap().keys[key].issuer;
-        if !model.lock().unwrap().issuers[issuer].is_in_force() {
+        if !model.lock().unwrap().issuers[issuer].is_active() {
             tokio::spawn(async move {
                 let known = &mut model.lock().unwrap().issuers[issuer];
-                known.in_force = known.begun;
+                known.active = known.begun;
             });
         }
     }
@@ -262,7 +262,7 @@ impl Model {
         known.refresh_asked &= unsure;
         let issuer = &mut self.issuers[known.issuer];
         issuer.running += 1;
-        let pauses = issuer.in_force;
+        let pauses = issuer.active;
         let random = &mut known.random.0;
         let mode = match issuer.mode {
             IssuerMode::Flaky if random.bool() => IssuerMode::Failing,

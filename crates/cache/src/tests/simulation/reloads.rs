@@ -6,7 +6,7 @@ use super::{driver::World, model::Model};
 use credbroker_plugin::{Provider, ProviderState, ProviderUpdate, Providers};
 
 impl World {
-    /// A newer configuration is in force.
+    /// A newer configuration is active.
     pub(super) fn reload(&self) {
         let plugin = fastrand::usize(..self.catalog.plugins.len());
         match fastrand::u8(..4) {
@@ -102,7 +102,7 @@ impl Model {
         }
         self.evicted(|key, _| key.plugin == plugin);
         for key in self.keys.iter_mut().filter(|key| key.plugin == plugin) {
-            (key.retired, key.in_force) = (Some(now.awake), key.evictions);
+            (key.retired, key.active) = (Some(now.awake), key.evictions);
         }
     }
 }

@@ -73,7 +73,7 @@ impl Model {
         let left = known.paused_until.saturating_sub(now.boot);
         // A refresh runs each of its keys, also in a pause.
         let is_forced = self.keys[index].refresh_asked || self.keys[index].refreshes > 0;
-        if left > Duration::ZERO && known.is_in_force() && !is_forced {
+        if left > Duration::ZERO && known.is_active() && !is_forced {
             known.probes += 1;
             // The pause may have begun before, with a run that the model does not count.
             let allowed = 1 + now.boot.saturating_sub(known.paused_since).as_secs() / 15;

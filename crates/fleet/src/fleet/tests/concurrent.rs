@@ -1,4 +1,4 @@
-//! Many requests at once: each gets its own profile.
+//! Many requests in parallel: each gets its own profile.
 
 use std::{
     fs,

@@ -107,7 +107,7 @@ fn a_user_of_one_name_in_another_kubeconfig_is_another_provider() {
 }
 
 #[test]
-fn the_files_are_those_of_the_providers_in_force() {
+fn the_files_are_those_of_the_active_providers() {
     let at = |name: &str, path: &str| bare(name, Command::Path(path.into()));
     let old = Providers::new([at("a", "/a"), at("b", "/b")]);
     let succession = ProviderUpdate::of(Providers::new([at("b", "/b"), at("c", "/b"), at("d", "/d")]), &old);

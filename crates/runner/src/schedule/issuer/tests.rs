@@ -52,7 +52,7 @@ fn after(seconds: u64) -> Outcome {
 }
 
 impl Pace {
-    /// One run that ends at once.
+    /// One run that ends immediately.
     fn run(&mut self, class: Class, outcome: Outcome, now: Duration) -> Option<PaceChange> {
         assert_eq!(self.gate(class, now), Gate::Open, "at {now:?}");
         let run = self.begin(class, now);
@@ -64,7 +64,7 @@ impl Pace {
         self.start(class, of_broker(configured(1)), now)
     }
 
-    /// How many runs of `class` start at once at `now`, each of which ends at once.
+    /// How many runs of `class` start in parallel at `now`, each of which ends immediately.
     fn burst(&mut self, class: Class, now: Duration) -> usize {
         let started = std::iter::from_fn(|| {
             (self.gate(class, now) == Gate::Open).then(|| self.run(class, Outcome::Success, now))

@@ -322,7 +322,7 @@ fn a_pause_refuses_waiting_callers_and_keeps_the_other_runs() {
     answers.sort_unstable_by_key(|(id, _)| *id);
     assert_eq!(answers, waiting.map(|id| (id, throttled)));
     assert_eq!((queue.paused("idp", NOW), queue.paused("other", NOW)), (Some(secs(60)), None));
-    // A later caller is refused at once, also if it joins a queued run.
+    // A later caller is refused immediately, also if it joins a queued run.
     let later = NOW + secs(10);
     let late = queue.enter_any(&"b".into(), &idp, waited(3));
     let throttled = Err(secs(50));

@@ -26,24 +26,24 @@ fn refused(problems: &[&str], sources: Sources) -> ConfigError {
 }
 
 #[test]
-fn a_problem_keeps_the_configuration_in_force() {
-    let (in_force, error) = (sources(&["/c"], &[]), refused(&["no"], sources(&["/c"], &[])));
-    let verdict = judge(&Err(error), &in_force, &mut Absences::default(), secs(1));
+fn a_problem_keeps_the_active_configuration() {
+    let (active, error) = (sources(&["/c"], &[]), refused(&["no"], sources(&["/c"], &[])));
+    let verdict = judge(&Err(error), &active, &mut Absences::default(), secs(1));
     assert_eq!(verdict, (vec!["/c:3:5: no".into()], None));
 }
 
 #[test]
 fn a_file_in_use_that_is_empty_is_a_problem_for_ten_seconds_also_beside_others() {
-    let in_force = sources(&["/c", "/k"], &["/never"]);
+    let active = sources(&["/c", "/k"], &["/never"]);
     let error = Err(refused(&["no"], sources(&["/c"], &["/k", "/never"])));
     let mut absences = Absences::default();
-    let (problems, again) = judge(&error, &in_force, &mut absences, secs(1));
+    let (problems, again) = judge(&error, &active, &mut absences, secs(1));
     assert_eq!(again, Some(secs(11)));
     insta::assert_snapshot!(problems.join("\n"), @r"
     /c:3:5: no
     /k: is empty or missing; what it defined stays in use for 10 seconds
     ");
-    let (problems, again) = judge(&error, &in_force, &mut absences, secs(11));
+    let (problems, again) = judge(&error, &active, &mut absences, secs(11));
     assert_eq!((problems.len(), again), (1, None));
 }
 
