@@ -5,10 +5,14 @@ use std::process::ExitCode;
 use credbroker::{app, cli};
 use credbroker_runner::launch;
 
+#[cfg(target_env = "musl")]
+use mimalloc::MiMalloc as Below;
+#[cfg(not(target_env = "musl"))]
+use std::alloc::System as Below;
+
 /// Wipes all freed memory: buffers of sockets and codecs contained secrets too.
 #[global_allocator]
-static ALLOCATOR: zeroizing_alloc::ZeroAlloc<std::alloc::System> =
-    zeroizing_alloc::ZeroAlloc(std::alloc::System);
+static ALLOCATOR: zeroizing_alloc::ZeroAlloc<Below> = zeroizing_alloc::ZeroAlloc(Below);
 
 fn main() -> ExitCode {
     // Before anything else is set up: each plugin run waits for its launcher.
