@@ -69,7 +69,7 @@ impl IdentityGenerations {
     }
 
     /// The generation of the source's newest credential. Every decision about a connection begins here.
-    pub(super) fn current(self: &Arc<Self>) -> Result<Arc<IdentityGeneration>, IdentityError> {
+    pub(super) fn current(&self) -> Result<Arc<IdentityGeneration>, IdentityError> {
         let Some(newest) = self.source.current() else { return Ok(self.current.load_full()) };
         if self.last.load().as_ref().is_some_and(|last| Arc::ptr_eq(last, &newest)) {
             return Ok(self.current.load_full());
