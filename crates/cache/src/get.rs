@@ -221,7 +221,9 @@ impl<R: PluginRunner> CredentialCache<R> {
                             && entry.cell.borrow().prompts.reads_terminal() => {}
                     Some(Err(failure)) => {
                         let now = self.now();
-                        if caller.at_terminal {
+                        // Otherwise, what is held answers it.
+                        let is_answer = fails || entry.valid(now).is_none();
+                        if caller.at_terminal && is_answer {
                             failure.notified.repeats(caller.id(), 0, now.boot);
                         }
                         return Err(failure.at(now, caller.at_terminal));

@@ -160,6 +160,19 @@ async fn a_failure_is_the_answer_to_the_command_that_got_it_and_not_to_the_next_
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_failure_that_a_command_did_not_get_does_not_answer_it() {
+    let setup = setup(&[Token(mins(10)), Fail, Token(mins(10))]);
+    let caller = Caller { name: 7, at_terminal: true, ..Caller::default() };
+    let request = Request { caller, min_lifetime: mins(8), ..Request::default() };
+    let ask = async || setup.cache.get(spec("a"), &request).await.unwrap().generation.to_string();
+    assert_eq!(ask().await, "test-1");
+    sleep(mins(3)).await;
+    assert_eq!((ask().await.as_str(), setup.runs()), ("test-1", 2), "its run fails, and what is held serves");
+    setup.clock.step(3_600_000);
+    assert_eq!((ask().await.as_str(), setup.runs()), ("test-2", 3));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_wrong_password_is_not_tried_again_and_again() {
     let setup = setup(&[Fail]);
     for _ in 0..600 {

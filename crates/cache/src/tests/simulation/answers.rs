@@ -156,8 +156,10 @@ impl Model {
         // A token that arrived at this moment may be too late for the answer.
         let held = key.held(now).filter(|held| held.landed.awake < now.awake && self.jumped < now.awake);
         // A caller of a target that its profile no longer has waits for a run of that target.
-        let may_fail =
-            matches!(asked.kind, RequestKind::Report | RequestKind::Login) || asked.evictions < key.moved;
+        // Whether a watch may end with an eviction is judged before.
+        let may_fail = matches!(asked.kind, RequestKind::Report | RequestKind::Login)
+            || asked.evictions < key.moved
+            || asked.kind == RequestKind::Watch && matches!(failed.error, CacheError::Evicted);
         if let Some(held) = held.filter(|_| !may_fail) {
             let left = held.left(now);
             return self.broken(|| {
