@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     ffi::OsString,
     path::PathBuf,
+    process::Child,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -38,6 +39,16 @@ pub(crate) struct InProcess {
     pub(crate) configuration: watch::Receiver<Arc<ReloadState>>,
     /// The task whose end ended it, and how it drained.
     served: JoinHandle<(Option<&'static str>, Drained)>,
+}
+
+/// A process that is killed at the end of the test, even if it fails.
+pub(crate) struct Killed(pub(crate) Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
 }
 
 /// The real clocks, and how many seconds they were put ahead.

@@ -2,13 +2,13 @@
 
 use std::{
     fs,
-    process::{Child, Stdio},
+    process::Stdio,
     sync::Mutex,
     thread::yield_now,
     time::{Duration, Instant},
 };
 
-use crate::setup::Person;
+use crate::{harness::Killed, setup::Person};
 
 const SHIMS: usize = 100;
 
@@ -16,28 +16,8 @@ fn count(person: &Person, name: &str) -> usize {
     fs::read_to_string(person.path(name)).unwrap_or_default().lines().count()
 }
 
-/// Processes that end with the test, even if it fails.
-struct Children(Vec<Child>);
-
-impl Children {
-    fn wait(&mut self) {
-        for child in &mut self.0 {
-            child.wait().unwrap();
-        }
-    }
-}
-
-impl Drop for Children {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            drop(child.kill());
-            drop(child.wait());
-        }
-    }
-}
-
 /// Clients that ask again and again, as kubectl starts the shim. A plugin that the shim runs itself writes `direct`.
-fn clients(person: &Person) -> Children {
+fn clients(person: &Person) -> Vec<Killed> {
     let kubeconfig = person.kubeconfig();
     let exec = kubeconfig.pointer("/users/0/user/exec").unwrap();
     let script = "while [ ! -e \"$HOME/run/end\" ]; do \"$@\" >/dev/null 2>>\"$HOME/run/said\" || echo >>\"$HOME/run/failed\"
@@ -46,9 +26,10 @@ fn clients(person: &Person) -> Children {
         let mut client = person.command("/bin/sh");
         client.args(["-c", script, "sh"]).arg(exec["command"].as_str().unwrap());
         client.args(exec["args"].as_array().unwrap().iter().map(|arg| arg.as_str().unwrap()));
-        client.env("PATH", "/usr/bin:/bin").env("DIRECT", "direct").stdout(Stdio::null()).spawn().unwrap()
+        client.env("PATH", "/usr/bin:/bin").env("DIRECT", "direct").stdout(Stdio::null());
+        Killed(client.spawn().unwrap())
     };
-    Children((0..SHIMS).map(|_| client()).collect())
+    (0..SHIMS).map(|_| client()).collect()
 }
 
 /// Restarts the broker twice while clients ask. Returns a line for each plugin run.
@@ -56,7 +37,7 @@ fn restarts_under_load(person: &Person) -> String {
     // Two of these tests would keep each other waiting.
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock();
-    let mut clients = clients(person);
+    let clients = clients(person);
     let answers = |more: usize| {
         let (wanted, begun) = (count(person, "run/answers") + more, Instant::now());
         while count(person, "run/answers") < wanted {
@@ -70,7 +51,9 @@ fn restarts_under_load(person: &Person) -> String {
         answers(2 * SHIMS);
     }
     fs::write(person.path("run/end"), "").unwrap();
-    clients.wait();
+    for mut client in clients {
+        client.0.wait().unwrap();
+    }
     let said = fs::read_to_string(person.path("run/said")).unwrap_or_default();
     assert_eq!(count(person, "run/failed"), 0, "{said}");
     person.read("run/runs")
@@ -122,14 +105,14 @@ fn a_restart_by_systemd_under_load_fails_no_client_and_runs_no_plugin_beside_the
     let Ok(systemd) = systemd.stderr(Stdio::null()).spawn() else {
         return println!("SKIPPED: this machine has no systemd-socket-activate");
     };
-    let mut systemd = Children(vec![systemd]);
+    let mut systemd = Killed(systemd);
     while !socket.exists() {
         yield_now();
     }
     assert_eq!(person.own_token(), "mine");
     let runs = restarts_under_load(&person);
     person.said(&["stop", "--socket", socket.to_str().unwrap()], 0);
-    systemd.wait();
+    systemd.0.wait().unwrap();
     assert!(runs.matches("direct").count() <= 1, "{runs}\n{}", person.read("run/log"));
 }
 

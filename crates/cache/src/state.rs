@@ -351,7 +351,7 @@ const SHORT: Duration = Duration::from_secs(12 * 60);
 /// How long before its expiry a credential that lives `lifetime` is renewed, for `u` uniform in [0, 1).
 ///
 /// A client that itself renews five minutes early (Python's) never sees the last five minutes of an ordinary credential,
-/// and credentials of the same age are not all renewed immediately. A short-lived credential cannot give that margin, and is
+/// and credentials of the same age are not all renewed at the same time. A short-lived credential cannot give that margin, and is
 /// renewed after a share of its lifetime.
 fn lead(lifetime: Duration, u: f64) -> Duration {
     let share = lifetime.mul_f64(0.20 + 0.10 * u);

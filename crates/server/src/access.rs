@@ -84,7 +84,7 @@ impl Access {
         Permit::new(self.rights(), verb)
     }
 
-    /// Whether the rights of `permit` are those of the peer now. A configuration makes its rules active before its
+    /// Whether the peer still has the rights of `permit`. A configuration makes its rules active before its
     /// providers, so a request whose permit is current after it was resolved has no provider of a newer configuration than
     /// its rights.
     pub(super) fn is_current(&self, permit: &Permit) -> bool {

@@ -166,7 +166,6 @@ impl Follow for AttendStream {
             }
             tokio::select! {
                 biased;
-                Some(offer) = offered(&mut self.offered) => self.grant(offer),
                 news = self.reader.next() => self.queue(news),
                 answer = self.answer.as_mut()? => {
                     self.answer = None;
@@ -183,17 +182,12 @@ impl Follow for AttendStream {
 }
 
 impl AttendStream {
-    fn grant(&mut self, offer: Offer) {
-        let (lease, command) = self.leases.grant(&self.peer, offer);
-        self.lease = Some(lease);
-        self.waiting.push_back(Ok(message(Event::Lease(command))));
-    }
-
     fn queue(&mut self, news: AttendanceNews) {
-        // A run offers its terminal to a caller before it writes.
+        // A run writes immediately after it has offered itself to a caller, so there is news whenever there is an offer.
         if let Some(Ok(offer)) = self.offered.as_mut().map(oneshot::Receiver::try_recv) {
-            self.offered = None;
-            self.grant(offer);
+            let (lease, command) = self.leases.grant(&self.peer, offer);
+            (self.offered, self.lease) = (None, Some(lease));
+            self.waiting.push_back(Ok(message(Event::Lease(command))));
         }
         self.waiting.extend(events(news, self.lease.is_none()).map(|event| Ok(message(event))));
     }
@@ -211,13 +205,6 @@ fn events(
 
 fn message(event: Event) -> Bytes {
     preencoded::frame(&v1alpha1::AttendCredentialResponse { event: Some(event) })
-}
-
-/// Waits for an offer. `None`: there will be none.
-async fn offered(offered: &mut Option<oneshot::Receiver<Offer>>) -> Option<Offer> {
-    let offer = offered.as_mut()?.await;
-    *offered = None;
-    offer.ok()
 }
 
 /// The leases that callers hold, by their id. Clones share them.

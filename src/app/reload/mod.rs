@@ -153,7 +153,7 @@ impl Follower {
         let now = self.clock.now().boot;
         let Reading { result, watches, marks, is_torn } = reading;
         let newest = sources(&result).followed.clone();
-        // Those of the active configuration too.
+        // The files of the active configuration too.
         let older = self.active.followed.iter().filter(|file| !newest.contains(file)).cloned();
         self.followed = newest.iter().cloned().chain(older).collect();
         self.is_complete = watches.is_complete;

@@ -12,7 +12,7 @@ use std::{
         },
     },
     path::Path,
-    process::{Child, Command},
+    process::Command,
     time::Duration,
 };
 
@@ -21,7 +21,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::{PROGRAM, until};
-use crate::harness::provider;
+use crate::harness::{Killed, provider};
 
 /// A broker with a watchdog, and the socket on which systemd hears of it.
 struct Notified {
@@ -111,14 +111,5 @@ fn a_broker_that_may_not_connect_to_its_socket_calls_itself_nevertheless() {
     systemd.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     for expected in ["READY=1", "WATCHDOG=1", "WATCHDOG=1"] {
         assert_eq!(next(&systemd).unwrap(), expected);
-    }
-}
-
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
     }
 }

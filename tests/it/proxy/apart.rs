@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
 };
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -11,9 +11,10 @@ use super::{
     setting::{AS_USER, PODS, PROGRAM, Setting, can_run, until},
     streams::end_with_the_credential_and_with_the_right,
 };
+use crate::harness::Killed;
 
 /// A proxy whose log is in a file.
-struct Apart(Child);
+struct Apart(Killed);
 
 impl Apart {
     fn start(setting: &Setting) -> Self {
@@ -25,20 +26,13 @@ impl Apart {
             .arg(setting.config())
             .arg("--socket")
             .arg(setting.broker.socket());
-        Self(command.env_clear().stdin(Stdio::null()).stderr(log).spawn().unwrap())
+        Self(Killed(command.env_clear().stdin(Stdio::null()).stderr(log).spawn().unwrap()))
     }
 
     fn stop(&mut self) -> Option<i32> {
-        let pid = Pid::from_raw(self.0.id().cast_signed()).unwrap();
+        let pid = Pid::from_raw(self.0.0.id().cast_signed()).unwrap();
         kill_process(pid, Signal::TERM).unwrap();
-        self.0.wait().unwrap().code()
-    }
-}
-
-impl Drop for Apart {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
+        self.0.0.wait().unwrap().code()
     }
 }
 

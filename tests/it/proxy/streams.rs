@@ -3,18 +3,22 @@
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::TcpStream,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     time::Instant,
 };
 
 use super::setting::{AGES, AS_USER, PROGRAM, Setting, text, until};
+use crate::harness::Killed;
 use serde_json::json;
 
 const WATCH: &str = "/apis/multicluster.x-k8s.io/v1alpha1/clusterprofiles?watch=1";
 const EXEC: &str = "/api/v1/namespaces/default/pods/p/exec?command=sh";
 
 /// A bridge of the user.
-struct Bridge(Child, String);
+struct Bridge {
+    address: String,
+    _process: Killed,
+}
 
 impl Bridge {
     fn start(setting: &Setting) -> Self {
@@ -27,25 +31,18 @@ impl Bridge {
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let (_, rest) = line.split_once("\"server\":\"http://").unwrap();
         let address = rest.split(['/', '"']).next().unwrap().to_owned();
-        Self(child, address)
+        Self { address, _process: Killed(child) }
     }
 
     /// The connection of a request whose answer has begun with the status `code`.
     fn open(&self, path: &str, headers: &str, code: &str) -> TcpStream {
-        let mut stream = TcpStream::connect(&self.1).unwrap();
+        let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(AGES)).unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\n{headers}\r\n", self.1);
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\n{headers}\r\n", self.address);
         stream.write_all(request.as_bytes()).unwrap();
         let head = read_to(&mut stream, "\r\n\r\n");
         assert!(head.starts_with(&format!("HTTP/1.1 {code} ")), "{head}");
         stream
-    }
-}
-
-impl Drop for Bridge {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
     }
 }
 

@@ -142,7 +142,6 @@ async fn what_is_new_with_an_offer_is_not_shown_to_its_lender() {
     };
     let (offer, _deposited) = offer();
     lender.send(offer).unwrap();
-    // As when the offer arrives after the stream has looked for it, and the line before it looks for lines.
     stream.queue(AttendanceNews { lines: vec!["in a terminal".into()], time_left: None });
     let next = stream.next().await.unwrap().unwrap();
     let event = v1alpha1::AttendCredentialResponse::decode(&next[5..]).unwrap().event;

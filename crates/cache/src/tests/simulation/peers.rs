@@ -146,7 +146,7 @@ impl Model {
             && key.waiters(now).any(|(_, waiting)| self.started.has_share_left(waiting.peer, self.slots))
     }
 
-    /// Every run ends in time, and that of an entry immediately when its provider is retired.
+    /// Every run ends in time, and the run of an entry ends immediately when its provider is retired.
     pub(super) fn judge_runs(&mut self, now: Reading) {
         let endless = self.started.runs.iter().find_map(|(number, run)| {
             let time = now.awake.saturating_sub(run.since);
