@@ -242,6 +242,8 @@ impl Model {
                 key.evict(now);
             }
         }
+        // The bounds are looked at again: what was over them in use may be idle now.
+        self.evicts_for(None);
     }
 
     pub(super) fn refresh_asked(&mut self, plugin: usize) {

@@ -208,8 +208,8 @@ fn judge(
 }
 
 impl Model {
-    /// A caller asks for `key`, or, if `None`, a run ends: its credential may be larger. If there is no room, other entries
-    /// give way, and after a run also its own if no caller uses it.
+    /// A caller asks for `key`, or, if `None`, a run ends, whose credential may be larger, or something is evicted. If there is
+    /// no room, other entries give way, and after a run also its own if no caller uses it.
     pub(super) fn evicts_for(&mut self, key: Option<usize>) {
         if self.scene.capacity.is_none() {
             return;
