@@ -306,6 +306,10 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ),
     ("protoc -I proto --go_out=. --go-grpc_out=. credbroker/v1/credbroker.proto", GENERATED),
     (
+        "cargo rustc --locked --profile shim -p credbroker-exec --bin credbroker-exec -- -C target-feature=+crt-static -C relocation-model=static -C link-arg=-Wl,--icf=all",
+        "build_shim of .ci/prepare, whose options depend on the machine",
+    ),
+    (
         "protoc -I proto --ruby_out=. --grpc_out=. --plugin=protoc-gen-grpc=/usr/bin/grpc_ruby_plugin credbroker/v1/credbroker.proto",
         GENERATED,
     ),

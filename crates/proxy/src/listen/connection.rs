@@ -3,7 +3,7 @@
 use std::{
     error::Error,
     future::poll_fn,
-    pin::{Pin, pin},
+    pin::Pin,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
@@ -61,13 +61,13 @@ pub(super) trait Handler<S: Serve>: Send + Sync + 'static {
 
 /// Serves `stream` until the peer is done, another connection needs the place, the head of a request takes too long, or the
 /// proxy drains.
-pub(super) async fn serve<S: Serve>(
+pub(super) fn serve<S: Serve>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     progress: Arc<Progress>,
     is_http1: bool,
     handler: Arc<impl Handler<S>>,
     tasks: TaskTracker,
-) {
+) -> impl Future<Output = ()> + Send {
     let io = TokioIo::new(Watched::new(stream, &progress));
     let noted = Arc::clone(&progress);
     let service = service_fn(move |mut request: Request<Incoming>| {
@@ -85,16 +85,17 @@ pub(super) async fn serve<S: Serve>(
         }
     });
     // What TLS has agreed on counts: a peer that sends something else is wrong.
-    if is_http1 {
-        drive(http1().serve_connection(io, service).with_upgrades(), &progress).await;
+    let connection: Pin<Box<dyn Graceful + Send>> = if is_http1 {
+        Box::pin(http1().serve_connection(io, service).with_upgrades())
     } else {
-        drive(http2(tasks).serve_connection(io, service), &progress).await;
-    }
+        Box::pin(http2(tasks).serve_connection(io, service))
+    };
+    drive(connection, progress)
 }
 
-/// Runs a connection to its end.
-async fn drive(connection: impl Graceful, progress: &Progress) {
-    let mut connection = pin!(connection);
+/// Runs a connection to its end. It is in a box because the future of an async function has room for each move of a value, and a
+/// proxy has thousands of connections.
+async fn drive(mut connection: Pin<Box<dyn Graceful + Send>>, progress: Arc<Progress>) {
     let end = progress.seat.end();
     let mut ended = tokio::select! {
         biased;
@@ -275,7 +276,7 @@ mod tests {
             drop(request);
         });
         draining.cancel();
-        drive(Late { asked: Arc::default(), request }, &progress).await;
+        drive(Box::pin(Late { asked: Arc::default(), request }), progress).await;
         assert!(answered.load(Ordering::Relaxed));
     }
 }

@@ -60,17 +60,20 @@ pub(super) fn admit<S: Serve>(listeners: &Arc<Listeners<S>>, stream: TcpStream, 
                 pending::<()>().await;
             }
         };
-        let stream = tokio::select! {
-            () = is_displaced => return,
-            stream = timeout(HANDSHAKE, acceptor.accept(stream)) => match stream {
-                Ok(Ok(stream)) => stream,
-                Ok(Err(error)) => return debug!(uid, %error, "a TLS handshake failed"),
-                Err(_late) => return debug!(uid, "a TLS handshake took too long"),
-            },
+        // A stream that is in scope has room in the future, also where it was moved from.
+        let connection = {
+            let stream = tokio::select! {
+                () = is_displaced => return,
+                stream = timeout(HANDSHAKE, Box::pin(acceptor.accept(stream))) => match stream {
+                    Ok(Ok(stream)) => stream,
+                    Ok(Err(error)) => return debug!(uid, %error, "a TLS handshake failed"),
+                    Err(_late) => return debug!(uid, "a TLS handshake took too long"),
+                },
+            };
+            let is_http1 = !is_http2(stream.get_ref().1);
+            serve(stream, Progress::new(seat, is_http1), is_http1, Arc::new(handler), tasks)
         };
-        let is_http1 = !is_http2(stream.get_ref().1);
-        let progress = Progress::new(seat, is_http1);
-        serve(stream, progress, is_http1, Arc::new(handler), tasks).await;
+        connection.await;
     });
 }
 

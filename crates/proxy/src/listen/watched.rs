@@ -2,6 +2,7 @@
 //! the head of a request began, and what hyper hides of it.
 
 use std::{
+    future::poll_fn,
     io::{self, IoSlice},
     pin::Pin,
     sync::{
@@ -15,7 +16,6 @@ use std::{
 use credbroker_uds_server::{Occupied, Seat};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    sync::Notify,
     time::sleep,
 };
 
@@ -37,7 +37,6 @@ pub(super) struct Progress {
     receives_head: AtomicBool,
     /// The first request that hyper has changed before anything can refuse it.
     ambiguous: OnceLock<Ambiguous>,
-    changed: Notify,
     /// Keeps the place of a tunnel in use.
     tunnel: OnceLock<Occupied>,
 }
@@ -52,7 +51,6 @@ impl Progress {
             // A client connects because it has a request.
             receives_head: AtomicBool::new(true),
             ambiguous: OnceLock::new(),
-            changed: Notify::new(),
             tunnel: OnceLock::new(),
         })
     }
@@ -61,7 +59,6 @@ impl Progress {
     pub(super) fn request(self: &Arc<Self>) -> InProgress {
         let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
         self.receives_head.store(false, Ordering::Relaxed);
-        self.changed.notify_one();
         InProgress { number, occupied: Some(self.seat.request()), progress: Arc::clone(self) }
     }
 
@@ -87,31 +84,28 @@ impl Progress {
             // Only the first is returned.
             let _first = self.ambiguous.set(ambiguous);
         }
-        if self.is_idle() && !self.receives_head.swap(true, Ordering::Relaxed) {
-            self.changed.notify_one();
+        if self.is_idle() {
+            self.receives_head.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Waits until the head of a request has taken too long.
+    /// Waits until the head of a request has taken too long. What it looks at changes only while the connection is polled, so the
+    /// task of the connection polls this afterwards, and nothing has to wake it.
     pub(super) async fn is_late(&self) {
-        loop {
-            let begun = self.begun();
-            if self.receives_head.load(Ordering::Relaxed) {
-                tokio::select! {
-                    () = sleep(HEAD) => return,
-                    () = self.next_request(begun) => {}
-                }
-            } else {
-                self.changed.notified().await;
+        let mut head = None;
+        poll_fn(|cx| {
+            if !self.receives_head.load(Ordering::Relaxed) {
+                head = None;
+                return Poll::Pending;
             }
-        }
-    }
-
-    /// Waits until more than `begun` requests have begun.
-    async fn next_request(&self, begun: usize) {
-        while self.begun() == begun {
-            self.changed.notified().await;
-        }
+            let begun = self.begun();
+            let (_, limit) = match head.take() {
+                Some((number, limit)) if number == begun => head.insert((number, limit)),
+                _ => head.insert((begun, Box::pin(sleep(HEAD)))),
+            };
+            limit.as_mut().poll(cx)
+        })
+        .await;
     }
 }
 
