@@ -22,7 +22,7 @@ use tempfile::TempDir;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
     net::{TcpStream, UnixStream},
-    time::timeout,
+    time::{Instant, timeout},
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
@@ -447,16 +447,20 @@ async fn bytes_without_tls_and_oversized_heads_are_refused() {
 async fn a_head_that_takes_too_long_ends_the_connection_and_waiting_for_the_next_does_not() {
     let test = Test::start();
     let request = format!("GET {TARGET}/api HTTP/1.1\r\nhost: localhost\r\n\r\n");
-    let mut nothing = test.unix("s").await;
-    assert_eq!(answer(&mut nothing).await, "", "no request");
-    let mut half = test.unix("s").await;
-    assert_eq!(exchange(&mut half, &request[..20]).await, "", "half a head");
+    let is_in_time = |begun: Instant| assert!(begun.elapsed() < watched::HEAD * 2, "{:?}", begun.elapsed());
+    for (head, why) in [("", "no request"), (&request[..20], "half a head")] {
+        let begun = Instant::now();
+        assert_eq!(exchange(&mut test.unix("s").await, head).await, "", "{why}");
+        is_in_time(begun);
+    }
     let mut kept = test.unix("s").await;
     for _ in 0..2 {
         assert_eq!(code(&exchange(&mut kept, &request).await), "200");
         tokio::time::sleep(watched::HEAD * 10).await;
     }
+    let begun = Instant::now();
     assert_eq!(exchange(&mut kept, &request[..20]).await, "", "half of the next head");
+    is_in_time(begun);
     let mut handshake = TcpStream::connect(test.address).await.unwrap();
     assert!(matches!(handshake.read(&mut [0]).await, Ok(0) | Err(_)), "no handshake");
 }
