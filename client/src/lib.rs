@@ -115,7 +115,7 @@ pub use trust::TrustError;
 // For credbroker's own programs and crates.
 #[cfg(feature = "async")]
 #[doc(hidden)]
-pub use authenticate::{Destination, SentWith};
+pub use authenticate::{AnsweredElsewhere, Destination, SentWith};
 #[cfg(feature = "async")]
 #[doc(hidden)]
 pub use client::Client;

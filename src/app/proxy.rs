@@ -23,7 +23,7 @@ use credbroker_proxy::{
 };
 use credbroker_runner::ProcessRunner;
 use credbroker_server::{Monitor, MonitorParts, ReloadState, WriteMetrics, principal};
-use credbroker_uds_server::{Keeper, Limits};
+use credbroker_uds_server::{Keeper, Limits, SocketError};
 use futures_util::FutureExt as _;
 use rustix::process::geteuid;
 use tokio::{
@@ -211,7 +211,15 @@ fn open_socket(
         let path = listen.socket.as_deref().unwrap_or(default);
         SocketSource::Publish(socket_options(listen, path)?)
     };
-    let socket = Listening { listener, source, variable: None }.open()?;
+    let socket = Listening { listener, source, variable: None }.open().map_err(|error| {
+        match error.downcast_ref() {
+            Some(SocketError::AlreadyRunning(path)) => anyhow::anyhow!(
+                "a proxy is already running on {}; stop it, or set another `proxy.directory` and another port in `proxy.tls.listen`",
+                path.display()
+            ),
+            _ => error,
+        }
+    })?;
     if let Some(path) = &socket.path {
         info!("the proxy is listening on {}", path.display());
     }

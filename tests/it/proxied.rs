@@ -255,7 +255,7 @@ fn a_shell_in_a_shell_and_a_shell_without_a_proxy_or_a_context_are_refused() {
     let mut nested = person.command(&["shell", "kind", "--", "echo", "in"]);
     all += &refused(nested.env("CREDBROKER_SHELL", "prod\n").output().unwrap());
     insta::assert_snapshot!(all, @r"
-    credbroker: No proxy has run since the last boot, because there is no ~/proxy/ca.crt. Start it: `credbroker proxy`.
+    credbroker: No proxy has run since the last boot, because there is no ~/proxy/ca.crt. Start it: `credbroker proxy`, or `credbroker serve --proxy` if no broker runs.
     credbroker: context `absent` does not go through the proxy: neither your kubeconfigs nor the fleet have it
     credbroker: this is a shell of context `prod\n` already; leave it with `exit` first
     ");

@@ -83,7 +83,7 @@ impl Failure {
         match self {
             Self::Usage(_) => "; see credbroker-exec --help".into(),
             Self::Proxy(error) if matches!(**error, ProxyError::Unreachable(..)) => {
-                "; start it with `credbroker serve --proxy`, or name its socket with --socket".into()
+                "; start it with `credbroker proxy`, or with `credbroker serve --proxy` if no broker runs, or name its socket with --socket".into()
             }
             Self::OnDemand(_) => "; run `credbroker setup` again, or start it with `credbroker serve`".into(),
             Self::Broker(Unreachable { source, .. }) if hangs(&**source) => {

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use credbroker_client::{Credential, CredentialSource, Error, tls::ResponseBody};
+use credbroker_client::{AnsweredElsewhere, Credential, CredentialSource, Error, tls::ResponseBody};
 use http::{Request, Response, StatusCode, header::AUTHORIZATION};
 use tokio::time::sleep;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
@@ -169,7 +169,8 @@ impl<B: RequestBody> Service<Request<B>> for EndpointRouter<B> {
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let endpoints = Arc::clone(&self.endpoints);
         Box::pin(async move {
-            let again = copy(&request);
+            let is_answered_elsewhere = request.extensions().get::<AnsweredElsewhere>().is_some();
+            let again = copy(&request).filter(|_| !is_answered_elsewhere);
             let endpoint = endpoints.current(current(&endpoints.source).await?);
             let response = endpoint.send(request).await?;
             if response.status() == StatusCode::UNAUTHORIZED

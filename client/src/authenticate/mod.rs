@@ -13,4 +13,4 @@ pub use destination::Destination;
 pub use error::AuthenticateError;
 pub use layer::Authenticate;
 pub use repeat::{Repeat, WithoutBody};
-pub use service::{Authenticated, SentWith};
+pub use service::{AnsweredElsewhere, Authenticated, SentWith};

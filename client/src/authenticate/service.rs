@@ -21,6 +21,12 @@ use crate::{credential::Credential, source::handle::CredentialSource, transport:
 /// How long a request waits for a credential.
 const CREDENTIAL: Duration = Duration::from_secs(10);
 
+/// An extension of a request that a program behind the API server answers. Its 401 says nothing about the credential: it is not
+/// reported, and the request is not sent again. For credbroker's proxy.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct AnsweredElsewhere;
+
 /// The credential that a request was sent with, beside its response.
 #[derive(Clone, Debug)]
 pub struct SentWith(pub Arc<Credential>);
@@ -82,12 +88,13 @@ where
     S: Service<Request<B>, Response = Response<C>>,
     S::Error: Into<BoxError>,
 {
+    let is_answered_elsewhere = request.extensions().get::<AnsweredElsewhere>().is_some();
     let credential = current(&source).await?;
     policy.check_cluster(request.uri(), credential.cluster()).map_err(AuthenticateError::from)?;
     credential.authorize(request.headers_mut());
     let mut response = inner.call(request).await.map_err(Into::into)?;
     response.extensions_mut().insert(SentWith(Arc::clone(&credential)));
-    if response.status() != StatusCode::UNAUTHORIZED {
+    if response.status() != StatusCode::UNAUTHORIZED || is_answered_elsewhere {
         return Ok(response);
     }
     source.reject(credential.generation());

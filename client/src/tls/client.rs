@@ -33,6 +33,10 @@ use crate::source::handle::CredentialSource;
 /// that cannot be repeated could be sent on a connection that ends.
 const IDLE: Duration = Duration::from_secs(60);
 
+/// Most bytes that a connection reads ahead, and of the head of an answer. By default, 400 KiB of an answer that nothing reads wait
+/// in each.
+const BUFFER: usize = 64 * 1024;
+
 /// An HTTP/1.1 client whose connections present the newest certificate of a source.
 ///
 /// - When the certificate changes, new requests use new connections. Idle old connections are closed immediately, busy ones
@@ -160,6 +164,7 @@ where
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
+            .http1_max_buf_size(BUFFER)
             .pool_max_idle_per_host(connector.generations().settings.idle)
             .build(connector.clone());
         Self { generation, client }

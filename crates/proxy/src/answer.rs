@@ -132,12 +132,12 @@ impl Forwarded {
         }
         Poll::Ready(match std::task::ready!(frame) {
             Some(Ok(frame)) => {
-                if let Some(data) = frame.data_ref() {
-                    self.pending.sent(data.len());
-                    self.boundary.iter_mut().for_each(|boundary| boundary.pass(data));
-                    self.young = None;
-                }
-                Some(Ok(frame))
+                // Trailers are headers that nothing has checked, and API servers have none.
+                let Ok(data) = frame.into_data() else { return self.poll(cx) };
+                self.pending.sent(data.len());
+                self.boundary.iter_mut().for_each(|boundary| boundary.pass(&data));
+                self.young = None;
+                Some(Ok(Frame::data(data)))
             }
             // The client watches again from the last event, without a list.
             Some(Err(error)) if is_between && is_replaced(&*error) => {

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use credbroker_client::{Broker, SentWith, tls::ResponseBody};
+use credbroker_client::{AnsweredElsewhere, Broker, SentWith, tls::ResponseBody};
 use credbroker_observe::{
     clock::{Clock, SystemClock},
     trace::{self, RequestSpan},
@@ -102,6 +102,7 @@ impl Proxy {
         let exchanges = Arc::new(Exchanges::new(limits, tasks.clone()));
         tasks.spawn(drain::follow_rights(Arc::clone(&exchanges), Arc::clone(&rights), stop.clone()));
         tasks.spawn(drain::follow_targets(Arc::clone(&exchanges), Arc::clone(&targets), stop.clone()));
+        tasks.spawn(drain::follow_broker(Arc::clone(&targets), stop.clone()));
         let budget = Budget::default();
         Arc::new(Self { targets, exchanges, rights, records, clock, budget, times, tasks, stop })
     }
@@ -196,10 +197,11 @@ impl Proxy {
         }
         headers::check(request.version(), request.headers())?;
         let address = Address::read(request.method(), request.uri(), request.version())?;
+        pending.asks_for(&address);
         let protocol = headers::upgrade(request.headers())?;
         let may_use = |target: &KnownTarget| self.rights.may_use(caller, target);
         let target = self.targets.find(&address.target, may_use).await?;
-        pending.goes_to(&target, address.attributes());
+        pending.goes_to(&target);
         trace::forwards(|| {
             let RequestInfo { verb, resource, .. } = address.attributes();
             [
@@ -239,6 +241,9 @@ impl Proxy {
         *upstream.method_mut() = head.method;
         *upstream.uri_mut() = Uri::from(path);
         *upstream.headers_mut() = headers::for_upstream(head.headers, pending.audit_id(), protocol.is_some());
+        if address.attributes().subresource == "proxy" {
+            upstream.extensions_mut().insert(AnsweredElsewhere);
+        }
 
         let cut = exchange.parties.ending.cut.clone();
         let answer = used.answer(upstream, protocol.is_some(), is_long, self.times);

@@ -11,7 +11,14 @@ use credbroker_observe::{
 };
 use credbroker_request_info::RequestInfo;
 
-use crate::{caller::Caller, request_body::Progress, status::Refused, target::KnownTarget, usage::Traffic};
+use crate::{
+    caller::Caller,
+    path::{Address, TargetName},
+    request_body::Progress,
+    status::Refused,
+    target::KnownTarget,
+    usage::Traffic,
+};
 
 /// What is known of a request when the record is made.
 #[derive(Clone, Debug)]
@@ -23,6 +30,8 @@ pub struct RequestRecord {
     pub audit_id: Arc<str>,
     /// Who sent it.
     pub caller: Arc<Caller>,
+    /// Where it was to go. `None`: it was refused before that was known.
+    pub asked: Option<Arc<TargetName>>,
     /// Where it went. `None`: the target does not exist, or is not for the caller.
     pub target: Option<Arc<KnownTarget>>,
     /// What it does, without selectors. `None`: it was refused before that was known.
@@ -104,6 +113,8 @@ impl RequestRecord {
             Phase::Begin => Some("begin".into()),
             Phase::End => Some("end".into()),
         };
+        let asked = || self.asked.as_ref().map(ToString::to_string);
+        let target = self.target.as_ref().map(|target| target.in_records()).or_else(asked).map(Into::into);
         let mut fields: Fields = vec![
             ("phase", phase),
             ("audit_id", Some((*self.audit_id).into())),
@@ -111,7 +122,7 @@ impl RequestRecord {
             ("uid", principal.uid.map(Into::into)),
             ("gid", principal.gid.map(Into::into)),
             ("pid", self.caller.pid.map(Into::into)),
-            ("target", self.target.as_ref().map(|target| target.in_records().into())),
+            ("target", target),
         ];
         if let Some(attributes) = &self.attributes {
             let text = |text: &str| (!text.is_empty()).then(|| text.into());
@@ -171,6 +182,7 @@ impl Pending {
             phase: Phase::Whole,
             audit_id,
             caller: Arc::clone(caller),
+            asked: None,
             target: None,
             attributes: None,
             status: None,
@@ -191,13 +203,18 @@ impl Pending {
         &self.record.audit_id
     }
 
-    /// It was read, and goes there.
-    pub(crate) fn goes_to(&mut self, target: &Arc<KnownTarget>, attributes: &RequestInfo) {
-        self.record.target = Some(Arc::clone(target));
+    /// It was read.
+    pub(crate) fn asks_for(&mut self, address: &Address) {
+        self.record.asked = Some(Arc::new(address.target.clone()));
         // Selectors are values of the query.
         let (field_selector, label_selector) = (String::new(), String::new());
-        self.record.attributes =
-            Some(Arc::new(RequestInfo { field_selector, label_selector, ..attributes.clone() }));
+        let attributes = address.attributes().clone();
+        self.record.attributes = Some(Arc::new(RequestInfo { field_selector, label_selector, ..attributes }));
+    }
+
+    /// Its caller may use the target.
+    pub(crate) fn goes_to(&mut self, target: &Arc<KnownTarget>) {
+        self.record.target = Some(Arc::clone(target));
     }
 
     /// It is sent, and counts as `traffic` from now on.
@@ -267,6 +284,7 @@ impl Drop for Pending {
         self.push();
         if let Some(progress) = &self.progress {
             self.traffic.up(progress.received());
+            progress.end();
         }
     }
 }

@@ -7,7 +7,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
-    task::{Context, Poll},
+    task::{Context, Poll, Waker},
 };
 
 use bytes::Bytes;
@@ -47,11 +47,23 @@ struct State {
     budget: Budget,
     /// Handles that were begun.
     turns: usize,
+    /// Waits for the client.
+    reader: Option<Waker>,
     received: u64,
     limit: Option<u64>,
     is_too_large: bool,
     has_failed: bool,
-    is_over: bool,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Stage {
+    /// The client sends.
+    Open,
+    /// The client has sent all of it.
+    Complete,
+    /// The request has ended before.
+    Ended,
 }
 
 /// What is known of a body while, and after, it is sent.
@@ -72,11 +84,12 @@ impl RequestBody {
             kept: Some(Vec::new()),
             budget: budget.clone(),
             turns: 0,
+            reader: None,
             received: 0,
             limit,
             is_too_large: false,
             has_failed: false,
-            is_over: false,
+            stage: Stage::Open,
         };
         Self { shared: Arc::new(Shared(Mutex::new(state))), turn: None, next: 0, hint, is_empty }
     }
@@ -121,6 +134,20 @@ impl Progress {
         self.0.state().has_failed
     }
 
+    /// The request has ended: what is left of the body is not sent.
+    pub(crate) fn end(&self) {
+        let mut state = self.0.state();
+        if state.stage == Stage::Open {
+            state.stage = Stage::Ended;
+            state.wake();
+        }
+    }
+
+    /// Whether the client has sent all of it.
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.state().stage == Stage::Complete
+    }
+
     /// The answer has come, so the body is not sent again.
     pub(crate) fn forget(&self) {
         self.0.state().forget();
@@ -157,6 +184,12 @@ impl State {
         }
     }
 
+    fn wake(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+    }
+
     fn fail(&mut self, message: &'static str) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         self.forget();
         Poll::Ready(Some(Err(io::Error::other(message))))
@@ -187,11 +220,16 @@ impl Body for RequestBody {
                 return Poll::Ready(Some(Err(io::Error::other("the beginning of the body was not kept"))));
             }
             state.turns += 1;
+            // It sees that its turn is over, and ends its connection.
+            state.wake();
             self.turn = Some(state.turns);
             state.turns
         };
         if turn < state.turns {
             return Poll::Ready(Some(Err(io::Error::other("the request was sent again"))));
+        }
+        if state.stage == Stage::Ended {
+            return state.fail("the request has ended");
         }
         let kept = state.kept.as_ref().and_then(|kept| kept.get(self.next..)).unwrap_or_default();
         if !kept.is_empty() {
@@ -199,12 +237,15 @@ impl Body for RequestBody {
             return Poll::Ready(Some(Ok(Frame::data(Bytes::copy_from_slice(kept)))));
         }
         loop {
-            if state.is_over {
+            if state.stage == Stage::Complete {
                 return Poll::Ready(None);
             }
-            let frame = std::task::ready!(Pin::new(&mut state.incoming).poll_frame(cx));
+            let Poll::Ready(frame) = Pin::new(&mut state.incoming).poll_frame(cx) else {
+                state.reader = Some(cx.waker().clone());
+                return Poll::Pending;
+            };
             let Some(frame) = frame else {
-                state.is_over = true;
+                state.stage = Stage::Complete;
                 return Poll::Ready(None);
             };
             let Ok(frame) = frame else {

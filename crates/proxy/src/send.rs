@@ -1,5 +1,7 @@
 //! Sends a request with the credential of its target.
 
+use std::pin::pin;
+
 use credbroker_client::tls::ResponseBody;
 use credbroker_kube::{EndpointRouter, RequestBody as _};
 use http::{Method, Request, Response, StatusCode};
@@ -27,15 +29,26 @@ impl UsedTarget {
             let ready = self.source.ready_within(times.credential).await;
             ready.map_err(|error| no_credential(&self.known, &error))?;
         }
+        let progress = request.body().progress();
         let router = if is_upgrade { &self.tunnels } else { &self.requests };
         let sent = self.send(router, request, !is_upgrade);
         if is_long {
             return sent.await;
         }
-        timeout(times.answer, sent).await.unwrap_or_else(|_elapsed| {
+        let mut sent = pin!(sent);
+        let mut received = 0;
+        loop {
+            if let Ok(answer) = timeout(times.answer, &mut sent).await {
+                return answer;
+            }
+            // The API server waits for a client that is slow.
+            if !progress.is_over() && progress.received() > received {
+                received = progress.received();
+                continue;
+            }
             let message = format!("{} did not answer within {:?}", self.known, times.answer);
-            Err(Refused::new(StatusCode::GATEWAY_TIMEOUT, message))
-        })
+            return Err(Refused::new(StatusCode::GATEWAY_TIMEOUT, message));
+        }
     }
 
     /// Sends a request, and sends it again on another connection if the first one was lost and it changes nothing. That is so
@@ -66,5 +79,6 @@ fn copy(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
     copy.method_mut().clone_from(request.method());
     copy.uri_mut().clone_from(request.uri());
     copy.headers_mut().clone_from(request.headers());
+    copy.extensions_mut().clone_from(request.extensions());
     Some(copy)
 }

@@ -34,7 +34,10 @@ impl Refused {
     /// The target is not known, or not for this caller (403): the same bytes for both, so that no caller learns which targets
     /// there are.
     pub fn target() -> Self {
-        Self::new(StatusCode::FORBIDDEN, "this target does not exist, or you may not use it")
+        Self::new(
+            StatusCode::FORBIDDEN,
+            "this target does not exist, or you may not use it; if a kubeconfig has changed, write yours again with `credbroker kubeconfig proxy`",
+        )
     }
 
     /// The same with a reason of the broker.

@@ -246,10 +246,13 @@ impl Targets {
             Refused::new(StatusCode::SERVICE_UNAVAILABLE, why).retry_after(Duration::from_secs(1))
         };
         match self.clusters.failure() {
-            Some(error) => match error.reason() {
-                Some(reason) => refused(error.to_string()).because(reason.name()),
-                None => refused(error.to_string()),
-            },
+            Some(error) => {
+                let refused = refused(format!("the proxy cannot ask the broker: {error}"));
+                match error.reason() {
+                    Some(reason) => refused.because(reason.name()),
+                    None => refused,
+                }
+            }
             None => refused("the broker does not know all of its clusters yet".to_owned()),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    path::Path,
     process::{Command, Stdio},
 };
 
@@ -18,14 +19,14 @@ struct Apart(Killed);
 
 impl Apart {
     fn start(setting: &Setting) -> Self {
+        Self::of(setting, &setting.broker.socket())
+    }
+
+    /// A client of the broker at `socket`.
+    fn of(setting: &Setting, socket: &Path) -> Self {
         let log = fs::File::create(setting.directory.path().join("log")).unwrap();
         let mut command = Command::new(PROGRAM);
-        command
-            .arg("proxy")
-            .arg("--config")
-            .arg(setting.config())
-            .arg("--socket")
-            .arg(setting.broker.socket());
+        command.arg("proxy").arg("--config").arg(setting.config()).arg("--socket").arg(socket);
         Self(Killed(command.env_clear().stdin(Stdio::null()).stderr(log).spawn().unwrap()))
     }
 
@@ -80,4 +81,28 @@ fn streams_of_a_separate_proxy_end_with_their_credential_and_with_the_right_of_t
     let (_plugin, setting) = Setting::with_plugin(&[]);
     let _proxy = Apart::start(&setting);
     end_with_the_credential_and_with_the_right(&setting);
+}
+
+#[test]
+fn a_proxy_whose_broker_does_not_answer_says_so_and_when_it_answers() {
+    let setting = Setting::with(&[]);
+    let socket = setting.directory.path().join("later.sock");
+    let _proxy = Apart::of(&setting, &socket);
+    let says = |what: &str| until(|| log(&setting).contains(what).then_some(()));
+    says("the proxy cannot ask the broker");
+    std::os::unix::fs::symlink(setting.broker.socket(), &socket).unwrap();
+    says("the broker answers the proxy again");
+}
+
+#[test]
+fn a_second_proxy_does_not_start() {
+    let setting = Setting::with(&[]);
+    let _first = Apart::start(&setting);
+    Setting::url(|| log(&setting));
+    let mut second = Command::new(PROGRAM);
+    second.arg("proxy").arg("--config").arg(setting.config()).arg("--socket").arg(setting.broker.socket());
+    let output = second.env_clear().output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && stderr.contains("a proxy is already running on "), "{stderr}");
+    assert!(!stderr.contains("credbroker stop"), "{stderr}");
 }

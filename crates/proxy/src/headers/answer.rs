@@ -24,6 +24,13 @@ pub fn for_client(
     {
         return Err(bad_gateway("the answer of the API server has two lengths"));
     }
+    if headers
+        .get_all(header::TRANSFER_ENCODING)
+        .iter()
+        .any(|it| !it.as_bytes().eq_ignore_ascii_case(b"chunked"))
+    {
+        return Err(bad_gateway("`Transfer-Encoding` of the API server is not `chunked`"));
+    }
     let protocol = if status == StatusCode::SWITCHING_PROTOCOLS {
         let agreed = upgrade(headers).ok().flatten().filter(|agreed| asked == Some(*agreed));
         let message = "the API server changes to a protocol that the client did not ask for";

@@ -68,6 +68,10 @@ pub fn check(version: Version, headers: &HeaderMap) -> Result<(), Refused> {
             return Err(Refused::bad_request("`Transfer-Encoding` must be `chunked`"));
         }
     }
+    let length = headers.get(header::CONTENT_LENGTH).map(HeaderValue::as_bytes);
+    if length.is_some_and(|length| length.is_empty() || !length.iter().all(u8::is_ascii_digit)) {
+        return Err(Refused::bad_request("`Content-Length` is not a number"));
+    }
     let has_body = headers.contains_key(header::TRANSFER_ENCODING)
         || headers.get(header::CONTENT_LENGTH).is_some_and(|length| length != "0");
     if upgrade(headers)?.is_some() && has_body {

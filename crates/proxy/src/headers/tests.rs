@@ -39,6 +39,8 @@ fn ambiguous_requests_are_refused() {
         (Version::HTTP_11, &[host, ("content-length", "1"), ("content-length", "1")], 400),
         (Version::HTTP_11, &[host, ("transfer-encoding", "chunked"), ("content-length", "1")], 400),
         (Version::HTTP_11, &[host, ("transfer-encoding", "gzip, chunked")], 400),
+        (Version::HTTP_2, &[host, ("content-length", "")], 400),
+        (Version::HTTP_2, &[host, ("content-length", "+1")], 400),
         (Version::HTTP_11, &[host, ("transfer-encoding", "identity")], 400),
         (Version::HTTP_11, &[host, ("transfer-encoding", "chunked"), ("transfer-encoding", "chunked")], 400),
         (Version::HTTP_11, &[host, ("authorization", "Bearer a"), ("authorization", "Bearer b")], 400),
@@ -289,6 +291,7 @@ fn an_answer_with_two_ends_is_not_passed_on() {
         answered(200, "https://10.0.0.1", &[("content-length", "2"), ("content-length", "3")]),
         Err(502)
     );
+    assert_eq!(answered(200, "https://10.0.0.1", &[("transfer-encoding", "gzip, chunked")]), Err(502));
     assert_eq!(answered(200, "https://10.0.0.1", &[chunked]), Ok(vec![]));
 }
 

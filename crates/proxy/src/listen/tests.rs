@@ -444,6 +444,7 @@ async fn bytes_without_tls_and_oversized_heads_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
+#[expect(clippy::disallowed_methods, reason = "the paused clock")]
 async fn a_head_that_takes_too_long_ends_the_connection_and_waiting_for_the_next_does_not() {
     let test = Test::start();
     let request = format!("GET {TARGET}/api HTTP/1.1\r\nhost: localhost\r\n\r\n");

@@ -3,10 +3,13 @@ use std::convert::Infallible;
 use credbroker_kube::RequestBody as _;
 use futures_util::FutureExt as _;
 use http_body_util::StreamBody;
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::timeout};
 use tokio_stream::wrappers::UnboundedReceiverStream;
+use tokio_util::task::TaskTracker;
 
 use super::*;
+
+const LONG: std::time::Duration = std::time::Duration::from_secs(10);
 
 type Client = mpsc::UnboundedSender<Result<Frame<Bytes>, Infallible>>;
 
@@ -100,4 +103,28 @@ fn what_is_kept_is_a_copy_of_the_buffer_that_it_came_in() {
     assert_eq!(next(&mut body), Some(Ok(1)));
     assert_eq!(Arc::strong_count(&buffer), 1);
     assert_eq!(next(&mut body.again().unwrap()), Some(Ok(1)));
+}
+
+#[tokio::test]
+async fn a_handle_that_waits_for_the_client_ends_when_another_one_begins_and_with_the_request() {
+    let budget = Budget::default();
+    let (client, mut first) = body(None, &budget);
+    let (mut second, progress) = (first.again().unwrap(), first.progress());
+    let tasks = TaskTracker::new();
+    let waits = |mut body: RequestBody| {
+        tasks.spawn(
+            async move { timeout(LONG, body.frame()).await.is_ok_and(|frame| frame.unwrap().is_err()) },
+        )
+    };
+    send(&client, 10);
+    assert_eq!(next(&mut first), Some(Ok(10)));
+    let first = waits(first);
+    tokio::task::yield_now().await;
+    assert_eq!(next(&mut second), Some(Ok(10)));
+    assert!(first.await.unwrap(), "the first one does not wait on");
+    let second = waits(second);
+    tokio::task::yield_now().await;
+    progress.end();
+    assert!(second.await.unwrap(), "nor does the second one after the request");
+    assert!(!client.is_closed() && !progress.is_over());
 }

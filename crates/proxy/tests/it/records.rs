@@ -50,6 +50,8 @@ async fn a_refused_request_has_a_record_with_the_reason() {
     setting.get("/version").await;
     let record = setting.records.until(1).await.remove(0);
     assert_eq!((record.status, record.reason), (Some(403), Some("Forbidden")));
+    assert_eq!(record.asked.unwrap().to_string(), "/clusters/fleet/paris");
+    assert_eq!((record.target, &*record.attributes.unwrap().path), (None, "/version"));
 }
 
 #[derive(Clone, Debug, Default)]

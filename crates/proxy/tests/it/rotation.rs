@@ -153,6 +153,16 @@ async fn a_401_that_stays_is_passed_on_as_it_is() {
 }
 
 #[tokio::test]
+async fn a_401_behind_the_api_server_is_not_reported_and_the_request_not_sent_again() {
+    let setting = revoked().await;
+    for path in ["/api/v1/namespaces/a/services/x/proxy/m", "/api/v1/nodes/n/proxy/metrics"] {
+        assert_eq!(setting.get(path).await.status(), StatusCode::UNAUTHORIZED);
+    }
+    assert_eq!(setting.api.requests().len(), 2);
+    assert!(setting.broker.reports().is_empty());
+}
+
+#[tokio::test]
 async fn a_watch_that_is_rejected_begins_with_the_next_credential() {
     let setting = revoked().await;
     let answer = setting.begin(get(WATCH)).await;

@@ -1,22 +1,30 @@
 //! API servers that treat their connections badly.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
+use bytes::Bytes;
 use credbroker_proto::v1;
-use http::StatusCode;
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpStream, UnixStream},
+    time::timeout,
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use crate::{
     broker::issued,
-    setting::{Setting, get, post, status},
+    setting::{SOON, Setting, get, post, status},
     upgrades::exec,
 };
 
@@ -170,4 +178,63 @@ async fn an_answer_that_could_be_two_is_one_or_none() {
             assert!(!String::from_utf8_lossy(answer.body()).contains("evil"), "{answer:?}");
         }
     }
+}
+
+#[tokio::test]
+async fn what_a_client_sends_after_the_answer_has_ended_goes_nowhere() {
+    let setting = Setting::with_token();
+    let (ended, mut has_ended) = tokio::sync::mpsc::unbounded_channel();
+    let serve = move |mut stream: Stream| {
+        let ended = ended.clone();
+        async move {
+            assert!(read_head(&mut stream).await);
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").await.unwrap();
+            drop(stream.read_to_end(&mut Vec::new()).await);
+            ended.send(()).unwrap();
+        }
+    };
+    setting.moves_to(serving(serve).await);
+    let mut client = setting.stream();
+    let target = "/clusters/fleet/paris/api/v1/namespaces/a/configmaps";
+    let head = format!(
+        "POST {target} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{{ \r\n"
+    );
+    client.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"{}") {
+        assert_ne!(client.read_buf(&mut answer).await.unwrap(), 0);
+    }
+    // The client neither ends the body nor goes away.
+    timeout(SOON, has_ended.recv()).await.unwrap().unwrap();
+    drop(client);
+}
+
+#[tokio::test]
+async fn trailers_of_an_answer_are_not_passed_on() {
+    let setting = Setting::with_token();
+    let serve = |mut stream: Stream| async move {
+        assert!(read_head(&mut stream).await);
+        let answer = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: set-cookie\r\n\r\n2\r\n{}\r\n0\r\nset-cookie: a=b\r\n\r\n";
+        stream.write_all(answer).await.unwrap();
+    };
+    setting.moves_to(serving(serve).await);
+    // HTTP/2 would send them.
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let (proxy, caller) = (Arc::clone(&setting.proxy), Arc::clone(&setting.caller));
+    let service = service_fn(move |request| {
+        let (proxy, caller) = (Arc::clone(&proxy), Arc::clone(&caller));
+        async move { Ok::<_, Infallible>(proxy.answer(&caller, request).await) }
+    });
+    let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+    tokio::spawn(server.serve_connection(TokioIo::new(theirs), service));
+    let connected = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(ours)).await;
+    let (mut client, connection) = connected.unwrap();
+    tokio::spawn(connection);
+    let request =
+        Request::get("http://localhost/clusters/fleet/paris/version").body(Full::<Bytes>::default());
+    let answer = client.send_request(request.unwrap()).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::OK);
+    let body = timeout(SOON, answer.into_body().collect()).await.unwrap().unwrap();
+    assert_eq!(body.trailers(), None);
+    assert_eq!(body.to_bytes(), "{}");
 }
