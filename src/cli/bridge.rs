@@ -38,7 +38,7 @@ const EX_NOPERM: u8 = 77;
 ///
 /// Copies the bytes of connections to a loopback port to the socket, and prints a kubeconfig without a user. Run it in the network
 /// namespace of a sandbox. Every program in that namespace can use the port with the rights of the bridge, so it refuses to run
-/// in the network namespace of the proxy.
+/// in the network namespace of the proxy. The proxy has a socket if `proxy.listen` is in its configuration.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -92,6 +92,12 @@ pub(super) fn run(args: &BridgeArgs, console: &mut Console<'_>) -> anyhow::Resul
             "credbroker: this is the network of the proxy, or it is not known whether it is: every program and every user of it could send requests as this one; run the bridge in a separate network namespace, or allow it with --host-network"
         )?;
         return Ok(EX_NOPERM);
+    }
+    if list.targets.is_empty() {
+        let uid = rustix::process::geteuid().as_raw();
+        anyhow::bail!(
+            "the proxy has no target for uid {uid}: no access rule gives it the verb `proxy`, or no broker answers the proxy; see `credbroker status`"
+        );
     }
     let cannot = || format!("cannot listen on {}", args.listen);
     let listener = TcpListener::bind(args.listen).with_context(cannot)?;

@@ -37,7 +37,9 @@ impl Checks<'_> {
         let list = quoted(&format!("{list}{separator}{ADDRESS}"));
         let remedy =
             format!("run `export NO_PROXY={list}`, and install another version instead of 34.1 and 35.0");
-        let what = format!("Python's client and fabric8 send their requests to that HTTP proxy; {VERSIONS}");
+        let what = format!(
+            "Python's client, kube-rs and fabric8 send their requests to that HTTP proxy; {VERSIONS}"
+        );
         self.findings.add(CHECK, WARNING, text(&what), remedy);
     }
 }

@@ -148,7 +148,9 @@ pub(in crate::cli) fn alone(args: &OneArgs, console: &mut Console<'_>) -> anyhow
     let shown = shown(context);
     let Some(route) = routes.found.iter().find(|route| route.name == *context) else {
         let skipped = routes.skipped.iter().find(|(name, _)| name == context);
-        let why = skipped.map_or("neither your kubeconfigs nor the fleet have it", |(_, why)| why);
+        let absent =
+            || own.only_ours().unwrap_or_else(|| "neither your kubeconfigs nor the fleet have it".into());
+        let why = skipped.map_or_else(absent, |(_, why)| why.clone());
         anyhow::bail!("context `{shown}` does not go through the proxy: {why}");
     };
     let mut document = kubeconfig(std::slice::from_ref(route), &place, &shim, "v1");

@@ -24,8 +24,10 @@ pub(super) struct Place {
 impl Place {
     /// By the configuration `file`, or the one that the broker would use.
     pub(super) fn find(file: Option<&Path>, environment: &Environment) -> anyhow::Result<Self> {
-        let is_there = config::place(file, environment).is_some_and(|(_, exists)| exists);
-        let section = if is_there { config::load(file, environment)?.config.proxy } else { None };
+        let is_named = file.is_some() || environment.set("CREDBROKER_CONFIG").is_some();
+        let is_there = || config::place(file, environment).is_some_and(|(_, exists)| exists);
+        let section =
+            if is_named || is_there() { config::load(file, environment)?.config.proxy } else { None };
         let section = section.unwrap_or_default();
         let tls = section.tls.context(
             "the proxy has no loopback port, because `proxy.tls` is not in the configuration; add `tls: {}` to `proxy`",
@@ -47,7 +49,7 @@ impl Place {
         let absent = || {
             let file = self.authority.display();
             format!(
-                "No proxy has run since the last boot, because there is no {file}. Start it: `credbroker proxy`."
+                "No proxy has run since the last boot, because there is no {file}. Start it: `credbroker proxy`, or `credbroker serve --proxy` if no broker runs."
             )
         };
         (!is_there).then(absent)
@@ -96,6 +98,15 @@ mod tests {
     }
 
     #[test]
+    fn a_configuration_that_is_named_and_absent_is_an_error() {
+        let absent = Path::new("/nowhere/config.yaml");
+        let of_variable = [("CREDBROKER_CONFIG", "/nowhere/config.yaml")].into_iter().collect();
+        assert!(Place::find(Some(absent), &Environment::default()).is_err());
+        assert!(Place::find(None, &of_variable).is_err());
+        assert!(Place::find(None, &Environment::default()).is_ok());
+    }
+
+    #[test]
     fn without_a_section_it_is_at_the_usual_place() {
         let runtime = private_directory();
         let own = runtime.path().join("credbroker-proxy");
@@ -114,7 +125,7 @@ mod tests {
     fn a_proxy_that_has_not_run_is_said_so() {
         let directory = private_directory();
         let place = Place::at(([127, 0, 0, 1], 9465).into(), directory.path());
-        assert!(place.advice().unwrap().contains("Start it: `credbroker proxy`"));
+        assert!(place.advice().unwrap().contains("Start it: `credbroker proxy`,"));
         std::fs::write(&place.authority, "").unwrap();
         assert_eq!(place.advice(), None);
     }

@@ -213,7 +213,7 @@ fn each_context_keeps_its_name_and_namespace_and_each_cluster_is_one() {
     ");
     insta::assert_snapshot!(ran.err, @r"
     credbroker: 3 contexts go through the proxy at https://127.0.0.1:9465
-    credbroker: No proxy has run since the last boot, because there is no ~/run/ca.crt. Start it: `credbroker proxy`.
+    credbroker: No proxy has run since the last boot, because there is no ~/run/ca.crt. Start it: `credbroker proxy`, or `credbroker serve --proxy` if no broker runs.
     ");
 }
 
@@ -228,7 +228,7 @@ fn a_file_is_written_for_its_owner_and_again_but_not_over_a_foreign_one_or_an_in
     insta::assert_snapshot!(ran.out, @r"
     ~/proxy: 2 contexts go through the proxy at https://127.0.0.1:9465
     Use it with `kubectl --kubeconfig ~/proxy --context prod …`.
-    No proxy has run since the last boot, because there is no ~/run/ca.crt. Start it: `credbroker proxy`.
+    No proxy has run since the last boot, because there is no ~/run/ca.crt. Start it: `credbroker proxy`, or `credbroker serve --proxy` if no broker runs.
     ");
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
     assert_eq!(fs::metadata(&at).unwrap().permissions().mode() & 0o777, 0o600);
@@ -294,7 +294,7 @@ fn what_the_broker_does_not_know_or_cannot_use_is_named_and_skipped() {
     credbroker: skipped fleet/rome: a context has the same name
     credbroker: the broker does not read the kubeconfigs of 2 contexts; name them in `kubeconfigs` of its configuration, or with --kubeconfig the one that it reads
     credbroker: 1 context goes through the proxy at https://127.0.0.1:9465
-    credbroker: No proxy has run since the last boot, because there is no ~/run/ca.crt. Start it: `credbroker proxy`.
+    credbroker: No proxy has run since the last boot, because there is no ~/run/ca.crt. Start it: `credbroker proxy`, or `credbroker serve --proxy` if no broker runs.
     ");
 }
 
@@ -336,6 +336,22 @@ fn other_files_of_the_configuration_add_contexts_unless_one_kubeconfig_is_named(
     let ran = person.runs(&named, "own").unwrap();
     assert_eq!((ran.code, ran.out.as_str()), (1, ""));
     assert!(ran.err.contains("no context of ~/mine is known to the broker, and no cluster"), "{ran:?}");
+}
+
+#[test]
+fn a_shell_that_uses_the_kubeconfig_of_the_proxy_learns_how_to_write_it_again() {
+    let person = Person::new();
+    let broker = person.broker("own", no_fleet());
+    let written = person.runs(&person.args(&broker), "own").unwrap();
+    person.write("ours", &written.out);
+    let broker = person.broker("own", no_fleet());
+    let named = ProxyArgs { kubeconfig: Some(person.path("ours")), ..person.args(&broker) };
+    let ran = person.runs(&named, "ours").unwrap();
+    assert_eq!((ran.code, ran.out.as_str()), (1, ""));
+    assert!(
+        ran.err.contains("~/ours leads to the proxy already; run the command with `env -u KUBECONFIG`"),
+        "{ran:?}"
+    );
 }
 
 #[test]
