@@ -89,14 +89,14 @@ fn requests_and_refusals_are_in_the_audit_file_and_in_the_metrics() {
         let series = format!("credbroker_proxy_requests_total{{verb=\"{verb}\",code=\"{code}\"}}");
         setting.metric("metrics.sock", &series)
     };
-    let counts = [count(200, "list"), count(401, "other"), count(421, "other"), count(403, "other")];
+    let counts = [count(200, "list"), count(401, "other"), count(421, "other"), count(403, "list")];
     assert_eq!(counts, [const { Some("1") }; 4].map(|one| one.map(str::to_owned)));
 
     // What one user makes is bounded.
     for _ in 0..200 {
         setting.at_socket(&AS_OTHER, &format!("{target}{PODS}"));
     }
-    until(|| (count(403, "other")? == "201").then_some(()));
+    until(|| (count(403, "list")? == "201").then_some(()));
     let refused = setting.records("audit").len() - 3;
     assert!(refused < 201, "{refused} records of 201 refusals");
 }
