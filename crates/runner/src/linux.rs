@@ -212,7 +212,8 @@ fn process(pid: Pid) -> Option<Process> {
 /// One line of `/proc/PID/stat`: the name in parentheses can contain anything, also parentheses.
 fn parsed(stat: &[u8]) -> Option<Process> {
     let end = stat.iter().rposition(|byte| *byte == b')')?;
-    let id = |field: &str| Some(Pid::from_raw(field.parse().ok()?));
+    // A process that is being released has the session -1.
+    let id = |field: &str| Some(Pid::from_raw(field.parse::<i32>().ok()?.max(0)));
     let pid = std::str::from_utf8(stat.split(|byte| *byte == b' ').next()?).ok()?;
     let rest = std::str::from_utf8(stat.get(end + 1..)?).ok()?;
     let mut fields = rest.split_ascii_whitespace();

@@ -27,6 +27,8 @@ fn a_name_can_contain_anything() {
     assert_eq!(parsed(&stat), Some(expected));
     let of_the_kernel = parsed(format!("2 (kthreadd) S 0 0 0 {rest}").as_bytes()).unwrap();
     assert_eq!((of_the_kernel.parent, of_the_kernel.session), (None, None));
+    let released = parsed(format!("2 (sh) X 0 -1 -1 {rest}").as_bytes()).unwrap();
+    assert_eq!(released.session, None);
     for broken in [&b""[..], b"12", b"12 (a", b"12 (a) S", b"x (a) S 1 1 1", b"2 (kthreadd) S 0 0 0 0"] {
         assert_eq!(parsed(broken), None);
     }
