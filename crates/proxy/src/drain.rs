@@ -1,12 +1,10 @@
 //! Ends connections and streams without a loss for their clients.
 
-use std::{error::Error, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use credbroker_client::{Clusters, Error as BrokerError};
 use futures_util::{Stream, StreamExt as _};
 use tokio::{sync::watch, time::timeout};
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
 
 use crate::{
     exchange::Exchanges,
@@ -18,8 +16,6 @@ use crate::{
 const REVOKED: Duration = Duration::from_millis(500);
 /// How long it takes until a stream that was cut is gone.
 const CUT: Duration = Duration::from_secs(1);
-/// A broker that starts, or starts again, answers within this time.
-const SILENCE: Duration = Duration::from_secs(5);
 
 /// Ends everything: watches as soon as they are between two events, and the rest after `limit`.
 ///
@@ -69,33 +65,6 @@ pub(crate) async fn follow_targets(
             _ = sweep.tick() => targets.sweep(|known| exchanges.is_used(known)),
             () = stop.cancelled() => return,
         }
-    }
-}
-
-/// Logs when the broker does not answer, and when it answers again.
-pub(crate) async fn follow_broker(targets: Arc<Targets>, stop: CancellationToken) {
-    let mut broker = targets.changes();
-    let following = async {
-        loop {
-            until(&mut broker, |failure| failure.is_some()).await;
-            if timeout(SILENCE, until(&mut broker, |failure| failure.is_none())).await.is_ok() {
-                continue;
-            }
-            let Some(error) = broker.failure() else { continue };
-            warn!(
-                error = &error as &dyn Error,
-                "the proxy cannot ask the broker, and goes on with what it knows"
-            );
-            until(&mut broker, |failure| failure.is_none()).await;
-            info!("the broker answers the proxy again");
-        }
-    };
-    stop.run_until_cancelled(following).await;
-}
-
-async fn until(broker: &mut Clusters, is_so: impl Fn(Option<BrokerError>) -> bool) {
-    while !is_so(broker.failure()) {
-        broker.changed().await;
     }
 }
 

@@ -102,7 +102,8 @@ impl Proxy {
         let exchanges = Arc::new(Exchanges::new(limits, tasks.clone()));
         tasks.spawn(drain::follow_rights(Arc::clone(&exchanges), Arc::clone(&rights), stop.clone()));
         tasks.spawn(drain::follow_targets(Arc::clone(&exchanges), Arc::clone(&targets), stop.clone()));
-        tasks.spawn(drain::follow_broker(Arc::clone(&targets), stop.clone()));
+        let (known, stopped) = (Arc::clone(&targets), stop.clone());
+        tasks.spawn(async move { stopped.run_until_cancelled(known.log_the_broker()).await });
         let budget = Budget::default();
         Arc::new(Self { targets, exchanges, rights, records, clock, budget, times, tasks, stop })
     }

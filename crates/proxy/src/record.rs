@@ -205,7 +205,7 @@ impl Pending {
 
     /// It was read.
     pub(crate) fn asks_for(&mut self, address: &Address) {
-        self.record.asked = Some(Arc::new(address.target.clone()));
+        self.record.asked = Some(Arc::clone(&address.target));
         // Selectors are values of the query.
         let (field_selector, label_selector) = (String::new(), String::new());
         let attributes = address.attributes().clone();

@@ -89,7 +89,7 @@ impl RequestBody {
             limit,
             is_too_large: false,
             has_failed: false,
-            stage: Stage::Open,
+            stage: if is_empty { Stage::Complete } else { Stage::Open },
         };
         Self { shared: Arc::new(Shared(Mutex::new(state))), turn: None, next: 0, hint, is_empty }
     }
@@ -144,7 +144,7 @@ impl Progress {
     }
 
     /// Whether the client has sent all of it.
-    pub(crate) fn is_over(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.0.state().stage == Stage::Complete
     }
 
@@ -261,6 +261,10 @@ impl Body for RequestBody {
             }
             state.keep(&piece);
             self.next += piece.len();
+            // hyper does not ask for the end of a body whose length is known.
+            if state.incoming.is_end_stream() {
+                state.stage = Stage::Complete;
+            }
             return Poll::Ready(Some(Ok(Frame::data(piece))));
         }
     }

@@ -42,7 +42,7 @@ impl UsedTarget {
                 return answer;
             }
             // The API server waits for a client that is slow.
-            if !progress.is_over() && progress.received() > received {
+            if !progress.is_complete() && progress.received() > received {
                 received = progress.received();
                 continue;
             }

@@ -16,12 +16,16 @@ use std::{
 use credbroker_client::{Broker, ClusterProfileRef, Clusters, CredentialRef, CredentialSource, tls::Drain};
 use credbroker_kube::{EndpointRouter, Upstream};
 use http::StatusCode;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
 
 use crate::{path::TargetName, request_body::RequestBody, status::Refused, usage::Traffic};
 
 /// How long a request waits for what the broker knows.
 const KNOWLEDGE: Duration = Duration::from_secs(10);
+/// A broker that starts, or starts again, answers within this time.
+const SILENCE: Duration = Duration::from_secs(5);
 /// Between two looks at which targets are idle.
 pub(crate) const SWEEP: Duration = Duration::from_secs(60);
 /// After so many looks without a use, a target is dropped.
@@ -178,7 +182,7 @@ impl Targets {
                 clusters.changed().await;
             }
         };
-        match tokio::time::timeout(KNOWLEDGE, found).await {
+        match timeout(KNOWLEDGE, found).await {
             Ok(found) => found,
             Err(_elapsed) => Err(self.unknown()),
         }
@@ -238,6 +242,24 @@ impl Targets {
     /// Waits until a target may have been removed.
     pub(crate) fn changes(&self) -> Clusters {
         self.clusters.clone()
+    }
+
+    /// Logs when the broker does not answer, and when it answers again. Never ends.
+    pub(crate) async fn log_the_broker(&self) {
+        let mut broker = self.changes();
+        loop {
+            failure(&mut broker, true).await;
+            if timeout(SILENCE, failure(&mut broker, false)).await.is_ok() {
+                continue;
+            }
+            let Some(error) = broker.failure() else { continue };
+            warn!(
+                error = &error as &dyn std::error::Error,
+                "the proxy cannot ask the broker, and goes on with what it knows"
+            );
+            failure(&mut broker, false).await;
+            info!("the broker answers the proxy again");
+        }
     }
 
     /// Why it is not known whether there is such a target: nothing about the target itself.
@@ -307,6 +329,13 @@ impl Targets {
 
     fn used(&self) -> MutexGuard<'_, HashMap<KnownTarget, Arc<UsedTarget>>> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Waits until there is a failure, or none.
+async fn failure(broker: &mut Clusters, is_there: bool) {
+    while broker.failure().is_some() != is_there {
+        broker.changed().await;
     }
 }
 

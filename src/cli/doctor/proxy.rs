@@ -25,7 +25,7 @@ impl Checks<'_> {
         const CHECK: &str = "HTTP proxy";
         let set: Vec<_> = PROXIES.into_iter().filter(|name| self.environment.set(name).is_some()).collect();
         let Some(name) = set.first() else { return };
-        let text = |what: &str| format!("{name} is set, and the kubeconfig leads to {ADDRESS}: {what}");
+        let text = |what: &str| format!("{name} is set, and the kubeconfig uses {ADDRESS}: {what}");
         let list = exceptions(self.environment).unwrap_or_default();
         if has_loopback(list) {
             let all = set.join(" -u ");

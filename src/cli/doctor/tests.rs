@@ -64,15 +64,15 @@ fn an_http_proxy_matters_only_if_no_list_has_the_loopback_address() {
     };
     assert_eq!(found(&[("NO_PROXY", "x"), ("HTTPS_PROXY", "")]), "");
     insta::assert_snapshot!(found(&[("https_proxy", "http://c4n4ry@corp:3128")]), @r"
-    warning  HTTP proxy     https_proxy is set, and the kubeconfig leads to 127.0.0.1: Python's client, kube-rs and fabric8 send their requests to that HTTP proxy; versions 34.1 and 35.0 of Python's client `kubernetes` ignore NO_PROXY
+    warning  HTTP proxy     https_proxy is set, and the kubeconfig uses 127.0.0.1: Python's client, kube-rs and fabric8 send their requests to that HTTP proxy; versions 34.1 and 35.0 of Python's client `kubernetes` ignore NO_PROXY
                             -> run `export NO_PROXY=127.0.0.1`, and install another version instead of 34.1 and 35.0
     ");
     insta::assert_snapshot!(found(&[("HTTPS_PROXY", "http://corp"), ("NO_PROXY", ".corp,10.0.0.0/8")]), @r"
-    warning  HTTP proxy     HTTPS_PROXY is set, and the kubeconfig leads to 127.0.0.1: Python's client, kube-rs and fabric8 send their requests to that HTTP proxy; versions 34.1 and 35.0 of Python's client `kubernetes` ignore NO_PROXY
+    warning  HTTP proxy     HTTPS_PROXY is set, and the kubeconfig uses 127.0.0.1: Python's client, kube-rs and fabric8 send their requests to that HTTP proxy; versions 34.1 and 35.0 of Python's client `kubernetes` ignore NO_PROXY
                             -> run `export NO_PROXY=.corp,10.0.0.0/8,127.0.0.1`, and install another version instead of 34.1 and 35.0
     ");
     insta::assert_snapshot!(found(&[("HTTP_PROXY", "a"), ("HTTPS_PROXY", "b"), ("no_proxy", "127.0.0.0/8")]), @r"
-    note     HTTP proxy     HTTPS_PROXY is set, and the kubeconfig leads to 127.0.0.1: versions 34.1 and 35.0 of Python's client `kubernetes` ignore NO_PROXY
+    note     HTTP proxy     HTTPS_PROXY is set, and the kubeconfig uses 127.0.0.1: versions 34.1 and 35.0 of Python's client `kubernetes` ignore NO_PROXY
                             -> if you have one of these, install another version, or run it with `env -u HTTPS_PROXY -u HTTP_PROXY`
     ");
 }

@@ -149,13 +149,20 @@ fn a_sandbox_without_a_network_reaches_the_proxy_by_a_bridge_alone() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "200", "{stderr} {}", setting.broker.log());
     assert!(stderr.contains("curl: (7)"), "the port is not in that network: {stderr}");
 
-    let bridge = |more: &[&str]| {
+    let bridge_as = |user: &[&'static str], more: &[&'static str]| {
         let fixed = [PROGRAM, "bridge", "--listen", "127.0.0.1:0", "--socket", text(&socket)];
-        let words = [&AS_USER[..], &fixed, more].concat();
+        let words = [user, &fixed, more].concat();
         let mut command = Command::new(words[0]);
         command.args(&words[1..]);
         command
     };
+    let useless = bridge_as(&AS_OTHER, &["--host-network"]).output().unwrap();
+    let stderr = String::from_utf8_lossy(&useless.stderr);
+    assert!(
+        stderr.contains("the proxy has no target for uid 61002") && useless.stdout.is_empty(),
+        "{stderr}"
+    );
+    let bridge = |more: &[&'static str]| bridge_as(&AS_USER, more);
     let refused = bridge(&[]).output().unwrap();
     let stderr = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(77), "{stderr}");

@@ -10,6 +10,8 @@ mod query;
 mod segment;
 mod target;
 
+use std::sync::Arc;
+
 use credbroker_request_info::RequestInfo;
 use http::{Method, StatusCode, Uri, Version, uri::PathAndQuery};
 
@@ -28,7 +30,7 @@ const METHODS: [Method; 6] =
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Address {
     /// From the first segments.
-    pub target: TargetName,
+    pub target: Arc<TargetName>,
     /// What the API server gets, percent-encoded. It begins with a slash.
     pub path: String,
     /// What the API server gets: the bytes that the client sent. Never empty.
@@ -64,7 +66,7 @@ impl Address {
             query::check(query.unwrap_or_default())?;
         }
         let attributes = actions::read(method, &path, query.unwrap_or_default())?;
-        Ok(Self { target, path, query: query.map(str::to_owned), attributes })
+        Ok(Self { target: Arc::new(target), path, query: query.map(str::to_owned), attributes })
     }
 
     /// What the request does, as the API server reads what is forwarded.

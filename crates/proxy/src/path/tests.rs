@@ -166,7 +166,7 @@ fn a_target_is_taken_off_the_path() {
         ("/contexts/kind-a-0123456789ab", &context, "/"),
     ];
     for (uri, target, expected) in cases {
-        assert_eq!(&read("GET", uri).unwrap().target, target, "{uri}");
+        assert_eq!(&*read("GET", uri).unwrap().target, target, "{uri}");
         assert_eq!(forwarded("GET", uri), expected, "{uri}");
     }
     assert_eq!(cluster.to_string(), TARGET);

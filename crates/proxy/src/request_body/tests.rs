@@ -126,5 +126,16 @@ async fn a_handle_that_waits_for_the_client_ends_when_another_one_begins_and_wit
     tokio::task::yield_now().await;
     progress.end();
     assert!(second.await.unwrap(), "nor does the second one after the request");
-    assert!(!client.is_closed() && !progress.is_over());
+    assert!(!client.is_closed() && !progress.is_complete());
+}
+
+#[test]
+fn a_body_of_a_known_length_is_complete_with_its_last_byte() {
+    let whole = http_body_util::Full::new(Bytes::from("ab")).map_err(|error| match error {});
+    let mut body = RequestBody::new(whole, None, &Budget::default());
+    assert!(!body.progress().is_complete());
+    assert_eq!(next(&mut body), Some(Ok(2)));
+    assert!(body.progress().is_complete());
+    let mut again = body.again().unwrap();
+    assert_eq!((next(&mut again), next(&mut again)), (Some(Ok(2)), None));
 }

@@ -6,10 +6,12 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use bytes::Bytes;
 use credbroker_proto::v1;
+use credbroker_proxy::{Options, Times};
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::service::service_fn;
@@ -237,4 +239,29 @@ async fn trailers_of_an_answer_are_not_passed_on() {
     let body = timeout(SOON, answer.into_body().collect()).await.unwrap().unwrap();
     assert_eq!(body.trailers(), None);
     assert_eq!(body.to_bytes(), "{}");
+}
+
+#[tokio::test]
+async fn the_time_for_an_answer_does_not_run_out_while_the_client_sends() {
+    let times = Times { answer: Duration::from_millis(300), ..Times::default() };
+    let setting =
+        Setting::with(Options { times, ..Options::default() }, |_| issued("1", None, Some("token-1")));
+    let serve = |mut stream: Stream| async move {
+        assert!(read_head(&mut stream).await);
+        stream.read_exact(&mut [0; 20]).await.unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").await.unwrap();
+    };
+    setting.moves_to(serving(serve).await);
+    let mut client = setting.stream();
+    let target = "/clusters/fleet/paris/api/v1/namespaces/a/configmaps";
+    let head = format!("POST {target} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 20\r\n\r\n");
+    client.write_all(head.as_bytes()).await.unwrap();
+    // Longer than the proxy waits for an answer: the time is what is tested.
+    for _ in 0..20 {
+        tokio::time::sleep(times.answer / 6).await;
+        client.write_all(b" ").await.unwrap();
+    }
+    let mut answer = vec![0; 15];
+    client.read_exact(&mut answer).await.unwrap();
+    assert_eq!(answer, b"HTTP/1.1 200 OK");
 }

@@ -44,8 +44,6 @@ pub(super) struct Own {
     has_all: bool,
     /// The files that were named, whether they are there or not.
     paths: Vec<PathBuf>,
-    /// The files of the user are kubeconfigs of the proxy, whose contexts lead to it already.
-    has_only_ours: bool,
     /// The files that must not be overwritten.
     pub(super) inputs: Vec<PathBuf>,
 }
@@ -61,29 +59,29 @@ impl Own {
         let (paths, mode) = Kubeconfig::chosen(named, environment);
         let read = |paths: &[PathBuf], mode| {
             let mut kubeconfig = config::read_kubeconfig(paths, mode)?;
-            let all = kubeconfig.files.len();
             kubeconfig.files.retain(|file| !is_ours(&file.root));
-            let has_only_ours = kubeconfig.files.is_empty() && all > 0;
-            Ok((kubeconfig, has_only_ours))
+            Ok(kubeconfig)
         };
-        let (kubeconfig, has_only_ours) = read(&paths, mode)?;
+        let kubeconfig = read(&paths, mode)?;
         let contexts = config::own_contexts(&kubeconfig, Mode::Ambient, environment);
         let of_config = BrokerConfig::find(config, environment).and_then(|config| config.named());
         // The user need not be able to read what the broker reads.
-        let of_config =
-            read(&of_config.unwrap_or_default(), Mode::Ambient).ok().map(|(of_config, _)| of_config);
+        let of_config = read(&of_config.unwrap_or_default(), Mode::Ambient).ok();
         let of_broker = of_config.as_ref().map(|of| config::own_contexts(of, Mode::Named, environment));
         let files = kubeconfig.files.iter().chain(of_config.iter().flat_map(|of| &of.files));
         let inputs = files.map(|file| file.path.clone()).collect();
         let of_broker = of_broker.unwrap_or_default();
-        Ok(Self { kubeconfig, contexts, of_broker, has_all: named.is_none(), paths, has_only_ours, inputs })
+        Ok(Self { kubeconfig, contexts, of_broker, has_all: named.is_none(), paths, inputs })
     }
 
-    /// Why a context is not there, if the user has named the wrong files.
+    /// Why no context is there, if all files of the user are kubeconfigs of the proxy.
     pub(super) fn only_ours(&self) -> Option<String> {
-        let list = joined(&self.paths, ":");
-        self.has_only_ours.then(|| {
-            format!("{list} leads to the proxy already; run the command with `env -u KUBECONFIG`, or name your kubeconfig with --kubeconfig")
+        let is_it = self.kubeconfig.files.is_empty() && self.paths.iter().any(|path| path.exists());
+        is_it.then(|| {
+            let list = joined(&self.paths, ":");
+            format!(
+                "the contexts of {list} use the proxy already; run the command with `env -u KUBECONFIG`, or name your kubeconfig with --kubeconfig"
+            )
         })
     }
 

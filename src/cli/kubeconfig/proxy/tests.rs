@@ -349,7 +349,9 @@ fn a_shell_that_uses_the_kubeconfig_of_the_proxy_learns_how_to_write_it_again() 
     let ran = person.runs(&named, "ours").unwrap();
     assert_eq!((ran.code, ran.out.as_str()), (1, ""));
     assert!(
-        ran.err.contains("~/ours leads to the proxy already; run the command with `env -u KUBECONFIG`"),
+        ran.err.contains(
+            "the contexts of ~/ours use the proxy already; run the command with `env -u KUBECONFIG`"
+        ),
         "{ran:?}"
     );
 }
