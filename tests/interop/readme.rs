@@ -284,6 +284,25 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("credbroker login azure", LOGINS),
     ("credbroker logout azure", LOGINS),
     ("pkill -HUP -f 'credbroker serve'", "tests/it/reload/process.rs sends the signal"),
+    ("credbroker serve --proxy &", PROXY),
+    ("credbroker kubeconfig proxy -o ~/.kube/proxy", PROXIED),
+    ("export KUBECONFIG=~/.kube/proxy", PROXIED),
+    ("kubectl get pods", CLIENTS),
+    ("credbroker shell prod", PROXIED),
+    ("credbroker shell prod -- kubectl get pods", PROXIED),
+    ("credbroker shell fleet/paris -- helm list", PROXIED),
+    ("PS1='${CREDBROKER_SHELL:+($CREDBROKER_SHELL) }'$PS1", "tests/it/proxied.rs reads the variable"),
+    (
+        "credbroker bridge --listen 127.0.0.1:0 --socket /run/credbroker-proxy/sandbox/proxy.sock > kubeconfig &",
+        PROXY,
+    ),
+    ("kubectl --kubeconfig kubeconfig get pods", CLIENTS),
+    ("credbroker-exec --proxy /clusters/NAMESPACE/NAME", PROXY),
+    (
+        "curl --unix-socket /run/credbroker-proxy/handles.sock http://localhost/status",
+        "`credbroker status` asks the same in tests/it/proxy",
+    ),
+    ("tests/interop/proxy-bench/run.sh --write", BENCH),
     ("BLESS=1 cargo test -p credbroker-proto", "the test command compares, without writing"),
     ("cargo install --locked --path . --features otlp", ".ci/full tests a build with this feature"),
     ("cargo bench -p credbroker-lab --bench fleet", BENCH),
@@ -359,6 +378,9 @@ fn the_commands_of_pages_print_what_the_pages_show() {
 const SYSTEMD: &str = "systemd/check.sh verifies the units and the activation";
 const SETUP: &str = "tests/it/setup.rs, with --yes";
 const STOP: &str = "tests/it/stop.rs";
+const PROXY: &str = "tests/it/proxy, with paths of the test";
+const PROXIED: &str = "tests/it/proxied.rs, with contexts of the test";
+const CLIENTS: &str = "`.ci/full clients`, through the proxy at the port and at the socket";
 const BENCH: &str = "clippy and the benches themselves, which are measurements";
 const LOGINS: &str = "tests/it/logins, at terminals of the test";
 const GENERATED: &str = "tests/interop/channels/setup.sh, in directories of the test";
