@@ -100,7 +100,7 @@ async fn a_kubeconfig_of_the_hub_that_breaks_is_not_quoted() {
         let broker = hub.broker("trace");
         hub_state(&broker, |hub| hub.synced).await;
         std::fs::write(hub.kubeconfig(), &broken).unwrap();
-        hub.server.cut_connections();
+        hub.server.cut_the_watch(Collection::ClusterProfiles).await;
         let state = hub_state(&broker, |hub| problem(hub).contains("kubeconfig")).await;
         assert!(!problem(&state).contains("c4n4ry"), "{}", problem(&state));
         std::fs::write(hub.kubeconfig(), &whole).unwrap();

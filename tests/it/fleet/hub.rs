@@ -322,7 +322,7 @@ async fn a_hub_is_not_read_through_a_kubeconfig_that_others_can_change() {
         std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
     };
     mode(0o666);
-    hub.server.cut_connections();
+    hub.server.cut_the_watch(Collection::ClusterProfiles).await;
     let remedy = format!("`chmod go-w {}`", file.display());
     caller.until(|clusters, hub| clusters.len() == 1 && problem(hub).contains(&remedy)).await;
     mode(0o600);
@@ -343,7 +343,7 @@ async fn a_hub_is_not_read_with_certificate_authorities_that_others_can_change()
         hub.serve(&["paris"], token_per_cluster_and_run(), &json!({})).await;
     caller.until_known(1).await;
     std::fs::set_permissions(&ca, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
-    hub.server.cut_connections();
+    hub.server.cut_the_watch(Collection::ClusterProfiles).await;
     let remedy = format!("`chmod go-w {}`", ca.display());
     caller.until(|clusters, hub| clusters.len() == 1 && problem(hub).contains(&remedy)).await;
 }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use credbroker_client::{Client, Socket};
-use credbroker_test_support::{Accepts, ApiServer, Broker, FakePlugin, Flood, Kubeconfig, private_directory};
+use credbroker_test_support::{
+    Accepts, ApiServer, Broker, Collection, FakePlugin, Flood, Kubeconfig, private_directory,
+};
 use futures_util::StreamExt as _;
 use serde_json::json;
 use tempfile::TempDir;
@@ -42,6 +44,8 @@ impl Flooded {
         let broker = Broker::builder(PROGRAM).config(&config.to_string()).start();
         let flooded = Self { server, broker, _plugin: plugin, _directory: directory };
         flooded.until(|hub, clusters| hub.is_empty() && clusters == 1).await;
+        // Without a watch that fails the broker would not list again.
+        flooded.server.until_watched(Collection::ClusterProfiles, 1).await;
         flooded
     }
 
@@ -98,6 +102,5 @@ async fn a_hub_that_is_well_again_is_read_again() {
     flooded.server.cut_connections();
     flooded.until(|problem, _| problem.contains("limit")).await;
     flooded.server.mend();
-    flooded.server.cut_connections();
     flooded.until(|problem, clusters| problem.is_empty() && clusters == 1).await;
 }

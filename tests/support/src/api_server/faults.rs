@@ -75,6 +75,13 @@ impl ApiServer {
         self.order(What::Cut);
     }
 
+    /// Waits until one watch of `collection` is running, and resets every open connection. A client that is still between
+    /// its list and its watch would only connect again to watch, and notice nothing.
+    pub async fn cut_the_watch(&self, collection: Collection) {
+        self.until_watched(collection, 1).await;
+        self.cut_connections();
+    }
+
     /// Stops listening and resets every open connection: from now on connects are refused.
     pub fn go_away(&self) {
         self.order(What::GoAway);
