@@ -151,19 +151,7 @@ async fn a_stream_that_its_client_does_not_read_ends_with_the_right_too() {
     let setting = Setting::with_token();
     setting.api.flood(credbroker_test_support::Flood::Line);
     let _unread = setting.watch().await;
-    let passed = || setting.proxy.usage(&setting.caller).unwrap()[0].bytes_down;
-    // Until all buffers are full.
-    let mut before = passed();
-    while timeout(Duration::from_millis(300), async {
-        while passed() == before {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await
-    .is_ok()
-    {
-        before = passed();
-    }
+    setting.until_buffers_are_full().await;
     setting.rights.deny("/clusters/fleet/paris");
     setting.api.until_open(None, 0).await;
 }

@@ -165,6 +165,20 @@ impl Setting {
         timeout(SOON, client.send_request(request)).await.expect("an answer").unwrap()
     }
 
+    /// Waits until nothing of an answer that is not read is passed on any longer.
+    pub(crate) async fn until_buffers_are_full(&self) {
+        let passed = || self.proxy.usage(&self.caller).unwrap()[0].bytes_down;
+        let mut before = 0;
+        let more = async |before| {
+            while passed() == before {
+                tokio::task::yield_now().await;
+            }
+        };
+        while timeout(Duration::from_millis(300), more(before)).await.is_ok() {
+            before = passed();
+        }
+    }
+
     pub(crate) async fn get(&self, path: &str) -> Response<Bytes> {
         self.send(get(path)).await
     }

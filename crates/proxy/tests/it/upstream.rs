@@ -13,8 +13,9 @@ use bytes::Bytes;
 use credbroker_proto::v1;
 use credbroker_proxy::{Options, Times};
 use http::{Request, StatusCode};
-use http_body_util::{BodyExt as _, Full};
-use hyper::service::service_fn;
+use http_body::{Body, Frame};
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use hyper::{client::conn::http2::SendRequest, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio::{
@@ -86,6 +87,25 @@ async fn forgetful(mut stream: Stream, requests: Arc<AtomicUsize>) {
             stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").await.unwrap();
         }
     }
+}
+
+/// A client of the proxy with HTTP/2.
+async fn http2<B>(setting: &Setting) -> SendRequest<B>
+where
+    B: Body<Data = Bytes, Error = Infallible> + Send + Unpin + 'static,
+{
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let (proxy, caller) = (Arc::clone(&setting.proxy), Arc::clone(&setting.caller));
+    let service = service_fn(move |request| {
+        let (proxy, caller) = (Arc::clone(&proxy), Arc::clone(&caller));
+        async move { Ok::<_, Infallible>(proxy.answer(&caller, request).await) }
+    });
+    let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+    tokio::spawn(server.serve_connection(TokioIo::new(theirs), service));
+    let connected = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(ours)).await;
+    let (client, connection) = connected.unwrap();
+    tokio::spawn(connection);
+    client
 }
 
 impl Setting {
@@ -212,6 +232,34 @@ async fn what_a_client_sends_after_the_answer_has_ended_goes_nowhere() {
 }
 
 #[tokio::test]
+async fn an_upload_whose_answer_is_not_read_ends_with_the_right_too() {
+    let setting = Setting::with_token();
+    let (ended, mut has_ended) = tokio::sync::mpsc::unbounded_channel();
+    let serve = move |mut stream: Stream| {
+        let ended = ended.clone();
+        async move {
+            assert!(read_head(&mut stream).await);
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 99999999\r\n\r\n").await.unwrap();
+            let (mut upload, mut answer) = tokio::io::split(stream);
+            tokio::spawn(async move { while answer.write_all(&[b' '; 4096]).await.is_ok() {} });
+            drop(upload.read_to_end(&mut Vec::new()).await);
+            ended.send(()).unwrap();
+        }
+    };
+    setting.moves_to(serving(serve).await);
+    let mut client = http2(&setting).await;
+    let (pieces, body) = tokio::sync::mpsc::unbounded_channel::<Result<Frame<Bytes>, Infallible>>();
+    let body = StreamBody::new(tokio_stream::wrappers::UnboundedReceiverStream::new(body));
+    let request = Request::post("http://localhost/clusters/fleet/paris/api/v1/namespaces/a/pods/a/proxy/in");
+    let unread = timeout(SOON, client.send_request(request.body(body).unwrap())).await.unwrap().unwrap();
+    pieces.send(Ok(Frame::data("begins".into()))).unwrap();
+    setting.until_buffers_are_full().await;
+    setting.rights.deny("/clusters/fleet/paris");
+    timeout(SOON, has_ended.recv()).await.expect("the upload ends").unwrap();
+    drop((unread, pieces));
+}
+
+#[tokio::test]
 async fn trailers_of_an_answer_are_not_passed_on() {
     let setting = Setting::with_token();
     let serve = |mut stream: Stream| async move {
@@ -221,17 +269,7 @@ async fn trailers_of_an_answer_are_not_passed_on() {
     };
     setting.moves_to(serving(serve).await);
     // HTTP/2 would send them.
-    let (ours, theirs) = UnixStream::pair().unwrap();
-    let (proxy, caller) = (Arc::clone(&setting.proxy), Arc::clone(&setting.caller));
-    let service = service_fn(move |request| {
-        let (proxy, caller) = (Arc::clone(&proxy), Arc::clone(&caller));
-        async move { Ok::<_, Infallible>(proxy.answer(&caller, request).await) }
-    });
-    let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
-    tokio::spawn(server.serve_connection(TokioIo::new(theirs), service));
-    let connected = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(ours)).await;
-    let (mut client, connection) = connected.unwrap();
-    tokio::spawn(connection);
+    let mut client = http2(&setting).await;
     let request =
         Request::get("http://localhost/clusters/fleet/paris/version").body(Full::<Bytes>::default());
     let answer = client.send_request(request.unwrap()).await.unwrap();
