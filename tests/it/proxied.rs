@@ -160,10 +160,16 @@ fn the_kubeconfig_leads_all_contexts_and_clusters_to_the_proxy() {
 
     let output = person.command(&["get"]).env("KUBECONFIG", &at).output().unwrap();
     assert!(text(&output.stderr).contains("context `Prod EU` goes through the proxy"), "{output:?}");
-    let mut doctor = person.command(&["doctor"]);
-    let doctor =
-        doctor.env("KUBECONFIG", &at).env("HTTPS_PROXY", "http://c4n4ry@corp:3128").output().unwrap();
-    let found = text(&doctor.stdout);
+    let doctor = || {
+        let mut doctor = person.command(&["doctor"]);
+        doctor.env("KUBECONFIG", &at).env("HTTPS_PROXY", "http://c4n4ry@corp:3128").env("COLUMNS", "400");
+        text(&doctor.output().unwrap().stdout)
+    };
+    let (found, handles) = (doctor(), person.home.path("proxy/handles.sock"));
+    let problem = format!("no proxy answers on {}, for these users of", handles.display());
+    assert!(found.contains(&problem) && found.contains("warning  HTTP proxy"), "{found}");
+    let _proxy = std::os::unix::net::UnixListener::bind(handles).unwrap();
+    let found = doctor();
     assert!(
         found.contains("go through the proxy: Prod EU, kind") && found.contains("warning  HTTP proxy"),
         "{found}"

@@ -1,7 +1,8 @@
 //! Whether the users of the kubeconfigs request their credentials from the broker, and it knows them.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
+    os::unix::net::UnixStream,
     path::Path,
 };
 
@@ -28,6 +29,7 @@ const ADD: &str = "add the kubeconfig that they were written from to `kubeconfig
 const ABSENT: &str = "name a credbroker-exec that does not exist";
 const INSTALL: &str =
     "install it there, or write the kubeconfig again with `credbroker kubeconfig wrap` or `inject`";
+const START: &str = "start it with `credbroker proxy`, or with `credbroker serve --proxy` if no broker runs";
 const ORPHANED: &str = "run a credbroker-exec of an earlier version, without the original command";
 
 impl Checks<'_> {
@@ -54,6 +56,7 @@ impl Checks<'_> {
             providers.map(|providers| providers.filter_map(|known| known.definition.as_deref()).collect());
         let [mut brokered, mut proxied, mut plain, mut outdated, mut unknown, mut broken, mut orphaned] =
             [const { Vec::new() }; 7];
+        let (mut is_proxied, mut silent) = (false, BTreeMap::<_, Vec<_>>::new());
         for user in kubeconfig.users() {
             let Some(exec) = user.body.get("exec") else { continue };
             let (name, definition) = (user.name.to_owned(), served.get(user.name));
@@ -73,9 +76,16 @@ impl Checks<'_> {
             if !is_command_there(exec, user.file, self.environment) {
                 broken.push(name.clone());
             }
-            if goes_through(exec) { &mut proxied } else { &mut brokered }.push(name);
+            if !goes_through(exec) {
+                brokered.push(name);
+                continue;
+            }
+            is_proxied = true;
+            match argument(exec, "--socket").filter(|socket| UnixStream::connect(socket).is_err()) {
+                Some(socket) => silent.entry(socket).or_default().push(name),
+                None => proxied.push(name),
+            }
         }
-        let is_proxied = !proxied.is_empty();
         if [&outdated, &unknown, &broken, &orphaned].iter().any(|names| !names.is_empty()) {
             brokered.clear();
             proxied.clear();
@@ -92,6 +102,10 @@ impl Checks<'_> {
             if !names.is_empty() {
                 self.findings.add(KUBECONFIG, level, format!("{text}: {}", few(names)), remedy);
             }
+        }
+        for (socket, names) in silent {
+            let text = format!("no proxy answers on {socket}, for these users of {list}: {}", few(names));
+            self.findings.add(KUBECONFIG, BAD, text, START);
         }
         for problem in warnings {
             self.findings.add(KUBECONFIG, WARNING, problem.to_string(), "correct the kubeconfig");
