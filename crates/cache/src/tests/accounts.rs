@@ -169,11 +169,10 @@ async fn a_watch_that_is_dropped_while_files_are_read_looks_again() {
     assert_eq!(ask(&setup, &file).await.unwrap(), "test-1");
     touch(&setup);
     let mut watch = setup.cache.watch(of_file(&file), Caller::default()).unwrap();
-    // The reading thread is rarely faster than the first poll.
-    let issued = match watch.next().now_or_never() {
-        Some(issued) => issued,
-        None => timeout(mins(1), watch.next()).await.expect("it does not wait for a change"),
-    };
-    let issued = issued.unwrap();
+    let files = setup.cache.identities().all().pop().unwrap();
+    let another_reads = Arc::clone(&files.turn).try_lock_owned().unwrap();
+    assert!(watch.next().now_or_never().is_none());
+    drop(another_reads);
+    let issued = timeout(mins(1), watch.next()).await.expect("it does not wait for a change").unwrap();
     assert_eq!(issued.generation.to_string(), "test-1");
 }
