@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use credbroker_client::{AnsweredElsewhere, Broker, SentWith, tls::ResponseBody};
+use credbroker_client::{AnsweredElsewhere, Broker, Error, SentWith, tls::ResponseBody};
 use credbroker_observe::{
     clock::{Clock, SystemClock},
     trace::{self, RequestSpan},
@@ -17,6 +17,7 @@ use crate::{
     caller::Caller,
     drain,
     exchange::{Exchange, Exchanges, Lasting, Limits},
+    failure::no_credential,
     headers::{self, Protocol},
     path::{Address, TargetName},
     record::{NoRecords, Pending, Records},
@@ -122,6 +123,24 @@ impl Proxy {
     pub(crate) async fn rule(&self, caller: &Caller, name: &TargetName) -> Result<Option<Arc<str>>, Refused> {
         let target = self.targets.find(name, |target| self.rights.may_use(caller, target)).await?;
         Ok(self.rights.rule(caller, &target))
+    }
+
+    /// The same, after there is a credential for the target or half of the time for it has passed: who asks for a handle waits,
+    /// and so does the request that follows.
+    ///
+    /// # Errors
+    ///
+    /// As there, and the broker has no credential. A broker that does not answer is not an error: it may be starting.
+    pub(crate) async fn ready(
+        &self,
+        caller: &Caller,
+        name: &TargetName,
+    ) -> Result<Option<Arc<str>>, Refused> {
+        let target = self.targets.find(name, |target| self.rights.may_use(caller, target)).await?;
+        match self.used(&target)?.ready(self.times.credential / 2).await {
+            Err(error @ Error::Failed(_)) if !error.may_be_starting() => Err(no_credential(&target, &error)),
+            _ => Ok(self.rights.rule(caller, &target)),
+        }
     }
 
     /// Records a request that a listener has refused.

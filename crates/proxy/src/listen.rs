@@ -61,6 +61,18 @@ pub trait Serve: Send + Sync + 'static {
         target: &TargetName,
     ) -> impl Future<Output = Result<Option<Arc<str>>, Refused>> + Send;
 
+    /// As [`Self::rule`], after there is a credential for `target` or a few seconds have passed.
+    ///
+    /// # Errors
+    ///
+    /// As there, and the reason of the broker if it has no credential: a person sees what the shim prints, but kubectl drops the
+    /// message of a 503, and is silent for minutes because it tries again.
+    fn ready(
+        &self,
+        caller: &Caller,
+        target: &TargetName,
+    ) -> impl Future<Output = Result<Option<Arc<str>>, Refused>> + Send;
+
     /// Records a request of `caller` that a listener has refused itself.
     fn refused(&self, caller: Arc<Caller>, refused: &Refused);
 
@@ -84,6 +96,10 @@ impl Serve for Proxy {
 
     async fn rule(&self, caller: &Caller, target: &TargetName) -> Result<Option<Arc<str>>, Refused> {
         Self::rule(self, caller, target).await
+    }
+
+    async fn ready(&self, caller: &Caller, target: &TargetName) -> Result<Option<Arc<str>>, Refused> {
+        Self::ready(self, caller, target).await
     }
 
     fn refused(&self, caller: Arc<Caller>, refused: &Refused) {

@@ -1,6 +1,6 @@
 //! Sends a request with the credential of its target.
 
-use std::pin::pin;
+use std::{pin::pin, time::Duration};
 
 use credbroker_client::tls::ResponseBody;
 use credbroker_kube::{EndpointRouter, RequestBody as _};
@@ -17,6 +17,14 @@ use crate::{
 };
 
 impl UsedTarget {
+    /// Waits up to `limit` for a credential.
+    pub(crate) async fn ready(&self, limit: Duration) -> Result<(), credbroker_client::Error> {
+        if self.source.current().is_none() {
+            self.source.ready_within(limit).await?;
+        }
+        Ok(())
+    }
+
     /// Sends a request, if there is a credential.
     pub(crate) async fn answer(
         &self,
@@ -25,10 +33,7 @@ impl UsedTarget {
         is_long: bool,
         times: Times,
     ) -> Result<Response<ResponseBody>, Refused> {
-        if self.source.current().is_none() {
-            let ready = self.source.ready_within(times.credential).await;
-            ready.map_err(|error| no_credential(&self.known, &error))?;
-        }
+        self.ready(times.credential).await.map_err(|error| no_credential(&self.known, &error))?;
         let progress = request.body().progress();
         let router = if is_upgrade { &self.tunnels } else { &self.requests };
         let sent = self.send(router, request, !is_upgrade);

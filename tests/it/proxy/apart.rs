@@ -9,7 +9,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{
-    setting::{AS_USER, PODS, PROGRAM, Setting, can_run, until},
+    setting::{AS_USER, PODS, PROGRAM, Setting, can_run, handle, until},
     streams::end_with_the_credential_and_with_the_right,
 };
 use crate::harness::Killed;
@@ -92,6 +92,22 @@ fn a_proxy_whose_broker_does_not_answer_says_so_and_when_it_answers() {
     says("the proxy cannot ask the broker");
     std::os::unix::fs::symlink(setting.broker.socket(), &socket).unwrap();
     says("the broker answers the proxy again");
+}
+
+#[test]
+fn a_handle_is_given_out_while_the_broker_restarts() {
+    if !can_run(&["setpriv", "curl"]) {
+        return;
+    }
+    let mut setting = Setting::with(&[]);
+    let _proxy = Apart::start(&setting);
+    let (base, target, handles) = (Setting::url(|| log(&setting)), setting.target(), setting.handles());
+    setting.broker.restart(|| {
+        let output = handle(&handles, &AS_USER, &target);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    });
+    let token = setting.token(&target);
+    assert_eq!(setting.at_port(&AS_USER, &format!("{base}{target}{PODS}"), &token, &[]), "200");
 }
 
 #[test]

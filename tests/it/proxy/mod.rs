@@ -70,6 +70,24 @@ fn a_handle_works_for_its_user_and_is_of_no_use_when_it_is_stolen() {
     assert_eq!(refused.status.code(), Some(77), "{}", String::from_utf8_lossy(&refused.stderr));
 }
 
+/// kubectl drops the message of a 503, and tries for minutes: what its exec plugin prints is what a person sees.
+#[test]
+fn the_shim_says_why_there_is_no_credential() {
+    if !can_run(&["setpriv", "curl"]) {
+        return;
+    }
+    let failing = FakePlugin::builder().stderr("log in again").exit_code(3);
+    let (plugin, setting) = Setting::with_plugin_of(failing, &["--proxy"]);
+    let target = setting.target();
+    let refused = setting.handle(&AS_USER, &target);
+    let line = String::from_utf8(refused.stderr).unwrap();
+    assert!(line.contains("no credential for context prod") && line.contains("log in again"), "{line}");
+    assert_eq!(refused.status.code(), Some(1), "{line}");
+    assert_eq!(plugin.runs(), 1);
+    plugin.becomes(&FakePlugin::builder().token("token-1").expires_in(3600));
+    until(|| setting.handle(&AS_USER, &target).status.success().then_some(()));
+}
+
 #[test]
 fn requests_and_refusals_are_in_the_audit_file_and_in_the_metrics() {
     if !can_run(&["setpriv", "curl"]) {

@@ -8,7 +8,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use credbroker_test_support::{Accepts, ApiServer, Broker, FakePlugin, Kubeconfig, private_file};
+use credbroker_test_support::{
+    Accepts, ApiServer, Broker, FakePlugin, FakePluginBuilder, Kubeconfig, private_file,
+};
 use rustix::process::geteuid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -54,7 +56,11 @@ impl Setting {
 
     /// The user of the context has a plugin, which prints `token-1`, then `token-2`, and so on.
     pub(crate) fn with_plugin(arguments: &[&str]) -> (FakePlugin, Self) {
-        let plugin = FakePlugin::builder().token_per_run().expires_in(3600).build();
+        Self::with_plugin_of(FakePlugin::builder().token_per_run().expires_in(3600), arguments)
+    }
+
+    pub(crate) fn with_plugin_of(plugin: FakePluginBuilder, arguments: &[&str]) -> (FakePlugin, Self) {
+        let plugin = plugin.build();
         let setting = Self::with_user(&json!({"exec": plugin.exec_stanza()}), arguments);
         (plugin, setting)
     }
@@ -163,11 +169,9 @@ impl Setting {
         })
     }
 
-    /// The token that the shim prints for the user with `prefix`.
+    /// What the shim prints for the user with `prefix`.
     pub(crate) fn handle(&self, prefix: &[&str], target: &str) -> Output {
-        let socket = self.handles();
-        let words = [prefix, &[PROGRAM, "shim", "--proxy", target, "--socket", text(&socket)]].concat();
-        Command::new(words[0]).args(&words[1..]).env_remove("KUBERNETES_EXEC_INFO").output().unwrap()
+        handle(&self.handles(), prefix, target)
     }
 
     pub(crate) fn token(&self, target: &str) -> String {
@@ -217,6 +221,11 @@ fn rules(verbs: &[&str]) -> Value {
 }
 
 /// curl with `prefix` before it; the last line of its output is the code.
+pub(crate) fn handle(socket: &Path, prefix: &[&str], target: &str) -> Output {
+    let words = [prefix, &[PROGRAM, "shim", "--proxy", target, "--socket", text(socket)]].concat();
+    Command::new(words[0]).args(&words[1..]).env_remove("KUBERNETES_EXEC_INFO").output().unwrap()
+}
+
 pub(crate) fn curl(prefix: &[&str], arguments: &[&str]) -> Output {
     let words = [prefix, &["curl", "-sS", "-m", "20", "-w", "\n%{http_code}"], arguments].concat();
     let mut output = Command::new(words[0]).args(&words[1..]).output().unwrap();

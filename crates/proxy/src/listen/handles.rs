@@ -88,7 +88,7 @@ impl<S: Serve> Handles<S> {
         // The rights are those that the handle has at the port.
         let principal = self.listeners.at_port(&self.port, uid);
         let caller = Caller { principal, pid: None, rule: None };
-        let rule = self.listeners.parts.serve.rule(&caller, &target).await?;
+        let rule = self.listeners.parts.serve.ready(&caller, &target).await?;
         let now = self.listeners.parts.clock.now().wall.duration_since(UNIX_EPOCH).unwrap_or_default();
         let lifetime = self.port.handle_lifetime.as_secs();
         let claims = Claims { uid, rule, expires: now.as_secs() + lifetime };

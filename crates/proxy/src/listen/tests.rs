@@ -72,6 +72,10 @@ impl Serve for Stub {
         if target.to_string() == TARGET { Ok(Some("agents".into())) } else { Err(Refused::target()) }
     }
 
+    async fn ready(&self, caller: &Caller, target: &TargetName) -> Result<Option<Arc<str>>, Refused> {
+        self.rule(caller, target).await
+    }
+
     fn refused(&self, caller: Arc<Caller>, refused: &Refused) {
         let Principal { uid, listener, .. } = &caller.principal;
         self.1.lock().unwrap().push((refused.code.as_u16(), listener.to_string(), *uid));
