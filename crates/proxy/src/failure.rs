@@ -2,10 +2,7 @@
 
 use std::{error::Error, time::Duration};
 
-use credbroker_client::{
-    AuthenticateError,
-    tls::{SendError, is_replaced},
-};
+use credbroker_client::{AuthenticateError, tls::SendError};
 use credbroker_kube::EndpointError;
 use http::StatusCode;
 use hyper_util::client::legacy;
@@ -61,10 +58,11 @@ pub(crate) fn is_lost(error: &(dyn Error + 'static)) -> bool {
     let is_moved = matches!(find::<EndpointError>(error), Some(EndpointError::Moved));
     let by_hyper = find::<hyper::Error>(error)
         .is_some_and(|error| error.is_incomplete_message() || error.is_canceled() || error.is_closed());
+    // The client library closes a connection whose certificate has expired with `ConnectionAborted`.
     let by_kernel = find::<std::io::Error>(error).is_some_and(|error| {
         matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
     });
-    is_moved || is_replaced(error) || by_hyper || by_kernel
+    is_moved || by_hyper || by_kernel
 }
 
 fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {

@@ -3,7 +3,7 @@ use std::convert::Infallible;
 use credbroker_kube::RequestBody as _;
 use futures_util::FutureExt as _;
 use http_body_util::StreamBody;
-use tokio::{sync::mpsc, time::timeout};
+use tokio::{sync::mpsc, time::sleep};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tokio_util::task::TaskTracker;
 
@@ -112,9 +112,14 @@ async fn a_handle_that_waits_for_the_client_ends_when_another_one_begins_and_wit
     let (mut second, progress) = (first.again().unwrap(), first.progress());
     let tasks = TaskTracker::new();
     let waits = |mut body: RequestBody| {
-        tasks.spawn(
-            async move { timeout(LONG, body.frame()).await.is_ok_and(|frame| frame.unwrap().is_err()) },
-        )
+        tasks.spawn(async move {
+            tokio::select! {
+                // Before a last look, which would find the end without being woken.
+                biased;
+                () = sleep(LONG) => false,
+                frame = body.frame() => frame.unwrap().is_err(),
+            }
+        })
     };
     send(&client, 10);
     assert_eq!(next(&mut first), Some(Ok(10)));
