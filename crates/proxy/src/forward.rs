@@ -110,8 +110,8 @@ impl Proxy {
     }
 
     /// The targets that `caller` may use.
-    pub fn targets(&self, caller: &Caller) -> Vec<KnownTarget> {
-        let known = self.targets.known().into_iter();
+    pub async fn targets(&self, caller: &Caller) -> Vec<KnownTarget> {
+        let known = self.targets.known().await.into_iter();
         known.filter(|target| self.rights.may_use(caller, target)).collect()
     }
 

@@ -77,7 +77,7 @@ pub trait Serve: Send + Sync + 'static {
     fn refused(&self, caller: Arc<Caller>, refused: &Refused);
 
     /// The targets that `caller` may use, in order: the name of each, and the path that its requests begin with.
-    fn targets(&self, caller: &Caller) -> Vec<(String, String)>;
+    fn targets(&self, caller: &Caller) -> impl Future<Output = Vec<(String, String)>> + Send;
 
     /// The targets in use that `caller` may list, in order. `None`: it may list nothing.
     fn usage(&self, caller: &Caller) -> Option<Vec<TargetUse>>;
@@ -106,9 +106,9 @@ impl Serve for Proxy {
         Self::refused(self, &caller, refused);
     }
 
-    fn targets(&self, caller: &Caller) -> Vec<(String, String)> {
+    async fn targets(&self, caller: &Caller) -> Vec<(String, String)> {
         let named = |target: KnownTarget| (target.name(), target.path());
-        let mut targets: Vec<_> = Self::targets(self, caller).into_iter().map(named).collect();
+        let mut targets: Vec<_> = Self::targets(self, caller).await.into_iter().map(named).collect();
         targets.sort();
         targets
     }

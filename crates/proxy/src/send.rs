@@ -16,6 +16,9 @@ use crate::{
     target::UsedTarget,
 };
 
+/// How often a request is sent again. More than one certificate can expire while an API server hangs.
+const AGAIN: u32 = 3;
+
 impl UsedTarget {
     /// Waits up to `limit` for a credential.
     pub(crate) async fn ready(&self, limit: Duration) -> Result<(), credbroker_client::Error> {
@@ -56,25 +59,27 @@ impl UsedTarget {
         }
     }
 
-    /// Sends a request, and sends it again on another connection if the first one was lost and it changes nothing. That is so
+    /// Sends a request, and sends it again on another connection while connections are lost and it changes nothing. That is so
     /// only if `may_repeat`: clients use GET also for a tunnel to a command, which would run twice.
     async fn send(
         &self,
         router: &EndpointRouter<RequestBody>,
-        request: Request<RequestBody>,
+        mut request: Request<RequestBody>,
         may_repeat: bool,
     ) -> Result<Response<ResponseBody>, Refused> {
         let changes_nothing = may_repeat
             && matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS)
             && http_body::Body::is_end_stream(request.body());
-        let again = if changes_nothing { copy(&request) } else { None };
-        match router.clone().call(request).await {
-            Err(error) if is_lost(&*error) && again.is_some() => {
-                tracing::debug!(target_name = %self.known, "a connection was lost before the answer");
-                let Some(again) = again else { return Err(not_answered(&self.known, &*error)) };
-                router.clone().call(again).await.map_err(|error| not_answered(&self.known, &*error))
+        let mut left = if changes_nothing { AGAIN } else { 0 };
+        loop {
+            let again = if left > 0 { copy(&request) } else { None };
+            match (router.clone().call(request).await, again) {
+                (Err(error), Some(again)) if is_lost(&*error) => {
+                    tracing::debug!(target_name = %self.known, "a connection was lost before the answer");
+                    (request, left) = (again, left - 1);
+                }
+                (answer, _) => return answer.map_err(|error| not_answered(&self.known, &*error)),
             }
-            answer => answer.map_err(|error| not_answered(&self.known, &*error)),
         }
     }
 }

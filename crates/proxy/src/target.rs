@@ -188,8 +188,16 @@ impl Targets {
         }
     }
 
-    /// All targets now, for kubeconfigs and states.
-    pub(crate) fn known(&self) -> Vec<KnownTarget> {
+    /// All targets, for kubeconfigs. Who asks while the broker starts would get a part, so this waits until the broker has said
+    /// what it knows, but not for a broker or a hub that is silent.
+    pub(crate) async fn known(&self) -> Vec<KnownTarget> {
+        let mut clusters = self.clusters.clone();
+        let all = async {
+            while clusters.may_be_incomplete() {
+                clusters.changed().await;
+            }
+        };
+        drop(timeout(SILENCE, all).await);
         let clusters = self.clusters.current();
         let clusters = clusters.iter().map(|cluster| KnownTarget::Cluster {
             profile: cluster.profile.clone(),

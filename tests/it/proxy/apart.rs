@@ -9,7 +9,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{
-    setting::{AS_USER, PODS, PROGRAM, Setting, can_run, handle, until},
+    setting::{AS_USER, PODS, PROGRAM, Setting, can_run, curl, handle, text, until},
     streams::end_with_the_credential_and_with_the_right,
 };
 use crate::harness::Killed;
@@ -108,6 +108,24 @@ fn a_handle_is_given_out_while_the_broker_restarts() {
     });
     let token = setting.token(&target);
     assert_eq!(setting.at_port(&AS_USER, &format!("{base}{target}{PODS}"), &token, &[]), "200");
+}
+
+/// A bridge may start as soon as the socket is there.
+#[test]
+fn a_list_of_targets_waits_for_a_broker_that_starts() {
+    if !can_run(&["setpriv", "curl"]) {
+        return;
+    }
+    let setting = Setting::with(&[]);
+    let socket = setting.directory.path().join("later.sock");
+    let _proxy = Apart::of(&setting, &socket);
+    until(|| setting.socket().exists().then_some(()));
+    let path = setting.socket();
+    let listed =
+        std::thread::spawn(move || curl(&AS_USER, &["--unix-socket", text(&path), "http://localhost/"]));
+    std::os::unix::fs::symlink(setting.broker.socket(), &socket).unwrap();
+    let listed = String::from_utf8(listed.join().unwrap().stdout).unwrap();
+    assert!(listed.contains("/contexts/prod-"), "{listed}");
 }
 
 #[test]

@@ -55,7 +55,7 @@ impl<S: Serve> Handler<S> for Socket<S> {
             return answer.map_or_else(|why| self.refuse(why), |answer| answer.map(Either::Left));
         }
         if request.method() == Method::GET && request.uri().path() == "/" {
-            return self.list().map(Either::Left);
+            return self.list().await.map(Either::Left);
         }
         let answer = Arc::clone(&self.listeners.parts.serve).answer(Arc::clone(&self.caller), request);
         answer.await.map(Either::Right)
@@ -69,8 +69,8 @@ impl<S: Serve> Socket<S> {
     }
 
     /// What a bridge asks for: the targets, and the network of this process, so that it can tell whether it is in another one.
-    fn list(&self) -> Response<Whole<Bytes>> {
-        let targets = self.listeners.parts.serve.targets(&self.caller);
+    async fn list(&self) -> Response<Whole<Bytes>> {
+        let targets = self.listeners.parts.serve.targets(&self.caller).await;
         let targets = targets.iter().map(|(name, path)| Target { name, path }).collect();
         let network = std::fs::read_link("/proc/self/ns/net").ok();
         let network = network.as_deref().and_then(Path::to_str);

@@ -81,7 +81,7 @@ impl Serve for Stub {
         self.1.lock().unwrap().push((refused.code.as_u16(), listener.to_string(), *uid));
     }
 
-    fn targets(&self, _: &Caller) -> Vec<(String, String)> {
+    async fn targets(&self, _: &Caller) -> Vec<(String, String)> {
         vec![("fleet/prod".to_owned(), TARGET.to_owned())]
     }
 

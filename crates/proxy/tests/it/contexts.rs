@@ -26,7 +26,7 @@ async fn a_context_is_found_by_its_name_and_the_beginning_of_its_digest() {
     assert_eq!(get("prod-eu-0123456789ab").await, StatusCode::OK);
     assert_eq!(get("dev-0123456789ab").await, StatusCode::FORBIDDEN, "the name of another one");
     assert_eq!(get("prod-eu-0123456789ac").await, StatusCode::FORBIDDEN);
-    let targets = setting.proxy.targets(&setting.caller);
+    let targets = setting.proxy.targets(&setting.caller).await;
     let targets: Vec<_> = targets.iter().map(credbroker_proxy::KnownTarget::path).collect();
     assert_eq!(targets, ["/clusters/fleet/paris", "/contexts/prod-eu-0123456789ab"]);
     // Another context with the same beginning: no guess.

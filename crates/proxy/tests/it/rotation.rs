@@ -65,17 +65,19 @@ async fn a_new_certificate_moves_new_requests_and_a_watch_lives_until_the_old_on
 async fn a_request_that_is_not_answered_when_its_certificate_expires_is_sent_with_the_next_one() {
     let mut pairs = Vec::new();
     let setting = Setting::new(|api| {
-        pairs = vec![
-            api.issue_client_certificate("x", Duration::from_secs(3)),
-            api.issue_client_certificate("y", Duration::from_secs(3600)),
-        ];
+        let lifetimes = [("x", 3), ("y", 6), ("z", 3600)];
+        let issue = |(name, seconds)| api.issue_client_certificate(name, Duration::from_secs(seconds));
+        pairs = lifetimes.map(issue).into();
         issued("1", pairs.first(), None)
     });
     setting.api.hang();
     let changes = async {
-        setting.api.until_open(Some("x"), 1).await;
-        setting.rotate(issued("2", pairs.get(1), None));
-        setting.api.until_open(Some("x"), 0).await;
+        for (name, (generation, next)) in ["x", "y"].into_iter().zip(["2", "3"].into_iter().zip(&pairs[1..]))
+        {
+            setting.api.until_open(Some(name), 1).await;
+            setting.rotate(issued(generation, Some(next), None));
+            setting.api.until_open(Some(name), 0).await;
+        }
         setting.api.mend();
     };
     let (answer, ()) = tokio::join!(setting.send(get("/version")), changes);
