@@ -220,12 +220,12 @@ fn rules(verbs: &[&str]) -> Value {
     ])
 }
 
-/// curl with `prefix` before it; the last line of its output is the code.
 pub(crate) fn handle(socket: &Path, prefix: &[&str], target: &str) -> Output {
     let words = [prefix, &[PROGRAM, "shim", "--proxy", target, "--socket", text(socket)]].concat();
     Command::new(words[0]).args(&words[1..]).env_remove("KUBERNETES_EXEC_INFO").output().unwrap()
 }
 
+/// curl with `prefix` before it; the last line of its output is the code.
 pub(crate) fn curl(prefix: &[&str], arguments: &[&str]) -> Output {
     let words = [prefix, &["curl", "-sS", "-m", "20", "-w", "\n%{http_code}"], arguments].concat();
     let mut output = Command::new(words[0]).args(&words[1..]).output().unwrap();

@@ -21,6 +21,7 @@ use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream, UnixStream},
+    sync::mpsc::{self, UnboundedReceiver},
     time::timeout,
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
@@ -112,6 +113,27 @@ impl Setting {
     fn moves_to(&self, cluster: v1::Cluster) {
         self.broker.enlist("paris", cluster.clone());
         self.broker.issue_for("paris", issued("2", None, Some("token-1")), cluster);
+    }
+
+    /// To one whose answer begins with `answer`, and has blanks after that if it `goes_on`. An item comes when the proxy has closed the
+    /// connection.
+    async fn moves_to_one_that_answers(&self, answer: &'static str, goes_on: bool) -> UnboundedReceiver<()> {
+        let (ended, has_ended) = mpsc::unbounded_channel();
+        let serve = move |mut stream: Stream| {
+            let ended = ended.clone();
+            async move {
+                assert!(read_head(&mut stream).await);
+                stream.write_all(format!("HTTP/1.1 200 OK\r\n{answer}").as_bytes()).await.unwrap();
+                let (mut upload, mut download) = tokio::io::split(stream);
+                tokio::spawn(
+                    async move { while goes_on && download.write_all(&[b' '; 4096]).await.is_ok() {} },
+                );
+                drop(upload.read_to_end(&mut Vec::new()).await);
+                ended.send(()).unwrap();
+            }
+        };
+        self.moves_to(serving(serve).await);
+        has_ended
     }
 }
 
@@ -205,17 +227,7 @@ async fn an_answer_that_could_be_two_is_one_or_none() {
 #[tokio::test]
 async fn what_a_client_sends_after_the_answer_has_ended_goes_nowhere() {
     let setting = Setting::with_token();
-    let (ended, mut has_ended) = tokio::sync::mpsc::unbounded_channel();
-    let serve = move |mut stream: Stream| {
-        let ended = ended.clone();
-        async move {
-            assert!(read_head(&mut stream).await);
-            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").await.unwrap();
-            drop(stream.read_to_end(&mut Vec::new()).await);
-            ended.send(()).unwrap();
-        }
-    };
-    setting.moves_to(serving(serve).await);
+    let mut has_ended = setting.moves_to_one_that_answers("content-length: 2\r\n\r\n{}", false).await;
     let mut client = setting.stream();
     let target = "/clusters/fleet/paris/api/v1/namespaces/a/configmaps";
     let head = format!(
@@ -234,21 +246,9 @@ async fn what_a_client_sends_after_the_answer_has_ended_goes_nowhere() {
 #[tokio::test]
 async fn an_upload_whose_answer_is_not_read_ends_with_the_right_too() {
     let setting = Setting::with_token();
-    let (ended, mut has_ended) = tokio::sync::mpsc::unbounded_channel();
-    let serve = move |mut stream: Stream| {
-        let ended = ended.clone();
-        async move {
-            assert!(read_head(&mut stream).await);
-            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 99999999\r\n\r\n").await.unwrap();
-            let (mut upload, mut answer) = tokio::io::split(stream);
-            tokio::spawn(async move { while answer.write_all(&[b' '; 4096]).await.is_ok() {} });
-            drop(upload.read_to_end(&mut Vec::new()).await);
-            ended.send(()).unwrap();
-        }
-    };
-    setting.moves_to(serving(serve).await);
+    let mut has_ended = setting.moves_to_one_that_answers("content-length: 99999999\r\n\r\n", true).await;
     let mut client = http2(&setting).await;
-    let (pieces, body) = tokio::sync::mpsc::unbounded_channel::<Result<Frame<Bytes>, Infallible>>();
+    let (pieces, body) = mpsc::unbounded_channel::<Result<Frame<Bytes>, Infallible>>();
     let body = StreamBody::new(tokio_stream::wrappers::UnboundedReceiverStream::new(body));
     let request = Request::post("http://localhost/clusters/fleet/paris/api/v1/namespaces/a/pods/a/proxy/in");
     let unread = timeout(SOON, client.send_request(request.body(body).unwrap())).await.unwrap().unwrap();
