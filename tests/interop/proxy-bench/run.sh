@@ -1,7 +1,7 @@
 #!/bin/bash
 # Measures `credbroker proxy` in one run beside what else leads to an API server: nothing, `kubectl proxy`, kubeconfig-proxy and
 # Go's `ReverseProxy`. Prints tables, and fails if a figure misses its limit. With --write, the tables of docs/proxy.md and
-# docs/proxy.svg are written. About six minutes with 100 rounds.
+# docs/proxy.svg are written. About ten minutes with 100 rounds.
 #
 # usage: run.sh [--write] [--rounds N] [latency | kubectl | watches | unread]...
 #   BROKER, SHIM    the programs (target/release/credbroker, target/shim/credbroker-exec)
