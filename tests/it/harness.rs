@@ -146,8 +146,18 @@ impl InProcess {
         self.directory.path().join("run/credbroker.sock")
     }
 
+    /// One attempt has five seconds. If other tests keep the processors for longer, the broker did not run either.
     pub(crate) async fn client(&self) -> Client {
-        Client::connect(&Socket::at(self.socket())).await.unwrap()
+        let socket = Socket::at(self.socket());
+        let connected = async {
+            loop {
+                match Client::connect(&socket).await {
+                    Err(Error::Unreachable { .. }) => {}
+                    answer => return answer.unwrap(),
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), connected).await.expect("a connection")
     }
 
     /// Requests `provider` on a separate connection.
