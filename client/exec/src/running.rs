@@ -2,14 +2,18 @@
 
 use std::{
     fs::{self, File},
-    io::Read as _,
+    io::{self, Read as _},
     path::{Path, PathBuf},
 };
 
 use credbroker_client::{Socket, paths};
 use rustix::fs::{major, minor, stat, statfs};
 
-/// Most bytes of the list that are read.
+/// What the kernel returns for one read, in bytes.
+const PAGE: u64 = 4096;
+/// Room for two lists of 500 locks.
+const ROOM: usize = 64 * 1024;
+/// Most bytes of a list that are read.
 const MOST: u64 = 4 << 20;
 
 /// The process of the broker that holds the lock next to one of the paths of `socket`.
@@ -21,20 +25,31 @@ pub fn running(socket: &Socket) -> Option<i32> {
 /// The processes that hold the locks next to one of the paths of `socket`: a broker, from before it listens until it ends, and
 /// one that restarts the broker. Takes no lock itself: a broker that starts would find it taken.
 pub(crate) fn holders(socket: &Socket) -> [Option<i32>; 2] {
-    let (mut holders, mut list) = ([None; 2], String::new());
-    if File::open("/proc/locks").and_then(|file| file.take(MOST).read_to_string(&mut list)).is_err() {
-        return holders;
-    }
+    let mut holders = [None; 2];
+    let Ok(lists) = lists() else { return holders };
     for path in socket.candidates().flat_map(names) {
         for (holder, lock) in holders.iter_mut().zip(paths::locks(&path)) {
             let Some((device, inode)) = listed(&lock) else { continue };
             let is_of =
                 |(_, on, of): &(i32, &str, u64)| *of == inode && device.as_deref().is_none_or(|of| of == *on);
-            let held = || list.lines().filter_map(locked).find(is_of);
+            let held = || lists.lines().filter_map(locked).find(is_of);
             *holder = holder.or_else(|| held().map(|(process, ..)| process));
         }
     }
     holders
+}
+
+/// The kernel's list of locks, twice. A read returns up to a page of one moment, and the next one skips a lock if one before it was
+/// released meanwhile. The reads of the two lists end at different places, so a lock that is held is in one of them.
+fn lists() -> io::Result<String> {
+    // With room, as std reads a few bytes first otherwise.
+    let mut lists = String::with_capacity(ROOM);
+    for first in [PAGE, PAGE / 2] {
+        let mut file = File::open("/proc/locks")?;
+        file.by_ref().take(first).read_to_string(&mut lists)?;
+        file.take(MOST).read_to_string(&mut lists)?;
+    }
+    Ok(lists)
 }
 
 /// The names of a socket that is published as `path`, which can be a link.
@@ -67,6 +82,13 @@ fn locked(line: &str) -> Option<(i32, &str, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        collections::HashSet,
+        os::unix::fs::MetadataExt as _,
+        sync::atomic::{AtomicBool, Ordering},
+        thread,
+    };
+
     use credbroker_test_support::private_directory;
     use rustix::fs::{FlockOperation, flock};
 
@@ -106,5 +128,41 @@ mod tests {
         assert_eq!(running(&Socket::at(directory.path().join("link"))), own);
         drop(lock);
         taken(&restart, [None, own]);
+    }
+
+    /// Whether one of `count` locks that are held is ever missing in the list while two others come and go.
+    fn is_missed(count: usize) -> bool {
+        let directory = private_directory();
+        let file = |name: &str| File::create(directory.path().join(name)).unwrap();
+        let held: Vec<_> = (0..count).map(|number| file(&number.to_string())).collect();
+        for file in &held {
+            flock(file, FlockOperation::NonBlockingLockExclusive).unwrap();
+        }
+        let inodes: HashSet<_> = held.iter().map(|file| file.metadata().unwrap().ino()).collect();
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for file in ["one", "other"].map(file) {
+                let is_over = &is_over;
+                scope.spawn(move || {
+                    while !is_over.load(Ordering::Relaxed) {
+                        flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+                        flock(&file, FlockOperation::Unlock).unwrap();
+                    }
+                });
+            }
+            let is_missed = (0..500).any(|_| {
+                let lists = lists().unwrap();
+                let found = lists.lines().filter_map(locked).map(|(.., inode)| inode).collect();
+                !inodes.is_subset(&found)
+            });
+            is_over.store(true, Ordering::Relaxed);
+            is_missed
+        })
+    }
+
+    #[test]
+    fn a_lock_is_found_while_others_come_and_go_also_in_a_long_list() {
+        assert!(!is_missed(1));
+        assert!(!is_missed(200));
     }
 }
